@@ -1,0 +1,154 @@
+"""The few control-flow forms, each with one meaning for floats, torch tensors and traced values.
+
+A carry is any nesting of lists, tuples and dicts of scalars. Worlds that a form does not concern keep their carry
+bit for bit, so no world's result depends on which other worlds share its vector, its warp or its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, type_of
+from .scalar import logical_and, select
+
+Carry = Any
+
+
+def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
+    """`body(carry)` for the worlds of the mask; skipped where no world of the vector needs it."""
+    if isinstance(mask, bool):
+        return body(carry) if mask else carry
+    if isinstance(mask, torch.Tensor):
+        if not bool(mask.any()):
+            return carry
+        return _merge(mask, body(carry), carry)
+    trace = current()
+    region = Region(trace.region, logical_and(trace.region.mask, mask))
+    with trace.inside(region):
+        new, rebuild = _flatten(body(carry))
+    old, _ = _flatten(carry)
+    _check("when_any", old, new)
+    changed = [i for i, (o, n) in enumerate(zip(old, new, strict=True)) if not _same(o, n)]
+    block = fresh("when", mask, attr=(region, [(old[i], new[i]) for i in changed]), type_="none")
+    out = list(old)
+    for k, i in enumerate(changed):
+        out[i] = fresh("result", block, attr=k, type_=type_of(new[i]))
+    return rebuild(out)
+
+
+def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
+    """`compute()`, skipped where no world of the vector needs it.
+
+    What it gives is to be used under the same mask only: for other worlds it is unspecified, and None altogether
+    where nothing was computed.
+    """
+    if isinstance(mask, bool):
+        return compute() if mask else None
+    if isinstance(mask, torch.Tensor):
+        return compute()
+    trace = current()
+    region = Region(trace.region, logical_and(trace.region.mask, mask))
+    with trace.inside(region):
+        new, rebuild = _flatten(compute())
+    inside = [i for i, x in enumerate(new) if type(x) is Expr and x.region is region]
+    block = fresh("when", mask, attr=(region, [(None, new[i]) for i in inside]), type_="none")
+    for k, i in enumerate(inside):
+        new[i] = fresh("result", block, attr=k, type_=type_of(new[i]))
+    return rebuild(new)
+
+
+def while_any(
+    cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carry: Carry, max_iterations: int
+) -> Carry:
+    """Repeat `body` for the worlds where `cond` holds, while there are any, `max_iterations` times at the most.
+
+    A world whose `cond` was once false is done.
+    """
+    if is_tracing():
+        return _loop("while", cond, lambda _, c: body(c), carry, max_iterations)
+    active: Any = True
+    for _ in range(max_iterations):
+        active = logical_and(active, cond(carry))
+        if active is False or (isinstance(active, torch.Tensor) and not bool(active.any())):
+            break
+        new = body(carry)
+        carry = new if active is True else _merge(active, new, carry)
+    return carry
+
+
+def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
+    """`for i in range(n): carry = body(i, carry)`, its code made once."""
+    if n > 1 and is_tracing():
+        return _loop("repeat", None, body, carry, n)
+    for i in range(n):
+        carry = body(i, carry)
+    return carry
+
+
+def _loop(kind: str, cond: Callable | None, body: Callable, carry: Carry, n: int) -> Carry:
+    """A control form that holds its counter, a variable (phi) for each leaf of the carry, and what the body makes of it."""
+    trace = current()
+    init, rebuild = _flatten(carry)
+    region = Region(trace.region, trace.region.mask)
+    with trace.inside(region):
+        counter = fresh("counter", attr=None, type_="s")
+        phis = [fresh("phi", attr=None, type_=type_of(x)) for x in init]
+        active: Any = True
+        inner = region
+        if cond is not None:
+            active = logical_and(region.mask, cond(rebuild(phis)))
+            inner = Region(region, active)
+        with trace.inside(inner):
+            new, _ = _flatten(body(counter, rebuild(phis)))
+    _check(kind, init, new)
+    attr = (region, inner, counter, n, list(zip(init, phis, new, strict=True)))
+    loop = fresh(kind, active, attr=attr, type_="none")
+    for k, phi in enumerate(phis):
+        phi.attr = (loop, k)
+    return rebuild([fresh("result", loop, attr=k, type_=x.type) for k, x in enumerate(phis)])
+
+
+def _merge(mask: Any, new: Carry, old: Carry) -> Carry:
+    new_leaves, rebuild = _flatten(new)
+    old_leaves, _ = _flatten(old)
+    return rebuild([select(mask, n, o) for n, o in zip(new_leaves, old_leaves, strict=True)])
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (type(a) in PYTHON_TYPE and type(a) is type(b) and a == b)
+
+
+def _check(form: str, old: list, new: list) -> None:
+    if len(old) != len(new):
+        raise ValueError(f"{form}: the body returned {len(new)} values for a carry of {len(old)}")
+    for i, (o, n) in enumerate(zip(old, new, strict=True)):
+        if type_of(o) != type_of(n):
+            raise TypeError(f"{form}: value {i} of the carry is of type {type_of(o)!r}, the body made it {type_of(n)!r}")
+
+
+def _flatten(tree: Carry) -> tuple[list, Callable[[list], Carry]]:
+    """The leaves in order, and a function that puts other leaves in their places."""
+    leaves: list = []
+
+    def walk(t: Any) -> Any:
+        if isinstance(t, (list, tuple)):
+            return type(t), [walk(x) for x in t]
+        if isinstance(t, dict):
+            return dict, {k: walk(x) for k, x in t.items()}
+        leaves.append(t)
+        return None
+
+    shape = walk(tree)
+
+    def build(s: Any, it: Any) -> Any:
+        if s is None:
+            return next(it)
+        kind, inner = s
+        if kind is dict:
+            return {k: build(x, it) for k, x in inner.items()}
+        return kind(build(x, it) for x in inner)
+
+    return leaves, lambda new: build(shape, iter(new))

@@ -1,0 +1,235 @@
+"""Expression graph: what the tracer records while ordinary Python runs over `Expr`s.
+
+An `Expr` is one value per world: a float ("f"), a truth value ("b") or a 32-bit integer ("i"). Constants stay
+plain Python numbers, so that they fold away as soon as they meet: a structural zero is the float `0.0`, and
+`0.0 * x` is `0.0` again. (This drops the NaN of `0 * inf`: a world that is not finite is ended by the caller.)
+
+A `Region` is a straight piece of code: the kernel itself, the body of a loop, or a block that may be skipped. Equal
+expressions are one node, if one of them stands in the same region or in one around it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+# name: (types of the arguments, type of the result). The legality table of the graph; `llvm.py` renders each row.
+# "s" is a lane-uniform integer (a loop counter).
+OPS: dict[str, tuple[str, str]] = {
+    "add": ("ff", "f"), "sub": ("ff", "f"), "mul": ("ff", "f"), "div": ("ff", "f"), "neg": ("f", "f"),
+    "fma": ("fff", "f"), "sqrt": ("f", "f"), "abs": ("f", "f"), "min": ("ff", "f"), "max": ("ff", "f"),
+    "rint": ("f", "f"),
+    "lt": ("ff", "b"), "le": ("ff", "b"),
+    "and": ("bb", "b"), "or": ("bb", "b"), "not": ("b", "b"),
+    "select": ("bff", "f"), "iselect": ("bii", "i"), "bselect": ("bbb", "b"),
+    "iadd": ("ii", "i"), "isub": ("ii", "i"), "imul": ("ii", "i"), "umulh": ("ii", "i"),
+    "iand": ("ii", "i"), "ior": ("ii", "i"), "ixor": ("ii", "i"), "ishl": ("ii", "i"), "lshr": ("ii", "i"),
+    "ieq": ("ii", "b"), "ilt": ("ii", "b"),
+    "f2i": ("f", "i"), "i2f": ("i", "f"), "u2f": ("i", "f"),
+    "pow2": ("i", "f"),          # 2**n for a normal exponent n
+    "exponent": ("f", "i"),      # n of a positive normal x = m * 2**n, 1 <= m < 2
+    "mantissa": ("f", "f"),      # its m
+    "lookup": ("s", "f"),        # constant table (attr) at a lane-uniform index
+    "load": ("", "?"),           # attr: (buffer, column); the type is the buffer's
+}  # fmt: skip
+
+PYTHON_TYPE = {float: "f", int: "i", bool: "b"}
+
+
+class Expr:
+    """One node. `args` are `Expr`s and Python numbers; `attr` is what the operation needs besides."""
+
+    __slots__ = ("args", "attr", "op", "region", "type")
+
+    def __init__(self, op: str, args: tuple, attr: object, type_: str, region: Region):
+        self.op, self.args, self.attr, self.type, self.region = op, args, attr, type_, region
+
+    def __add__(self, other):
+        if self.type == "i":
+            return node("iadd", self, other)
+        if type(other) is not Expr:
+            if other == 0:
+                return self
+        elif other.op == "neg":
+            return self - other.args[0]
+        if self.op == "neg":
+            return other - self.args[0]
+        return node("add", self, other)
+
+    def __radd__(self, other):
+        if other == 0:
+            return self
+        if self.op == "neg":
+            return node("sub", other, self.args[0])
+        return node("add", self, other)
+
+    def __sub__(self, other):
+        if type(other) is not Expr:
+            if other == 0:
+                return self
+        elif other is self:
+            return 0.0
+        elif other.op == "neg":
+            return self + other.args[0]
+        return node("sub", self, other)
+
+    def __rsub__(self, other):
+        if other == 0:
+            return -self
+        if self.op == "neg":
+            return self.args[0] + other
+        return node("sub", other, self)
+
+    def __mul__(self, other):
+        if type(other) is not Expr:
+            if other == 0:
+                return 0.0
+            if other == 1:
+                return self
+            if other == -1:
+                return -self
+            if self.op == "neg":
+                return node("mul", self.args[0], -other)
+        elif other.op == "neg":
+            return -(self * other.args[0])
+        elif self.op == "neg":
+            return -(self.args[0] * other)
+        return node("mul", self, other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other):
+        if type(other) is not Expr:
+            return self * (1.0 / other)
+        return node("div", self, other)
+
+    def __rtruediv__(self, other):
+        if other == 0:
+            return 0.0
+        return node("div", other, self)
+
+    def __neg__(self):
+        if self.op == "neg":
+            return self.args[0]
+        if self.op == "sub":
+            return self.args[1] - self.args[0]
+        return node("neg", self)
+
+    def __pow__(self, n):
+        if n == 2:
+            return self * self
+        raise TypeError("only x**2 is an operator; use pow(x, y)")
+
+    def __lt__(self, other):
+        return node("ilt" if self.type == "i" else "lt", self, other)
+
+    def __gt__(self, other):
+        return node("lt", other, self)
+
+    def __le__(self, other):
+        return node("le", self, other)
+
+    def __ge__(self, other):
+        return node("le", other, self)
+
+    def __bool__(self):
+        raise TypeError("a traced value has no truth value: use select, when_any or while_any")
+
+    def __float__(self):
+        raise TypeError("a traced value is not a number: it is only known when the kernel runs")
+
+    def __repr__(self):
+        return f"<{self.op}:{self.type}>"
+
+
+class Region:
+    """A straight piece of code and the expressions in it, in the order in which they were asked for."""
+
+    __slots__ = ("mask", "nodes", "parent", "table")
+
+    def __init__(self, parent: Region | None, mask: object = True):
+        self.parent = parent
+        self.mask = mask  # worlds for which the code here counts
+        self.nodes: list[Expr] = []
+        self.table: dict[tuple, Expr] = {}
+
+
+class Trace:
+    """A kernel being recorded: the region under construction and the precision of its floats."""
+
+    def __init__(self, dtype: str):
+        if dtype not in ("float32", "float64"):
+            raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
+        self.dtype = dtype
+        self.top = self.region = Region(None)
+
+    @contextlib.contextmanager
+    def inside(self, region: Region) -> Iterator[Region]:
+        outer, self.region = self.region, region
+        try:
+            yield region
+        finally:
+            self.region = outer
+
+
+_local = threading.local()
+
+
+def current() -> Trace:
+    """The trace under construction in this thread."""
+    trace = getattr(_local, "trace", None)
+    if trace is None:
+        raise RuntimeError("no kernel is being traced here")
+    return trace
+
+
+def is_tracing() -> bool:
+    return getattr(_local, "trace", None) is not None
+
+
+@contextlib.contextmanager
+def tracing(dtype: str) -> Iterator[Trace]:
+    """Record everything done with expressions in this block."""
+    if is_tracing():
+        raise RuntimeError("a kernel is being traced already")
+    _local.trace = Trace(dtype)
+    try:
+        yield _local.trace
+    finally:
+        _local.trace = None
+
+
+_COMMUTES = frozenset(("add", "mul", "and", "or", "iadd", "imul", "umulh", "iand", "ior", "ixor", "ieq"))
+
+
+def node(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
+    """The node `op(*args)`: the one recorded before, where there is one, or a new one in the current region."""
+    trace = _local.trace
+    region = trace.region
+    key = (op, attr, *args)
+    r = region
+    while r is not None:
+        found = r.table.get(key)
+        if found is not None:
+            return found
+        r = r.parent
+    made = Expr(op, args, attr, type_ or OPS[op][1], region)
+    region.nodes.append(made)
+    region.table[key] = made
+    if op in _COMMUTES:
+        region.table[(op, attr, args[1], args[0])] = made
+    return made
+
+
+def fresh(op: str, *args, attr: object, type_: str) -> Expr:
+    """A node that is equal to no other: a loop's variable, a control form or one of its results."""
+    region = _local.trace.region
+    made = Expr(op, args, attr, type_, region)
+    region.nodes.append(made)
+    return made
+
+
+def type_of(x: object) -> str:
+    """ "f", "b" or "i"."""
+    return x.type if type(x) is Expr else PYTHON_TYPE[type(x)]

@@ -1,0 +1,429 @@
+"""From a recorded program to LLVM IR: one world a lane of a `<W x T>` vector, or W = 1: one world a thread.
+
+The code is SSA from the start and is left to LLVM's code generator as it stands. No fast-math flag is set, and where a
+product feeds a sum is decided here, not by LLVM: so the same program gives the same bits on every target.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from .expr import OPS, Expr, Region
+from .program import Program, regions_of
+
+# {r} result, {0} {1} {2} arguments, {F} {B} {I} vector types of floats, masks and 32-bit integers, {J} integers as wide
+# as the float, {sF} {sI} suffixes of intrinsics; {bias} {mant} the float format; every further line gets {r}.n
+TEMPLATES: dict[str, str] = {
+    "add": "fadd {F} {0}, {1}",
+    "sub": "fsub {F} {0}, {1}",
+    "mul": "fmul {F} {0}, {1}",
+    "div": "fdiv {F} {0}, {1}",
+    "neg": "fneg {F} {0}",
+    "fma": "call {F} @llvm.fma.{sF}({F} {0}, {F} {1}, {F} {2})",
+    "sqrt": "call {F} @llvm.sqrt.{sF}({F} {0})",
+    "abs": "call {F} @llvm.fabs.{sF}({F} {0})",
+    "rint": "call {F} @llvm.roundeven.{sF}({F} {0})",
+    "min": "fcmp olt {F} {0}, {1}\nselect {B} {r}.0, {F} {0}, {F} {1}",
+    "max": "fcmp olt {F} {0}, {1}\nselect {B} {r}.0, {F} {1}, {F} {0}",
+    "lt": "fcmp olt {F} {0}, {1}",
+    "le": "fcmp ole {F} {0}, {1}",
+    "and": "and {B} {0}, {1}",
+    "or": "or {B} {0}, {1}",
+    "not": "xor {B} {0}, {true}",
+    "select": "select {B} {0}, {F} {1}, {F} {2}",
+    "iselect": "select {B} {0}, {I} {1}, {I} {2}",
+    "bselect": "select {B} {0}, {B} {1}, {B} {2}",
+    "iadd": "add {I} {0}, {1}",
+    "isub": "sub {I} {0}, {1}",
+    "imul": "mul {I} {0}, {1}",
+    "umulh": "zext {I} {0} to {L}\nzext {I} {1} to {L}\nmul {L} {r}.0, {r}.1\nlshr {L} {r}.2, {c32}\ntrunc {L} {r}.3 to {I}",
+    "iand": "and {I} {0}, {1}",
+    "ior": "or {I} {0}, {1}",
+    "ixor": "xor {I} {0}, {1}",
+    "ishl": "shl {I} {0}, {1}",
+    "lshr": "lshr {I} {0}, {1}",
+    "ieq": "icmp eq {I} {0}, {1}",
+    "ilt": "icmp slt {I} {0}, {1}",
+    "f2i": "fptosi {F} {0} to {I}",
+    "i2f": "sitofp {I} {0} to {F}",
+    "u2f": "uitofp {I} {0} to {F}",
+    "pow2": "{widen}add {J} {r}.w, {bias}\nshl {J} {r}.0, {mant}\nbitcast {J} {r}.1 to {F}",
+    "exponent": "bitcast {F} {0} to {J}\nlshr {J} {r}.0, {mant}\nsub {J} {r}.1, {bias}{narrow}",
+    "mantissa": "bitcast {F} {0} to {J}\nand {J} {r}.0, {mask}\nor {J} {r}.1, {one}\nbitcast {J} {r}.2 to {F}",
+}
+
+
+@dataclass(frozen=True)
+class Types:
+    """How a program's types look in IR at W lanes."""
+
+    lanes: int
+    dtype: str
+
+    def __post_init__(self) -> None:
+        if self.lanes < 1:
+            raise ValueError("lanes must be positive")
+
+    def vector(self, element: str) -> str:
+        return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
+
+    @property
+    def element(self) -> str:
+        return "float" if self.dtype == "float32" else "double"
+
+    def of(self, t: str) -> str:
+        return self.vector({"f": self.element, "b": "i1", "i": "i32"}[t])
+
+    def memory(self, t: str) -> tuple[str, int]:
+        """Element type and bytes of a buffer."""
+        return {"f": (self.element, 4 if self.dtype == "float32" else 8), "b": ("i8", 1), "i": ("i32", 4)}[t]
+
+    def splat(self, element: str, value: object) -> str:
+        return str(value) if self.lanes == 1 else f"splat ({element} {value})"
+
+    def constant(self, t: str, x: object) -> str:
+        if t == "b":
+            return self.splat("i1", "true" if x else "false")
+        if t == "i":
+            return self.splat("i32", int(x))  # type: ignore[call-overload]
+        return self.splat(self.element, _hex(float(x), self.dtype))  # type: ignore[arg-type]
+
+    def formats(self) -> dict[str, str]:
+        single = self.dtype == "float32"
+        j = "i32" if single else "i64"
+        mant = 23 if single else 52
+        bias = 127 if single else 1023
+        suffix = ("" if self.lanes == 1 else f"v{self.lanes}") + ("f32" if single else "f64")
+        return {
+            "F": self.of("f"), "B": self.of("b"), "I": self.of("i"), "J": self.vector(j), "L": self.vector("i64"),
+            "sF": suffix, "true": self.splat("i1", "true"), "c32": self.splat("i64", 32),
+            "bias": self.splat(j, bias), "mant": self.splat(j, mant), "mask": self.splat(j, (1 << mant) - 1),
+            "one": self.splat(j, bias << mant),
+        }  # fmt: skip
+
+
+def _hex(x: float, dtype: str) -> str:
+    """LLVM writes a float constant as the bits of a double, which must be exact in the type."""
+    if dtype == "float32":
+        x = struct.unpack("f", struct.pack("f", x))[0] if abs(x) < 3.4028235e38 else float("inf") * (1 if x > 0 else -1)
+    return f"0x{struct.unpack('>Q', struct.pack('>d', x))[0]:016X}"
+
+
+def render(program: Program, lanes: int) -> str:
+    """IR of `@tile(ptr buffers, i64 first world, i64 worlds allocated)`: one vector of worlds through the program."""
+    return _Renderer(program, Types(lanes, program.dtype)).render()
+
+
+class _Renderer:
+    def __init__(self, program: Program, types: Types):
+        self.p, self.t = program, types
+        self.formats = types.formats()
+        self.lines: list[str] = []
+        self.names: dict[Expr, str] = {}
+        self.block = "entry"
+        self.count = 0
+        self.tables: list[str] = []
+        self.fused = _fuse(program)
+        self.results: dict[Expr, list[tuple[int, Expr]]] = {}
+        for e in program.live:
+            if e.op == "result":
+                self.results.setdefault(e.args[0], []).append((e.attr, e))  # type: ignore[arg-type]
+        for found in self.results.values():
+            found.sort(key=lambda x: x[0])
+        self.stores: dict[Expr, list[tuple[int, int]]] = {}
+        for buffer, column, value in program.stores:
+            if type(value) is Expr and value.op != "load":
+                self.stores.setdefault(value, []).append((buffer, column))
+
+    # -- text -------------------------------------------------------------------------------------------------------
+    def fresh(self, stem: str = "v") -> str:
+        self.count += 1
+        return f"%{stem}{self.count}"
+
+    def put(self, line: str) -> None:
+        self.lines.append("  " + line)
+
+    def assign(self, text: str) -> str:
+        name = self.fresh()
+        self.put(f"{name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def value(self, x: object, t: str) -> str:
+        return self.names[x] if type(x) is Expr else self.t.constant(t, x)
+
+    # -- the function -----------------------------------------------------------------------------------------------
+    def render(self) -> str:
+        used = {e.attr[0] for e in self.p.live if e.op == "load"} | {s[0] for s in self.p.stores}  # type: ignore[index]
+        for k in sorted(used):
+            self.put(f"%a{k} = getelementptr ptr, ptr %buffers, i64 {k}")
+            self.put(f"%p{k} = load ptr, ptr %a{k}")
+            if self.p.buffers[k].rows:
+                self.put(f"%o{k} = mul i64 %world, {self.p.buffers[k].size}")
+                self.put(f"%q{k} = getelementptr {self.t.memory(self.p.buffers[k].type)[0]}, ptr %p{k}, i64 %o{k}")
+        self.region(self.p.trace.top)
+        for k, c, x in self.p.stores:
+            if type(x) is not Expr or x.op == "load":
+                self.store(k, c, self.value(x, self.p.buffers[k].type))
+        self.put("ret void")
+        body = "\n".join(self.lines)
+        # wide vectors are wanted even where the host's tuning prefers narrower ones
+        attributes = 'noinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
+        head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {attributes}"
+        return "\n".join([*self.tables, f"{head} {{\nentry:\n{body}\n}}"])
+
+    def region(self, region: Region) -> None:
+        for e in region.nodes:
+            if e not in self.p.live:
+                continue
+            if e.op in ("when", "while", "repeat"):
+                getattr(self, e.op)(e)
+            elif e.op == "load":
+                self.names[e] = self.load(*e.attr)  # type: ignore[misc]
+            elif e.op == "lookup":
+                self.names[e] = self.lookup(e)
+            elif e.op == "result":
+                self.write_back(e)
+            elif e.op not in ("phi", "counter"):
+                self.operation(e)
+
+    def operation(self, e: Expr) -> None:
+        plan = self.fused.get(e)
+        if plan == "skip":
+            return
+        if plan is not None:
+            self.names[e] = self.fma(*plan)
+        else:
+            types = OPS[e.op][0]
+            self.names[e] = self.template(e.op, [self.value(a, t) for a, t in zip(e.args, types, strict=True)])
+        self.write_back(e)
+
+    def write_back(self, e: Expr) -> None:
+        for k, c in self.stores.get(e, ()):
+            self.store(k, c, self.names[e])
+
+    def fma(self, a: object, b: object, c: object, negate_product: bool, negate_c: bool) -> str:
+        def negated(x: object) -> str:
+            return self.template("neg", [self.value(x, "f")]) if type(x) is Expr else self.value(-x, "f")  # type: ignore[operator]
+
+        left = negated(a) if negate_product else self.value(a, "f")
+        right = negated(c) if negate_c else self.value(c, "f")
+        return self.template("fma", [left, self.value(b, "f"), right])
+
+    def template(self, op: str, args: list[str]) -> str:
+        r = self.fresh()
+        wide = self.t.dtype == "float64"
+        widen = f"sext {self.formats['I']} {{0}} to {self.formats['J']}\n" if wide else ""
+        narrow = f"\ntrunc {self.formats['J']} {{r}}.2 to {self.formats['I']}" if wide else ""
+        text = TEMPLATES[op].replace("{widen}", widen).replace("{narrow}", narrow)
+        if op == "pow2":
+            text = text.replace("{r}.w", "{r}.0" if wide else "{0}")
+            if wide:  # one line more in front: the later ones move on by one
+                text = text.replace("shl {J} {r}.0", "shl {J} {r}.1").replace("bitcast {J} {r}.1", "bitcast {J} {r}.2")
+        lines = text.format(*args, r=r, **self.formats).split("\n")
+        for i, line in enumerate(lines):
+            self.put(f"{r if i == len(lines) - 1 else f'{r}.{i}'} = {line}")
+        return r
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+    def address(self, k: int, c: int) -> str:
+        """Of a world-minor column at this tile's first world."""
+        offset = self.assign(f"mul i64 %worlds, {c}")
+        index = self.assign(f"add i64 {offset}, %world")
+        return self.assign(f"getelementptr {self.t.memory(self.p.buffers[k].type)[0]}, ptr %p{k}, i64 {index}")
+
+    def load(self, k: int, c: int) -> str:
+        buffer = self.p.buffers[k]
+        element, size = self.t.memory(buffer.type)
+        vector = self.t.vector(element)
+        if buffer.rows:
+            x = "poison"
+            for lane in range(self.t.lanes):
+                at = self.assign(f"getelementptr {element}, ptr %q{k}, i64 {lane * buffer.size + c}")
+                one = self.assign(f"load {element}, ptr {at}, align {size}")
+                x = one if self.t.lanes == 1 else self.assign(f"insertelement {vector} {x}, {element} {one}, i32 {lane}")
+        else:
+            x = self.assign(f"load {vector}, ptr {self.address(k, c)}, align {size}")
+        if buffer.type == "b":
+            x = self.assign(f"icmp ne {vector} {x}, {self.t.splat('i8', 0)}")
+        return x
+
+    def store(self, k: int, c: int, x: str) -> None:
+        buffer = self.p.buffers[k]
+        element, size = self.t.memory(buffer.type)
+        vector = self.t.vector(element)
+        if buffer.type == "b":
+            x = self.assign(f"zext {self.t.of('b')} {x} to {vector}")
+        if not buffer.rows:
+            self.put(f"store {vector} {x}, ptr {self.address(k, c)}, align {size}")
+            return
+        for lane in range(self.t.lanes):
+            at = self.assign(f"getelementptr {element}, ptr %q{k}, i64 {lane * buffer.size + c}")
+            one = x if self.t.lanes == 1 else self.assign(f"extractelement {vector} {x}, i32 {lane}")
+            self.put(f"store {element} {one}, ptr {at}, align {size}")
+
+    def lookup(self, e: Expr) -> str:
+        values = ", ".join(f"{self.t.element} {_hex(x, self.t.dtype)}" for x in e.attr)  # type: ignore[attr-defined]
+        n = len(e.attr)  # type: ignore[arg-type]
+        table = f"@table{len(self.tables)}"
+        self.tables.append(f"{table} = private unnamed_addr constant [{n} x {self.t.element}] [{values}]")
+        at = self.assign(f"getelementptr {self.t.element}, ptr {table}, i32 {self.names[e.args[0]]}")
+        return self.broadcast(self.assign(f"load {self.t.element}, ptr {at}"))
+
+    def broadcast(self, x: str) -> str:
+        if self.t.lanes == 1:
+            return x
+        vector = self.t.of("f")
+        one = self.assign(f"insertelement {vector} poison, {self.t.element} {x}, i32 0")
+        return self.assign(f"shufflevector {vector} {one}, {vector} poison, <{self.t.lanes} x i32> zeroinitializer")
+
+    # -- control ----------------------------------------------------------------------------------------------------
+    def any(self, mask: object) -> str:
+        x = self.value(mask, "b")
+        if self.t.lanes == 1:
+            return x
+        bits = self.assign(f"bitcast {self.t.of('b')} {x} to i{self.t.lanes}")
+        return self.assign(f"icmp ne i{self.t.lanes} {bits}, 0")
+
+    def masked(self, mask: object, new: object, old: object, t: str) -> str:
+        """`new` in the worlds of the mask; a thread that came here is in the mask."""
+        if self.t.lanes == 1 or mask is True or new is old or old is None:
+            return self.value(new, t)
+        vector = self.t.of(t)
+        return self.assign(
+            f"select {self.t.of('b')} {self.value(mask, 'b')}, {vector} {self.value(new, t)}, {vector} {self.value(old, t)}"
+        )
+
+    def when(self, form: Expr) -> None:
+        (mask,) = form.args
+        region, carried = form.attr  # type: ignore[misc]
+        results = self.results.get(form, [])
+        go = self.any(mask)
+        body, join = self.fresh("body")[1:], self.fresh("join")[1:]
+        before = self.block
+        self.put(f"br i1 {go}, label %{body}, label %{join}")
+        self.label(body)
+        self.region(region)
+        new = {k: self.masked(mask, carried[k][1], carried[k][0], e.type) for k, e in results}
+        after = self.block
+        self.put(f"br label %{join}")
+        self.label(join)
+        for k, e in results:
+            old = "poison" if carried[k][0] is None else self.value(carried[k][0], e.type)
+            self.names[e] = self.assign(f"phi {self.t.of(e.type)} [ {old}, %{before} ], [ {new[k]}, %{after} ]")
+
+    def loop_head(self, form: Expr, head: str) -> tuple[list, list[int], str]:
+        """Open a loop: its variables, with a place left for what comes back."""
+        _, _, counter, _, carried = form.attr  # type: ignore[misc]
+        before = self.block
+        self.put(f"br label %{head}")
+        self.label(head)
+        slots = []
+        i = self.fresh("i")
+        slots.append((len(self.lines), i, None))
+        self.lines.append(f"  {i} = phi i32 [ 0, %{before} ], ")
+        self.names[counter] = i
+        live = [k for k, (_, phi, _) in enumerate(carried) if phi in self.p.live]
+        for k in live:
+            init, phi, _ = carried[k]
+            self.names[phi] = self.fresh()
+            slots.append((len(self.lines), self.names[phi], k))
+            self.lines.append(f"  {self.names[phi]} = phi {self.t.of(phi.type)} [ {self.value(init, phi.type)}, %{before} ], ")
+        return slots, live, i
+
+    def close(self, slots: list, back: dict[int | None, str]) -> None:
+        for at, _, k in slots:
+            self.lines[at] += f"[ {back[k]}, %{self.block} ]"
+
+    def repeat(self, form: Expr) -> None:
+        region, _, _, n, carried = form.attr  # type: ignore[misc]
+        results = self.results.get(form, [])
+        head, out = self.fresh("head")[1:], self.fresh("out")[1:]
+        slots, live, i = self.loop_head(form, head)
+        self.region(region)
+        following = self.assign(f"add i32 {i}, 1")
+        again = self.assign(f"icmp slt i32 {following}, {n}")
+        self.close(slots, {None: following} | {k: self.value(carried[k][2], carried[k][1].type) for k in live})
+        self.put(f"br i1 {again}, label %{head}, label %{out}")
+        self.label(out)
+        for k, e in results:
+            self.names[e] = self.value(carried[k][2], e.type)
+
+    def while_(self, form: Expr) -> None:
+        (active,) = form.args
+        region, n, carried = form.attr[0], form.attr[3], form.attr[4]  # type: ignore[index]
+        inner = regions_of(form)[1]
+        results = self.results.get(form, [])
+        head, body, out = (self.fresh(s)[1:] for s in ("head", "body", "out"))
+        slots, live, i = self.loop_head(form, head)
+        self.region(region)
+        go = self.any(active)
+        left = self.assign(f"icmp slt i32 {i}, {n}")
+        go = self.assign(f"and i1 {go}, {left}")
+        self.put(f"br i1 {go}, label %{body}, label %{out}")
+        self.label(body)
+        self.region(inner)
+        back: dict[int | None, str] = {k: self.masked(active, carried[k][2], carried[k][1], carried[k][1].type) for k in live}
+        back[None] = self.assign(f"add i32 {i}, 1")
+        self.close(slots, back)
+        self.put(f"br label %{head}")
+        self.label(out)
+        for k, e in results:
+            self.names[e] = self.names[carried[k][1]]
+
+
+setattr(_Renderer, "while", _Renderer.while_)
+
+
+def _fuse(program: Program) -> dict[Expr, object]:
+    """Which sums become fused multiply-adds: a product joins if all its uses are sums in its own region."""
+    plans: dict[Expr, object] = {}
+    fusable: dict[Expr, int] = {}
+    for e in program.live:
+        if e.op == "mul":
+            users = program.uses[e]
+            if all(u is not None and u.op in ("add", "sub") and u.region is e.region and u.args[0] is not u.args[1] for u in users):
+                fusable[e] = len(users)
+    taken: dict[Expr, int] = {}
+    for e in _in_order(program):
+        if e.op not in ("add", "sub"):
+            continue
+        a, b = e.args
+        options = [x for x in (b, a) if x in fusable]
+        if not options:
+            continue
+        m = min(options, key=lambda x: fusable[x])
+        taken[m] = taken.get(m, 0) + 1
+        x, y = m.args
+        if type(x) is not Expr:
+            x, y = y, x
+        if m is b:  # a + xy, a - xy
+            plans[e] = (x, y, a, e.op == "sub", False)
+        else:  # xy + b, xy - b
+            plans[e] = (x, y, b, False, e.op == "sub")
+    for m, n in taken.items():
+        if n == fusable[m]:
+            plans[m] = "skip"
+    return plans
+
+
+def _in_order(program: Program) -> list[Expr]:
+    """The live nodes in program order (a set's order would differ between processes)."""
+    out: list[Expr] = []
+
+    def walk(region: Region) -> None:
+        for e in region.nodes:
+            if e in program.live:
+                out.append(e)
+                if e.op in ("when", "while", "repeat"):
+                    head, body = regions_of(e)
+                    walk(head)
+                    if body is not head:
+                        walk(body)
+
+    walk(program.trace.top)
+    return out

@@ -1,0 +1,107 @@
+"""A kernel as recorded: buffers, the expression graph, and what of it is alive."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .expr import OPS, Expr, Region, Trace, node, tracing, type_of
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor that a kernel reads or writes.
+
+    `type` is "f" (the kernel's float), "i" (int32) or "b" (bool). World-minor buffers are (size, worlds) tensors, so that
+    neighbouring worlds are neighbours in memory; with `rows` they are (worlds, size), as users want them.
+    """
+
+    name: str
+    size: int
+    type: str = "f"
+    rows: bool = False
+
+
+@dataclass
+class Program:
+    """A recorded kernel: `stores` are (buffer index, column, value)."""
+
+    name: str
+    dtype: str
+    buffers: tuple[Buffer, ...]
+    trace: Trace
+    stores: list[tuple[int, int, object]]
+    live: set[Expr] = field(default_factory=set)
+    uses: dict[Expr, list[Expr | None]] = field(default_factory=dict)
+
+    def count_ops(self) -> Counter[str]:
+        """How many of each arithmetic operation the code holds (a loop's body counts once, a fused pair as two)."""
+        return Counter(e.op for e in self.live if e.op in OPS and e.op not in ("load", "neg"))
+
+
+def record(
+    name: str,
+    buffers: Sequence[Buffer],
+    body: Callable[[dict[str, list]], dict[str, Sequence]],
+    dtype: str,
+) -> Program:
+    """Run `body` on the columns of every buffer; what it returns by buffer name is stored.
+
+    All loads come before all stores, so a buffer may be read and written.
+    """
+    index = {b.name: k for k, b in enumerate(buffers)}
+    stores = []
+    with tracing(dtype) as trace:
+        columns = {b.name: [node("load", attr=(k, c), type_=b.type) for c in range(b.size)] for k, b in enumerate(buffers)}
+        for key, values in body(columns).items():
+            buffer = buffers[index[key]]
+            if len(values) != buffer.size:
+                raise ValueError(f"kernel {name}: {len(values)} values for buffer {key!r} of size {buffer.size}")
+            for c, value in enumerate(values):
+                if type_of(value) != buffer.type:
+                    raise TypeError(f"kernel {name}: buffer {key!r} is of type {buffer.type!r}, got {value!r}")
+                stores.append((index[key], c, value))
+    program = Program(name, dtype, tuple(buffers), trace, stores)
+    _find_live(program)
+    return program
+
+
+def _find_live(program: Program) -> None:
+    """Mark what the stores need, and who uses it (None: a store, a control form or a loop's back edge)."""
+    live, uses = program.live, program.uses
+    todo: list[tuple[object, Expr | None]] = [(value, None) for _, _, value in program.stores]
+
+    def carried(form: Expr, k: int) -> list:
+        entry = form.attr[-1][k]
+        return [entry[0], entry[-1]]
+
+    while todo:
+        x, user = todo.pop()
+        if type(x) is not Expr:
+            continue
+        uses.setdefault(x, []).append(user)
+        if x in live:
+            continue
+        live.add(x)
+        if x.op == "result":
+            form, k = x.args[0], x.attr
+            todo.append((form, None))
+            todo += [(y, None) for y in carried(form, k)]
+            if form.op != "when":
+                todo.append((form.attr[-1][k][1], None))
+        elif x.op == "phi":
+            form, k = x.attr
+            todo.append((form, None))
+            todo += [(y, None) for y in carried(form, k)]
+        elif x.op in ("when", "while", "repeat"):
+            todo += [(a, None) for a in x.args]
+        else:
+            todo += [(a, x) for a in x.args]
+
+
+def regions_of(form: Expr) -> tuple[Region, Region]:
+    """The region of a control form's head and that of its body (one and the same but for `while`)."""
+    if form.op == "when":
+        return form.attr[0], form.attr[0]
+    return form.attr[0], form.attr[1]

@@ -1,0 +1,132 @@
+"""Random numbers of a traced kernel: Philox4x32-10, which is a function of a key and a counter and keeps no state.
+
+Ref.: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Key the generator by seed and
+world and give it the episode as a counter: a world then draws the same numbers on any device and in any batch.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from . import math as traced
+from .expr import Expr, current, node
+
+Word = Expr | int
+
+_ROUNDS = 10
+_MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
+_KEY_STEPS = 0x9E3779B9, 0xBB67AE85  # the golden ratio and sqrt(3) - 1
+
+
+def signed(n: int) -> int:
+    """The signed 32-bit integer with the low 32 bits of n: what a constant of the graph has to be."""
+    return (n + 0x8000_0000) % 0x1_0000_0000 - 0x8000_0000
+
+
+def philox(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tuple[Word, Word, Word, Word]:
+    """Four random words. What is constant in counter and key is worked out now, not in the kernel."""
+    c0, c1, c2, c3 = counter
+    for i in range(_ROUNDS):
+        k0, k1 = (_add(k, i * step) for k, step in zip(key, _KEY_STEPS, strict=True))
+        (high0, low0), (high1, low1) = _multiply(_MULTIPLIERS[0], c0), _multiply(_MULTIPLIERS[1], c2)
+        c0, c1, c2, c3 = _xor(_xor(high1, c1), k0), low1, _xor(_xor(high0, c3), k1), low0
+    return c0, c1, c2, c3
+
+
+def _add(a: Word, b: int) -> Word:
+    if type(a) is int:
+        return signed(a + b)
+    return node("iadd", a, signed(b)) if signed(b) else a
+
+
+def _multiply(a: int, b: Word) -> tuple[Word, Word]:
+    """High and low word of the unsigned product."""
+    if type(b) is int:
+        product = a * (b % 0x1_0000_0000)
+        return signed(product >> 32), signed(product)
+    return node("umulh", b, signed(a)), node("imul", b, signed(a))
+
+
+def _xor(a: Word, b: Word) -> Word:
+    if type(a) is int and type(b) is int:
+        return signed(a ^ b)
+    if type(a) is int:
+        a, b = b, a
+    return a if type(b) is int and b == 0 else node("ixor", a, b)
+
+
+class Random:
+    """Random numbers drawn one after the other from the blocks of counters (0, c1, c2, c3), (1, c1, c2, c3), ...
+
+    The place in the sequence is a matter of the trace: the body of a loop draws the same numbers in every turn, unless
+    a counter word changes with it. One word at least of key and counter must be traced.
+    """
+
+    def __init__(self, key0: Word, key1: Word, c1: Word = 0, c2: Word = 0, c3: Word = 0):
+        self._key = key0, key1
+        self._counter = c1, c2, c3
+        self._drawn = 0
+        self._pair: int | None = None  # where the words of a normal number begin whose twin is still to be had
+
+    def word(self) -> Word:
+        """32 random bits."""
+        self._drawn += 1
+        return self._word(self._drawn - 1)
+
+    def _word(self, i: int) -> Word:
+        # Asked for anew every time: a kept word may belong to a region closed by then, and an equal one costs nothing.
+        return philox((i // 4, *self._counter), self._key)[i % 4]
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> Expr:
+        """One of 2**24 (float32) or 2**53 (float64) evenly spaced numbers in [low, high)."""
+        low, high = _rounded(low), _rounded(high)
+        if not low < high:
+            raise ValueError(f"uniform needs low < high, not [{low}, {high})")
+        if current().dtype == "float32":
+            k, bits = node("i2f", node("lshr", self.word(), 8)), 24
+        else:
+            k, bits = self._integer53(self._drawn), 53
+            self._drawn += 2
+        x = node("fma", k, math.ldexp(high - low, -bits), low)
+        # From 0 the last step falls short of high by more than half a spacing; elsewhere the sum may round up to it.
+        return x if low == 0 else node("min", x, _below(high))
+
+    def normal(self) -> Expr:
+        """A standard normal number, by Box and Muller: up to 6.7 (float32) or 8.6 (float64) in size."""
+        single = current().dtype == "float32"
+        twin = self._pair is not None
+        if self._pair is None:
+            first = self._pair = self._drawn
+            self._drawn += 2 if single else 4
+        else:
+            first, self._pair = self._pair, None
+        # Half a step up, so that 0 is left out; all bits count where the number is small, in the tails.
+        if single:
+            u = node("fma", node("u2f", self._word(first)), 2.0**-32, 2.0**-33)
+            angle = node("i2f", self._word(first + 1)) * (math.pi * 2.0**-31)
+        else:
+            u = node("fma", self._integer53(first), 2.0**-53, 2.0**-54)
+            angle = self._integer53(first + 2) * (math.pi * 2.0**-52)
+        radius = node("sqrt", -2.0 * traced.log(u))
+        return radius * (traced.sin(angle) if twin else traced.cos(angle))
+
+    def _integer53(self, i: int) -> Expr:
+        """27 bits of one word and 26 of the next as a whole number, exactly."""
+        upper, lower = (node("i2f", node("lshr", self._word(i + j), 5 + j)) for j in range(2))
+        return node("fma", upper, 2.0**26, lower)
+
+
+def _rounded(x: float) -> float:
+    """x in the precision of the kernel."""
+    return struct.unpack("f", struct.pack("f", x))[0] if current().dtype == "float32" else float(x)
+
+
+def _below(x: float) -> float:
+    """The next number below x in the precision of the kernel."""
+    if current().dtype == "float64":
+        return math.nextafter(x, -math.inf)
+    if x == 0:
+        return -(2.0**-149)
+    (bits,) = struct.unpack("i", struct.pack("f", x))  # sign and magnitude: one less in size, or more if negative
+    return struct.unpack("f", struct.pack("i", bits - 1 if x > 0 else bits + 1))[0]

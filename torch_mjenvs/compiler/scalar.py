@@ -1,0 +1,176 @@
+"""The scalar vocabulary: what physics and tasks are written in.
+
+Beside `+ - * /` and `< <= > >=`, everything that is done with a scalar is one of these functions. A scalar is one of
+
+- a Python `float` (a mask: `bool`): one world, in plain Python, or a constant of the model;
+- a `torch.Tensor` of shape (B,) (a mask: bool): B worlds, differentiable, on any torch device: the reference;
+- an `Expr`: a value of a kernel being traced.
+
+Constants meet the other two freely. Each function means the same in all three uses.
+"""
+
+from __future__ import annotations
+
+import math as _m
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from . import math as _traced
+from .expr import Expr, node
+
+Scalar = Any  # float | torch.Tensor | Expr
+Mask = Any  # bool | torch.Tensor | Expr
+
+
+def _kind(*xs) -> type | None:
+    for x in xs:
+        if type(x) is Expr:
+            return Expr
+        if isinstance(x, torch.Tensor):
+            return torch.Tensor
+    return None
+
+
+def _like(x, other) -> torch.Tensor:
+    return x if isinstance(x, torch.Tensor) else torch.as_tensor(x, dtype=other.dtype, device=other.device)
+
+
+def _tensors(*xs) -> list[torch.Tensor]:
+    one = next(x for x in xs if isinstance(x, torch.Tensor))
+    return [_like(x, one) for x in xs]
+
+
+def sqrt(x: Scalar) -> Scalar:
+    if type(x) is Expr:
+        return node("sqrt", x)
+    return torch.sqrt(x) if isinstance(x, torch.Tensor) else (_m.sqrt(x) if x >= 0 else _m.nan)
+
+
+def absolute(x: Scalar) -> Scalar:
+    return node("abs", x) if type(x) is Expr else abs(x)
+
+
+def sin(x: Scalar) -> Scalar:
+    if type(x) is Expr:
+        return _traced.sin(x)
+    return torch.sin(x) if isinstance(x, torch.Tensor) else _m.sin(x)
+
+
+def cos(x: Scalar) -> Scalar:
+    if type(x) is Expr:
+        return _traced.cos(x)
+    return torch.cos(x) if isinstance(x, torch.Tensor) else _m.cos(x)
+
+
+def exp(x: Scalar) -> Scalar:
+    if type(x) is Expr:
+        return _traced.exp(x)
+    return torch.exp(x) if isinstance(x, torch.Tensor) else _m.exp(x)
+
+
+def log(x: Scalar) -> Scalar:
+    """Natural logarithm of a positive x."""
+    if type(x) is Expr:
+        return _traced.log(x)
+    return torch.log(x) if isinstance(x, torch.Tensor) else _m.log(x)
+
+
+def atan2(y: Scalar, x: Scalar) -> Scalar:
+    kind = _kind(y, x)
+    if kind is Expr:
+        return _traced.atan2(y, x)
+    return torch.atan2(*_tensors(y, x)) if kind else _m.atan2(y, x)
+
+
+def power(x: Scalar, p: float) -> Scalar:
+    """x**p for x > 0 and a constant p; whole and half powers are products and square roots."""
+    if p == 0:
+        return 1.0
+    if p < 0:
+        return 1.0 / power(x, -p)
+    if p == int(p) and p <= 16:
+        half = power(x, p // 2)
+        return half * half * x if int(p) % 2 and p > 1 else (x if p == 1 else half * half)
+    if p == 0.5:
+        return sqrt(x)
+    return x**p if type(x) is not Expr else exp(p * log(x))
+
+
+def minimum(a: Scalar, b: Scalar) -> Scalar:
+    """a if a < b else b."""
+    kind = _kind(a, b)
+    if kind is Expr:
+        return a if a is b else node("min", a, b)
+    return torch.minimum(*_tensors(a, b)) if kind else min(a, b)
+
+
+def maximum(a: Scalar, b: Scalar) -> Scalar:
+    """b if a < b else a."""
+    kind = _kind(a, b)
+    if kind is Expr:
+        return a if a is b else node("max", a, b)
+    return torch.maximum(*_tensors(a, b)) if kind else max(a, b)
+
+
+def clip(x: Scalar, low: float, high: float) -> Scalar:
+    """x held inside [low, high]; an infinite bound is none."""
+    if low > -_m.inf:
+        x = maximum(x, low)
+    return minimum(x, high) if high < _m.inf else x
+
+
+def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:
+    """a where the mask is true, else b; either may be garbage where it is not taken."""
+    if isinstance(mask, bool):
+        return a if mask else b
+    if a is b or (type(a) is type(b) is float and a == b):
+        return a
+    if type(mask) is Expr:
+        if type(a) is bool and type(b) is bool:
+            return mask if a else logical_not(mask)
+        kind = a.type if type(a) is Expr else (b.type if type(b) is Expr else "f" if type(a) is float else "i")
+        return node({"f": "select", "i": "iselect", "b": "bselect"}[kind], mask, a, b)
+    one = next((x for x in (a, b) if isinstance(x, torch.Tensor)), None)
+    if one is not None:
+        return torch.where(mask, _like(a, one), _like(b, one))
+    dtype = torch.get_default_dtype() if type(a) is float else None
+    return torch.where(mask, torch.as_tensor(a, dtype=dtype), torch.as_tensor(b, dtype=dtype))
+
+
+def logical_and(*masks: Mask) -> Mask:
+    out: Mask = True
+    for m in masks:
+        if m is False or out is False:
+            return False
+        if m is True or m is out:
+            continue
+        out = m if out is True else (node("and", out, m) if type(m) is Expr else out & m)
+    return out
+
+
+def logical_or(*masks: Mask) -> Mask:
+    out: Mask = False
+    for m in masks:
+        if m is True or out is True:
+            return True
+        if m is False or m is out:
+            continue
+        out = m if out is False else (node("or", out, m) if type(m) is Expr else out | m)
+    return out
+
+
+def logical_not(mask: Mask) -> Mask:
+    if isinstance(mask, bool):
+        return not mask
+    if type(mask) is Expr:
+        return mask.args[0] if mask.op == "not" else node("not", mask)
+    return ~mask
+
+
+def lookup(table: Sequence[float], i: Any) -> Scalar:
+    """table[i], for the counter `i` of a `repeat`."""
+    if type(i) is Expr:
+        return table[0] if len(set(table)) == 1 else node("lookup", i, attr=tuple(table))
+    return table[i]

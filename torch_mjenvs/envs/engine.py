@@ -1,0 +1,316 @@
+"""The engine of an environment: buffers at fixed addresses, and kernels that do a whole step in one launch.
+
+A launch clamps and applies the action, does all substeps, and computes observation, reward, flags and info; where an
+episode ended and the autoreset mode asks for it, it also draws the next episode's start, keeping the true final
+observation apart. A world whose action or state is not finite (or passes mjMAXVAL) stops there: it is ended with reward 0 at
+its last good state, and flagged; no other world can tell.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+
+import torch
+from gymnasium.vector import AutoresetMode
+
+from ..compiler import cpu
+from ..compiler.control import when_any
+from ..compiler.program import Buffer, Program, record
+from ..compiler.random import Random
+from ..compiler.scalar import Mask, absolute, logical_and, logical_not, logical_or, select
+from ..physics.model import Model, load
+from ..physics.simulation import solver_tolerance
+from ..physics.step import State, steps
+from .task import Task, World
+
+MAX_VAL = 1e10  # mjMAXVAL
+BAD_STATE = "bad_state"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The widths of a task's buffers, and the names in its info."""
+
+    nq: int
+    nv: int
+    nu: int
+    obs: int
+    info: tuple[str, ...]
+    reset_info: tuple[str, ...]
+
+    def buffers(self) -> list[Buffer]:
+        """State is world-minor; what users hand in and out has a row a world."""
+        return [
+            Buffer("qpos", self.nq),
+            Buffer("qvel", self.nv),
+            Buffer("qacc_warmstart", self.nv),
+            Buffer("elapsed_steps", 1, "i"),
+            Buffer("episode", 1, "i"),
+            Buffer("key", 3, "i"),
+            Buffer("done", 1, "b"),
+            Buffer("reset_mask", 1, "b"),
+            Buffer("action", self.nu, rows=True),
+            Buffer("obs", self.obs, rows=True),
+            Buffer("final_obs", self.obs, rows=True),
+            Buffer("reward", 1),
+            Buffer("terminated", 1, "b"),
+            Buffer("truncated", 1, "b"),
+            Buffer(BAD_STATE, 1, "b"),
+            Buffer("info", len(self.info)),
+            Buffer("final_info", len(self.info)),
+        ]
+
+
+def is_bad(xs: list) -> Mask:
+    """Any of them not finite, or beyond mjMAXVAL. mj_checkPos, mj_checkVel, mj_checkAcc."""
+    return logical_not(logical_and(*(absolute(x) <= MAX_VAL for x in xs)))
+
+
+def choose(mask: Mask, a: list, b: list) -> list:
+    return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What is traced for one task: the step and the reset of a batch."""
+
+    task: Task
+    model: Model
+    mode: AutoresetMode
+    max_episode_steps: int | None
+
+    def start(self, b: dict[str, list]) -> dict[str, list]:
+        """A new episode: state, observation and info."""
+        rng = Random(b["key"][0], b["key"][1], b["episode"][0], b["key"][2], 0)
+        qpos, qvel = self.task.reset(self.model, rng)
+        world = World(qpos, qvel)
+        return {
+            "state": [qpos, qvel, [0.0] * self.model.nv],
+            "obs": self.task.observe(self.model, world),
+            "info": self.named(self.task.reset_info(self.model, world)),
+        }
+
+    def named(self, info: dict) -> list:
+        """In the layout's order, 0 where a name is absent."""
+        return [info.get(name, 0.0) for name in self.layout.info]
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """Found by running the task once on plain numbers."""
+        m = self.model
+        world = World(list(m.qpos0), [0.0] * m.nv)
+        info = self.task.outcome(m, world, [0.0] * m.nu, world).info
+        reset_info = self.task.reset_info(m, world)
+        extra = sorted(set(reset_info) - set(info))
+        obs = self.task.observe(m, world)
+        return Layout(m.nq, m.nv, m.nu, len(obs), (*info, *extra), tuple(reset_info))
+
+    def reset(self, b: dict[str, list]) -> dict[str, list]:
+        """New episodes in the worlds of `reset_mask`; the others stay as they are."""
+        mask = b["reset_mask"][0]
+        new = self.start(b)
+        qpos, qvel, warmstart = new["state"]
+        return {
+            "qpos": choose(mask, qpos, b["qpos"]),
+            "qvel": choose(mask, qvel, b["qvel"]),
+            "qacc_warmstart": choose(mask, warmstart, b["qacc_warmstart"]),
+            "elapsed_steps": [select(mask, 0, b["elapsed_steps"][0])],
+            "episode": [select(mask, b["episode"][0] + 1, b["episode"][0])],
+            "done": [logical_and(b["done"][0], logical_not(mask))],
+            "obs": choose(mask, new["obs"], b["obs"]),
+            "info": choose(mask, new["info"], b["info"]),
+        }
+
+    def step(self, b: dict[str, list]) -> dict[str, list]:
+        """One environment step of every world, autoreset included."""
+        m = self.model
+        bad_action, bad_start = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"])
+        zeros = [0.0] * m.nv
+        old = [
+            choose(bad_start, list(m.qpos0), b["qpos"]),
+            choose(bad_start, zeros, b["qvel"]),
+            choose(bad_start, zeros, b["qacc_warmstart"]),
+        ]
+        action = choose(bad_action, [0.0] * m.nu, b["action"])
+        moved = steps(m, State(*old), action, self.task.frame_skip)
+        new = [moved.qpos, moved.qvel, moved.qacc_warmstart]
+        bad = logical_or(bad_action, bad_start, is_bad([x for part in new for x in part]))
+        new = [choose(bad, o, n) for o, n in zip(old, new, strict=True)]
+
+        world = World(new[0], new[1])
+        outcome = self.task.outcome(m, World(old[0], old[1]), action, world)
+        reward = select(bad, 0.0, outcome.reward)
+        terminated = logical_or(outcome.terminated, bad)
+        elapsed = b["elapsed_steps"][0] + 1
+        limit = self.max_episode_steps
+        truncated = False if limit is None else logical_not(elapsed < limit)
+        obs = self.task.observe(m, world)
+        info = self.named(outcome.info)
+        out = {
+            "state": new, "obs": obs, "info": info, "elapsed": elapsed, "episode": b["episode"][0],
+            "reward": reward, "terminated": terminated, "truncated": truncated, "bad": bad,
+        }  # fmt: skip
+        ended = logical_or(terminated, truncated)
+        done = ended
+        if self.mode == AutoresetMode.SAME_STEP:
+            out = self.restart(b, ended, out)
+            done = False
+        elif self.mode == AutoresetMode.NEXT_STEP:
+            waiting = b["done"][0]
+            out = self.restart(b, waiting, out)
+            alive = logical_not(waiting)
+            out["reward"] = select(waiting, 0.0, out["reward"])
+            for flag in ("terminated", "truncated", "bad"):
+                out[flag] = logical_and(out[flag], alive)
+            done = logical_and(ended, alive)
+        stores = {
+            "qpos": out["state"][0],
+            "qvel": out["state"][1],
+            "qacc_warmstart": out["state"][2],
+            "elapsed_steps": [out["elapsed"]],
+            "episode": [out["episode"]],
+            "done": [done],
+            "obs": out["obs"],
+            "reward": [out["reward"]],
+            "terminated": [out["terminated"]],
+            "truncated": [out["truncated"]],
+            BAD_STATE: [out["bad"]],
+            "info": out["info"],
+        }
+        if self.mode == AutoresetMode.SAME_STEP:
+            stores |= {"final_obs": obs, "final_info": info}
+        return stores
+
+    def restart(self, b: dict[str, list], mask: Mask, out: dict) -> dict:
+        """`out` with a new episode in the worlds of the mask."""
+        keep = {k: out[k] for k in ("state", "obs", "info", "elapsed", "episode")}
+
+        def begin(_: dict) -> dict:
+            return self.start(b) | {"elapsed": 0, "episode": b["episode"][0] + 1}
+
+        return out | when_any(mask, begin, keep)
+
+    def programs(self, dtype: str) -> tuple[Program, Program]:
+        """The step and the reset, recorded."""
+        buffers = self.layout.buffers()
+        name = type(self.task).__name__.lower()
+        return (
+            record(f"{name}-step", buffers, self.step, dtype),
+            record(f"{name}-reset", buffers, self.reset, dtype),
+        )
+
+
+@functools.cache
+def _build(kernels: Kernels, dtype: str) -> tuple[cpu.Kernel, cpu.Kernel, Layout]:
+    step, reset = kernels.programs(dtype)
+    return cpu.build(step), cpu.build(reset), kernels.layout
+
+
+class Engine:
+    """N worlds of a task.
+
+    Every attribute that is a tensor keeps its address for the engine's life, and `step` and `reset` write in place:
+    `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `action (N, nu)`, `obs (N, D)`, `final_obs (N, D)`, `reward (N,)`,
+    `terminated`, `truncated`, `bad_state`, `done (N,)` bool, `elapsed_steps (N,)` int32, and `info`, `final_info`:
+    dicts of (N,).
+
+    Raises ValueError or TypeError for what cannot be: a negative number of worlds, an unknown dtype or device.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        num_envs: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+        max_episode_steps: int | None = 1000,
+    ):
+        if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
+            raise ValueError(f"num_envs must be a positive whole number, not {num_envs!r}")
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
+        if max_episode_steps is not None and max_episode_steps < 1:
+            max_episode_steps = None  # Gymnasium's -1: no time limit
+        self.device = choose_device(device)
+        self.task, self.num_envs, self.dtype = task, num_envs, dtype
+        self.mode = AutoresetMode(autoreset_mode)
+        self.mjmodel = task.load()
+        self.model = load(self.mjmodel)
+        tuned = replace(self.model, tolerance=solver_tolerance(dtype))
+        kernels = Kernels(task, tuned, self.mode, max_episode_steps)
+        step, reset, self.layout = _build(kernels, str(dtype).removeprefix("torch."))
+        self.buffers = {b.name: self._allocate(b) for b in self.layout.buffers()}
+        self._step, self._reset = step.bind(self.buffers), reset.bind(self.buffers)
+
+        view = {name: x if b.rows else x.T for b in self.layout.buffers() for name, x in [(b.name, self.buffers[b.name])]}
+        view = {name: x[:num_envs] for name, x in view.items()}
+        self.qpos, self.qvel, self.qacc_warmstart = view["qpos"], view["qvel"], view["qacc_warmstart"]
+        self.action, self.obs, self.final_obs = view["action"], view["obs"], view["final_obs"]
+        self.reward, self.terminated, self.truncated = (view[k][:, 0] for k in ("reward", "terminated", "truncated"))
+        self.bad_state, self.done, self.elapsed_steps = (view[k][:, 0] for k in (BAD_STATE, "done", "elapsed_steps"))
+        self.reset_mask, self.episode, self.key = view["reset_mask"][:, 0], view["episode"][:, 0], view["key"]
+        self.info = {name: view["info"][:, k] for k, name in enumerate(self.layout.info)}
+        self.final_info = {name: view["final_info"][:, k] for k, name in enumerate(self.layout.info)}
+        self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype)[:, None])
+        self.seed(int(torch.randint(2**62, ()).item()))
+
+    def _allocate(self, buffer: Buffer) -> torch.Tensor:
+        worlds = cpu.padded(self.num_envs)
+        shape = (worlds, buffer.size) if buffer.rows else (buffer.size, worlds)
+        return torch.zeros(shape, dtype=cpu.TORCH_TYPES.get(buffer.type, self.dtype), device=self.device)
+
+    def seed(self, seed: int | torch.Tensor) -> None:
+        """Key every world's random numbers by (seed, world index), or by (its own seed, 0) for an (N,) int64 tensor."""
+        if isinstance(seed, int):
+            seeds = torch.full((self.num_envs,), wrap64(seed), dtype=torch.int64)
+            index = torch.arange(self.num_envs, dtype=torch.int32)
+        else:
+            seeds, index = seed.to(torch.int64), torch.zeros(self.num_envs, dtype=torch.int32)
+        low, high = seeds & 0xFFFFFFFF, seeds >> 32
+        low = torch.where(low >= 2**31, low - 2**32, low)
+        self.key.copy_(torch.stack([low.to(torch.int32), index, high.to(torch.int32)], 1))
+        self.episode.zero_()
+
+    def reset(self, mask: torch.Tensor | None = None) -> None:
+        """Start new episodes, in the worlds of the (N,) bool mask only where there is one."""
+        self.reset_mask.copy_(mask) if mask is not None else self.reset_mask.fill_(True)
+        self._reset()
+
+    def step(self) -> None:
+        """One environment step from `self.action`."""
+        self._step()
+
+    def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:
+        """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`: nothing is carried over from before.
+
+        qpos (N, nq), qvel (N, nv); only the worlds of the (N,) bool mask where there is one. Raises ValueError for
+        other shapes, and changes nothing then.
+        """
+        n = self.num_envs
+        for name, x, width in (("qpos", qpos, self.layout.nq), ("qvel", qvel, self.layout.nv)):
+            if tuple(x.shape) != (n, width):
+                raise ValueError(f"{name} must be of shape {(n, width)}, not {tuple(x.shape)}")
+        if mask is not None and (tuple(mask.shape) != (n,) or mask.dtype != torch.bool):
+            raise ValueError(f"mask must be a bool tensor of shape {(n,)}, not {mask.dtype} of {tuple(mask.shape)}")
+        chosen = slice(None) if mask is None else mask.to(self.device)
+        self.qpos[chosen] = qpos[chosen].to(self.device, self.dtype)
+        self.qvel[chosen] = qvel[chosen].to(self.device, self.dtype)
+        self.qacc_warmstart[chosen] = 0.0
+
+
+def wrap64(x: int) -> int:
+    """Any whole number as a signed 64-bit one."""
+    return (x + 2**63) % 2**64 - 2**63
+
+
+def choose_device(device: torch.device | str | None) -> torch.device:
+    """The device asked for; without one, CUDA where there is any."""
+    if device is None:
+        device = "cpu"  # the default becomes CUDA, where there is one, with the CUDA back end
+    chosen = torch.device(device)
+    if chosen.type != "cpu":
+        raise ValueError(f"device {str(chosen)!r} is not supported yet: use device='cpu'")
+    return chosen

@@ -1,0 +1,46 @@
+"""HalfCheetah, as gymnasium/envs/mujoco/half_cheetah_v5.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..compiler.random import Random
+from ..physics.model import Model
+from .task import Outcome, Task, World, squared, uniform_noise
+
+
+@dataclass(frozen=True)
+class HalfCheetah(Task):
+    """Run forward. Observation 17: qpos without x, qvel. Action 6 in [-1, 1]. Never ends early."""
+
+    default_camera_config: ClassVar = {"distance": 4.0}
+
+    xml_file: str = "half_cheetah.xml"
+    frame_skip: int = 5
+    forward_reward_weight: float = 1.0
+    ctrl_cost_weight: float = 0.1
+    reset_noise_scale: float = 0.1
+    exclude_current_positions_from_observation: bool = True
+
+    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+        qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
+        return qpos, [self.reset_noise_scale * rng.normal() for _ in range(m.nv)]
+
+    def observe(self, m: Model, world: World) -> list:
+        return world.qpos[int(self.exclude_current_positions_from_observation) :] + world.qvel
+
+    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+        x_velocity = (after.qpos[0] - before.qpos[0]) / self.dt(m)
+        forward = self.forward_reward_weight * x_velocity
+        ctrl_cost = self.ctrl_cost_weight * squared(action)
+        info = {
+            "x_position": after.qpos[0],
+            "x_velocity": x_velocity,
+            "reward_forward": forward,
+            "reward_ctrl": -ctrl_cost,
+        }
+        return Outcome(forward - ctrl_cost, False, info)
+
+    def reset_info(self, m: Model, world: World) -> dict:
+        return {"x_position": world.qpos[0]}

@@ -1,0 +1,30 @@
+"""Hopper, as gymnasium/envs/mujoco/hopper_v5.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..compiler.scalar import Mask, logical_and
+from .task import World
+from .walker2d import Walker2d, within
+
+
+@dataclass(frozen=True)
+class Hopper(Walker2d):
+    """Hop forward. Observation 11: qpos without x, qvel held in [-10, 10]. Action 3 in [-1, 1].
+
+    Walker2d's observation and reward; healthy also asks that the state is of a sane size.
+    """
+
+    default_camera_config: ClassVar = Walker2d.default_camera_config | {"distance": 3.0}
+
+    xml_file: str = "hopper.xml"
+    healthy_z_range: tuple[float, float] = (0.7, float("inf"))
+    healthy_angle_range: tuple[float, float] = (-0.2, 0.2)
+    healthy_state_range: tuple[float, float] = (-100.0, 100.0)
+
+    def healthy(self, world: World) -> Mask:
+        state = [*world.qpos, *world.qvel][2:]
+        sane = (within(x, self.healthy_state_range) for x in state)
+        return logical_and(super().healthy(world), *sane)

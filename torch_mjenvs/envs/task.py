@@ -1,0 +1,87 @@
+"""What a task must say: its model, how an episode starts, what is seen, what is rewarded, when it ends.
+
+All of it is ordinary Python over scalars (`torch_mjenvs.compiler.scalar`): the engine traces it together with the physics
+into one kernel. A task is a frozen dataclass whose fields are the constructor arguments of the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import mujoco
+from gymnasium.envs.mujoco.mujoco_env import expand_model_path
+
+from ..compiler.random import Random
+from ..compiler.scalar import Mask, Scalar
+from ..physics.model import Model
+from ..physics.spatial import dot
+
+
+@dataclass(frozen=True)
+class World:
+    """A world as a task sees it: lists of scalars, in MuJoCo's order and units."""
+
+    qpos: list
+    qvel: list
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one environment step came to."""
+
+    reward: Scalar
+    terminated: Mask
+    info: dict[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Base of all tasks; `xml_file` is a path or the name of one of Gymnasium's own models."""
+
+    default_camera_config: ClassVar[dict[str, Any]] = {}
+
+    xml_file: str
+    frame_skip: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.frame_skip, int) or self.frame_skip < 1:
+            raise ValueError(f"frame_skip must be a positive whole number, not {self.frame_skip!r}")
+        for field in fields(self):  # lists are taken as Gymnasium takes them, but a task must be hashable
+            value = getattr(self, field.name)
+            if isinstance(value, list):
+                object.__setattr__(self, field.name, tuple(value))
+
+    def load(self) -> mujoco.MjModel:
+        """The MuJoCo model. Raises OSError where there is no such file."""
+        return mujoco.MjModel.from_xml_path(expand_model_path(os.fspath(self.xml_file)))
+
+    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+        """qpos and qvel of a new episode."""
+        raise NotImplementedError
+
+    def observe(self, m: Model, world: World) -> list:
+        """The observation."""
+        raise NotImplementedError
+
+    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+        """Reward, termination and info of the step that led from `before` to `after`."""
+        raise NotImplementedError
+
+    def reset_info(self, m: Model, world: World) -> dict[str, Scalar]:
+        """info of a reset."""
+        return {}
+
+    def dt(self, m: Model) -> float:
+        """Seconds an environment step lasts."""
+        return m.timestep * self.frame_skip
+
+
+def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
+    """values + U(-scale, scale)."""
+    return [x + rng.uniform(-scale, scale) for x in values]
+
+
+def squared(x: list) -> Scalar:
+    return dot(x, x)

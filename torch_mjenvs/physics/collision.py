@@ -1,0 +1,247 @@
+"""Contact geometry: mj_collision's narrow phase (engine_collision_primitive.c) and mju_makeFrame.
+
+Which geoms may touch, and in how many points, is known beforehand (`Model.pairs`): `collision` makes a `Candidate` of
+each pair. What depends on the state is computed in three helpings, so that a caller may skip what no world needs:
+`Candidate.near` from two bounding spheres, `Candidate.contacts` with each contact's `dist`, and `Contact.locate` with
+the rest.
+
+Positions are measured from the origin of the tree of the pair's second geom, so that a contact's lever arms are
+precise far from the world's origin, too.
+
+a axis   b product of axes   n normal   p point   r radius   s, t positions along the axes, from the centres   u tangent
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from ..compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_not, maximum, select, sqrt
+from .data import Data
+from .model import CAPSULE, CONTACTS, PLANE, SPHERE, Model, Pair
+from .spatial import (
+    MINVAL,
+    Vec,
+    add,
+    add_scaled,
+    choose,
+    column,
+    cross,
+    dot,
+    is_zero,
+    norm,
+    normalize,
+    scale,
+    sub,
+)
+
+PARALLEL = 1e-8  # squared sine of the angle below which two capsules are parallel and touch twice
+NEVER = 1e10  # a distance at which nothing acts
+
+Locate = Callable[[], tuple[list[Scalar], list[list[Scalar]]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Contact:
+    """One point in which a pair may touch. It acts in the worlds where dist < pair.margin.
+
+    dist: distance of the surfaces, negative where they overlap, metres.
+    """
+
+    pair: Pair
+    dist: Scalar
+    _locate: Locate
+    _data: Data
+    _root: int  # whose tree's origin positions are measured from
+    _model: Model
+
+    def locate(self) -> tuple[list[Scalar], list[list[Scalar]]]:
+        """The point (3) and the frame: normal (from geom1 to geom2), first and second tangent, (3) each."""
+        p, frame = self._locate()
+        return add(self._data.origin[self._root], p), frame
+
+    def arms(self) -> tuple[list[Scalar], list[Scalar], list[list[Scalar]]]:
+        """The point as seen from subtree_com of the root of geom1's body and of geom2's, and the frame."""
+        p, frame = self._locate()
+        return self._arm(self.pair.geom1, p), self._arm(self.pair.geom2, p), frame
+
+    def _arm(self, geom: int, p: Vec) -> list[Scalar]:
+        root = self._model.body_rootid[self._model.geom_bodyid[geom]]
+        com = self._data.comrel[root]
+        return sub(p, add(com, _between(self._data, self._root, root)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A pair of geoms that may touch."""
+
+    pair: Pair
+    ncon: int  # the most contacts it has at once
+    _model: Model
+    _data: Data
+
+    def near(self) -> Mask:
+        """Where bounding spheres do not keep the geoms apart; True if that is no cheaper to know than the distance."""
+        m, d = self._model, self._data
+        g1, g2 = self.pair.geom1, self.pair.geom2
+        if m.geom_type[g1] == PLANE or (m.geom_type[g1], m.geom_type[g2]) == (SPHERE, SPHERE):
+            return True
+        apart = sub(d.geom_xrel[g2], _first_centre(m, d, self.pair))
+        reach = _bound(m, g1) + _bound(m, g2) + self.pair.margin
+        return dot(apart, apart) < reach * reach if reach > 0 else False
+
+    def contacts(self) -> list[Contact]:
+        """The `ncon` contacts, in MuJoCo's order, whether they act or not."""
+        m, d, pair = self._model, self._data, self.pair
+        root = m.body_rootid[m.geom_bodyid[pair.geom2]]
+        found = _COLLIDE[m.geom_type[pair.geom1], m.geom_type[pair.geom2]](m, d, pair)
+        return [Contact(pair, dist, locate, d, root, m) for dist, locate in found]
+
+
+def collision(m: Model, d: Data) -> list[Candidate]:
+    """mj_collision: the candidates, one for each of `m.pairs` and in that order. Needs `kinematics` (arms: `com_pos`)."""
+    kinds = [(m.geom_type[p.geom1], m.geom_type[p.geom2]) for p in m.pairs]
+    return [Candidate(pair, CONTACTS[kind], m, d) for pair, kind in zip(m.pairs, kinds, strict=True)]
+
+
+# places
+
+
+def _between(d: Data, a: int, b: int) -> list[Scalar]:
+    """The origin of b's tree, from that of a's."""
+    return [0.0, 0.0, 0.0] if a == b else sub(d.origin[b], d.origin[a])
+
+
+def _first_centre(m: Model, d: Data, pair: Pair) -> list[Scalar]:
+    """The position of geom1, from the origin of geom2's tree."""
+    roots = [m.body_rootid[m.geom_bodyid[g]] for g in (pair.geom1, pair.geom2)]
+    return add(d.geom_xrel[pair.geom1], _between(d, roots[1], roots[0]))
+
+
+def _axis(d: Data, geom: int) -> list[Scalar]:
+    return column(d.geom_xmat[geom], 2)
+
+
+def _bound(m: Model, geom: int) -> float:
+    """geom_rbound of a sphere or a capsule."""
+    return m.geom_size[geom][0] + (m.geom_size[geom][1] if m.geom_type[geom] == CAPSULE else 0.0)
+
+
+# colliders: each returns [(dist, locate)]
+
+
+def _plane_sphere(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate]]:
+    """mjc_PlaneSphere."""
+    return [_plane_ball(m, d, pair, d.geom_xrel[pair.geom2], None)]
+
+
+def _plane_capsule(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate]]:
+    """mjc_PlaneCapsule: both ends as spheres; the first tangent is along the capsule."""
+    g = pair.geom2
+    length, frame, pos = m.geom_size[g][1], d.frame[m.geom_bodyid[g]], m.geom_pos[g]
+    ends = [frame.point(add_scaled(pos, column(m.geom_mat[g], 2), x)) for x in (length, -length)]
+    return [_plane_ball(m, d, pair, end, _axis(d, g)) for end in ends]
+
+
+def _plane_ball(m: Model, d: Data, pair: Pair, p: Vec, along: Vec | None) -> tuple[Scalar, Locate]:
+    r, n = m.geom_size[pair.geom2][0], _axis(d, pair.geom1)
+    dist = dot(sub(p, _first_centre(m, d, pair)), n) - r
+
+    def locate() -> tuple[list[Scalar], list[list[Scalar]]]:
+        return add_scaled(p, n, -(dist * 0.5 + r)), make_frame(n, along)
+
+    return dist, locate
+
+
+def _sphere_sphere(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate]]:
+    """mjc_SphereSphere."""
+    return [_balls(m, d, pair, _first_centre(m, d, pair), d.geom_xrel[pair.geom2])]
+
+
+def _sphere_capsule(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate]]:
+    """mjc_SphereCapsule: the sphere and the nearest point of the capsule's segment."""
+    p1, p2, a, length = _first_centre(m, d, pair), d.geom_xrel[pair.geom2], _axis(d, pair.geom2), _half(m, pair.geom2)
+    t = clip(dot(a, sub(p1, p2)), -length, length)
+    return [_balls(m, d, pair, p1, add_scaled(p2, a, t))]
+
+
+def _capsule_capsule(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate]]:
+    """mjc_CapsuleCapsule: the nearest points of two segments; the ends of the overlap of two that are parallel."""
+    p1, p2 = _first_centre(m, d, pair), d.geom_xrel[pair.geom2]
+    a1, a2 = _axis(d, pair.geom1), _axis(d, pair.geom2)
+    l1, l2 = _half(m, pair.geom1), _half(m, pair.geom2)
+    r = sub(p2, p1)
+    n = cross(a1, a2)
+    b, along1, along2, square = dot(a1, a2), dot(a1, r), dot(a2, r), dot(n, n)
+    parallel = square < PARALLEL
+    s = clip(dot(cross(r, a2), n) / maximum(square, PARALLEL), -l1, l1)
+    t = clip(s * b - along2, -l2, l2)
+    s = clip(along1 + t * b, -l1, l1)
+    ends = [_overlap_end(end, b, along1, along2, l1, l2) for end in (-1.0, 1.0)]
+    s, t = choose(parallel, ends[0], [s, t])
+    first = _balls(m, d, pair, add_scaled(p1, a1, s), add_scaled(p2, a2, t))
+    dist, locate = _balls(m, d, pair, add_scaled(p1, a1, ends[1][0]), add_scaled(p2, a2, ends[1][1]))
+    return [first, (select(parallel, dist, NEVER), locate)]
+
+
+def _overlap_end(
+    end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: float, l2: float
+) -> tuple[Scalar, Scalar]:
+    """s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
+    t2 = select(b < 0.0, -end * l2, end * l2)  # the second's end on that side
+    s2 = along1 + t2 * b  # seen from the first
+    inside = s2 * end <= l1
+    s = select(inside, clip(s2, -l1, l1), end * l1)
+    return s, select(inside, t2, clip(end * l1 * b - along2, -l2, l2))
+
+
+def _balls(m: Model, d: Data, pair: Pair, p1: Vec, p2: Vec) -> tuple[Scalar, Locate]:
+    """mjraw_SphereSphere, of spheres of the geoms' radii at p1 and p2."""
+    r1, r2 = m.geom_size[pair.geom1][0], m.geom_size[pair.geom2][0]
+    apart = sub(p2, p1)
+    between = norm(apart)
+    dist = between - (r1 + r2)
+
+    def locate() -> tuple[list[Scalar], list[list[Scalar]]]:
+        n = _normal(apart, between, _axis(d, pair.geom1), _axis(d, pair.geom2))
+        return add_scaled(p2, n, -(dist * 0.5 + r2)), make_frame(n, None)
+
+    return dist, locate
+
+
+def _half(m: Model, geom: int) -> float:
+    """Half the length of a capsule's segment."""
+    return m.geom_size[geom][1]
+
+
+def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec) -> list[Scalar]:
+    """apart / |apart|; where that is nothing, the common normal of the axes, and where there is none, x."""
+    spare = normalize(cross(a1, a2), [1.0, 0.0, 0.0])
+    return choose(between < MINVAL, spare, scale(apart, 1.0 / maximum(between, MINVAL)))
+
+
+def make_frame(n: Vec, along: Vec | None) -> list[list[Scalar]]:
+    """mju_makeFrame: a unit normal, and tangents of which the first is nearest `along`, or else to y or z.
+
+    Where the model leaves the first tangent only one direction, it is that constant: a friction pyramid does not tell
+    a tangent from its opposite.
+    """
+    if along is None:
+        steep = absolute(n[1]) < 0.5
+        along = [0.0, select(steep, 1.0, 0.0), select(steep, 0.0, 1.0)]
+    u = add_scaled(along, n, -dot(n, along))
+    here = [k for k in range(3) if not is_zero(u[k])]
+    if len(here) == 1:
+        u = [1.0 if k in here else 0.0 for k in range(3)]
+    else:
+        u = normalize(u, [1.0, 0.0, 0.0])
+    return [list(n), u, cross(n, u)]
+
+
+_COLLIDE = {
+    (PLANE, SPHERE): _plane_sphere,
+    (PLANE, CAPSULE): _plane_capsule,
+    (SPHERE, SPHERE): _sphere_sphere,
+    (SPHERE, CAPSULE): _sphere_capsule,
+    (CAPSULE, CAPSULE): _capsule_capsule,
+}

@@ -1,0 +1,224 @@
+"""Constraints: joint limits and contacts, as MuJoCo's engine_core_constraint.c makes them.
+
+MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + sum over rows of 1/2 D min(0, J a - aref)**2. A row's residual
+`J a - aref` is kept as `J a + y0`, y0 = b vel + k imp (pos - margin), and no Jacobian is stored: J a is the acceleration of
+a point, which follows from the accelerations of bodies.
+
+Letters: n, t1, t2 the contact frame's normal and tangents; r a point relative to its tree's centre of mass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..compiler.control import compute_any, when_any
+from ..compiler.scalar import Mask, Scalar, absolute, minimum, power, select
+from .collision import NEVER, Candidate
+from .data import Data
+from .model import Model
+from .spatial import add, cross, dot, scale
+
+MIN_IMP, MAX_IMP, MIN_VAL = 1e-4, 0.9999, 1e-15
+
+
+@dataclass
+class Limit:
+    """One row: sign a[dof] + y0 >= 0. D is 0 where the joint is inside its range."""
+
+    dof: int
+    sign: Scalar
+    D: Scalar
+    y0: Scalar
+
+
+@dataclass
+class ContactForce:
+    """A contact that may touch. What `compute` gave (None: nothing did) holds where `active`.
+
+    `sides` are the bodies whose dofs move the point, each with +1 or -1 for the direction in which the normal counts, and
+    the dofs that belong to it alone.
+    """
+
+    active: Mask
+    condim: int
+    mu: float
+    sides: list[tuple[int, float, list[int]]]
+    computed: Any  # (r of each side, frame, D, y0 in n, t1, t2)
+
+    @property
+    def world(self) -> bool:
+        """One body against the world."""
+        return len(self.sides) == 1
+
+
+def make_constraint(m: Model, d: Data) -> None:
+    """d.limits and d.contacts. mj_makeConstraint, mj_referenceConstraint."""
+    d.limits = [row for j in range(m.njnt) if m.jnt_limited[j] for row in joint_limit(m, d, j)]
+    d.contacts = [c for candidate in d.candidates for c in contacts(m, d, candidate)]
+
+
+def reference(solref: tuple, solimp: tuple, timestep: float) -> tuple[float, float]:
+    """Stiffness k and damping b of a constraint. getsolparam and mj_makeImpedance, with `refsafe`."""
+    dmax = min(max(solimp[1], MIN_IMP), MAX_IMP)
+    if solref[0] <= 0:
+        return -solref[0] / max(MIN_VAL, dmax * dmax), -solref[1] / max(MIN_VAL, dmax)
+    time, ratio = max(solref[0], 2 * timestep), solref[1]
+    return 1 / max(MIN_VAL, (dmax * time * ratio) ** 2), 2 / max(MIN_VAL, dmax * time)
+
+
+def impedance(solimp: tuple, distance: Scalar) -> Scalar:
+    """d(|pos - margin|), a power curve from dmin to dmax. getimpedance."""
+    dmin, dmax = (min(max(x, MIN_IMP), MAX_IMP) for x in solimp[:2])
+    width, mid, p = solimp[2], min(max(solimp[3], MIN_IMP), MAX_IMP), max(1.0, solimp[4])
+    if dmin == dmax or width <= MIN_VAL:
+        return 0.5 * (dmin + dmax)
+    x = minimum(absolute(distance) * (1 / width), 1.0)
+    if p == 1:
+        return dmin + x * (dmax - dmin)
+    below = power(x, p) * (1 / mid ** (p - 1))
+    above = 1.0 - power(1.0 - x, p) * (1 / (1 - mid) ** (p - 1))
+    return dmin + select(x <= mid, below, above) * (dmax - dmin)
+
+
+def joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
+    """Limits of a slide or hinge joint: one row for whichever end is near, two where both can be at once."""
+    v, q = m.jnt_dofadr[j], d.qpos[m.jnt_qposadr[j]]
+    low, high = m.jnt_range[j]
+    margin = m.jnt_margin[j]
+    k, b = reference(m.jnt_solref[j], m.jnt_solimp[j], m.timestep)
+
+    def row(sign: Scalar, position: Scalar) -> Limit:
+        def compute(_: Any) -> list[Scalar]:
+            imp = impedance(m.jnt_solimp[j], position - margin)
+            stiffness = imp / ((1.0 - imp) * m.dof_invweight0[v])
+            return [stiffness, b * (sign * d.qvel[v]) + k * imp * (position - margin)]
+
+        stiffness, y0 = when_any(position < margin, compute, [0.0, 0.0])
+        return Limit(v, sign, stiffness, y0)
+
+    if high - low <= 2 * margin:
+        return [row(1.0, q - low), row(-1.0, high - q)]
+    return [row(select(q - low < high - q, 1.0, -1.0), minimum(q - low, high - q))]
+
+
+def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
+    """The contacts that a pair of geoms may have; nothing is computed for pairs that are far apart in all worlds."""
+    pair = candidate.pair
+    sides = sides_of(m, m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2])
+    if not sides:
+        return []
+    far = [NEVER] * candidate.ncon
+    distances = when_any(candidate.near(), lambda _: [c.dist for c in candidate.contacts()], far)
+    margin = pair.margin - pair.gap
+    weight = sum(m.body_invweight0[m.geom_bodyid[g]][0] for g in (pair.geom1, pair.geom2))
+    mu = pair.friction[0]
+    if pair.condim == 3:
+        weight *= (1 + mu * mu) * 2 * mu * mu / m.impratio
+    k, b = reference(pair.solref, pair.solimp, m.timestep)
+
+    def contact(i: int, distance: Scalar) -> ContactForce:
+        active = distance < margin
+
+        def compute() -> tuple:
+            found = candidate.contacts()[i]
+            arm1, arm2, frame = found.arms()
+            arms = [arm2 if sign > 0 else arm1 for _, sign, _ in sides]
+            depth = distance - margin
+            imp = impedance(pair.solimp, depth)
+            stiffness = imp / ((1.0 - imp) * max(weight, MIN_VAL))
+            velocity = [0.0, 0.0, 0.0]
+            for (body, sign, _), r in zip(sides, arms, strict=True):
+                velocity = add(velocity, scale(point_motion(d.cvel[body], r), sign))
+            y0 = [b * dot(axis, velocity) for axis in frame[: pair.condim]]
+            y0[0] = y0[0] + k * imp * depth
+            return arms, frame, stiffness, y0
+
+        return ContactForce(active, pair.condim, mu, sides, compute_any(active, compute))
+
+    return [contact(i, distance) for i, distance in enumerate(distances)]
+
+
+def sides_of(m: Model, body1: int, body2: int) -> list[tuple[int, float, list[int]]]:
+    """The moving bodies of a contact between body1 and body2 (the normal points from 1 to 2)."""
+    dofs1, dofs2 = dofs_of(m, body1), dofs_of(m, body2)
+    sides = [
+        (moving_body(m, body2), 1.0, [v for v in dofs2 if v not in dofs1]),
+        (moving_body(m, body1), -1.0, [v for v in dofs1 if v not in dofs2]),
+    ]
+    return [s for s in sides if s[0] != 0]
+
+
+def dofs_of(m: Model, body: int) -> list[int]:
+    """The dofs that move a body, from its own to the root's."""
+    body = moving_body(m, body)
+    v = m.body_dofadr[body] + m.body_dofnum[body] - 1 if body else -1
+    out = []
+    while v >= 0:
+        out.append(v)
+        v = m.dof_parentid[v]
+    return out
+
+
+def moving_body(m: Model, body: int) -> int:
+    """The nearest body, from this one to the root, that has joints of its own; 0 where there is none."""
+    while body and not m.body_dofnum[body]:
+        body = m.body_parentid[body]
+    return body
+
+
+def point_motion(motion: list, r: list) -> list:
+    """Linear part at the point r of a spatial motion: v + w x r."""
+    return add(motion[3:], cross(motion[:3], r))
+
+
+def rows_of(c: ContactForce, x: list) -> list[tuple[Scalar, float, float, float]]:
+    """Each row of the pyramid for a quantity given along n, t1, t2: (value, and its share in n, t1, t2)."""
+    if c.condim == 1:
+        return [(x[0], 1.0, 0.0, 0.0)]
+    rows = []
+    for axis in (1, 2):
+        for sign in (c.mu, -c.mu):
+            share = (1.0, sign, 0.0) if axis == 1 else (1.0, 0.0, sign)
+            rows.append((x[0] + sign * x[axis], *share))
+    return rows
+
+
+def pyramid(c: ContactForce, D: Scalar, y: list) -> tuple[list, list]:
+    """Force along n, t1, t2 and stiffness (nn, n1, n2, 11, 22) of the contact at residuals y."""
+    force = [0.0, 0.0, 0.0]
+    weight = [0.0] * 5
+    for e, n, t1, t2 in rows_of(c, y):
+        pressed = select(e < 0.0, D, 0.0)
+        f = -(pressed * e)
+        force = [force[0] + f, force[1] + t1 * f, force[2] + t2 * f]
+        weight = [
+            weight[0] + n * pressed,
+            weight[1] + t1 * pressed,
+            weight[2] + t2 * pressed,
+            weight[3] + t1 * t1 * pressed,
+            weight[4] + t2 * t2 * pressed,
+        ]
+    return force, weight
+
+
+def in_world(frame: list, force: list) -> list:
+    """A vector given along n, t1, t2, in world axes."""
+    out = [0.0, 0.0, 0.0]
+    for axis, f in zip(frame, force, strict=False):
+        out = add(out, scale(axis, f))
+    return out
+
+
+def stiffness_matrix(frame: list, weight: list) -> list[list[Scalar]]:
+    """The 3 x 3 stiffness in world axes."""
+    n, t1, t2 = frame
+    nn, n1, n2, w11, w22 = weight
+    un = add(add(scale(n, nn), scale(t1, n1)), scale(t2, n2))
+    u1 = add(scale(n, n1), scale(t1, w11))
+    u2 = add(scale(n, n2), scale(t2, w22))
+    out = [[0.0] * 3 for _ in range(3)]
+    for i in range(3):
+        for j in range(i + 1):
+            out[i][j] = out[j][i] = un[i] * n[j] + u1[i] * t1[j] + u2[i] * t2[j]
+    return out

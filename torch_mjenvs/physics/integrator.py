@@ -1,0 +1,127 @@
+"""From accelerations to the next state: MuJoCo's Euler (implicit in joint damping) and its fourth-order Runge-Kutta.
+
+Letters: h time step, w angular velocity in the body's frame, K a position rate (a dof each), th a rotation vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import mujoco
+
+from ..compiler.control import repeat
+from ..compiler.scalar import Scalar, cos, lookup, maximum, select, sin, sqrt
+from .data import Data
+from .inertia import factor, mul_m, solve
+from .model import Model
+from .spatial import add, add_scaled, cross, dot, quat_mul, quat_normalize, scale
+
+FREE, BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
+
+# The classical tableau: every stage starts from the stage before it alone.
+A = (0.0, 0.5, 0.5, 1.0)
+B = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+
+
+def rotations(m: Model) -> list[tuple[int, int]]:
+    """(address in qpos, address in qvel) of each joint's quaternion."""
+    where = {FREE: 3, BALL: 0}
+    return [
+        (m.jnt_qposadr[j] + where[m.jnt_type[j]], m.jnt_dofadr[j] + where[m.jnt_type[j]])
+        for j in range(m.njnt)
+        if m.jnt_type[j] in where
+    ]
+
+
+def integrate_pos(m: Model, qpos: Sequence, rate: Sequence, h: Scalar) -> list:
+    """qpos moved for the time h at the given rate. mj_integratePos."""
+    out = list(qpos)
+    turned = rotations(m)
+    rotational = {v + k for _, v in turned for k in range(3)}
+    linear = iter(v for v in range(m.nv) if v not in rotational)
+    quats = {q + k for q, _ in turned for k in range(4)}
+    for q in range(m.nq):
+        if q not in quats:
+            out[q] = qpos[q] + h * rate[next(linear)]
+    for q, v in turned:
+        out[q : q + 4] = quat_integrate(qpos[q : q + 4], scale(rate[v : v + 3], h))
+    return out
+
+
+def quat_integrate(quat: list, th: list) -> list:
+    """quat exp(th / 2). mju_quatIntegrate."""
+    square = dot(th, th)
+    small = square < 1e-12
+    angle = sqrt(maximum(square, 1e-12))
+    half = 0.5 * angle
+    by = select(small, 0.5 - square * (1 / 48), sin(half) / angle)
+    turn = [select(small, 1.0 - square * (1 / 8), cos(half)), *scale(th, by)]
+    return quat_normalize(quat_mul(quat, turn))
+
+
+def orientation_rate(w: list, th: list) -> list:
+    """d th / dt of the rotation vector th at body-frame velocity w: the inverse of the exponential map's derivative.
+
+    K = w + 1/2 th x w + c th x (th x w), c = (1 - (a/2) cot(a/2)) / a**2, a = |th|.
+    """
+    square = dot(th, th)
+    small = square < 1e-4
+    angle = sqrt(maximum(square, 1e-4))
+    half = 0.5 * angle
+    exact = (1.0 - half * cos(half) / sin(half)) / maximum(square, 1e-4)
+    c = select(small, 1 / 12 + square * (1 / 720 + square * (1 / 30240)), exact)
+    turned = cross(th, w)
+    return add_scaled(add_scaled(w, turned, 0.5), cross(th, turned), c)
+
+
+def euler(m: Model, d: Data) -> tuple[list, list]:
+    """(qpos, qvel) after one step from d's accelerations. mj_Euler."""
+    h, qacc = m.timestep, d.qacc
+    if any(m.dof_damping):
+        damped = [dict(row) for row in d.M]
+        for v, damping in enumerate(m.dof_damping):
+            damped[v][v] = damped[v][v] + h * damping
+        qacc = solve(factor(damped), mul_m(d.M, d.qacc))
+    qvel = [v + h * a for v, a in zip(d.qvel, qacc, strict=True)]
+    return integrate_pos(m, d.qpos, qvel, h), qvel
+
+
+def rk4(
+    m: Model, qpos: list, qvel: list, warmstart: list, forward: Callable[[list, list, list], list]
+) -> tuple[list, list, dict]:
+    """(qpos, qvel) after one step, and the last stage's state. mj_RungeKutta, by 4.0's rule for quaternions.
+
+    `forward(qpos, qvel, warmstart)` gives qacc. Each stage's acceleration is the next one's warm start: the minimum
+    does not depend on it.
+    """
+    h = m.timestep
+    turned = rotations(m)
+
+    def stage(i: Scalar, carry: dict) -> dict:
+        a, b = lookup(A, i), lookup(B, i)
+        at = integrate_pos(m, qpos, carry["rate"], h * a)
+        speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]
+        qacc = forward(at, speed, carry["qacc"])
+        rate = list(speed)
+        for _, v in turned:
+            th = scale(carry["rate"][v : v + 3], h * a)
+            rate[v : v + 3] = orientation_rate(speed[v : v + 3], th)
+        return {
+            "rate": rate,
+            "qacc": qacc,
+            "rates": add(carry["rates"], scale(rate, b)),
+            "qaccs": add(carry["qaccs"], scale(qacc, b)),
+            "qpos": at,
+            "qvel": speed,
+        }
+
+    start = {
+        "rate": list(qvel), "qacc": list(warmstart), "rates": [0.0] * m.nv, "qaccs": [0.0] * m.nv,
+        "qpos": list(qpos), "qvel": list(qvel),
+    }  # fmt: skip
+    last = repeat(4, stage, start)
+    return (
+        integrate_pos(m, qpos, last["rates"], h),
+        [v + h * x for v, x in zip(qvel, last["qaccs"], strict=True)],
+        {k: last[k] for k in ("qpos", "qvel", "qacc")},
+    )

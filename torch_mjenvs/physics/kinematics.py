@@ -1,0 +1,194 @@
+"""Where bodies, joints and geoms are: mj_kinematics (engine_core_smooth.c).
+
+Two liberties are taken with MuJoCo's arithmetic, none with its results:
+
+- Rotations go down the tree as matrices. Each body has a `Frame` of its own choosing, fixed to the body, in which the
+  axis of its last hinge is a coordinate axis; what is constant in the body is given in that frame beforehand. A hinge
+  costs one plane rotation, and hinges in a row about parallel axes add their angles before the sine is taken.
+- Positions go down the tree from the tree's own moving origin (`d.origin`), which is added last. So nothing loses
+  precision far from the world's origin, and most of what follows needs no absolute position at all.
+
+Adds to Data, one entry for each body, joint or geom:
+
+origin            body    (3) position of the tree's root, from which positions `...rel` are measured; by rootid
+xpos xrel         body    (3) position of the body's frame; the same from the origin
+xquat             body    (4) orientation: of no use to other stages
+xmat              body    (9) orientation
+frame             body    Frame
+xipos xirel       body    (3) centre of mass
+ximat             body    (9) orientation of the principal axes of inertia
+xanchor xanchorrel joint  (3)
+xaxis             joint   (3)
+geom_xpos geom_xrel geom  (3)
+geom_xmat         geom    (9)
+
+a axis   c cosine   k index of a coordinate axis   o offset   q position   s sine
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ..compiler.scalar import Scalar, cos, sin
+from .data import Data
+from .model import BALL, FREE, SLIDE, Floats, Model, frame_mul, snap
+from .spatial import (
+    IDENTITY,
+    Vec,
+    add,
+    add_scaled,
+    column,
+    mat_mul,
+    mat_vec,
+    mix_columns,
+    quat_mul,
+    quat_normalize,
+    quat_to_mat,
+    scale,
+    sub,
+    transpose,
+    turn,
+    zeros,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """A frame fixed to a body: a body vector x points to `mat (fixed x)`, a body point x is at `base + mat (o + fixed x)`.
+
+    mat: orientation. base: a point, from the tree's origin. fixed, offset (o): constants.
+    unturned, axis, angle: where the last hinge's axis is a coordinate axis, mat = unturned R(axis, angle).
+    """
+
+    mat: list[Scalar]
+    base: list[Scalar]
+    fixed: Floats
+    offset: Floats
+    unturned: list[Scalar] | None = None
+    axis: int = -1
+    angle: Scalar = 0.0
+
+    def direction(self, x: Vec) -> list[Scalar]:
+        """World coordinates of a constant vector of the body."""
+        return mat_vec(self.mat, mat_vec(self.fixed, x))
+
+    def point(self, x: Vec) -> list[Scalar]:
+        """Position, from the tree's origin, of a constant point of the body."""
+        return add(self.base, mat_vec(self.mat, add(self.offset, mat_vec(self.fixed, x))))
+
+    def rotation(self, r: Floats) -> list[Scalar]:
+        """Orientation of what has the constant orientation r in the body."""
+        return mat_mul(self.mat, frame_mul(self.fixed, r))
+
+
+def kinematics(m: Model, d: Data) -> None:
+    """mj_kinematics: all poses, from d.qpos."""
+    _start(m, d)
+    for i in range(1, m.nbody):
+        _body(m, d, i)
+    for i in range(m.nbody):
+        _outputs(m, d, i)
+    for g in range(m.ngeom):
+        frame, origin = d.frame[m.geom_bodyid[g]], d.origin[m.body_rootid[m.geom_bodyid[g]]]
+        d.geom_xrel[g] = frame.point(m.geom_pos[g])
+        d.geom_xpos[g] = add(origin, d.geom_xrel[g])
+        d.geom_xmat[g] = frame.rotation(m.geom_mat[g])
+
+
+def _start(m: Model, d: Data) -> None:
+    for name in ("frame", "origin", "xpos", "xrel", "xquat", "xmat", "xipos", "xirel", "ximat"):
+        setattr(d, name, [None] * m.nbody)
+    for name in ("xanchor", "xanchorrel", "xaxis"):
+        setattr(d, name, [None] * m.njnt)
+    for name in ("geom_xpos", "geom_xrel", "geom_xmat"):
+        setattr(d, name, [None] * m.ngeom)
+    d.frame[0] = Frame(list(IDENTITY), zeros(3), tuple(IDENTITY), (0.0, 0.0, 0.0))
+    d.origin[0] = zeros(3)
+    d.xquat[0] = [1.0, 0.0, 0.0, 0.0]
+
+
+def _body(m: Model, d: Data, i: int) -> None:
+    """The frame of body i, after its joints."""
+    parent = d.frame[m.body_parentid[i]]
+    d.xquat[i] = quat_mul(d.xquat[m.body_parentid[i]], m.body_quat[i])
+    offset = add(parent.offset, mat_vec(parent.fixed, m.body_pos[i]))
+    frame = dataclasses.replace(parent, fixed=frame_mul(parent.fixed, m.body_mat[i]), offset=tuple(offset))
+    for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
+        frame = _joint(m, d, i, j, frame)
+    d.xquat[i] = quat_normalize(d.xquat[i])
+    if m.body_rootid[i] == i:
+        frame = _take_origin(m, d, i, frame)
+    d.frame[i] = frame
+
+
+def _joint(m: Model, d: Data, i: int, j: int, frame: Frame) -> Frame:
+    """The frame after joint j; sets its axis and anchor as they are before it."""
+    q = d.qpos[m.jnt_qposadr[j] :]
+    if m.jnt_type[j] == FREE:
+        d.xaxis[j], d.xanchorrel[j], d.xquat[i] = list(m.jnt_axis[j]), list(q[:3]), list(q[3:7])
+        return Frame(quat_to_mat(q[3:7]), list(q[:3]), tuple(IDENTITY), (0.0, 0.0, 0.0))
+    d.xaxis[j] = frame.direction(m.jnt_axis[j])
+    d.xanchorrel[j] = frame.point(m.jnt_pos[j])
+    if m.jnt_type[j] == SLIDE:
+        moved = add_scaled(frame.base, d.xaxis[j], q[0] - m.qpos0[m.jnt_qposadr[j]])
+        return dataclasses.replace(frame, base=moved)
+    if m.jnt_type[j] == BALL:
+        d.xquat[i] = quat_mul(d.xquat[i], quat_normalize(q[:4]))
+        mat = mat_mul(frame.rotation(tuple(IDENTITY)), quat_to_mat(q[:4]))
+        return Frame(mat, d.xanchorrel[j], tuple(IDENTITY), tuple(scale(m.jnt_pos[j], -1.0)))
+    angle = q[0] - m.qpos0[m.jnt_qposadr[j]]
+    half = angle * 0.5
+    d.xquat[i] = quat_mul(d.xquat[i], [cos(half), *scale(m.jnt_axis[j], sin(half))])
+    frame, k, sign = _along_axis(frame, mat_vec(frame.fixed, m.jnt_axis[j]))
+    d.xaxis[j] = scale(column(frame.mat, k), sign)
+    return _turned(frame, k, angle if sign > 0 else -angle, d.xanchorrel[j], m.jnt_pos[j])
+
+
+def _along_axis(frame: Frame, a: Vec) -> tuple[Frame, int, float]:
+    """The same pose in a frame in which the axis a (in the frame's own coordinates) is a coordinate axis, k, or -k."""
+    a = list(snap(a))
+    while sum(x != 0 for x in a) > 1:
+        i, j = [k for k in range(3) if a[k] != 0][:2]
+        length = (a[i] ** 2 + a[j] ** 2) ** 0.5
+        c, s = a[i] / length, a[j] / length
+        change = transpose(mix_columns(IDENTITY, i, j, c, s))
+        frame = Frame(
+            mix_columns(frame.mat, i, j, c, s),
+            frame.base,
+            frame_mul(change, frame.fixed),
+            tuple(mat_vec(change, frame.offset)),
+        )
+        a[i], a[j] = length, 0.0
+    k = max(range(3), key=lambda k: abs(a[k]))
+    return frame, k, 1.0 if a[k] > 0 else -1.0
+
+
+def _turned(frame: Frame, k: int, angle: Scalar, anchor: Vec, pos: Vec) -> Frame:
+    """The frame turned about its k-th axis through the body's point `pos`, which is at `anchor`."""
+    unturned = frame.mat
+    if frame.axis == k:
+        unturned, angle = frame.unturned, frame.angle + angle
+    mat = turn(unturned, k, cos(angle), sin(angle))
+    offset = tuple(scale(mat_vec(frame.fixed, pos), -1.0))
+    return Frame(mat, list(anchor), frame.fixed, offset, unturned, k, angle)
+
+
+def _take_origin(m: Model, d: Data, i: int, frame: Frame) -> Frame:
+    """Make the root's base the origin of its tree; its joints' anchors were absolute so far."""
+    d.origin[i] = frame.base
+    for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
+        d.xanchorrel[j] = sub(d.xanchorrel[j], frame.base)
+    return dataclasses.replace(frame, base=zeros(3))
+
+
+def _outputs(m: Model, d: Data, i: int) -> None:
+    """Poses of body i and of its joints as MuJoCo gives them."""
+    frame, origin = d.frame[i], d.origin[m.body_rootid[i]]
+    d.xrel[i] = frame.point((0.0, 0.0, 0.0))
+    d.xpos[i] = add(origin, d.xrel[i])
+    d.xmat[i] = frame.rotation(tuple(IDENTITY))
+    d.xirel[i] = frame.point(m.body_ipos[i])
+    d.xipos[i] = add(origin, d.xirel[i])
+    d.ximat[i] = frame.rotation(m.body_imat[i])
+    for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
+        d.xanchor[j] = add(origin, d.xanchorrel[j])

@@ -1,0 +1,210 @@
+"""Simulation: compiled, batched stepping of any supported model. The one file of physics that knows of torch and kernels."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import mujoco
+import torch
+
+from ..compiler import cpu
+from ..compiler.program import Buffer, Program, record
+from .constraint import make_constraint
+from .data import Data
+from .forces import actuation
+from .inertia import factor, solve
+from .model import Model, load
+from .solver import constraint_force
+from .step import State, forward, position, step, velocity
+
+
+def solver_tolerance(dtype: torch.dtype) -> float:
+    """Where Newton stops, in units of the model's mean inertia: what rounding lets it reach."""
+    return 1e-6 if dtype == torch.float32 else 1e-13
+
+
+def _mass_matrix(m: Model, d: Data) -> list:
+    full = [[0.0] * m.nv for _ in range(m.nv)]
+    for i, row in enumerate(d.M):
+        for j, x in row.items():
+            full[i][j] = full[j][i] = x
+    return full
+
+
+def _field(name: str) -> Callable[[Model, Data], Any]:
+    return lambda _, d: getattr(d, name)
+
+
+# What `outputs` may name: fields of MuJoCo's mjData.
+OUTPUTS: dict[str, Callable[[Model, Data], Any]] = {
+    name: _field(name)
+    for name in (
+        "xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis", "geom_xpos", "geom_xmat",
+        "subtree_com", "cinert", "cdof", "crb", "cvel", "cdof_dot", "qfrc_bias", "qfrc_passive",
+        "actuator_force", "qfrc_actuator", "qfrc_smooth", "qfrc_constraint", "qacc",
+    )
+} | {
+    "M": _mass_matrix,
+    "qacc_smooth": lambda _, d: solve(factor(d.M), d.qfrc_smooth),
+}  # fmt: skip
+
+
+def derive(m: Model, qpos: list, qvel: list, qacc: list, ctrl: list) -> Data:
+    """All of mjData's fields at a state whose acceleration is known. Nothing is computed that nobody reads."""
+    d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl, qacc=qacc)
+    position(m, d)
+    velocity(m, d)
+    actuation(m, d)
+    parts = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
+    d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in parts]
+    make_constraint(m, d)
+    constraint_force(m, d)
+    return d
+
+
+def _flat(x: Any) -> list:
+    return [y for part in x for y in _flat(part)] if isinstance(x, (list, tuple)) else [x]
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    return (len(x), *_shape(x[0])) if isinstance(x, (list, tuple)) and x else ((0,) if isinstance(x, (list, tuple)) else ())
+
+
+@functools.cache
+def output_shapes(m: Model, outputs: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """The shape of each output in one world, found by computing it once."""
+    zeros = [0.0] * m.nv
+    d = derive(m, list(m.qpos0), zeros, zeros, [0.0] * m.nu)
+    return {name: _shape(OUTPUTS[name](m, d)) for name in outputs}
+
+
+def _buffers(m: Model, outputs: tuple[str, ...]) -> list[Buffer]:
+    state = [Buffer("qpos", m.nq), Buffer("qvel", m.nv), Buffer("qacc_warmstart", m.nv), Buffer("ctrl", m.nu)]
+    sizes = {name: torch.Size(shape).numel() for name, shape in output_shapes(m, outputs).items()}
+    return state + [Buffer(name, size) for name, size in sizes.items()]
+
+
+def _floats(xs: list) -> list:
+    return [float(x) if isinstance(x, int) else x for x in xs]
+
+
+@functools.cache
+def _kernel(m: Model, dtype: str, outputs: tuple[str, ...], stepping: bool) -> cpu.Kernel:
+    return cpu.build(program(m, dtype, outputs, stepping))
+
+
+def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool = True) -> Program:
+    """One step, or one forward evaluation, of the model, recorded."""
+
+    def computed(at: dict[str, list], ctrl: list) -> dict[str, list]:
+        d = derive(m, at["qpos"], at["qvel"], at["qacc"], ctrl) if outputs else None
+        return {name: _floats(_flat(OUTPUTS[name](m, d))) for name in outputs}
+
+    def body(b: dict[str, list]) -> dict[str, list]:
+        if not stepping:
+            d = Data(qpos=b["qpos"], qvel=b["qvel"], ctrl=b["ctrl"], qacc_warmstart=b["qacc_warmstart"])
+            forward(m, d)
+            return computed({"qpos": d.qpos, "qvel": d.qvel, "qacc": d.qacc}, b["ctrl"])
+        s = step(m, State(b["qpos"], b["qvel"], b["qacc_warmstart"]), b["ctrl"])
+        return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | computed(s.last, b["ctrl"])
+
+    return record("step" if stepping else "forward", _buffers(m, outputs), body, dtype)
+
+
+class Simulation:
+    """`num_worlds` copies of a MuJoCo model, stepped together by code compiled for that model.
+
+    model: an `mujoco.MjModel`, an MJCF string, or a path. outputs: names of further `mjData` fields to compute.
+
+    `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
+    attributes, in MuJoCo's order and units. They keep their addresses for the simulation's life: write into them, and read
+    them before the next call overwrites them. As in MuJoCo, outputs after `step` belong to the state *before* an Euler step,
+    or to the last stage of a Runge-Kutta step; `forward` computes them for the present state.
+
+    Raises `UnsupportedModel`, naming the element, if the model asks for a feature that is not there; ValueError for an
+    unknown output, dtype or device, or a number of worlds below 1.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel | str | os.PathLike,
+        num_worlds: int,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        outputs: Sequence[str] = (),
+    ):
+        if isinstance(num_worlds, bool) or not isinstance(num_worlds, int) or num_worlds < 1:
+            raise ValueError(f"num_worlds must be a positive whole number, not {num_worlds!r}")
+        self.device, self.dtype = check_device(device), check_dtype(dtype)
+        self.outputs = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
+        unknown = [name for name in self.outputs if name not in OUTPUTS]
+        if unknown:
+            raise ValueError(f"unknown outputs {unknown}: choose from {sorted(OUTPUTS)}")
+        self.num_worlds = num_worlds
+        self.model = replace(load(model), tolerance=solver_tolerance(dtype))
+        self._name = str(dtype).removeprefix("torch.")
+        shapes = output_shapes(self.model, self.outputs)
+        worlds = cpu.padded(num_worlds)
+        self._buffers: dict[str, torch.Tensor] = {}
+        for b in _buffers(self.model, self.outputs):
+            self._buffers[b.name] = torch.zeros((b.size, worlds), dtype=dtype, device=self.device)
+            shown = self._buffers[b.name].unflatten(0, shapes[b.name]) if b.name in shapes and b.size else self._buffers[b.name]
+            setattr(self, b.name, shown.movedim(-1, 0)[:num_worlds])
+        self._step = _kernel(self.model, self._name, self.outputs, True).bind(self._buffers)
+        self.reset()
+
+    qpos: torch.Tensor
+    qvel: torch.Tensor
+    qacc_warmstart: torch.Tensor
+    ctrl: torch.Tensor
+
+    def __getattr__(self, name: str) -> torch.Tensor:
+        hint = f"; pass outputs=({name!r},) to compute it" if name in OUTPUTS else ""
+        raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
+
+    def step(self, nstep: int = 1) -> None:
+        """Advance every world by `nstep` steps under the present `ctrl`. mj_step."""
+        if nstep < 1:
+            raise ValueError(f"nstep must be positive, not {nstep!r}")
+        self._step(nstep)
+
+    def forward(self) -> None:
+        """Compute the outputs for the present state and `ctrl`, advancing nothing. mj_forward."""
+        self._forward()
+
+    @functools.cached_property
+    def _forward(self) -> cpu.Launch:
+        if not self.outputs:
+            raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
+        return _kernel(self.model, self._name, self.outputs, False).bind(self._buffers)
+
+    def reset(self, mask: torch.Tensor | None = None) -> None:
+        """Put every world, or those of the (N,) bool mask, into the model's initial state. mj_resetData."""
+        if mask is not None and (tuple(mask.shape) != (self.num_worlds,) or mask.dtype != torch.bool):
+            raise ValueError(f"mask must be a bool tensor of shape {(self.num_worlds,)}")
+        if mask is None:  # the padding too
+            start = torch.tensor(self.model.qpos0, dtype=self.dtype, device=self.device)
+            self._buffers["qpos"].copy_(start[:, None].expand_as(self._buffers["qpos"]))
+            for name in ("qvel", "qacc_warmstart", "ctrl"):
+                self._buffers[name].zero_()
+            return
+        self.qpos[mask] = torch.tensor(self.model.qpos0, dtype=self.dtype, device=self.device)
+        for x in (self.qvel, self.qacc_warmstart, self.ctrl):
+            x[mask] = 0.0
+
+
+def check_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
+    return dtype
+
+
+def check_device(device: torch.device | str) -> torch.device:
+    chosen = torch.device(device)
+    if chosen.type != "cpu":
+        raise ValueError(f"device {str(chosen)!r} is not supported yet: use device='cpu'")
+    return chosen

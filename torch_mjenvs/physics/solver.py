@@ -1,0 +1,276 @@
+"""Newton's method on the acceleration, as MuJoCo's engine_solver.c, in a form that needs no constraint Jacobian.
+
+The cost 1/2 (a - a0)' M (a - a0) + sum of 1/2 D min(0, e)**2 over rows e = J a + y0 is convex and quadratic piece by piece.
+A full Newton step that changes the sign of no row therefore lands on the minimum itself, whatever the starting point: that,
+and not a small gradient, is what ends the iteration.
+
+For contacts with the world, J'DJ is a stiffness of the touching body: it adds to the body's inertia, and the Hessian follows
+by the composite-rigid-body sum over the tree that also gives M. Its pattern is M's.
+
+Letters: a acceleration and dx step (V dofs); motion: spatial acceleration of a body (angular, linear); S: a body's
+contact stiffness, a symmetric 6 x 6 in blocks (angular 3 x 3, angular-linear 3 x 3, linear 3 x 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..compiler.control import when_any, while_any
+from ..compiler.scalar import Scalar, absolute, logical_and, logical_not, minimum, select
+from .constraint import ContactForce, in_world, point_motion, pyramid, rows_of, stiffness_matrix
+from .data import Data
+from .inertia import factor, mul_m, solve
+from .model import Model
+from .spatial import add, cross, dot, scale
+
+FULL_STEPS = 2  # iterations that take the full step even where it is not yet the last one
+
+
+def newton(m: Model, d: Data) -> None:
+    """d.qacc and d.qfrc_constraint, from the warm start d.qacc_warmstart. mj_fwdConstraint."""
+
+    def search(carry: list) -> list:
+        a, _, count = carry
+        gradient, hessian = linearise(m, d, a)
+        dx = [-x for x in solve(factor(hessian), gradient)]
+        error = flipped_force(m, d, a, dx)
+        done = logical_not(error > m.tolerance * m.meaninertia * m.nv)
+        late = logical_and(logical_not(done), count >= FULL_STEPS)
+        alpha = when_any(late, lambda _: line_search(m, d, a, dx), 1.0)
+        return [[x + alpha * s for x, s in zip(a, dx, strict=True)], done, count + 1.0]
+
+    start = [list(d.qacc_warmstart), False, 0.0]
+    d.qacc, _, d.solver_niter = while_any(lambda c: logical_not(c[1]), search, start, m.iterations)
+
+
+def constraint_force(m: Model, d: Data) -> None:
+    """d.qfrc_constraint = J'f at d.qacc. mj_constraintUpdate."""
+    d.qfrc_constraint = [-x for x in row_gradient(m, d, d.qacc)[0]]
+
+
+def linearise(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
+    """Gradient and Hessian of the cost at a."""
+    pushes, hessian = row_gradient(m, d, a)
+    inertial = mul_m(d.M, a)
+    gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
+    for i, row in enumerate(d.M):
+        for j, x in row.items():
+            hessian[i][j] = hessian[i].get(j, 0.0) + x
+    return gradient, hessian
+
+
+def row_gradient(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
+    """What the constraint rows add to gradient (-J'f) and Hessian (J'DJ, rows of its lower triangle)."""
+    gradient: list = [0.0] * m.nv
+    hessian: list[dict] = [{} for _ in range(m.nv)]
+    for row in d.limits:
+        v = row.dof
+        e = row.sign * a[v] + row.y0
+        pressed = select(e < 0.0, row.D, 0.0)
+        gradient[v] = gradient[v] + row.sign * (pressed * e)
+        hessian[v][v] = hessian[v].get(v, 0.0) + pressed
+    world_contacts(m, d, a, gradient, hessian)
+    for c in d.contacts:
+        if not c.world:
+            pair_contact(m, d, c, a, gradient, hessian)
+    return gradient, hessian
+
+
+def world_contacts(m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+    """Contacts of one body with the world: a wrench and a stiffness of each body, summed over its subtree."""
+    contacts = [c for c in d.contacts if c.world]
+    motion = body_motion(m, d, a)
+    wrench: dict[int, list] = {}
+    stiffness: dict[int, list] = {}
+    for c in contacts:
+        body = c.sides[0][0]
+
+        def push(carry: list, c: ContactForce = c, body: int = body) -> list:
+            arms, frame, D, y0 = c.computed
+            r = arms[0]
+            force, weight = pyramid(c, D, residual(c, frame, y0, [point_motion(motion[body], r)]))
+            f = scale(in_world(frame, force), -c.sides[0][1])
+            k = stiffness_matrix(frame, weight)
+            return [add(carry[0], cross(r, f) + f), add(carry[1], _at(k, r))]
+
+        old = [wrench.get(body, [0.0] * 6), stiffness.get(body, [0.0] * 21)]
+        wrench[body], stiffness[body] = when_any(c.active, push, old)
+    for body in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
+        parent = m.body_parentid[body]
+        if body not in wrench:
+            continue
+        if parent:
+            wrench[parent] = add(wrench.get(parent, [0.0] * 6), wrench[body])
+            stiffness[parent] = add(stiffness.get(parent, [0.0] * 21), stiffness[body])
+    for i in range(m.nv):
+        body = m.dof_bodyid[i]
+        if body not in wrench:
+            continue
+        gradient[i] = gradient[i] + dot(d.cdof[i], wrench[body])
+        image = _mul(stiffness[body], d.cdof[i])
+        j = i
+        while j >= 0:
+            hessian[i][j] = hessian[i].get(j, 0.0) + dot(d.cdof[j], image)
+            j = m.dof_parentid[j]
+
+
+def pair_contact(m: Model, d: Data, c: ContactForce, a: list, gradient: list, hessian: list[dict]) -> None:
+    """A contact between two moving bodies, by the velocities that its dofs give its point."""
+    dofs = [v for _, _, own in c.sides for v in own]
+    entries = [(u, v) for u in sorted(dofs) for v in sorted(dofs) if v <= u]
+
+    def push(carry: list) -> list:
+        _, frame, D, y0 = c.computed
+        columns = point_jacobian(d, c)
+        x = [sum_of(columns[v][k] * a[v] for v in dofs) for k in range(3)]
+        force, weight = pyramid(c, D, residual(c, frame, y0, [x]))
+        f = in_world(frame, force)
+        k = stiffness_matrix(frame, weight)
+        g = [old - dot(columns[v], f) for v, old in zip(dofs, carry[0], strict=True)]
+        images = {u: [dot(k[i], columns[u]) for i in range(3)] for u in dofs}
+        h = [old + dot(columns[v], images[u]) for (u, v), old in zip(entries, carry[1], strict=True)]
+        return [g, h]
+
+    g, h = when_any(c.active, push, [[gradient[v] for v in dofs], [hessian[u].get(v, 0.0) for u, v in entries]])
+    for v, x in zip(dofs, g, strict=True):
+        gradient[v] = x
+    for (u, v), x in zip(entries, h, strict=True):
+        hessian[u][v] = x
+
+
+def flipped_force(m: Model, d: Data, a: list, dx: list) -> Scalar:
+    """Force that rows exert at a + dx though they were free at a, or lack though they were pressed: the gradient there."""
+
+    def flipped(e: Scalar, change: Scalar, D: Scalar) -> Scalar:
+        end = e + change
+        return D * absolute(minimum(end, 0.0) - select(e < 0.0, end, 0.0))
+
+    error: Scalar = 0.0
+    for e, change, D in limit_rows(d, a, dx):
+        error = error + flipped(e, change, D)
+    return fold_contacts(m, d, a, dx, lambda total, e, v, D: [total[0] + flipped(e, v, D)], [error])[0]
+
+
+def line_search(m: Model, d: Data, a: list, dx: list) -> Scalar:
+    """Exact minimum of the cost along dx: Newton with a bracket on a derivative that is linear piece by piece."""
+    slope = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
+    curve = dot(dx, mul_m(d.M, dx))
+
+    def derivatives(alpha: Scalar) -> tuple[Scalar, Scalar]:
+        first, second = slope + alpha * curve, curve
+
+        def row(total: list, e: Scalar, v: Scalar, D: Scalar) -> list:
+            at = e + alpha * v
+            pressed = select(at < 0.0, D * v, 0.0)
+            return [total[0] + pressed * at, total[1] + pressed * v]
+
+        total = [first, second]
+        for e, v, D in limit_rows(d, a, dx):
+            total = row(total, e, v, D)
+        first, second = fold_contacts(m, d, a, dx, row, total)
+        return first, second
+
+    first, _ = derivatives(0.0)
+    enough = absolute(first) * m.ls_tolerance
+
+    def step(carry: list) -> list:
+        alpha, low, high, _ = carry
+        first, second = derivatives(alpha)
+        low, high = select(first < 0.0, alpha, low), select(first < 0.0, high, alpha)
+        trial = alpha - first / second
+        inside = logical_and(low < trial, trial < high)
+        done = logical_not(absolute(first) > enough)
+        return [select(done, alpha, select(inside, trial, 0.5 * (low + high))), low, high, done]
+
+    start = [1.0, 0.0, 1e10, False]
+    return while_any(lambda c: logical_not(c[3]), step, start, m.ls_iterations)[0]
+
+
+def limit_rows(d: Data, a: list, dx: list) -> list[tuple[Scalar, Scalar, Scalar]]:
+    """(residual at a, its change along dx, D) of each joint limit."""
+    return [(row.sign * a[row.dof] + row.y0, row.sign * dx[row.dof], row.D) for row in d.limits]
+
+
+def fold_contacts(m: Model, d: Data, a: list, dx: list, row: Callable, total: list) -> list:
+    """`total = row(total, residual at a, change along dx, D)` over the rows of every touching contact."""
+    motion, change = body_motion(m, d, a), body_motion(m, d, dx)
+    for c in d.contacts:
+
+        def push(carry: list, c: ContactForce = c) -> list:
+            arms, frame, D, y0 = c.computed
+            if c.world:
+                body, r = c.sides[0][0], arms[0]
+                x, v = [point_motion(motion[body], r)], [point_motion(change[body], r)]
+            else:
+                columns = point_jacobian(d, c)
+                x = [[sum_of(col[k] * a[i] for i, col in columns.items()) for k in range(3)]]
+                v = [[sum_of(col[k] * dx[i] for i, col in columns.items()) for k in range(3)]]
+            es = rows_of(c, residual(c, frame, y0, x))
+            vs = rows_of(c, residual(c, frame, [0.0] * 3, v))
+            for (e, *_), (change_e, *_) in zip(es, vs, strict=True):
+                carry = row(carry, e, change_e, D)
+            return carry
+
+        total = when_any(c.active, push, total)
+    return total
+
+
+def residual(c: ContactForce, frame: list, y0: list, points: list[list]) -> list:
+    """Along n, t1, t2: the relative acceleration of the contact's point, plus y0."""
+    sign = c.sides[0][1] if c.world else 1.0
+    return [sum_of(sign * dot(axis, p) for p in points) + y for axis, y in zip(frame, y0, strict=False)]
+
+
+def point_jacobian(d: Data, c: ContactForce) -> dict[int, list]:
+    """For each dof of a contact, the velocity it gives the contact's point."""
+    arms = c.computed[0]
+    return {
+        v: scale(point_motion(d.cdof[v], r), sign) for (_, sign, own), r in zip(c.sides, arms, strict=True) for v in own
+    }
+
+
+def body_motion(m: Model, d: Data, x: list) -> list[list]:
+    """Spatial motion of every body for the dof values x."""
+    motion = [[0.0] * 6 for _ in range(m.nbody)]
+    for b in range(1, m.nbody):
+        motion[b] = motion[m.body_parentid[b]]
+        for v in range(m.body_dofadr[b], m.body_dofadr[b] + m.body_dofnum[b]):
+            motion[b] = [s + c * x[v] for s, c in zip(motion[b], d.cdof[v], strict=True)]
+    return motion
+
+
+def sum_of(values) -> Scalar:
+    out: Scalar = 0.0
+    for x in values:
+        out = out + x
+    return out
+
+
+# A symmetric 6 x 6 as 21 numbers: angular block (lower triangle, 6), angular-linear block (9), linear block (6).
+_LOWER = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+
+
+def _at(k: list[list], r: list) -> list:
+    """The stiffness k of the point r as one of spatial motion."""
+    columns = [cross(r, [k[0][j], k[1][j], k[2][j]]) for j in range(3)]  # [r]k
+    rows = [[columns[j][i] for j in range(3)] for i in range(3)]
+    angular = [cross(r, rows[j])[i] for i, j in _LOWER]  # [r]k[r]'
+    return angular + [x for row in rows for x in row] + [k[i][j] for i, j in _LOWER]
+
+
+def _mul(s: list, v: list) -> list:
+    """S v."""
+
+    def symmetric(t: list, x: list) -> list:
+        return [
+            t[0] * x[0] + t[1] * x[1] + t[3] * x[2],
+            t[1] * x[0] + t[2] * x[1] + t[4] * x[2],
+            t[3] * x[0] + t[4] * x[1] + t[5] * x[2],
+        ]
+
+    mixed = [s[6:9], s[9:12], s[12:15]]
+    w, u = v[:3], v[3:]
+    angular = add(symmetric(s[:6], w), [dot(row, u) for row in mixed])
+    linear = add([dot([mixed[i][j] for i in range(3)], w) for j in range(3)], symmetric(s[15:], u))
+    return angular + linear
+
