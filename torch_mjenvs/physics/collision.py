@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from ..compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_not, maximum, select, sqrt
+from ..compiler.scalar import Mask, Scalar, absolute, clip, maximum, select
 from .data import Data
 from .model import CAPSULE, CONTACTS, PLANE, SPHERE, Model, Pair
 from .spatial import (
@@ -61,14 +61,25 @@ class Contact:
         return add(self._data.origin[self._root], p), frame
 
     def arms(self) -> tuple[list[Scalar], list[Scalar], list[list[Scalar]]]:
-        """The point as seen from subtree_com of the root of geom1's body and of geom2's, and the frame."""
-        p, frame = self._locate()
-        return self._arm(self.pair.geom1, p), self._arm(self.pair.geom2, p), frame
+        """The point as seen from subtree_com of the root of geom1's body and of geom2's, and the frame.
 
-    def _arm(self, geom: int, p: Vec) -> list[Scalar]:
-        root = self._model.body_rootid[self._model.geom_bodyid[geom]]
-        com = self._data.comrel[root]
-        return sub(p, add(com, _between(self._data, self._root, root)))
+        For use with `cdof` and `cvel`: a motion vector v moves the point by v[3:] + v[:3] x arm.
+        """
+        *arms, frame = self.oarms()
+        geoms = (self.pair.geom1, self.pair.geom2)
+        arm1, arm2 = (sub(arm, self._data.comrel[self._root_of(g)]) for g, arm in zip(geoms, arms, strict=True))
+        return arm1, arm2, frame
+
+    def oarms(self) -> tuple[list[Scalar], list[Scalar], list[list[Scalar]]]:
+        """The same from the origins of the two trees, for use with `odof` and `ovel`: fewer operations."""
+        p, frame = self._locate()
+        arm1, arm2 = (
+            sub(p, _between(self._data, self._root, self._root_of(g))) for g in (self.pair.geom1, self.pair.geom2)
+        )
+        return arm1, arm2, frame
+
+    def _root_of(self, geom: int) -> int:
+        return self._model.body_rootid[self._model.geom_bodyid[geom]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +110,7 @@ class Candidate:
 
 
 def collision(m: Model, d: Data) -> list[Candidate]:
-    """mj_collision: the candidates, one for each of `m.pairs` and in that order. Needs `kinematics` (arms: `com_pos`)."""
+    """mj_collision: the candidates, one for each of `m.pairs` in order. Needs `kinematics`, and for `arms` `com_pos`."""
     kinds = [(m.geom_type[p.geom1], m.geom_type[p.geom2]) for p in m.pairs]
     return [Candidate(pair, CONTACTS[kind], m, d) for pair, kind in zip(m.pairs, kinds, strict=True)]
 
@@ -184,9 +195,7 @@ def _capsule_capsule(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate
     return [first, (select(parallel, dist, NEVER), locate)]
 
 
-def _overlap_end(
-    end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: float, l2: float
-) -> tuple[Scalar, Scalar]:
+def _overlap_end(end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: float, l2: float) -> tuple[Scalar, Scalar]:
     """s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
     t2 = select(b < 0.0, -end * l2, end * l2)  # the second's end on that side
     s2 = along1 + t2 * b  # seen from the first

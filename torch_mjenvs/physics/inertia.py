@@ -1,11 +1,15 @@
 """Centres of mass, inertias and the joint-space inertia matrix: mj_comPos, mj_crb, mj_factorM, mj_solveM, mj_mulM.
 
+MuJoCo gives motion, inertia and force about subtree_com of the root body. M and the bias forces do not depend on that
+point, and they need fewest operations, and no centre of mass, about the tree's moving origin (see `kinematics`): what
+is about that has a name with an `o` for MuJoCo's `c`, and is what later stages use.
+
 Adds to Data:
 
-comrel subtree_com  body  (3) centre of mass of the subtree, from the tree's origin; the same, absolute
-rotational          body  (6) inertia about the body's own centre of mass: xx yy zz xy xz yz
-cinert crb          body  (10) inertia about subtree_com of the root: of the body, of its subtree
-cdof                dof   (6) motion axis about subtree_com of the root
+comrel subtree_com  body  (3) centre of mass of the subtree, from the tree's origin (roots only); the same, absolute
+cinert crb          body  (10) inertia about subtree_com of the root, of the body and of its subtree: for reading only
+cdof odof           dof   (6) motion axis about subtree_com of the root (for reading), about the tree's origin
+lump                body  Lump: what is welded together, at the body that carries its joints; elsewhere None
 M                   dof   {column: entry} for each row: the lower triangle, the row's dof and its ancestors
 
 i j k rows and columns
@@ -14,19 +18,27 @@ i j k rows and columns
 from __future__ import annotations
 
 import dataclasses
+import functools
+
+import numpy as np
 
 from ..compiler.scalar import Scalar
 from .data import Data
-from .model import BALL, FREE, SLIDE, Model
+from .kinematics import Frame
+from .model import BALL, FREE, SLIDE, Floats, Model, frame_mul, snap
 from .spatial import (
+    IDENTITY,
     MINVAL,
     Vec,
+    about,
     add,
+    add_scaled,
     column,
     cross,
     dot,
     inert_com,
     is_zero,
+    mat_vec,
     mul_inert_vec,
     scale,
     sub,
@@ -36,88 +48,160 @@ from .spatial import (
 Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symmetric matrix
 
 
+@dataclasses.dataclass(frozen=True)
+class Lump:
+    """Bodies without joints between them are one rigid body to the dynamics, whose inertia is known beforehand.
+
+    rel: (3) its centre of mass, from the tree's origin. rotational: (6) its inertia about that: xx yy zz xy xz yz.
+    oinert: (10) its inertia about the origin.
+    """
+
+    mass: float
+    rel: list[Scalar]
+    rotational: list[Scalar]
+    oinert: list[Scalar]
+
+
 def com_pos(m: Model, d: Data) -> None:
     """mj_comPos: subtree_com, cinert, cdof."""
-    _subtree_com(m, d)
-    d.rotational, d.cinert = [zeros(6)] * m.nbody, [zeros(10)] * m.nbody
+    rigid = _rigid_bodies(m)
+    _subtree_com(m, d, rigid)
+    d.cinert, d.lump = [zeros(10)] * m.nbody, [None] * m.nbody
     for i in range(1, m.nbody):
-        d.rotational[i] = _rotational(m, d, i)
-        offset = sub(d.xirel[i], d.comrel[m.body_rootid[i]])
-        d.cinert[i] = inert_com(d.rotational[i], offset, m.body_mass[i])
-    d.cdof = [None] * m.nv
+        com = d.comrel[m.body_rootid[i]]
+        rotational = _rotational(m.body_inertia[i], d.ximat[i])
+        d.cinert[i] = inert_com(rotational, sub(d.xirel[i], com), m.body_mass[i])
+        if i in rigid:
+            d.lump[i] = _lump(d.frame[i], rigid[i])
+    d.odof = [None] * m.nv
     for j in range(m.njnt):
-        _joint_cdof(m, d, j)
+        _joint_odof(m, d, j)
+    d.cdof = [about(d.odof[v], d.comrel[m.body_rootid[m.dof_bodyid[v]]]) for v in range(m.nv)]
 
 
-def _subtree_com(m: Model, d: Data) -> None:
-    moment = [scale(d.xirel[i], m.body_mass[i]) for i in range(m.nbody)]
-    world = [scale(d.xipos[i], m.body_mass[i]) for i in range(m.nbody)]
+def _lump(frame: Frame, body: Rigid) -> Lump:
+    rel, rotational = frame.point(body.ipos), _rotational(body.inertia, frame.rotation(body.imat))
+    return Lump(body.mass, rel, rotational, inert_com(rotational, rel, body.mass))
+
+
+@dataclasses.dataclass(frozen=True)
+class Rigid:
+    """Mass, centre of mass, principal moments and their axes, in the frame of the body that carries the joints."""
+
+    mass: float
+    ipos: Floats
+    inertia: Floats
+    imat: Floats
+
+
+@functools.lru_cache(maxsize=64)
+def _rigid_bodies(m: Model) -> dict[int, Rigid]:
+    """What moves with each body that moves by joints of its own."""
+    members: dict[int, list[tuple[int, Floats, Floats]]] = {}  # body, position and rotation in the carrier's frame
+    for i in range(1, m.nbody):
+        carrier, parent = m.body_weldid[i], m.body_parentid[i]
+        if carrier == i:
+            members[i] = [(i, (0.0, 0.0, 0.0), tuple(IDENTITY))]
+        elif carrier > 0:
+            _, pos, mat = next(x for x in members[carrier] if x[0] == parent)
+            pos = tuple(add(pos, mat_vec(mat, m.body_pos[i])))
+            members[carrier].append((i, pos, frame_mul(mat, m.body_mat[i])))
+    return {carrier: _weld(m, bodies) for carrier, bodies in members.items()}
+
+
+def _weld(m: Model, bodies: list[tuple[int, Floats, Floats]]) -> Rigid:
+    """The bodies as one."""
+    heavy = [(i, add(pos, mat_vec(mat, m.body_ipos[i])), mat) for i, pos, mat in bodies if m.body_mass[i] != 0]
+    if len(heavy) <= 1:
+        i, ipos, mat = heavy[0] if heavy else (bodies[0][0], m.body_ipos[bodies[0][0]], tuple(IDENTITY))
+        return Rigid(m.body_mass[i], tuple(ipos), m.body_inertia[i], frame_mul(mat, m.body_imat[i]))
+    mass = sum(m.body_mass[i] for i, _, _ in heavy)
+    centre = scale([sum(m.body_mass[i] * ipos[k] for i, ipos, _ in heavy) for k in range(3)], 1.0 / mass)
+    total = zeros(6)
+    for i, ipos, mat in heavy:
+        rotational = _rotational(m.body_inertia[i], frame_mul(mat, m.body_imat[i]))
+        total = add(total, inert_com(rotational, sub(ipos, centre), m.body_mass[i])[:6])
+    xx, yy, zz, xy, xz, yz = total
+    inertia, axes = np.linalg.eigh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    return Rigid(mass, tuple(centre), tuple(inertia.tolist()), snap(axes.ravel().tolist()))
+
+
+def _subtree_com(m: Model, d: Data, rigid: dict[int, Rigid]) -> None:
+    moment = [scale(d.xipos[i], m.body_mass[i]) for i in range(m.nbody)]
+    tree = [zeros(3)] * m.nbody  # of a root: moments from its origin, lump by lump
     for i in range(m.nbody - 1, 0, -1):
-        parent = m.body_parentid[i]
-        moment[parent] = add(moment[parent], moment[i])  # the world's mixes origins, and is not used
-        world[parent] = add(world[parent], world[i])
+        moment[m.body_parentid[i]] = add(moment[m.body_parentid[i]], moment[i])
+        root = m.body_rootid[i]
+        if i in rigid:
+            tree[root] = add_scaled(tree[root], d.frame[i].point(rigid[i].ipos), rigid[i].mass)
+        elif m.body_weldid[i] == 0:
+            tree[root] = add_scaled(tree[root], d.xirel[i], m.body_mass[i])
     d.comrel, d.subtree_com = [None] * m.nbody, [None] * m.nbody
     for i in range(m.nbody):
-        massless = m.body_subtreemass[i] < MINVAL
-        d.comrel[i] = d.xirel[i] if massless else scale(moment[i], 1.0 / m.body_subtreemass[i])
-        d.subtree_com[i] = add(d.origin[m.body_rootid[i]], d.comrel[i])
-    if m.body_subtreemass[0] >= MINVAL:
-        d.comrel[0] = d.subtree_com[0] = scale(world[0], 1.0 / m.body_subtreemass[0])
+        root, mass = m.body_rootid[i], m.body_subtreemass[i]
+        d.subtree_com[i] = d.xipos[i] if mass < MINVAL else scale(moment[i], 1.0 / mass)
+        if root == i:
+            d.comrel[i] = d.xirel[i] if mass < MINVAL else scale(tree[i], 1.0 / mass)
+            if i > 0:
+                d.subtree_com[i] = add(d.origin[i], d.comrel[i])
+    d.comrel[0] = d.subtree_com[0]
 
 
-def _rotational(m: Model, d: Data, i: int) -> list[Scalar]:
-    """ximat diag(body_inertia) ximat^T, from the axes whose moments differ from the third: two, one (a capsule) or none."""
-    moments = m.body_inertia[i]
+def _rotational(moments: Floats, axes: Vec) -> list[Scalar]:
+    """axes diag(moments) axes^T, from the axes whose moment differs from the third's: two, one (a capsule) or none."""
     k = _most_common(moments)
     out = [moments[k]] * 3 + [0.0] * 3
     for other in range(3):
         excess = moments[other] - moments[k]
-        if other != k and abs(excess) > MINVAL * 10.0 * max(moments):
-            x, y, z = column(d.ximat[i], other)
+        if other != k and abs(excess) > 1e-14 * max(moments):
+            x, y, z = column(axes, other)
             ex, ey, ez = x * excess, y * excess, z * excess
             out = add(out, [ex * x, ey * y, ez * z, ex * y, ex * z, ey * z])
     return out
 
 
-def _most_common(moments: Vec) -> int:
+def _most_common(moments: Floats) -> int:
     """The axis whose moment is nearest to another's, so that the most terms vanish."""
     pairs = [(abs(moments[i] - moments[j]), i) for i in range(3) for j in range(3) if i != j]
     return min(pairs)[1]
 
 
-def _joint_cdof(m: Model, d: Data, j: int) -> None:
+def _joint_odof(m: Model, d: Data, j: int) -> None:
     i, v, kind = m.jnt_bodyid[j], m.jnt_dofadr[j], m.jnt_type[j]
     if kind == SLIDE:
-        d.cdof[v] = zeros(3) + d.xaxis[j]
+        d.odof[v] = zeros(3) + d.xaxis[j]
         return
     if kind == FREE:
         for k in range(3):
-            d.cdof[v + k] = [1.0 if n == 3 + k else 0.0 for n in range(6)]
+            d.odof[v + k] = [1.0 if n == 3 + k else 0.0 for n in range(6)]
         v += 3
     axes = [column(d.xmat[i], k) for k in range(3)] if kind in (FREE, BALL) else [d.xaxis[j]]
-    offset = sub(d.comrel[m.body_rootid[i]], d.xanchorrel[j])
     for k, axis in enumerate(axes):
-        d.cdof[v + k] = list(axis) + cross(axis, offset)
+        d.odof[v + k] = list(axis) + cross(d.xanchorrel[j], axis)
 
 
 def crb(m: Model, d: Data) -> None:
     """mj_crb: composite inertias and M, with armature."""
     d.crb = [list(c) for c in d.cinert]
+    composite = [lump and lump.oinert for lump in d.lump]
     for i in range(m.nbody - 1, 0, -1):
         parent = m.body_parentid[i]
+        carrier = m.body_weldid[parent]
         if parent > 0:
             d.crb[parent] = add(d.crb[parent], d.crb[i])
-    d.M = [_row(m, d, i) for i in range(m.nv)]
+        if composite[i] and carrier > 0:
+            composite[carrier] = add(composite[carrier], composite[i])
+    d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
 
 
-def _row(m: Model, d: Data, i: int) -> dict[int, Scalar]:
+def _row(m: Model, d: Data, i: int, composite: Vec) -> dict[int, Scalar]:
     if m.dof_simplenum[i]:  # a body alone whose inertia is diagonal in its dofs, whatever its pose
         return {i: m.dof_M0[i]}
-    force = mul_inert_vec(d.crb[m.dof_bodyid[i]], d.cdof[i])
+    force = mul_inert_vec(composite, d.odof[i])
     row = {}
     j = i
     while j >= 0:
-        row[j] = dot(d.cdof[j], force)
+        row[j] = dot(d.odof[j], force)
         j = m.dof_parentid[j]
     row[i] = row[i] + m.dof_armature[i]
     return row

@@ -54,7 +54,7 @@ from .spatial import (
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """A frame fixed to a body: a body vector x points to `mat (fixed x)`, a body point x is at `base + mat (o + fixed x)`.
+    """A frame fixed to a body: a body's vector x is `mat (fixed x)`, its point x is at `base + mat (o + fixed x)`.
 
     mat: orientation. base: a point, from the tree's origin. fixed, offset (o): constants.
     unturned, axis, angle: where the last hinge's axis is a coordinate axis, mat = unturned R(axis, angle).

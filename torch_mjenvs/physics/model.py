@@ -189,18 +189,18 @@ def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
 _INTS = """nq nv nu nbody njnt ngeom
     body_parentid body_rootid body_weldid body_jntadr body_jntnum body_dofadr body_dofnum
     jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_treeid dof_simplenum
-    geom_type geom_bodyid""".split()
+    geom_type geom_bodyid""".split()  # noqa: SIM905
 _FLOATS = """body_pos body_ipos body_mass body_subtreemass body_inertia body_invweight0
     jnt_pos jnt_range jnt_margin jnt_solref jnt_solimp jnt_actfrcrange dof_armature dof_invweight0 dof_M0
     qpos0 qpos_spring geom_pos geom_size
-    actuator_gear actuator_gainprm actuator_ctrlrange actuator_forcerange""".split()
+    actuator_gear actuator_gainprm actuator_ctrlrange actuator_forcerange""".split()  # noqa: SIM905
 _BOOLS = ["jnt_actfrclimited", "actuator_forcelimited"]
 _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat"]
 
 
 def _options(mjm: mujoco.MjModel) -> dict:
     opt = mjm.opt
-    names = "iterations ls_iterations tolerance ls_tolerance timestep impratio".split()
+    names = ["iterations", "ls_iterations", "tolerance", "ls_tolerance", "timestep", "impratio"]
     out = {name: getattr(opt, name) for name in names}
     out["integrator"] = {0: "euler", 1: "rk4"}[int(opt.integrator)]
     out["gravity"] = (0.0, 0.0, 0.0) if _disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
@@ -358,9 +358,19 @@ def _mix(mjm: mujoco.MjModel, g1: int, g2: int) -> tuple[np.ndarray, np.ndarray]
 
 # refusals
 
-_HARMLESS_DISABLE = "EQUALITY FRICTIONLOSS WARMSTART SENSOR MIDPHASE AUTORESET NATIVECCD ISLAND MULTICCD".split()
-_DONE_DISABLE = "CONSTRAINT LIMIT CONTACT SPRING DAMPER GRAVITY CLAMPCTRL FILTERPARENT".split()
-_HARMLESS_ENABLE = "ENERGY FWDINV INVDISCRETE".split()
+_HARMLESS_DISABLE = [
+    "EQUALITY",
+    "FRICTIONLOSS",
+    "WARMSTART",
+    "SENSOR",
+    "MIDPHASE",
+    "AUTORESET",
+    "NATIVECCD",
+    "ISLAND",
+    "MULTICCD",
+]
+_DONE_DISABLE = ["CONSTRAINT", "LIMIT", "CONTACT", "SPRING", "DAMPER", "GRAVITY", "CLAMPCTRL", "FILTERPARENT"]
+_HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
 
 
 def _refuse(mjm: mujoco.MjModel) -> None:
@@ -435,7 +445,17 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
 
 def _check_tendons(mjm: mujoco.MjModel) -> None:
     """A tendon that makes no force and no constraint is only a measurement: let it be."""
-    acts = "stiffness stiffnesspoly damping dampingpoly limited frictionloss armature springyield actfrclimited".split()
+    acts = [
+        "stiffness",
+        "stiffnesspoly",
+        "damping",
+        "dampingpoly",
+        "limited",
+        "frictionloss",
+        "armature",
+        "springyield",
+        "actfrclimited",
+    ]
     for i in range(mjm.ntendon):
         for name in acts:
             if np.any(getattr(mjm, f"tendon_{name}")[i]):

@@ -16,27 +16,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..compiler.control import when_any, while_any
-from ..compiler.scalar import Scalar, absolute, logical_and, logical_not, minimum, select
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, minimum, select
 from .constraint import ContactForce, in_world, point_motion, pyramid, rows_of, stiffness_matrix
 from .data import Data
 from .inertia import factor, mul_m, solve
 from .model import Model
 from .spatial import add, cross, dot, scale
 
-FULL_STEPS = 2  # iterations that take the full step even where it is not yet the last one
+FULL_STEPS = 2  # iterations that take the full step even where it does not end the search
 
 
 def newton(m: Model, d: Data) -> None:
-    """d.qacc and d.qfrc_constraint, from the warm start d.qacc_warmstart. mj_fwdConstraint."""
+    """d.qacc, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
+    tolerance = m.tolerance * m.meaninertia * m.nv
 
     def search(carry: list) -> list:
         a, _, count = carry
         gradient, hessian = linearise(m, d, a)
         dx = [-x for x in solve(factor(hessian), gradient)]
-        error = flipped_force(m, d, a, dx)
-        done = logical_not(error > m.tolerance * m.meaninertia * m.nv)
-        late = logical_and(logical_not(done), count >= FULL_STEPS)
-        alpha = when_any(late, lambda _: line_search(m, d, a, dx), 1.0)
+        alpha, flipped = line_search(m, d, a, dx, dot(gradient, dx), tolerance, count < FULL_STEPS)
+        done = logical_not(flipped > tolerance)
         return [[x + alpha * s for x, s in zip(a, dx, strict=True)], done, count + 1.0]
 
     start = [list(d.qacc_warmstart), False, 0.0]
@@ -138,57 +137,46 @@ def pair_contact(m: Model, d: Data, c: ContactForce, a: list, gradient: list, he
         hessian[u][v] = x
 
 
-def flipped_force(m: Model, d: Data, a: list, dx: list) -> Scalar:
-    """Force that rows exert at a + dx though they were free at a, or lack though they were pressed: the gradient there."""
+def line_search(
+    m: Model, d: Data, a: list, dx: list, slope: Scalar, tolerance: float, full: Mask
+) -> tuple[Scalar, Scalar]:
+    """The share of the step dx to take, and the force that is out of place after a full one.
 
-    def flipped(e: Scalar, change: Scalar, D: Scalar) -> Scalar:
-        end = e + change
-        return D * absolute(minimum(end, 0.0) - select(e < 0.0, end, 0.0))
-
-    error: Scalar = 0.0
-    for e, change, D in limit_rows(d, a, dx):
-        error = error + flipped(e, change, D)
-    return fold_contacts(m, d, a, dx, lambda total, e, v, D: [total[0] + flipped(e, v, D)], [error])[0]
-
-
-def line_search(m: Model, d: Data, a: list, dx: list) -> Scalar:
-    """Exact minimum of the cost along dx: Newton with a bracket on a derivative that is linear piece by piece."""
-    slope = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
+    That force, summed over the rows that are pressed at a + dx but were free at a, or the reverse, is the gradient at a + dx: where
+    it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx, by Newton's
+    method with a bracket: the derivative, `slope` at first, is linear piece by piece. PrimalSearch.
+    """
     curve = dot(dx, mul_m(d.M, dx))
+    inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
+    enough = absolute(slope) * m.ls_tolerance
 
-    def derivatives(alpha: Scalar) -> tuple[Scalar, Scalar]:
-        first, second = slope + alpha * curve, curve
+    def step(carry: list) -> list:
+        alpha, low, high, at_end, _ = carry
 
         def row(total: list, e: Scalar, v: Scalar, D: Scalar) -> list:
             at = e + alpha * v
-            pressed = select(at < 0.0, D * v, 0.0)
-            return [total[0] + pressed * at, total[1] + pressed * v]
+            force = D * minimum(at, 0.0)
+            expected = select(e < 0.0, D * at, 0.0)
+            return [
+                total[0] + force * v,
+                total[1] + select(at < 0.0, D * v, 0.0) * v,
+                total[2] + absolute(force - expected),
+            ]
 
-        total = [first, second]
-        for e, v, D in limit_rows(d, a, dx):
-            total = row(total, e, v, D)
-        first, second = fold_contacts(m, d, a, dx, row, total)
-        return first, second
-
-    first, _ = derivatives(0.0)
-    enough = absolute(first) * m.ls_tolerance
-
-    def step(carry: list) -> list:
-        alpha, low, high, _ = carry
-        first, second = derivatives(alpha)
+        total = [inertial + alpha * curve, curve, 0.0]
+        for limit in d.limits:
+            total = row(total, limit.sign * a[limit.dof] + limit.y0, limit.sign * dx[limit.dof], limit.D)
+        first, second, flipped = fold_contacts(m, d, a, dx, row, total)
+        flipped = select(at_end < 0.0, flipped, at_end)  # what the first turn found, at the full step
         low, high = select(first < 0.0, alpha, low), select(first < 0.0, high, alpha)
         trial = alpha - first / second
         inside = logical_and(low < trial, trial < high)
-        done = logical_not(absolute(first) > enough)
-        return [select(done, alpha, select(inside, trial, 0.5 * (low + high))), low, high, done]
+        done = logical_or(full, logical_not(flipped > tolerance), logical_not(absolute(first) > enough))
+        return [select(done, alpha, select(inside, trial, 0.5 * (low + high))), low, high, flipped, done]
 
-    start = [1.0, 0.0, 1e10, False]
-    return while_any(lambda c: logical_not(c[3]), step, start, m.ls_iterations)[0]
-
-
-def limit_rows(d: Data, a: list, dx: list) -> list[tuple[Scalar, Scalar, Scalar]]:
-    """(residual at a, its change along dx, D) of each joint limit."""
-    return [(row.sign * a[row.dof] + row.y0, row.sign * dx[row.dof], row.D) for row in d.limits]
+    start = [1.0, 0.0, 1e10, -1.0, False]
+    alpha, _, _, flipped, _ = while_any(lambda c: logical_not(c[4]), step, start, m.ls_iterations)
+    return alpha, flipped
 
 
 def fold_contacts(m: Model, d: Data, a: list, dx: list, row: Callable, total: list) -> list:

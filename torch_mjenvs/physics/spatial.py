@@ -167,6 +167,11 @@ def cross_force(v: Vec, f: Vec) -> list[Scalar]:
     return add(cross(v[:3], f[:3]), cross(v[3:], f[3:])) + cross(v[:3], f[3:])
 
 
+def about(v: Vec, p: Vec) -> list[Scalar]:
+    """The motion vector v, about the point p instead of the point from which p is measured."""
+    return list(v[:3]) + add(v[3:], cross(v[:3], p))
+
+
 def inert_com(rotational: Vec, offset: Vec, mass: Scalar) -> list[Scalar]:
     """The cinert of a mass at `offset` whose inertia about its centre is (xx, yy, zz, xy, xz, yz): mju_inertCom."""
     x, y, z = offset

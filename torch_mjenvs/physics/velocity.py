@@ -2,8 +2,9 @@
 
 Adds to Data:
 
-cvel       body  (6) velocity about subtree_com of the root
+cvel ovel  body  (6) velocity about subtree_com of the root (for reading), about the tree's origin
 cdof_dot   dof   (6) rate of cdof: for reading only
+bias_acc   body  (6) sum of the rate of odof times qvel over the dofs of the body
 qfrc_bias  dof   Coriolis, centrifugal and gravitational force
 
 v velocity   a acceleration   dv what a joint adds to the velocity
@@ -13,25 +14,26 @@ from __future__ import annotations
 
 from ..compiler.scalar import Scalar
 from .data import Data
+from .inertia import Lump
 from .model import BALL, FREE, Model
-from .spatial import Vec, add, add_scaled, cross, cross_motion, dot, is_zero, scale, sub, sym_vec, zeros
+from .spatial import Vec, about, add, add_scaled, cross, cross_motion, dot, scale, sym_vec, zeros
 
 
 def com_vel(m: Model, d: Data) -> None:
     """mj_comVel: cvel and cdof_dot, from d.qvel."""
-    d.cvel, d.cdof_dot = [zeros(6)] * m.nbody, [zeros(6)] * m.nv
-    d.bias_acc = [zeros(6)] * m.nbody  # sum of cdof_dot qvel over the dofs of the body
+    d.ovel, d.cdof_dot, d.bias_acc = [zeros(6)] * m.nbody, [zeros(6)] * m.nv, [zeros(6)] * m.nbody
     for i in range(1, m.nbody):
-        v, bias = d.cvel[m.body_parentid[i]], zeros(6)
+        v, bias = d.ovel[m.body_parentid[i]], zeros(6)
         for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
             for dofs, moving in _groups(m, j):
-                dv = _combine(d.cdof, d.qvel, dofs)
+                dv = _combine(d.odof, d.qvel, dofs)
                 if moving:
                     for k in dofs:
-                        d.cdof_dot[k] = cross_motion(v, d.cdof[k])
-                    bias = add(bias, cross_motion(v, dv))  # all at once: cheaper than from each cdof_dot
+                        d.cdof_dot[k] = about(cross_motion(v, d.odof[k]), d.comrel[m.body_rootid[i]])
+                    bias = add(bias, cross_motion(v, dv))  # all at once: cheaper than from each axis
                 v = add(v, dv)
-        d.cvel[i], d.bias_acc[i] = v, bias
+        d.ovel[i], d.bias_acc[i] = v, bias
+    d.cvel = [about(d.ovel[i], d.comrel[m.body_rootid[i]]) for i in range(m.nbody)]
 
 
 def _groups(m: Model, j: int) -> list[tuple[range, bool]]:
@@ -42,11 +44,11 @@ def _groups(m: Model, j: int) -> list[tuple[range, bool]]:
     return [(range(v, v + (3 if m.jnt_type[j] == BALL else 1)), True)]
 
 
-def _combine(cdof: list, x: Vec, dofs: range) -> list[Scalar]:
-    """Sum of cdof x over the dofs: mju_mulDofVec."""
+def _combine(odof: list, x: Vec, dofs: range) -> list[Scalar]:
+    """Sum of odof x over the dofs: mju_mulDofVec."""
     total = zeros(6)
     for k in dofs:
-        total = add_scaled(total, cdof[k], x[k])
+        total = add_scaled(total, odof[k], x[k])
     return total
 
 
@@ -55,30 +57,27 @@ def rne(m: Model, d: Data, qacc: Vec | None = None) -> list[Scalar]:
     cacc: list = [None] * m.nbody
     cfrc: list = [zeros(6)] * m.nbody
     cacc[0] = zeros(3) + scale(m.gravity, -1.0)
-    for i in range(1, m.nbody):
-        cacc[i] = add(cacc[m.body_parentid[i]], d.bias_acc[i])
+    moving = [i for i in range(1, m.nbody) if d.lump[i]]
+    for i in moving:
+        cacc[i] = add(cacc[m.body_weldid[m.body_parentid[i]]], d.bias_acc[i])
         if qacc is not None:
             dofs = range(m.body_dofadr[i], m.body_dofadr[i] + m.body_dofnum[i])
-            cacc[i] = add(cacc[i], _combine(d.cdof, qacc, dofs))
-        cfrc[i] = _inertial_force(m, d, i, cacc[i])
-    for i in range(m.nbody - 1, 0, -1):
-        parent = m.body_parentid[i]
-        if parent > 0:
-            cfrc[parent] = add(cfrc[parent], cfrc[i])
-    return [dot(d.cdof[v], cfrc[m.dof_bodyid[v]]) for v in range(m.nv)]
+            cacc[i] = add(cacc[i], _combine(d.odof, qacc, dofs))
+        cfrc[i] = _inertial_force(d.lump[i], d.ovel[i], cacc[i])
+    for i in reversed(moving):
+        carrier = m.body_weldid[m.body_parentid[i]]
+        if carrier > 0:
+            cfrc[carrier] = add(cfrc[carrier], cfrc[i])
+    return [dot(d.odof[v], cfrc[m.dof_bodyid[v]]) for v in range(m.nv)]
 
 
-def _inertial_force(m: Model, d: Data, i: int, a: Vec) -> list[Scalar]:
-    """cinert a + v x* (cinert v), by way of the acceleration of the body's centre of mass."""
-    w, alpha = d.cvel[i][:3], a[:3]
-    r = sub(d.xirel[i], d.comrel[m.body_rootid[i]])
-    momentum = sym_vec(d.rotational[i], w)
-    torque = add(sym_vec(d.rotational[i], alpha), cross(w, momentum))
-    if is_zero(m.body_mass[i]):
-        return torque + zeros(3)
-    centre_v = add(d.cvel[i][3:], cross(w, r))
+def _inertial_force(lump: Lump, v: Vec, a: Vec) -> list[Scalar]:
+    """oinert a + v x* (oinert v), by way of the acceleration of the centre of mass."""
+    w, alpha, r = v[:3], a[:3], lump.rel
+    torque = add(sym_vec(lump.rotational, alpha), cross(w, sym_vec(lump.rotational, w)))
+    centre_v = add(v[3:], cross(w, r))
     centre_a = add(add(a[3:], cross(alpha, r)), cross(w, centre_v))
-    force = scale(centre_a, m.body_mass[i])
+    force = scale(centre_a, lump.mass)
     return add(torque, cross(r, force)) + force
 
 
