@@ -25,6 +25,7 @@ from .program import Buffer, Program
 
 PADDING = 16  # worlds are allocated in multiples of this, so that no vector is partly outside
 TORCH_TYPES = {"i": torch.int32, "b": torch.bool}
+DIGEST = hashlib.sha256().digest_size  # what a cached file begins with
 
 
 @dataclass(frozen=True)
@@ -103,16 +104,22 @@ def compile_object(program: Program, target: Target) -> bytes:
     ir = f'target triple = "{target.triple}"\n{render(program, lanes)}\n{_DRIVER.format(lanes=lanes)}'
     version = ".".join(map(str, llvm.llvm_version_info))
     key = hashlib.sha256(f"{version} {target}\n{ir}".encode()).hexdigest()
-    path = cache_directory() / f"{program.name}-{key[:32]}.o"
-    try:
-        return path.read_bytes()
-    except OSError:
-        pass
-    module = llvm.parse_assembly(ir)
-    module.verify()
-    code = target.machine().emit_object(module)
-    _keep(path, code)
+    path = _cache_path(f"{program.name}-{key[:32]}.o")
+    code = _kept(path) if path else None
+    if code is None:
+        module = llvm.parse_assembly(ir)
+        module.verify()
+        code = target.machine().emit_object(module)
+        if path:
+            _keep(path, code)
     return code
+
+
+def _cache_path(name: str) -> Path | None:
+    try:
+        return cache_directory() / name
+    except RuntimeError:  # the user has no home
+        return None
 
 
 def cache_directory() -> Path:
@@ -123,15 +130,28 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch_mjenvs"
 
 
+def _kept(path: Path) -> bytes | None:
+    """The code kept there; None if there is none or the file is damaged: the loader would crash on it."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    digest, code = content[:DIGEST], content[DIGEST:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
 def _keep(path: Path, code: bytes) -> None:
     """Written beside and moved, so that no other process reads half a file; a cache that cannot be written is none."""
+    beside = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f:
-            f.write(code)
-        os.replace(f.name, path)
+            beside = Path(f.name)
+            f.write(hashlib.sha256(code).digest() + code)
+        beside.replace(path)
     except OSError:
-        pass
+        if beside:
+            beside.unlink(missing_ok=True)
 
 
 class Kernel:
@@ -181,7 +201,7 @@ class Launch:
 
     def __call__(self, times: int = 1) -> None:
         """Run the program `times` times in a row for every world."""
-        threads = min(torch.get_num_threads(), self._tiles)
+        threads = max(1, min(torch.get_num_threads(), self._tiles))
         self._counter.value = 0
         chunk = max(1, self._tiles // (16 * threads))
         arguments = (*self._arguments, chunk, self._worlds, times)

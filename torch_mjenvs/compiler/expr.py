@@ -58,6 +58,8 @@ class Expr:
         return node("add", self, other)
 
     def __radd__(self, other):
+        if self.type == "i":
+            return node("iadd", self, other)
         if other == 0:
             return self
         if self.op == "neg":
@@ -125,7 +127,7 @@ class Expr:
         return node("ilt" if self.type == "i" else "lt", self, other)
 
     def __gt__(self, other):
-        return node("lt", other, self)
+        return node("ilt" if self.type == "i" else "lt", other, self)
 
     def __le__(self, other):
         return node("le", self, other)
@@ -232,4 +234,8 @@ def fresh(op: str, *args, attr: object, type_: str) -> Expr:
 
 def type_of(x: object) -> str:
     """ "f", "b" or "i"."""
-    return x.type if type(x) is Expr else PYTHON_TYPE[type(x)]
+    if type(x) is Expr:
+        return x.type
+    if type(x) not in PYTHON_TYPE:
+        raise TypeError(f"not a scalar of a kernel: {x!r} of type {type(x).__name__}")
+    return PYTHON_TYPE[type(x)]

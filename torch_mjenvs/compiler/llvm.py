@@ -6,6 +6,7 @@ product feeds a sum is decided here, not by LLVM: so the same program gives the 
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from dataclasses import dataclass
 
@@ -106,7 +107,7 @@ class Types:
 def _hex(x: float, dtype: str) -> str:
     """LLVM writes a float constant as the bits of a double, which must be exact in the type."""
     if dtype == "float32":
-        x = struct.unpack("f", struct.pack("f", x))[0] if abs(x) < 3.4028235e38 else float("inf") * (1 if x > 0 else -1)
+        x = ctypes.c_float(x).value
     return f"0x{struct.unpack('>Q', struct.pack('>d', x))[0]:016X}"
 
 

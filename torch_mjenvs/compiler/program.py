@@ -64,6 +64,7 @@ def record(
                 stores.append((index[key], c, value))
     program = Program(name, dtype, tuple(buffers), trace, stores)
     _find_live(program)
+    _verify(program)
     return program
 
 
@@ -98,6 +99,44 @@ def _find_live(program: Program) -> None:
             todo += [(a, None) for a in x.args]
         else:
             todo += [(a, x) for a in x.args]
+
+
+def _verify(program: Program) -> None:
+    """Operations obey the table `OPS`, and no value is used where it has not been computed for sure."""
+    for e in program.live:
+        if e.op in OPS and e.op != "load":
+            types = OPS[e.op][0]
+            if len(types) != len(e.args) or not all(_fits(a, t) for a, t in zip(e.args, types, strict=True)):
+                raise TypeError(f"kernel {program.name}: {e.op} takes {types!r}, got {e.args}")
+    used = [(value, program.trace.top) for _, _, value in program.stores]
+    used += [use for e in program.live for use in _operands(e)]
+    for x, region in used:
+        if type(x) is Expr and not _visible(x, region):
+            raise ValueError(f"kernel {program.name}: {x!r} is used outside the block or loop that computes it")
+
+
+def _fits(x: object, t: str) -> bool:
+    if type(x) is Expr:
+        return x.type == t
+    kinds: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "b": (bool,)}
+    return isinstance(x, kinds.get(t, ())) and isinstance(x, bool) == (t == "b")
+
+
+def _operands(e: Expr) -> list[tuple[object, Region]]:
+    """What a node needs, and the region in which it needs it."""
+    if e.op not in ("when", "while", "repeat"):
+        return [(a, e.region) for a in e.args]
+    head, body = regions_of(e)
+    out: list[tuple[object, Region]] = [(a, e.region if e.op == "when" else head) for a in e.args]
+    for entry in e.attr[-1]:  # type: ignore[index]
+        out += [(entry[0], e.region), (entry[-1], body)]
+    return out
+
+
+def _visible(x: Expr, region: Region | None) -> bool:
+    while region is not None and region is not x.region:
+        region = region.parent
+    return region is not None
 
 
 def regions_of(form: Expr) -> tuple[Region, Region]:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from . import math as _traced
-from .expr import Expr, node
+from .expr import Expr, node, type_of
 
 Scalar = Any  # float | torch.Tensor | Expr
 Mask = Any  # bool | torch.Tensor | Expr
@@ -99,19 +99,25 @@ def power(x: Scalar, p: float) -> Scalar:
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
-    """a if a < b else b."""
+    """a if a < b else b: b where one is NaN."""
     kind = _kind(a, b)
     if kind is Expr:
         return a if a is b else node("min", a, b)
-    return torch.minimum(*_tensors(a, b)) if kind else min(a, b)
+    if kind is None:
+        return a if a < b else b
+    a, b = _tensors(a, b)
+    return torch.where(a < b, a, b)
 
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
-    """b if a < b else a."""
+    """b if a < b else a: a where one is NaN."""
     kind = _kind(a, b)
     if kind is Expr:
         return a if a is b else node("max", a, b)
-    return torch.maximum(*_tensors(a, b)) if kind else max(a, b)
+    if kind is None:
+        return b if a < b else a
+    a, b = _tensors(a, b)
+    return torch.where(a < b, b, a)
 
 
 def clip(x: Scalar, low: float, high: float) -> Scalar:
@@ -130,7 +136,7 @@ def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:
     if type(mask) is Expr:
         if type(a) is bool and type(b) is bool:
             return mask if a else logical_not(mask)
-        kind = a.type if type(a) is Expr else (b.type if type(b) is Expr else "f" if type(a) is float else "i")
+        kind = "f" if "f" in (type_of(a), type_of(b)) else type_of(a)
         return node({"f": "select", "i": "iselect", "b": "bselect"}[kind], mask, a, b)
     one = next((x for x in (a, b) if isinstance(x, torch.Tensor)), None)
     if one is not None:

@@ -1,0 +1,1 @@
+"""Tasks, the engine that runs them, and the adapters to other libraries' interfaces."""

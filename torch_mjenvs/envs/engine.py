@@ -2,13 +2,14 @@
 
 A launch clamps and applies the action, does all substeps, and computes observation, reward, flags and info; where an
 episode ended and the autoreset mode asks for it, it also draws the next episode's start, keeping the true final
-observation apart. A world whose action or state is not finite (or passes mjMAXVAL) stops there: it is ended with reward 0 at
-its last good state, and flagged; no other world can tell.
+observation apart. A world whose action or state is not finite (or passes mjMAXVAL) stops there: it is ended with
+reward 0 at its last good state, and flagged; no other world can tell.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,8 +20,10 @@ from ..compiler.control import when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, absolute, logical_and, logical_not, logical_or, select
+from ..physics.data import Data
 from ..physics.model import Model, load
-from ..physics.simulation import solver_tolerance
+from ..physics.simulation import derive, solver_tolerance
+from ..physics.solver import rne_post_constraint
 from ..physics.step import State, steps
 from .task import Task, World
 
@@ -36,7 +39,9 @@ class Layout:
     nv: int
     nu: int
     obs: int
-    info: tuple[str, ...]
+    memory: int
+    info: dict[str, int]  # width of each name of the next two together; 0: one number a world, not a list of them
+    step_info: tuple[str, ...]
     reset_info: tuple[str, ...]
 
     def buffers(self) -> list[Buffer]:
@@ -45,6 +50,7 @@ class Layout:
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
+            Buffer("memory", self.memory),
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
             Buffer("key", 3, "i"),
@@ -57,8 +63,8 @@ class Layout:
             Buffer("terminated", 1, "b"),
             Buffer("truncated", 1, "b"),
             Buffer(BAD_STATE, 1, "b"),
-            Buffer("info", len(self.info)),
-            Buffer("final_info", len(self.info)),
+            Buffer("info", sum(max(1, width) for width in self.info.values())),
+            Buffer("final_info", sum(max(1, width) for width in self.info.values())),
         ]
 
 
@@ -80,41 +86,63 @@ class Kernels:
     mode: AutoresetMode
     max_episode_steps: int | None
 
+    def begun(self, qpos: list, qvel: list) -> World:
+        """A world that was put into a state: mj_forward has run, but no step, so that nothing pushes or pulls."""
+        m = self.model
+        zeros = [0.0] * m.nv
+
+        def data() -> Data:
+            d = derive(m, qpos, qvel, zeros, [0.0] * m.nu)
+            d.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
+            return d
+
+        return World(qpos, qvel, [], data)
+
     def start(self, b: dict[str, list]) -> dict[str, list]:
         """A new episode: state, observation and info."""
         rng = Random(b["key"][0], b["key"][1], b["episode"][0], b["key"][2], 0)
-        qpos, qvel = self.task.reset(self.model, rng)
-        world = World(qpos, qvel)
+        world = self.begun(*self.task.reset(self.model, rng))
         return {
-            "state": [qpos, qvel, [0.0] * self.model.nv],
+            "state": [world.qpos, world.qvel, [0.0] * self.model.nv, self.task.memory(self.model, world)],
             "obs": self.task.observe(self.model, world),
             "info": self.named(self.task.reset_info(self.model, world)),
         }
 
     def named(self, info: dict) -> list:
         """In the layout's order, 0 where a name is absent."""
-        return [info.get(name, 0.0) for name in self.layout.info]
+        out = []
+        for name, width in self.layout.info.items():
+            value = info.get(name, [0.0] * width if width else 0.0)
+            out += value if width else [value]
+        return out
 
     @functools.cached_property
     def layout(self) -> Layout:
         """Found by running the task once on plain numbers."""
         m = self.model
-        world = World(list(m.qpos0), [0.0] * m.nv)
-        info = self.task.outcome(m, world, [0.0] * m.nu, world).info
+        world = self.begun(list(m.qpos0), [0.0] * m.nv)
+        world.memory = self.task.memory(m, world)
         reset_info = self.task.reset_info(m, world)
-        extra = sorted(set(reset_info) - set(info))
-        obs = self.task.observe(m, world)
-        return Layout(m.nq, m.nv, m.nu, len(obs), (*info, *extra), tuple(reset_info))
+        step_info = self.task.outcome(m, world, [0.0] * m.nu, world).info
+        widths = {name: len(x) if isinstance(x, list) else 0 for name, x in (step_info | reset_info).items()}
+        obs, memory = self.task.observe(m, world), world.memory
+        return Layout(m.nq, m.nv, m.nu, len(obs), len(memory), widths, tuple(step_info), tuple(reset_info))
+
+    def refresh(self, b: dict[str, list]) -> dict[str, list]:
+        """Memory of the worlds of `reset_mask`, after their state was set from outside."""
+        world = self.begun(b["qpos"], b["qvel"])
+        return {"memory": choose(b["reset_mask"][0], self.task.memory(self.model, world), b["memory"])}
 
     def reset(self, b: dict[str, list]) -> dict[str, list]:
         """New episodes in the worlds of `reset_mask`; the others stay as they are."""
         mask = b["reset_mask"][0]
         new = self.start(b)
-        qpos, qvel, warmstart = new["state"]
+        qpos, qvel, warmstart, memory = new["state"]
         return {
             "qpos": choose(mask, qpos, b["qpos"]),
             "qvel": choose(mask, qvel, b["qvel"]),
             "qacc_warmstart": choose(mask, warmstart, b["qacc_warmstart"]),
+            "memory": choose(mask, memory, b["memory"]),
             "elapsed_steps": [select(mask, 0, b["elapsed_steps"][0])],
             "episode": [select(mask, b["episode"][0] + 1, b["episode"][0])],
             "done": [logical_and(b["done"][0], logical_not(mask))],
@@ -138,8 +166,19 @@ class Kernels:
         bad = logical_or(bad_action, bad_start, is_bad([x for part in new for x in part]))
         new = [choose(bad, o, n) for o, n in zip(old, new, strict=True)]
 
-        world = World(new[0], new[1])
-        outcome = self.task.outcome(m, World(old[0], old[1]), action, world)
+        last = {k: choose(bad, o, moved.last[k]) for k, o in zip(("qpos", "qvel", "qacc"), old, strict=True)}
+
+        def data() -> Data:
+            d = derive(m, last["qpos"], last["qvel"], last["qacc"], action)
+            rne_post_constraint(m, d)
+            return d
+
+        world = World(new[0], new[1], [], data)
+        new.append(self.task.memory(m, world))
+        world.memory = new[3]
+        before = self.begun(old[0], old[1])
+        before.memory = choose(bad_start, self.task.memory(m, before), b["memory"])
+        outcome = self.task.outcome(m, before, action, world)
         reward = select(bad, 0.0, outcome.reward)
         terminated = logical_or(outcome.terminated, bad)
         elapsed = b["elapsed_steps"][0] + 1
@@ -168,6 +207,7 @@ class Kernels:
             "qpos": out["state"][0],
             "qvel": out["state"][1],
             "qacc_warmstart": out["state"][2],
+            "memory": out["state"][3],
             "elapsed_steps": [out["elapsed"]],
             "episode": [out["episode"]],
             "done": [done],
@@ -191,29 +231,24 @@ class Kernels:
 
         return out | when_any(mask, begin, keep)
 
-    def programs(self, dtype: str) -> tuple[Program, Program]:
-        """The step and the reset, recorded."""
-        buffers = self.layout.buffers()
-        name = type(self.task).__name__.lower()
-        return (
-            record(f"{name}-step", buffers, self.step, dtype),
-            record(f"{name}-reset", buffers, self.reset, dtype),
-        )
+    def program(self, what: str, dtype: str) -> Program:
+        """The kernel `step`, `reset` or `refresh`, recorded."""
+        name = f"{type(self.task).__name__.lower()}-{what}"
+        return record(name, self.layout.buffers(), getattr(self, what), dtype)
 
 
 @functools.cache
-def _build(kernels: Kernels, dtype: str) -> tuple[cpu.Kernel, cpu.Kernel, Layout]:
-    step, reset = kernels.programs(dtype)
-    return cpu.build(step), cpu.build(reset), kernels.layout
+def _build(kernels: Kernels, what: str, dtype: str) -> cpu.Kernel:
+    return cpu.build(kernels.program(what, dtype))
 
 
 class Engine:
     """N worlds of a task.
 
     Every attribute that is a tensor keeps its address for the engine's life, and `step` and `reset` write in place:
-    `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `action (N, nu)`, `obs (N, D)`, `final_obs (N, D)`, `reward (N,)`,
-    `terminated`, `truncated`, `bad_state`, `done (N,)` bool, `elapsed_steps (N,)` int32, and `info`, `final_info`:
-    dicts of (N,).
+    `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `action (N, nu)`, `obs (N, D)`, `final_obs (N, D)`,
+    `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool, `elapsed_steps (N,)` int32, and `info`,
+    `final_info`: dicts of (N,) or (N, k).
 
     Raises ValueError or TypeError for what cannot be: a negative number of worlds, an unknown dtype or device.
     """
@@ -241,38 +276,57 @@ class Engine:
         self.model = load(self.mjmodel)
         tuned = replace(self.model, tolerance=solver_tolerance(dtype))
         kernels = Kernels(task, tuned, self.mode, max_episode_steps)
-        step, reset, self.layout = _build(kernels, str(dtype).removeprefix("torch."))
+        self.layout = kernels.layout
         self.buffers = {b.name: self._allocate(b) for b in self.layout.buffers()}
-        self._step, self._reset = step.bind(self.buffers), reset.bind(self.buffers)
+        name = str(dtype).removeprefix("torch.")
+        self._step = _build(kernels, "step", name).bind(self.buffers)
+        self._reset = _build(kernels, "reset", name).bind(self.buffers)
+        self._refresh = _build(kernels, "refresh", name).bind(self.buffers) if self.layout.memory else None
 
-        view = {name: x if b.rows else x.T for b in self.layout.buffers() for name, x in [(b.name, self.buffers[b.name])]}
+        view = {b.name: self.buffers[b.name] if b.rows else self.buffers[b.name].T for b in self.layout.buffers()}
         view = {name: x[:num_envs] for name, x in view.items()}
         self.qpos, self.qvel, self.qacc_warmstart = view["qpos"], view["qvel"], view["qacc_warmstart"]
         self.action, self.obs, self.final_obs = view["action"], view["obs"], view["final_obs"]
         self.reward, self.terminated, self.truncated = (view[k][:, 0] for k in ("reward", "terminated", "truncated"))
         self.bad_state, self.done, self.elapsed_steps = (view[k][:, 0] for k in (BAD_STATE, "done", "elapsed_steps"))
         self.reset_mask, self.episode, self.key = view["reset_mask"][:, 0], view["episode"][:, 0], view["key"]
-        self.info = {name: view["info"][:, k] for k, name in enumerate(self.layout.info)}
-        self.final_info = {name: view["final_info"][:, k] for k, name in enumerate(self.layout.info)}
-        self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype)[:, None])
-        self.seed(int(torch.randint(2**62, ()).item()))
+        self.info, self.final_info = self._named(view["info"]), self._named(view["final_info"])
+        self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
+        self.seed(int(torch.randint(2**62, (), device="cpu").item()))
 
+    def _named(self, columns: torch.Tensor) -> dict[str, torch.Tensor]:
+        out, at = {}, 0
+        for name, width in self.layout.info.items():
+            out[name] = columns[:, at : at + width] if width else columns[:, at]
+            at += max(1, width)
+        return out
+
+    @torch.inference_mode(False)  # else a later step outside of inference mode could not write into it
     def _allocate(self, buffer: Buffer) -> torch.Tensor:
         worlds = cpu.padded(self.num_envs)
         shape = (worlds, buffer.size) if buffer.rows else (buffer.size, worlds)
         return torch.zeros(shape, dtype=cpu.TORCH_TYPES.get(buffer.type, self.dtype), device=self.device)
 
-    def seed(self, seed: int | torch.Tensor) -> None:
-        """Key every world's random numbers by (seed, world index), or by (its own seed, 0) for an (N,) int64 tensor."""
+    def seed(self, seed: int | Sequence[int | None], mask: torch.Tensor | None = None) -> None:
+        """Key every world's random numbers by (seed, world index), or by (its own seed, 0) for a list of N seeds.
+
+        Only the worlds of the (N,) bool mask, where there is one, and those whose own seed is not None; their episodes
+        are counted from 0 again. Seeds count modulo 2**64.
+        """
+        n = self.num_envs
         if isinstance(seed, int):
-            seeds = torch.full((self.num_envs,), wrap64(seed), dtype=torch.int64)
-            index = torch.arange(self.num_envs, dtype=torch.int32)
+            seeds, index = torch.full((n,), wrap64(seed), device="cpu"), torch.arange(n, device="cpu")
+            chosen = torch.ones(n, dtype=torch.bool, device="cpu")
         else:
-            seeds, index = seed.to(torch.int64), torch.zeros(self.num_envs, dtype=torch.int32)
+            seeds = torch.tensor([wrap64(s or 0) for s in seed], dtype=torch.int64, device="cpu")
+            index = torch.zeros(n, dtype=torch.int64, device="cpu")
+            chosen = torch.tensor([s is not None for s in seed], device="cpu")
         low, high = seeds & 0xFFFFFFFF, seeds >> 32
         low = torch.where(low >= 2**31, low - 2**32, low)
-        self.key.copy_(torch.stack([low.to(torch.int32), index, high.to(torch.int32)], 1))
-        self.episode.zero_()
+        key = torch.stack([low, index, high], 1).to(self.device, torch.int32)
+        chosen = chosen.to(self.device) if mask is None else chosen.to(self.device) & mask
+        self.key.copy_(torch.where(chosen[:, None], key, self.key))
+        self.episode.masked_fill_(chosen, 0)
 
     def reset(self, mask: torch.Tensor | None = None) -> None:
         """Start new episodes, in the worlds of the (N,) bool mask only where there is one."""
@@ -299,6 +353,9 @@ class Engine:
         self.qpos[chosen] = qpos[chosen].to(self.device, self.dtype)
         self.qvel[chosen] = qvel[chosen].to(self.device, self.dtype)
         self.qacc_warmstart[chosen] = 0.0
+        if self._refresh is not None:
+            self.reset_mask.copy_(mask) if mask is not None else self.reset_mask.fill_(True)
+            self._refresh()
 
 
 def wrap64(x: int) -> int:

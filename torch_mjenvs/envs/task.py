@@ -6,7 +6,9 @@ into one kernel. A task is a frozen dataclass whose fields are the constructor a
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -15,16 +17,26 @@ from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, Scalar
+from ..physics.data import Data
 from ..physics.model import Model
 from ..physics.spatial import dot
 
 
-@dataclass(frozen=True)
 class World:
-    """A world as a task sees it: lists of scalars, in MuJoCo's order and units."""
+    """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
 
-    qpos: list
-    qvel: list
+    `memory` is what `Task.memory` said when this state was reached. `data` has mjData's further fields (`xpos`, `xipos`, `cinert`,
+    `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as they stand when Gymnasium reads them: of the last
+    evaluation within the step, which for Runge-Kutta is not that of the final qpos and qvel.
+    """
+
+    def __init__(self, qpos: list, qvel: list, memory: list, data: Callable[[], Data]):
+        self.qpos, self.qvel, self.memory = qpos, qvel, memory
+        self._data = data
+
+    @functools.cached_property
+    def data(self) -> Data:
+        return self._data()
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,7 @@ class Outcome:
 
     reward: Scalar
     terminated: Mask
-    info: dict[str, Scalar]
+    info: dict[str, Scalar | list]
 
 
 @dataclass(frozen=True)
@@ -65,11 +77,15 @@ class Task:
         """The observation."""
         raise NotImplementedError
 
+    def memory(self, m: Model, world: World) -> list:
+        """What the next step's `before.memory` shall hold of this world, beside qpos and qvel."""
+        return []
+
     def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
         """Reward, termination and info of the step that led from `before` to `after`."""
         raise NotImplementedError
 
-    def reset_info(self, m: Model, world: World) -> dict[str, Scalar]:
+    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list]:
         """info of a reset."""
         return {}
 

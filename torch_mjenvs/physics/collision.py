@@ -110,7 +110,7 @@ class Candidate:
 
 
 def collision(m: Model, d: Data) -> list[Candidate]:
-    """mj_collision: the candidates, one for each of `m.pairs` in order. Needs `kinematics`, and for `arms` `com_pos`."""
+    """mj_collision: the candidates, one for each of `m.pairs` in order, from `kinematics` (and `com_pos`)."""
     kinds = [(m.geom_type[p.geom1], m.geom_type[p.geom2]) for p in m.pairs]
     return [Candidate(pair, CONTACTS[kind], m, d) for pair, kind in zip(m.pairs, kinds, strict=True)]
 

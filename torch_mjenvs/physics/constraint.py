@@ -4,7 +4,7 @@ MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + sum over rows of 1/2 D min(
 `J a - aref` is kept as `J a + y0`, y0 = b vel + k imp (pos - margin), and no Jacobian is stored: J a is the acceleration of
 a point, which follows from the accelerations of bodies.
 
-Letters: n, t1, t2 the contact frame's normal and tangents; r a point relative to its tree's centre of mass.
+Letters: n, t1, t2 the contact frame's normal and tangents; r a point as seen from its tree's moving origin.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ class Limit:
 class ContactForce:
     """A contact that may touch. What `compute` gave (None: nothing did) holds where `active`.
 
-    `sides` are the bodies whose dofs move the point, each with +1 or -1 for the direction in which the normal counts, and
-    the dofs that belong to it alone.
+    The normal points from bodies[0] to bodies[1]. `sides` are the bodies whose dofs move the point, each with +1 or -1
+    for the direction in which the normal counts, and the dofs that belong to it alone.
     """
 
     active: Mask
     condim: int
     mu: float
+    bodies: tuple[int, int]
     sides: list[tuple[int, float, list[int]]]
-    computed: Any  # (r of each side, frame, D, y0 in n, t1, t2)
+    computed: Any  # (r from either body, frame, D, y0 in n, t1, t2)
 
     @property
     def world(self) -> bool:
@@ -105,13 +106,14 @@ def joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
 def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
     """The contacts that a pair of geoms may have; nothing is computed for pairs that are far apart in all worlds."""
     pair = candidate.pair
-    sides = sides_of(m, m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2])
+    bodies = m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
+    sides = sides_of(m, *bodies)
     if not sides:
         return []
     far = [NEVER] * candidate.ncon
     distances = when_any(candidate.near(), lambda _: [c.dist for c in candidate.contacts()], far)
-    margin = pair.margin - pair.gap
-    weight = sum(m.body_invweight0[m.geom_bodyid[g]][0] for g in (pair.geom1, pair.geom2))
+    margin = pair.margin  # a gap widens detection alone
+    weight = sum(m.body_invweight0[body][0] for body in bodies)
     mu = pair.friction[0]
     if pair.condim == 3:
         weight *= (1 + mu * mu) * 2 * mu * mu / m.impratio
@@ -122,21 +124,26 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
 
         def compute() -> tuple:
             found = candidate.contacts()[i]
-            arm1, arm2, frame = found.arms()
-            arms = [arm2 if sign > 0 else arm1 for _, sign, _ in sides]
+            arm1, arm2, frame = found.oarms()
+            arms = [arm1, arm2]
             depth = distance - margin
             imp = impedance(pair.solimp, depth)
             stiffness = imp / ((1.0 - imp) * max(weight, MIN_VAL))
             velocity = [0.0, 0.0, 0.0]
-            for (body, sign, _), r in zip(sides, arms, strict=True):
-                velocity = add(velocity, scale(point_motion(d.cvel[body], r), sign))
+            for body, sign, _ in sides:
+                velocity = add(velocity, scale(point_motion(d.ovel[body], arm(arms, sign)), sign))
             y0 = [b * dot(axis, velocity) for axis in frame[: pair.condim]]
             y0[0] = y0[0] + k * imp * depth
             return arms, frame, stiffness, y0
 
-        return ContactForce(active, pair.condim, mu, sides, compute_any(active, compute))
+        return ContactForce(active, pair.condim, mu, bodies, sides, compute_any(active, compute))
 
     return [contact(i, distance) for i, distance in enumerate(distances)]
+
+
+def arm(arms: list, sign: float) -> list:
+    """r from the body on the side of the given sign."""
+    return arms[1] if sign > 0 else arms[0]
 
 
 def sides_of(m: Model, body1: int, body2: int) -> list[tuple[int, float, list[int]]]:

@@ -166,7 +166,7 @@ def _along_axis(frame: Frame, a: Vec) -> tuple[Frame, int, float]:
 def _turned(frame: Frame, k: int, angle: Scalar, anchor: Vec, pos: Vec) -> Frame:
     """The frame turned about its k-th axis through the body's point `pos`, which is at `anchor`."""
     unturned = frame.mat
-    if frame.axis == k:
+    if frame.axis == k and frame.unturned is not None:
         unturned, angle = frame.unturned, frame.angle + angle
     mat = turn(unturned, k, cos(angle), sin(angle))
     offset = tuple(scale(mat_vec(frame.fixed, pos), -1.0))

@@ -12,7 +12,9 @@ import dataclasses
 import functools
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -212,7 +214,7 @@ def _fields(mjm: mujoco.MjModel) -> dict:
     out = {name: _tuple(getattr(mjm, name), int) for name in _INTS}
     out |= {name: _tuple(getattr(mjm, name), float) for name in _FLOATS}
     out |= {name: _tuple(getattr(mjm, name), bool) for name in _BOOLS}
-    out |= {name: tuple(_snap(row) for row in getattr(mjm, name).tolist()) for name in _DIRECTIONS}
+    out |= {name: tuple(snap(row) for row in getattr(mjm, name).tolist()) for name in _DIRECTIONS}
     return out
 
 
@@ -249,23 +251,20 @@ def _names(mjm: mujoco.MjModel) -> dict:
 
 def rotation(quat: list[float]) -> Floats:
     """The rotation matrix of a quaternion, without the rounding noise that would keep a planar model from folding."""
-    return _snap(quat_to_mat(_snap(quat)))
+    return snap(quat_to_mat(snap(quat)))
 
 
-def frame_mul(a: Floats, b: Floats) -> Floats:
+def frame_mul(a: Sequence[float], b: Sequence[float]) -> Floats:
     """The product of two constant rotation matrices, without rounding noise."""
-    return _snap(mat_mul(a, b))
+    return snap(mat_mul(a, b))
 
 
-def snap(xs: list[float]) -> Floats:
+def snap(xs: Sequence[float]) -> Floats:
     """Entries of a unit vector or a rotation that differ from 0 or 1 by rounding only, made exact."""
     return tuple(next((c for c in (0.0, 1.0, -1.0) if abs(x - c) < ROUNDING), x) for x in xs)
 
 
-_snap = snap
-
-
-def _tuple(x: object, kind: type) -> object:
+def _tuple(x: Any, kind: type) -> Any:
     if isinstance(x, np.ndarray):
         x = x.tolist()
     return tuple(_tuple(y, kind) for y in x) if isinstance(x, list) else kind(x)
@@ -483,6 +482,8 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
             _no(f"the limit of {who}, which is a ball joint", "set limited='false'")
         if mjm.jnt_actfrclimited[j] and not scalar:
             _no(f"actuatorfrcrange of {who}, which is a ball or free joint", "remove it")
+        if mjm.jnt_limited[j] and _mixed(mjm.jnt_solref[j]):
+            _no(f"solreflimit of {who}, one number positive and one not,", "give both the same sign")
         if np.any(mjm.jnt_stiffnesspoly[j]):
             _no(f"polynomial stiffness of {who}", "give stiffness one number")
         if mjm.jnt_springyield[j] or mjm.jnt_plasticadr[j] >= 0:
@@ -535,10 +536,17 @@ def _refuse_pairs(mjm: mujoco.MjModel, pairs: tuple[Pair, ...]) -> None:
             _no(f"{who} ({kinds})", "use planes, spheres and capsules, or keep them apart by contype or <exclude>")
         if pair.condim not in (1, 3):
             _no(f"{who} with condim {pair.condim}", "use condim 1 or 3")
+        if _mixed(pair.solref):
+            _no(f"{who} with a solref of which one number is positive and one not", "give both the same sign")
         if pair.gap < 0:
             _no(f"{who} with a negative gap", "use a gap of 0 or more")
         if any(mjm.geom_plugin[g] >= 0 for g in (pair.geom1, pair.geom2)):
             _no(f"{who}, one of which is a plugin,", "remove the plugin")
+
+
+def _mixed(solref: Sequence[float]) -> bool:
+    """Neither the standard nor the direct format: MuJoCo would warn and take the default."""
+    return (solref[0] > 0) != (solref[1] > 0)
 
 
 def _who(mjm: mujoco.MjModel, kind: str, i: int) -> str:

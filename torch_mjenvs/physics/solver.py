@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 from ..compiler.control import when_any, while_any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, minimum, select
-from .constraint import ContactForce, in_world, point_motion, pyramid, rows_of, stiffness_matrix
+from .constraint import ContactForce, arm, in_world, point_motion, pyramid, rows_of, stiffness_matrix
 from .data import Data
 from .inertia import factor, mul_m, solve
 from .model import Model
-from .spatial import add, cross, dot, scale
+from .spatial import add, cross, dot, scale, sub
 
 FULL_STEPS = 2  # iterations that take the full step even where it does not end the search
 
@@ -45,6 +45,32 @@ def newton(m: Model, d: Data) -> None:
 def constraint_force(m: Model, d: Data) -> None:
     """d.qfrc_constraint = J'f at d.qacc. mj_constraintUpdate."""
     d.qfrc_constraint = [-x for x in row_gradient(m, d, d.qacc)[0]]
+
+
+def rne_post_constraint(m: Model, d: Data) -> None:
+    """d.cfrc_ext: the wrench (torque, force) of all contacts on each body, about its root's subtree_com.
+
+    mj_rnePostConstraint.
+    """
+    motion = body_motion(m, d, d.qacc)
+    wrench = [[0.0] * 6 for _ in range(m.nbody)]
+    for c in d.contacts:
+        touched = [(body, sign) for body, sign in zip(c.bodies, (-1.0, 1.0), strict=True) if body]
+
+        def push(carry: list, c: ContactForce = c, touched: list = touched) -> list:
+            arms, frame, D, y0 = c.computed
+            f = in_world(frame, pyramid(c, D, along(frame, relative(c, arms, motion), y0))[0])
+            return [
+                add(old, cross(arm(arms, sign), scale(f, sign)) + scale(f, sign))
+                for old, (_, sign) in zip(carry, touched, strict=True)
+            ]
+
+        new = when_any(c.active, push, [wrench[body] for body, _ in touched])
+        for (body, _), x in zip(touched, new, strict=True):
+            wrench[body] = x
+    d.cfrc_ext = [
+        [*sub(w[:3], cross(d.comrel[m.body_rootid[b]], w[3:])), *w[3:]] if b else w for b, w in enumerate(wrench)
+    ]
 
 
 def linearise(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
@@ -86,8 +112,8 @@ def world_contacts(m: Model, d: Data, a: list, gradient: list, hessian: list[dic
 
         def push(carry: list, c: ContactForce = c, body: int = body) -> list:
             arms, frame, D, y0 = c.computed
-            r = arms[0]
-            force, weight = pyramid(c, D, residual(c, frame, y0, [point_motion(motion[body], r)]))
+            r = arm(arms, c.sides[0][1])
+            force, weight = pyramid(c, D, along(frame, relative(c, arms, motion), y0))
             f = scale(in_world(frame, force), -c.sides[0][1])
             k = stiffness_matrix(frame, weight)
             return [add(carry[0], cross(r, f) + f), add(carry[1], _at(k, r))]
@@ -105,11 +131,11 @@ def world_contacts(m: Model, d: Data, a: list, gradient: list, hessian: list[dic
         body = m.dof_bodyid[i]
         if body not in wrench:
             continue
-        gradient[i] = gradient[i] + dot(d.cdof[i], wrench[body])
-        image = _mul(stiffness[body], d.cdof[i])
+        gradient[i] = gradient[i] + dot(d.odof[i], wrench[body])
+        image = _mul(stiffness[body], d.odof[i])
         j = i
         while j >= 0:
-            hessian[i][j] = hessian[i].get(j, 0.0) + dot(d.cdof[j], image)
+            hessian[i][j] = hessian[i].get(j, 0.0) + dot(d.odof[j], image)
             j = m.dof_parentid[j]
 
 
@@ -122,7 +148,7 @@ def pair_contact(m: Model, d: Data, c: ContactForce, a: list, gradient: list, he
         _, frame, D, y0 = c.computed
         columns = point_jacobian(d, c)
         x = [sum_of(columns[v][k] * a[v] for v in dofs) for k in range(3)]
-        force, weight = pyramid(c, D, residual(c, frame, y0, [x]))
+        force, weight = pyramid(c, D, along(frame, [x], y0))
         f = in_world(frame, force)
         k = stiffness_matrix(frame, weight)
         g = [old - dot(columns[v], f) for v, old in zip(dofs, carry[0], strict=True)]
@@ -187,14 +213,13 @@ def fold_contacts(m: Model, d: Data, a: list, dx: list, row: Callable, total: li
         def push(carry: list, c: ContactForce = c) -> list:
             arms, frame, D, y0 = c.computed
             if c.world:
-                body, r = c.sides[0][0], arms[0]
-                x, v = [point_motion(motion[body], r)], [point_motion(change[body], r)]
+                x, v = relative(c, arms, motion), relative(c, arms, change)
             else:
                 columns = point_jacobian(d, c)
                 x = [[sum_of(col[k] * a[i] for i, col in columns.items()) for k in range(3)]]
                 v = [[sum_of(col[k] * dx[i] for i, col in columns.items()) for k in range(3)]]
-            es = rows_of(c, residual(c, frame, y0, x))
-            vs = rows_of(c, residual(c, frame, [0.0] * 3, v))
+            es = rows_of(c, along(frame, x, y0))
+            vs = rows_of(c, along(frame, v, [0.0] * c.condim))
             for (e, *_), (change_e, *_) in zip(es, vs, strict=True):
                 carry = row(carry, e, change_e, D)
             return carry
@@ -203,18 +228,20 @@ def fold_contacts(m: Model, d: Data, a: list, dx: list, row: Callable, total: li
     return total
 
 
-def residual(c: ContactForce, frame: list, y0: list, points: list[list]) -> list:
-    """Along n, t1, t2: the relative acceleration of the contact's point, plus y0."""
-    sign = c.sides[0][1] if c.world else 1.0
-    return [sum_of(sign * dot(axis, p) for p in points) + y for axis, y in zip(frame, y0, strict=False)]
+def along(frame: list, points: list[list], y0: list) -> list:
+    """Residuals along n, t1, t2: the relative acceleration of the contact's point, given side by side, plus y0."""
+    return [sum_of(dot(axis, p) for p in points) + y for axis, y in zip(frame, y0, strict=False)]
+
+
+def relative(c: ContactForce, arms: list, motion: list) -> list[list]:
+    """The contact's point as bodies move it, side by side; the normal counts from the first body to the second."""
+    return [scale(point_motion(motion[body], arm(arms, sign)), sign) for body, sign, _ in c.sides]
 
 
 def point_jacobian(d: Data, c: ContactForce) -> dict[int, list]:
     """For each dof of a contact, the velocity it gives the contact's point."""
     arms = c.computed[0]
-    return {
-        v: scale(point_motion(d.cdof[v], r), sign) for (_, sign, own), r in zip(c.sides, arms, strict=True) for v in own
-    }
+    return {v: scale(point_motion(d.odof[v], arm(arms, sign)), sign) for _, sign, own in c.sides for v in own}
 
 
 def body_motion(m: Model, d: Data, x: list) -> list[list]:
@@ -223,7 +250,7 @@ def body_motion(m: Model, d: Data, x: list) -> list[list]:
     for b in range(1, m.nbody):
         motion[b] = motion[m.body_parentid[b]]
         for v in range(m.body_dofadr[b], m.body_dofadr[b] + m.body_dofnum[b]):
-            motion[b] = [s + c * x[v] for s, c in zip(motion[b], d.cdof[v], strict=True)]
+            motion[b] = [s + c * x[v] for s, c in zip(motion[b], d.odof[v], strict=True)]
     return motion
 
 

@@ -1,0 +1,78 @@
+"""Ant, as gymnasium/envs/mujoco/ant_v5.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..compiler.random import Random
+from ..compiler.scalar import Mask, clip, logical_and, logical_not, select, sqrt
+from ..physics.model import Model
+from .task import Outcome, Task, World, squared, uniform_noise
+
+
+@dataclass(frozen=True)
+class Ant(Task):
+    """Walk forward on four legs. Observation 105: qpos without x and y, qvel, cfrc_ext held in [-1, 1]. Action 8 in [-1, 1]."""
+
+    default_camera_config: ClassVar = {"distance": 4.0}
+
+    xml_file: str = "ant.xml"
+    frame_skip: int = 5
+    forward_reward_weight: float = 1.0
+    ctrl_cost_weight: float = 0.5
+    contact_cost_weight: float = 5e-4
+    healthy_reward: float = 1.0
+    main_body: int | str = 1
+    terminate_when_unhealthy: bool = True
+    healthy_z_range: tuple[float, float] = (0.2, 1.0)
+    contact_force_range: tuple[float, float] = (-1.0, 1.0)
+    reset_noise_scale: float = 0.1
+    exclude_current_positions_from_observation: bool = True
+    include_cfrc_ext_in_observation: bool = True
+
+    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+        qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
+        return qpos, [self.reset_noise_scale * rng.normal() for _ in range(m.nv)]
+
+    def contact_forces(self, world: World) -> list[list]:
+        low, high = self.contact_force_range
+        return [[clip(f, low, high) for f in wrench] for wrench in world.data.cfrc_ext]
+
+    def observe(self, m: Model, world: World) -> list:
+        obs = world.qpos[2 * self.exclude_current_positions_from_observation :] + world.qvel
+        if self.include_cfrc_ext_in_observation:
+            obs += [f for wrench in self.contact_forces(world)[1:] for f in wrench]
+        return obs
+
+    def memory(self, m: Model, world: World) -> list:
+        """Where the main body was seen last."""
+        body = self.main_body if isinstance(self.main_body, int) else m.body_names.index(self.main_body)
+        return world.data.xpos[body][:2]
+
+    def healthy(self, world: World) -> Mask:
+        low, high = (float(z) for z in self.healthy_z_range)
+        return logical_and(world.qpos[2] >= low, world.qpos[2] <= high)
+
+    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+        healthy = self.healthy(after)
+        velocity = [(new - old) / self.dt(m) for old, new in zip(before.memory, after.memory, strict=True)]
+        forward = velocity[0] * self.forward_reward_weight
+        survive = select(healthy, float(self.healthy_reward), 0.0)
+        ctrl_cost = self.ctrl_cost_weight * squared(action)
+        forces = [f for wrench in self.contact_forces(after) for f in wrench]
+        contact_cost = self.contact_cost_weight * squared(forces)
+        info = self.reset_info(m, after) | {
+            "x_velocity": velocity[0],
+            "y_velocity": velocity[1],
+            "reward_forward": forward,
+            "reward_ctrl": -ctrl_cost,
+            "reward_contact": -contact_cost,
+            "reward_survive": survive,
+        }
+        terminated = logical_and(logical_not(healthy), self.terminate_when_unhealthy)
+        return Outcome(forward + survive - (ctrl_cost + contact_cost), terminated, info)
+
+    def reset_info(self, m: Model, world: World) -> dict:
+        x, y = world.qpos[:2]
+        return {"x_position": x, "y_position": y, "distance_from_origin": sqrt(x * x + y * y)}
