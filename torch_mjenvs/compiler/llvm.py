@@ -125,6 +125,7 @@ class _Renderer:
         self.block = "entry"
         self.count = 0
         self.tables: list[str] = []
+        self.scratch: set[int] = set()  # row-major buffers whose columns are collected on the stack
         self.fused = _fuse(program)
         self.results: dict[Expr, list[tuple[int, Expr]]] = {}
         for e in program.live:
@@ -170,12 +171,18 @@ class _Renderer:
         for k, c, x in self.p.stores:
             if type(x) is not Expr or x.op == "load":
                 self.store(k, c, self.value(x, self.p.buffers[k].type))
+        for k in sorted(self.scratch):
+            self.write_rows(k)
         self.put("ret void")
         body = "\n".join(self.lines)
         # wide vectors are wanted even where the host's tuning prefers narrower ones
         attributes = 'noinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
         head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {attributes}"
-        return "\n".join([*self.tables, f"{head} {{\nentry:\n{body}\n}}"])
+        room = [
+            f"  %s{k} = alloca [{self.p.buffers[k].size} x {self.t.vector(self.t.memory(self.p.buffers[k].type)[0])}]"
+            for k in sorted(self.scratch)
+        ]
+        return "\n".join([*self.tables, f"{head} {{\nentry:", *room, f"{body}\n}}"])
 
     def region(self, region: Region) -> None:
         for e in region.nodes:
@@ -262,10 +269,41 @@ class _Renderer:
         if not buffer.rows:
             self.put(f"store {vector} {x}, ptr {self.address(k, c)}, align {size}")
             return
-        for lane in range(self.t.lanes):
-            at = self.assign(f"getelementptr {element}, ptr %q{k}, i64 {lane * buffer.size + c}")
-            one = x if self.t.lanes == 1 else self.assign(f"extractelement {vector} {x}, i32 {lane}")
-            self.put(f"store {element} {one}, ptr {at}, align {size}")
+        if self.t.lanes == 1:
+            at = self.assign(f"getelementptr {element}, ptr %q{k}, i64 {c}")
+        else:  # columns first, turned into rows at the end
+            self.scratch.add(k)
+            at = self.assign(f"getelementptr {vector}, ptr %s{k}, i64 {c}")
+        self.put(f"store {vector} {x}, ptr {at}, align {size}")
+
+    def write_rows(self, k: int) -> None:
+        """Copy the columns collected of a row-major buffer to its rows: loops, since unrolled they are most of the code."""
+        buffer = self.p.buffers[k]
+        element, size = self.t.memory(buffer.type)
+        lane, column = f"%lane{k}", f"%column{k}"
+        self.put(f"br label %rows{k}")
+        before = self.block
+        self.label(f"rows{k}")
+        self.put(f"{lane} = phi i64 [ 0, %{before} ], [ {lane}.next, %row{k}.end ]")
+        self.put(f"%row{k} = mul i64 {lane}, {buffer.size}")
+        self.put(f"br label %columns{k}")
+        self.label(f"columns{k}")
+        self.put(f"{column} = phi i64 [ 0, %rows{k} ], [ {column}.next, %columns{k} ]")
+        self.put(f"%from{k}.row = mul i64 {column}, {self.t.lanes}")
+        self.put(f"%from{k}.at = add i64 %from{k}.row, {lane}")
+        self.put(f"%from{k} = getelementptr {element}, ptr %s{k}, i64 %from{k}.at")
+        self.put(f"%moved{k} = load {element}, ptr %from{k}, align {size}")
+        self.put(f"%to{k}.at = add i64 %row{k}, {column}")
+        self.put(f"%to{k} = getelementptr {element}, ptr %q{k}, i64 %to{k}.at")
+        self.put(f"store {element} %moved{k}, ptr %to{k}, align {size}")
+        self.put(f"{column}.next = add i64 {column}, 1")
+        self.put(f"%more{k} = icmp slt i64 {column}.next, {buffer.size}")
+        self.put(f"br i1 %more{k}, label %columns{k}, label %row{k}.end")
+        self.label(f"row{k}.end")
+        self.put(f"{lane}.next = add i64 {lane}, 1")
+        self.put(f"%more{k}.rows = icmp slt i64 {lane}.next, {self.t.lanes}")
+        self.put(f"br i1 %more{k}.rows, label %rows{k}, label %rows{k}.end")
+        self.label(f"rows{k}.end")
 
     def lookup(self, e: Expr) -> str:
         values = ", ".join(f"{self.t.element} {_hex(x, self.t.dtype)}" for x in e.attr)  # type: ignore[attr-defined]

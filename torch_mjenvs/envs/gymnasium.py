@@ -11,7 +11,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import gymnasium
 import mujoco
@@ -193,14 +193,14 @@ class TorchVectorEnv(VectorEnv):
             MujocoEnv takes them.
         further ones: the task's own, which are Gymnasium's v5 arguments.
 
-    info is a dict of tensors (N,) or (N, width), each with a bool mask under "_name" of the worlds that gave the entry: a world that
-    was reset gives only what a reset gives. An entry that no world gave is there, with a mask of False, where
-    SyncVectorEnv leaves it out: to know would be to wait for the device. Beyond Gymnasium's, `step` gives
+    info is a dict of tensors (N,) or (N, width), each with a bool mask under "_name" of the worlds that gave the entry:
+    a world that was reset gives only what a reset gives. An entry that no world gave is there, with a mask of False,
+    where SyncVectorEnv leaves it out: to know would be to wait for the device. Beyond Gymnasium's, `step` gives
 
     - "bad_state" (N,) bool: that world's action or state was not finite, or beyond 1e10. Its episode was ended, with
       reward 0 and the last good observation.
-    - in SAME_STEP mode always, not only when a world ended: "final_obs" (N, D), every world's observation before any
-      reset, with "_final_obs" marking those that ended, and "final_info", a dict of the same kind.
+    - in SAME_STEP mode always, not only when a world ended: "final_obs" (N, D) and the dict "final_info", what the step
+      led to in every world before any reset. Their masks mark the worlds that ended.
 
     Reset noise is a function of seed, world and number of the episode alone. `reset(seed=int)` gives world i the
     stream (seed, i); a list gives each world what a lone world has with that seed, and leaves a world's stream as it
@@ -210,7 +210,7 @@ class TorchVectorEnv(VectorEnv):
     `UnsupportedModel` for a model that asks for more than there is.
     """
 
-    metadata: dict[str, Any] = {
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
         "render_modes": list(IMAGE_MODES),
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
@@ -393,9 +393,8 @@ class TorchVectorEnv(VectorEnv):
 
     def _info(self, values: torch.Tensor, bad_state: torch.Tensor, masks: tuple[torch.Tensor, ...]) -> dict[str, Any]:
         info: dict[str, Any] = {}
-        for (name, mask_name, kind), value in zip(
-            self._entries, named_columns(values, self.engine.layout), strict=True
-        ):
+        columns = named_columns(values, self.engine.layout)
+        for (name, mask_name, kind), value in zip(self._entries, columns, strict=True):
             info[name], info[mask_name] = value, masks[kind]
         info[BAD_STATE], info[f"_{BAD_STATE}"] = bad_state, masks[0]
         return info
@@ -452,7 +451,7 @@ class TorchEnv(gymnasium.Env):
     `gymnasium.make`'s. For speed use `TorchVectorEnv`, whose arguments of the same names mean the same.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["human", *IMAGE_MODES]}
+    metadata: dict[str, Any] = {"render_modes": ["human", *IMAGE_MODES]}  # noqa: RUF012 (as above)
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ Letters: n, t1, t2 the contact frame's normal and tangents; r a point as seen fr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..compiler.scalar import Mask, Scalar, absolute, minimum, power, select
 from .collision import NEVER, Candidate
 from .data import Data
 from .model import Model
-from .spatial import add, cross, dot, scale
+from .spatial import add, cross, dot, scale, sub
 
 MIN_IMP, MAX_IMP, MIN_VAL = 1e-4, 0.9999, 1e-15
 
@@ -45,7 +46,7 @@ class ContactForce:
     mu: float
     bodies: tuple[int, int]
     sides: list[tuple[int, float, list[int]]]
-    computed: Any  # (r from either body, frame, D, y0 in n, t1, t2)
+    computed: Any  # (place, D, y0 in n, t1, t2); place: (r, frame) against the world, else lines by side, by axis
 
     @property
     def world(self) -> bool:
@@ -110,40 +111,69 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
     sides = sides_of(m, *bodies)
     if not sides:
         return []
-    far = [NEVER] * candidate.ncon
-    distances = when_any(candidate.near(), lambda _: [c.dist for c in candidate.contacts()], far)
-    margin = pair.margin  # a gap widens detection alone
+    near = candidate.near()
+    if near is True:  # nothing is saved by a block of its own
+        places = [(c.dist, c.oarms) for c in candidate.contacts()]
+    else:
+        found = compute_any(near, lambda: [[c.dist, c.oarms()] for c in candidate.contacts()])
+        found = found or [[NEVER, None]] * candidate.ncon  # in plain Python, where nothing was near
+        places = [(select(near, dist, NEVER), lambda where=where: where) for dist, where in found]
     weight = sum(m.body_invweight0[body][0] for body in bodies)
     mu = pair.friction[0]
     if pair.condim == 3:
         weight *= (1 + mu * mu) * 2 * mu * mu / m.impratio
     k, b = reference(pair.solref, pair.solimp, m.timestep)
 
-    def contact(i: int, distance: Scalar) -> ContactForce:
-        active = distance < margin
+    def contact(distance: Scalar, where: Callable) -> ContactForce:
+        active = distance < pair.margin  # a gap widens detection alone
 
         def compute() -> tuple:
-            found = candidate.contacts()[i]
-            arm1, arm2, frame = found.oarms()
-            arms = [arm1, arm2]
-            depth = distance - margin
+            arm1, arm2, frame = where()
+            axes = frame[: pair.condim]
+            depth = distance - pair.margin
             imp = impedance(pair.solimp, depth)
             stiffness = imp / ((1.0 - imp) * max(weight, MIN_VAL))
-            velocity = [0.0, 0.0, 0.0]
-            for body, sign, _ in sides:
-                velocity = add(velocity, scale(point_motion(d.ovel[body], arm(arms, sign)), sign))
-            y0 = [b * dot(axis, velocity) for axis in frame[: pair.condim]]
+            if len(sides) == 1:
+                r = arm2 if sides[0][1] > 0 else arm1
+                place = r, frame
+                velocity = [dot(axis, v) for v in [signed_point(sides[0], r, d.ovel)] for axis in axes]
+            else:
+                place = [[cross(r, axis) + axis for axis in axes] for r in (arm2, arm1)]
+                velocity = line_motion(sides, place, d.ovel)
+            y0 = [b * v for v in velocity]
             y0[0] = y0[0] + k * imp * depth
-            return arms, frame, stiffness, y0
+            return place, stiffness, y0
 
         return ContactForce(active, pair.condim, mu, bodies, sides, compute_any(active, compute))
 
-    return [contact(i, distance) for i, distance in enumerate(distances)]
+    return [contact(distance, where) for distance, where in places]
 
 
-def arm(arms: list, sign: float) -> list:
-    """r from the body on the side of the given sign."""
-    return arms[1] if sign > 0 else arms[0]
+def signed_point(side: tuple, r: list, motion: list) -> list:
+    """Motion of the point r of a side's body; the normal counts from the first body to the second."""
+    body, sign, _ = side
+    return scale(point_motion(motion[body], r), sign)
+
+
+def line_motion(sides: list, lines: list, motion: list) -> list:
+    """Relative motion of two bodies along each axis, given as lines (r x axis, axis) from either body's tree."""
+    (body2, _, _), (body1, _, _) = sides
+    if all(x is y for two, one in zip(*lines, strict=True) for x, y in zip(two, one, strict=True)):  # one tree
+        apart = sub(motion[body2], motion[body1])
+        return [dot(line, apart) for line in lines[0]]
+    return [dot(two, motion[body2]) - dot(one, motion[body1]) for two, one in zip(*lines, strict=True)]
+
+
+def residual(c: ContactForce, motion: list, y0: list) -> list:
+    """J a + y0 along n, t1, t2, where the bodies accelerate by `motion`."""
+    place = c.computed[0]
+    if c.world:
+        r, frame = place
+        point = signed_point(c.sides[0], r, motion)
+        along = [dot(axis, point) for axis in frame[: c.condim]]
+    else:
+        along = line_motion(c.sides, place, motion)
+    return [x + y for x, y in zip(along, y0, strict=True)]
 
 
 def sides_of(m: Model, body1: int, body2: int) -> list[tuple[int, float, list[int]]]:
@@ -210,8 +240,8 @@ def pyramid(c: ContactForce, D: Scalar, y: list) -> tuple[list, list]:
 
 
 def in_world(frame: list, force: list) -> list:
-    """A vector given along n, t1, t2, in world axes."""
-    out = [0.0, 0.0, 0.0]
+    """A vector given along n, t1, t2, in world axes; of lines, the wrench."""
+    out = [0.0] * len(frame[0])
     for axis, f in zip(frame, force, strict=False):
         out = add(out, scale(axis, f))
     return out

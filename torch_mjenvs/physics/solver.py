@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from ..compiler.control import when_any, while_any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, minimum, select
-from .constraint import ContactForce, arm, in_world, point_motion, pyramid, rows_of, stiffness_matrix
+from .constraint import ContactForce, in_world, pyramid, residual, rows_of, stiffness_matrix
 from .data import Data
 from .inertia import factor, mul_m, solve
 from .model import Model
@@ -58,12 +58,16 @@ def rne_post_constraint(m: Model, d: Data) -> None:
         touched = [(body, sign) for body, sign in zip(c.bodies, (-1.0, 1.0), strict=True) if body]
 
         def push(carry: list, c: ContactForce = c, touched: list = touched) -> list:
-            arms, frame, D, y0 = c.computed
-            f = in_world(frame, pyramid(c, D, along(frame, relative(c, arms, motion), y0))[0])
-            return [
-                add(old, cross(arm(arms, sign), scale(f, sign)) + scale(f, sign))
-                for old, (_, sign) in zip(carry, touched, strict=True)
-            ]
+            place, D, y0 = c.computed
+            force = pyramid(c, D, residual(c, motion, y0))[0][: c.condim]
+            if c.world:
+                r, frame = place
+                f = in_world(frame, force)
+                sides = [cross(r, f) + f] * 2
+            else:
+                sides = [in_world(lines, force) for lines in reversed(place)]
+            pushed = {body: side for body, side in zip(c.bodies, sides, strict=True)}
+            return [add(old, scale(pushed[body], sign)) for old, (body, sign) in zip(carry, touched, strict=True)]
 
         new = when_any(c.active, push, [wrench[body] for body, _ in touched])
         for (body, _), x in zip(touched, new, strict=True):
@@ -111,9 +115,8 @@ def world_contacts(m: Model, d: Data, a: list, gradient: list, hessian: list[dic
         body = c.sides[0][0]
 
         def push(carry: list, c: ContactForce = c, body: int = body) -> list:
-            arms, frame, D, y0 = c.computed
-            r = arm(arms, c.sides[0][1])
-            force, weight = pyramid(c, D, along(frame, relative(c, arms, motion), y0))
+            (r, frame), D, y0 = c.computed
+            force, weight = pyramid(c, D, residual(c, motion, y0))
             f = scale(in_world(frame, force), -c.sides[0][1])
             k = stiffness_matrix(frame, weight)
             return [add(carry[0], cross(r, f) + f), add(carry[1], _at(k, r))]
@@ -140,20 +143,27 @@ def world_contacts(m: Model, d: Data, a: list, gradient: list, hessian: list[dic
 
 
 def pair_contact(m: Model, d: Data, c: ContactForce, a: list, gradient: list, hessian: list[dict]) -> None:
-    """A contact between two moving bodies, by the velocities that its dofs give its point."""
-    dofs = [v for _, _, own in c.sides for v in own]
-    entries = [(u, v) for u in sorted(dofs) for v in sorted(dofs) if v <= u]
+    """A contact between two moving bodies, by its Jacobian along n, t1, t2 in the dofs that tell the bodies apart."""
+    dofs = sorted(v for _, _, own in c.sides for v in own)
+    entries = [(u, v) for u in dofs for v in dofs if v <= u]
 
     def push(carry: list) -> list:
-        _, frame, D, y0 = c.computed
-        columns = point_jacobian(d, c)
-        x = [sum_of(columns[v][k] * a[v] for v in dofs) for k in range(3)]
-        force, weight = pyramid(c, D, along(frame, [x], y0))
-        f = in_world(frame, force)
-        k = stiffness_matrix(frame, weight)
-        g = [old - dot(columns[v], f) for v, old in zip(dofs, carry[0], strict=True)]
-        images = {u: [dot(k[i], columns[u]) for i in range(3)] for u in dofs}
-        h = [old + dot(columns[v], images[u]) for (u, v), old in zip(entries, carry[1], strict=True)]
+        lines, D, y0 = c.computed
+        jacobian = [
+            {v: dot(side[k], d.odof[v]) * sign for side, (_, sign, own) in zip(lines, c.sides, strict=True) for v in own}
+            for k in range(c.condim)
+        ]
+        y = [sum_of(row[v] * a[v] for v in dofs) + y for row, y in zip(jacobian, y0, strict=True)]
+        force, weight = pyramid(c, D, y)
+        nn, n1, n2, w11, w22 = weight
+        weights = [[nn, n1, n2], [n1, w11, 0.0], [n2, 0.0, w22]]
+        rows = range(c.condim)
+        g = [old - sum_of(force[k] * jacobian[k][v] for k in rows) for v, old in zip(dofs, carry[0], strict=True)]
+        image = [{v: sum_of(weights[k][i] * jacobian[i][v] for i in rows) for v in dofs} for k in rows]
+        h = [
+            old + sum_of(jacobian[k][u] * image[k][v] for k in rows)
+            for (u, v), old in zip(entries, carry[1], strict=True)
+        ]
         return [g, h]
 
     g, h = when_any(c.active, push, [[gradient[v] for v in dofs], [hessian[u].get(v, 0.0) for u, v in entries]])
@@ -211,37 +221,15 @@ def fold_contacts(m: Model, d: Data, a: list, dx: list, row: Callable, total: li
     for c in d.contacts:
 
         def push(carry: list, c: ContactForce = c) -> list:
-            arms, frame, D, y0 = c.computed
-            if c.world:
-                x, v = relative(c, arms, motion), relative(c, arms, change)
-            else:
-                columns = point_jacobian(d, c)
-                x = [[sum_of(col[k] * a[i] for i, col in columns.items()) for k in range(3)]]
-                v = [[sum_of(col[k] * dx[i] for i, col in columns.items()) for k in range(3)]]
-            es = rows_of(c, along(frame, x, y0))
-            vs = rows_of(c, along(frame, v, [0.0] * c.condim))
+            _, D, y0 = c.computed
+            es = rows_of(c, residual(c, motion, y0))
+            vs = rows_of(c, residual(c, change, [0.0] * c.condim))
             for (e, *_), (change_e, *_) in zip(es, vs, strict=True):
                 carry = row(carry, e, change_e, D)
             return carry
 
         total = when_any(c.active, push, total)
     return total
-
-
-def along(frame: list, points: list[list], y0: list) -> list:
-    """Residuals along n, t1, t2: the relative acceleration of the contact's point, given side by side, plus y0."""
-    return [sum_of(dot(axis, p) for p in points) + y for axis, y in zip(frame, y0, strict=False)]
-
-
-def relative(c: ContactForce, arms: list, motion: list) -> list[list]:
-    """The contact's point as bodies move it, side by side; the normal counts from the first body to the second."""
-    return [scale(point_motion(motion[body], arm(arms, sign)), sign) for body, sign, _ in c.sides]
-
-
-def point_jacobian(d: Data, c: ContactForce) -> dict[int, list]:
-    """For each dof of a contact, the velocity it gives the contact's point."""
-    arms = c.computed[0]
-    return {v: scale(point_motion(d.odof[v], arm(arms, sign)), sign) for _, sign, own in c.sides for v in own}
 
 
 def body_motion(m: Model, d: Data, x: list) -> list[list]:
