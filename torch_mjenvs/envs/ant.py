@@ -8,7 +8,7 @@ from typing import ClassVar
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, clip, logical_and, logical_not, select, sqrt
 from ..physics.model import Model
-from .task import Outcome, Task, World, squared, uniform_noise
+from .task import Outcome, Task, World, flat, squared, uniform_noise
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Ant(Task):
     def observe(self, m: Model, world: World) -> list:
         obs = world.qpos[2 * self.exclude_current_positions_from_observation :] + world.qvel
         if self.include_cfrc_ext_in_observation:
-            obs += [f for wrench in self.contact_forces(world)[1:] for f in wrench]
+            obs += flat(self.contact_forces(world)[1:])
         return obs
 
     def memory(self, m: Model, world: World) -> list:
@@ -60,8 +60,7 @@ class Ant(Task):
         forward = velocity[0] * self.forward_reward_weight
         survive = select(healthy, float(self.healthy_reward), 0.0)
         ctrl_cost = self.ctrl_cost_weight * squared(action)
-        forces = [f for wrench in self.contact_forces(after) for f in wrench]
-        contact_cost = self.contact_cost_weight * squared(forces)
+        contact_cost = self.contact_cost_weight * squared(flat(self.contact_forces(after)))
         info = self.reset_info(m, after) | {
             "x_velocity": velocity[0],
             "y_velocity": velocity[1],
@@ -74,5 +73,10 @@ class Ant(Task):
         return Outcome(forward + survive - (ctrl_cost + contact_cost), terminated, info)
 
     def reset_info(self, m: Model, world: World) -> dict:
-        x, y = world.qpos[:2]
-        return {"x_position": x, "y_position": y, "distance_from_origin": sqrt(x * x + y * y)}
+        return planar_position(world)
+
+
+def planar_position(world: World) -> dict:
+    """info on where the root is."""
+    x, y = world.qpos[:2]
+    return {"x_position": x, "y_position": y, "distance_from_origin": sqrt(x * x + y * y)}

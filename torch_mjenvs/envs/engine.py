@@ -20,10 +20,8 @@ from ..compiler.control import when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, absolute, logical_and, logical_not, logical_or, select
-from ..physics.data import Data
 from ..physics.model import Model, load
 from ..physics.simulation import derive, solver_tolerance
-from ..physics.solver import rne_post_constraint
 from ..physics.step import State, steps
 from .task import Task, World
 
@@ -89,13 +87,8 @@ class Kernels:
     def begun(self, qpos: list, qvel: list) -> World:
         """A world that was put into a state: mj_forward has run, but no step, so that nothing pushes or pulls."""
         m = self.model
-        zeros = [0.0] * m.nv
-
-        def data() -> Data:
-            d = derive(m, qpos, qvel, zeros, [0.0] * m.nu)
-            d.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
-            return d
-
+        data = derive(m, qpos, qvel, [0.0] * m.nv, [0.0] * m.nu)
+        data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, [], data)
 
     def start(self, b: dict[str, list]) -> dict[str, list]:
@@ -168,11 +161,8 @@ class Kernels:
 
         last = {k: choose(bad, o, moved.last[k]) for k, o in zip(("qpos", "qvel", "qacc"), old, strict=True)}
 
-        def data() -> Data:
-            d = derive(m, last["qpos"], last["qvel"], last["qacc"], action)
-            rne_post_constraint(m, d)
-            return d
-
+        data = derive(m, last["qpos"], last["qvel"], last["qacc"], action)
+        data.cfrc_ext = [choose(bad, [0.0] * 6, wrench) for wrench in moved.last["cfrc_ext"]]
         world = World(new[0], new[1], [], data)
         new.append(self.task.memory(m, world))
         world.memory = new[3]

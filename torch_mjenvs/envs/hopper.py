@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..compiler.scalar import Mask, logical_and
-from .task import World
-from .walker2d import Walker2d, within
+from .task import World, within
+from .walker2d import Walker2d
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,7 @@ into one kernel. A task is a frozen dataclass whose fields are the constructor a
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -16,12 +14,13 @@ import mujoco
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
 from ..compiler.random import Random
-from ..compiler.scalar import Mask, Scalar
+from ..compiler.scalar import Mask, Scalar, logical_and
 from ..physics.data import Data
 from ..physics.model import Model
 from ..physics.spatial import dot
 
 
+@dataclass
 class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
 
@@ -30,13 +29,10 @@ class World:
     evaluation within the step, which for Runge-Kutta is not that of the final qpos and qvel.
     """
 
-    def __init__(self, qpos: list, qvel: list, memory: list, data: Callable[[], Data]):
-        self.qpos, self.qvel, self.memory = qpos, qvel, memory
-        self._data = data
-
-    @functools.cached_property
-    def data(self) -> Data:
-        return self._data()
+    qpos: list
+    qvel: list
+    memory: list
+    data: Data
 
 
 @dataclass(frozen=True)
@@ -101,3 +97,13 @@ def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
 
 def squared(x: list) -> Scalar:
     return dot(x, x)
+
+
+def flat(rows: list[list]) -> list:
+    return [x for row in rows for x in row]
+
+
+def within(x: Scalar, bounds: tuple[float, float]) -> Mask:
+    """bounds[0] < x < bounds[1]."""
+    low, high = (float(b) for b in bounds)
+    return logical_and(x > low, x < high)

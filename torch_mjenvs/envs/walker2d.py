@@ -8,7 +8,7 @@ from typing import ClassVar
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, clip, logical_and, logical_not, select
 from ..physics.model import Model
-from .task import Outcome, Task, World, squared, uniform_noise
+from .task import Outcome, Task, World, squared, uniform_noise, within
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,3 @@ class Walker2d(Task):
             "x_position": world.qpos[0],
             "z_distance_from_origin": world.qpos[1] - m.qpos0[1],
         }
-
-
-def within(x, bounds: tuple[float, float]) -> Mask:
-    """bounds[0] < x < bounds[1]."""
-    low, high = (float(b) for b in bounds)
-    return logical_and(x > low, x < high)

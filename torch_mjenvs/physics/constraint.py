@@ -123,6 +123,7 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
     if pair.condim == 3:
         weight *= (1 + mu * mu) * 2 * mu * mu / m.impratio
     k, b = reference(pair.solref, pair.solimp, m.timestep)
+    ovel = d.ovel
 
     def contact(distance: Scalar, where: Callable) -> ContactForce:
         active = distance < pair.margin  # a gap widens detection alone
@@ -136,10 +137,10 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
             if len(sides) == 1:
                 r = arm2 if sides[0][1] > 0 else arm1
                 place = r, frame
-                velocity = [dot(axis, v) for v in [signed_point(sides[0], r, d.ovel)] for axis in axes]
+                velocity = [dot(axis, v) for v in [signed_point(sides[0], r, ovel)] for axis in axes]
             else:
                 place = [[cross(r, axis) + axis for axis in axes] for r in (arm2, arm1)]
-                velocity = line_motion(sides, place, d.ovel)
+                velocity = line_motion(sides, place, ovel)
             y0 = [b * v for v in velocity]
             y0[0] = y0[0] + k * imp * depth
             return place, stiffness, y0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import mujoco
 
-from ..compiler.control import repeat
+from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Scalar, cos, lookup, maximum, select, sin, sqrt
 from .data import Data
 from .inertia import factor, mul_m, solve
@@ -21,6 +21,7 @@ FREE, BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 # The classical tableau: every stage starts from the stage before it alone.
 A = (0.0, 0.5, 0.5, 1.0)
 B = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+LAST = (0.0, 0.0, 0.0, 1.0)
 
 
 def rotations(m: Model) -> list[tuple[int, int]]:
@@ -87,12 +88,18 @@ def euler(m: Model, d: Data) -> tuple[list, list]:
 
 
 def rk4(
-    m: Model, qpos: list, qvel: list, warmstart: list, forward: Callable[[list, list, list], list]
+    m: Model,
+    qpos: list,
+    qvel: list,
+    warmstart: list,
+    forward: Callable[[list, list, list], Data],
+    observe: Callable[[Data, list], list],
+    observed: list,
 ) -> tuple[list, list, dict]:
-    """(qpos, qvel) after one step, and the last stage's state. mj_RungeKutta, by 4.0's rule for quaternions.
+    """(qpos, qvel) after one step, and what the last stage held. mj_RungeKutta, by 4.0's rule for quaternions.
 
-    `forward(qpos, qvel, warmstart)` gives qacc. Each stage's acceleration is the next one's warm start: the minimum
-    does not depend on it.
+    `forward(qpos, qvel, warmstart)` gives the data of a stage. Each stage's acceleration is the next one's warm start: the
+    minimum does not depend on it. `observe(data, observed)` says what else of the last stage is to be kept.
     """
     h = m.timestep
     turned = rotations(m)
@@ -101,27 +108,29 @@ def rk4(
         a, b = lookup(A, i), lookup(B, i)
         at = integrate_pos(m, qpos, carry["rate"], h * a)
         speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]
-        qacc = forward(at, speed, carry["qacc"])
+        d = forward(at, speed, carry["qacc"])
         rate = list(speed)
         for _, v in turned:
             th = scale(carry["rate"][v : v + 3], h * a)
             rate[v : v + 3] = orientation_rate(speed[v : v + 3], th)
+        seen = carry["observed"]
         return {
             "rate": rate,
-            "qacc": qacc,
+            "qacc": d.qacc,
             "rates": add(carry["rates"], scale(rate, b)),
-            "qaccs": add(carry["qaccs"], scale(qacc, b)),
+            "qaccs": add(carry["qaccs"], scale(d.qacc, b)),
             "qpos": at,
             "qvel": speed,
+            "observed": when_any(lookup(LAST, i) > 0.5, lambda seen: observe(d, seen), seen),
         }
 
     start = {
         "rate": list(qvel), "qacc": list(warmstart), "rates": [0.0] * m.nv, "qaccs": [0.0] * m.nv,
-        "qpos": list(qpos), "qvel": list(qvel),
+        "qpos": list(qpos), "qvel": list(qvel), "observed": observed,
     }  # fmt: skip
     last = repeat(4, stage, start)
     return (
         integrate_pos(m, qpos, last["rates"], h),
         [v + h * x for v, x in zip(qvel, last["qaccs"], strict=True)],
-        {k: last[k] for k in ("qpos", "qvel", "qacc")},
+        {k: last[k] for k in ("qpos", "qvel", "qacc", "observed")},
     )

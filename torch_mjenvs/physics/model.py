@@ -139,6 +139,8 @@ class Model:
     actuator_forcelimited: tuple[bool, ...]
     actuator_forcerange: Rows
 
+    ten_joints: tuple[tuple[tuple[int, float], ...], ...]  # (joint, coefficient) of each fixed tendon; else empty
+
     pairs: tuple[Pair, ...]
 
     body_names: tuple[str, ...]
@@ -234,7 +236,15 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
         "actuator_ctrllimited": tuple(bool(x) and not _disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
         "actuator_trnid": _tuple(mjm.actuator_trnid[:, 0], int),
+        "ten_joints": tuple(_tendon(mjm, i) for i in range(mjm.ntendon)),
     }
+
+
+def _tendon(mjm: mujoco.MjModel, i: int) -> tuple[tuple[int, float], ...]:
+    wraps = range(mjm.tendon_adr[i], mjm.tendon_adr[i] + mjm.tendon_num[i])
+    if any(mjm.wrap_type[w] != mujoco.mjtWrap.mjWRAP_JOINT for w in wraps):
+        return ()
+    return tuple((int(mjm.wrap_objid[w]), float(mjm.wrap_prm[w])) for w in wraps)
 
 
 def _names(mjm: mujoco.MjModel) -> dict:

@@ -13,13 +13,16 @@ import torch
 
 from ..compiler import cpu
 from ..compiler.program import Buffer, Program, record
+from .collision import collision
 from .constraint import make_constraint
 from .data import Data
-from .forces import actuation
-from .inertia import factor, solve
+from .forces import actuation, passive
+from .inertia import com_pos, crb, factor, solve
+from .kinematics import kinematics, tendon
 from .model import Model, load
-from .solver import constraint_force
-from .step import State, forward, position, step, velocity
+from .solver import constraint_force, rne_post_constraint
+from .step import State, forward, smooth, step
+from .velocity import bias, com_vel
 
 
 def solver_tolerance(dtype: torch.dtype) -> float:
@@ -45,7 +48,8 @@ OUTPUTS: dict[str, Callable[[Model, Data], Any]] = {
     for name in (
         "xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis", "geom_xpos", "geom_xmat",
         "subtree_com", "cinert", "cdof", "crb", "cvel", "cdof_dot", "qfrc_bias", "qfrc_passive",
-        "actuator_force", "qfrc_actuator", "qfrc_smooth", "qfrc_constraint", "qacc",
+        "actuator_force", "qfrc_actuator", "qfrc_smooth", "qfrc_constraint", "qacc", "cfrc_ext",
+        "ten_length", "ten_velocity",
     )
 } | {
     "M": _mass_matrix,
@@ -53,17 +57,46 @@ OUTPUTS: dict[str, Callable[[Model, Data], Any]] = {
 }  # fmt: skip
 
 
+class Derived(Data):
+    """A state of which each stage is computed when one of its fields is first asked for."""
+
+    def __init__(self, m: Model, **fields: Any):
+        super().__init__(**fields)
+        self._model = m
+
+    def __getattr__(self, name: str) -> Any:
+        stage = STAGE_OF.get(name)
+        if stage is None:
+            raise AttributeError(f"no stage computes {name!r}")
+        stage(self._model, self)
+        return getattr(self, name)
+
+
 def derive(m: Model, qpos: list, qvel: list, qacc: list, ctrl: list) -> Data:
-    """All of mjData's fields at a state whose acceleration is known. Nothing is computed that nobody reads."""
-    d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl, qacc=qacc)
-    position(m, d)
-    velocity(m, d)
-    actuation(m, d)
-    parts = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
-    d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in parts]
-    make_constraint(m, d)
-    constraint_force(m, d)
-    return d
+    """mjData at a state whose acceleration is known. Nothing is computed that nobody reads."""
+    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, qacc=qacc)
+
+
+def _candidates(m: Model, d: Data) -> None:
+    d.candidates = collision(m, d)
+
+
+_STAGES: dict[Callable[[Model, Data], None], str] = {
+    kinematics: "origin xpos xrel xquat xmat frame xipos xirel ximat xanchor xanchorrel xaxis geom_xpos geom_xrel geom_xmat",
+    tendon: "ten_length ten_velocity",
+    com_pos: "comrel subtree_com rotational cinert lump cdof odof",
+    crb: "crb M",
+    com_vel: "cvel ovel cdof_dot bias_acc",
+    passive: "qfrc_passive",
+    bias: "qfrc_bias",
+    actuation: "actuator_force qfrc_actuator",
+    smooth: "qfrc_smooth",
+    _candidates: "candidates",
+    make_constraint: "limits contacts",
+    constraint_force: "qfrc_constraint",
+    rne_post_constraint: "cfrc_ext",
+}
+STAGE_OF = {name: stage for stage, names in _STAGES.items() for name in names.split()}
 
 
 def _flat(x: Any) -> list:

@@ -6,8 +6,10 @@ Everything here works on a Python float, on a torch tensor of shape (B,) or on a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from ..compiler.control import repeat
+from ..compiler.control import repeat, when_any
+from ..compiler.scalar import Mask, lookup
 from .collision import collision
 from .constraint import make_constraint
 from .data import Data
@@ -16,7 +18,7 @@ from .inertia import com_pos, crb
 from .integrator import euler, rk4
 from .kinematics import kinematics
 from .model import Model
-from .solver import newton
+from .solver import newton, rne_post_constraint
 from .velocity import bias, com_vel
 
 
@@ -25,7 +27,7 @@ class State:
     """What a step carries from one to the next: lists of nq, nv, nv scalars.
 
     `last` is the state at which MuJoCo would have computed mjData's other fields: before an Euler step, in
-    the last stage of a Runge-Kutta step (qpos, qvel, qacc).
+    the last stage of a Runge-Kutta step (qpos, qvel, qacc, cfrc_ext).
     """
 
     qpos: list
@@ -50,12 +52,17 @@ def velocity(m: Model, d: Data) -> None:
 
 
 def acceleration(m: Model, d: Data) -> None:
-    """mj_fwdActuation, mj_fwdAcceleration, mj_fwdConstraint."""
+    """mj_fwdActuation, mj_fwdAcceleration and mj_fwdConstraint."""
     actuation(m, d)
-    forces = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
-    d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in forces]
+    smooth(m, d)
     make_constraint(m, d)
     newton(m, d)
+
+
+def smooth(m: Model, d: Data) -> None:
+    """d.qfrc_smooth: all forces but those of constraints. mj_fwdAcceleration."""
+    forces = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
+    d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in forces]
 
 
 def forward(m: Model, d: Data) -> None:
@@ -65,30 +72,41 @@ def forward(m: Model, d: Data) -> None:
     acceleration(m, d)
 
 
-def step(m: Model, state: State, ctrl: list) -> State:
-    """mj_step."""
+def step(m: Model, state: State, ctrl: list, final: Mask = True) -> State:
+    """mj_step. `last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step."""
 
-    def qacc_at(qpos: list, qvel: list, warmstart: list) -> Data:
+    def forward_at(qpos: list, qvel: list, warmstart: list) -> Data:
         d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl, qacc_warmstart=warmstart)
         forward(m, d)
         return d
 
+    def observe(d: Data, seen: list) -> list:
+        def wrenches(_: list) -> list:
+            rne_post_constraint(m, d)
+            return d.cfrc_ext
+
+        return when_any(final, wrenches, seen)
+
+    nothing = state.last["cfrc_ext"] if state.last else [[0.0] * 6 for _ in range(m.nbody)]
+    start = state.qpos, state.qvel, state.qacc_warmstart
     if m.integrator == "rk4":
-        qpos, qvel, last = rk4(
-            m, state.qpos, state.qvel, state.qacc_warmstart, lambda *at: qacc_at(*at).qacc
-        )
-        return State(qpos, qvel, last["qacc"], last)
-    d = qacc_at(state.qpos, state.qvel, state.qacc_warmstart)
-    qpos, qvel = euler(m, d)
-    return State(qpos, qvel, d.qacc, {"qpos": d.qpos, "qvel": d.qvel, "qacc": d.qacc})
+        qpos, qvel, last = rk4(m, *start, forward_at, observe, nothing)
+        last["cfrc_ext"] = last.pop("observed")
+    else:
+        d = forward_at(*start)
+        qpos, qvel = euler(m, d)
+        last = {"qpos": d.qpos, "qvel": d.qvel, "qacc": d.qacc, "cfrc_ext": observe(d, nothing)}
+    return State(qpos, qvel, last["qacc"], last)
 
 
 def steps(m: Model, state: State, ctrl: list, n: int) -> State:
     """n steps under the same control, their code made once."""
+    last_one = [float(i == n - 1) for i in range(n)]
 
-    def body(_: object, carry: list) -> list:
-        s = step(m, State(*carry[:3]), ctrl)
+    def body(i: Any, carry: list) -> list:
+        s = step(m, State(*carry), ctrl, lookup(last_one, i) > 0.5)
         return [s.qpos, s.qvel, s.qacc_warmstart, s.last]
 
     last = {"qpos": state.qpos, "qvel": state.qvel, "qacc": state.qacc_warmstart}
+    last["cfrc_ext"] = [[0.0] * 6 for _ in range(m.nbody)]
     return State(*repeat(n, body, [state.qpos, state.qvel, state.qacc_warmstart, last]))
