@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .expr import OPS, Expr, Region
@@ -125,7 +126,6 @@ class _Renderer:
         self.block = "entry"
         self.count = 0
         self.tables: list[str] = []
-        self.scratch: set[int] = set()  # row-major buffers whose columns are collected on the stack
         self.fused = _fuse(program)
         self.results: dict[Expr, list[tuple[int, Expr]]] = {}
         for e in program.live:
@@ -161,18 +161,24 @@ class _Renderer:
     # -- the function -----------------------------------------------------------------------------------------------
     def render(self) -> str:
         used = {e.attr[0] for e in self.p.live if e.op == "load"} | {s[0] for s in self.p.stores}  # type: ignore[index]
+
+        def rows(buffers: Iterable[int]) -> list[int]:
+            return sorted(k for k in set(buffers) if self.p.buffers[k].rows)
+
         for k in sorted(used):
             self.put(f"%a{k} = getelementptr ptr, ptr %buffers, i64 {k}")
             self.put(f"%p{k} = load ptr, ptr %a{k}")
             if self.p.buffers[k].rows:
                 self.put(f"%o{k} = mul i64 %world, {self.p.buffers[k].size}")
                 self.put(f"%q{k} = getelementptr {self.t.memory(self.p.buffers[k].type)[0]}, ptr %p{k}, i64 %o{k}")
+        for k in rows(e.attr[0] for e in self.p.live if e.op == "load"):  # type: ignore[index]
+            self.turn(k, into_rows=False)
         self.region(self.p.trace.top)
         for k, c, x in self.p.stores:
             if type(x) is not Expr or x.op == "load":
                 self.store(k, c, self.value(x, self.p.buffers[k].type))
-        for k in sorted(self.scratch):
-            self.write_rows(k)
+        for k in rows(s[0] for s in self.p.stores):
+            self.turn(k, into_rows=True)
         self.put("ret void")
         body = "\n".join(self.lines)
         # wide vectors are wanted even where the host's tuning prefers narrower ones
@@ -180,7 +186,7 @@ class _Renderer:
         head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {attributes}"
         room = [
             f"  %s{k} = alloca [{self.p.buffers[k].size} x {self.t.vector(self.t.memory(self.p.buffers[k].type)[0])}]"
-            for k in sorted(self.scratch)
+            for k in (rows(used) if self.t.lanes > 1 else ())
         ]
         return "\n".join([*self.tables, f"{head} {{\nentry:", *room, f"{body}\n}}"])
 
@@ -249,11 +255,7 @@ class _Renderer:
         element, size = self.t.memory(buffer.type)
         vector = self.t.vector(element)
         if buffer.rows:
-            x = "poison"
-            for lane in range(self.t.lanes):
-                at = self.assign(f"getelementptr {element}, ptr %q{k}, i64 {lane * buffer.size + c}")
-                one = self.assign(f"load {element}, ptr {at}, align {size}")
-                x = one if self.t.lanes == 1 else self.assign(f"insertelement {vector} {x}, {element} {one}, i32 {lane}")
+            x = self.assign(f"load {vector}, ptr {self.column(k, c)}, align {size}")
         else:
             x = self.assign(f"load {vector}, ptr {self.address(k, c)}, align {size}")
         if buffer.type == "b":
@@ -269,41 +271,46 @@ class _Renderer:
         if not buffer.rows:
             self.put(f"store {vector} {x}, ptr {self.address(k, c)}, align {size}")
             return
-        if self.t.lanes == 1:
-            at = self.assign(f"getelementptr {element}, ptr %q{k}, i64 {c}")
-        else:  # columns first, turned into rows at the end
-            self.scratch.add(k)
-            at = self.assign(f"getelementptr {vector}, ptr %s{k}, i64 {c}")
-        self.put(f"store {vector} {x}, ptr {at}, align {size}")
+        self.put(f"store {vector} {x}, ptr {self.column(k, c)}, align {size}")
 
-    def write_rows(self, k: int) -> None:
-        """Copy the columns collected of a row-major buffer to its rows: loops, since unrolled they are most of the code."""
+    def column(self, k: int, c: int) -> str:
+        """Where this tile's column of a row-major buffer stands: a copy on the stack, turned from and into rows."""
+        element = self.t.memory(self.p.buffers[k].type)[0]
+        base = f"%q{k}" if self.t.lanes == 1 else f"%s{k}"
+        return self.assign(f"getelementptr {self.t.vector(element)}, ptr {base}, i64 {c}")
+
+    def turn(self, k: int, into_rows: bool) -> None:
+        """Copy between a row-major buffer and its columns: loops, since unrolled they would be most of the code."""
         buffer = self.p.buffers[k]
         element, size = self.t.memory(buffer.type)
-        lane, column = f"%lane{k}", f"%column{k}"
-        self.put(f"br label %rows{k}")
+        if self.t.lanes == 1:
+            return
+        n = "out" if into_rows else "in"
+        lane, column, row = f"%{n}.lane{k}", f"%{n}.column{k}", f"{n}.row{k}"
         before = self.block
-        self.label(f"rows{k}")
-        self.put(f"{lane} = phi i64 [ 0, %{before} ], [ {lane}.next, %row{k}.end ]")
-        self.put(f"%row{k} = mul i64 {lane}, {buffer.size}")
-        self.put(f"br label %columns{k}")
-        self.label(f"columns{k}")
-        self.put(f"{column} = phi i64 [ 0, %rows{k} ], [ {column}.next, %columns{k} ]")
-        self.put(f"%from{k}.row = mul i64 {column}, {self.t.lanes}")
-        self.put(f"%from{k}.at = add i64 %from{k}.row, {lane}")
-        self.put(f"%from{k} = getelementptr {element}, ptr %s{k}, i64 %from{k}.at")
-        self.put(f"%moved{k} = load {element}, ptr %from{k}, align {size}")
-        self.put(f"%to{k}.at = add i64 %row{k}, {column}")
-        self.put(f"%to{k} = getelementptr {element}, ptr %q{k}, i64 %to{k}.at")
-        self.put(f"store {element} %moved{k}, ptr %to{k}, align {size}")
+        self.put(f"br label %{row}")
+        self.label(row)
+        self.put(f"{lane} = phi i64 [ 0, %{before} ], [ {lane}.next, %{row}.end ]")
+        start = self.assign(f"mul i64 {lane}, {buffer.size}")
+        self.put(f"br label %{row}.columns")
+        self.label(f"{row}.columns")
+        self.put(f"{column} = phi i64 [ 0, %{row} ], [ {column}.next, %{row}.columns ]")
+        first = self.assign(f"mul i64 {column}, {self.t.lanes}")
+        places = []
+        for base, at, offset in ((f"%s{k}", first, lane), (f"%q{k}", start, column)):
+            index = self.assign(f"add i64 {at}, {offset}")
+            places.append(self.assign(f"getelementptr {element}, ptr {base}, i64 {index}"))
+        source, target = places if into_rows else reversed(places)
+        x = self.assign(f"load {element}, ptr {source}, align {size}")
+        self.put(f"store {element} {x}, ptr {target}, align {size}")
         self.put(f"{column}.next = add i64 {column}, 1")
-        self.put(f"%more{k} = icmp slt i64 {column}.next, {buffer.size}")
-        self.put(f"br i1 %more{k}, label %columns{k}, label %row{k}.end")
-        self.label(f"row{k}.end")
+        more = self.assign(f"icmp slt i64 {column}.next, {buffer.size}")
+        self.put(f"br i1 {more}, label %{row}.columns, label %{row}.end")
+        self.label(f"{row}.end")
         self.put(f"{lane}.next = add i64 {lane}, 1")
-        self.put(f"%more{k}.rows = icmp slt i64 {lane}.next, {self.t.lanes}")
-        self.put(f"br i1 %more{k}.rows, label %rows{k}, label %rows{k}.end")
-        self.label(f"rows{k}.end")
+        more = self.assign(f"icmp slt i64 {lane}.next, {self.t.lanes}")
+        self.put(f"br i1 {more}, label %{row}, label %{row}.done")
+        self.label(f"{row}.done")
 
     def lookup(self, e: Expr) -> str:
         values = ", ".join(f"{self.t.element} {_hex(x, self.t.dtype)}" for x in e.attr)  # type: ignore[attr-defined]
