@@ -11,15 +11,14 @@ import ctypes
 import functools
 import hashlib
 import os
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import llvmlite.binding as llvm
 import torch
 
+from . import cache
 from .llvm import render
 from .program import Buffer, Program
 
@@ -91,8 +90,8 @@ exit:
 """
 
 
-def lanes_of(program: Program, target: Target) -> int:
-    return target.vector_bytes // (4 if program.dtype == "float32" else 8)
+def lanes_of(dtype: str, target: Target) -> int:
+    return target.vector_bytes // (4 if dtype == "float32" else 8)
 
 
 def compile_object(program: Program, target: Target) -> bytes:
@@ -100,66 +99,32 @@ def compile_object(program: Program, target: Target) -> bytes:
 
     The key is the code itself, so a change of model, task, compiler or machine finds nothing stale.
     """
-    lanes = lanes_of(program, target)
-    ir = f'target triple = "{target.triple}"\n{render(program, lanes)}\n{_DRIVER.format(lanes=lanes)}'
-    version = ".".join(map(str, llvm.llvm_version_info))
-    key = hashlib.sha256(f"{version} {target}\n{ir}".encode()).hexdigest()
-    path = _cache_path(f"{program.name}-{key[:32]}.o")
-    code = _kept(path) if path else None
-    if code is None:
-        module = llvm.parse_assembly(ir)
-        module.verify()
-        code = target.machine().emit_object(module)
-        if path:
-            _keep(path, code)
-    return code
+    ir = assembly(program, target)
+    return cache.kept_or_made(program.name, f"{_toolchain(target)}\n{ir}", lambda: _assemble(ir, target))
 
 
-def _cache_path(name: str) -> Path | None:
-    try:
-        return cache_directory() / name
-    except RuntimeError:  # the user has no home
-        return None
+def assembly(program: Program, target: Target) -> str:
+    """The whole module as LLVM IR."""
+    lanes = lanes_of(program.dtype, target)
+    return f'target triple = "{target.triple}"\n{render(program, lanes)}\n{_DRIVER.format(lanes=lanes)}'
 
 
-def cache_directory() -> Path:
-    """`TORCH_MJENVS_CACHE`, or a folder of the user's cache."""
-    chosen = os.environ.get("TORCH_MJENVS_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch_mjenvs"
+def _assemble(ir: str, target: Target) -> bytes:
+    module = llvm.parse_assembly(ir)
+    module.verify()
+    return target.machine().emit_object(module)
 
 
-def _kept(path: Path) -> bytes | None:
-    """The code kept there; None if there is none or the file is damaged: the loader would crash on it."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    digest, code = content[:DIGEST], content[DIGEST:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _keep(path: Path, code: bytes) -> None:
-    """Written beside and moved, so that no other process reads half a file; a cache that cannot be written is none."""
-    beside = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f:
-            beside = Path(f.name)
-            f.write(hashlib.sha256(code).digest() + code)
-        beside.replace(path)
-    except OSError:
-        if beside:
-            beside.unlink(missing_ok=True)
+def _toolchain(target: Target) -> str:
+    return f"{'.'.join(map(str, llvm.llvm_version_info))} {target}"
 
 
 class Kernel:
     """Loaded machine code of a program."""
 
-    def __init__(self, program: Program, code: bytes, lanes: int):
-        self.name, self.buffers, self.lanes, self.code_bytes = program.name, program.buffers, lanes, len(code)
-        self.float_type = getattr(torch, program.dtype)
+    def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, code: bytes, lanes: int):
+        self.name, self.buffers, self.lanes, self.code_bytes = name, tuple(buffers), lanes, len(code)
+        self.float_type = getattr(torch, dtype)
         empty = llvm.parse_assembly("")
         self._engine = llvm.create_mcjit_compiler(empty, host().machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -226,4 +191,18 @@ os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has none
 def build(program: Program) -> Kernel:
     """Compile for this machine (or find it compiled) and load."""
     target = host()
-    return Kernel(program, compile_object(program, target), lanes_of(program, target))
+    code = compile_object(program, target)
+    return Kernel(program.name, program.buffers, program.dtype, code, lanes_of(program.dtype, target))
+
+
+def build_known(
+    name: str, buffers: Sequence[Buffer], dtype: str, origin: str, make: Callable[[], Program]
+) -> Kernel:
+    """`build(make())`, but where the same was built before, `make` is not even called.
+
+    `origin` must say all that the program follows from, beside this package's own source.
+    """
+    target = host()
+    key = f"{_toolchain(target)}\n{cache.source_digest()}\n{name} {dtype}\n{origin}"
+    code = cache.kept_or_made(name, key, lambda: _assemble(assembly(make(), target), target))
+    return Kernel(name, buffers, dtype, code, lanes_of(dtype, target))

@@ -221,15 +221,22 @@ class Kernels:
 
         return out | when_any(mask, begin, keep)
 
+    def name(self, what: str) -> str:
+        return f"{type(self.task).__name__.lower()}-{what}"
+
     def program(self, what: str, dtype: str) -> Program:
         """The kernel `step`, `reset` or `refresh`, recorded."""
-        name = f"{type(self.task).__name__.lower()}-{what}"
-        return record(name, self.layout.buffers(), getattr(self, what), dtype)
+        return record(self.name(what), self.layout.buffers(), getattr(self, what), dtype)
 
 
 @functools.cache
 def _build(kernels: Kernels, what: str, dtype: str) -> cpu.Kernel:
-    return cpu.build(kernels.program(what, dtype))
+    task = kernels.task
+    if not type(task).__module__.startswith(__package__ + "."):  # a user's: what it rests on cannot be known
+        return cpu.build(kernels.program(what, dtype))
+    name, buffers = kernels.name(what), kernels.layout.buffers()
+    origin = f"{task!r} {kernels.model.key} {kernels.mode} {kernels.max_episode_steps}"
+    return cpu.build_known(name, buffers, dtype, origin, lambda: kernels.program(what, dtype))
 
 
 class Engine:

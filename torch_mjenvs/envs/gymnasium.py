@@ -7,6 +7,7 @@ N worlds, nu actuators, D numbers in an observation.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -37,7 +38,8 @@ DEFAULT_SIZE = 480  # of a frame, in pixels, as gymnasium.envs.mujoco
 def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any]) -> Task:
     """The task, given as itself, as its class or by one of the names in `TASKS`, with these of its fields changed.
 
-    Raises TypeError for an argument that is no field of the task, ValueError for an unknown name.
+    Raises TypeError for an argument that is no field of the task, or a field that has the name of one of the environment's
+    own arguments; ValueError for an unknown name.
     """
     if isinstance(task, str):
         if task not in TASKS:
@@ -47,6 +49,9 @@ def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any]) -> Ta
     if not issubclass(kind, Task):
         raise TypeError(f"task must be a Task, a class of tasks or the name of one, not {task!r}")
     accepted = [field.name for field in fields(kind)]
+    taken = [name for name in accepted if name in inspect.signature(TorchVectorEnv).parameters]
+    if taken:
+        raise TypeError(f"fields {taken} of {kind.__name__} have the names of arguments of TorchVectorEnv: rename them")
     unknown = [name for name in arguments if name not in accepted]
     if unknown:
         raise TypeError(f"{kind.__name__} takes no argument {unknown}; it takes {accepted}")

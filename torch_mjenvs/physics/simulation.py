@@ -127,7 +127,9 @@ def _floats(xs: list) -> list:
 
 @functools.cache
 def _kernel(m: Model, dtype: str, outputs: tuple[str, ...], stepping: bool) -> cpu.Kernel:
-    return cpu.build(program(m, dtype, outputs, stepping))
+    name = "step" if stepping else "forward"
+    origin = f"{m.key} {outputs}"
+    return cpu.build_known(name, _buffers(m, outputs), dtype, origin, lambda: program(m, dtype, outputs, stepping))
 
 
 def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool = True) -> Program:
