@@ -57,10 +57,21 @@ def padded(n: int) -> int:
 
 
 # One call takes `chunk` tiles at a time off a shared counter until none are left, so that a thread that the machine
-# holds up does not hold up the others.
+# holds up does not hold up the others. The job is {buffers, counter, tiles, chunk, worlds allocated, times}.
 _DRIVER = """
-define void @kernel(ptr %buffers, ptr %counter, i64 %tiles, i64 %chunk, i64 %worlds, i64 %times) nounwind {{
+define void @kernel(ptr %job) nounwind {{
 entry:
+  %buffers = load ptr, ptr %job
+  %at1 = getelementptr i64, ptr %job, i64 1
+  %counter = load ptr, ptr %at1
+  %at2 = getelementptr i64, ptr %job, i64 2
+  %tiles = load i64, ptr %at2
+  %at3 = getelementptr i64, ptr %job, i64 3
+  %chunk = load i64, ptr %at3
+  %at4 = getelementptr i64, ptr %job, i64 4
+  %worlds = load i64, ptr %at4
+  %at5 = getelementptr i64, ptr %job, i64 5
+  %times = load i64, ptr %at5
   br label %grab
 grab:
   %first = atomicrmw add ptr %counter, i64 %chunk monotonic
@@ -129,8 +140,8 @@ class Kernel:
         self._engine = llvm.create_mcjit_compiler(empty, host().machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        address = self._engine.get_function_address("kernel")
-        self._call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 4)(address)
+        self._address = self._engine.get_function_address("kernel")
+        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._address)
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:
         """Check the tensors against the program's buffers and fix their addresses.
@@ -161,23 +172,40 @@ class Launch:
         self._pointers = (ctypes.c_void_p * len(tensors))(*[x.data_ptr() for x in tensors])
         self._counter = ctypes.c_int64(0)
         self._tiles = worlds // kernel.lanes
-        self._worlds = worlds
-        self._arguments = ctypes.addressof(self._pointers), ctypes.addressof(self._counter), self._tiles
+        places = ctypes.addressof(self._pointers), ctypes.addressof(self._counter)
+        self._job = (ctypes.c_int64 * 6)(*places, self._tiles, 1, worlds, 1)
+        self._job_address = ctypes.addressof(self._job)
 
     def __call__(self, times: int = 1) -> None:
-        """Run the program `times` times in a row for every world."""
+        """Run the program `times` times in a row for every world, on as many threads as torch uses."""
         threads = max(1, min(torch.get_num_threads(), self._tiles))
         self._counter.value = 0
-        chunk = max(1, self._tiles // (16 * threads))
-        arguments = (*self._arguments, chunk, self._worlds, times)
-        call = self._kernel._call
+        self._job[3] = max(1, self._tiles // (16 * threads))
+        self._job[5] = times
         if threads == 1:
-            call(*arguments)
-            return
-        helpers = [_pool().submit(call, *arguments) for _ in range(threads - 1)]
-        call(*arguments)
-        for helper in helpers:
-            helper.result()
+            self._kernel._call(self._job_address)
+        elif (team := _team()) is not None:
+            team(self._kernel._address, self._job_address, threads, 0)
+        else:
+            helpers = [_pool().submit(self._kernel._call, self._job_address) for _ in range(threads - 1)]
+            self._kernel._call(self._job_address)
+            for helper in helpers:
+                helper.result()
+
+
+@functools.cache
+def _team() -> Callable[[int, int, int, int], None] | None:
+    """Start a function on a team of OpenMP threads: torch's own.
+
+    They stand ready within microseconds, and, unlike threads of ours, are not kept from the cores by torch's, which wait
+    for more work by spinning. None where torch's OpenMP does not have GNU's entry.
+    """
+    try:
+        start = ctypes.CDLL(None).GOMP_parallel
+    except (AttributeError, OSError):
+        return None
+    start.argtypes, start.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
+    return start
 
 
 @functools.cache
@@ -185,7 +213,14 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="torch_mjenvs")
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has none of its parent's threads
+def _after_fork() -> None:
+    """A forked child has none of its parent's threads, and GNU's OpenMP would wait for them."""
+    global _team
+    _team = functools.cache(lambda: None)
+    _pool.cache_clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def build(program: Program) -> Kernel:

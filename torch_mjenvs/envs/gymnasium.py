@@ -38,8 +38,8 @@ DEFAULT_SIZE = 480  # of a frame, in pixels, as gymnasium.envs.mujoco
 def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any]) -> Task:
     """The task, given as itself, as its class or by one of the names in `TASKS`, with these of its fields changed.
 
-    Raises TypeError for an argument that is no field of the task, or a field that has the name of one of the environment's
-    own arguments; ValueError for an unknown name.
+    Raises TypeError for an argument that is no field of the task, or a field that has the name of one of the
+    environment's own arguments; ValueError for an unknown name.
     """
     if isinstance(task, str):
         if task not in TASKS:

@@ -28,6 +28,9 @@ FULL_STEPS = 2  # iterations that take the full step even where it does not end 
 
 def newton(m: Model, d: Data) -> None:
     """d.qacc, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
+    if not m.nv:  # nothing moves
+        d.qacc, d.solver_niter = [], 0.0
+        return
     tolerance = m.tolerance * m.meaninertia * m.nv
 
     def search(carry: list) -> list:
@@ -182,7 +185,6 @@ def line_search(
     it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx, by Newton's
     method with a bracket: the derivative, `slope` at first, is linear piece by piece. PrimalSearch.
     """
-    curve = dot(dx, mul_m(d.M, dx))
     inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
     enough = absolute(slope) * m.ls_tolerance
 
@@ -193,16 +195,20 @@ def line_search(
             at = e + alpha * v
             force = D * minimum(at, 0.0)
             expected = select(e < 0.0, D * at, 0.0)
+            change = D * v * v
             return [
                 total[0] + force * v,
-                total[1] + select(at < 0.0, D * v, 0.0) * v,
+                total[1] + select(at < 0.0, change, 0.0),
                 total[2] + absolute(force - expected),
+                total[3] + select(e < 0.0, change, 0.0),
             ]
 
-        total = [inertial + alpha * curve, curve, 0.0]
+        total = [0.0] * 4
         for limit in d.limits:
             total = row(total, limit.sign * a[limit.dof] + limit.y0, limit.sign * dx[limit.dof], limit.D)
-        first, second, flipped = fold_contacts(m, d, a, dx, row, total)
+        first, second, flipped, pressed = fold_contacts(m, d, a, dx, row, total)
+        curve = -slope - pressed  # dx' M dx, since dx' (M + J'DJ) dx = -slope
+        first, second = first + inertial + alpha * curve, second + curve
         flipped = select(at_end < 0.0, flipped, at_end)  # what the first turn found, at the full step
         low, high = select(first < 0.0, alpha, low), select(first < 0.0, high, alpha)
         trial = alpha - first / second
