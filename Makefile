@@ -1,0 +1,49 @@
+# One command each; every one of them sets up .venv first, and only when pyproject.toml or constraints.txt changed.
+PYTHON ?= python3
+ENV ?= TorchHalfCheetah-v0
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
+
+.PHONY: help setup train test slow lint fix bench wheel clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP)  ## create .venv and install the package, pinned by constraints.txt
+
+# torch goes first, at its pinned version: resolving it together with open ranges can download several builds of it,
+# gigabytes each.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e ".[dev,train,bench]"
+	touch $@
+
+train: $(STAMP)  ## train HalfCheetah for about 90 s and score it in Gymnasium's own task (ENV=..., ARGS="--seed 1")
+	$(BIN)/python examples/ppo.py --env $(ENV) $(ARGS)
+
+test: $(STAMP)  ## the fast tests
+	$(BIN)/python -m pytest -q $(ARGS)
+
+slow: $(STAMP)  ## the slow tests
+	$(BIN)/python -m pytest -q -m slow $(ARGS)
+
+lint: $(STAMP)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fix: $(STAMP)  ## let ruff fix what it can
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## compile time and steps per second
+	$(BIN)/python -m benchmarks $(ARGS)
+
+wheel: $(STAMP)  ## build the wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean:  ## remove build products, not .venv
+	rm -rf build dist runs *.egg-info .pytest_cache .mypy_cache .ruff_cache

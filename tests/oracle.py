@@ -1,0 +1,167 @@
+"""MuJoCo C as the oracle: models, states along real rollouts, and random MJCF. Used by all tests of physics.
+
+Everything is seeded; nothing here imports the package under test.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import gymnasium
+import mujoco
+import numpy as np
+
+ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
+MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant", "humanoid")
+
+
+@functools.cache
+def asset(name: str) -> mujoco.MjModel:
+    """Gymnasium's model, with a solver that converges: see `sharpen`."""
+    return sharpen(mujoco.MjModel.from_xml_path(str(ASSETS / f"{name}.xml")))
+
+
+def sharpen(mjm: mujoco.MjModel) -> mujoco.MjModel:
+    """Have the oracle solve its constraints to rounding."""
+    mjm.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    mjm.opt.iterations = 100
+    mjm.opt.ls_iterations = 100
+    mjm.opt.tolerance = 0.0
+    mjm.opt.ls_tolerance = 1e-6
+    return mjm
+
+
+@functools.cache
+def model(name: str) -> mujoco.MjModel:
+    """The model called `name`: one of `MODELS`, or "random-<seed>"."""
+    if name.startswith("random-"):
+        return sharpen(mujoco.MjModel.from_xml_string(random_mjcf(int(name.split("-")[1]))))
+    return asset(name)
+
+
+@functools.cache
+def states(name: str, n: int = 8, seed: int = 0) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]:
+    """n states (qpos, qvel, ctrl) along random rollouts: in the air, in contact, at limits, fallen."""
+    mjm, rng = model(name), np.random.default_rng(seed)
+    d = mujoco.MjData(mjm)
+    out = []
+    for k in range(n):
+        if k % 4 == 0:
+            _start(mjm, d, rng)
+        for _ in range(int(rng.integers(1, 60))):
+            d.ctrl[:] = rng.uniform(-1.2, 1.2, mjm.nu)
+            mujoco.mj_step(mjm, d)
+        out.append((d.qpos.copy(), d.qvel.copy(), rng.uniform(-1.2, 1.2, mjm.nu)))
+    return tuple(out)
+
+
+def _start(mjm: mujoco.MjModel, d: mujoco.MjData, rng: np.random.Generator) -> None:
+    mujoco.mj_resetData(mjm, d)
+    mujoco.mj_integratePos(mjm, d.qpos, rng.normal(0, 0.2, mjm.nv), 1.0)
+    d.qvel[:] = rng.normal(0, 1.0, mjm.nv)
+
+
+def forward(mjm: mujoco.MjModel, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.ndarray) -> mujoco.MjData:
+    """MjData after mj_forward at a state."""
+    d = mujoco.MjData(mjm)
+    d.qpos[:], d.qvel[:], d.ctrl[:] = qpos, qvel, ctrl
+    mujoco.mj_forward(mjm, d)
+    return d
+
+
+def field(mjm: mujoco.MjModel, d: mujoco.MjData, name: str) -> np.ndarray:
+    """A field of MjData; "M" is dense."""
+    if name != "M":
+        return np.asarray(getattr(d, name))
+    full = np.zeros((mjm.nv, mjm.nv))
+    mujoco.mj_fullM(mjm, d, full)
+    return full
+
+
+# random models
+
+
+def random_mjcf(seed: int, floor: bool = True, self_contact: bool = True) -> str:
+    """MJCF of one or two random trees: every supported joint, geom, spring, damper and motor may turn up in it."""
+    rng = np.random.default_rng(seed)
+    maker = _Maker(rng)
+    trees = "".join(maker.body(0, root=True) for _ in range(int(rng.integers(1, 3))))
+    ground = (
+        '<geom name="floor" type="plane" size="5 5 1" conaffinity="1" contype="1" margin="0.002"/>' if floor else ""
+    )
+    affinity = 1 if self_contact else 0
+    integrator = rng.choice(["Euler", "RK4"])
+    return f"""<mujoco>
+  <compiler angle="radian" autolimits="true"/>
+  <option timestep="0.004" integrator="{integrator}" gravity="0.3 0 -9.81"/>
+  <default><geom conaffinity="{affinity}" contype="1"/></default>
+  <worldbody>{ground}{trees}</worldbody>
+  <actuator>{maker.motors()}</actuator>
+</mujoco>"""
+
+
+class _Maker:
+    def __init__(self, rng: np.random.Generator):
+        self.rng, self.joints, self.count = rng, [], 0
+
+    def vec(self, scale: float, n: int = 3) -> str:
+        return " ".join(f"{x:.4f}" for x in self.rng.normal(0, scale, n))
+
+    def body(self, depth: int, root: bool = False) -> str:
+        rng = self.rng
+        place = f"{self.vec(0.3, 2)} {0.8 + rng.random():.3f}" if root else self.vec(0.3)
+        turned = f'quat="{self.vec(1, 4)}"' if rng.random() < 0.6 else ""
+        geoms = "".join(self.geom() for _ in range(int(rng.integers(1, 3))))
+        children = int(rng.integers(0, 3)) if depth < 3 else 0
+        inner = "".join(self.body(depth + 1) for _ in range(children))
+        return f'<body pos="{place}" {turned}>{self.body_joints(root)}{geoms}{inner}</body>'
+
+    def body_joints(self, root: bool) -> str:
+        kind = self.rng.choice(["free", "ball", "scalar", "none"] if root else ["ball", "scalar", "scalar", "none"])
+        if kind == "none":
+            return ""
+        if kind == "free":
+            return "<freejoint/>"
+        if kind == "ball":
+            return self.joint("ball")
+        return "".join(
+            self.joint(str(self.rng.choice(["hinge", "slide"]))) for _ in range(int(self.rng.integers(1, 4)))
+        )
+
+    def joint(self, kind: str) -> str:
+        rng = self.rng
+        name = f"j{self.count}"
+        self.count += 1
+        out = f'<joint name="{name}" type="{kind}" damping="{rng.random():.3f}" armature="{rng.random():.3f}"'
+        if rng.random() < 0.5:
+            out += f' stiffness="{5 * rng.random():.3f}"'
+        if kind != "slide" and rng.random() < 0.6:
+            out += f' pos="{self.vec(0.1)}"'
+        if kind == "ball":
+            return out + "/>"
+        self.joints.append(name)
+        axis = self.vec(1) if rng.random() < 0.4 else str(rng.choice(["1 0 0", "0 1 0", "0 0 1", "0 -1 0", "-1 1 0"]))
+        out += f' axis="{axis}" ref="{rng.normal(0, 0.2):.3f}" springref="{rng.normal(0, 0.2):.3f}"'
+        if rng.random() < 0.5:
+            out += f' range="{-rng.random():.3f} {rng.random():.3f}"'
+        if rng.random() < 0.2:
+            out += ' actuatorfrcrange="-2 3"'
+        return out + "/>"
+
+    def geom(self) -> str:
+        rng = self.rng
+        shape = f'pos="{self.vec(0.1)}" density="{rng.uniform(300, 2000):.1f}" friction="{rng.uniform(0.2, 1.2):.3f}"'
+        if rng.random() < 0.5:
+            return f'<geom type="sphere" size="{rng.uniform(0.05, 0.15):.3f}" {shape}/>'
+        size = f"{rng.uniform(0.03, 0.1):.3f} {rng.uniform(0.05, 0.3):.3f}"
+        return f'<geom type="capsule" size="{size}" quat="{self.vec(1, 4)}" {shape}/>'
+
+    def motors(self) -> str:
+        rng = self.rng
+        out = ""
+        for name in self.joints:
+            if rng.random() < 0.7:
+                out += f'<motor joint="{name}" gear="{rng.uniform(-3, 3):.3f}" ctrlrange="-1 1"'
+                out += ' forcerange="-0.6 0.5"/>' if rng.random() < 0.3 else "/>"
+        return out

@@ -1,0 +1,118 @@
+"""The benchmark, at its smallest: what it writes, and that it says nothing where parity fails. No speed is tested."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("tqdm")
+
+from benchmarks import parity, report, suite
+from benchmarks.cases import CASES
+from benchmarks.timing import Contender, race
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory) -> tuple[Path, str]:
+    """The folder and the standard output of a run in a process of its own."""
+    out = tmp_path_factory.mktemp("results")
+    command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--quick", "--tasks", "Hopper", "--num-envs", "16"]
+    command += ["--out", str(out), "--name", "small"]
+    environment = os.environ | {"TORCH_MJENVS_CACHE": str(out / "cache")}
+    finished = subprocess.run(command, env=environment, cwd=out, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    return out, finished.stdout
+
+
+def test_writes_data_tables_and_plot(results):
+    out, printed = results
+    assert (out / "small.png").read_bytes().startswith(b"\x89PNG")
+    data = json.loads((out / "small.json").read_text())
+    assert report.markdown(data) in (out / "small.md").read_text()
+    assert report.markdown(data) in printed
+
+
+def test_data(results):
+    data = json.loads((results[0] / "small.json").read_text())
+    task = data["tasks"]["Hopper"]
+    assert {(row["num_envs"], row["dtype"]) for row in task["sweep"]} == {(16, "float32"), (16, "float64")}
+    assert 0 < task["parity"]["float64_worst"] < parity.FLOAT64_LIMIT
+    assert 10 < task["episode_length"] < 40  # random actions fell a hopper in about 22 steps
+    names = [peer["name"] for peer in task["peers"]]
+    assert names[0].startswith("Gymnasium sync") and names[1].startswith("mujoco.rollout")
+    for rate in [row["rate"] for row in task["sweep"]] + [peer["rate"] for peer in task["peers"]]:
+        assert 0 < rate["min"] <= rate["median"] <= rate["max"]
+    for compiled in task["compile"].values():
+        assert compiled["again_s"] < compiled["cached_s"] and compiled["buffer_bytes_a_world"] > 0
+    assert task["operations"]["step"] > task["operations"]["code"] > 1000  # Runge-Kutta runs the same code four times
+    assert data["machine"]["peak_gflops_a_core"]["float32"] > 0
+
+
+def test_refuses_where_parity_fails(tmp_path, monkeypatch, capsys):
+    honest = parity.step_from
+
+    def wrong(*args):
+        found = honest(*args)
+        found["obs"][3, 1] += 1e-5
+        return found
+
+    monkeypatch.setattr(parity, "step_from", wrong)
+    assert suite.main(["--quick", "--tasks", "Hopper", "--num-envs", "16", "--out", str(tmp_path / "out")]) == 1
+    captured = capsys.readouterr()
+    assert "parity fails" in captured.err and "Hopper" in captured.err
+    assert not captured.out and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("broken", ["nan", "flag", "float32"])
+def test_verdict(broken):
+    case, n = CASES["Hopper"], parity.STATES
+    obs, reward, flags = np.ones((n, 2)), np.ones(n), np.zeros(n, bool)
+    samples = parity.Samples(obs, obs, obs, obs, reward, flags, n)
+    exact, single = ({"obs": obs.copy(), "reward": reward, "terminated": flags.copy()} for _ in range(2))
+    assert parity.verdict(case, samples, exact, single)["float64_worst"] == 0
+    if broken == "nan":
+        exact["obs"][0, 0] = np.nan
+    elif broken == "flag":
+        exact["terminated"][0] = True
+    else:
+        single["obs"] += 0.01
+    with pytest.raises(parity.ParityError):
+        parity.verdict(case, samples, exact, single)
+
+
+def test_race_retakes_disturbed_rounds(monkeypatch):
+    busy = iter([1.0, 0.0, 1.0, 0.0, 0.0])
+    monkeypatch.setattr("benchmarks.timing.Watch.foreign_cores", lambda _: next(busy))
+    found = race([Contender("one", lambda: 1)], rounds=3, window=0.002, warmup=0.0, quiet=0.1)
+    assert (found.retaken, found.disturbed, len(found.rates["one"])) == (2, False, 3)
+
+
+def test_labels_do_not_touch():
+    heights = report.spread_out([0.1, 0.11, 0.12, 0.9])
+    gaps = np.diff(heights)
+    assert (gaps > 0.99 * report.LABEL_GAP).all() and heights[-1] == 0.9
+
+
+def test_page_is_filled(tmp_path, results):
+    data = json.loads((results[0] / "small.json").read_text())
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    report.update_page(page, data)
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text and "Hopper" in text
+    with pytest.raises(ValueError, match="no lines"):
+        report.update_page(results[0] / "small.md", data)
+
+
+def test_every_page_with_figures_has_its_markers():
+    text = (ROOT / "docs" / "performance.md").read_text()
+    assert text.count(report.BEGIN) == text.count(report.END) == 1

@@ -1,0 +1,144 @@
+"""Contact distances, points and frames against MuJoCo C."""
+
+from __future__ import annotations
+
+import itertools
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+
+from torch_mjenvs.physics import collision, inertia, kinematics
+from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.model import Model, load
+
+TOLERANCE = 1e-11
+NAMES = [*oracle.MODELS, *(f"random-{s}" for s in range(12))]
+
+
+def contacts(m: Model, d: Data) -> list[collision.Contact]:
+    """The contacts that act, in MuJoCo's order of pairs."""
+    kinematics.kinematics(m, d)
+    inertia.com_pos(m, d)
+    out = []
+    for candidate in collision.collision(m, d):
+        found = candidate.contacts()
+        assert len(found) == candidate.ncon
+        acting = [c for c in found if c.dist < c.pair.margin]
+        assert not acting or candidate.near()
+        out += acting
+    return out
+
+
+def check(mjm: mujoco.MjModel, m: Model, qpos: np.ndarray) -> int:
+    """Compare all contacts at a state; their number."""
+    expected = oracle.forward(mjm, qpos, np.zeros(mjm.nv), np.zeros(mjm.nu))
+    want = [c for c in expected.contact if c.dist < c.includemargin]
+    d = Data(qpos=qpos.tolist())
+    got = contacts(m, d)
+    want.sort(key=lambda c: tuple(c.geom))  # stable: the contacts of a pair stay in order
+    got.sort(key=lambda c: (c.pair.geom1, c.pair.geom2))
+    assert [tuple(c.geom) for c in want] == [(c.pair.geom1, c.pair.geom2) for c in got]
+    for w, g in zip(want, got, strict=True):
+        _check_contact(m, d, expected, w, g)
+    return len(want)
+
+
+def _check_contact(m: Model, d: Data, expected: mujoco.MjData, w: object, g: collision.Contact) -> None:
+    pair = g.pair
+    assert (pair.condim, pair.margin) == (w.dim, w.includemargin)
+    for name in ("friction", "solref", "solimp"):
+        assert np.allclose(getattr(pair, name), getattr(w, name), rtol=1e-15, atol=0), name
+    pos, frame = g.locate()
+    assert g.dist == pytest.approx(w.dist, abs=TOLERANCE)
+    assert np.allclose(pos, w.pos, rtol=0, atol=TOLERANCE)
+    normal, tangents = w.frame[:3], w.frame[3:].reshape(2, 3)
+    assert np.allclose(frame[0], normal, rtol=0, atol=1e-9)
+    for t, expected_t in zip(frame[1:], tangents, strict=True):
+        flip = np.sign(np.dot(t, expected_t))
+        assert np.allclose(np.multiply(t, flip), expected_t, rtol=0, atol=1e-8)
+    for arms, base in ((g.arms(), expected.subtree_com), (g.oarms(), d.origin)):
+        for geom, arm in zip((pair.geom1, pair.geom2), arms[:2], strict=True):
+            root = m.body_rootid[m.geom_bodyid[geom]]
+            assert np.allclose(arm, w.pos - base[root], rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rollout(name: str) -> None:
+    mjm = oracle.model(name)
+    m = load(mjm)
+    for qpos, _, _ in oracle.states(name, 16):
+        check(mjm, m, qpos)
+
+
+def test_rollouts_touch() -> None:
+    """The states above are not all in the air."""
+    kinds = set()
+    for name in NAMES:
+        mjm = oracle.model(name)
+        for qpos, _, _ in oracle.states(name, 16):
+            d = oracle.forward(mjm, qpos, np.zeros(mjm.nv), np.zeros(mjm.nu))
+            kinds |= {tuple(mjm.geom_type[c.geom].tolist()) for c in d.contact}
+    assert kinds >= {(0, 2), (0, 3), (2, 3), (3, 3)}
+
+
+SHAPES = {"sphere": "0.1", "capsule": "0.1 0.3"}
+
+
+def two(kind1: str, kind2: str, more: str = "") -> mujoco.MjModel:
+    bodies = "".join(
+        f'<body><freejoint/><geom type="{k}" size="{s}" {more}/></body>'
+        for k, s in ((kind1, SHAPES[kind1]), (kind2, "0.12 0.2" if kind2 == "capsule" else "0.12"))
+    )
+    return oracle.sharpen(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>"))
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(SHAPES, SHAPES)))
+def test_two_bodies(kinds: tuple[str, str]) -> None:
+    """Two free bodies in every kind of overlap."""
+    mjm, rng = two(*kinds, more='margin="0.01"'), np.random.default_rng(0)
+    m, touched = load(mjm), 0
+    for _ in range(200):
+        qpos = np.concatenate([rng.normal(0, 0.2, 3), rng.normal(size=4), rng.normal(0, 0.2, 3), rng.normal(size=4)])
+        touched += check(mjm, m, qpos)
+    assert touched > 20
+
+
+@pytest.mark.parametrize("tilt", [0.0, 3e-5, 9.9e-5, 1.1e-4, 1e-3])
+@pytest.mark.parametrize("flips", list(itertools.product((0, 1), (0, 1))))
+def test_parallel_capsules(tilt: float, flips: tuple[int, int]) -> None:
+    mjm, rng = two("capsule", "capsule"), np.random.default_rng(1)
+    m, twice = load(mjm), 0
+    for height in (-0.52, -0.3, -0.05, 0.0, 0.07, 0.2, 0.45, 0.51):
+        angles = [np.pi * f + t for f, t in zip(flips, (tilt * rng.random(), 0.0), strict=True)]
+        angles[1] = np.pi * flips[1] + angles[0] - np.pi * flips[0] + tilt
+        quats = [[np.cos(x / 2), np.sin(x / 2), 0, 0] for x in angles]
+        qpos = np.concatenate([[0.02, 0, 0], quats[0], [0.2, 0.01, height], quats[1]])
+        twice += check(mjm, m, qpos) == 2
+    assert twice > 0 if tilt < 1e-4 else twice == 0
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(SHAPES, SHAPES)))
+def test_coincident(kinds: tuple[str, str]) -> None:
+    """Centres in one place: the normal falls back as MuJoCo's does, and nothing raises."""
+    mjm = two(*kinds)
+    m = load(mjm)
+    for quat in ([1, 0, 0, 0], [0.5, 0.5, 0.5, 0.5]):
+        check(mjm, m, np.array([0, 0, 0, 1, 0, 0, 0, 0, 0, 0, *quat], dtype=float))
+
+
+def test_upright_capsule() -> None:
+    """A capsule along the plane's normal leaves the first tangent undefined: MuJoCo's falls back to x."""
+    xml = '<geom type="plane" size="1 1 1"/><body pos="0 0 .35"><freejoint/><geom type="capsule" size=".1 .3"/></body>'
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{xml}</worldbody></mujoco>"))
+    assert check(mjm, load(mjm), mjm.qpos0) == 1
+
+
+def test_tilted_plane() -> None:
+    xml = """<geom type="plane" size="1 1 1" quat="1 .2 -.1 .3" pos="0 0 -.1"/>
+        <geom type="plane" size="1 1 1" quat="1 1 0.1 0" pos="0.1 .1 0"/>
+        <body><freejoint/><geom type="capsule" size=".1 .3"/><geom pos=".2 0 0" size=".1"/></body>"""
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{xml}</worldbody></mujoco>"))
+    m, rng = load(mjm), np.random.default_rng(0)
+    assert sum(check(mjm, m, np.concatenate([rng.normal(0, 0.1, 3), rng.normal(size=4)])) for _ in range(50)) > 50

@@ -1,0 +1,502 @@
+"""From programs to machine code: buffers, launches, targets, the cache on disk, processes and threads."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+import oracle
+import pytest
+import torch
+from kernels import DTYPES, LANES, at_lanes, bits, build, garbage, record_list, run, tensors
+
+from torch_mjenvs.compiler import cache, cpu
+from torch_mjenvs.compiler.control import repeat, when_any
+from torch_mjenvs.compiler.llvm import render
+from torch_mjenvs.compiler.program import Buffer, Program, record
+from torch_mjenvs.compiler.scalar import select, sin, sqrt
+from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics.simulation import program as physics
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def threads():
+    """Sets torch's number of threads, for the test only."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def axpy(dtype: str = "float32", name: str = "axpy") -> Program:
+    return record_list(lambda x: [2.0 * x[0] + x[1], sqrt(x[0])], 2, 2, dtype, name)
+
+
+def uniform(n: int, worlds: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-2, 2, (n, worlds))
+
+
+# buffers
+
+
+LAYOUT = [Buffer("f", 3), Buffer("fr", 5, rows=True), Buffer("i", 2, "i"), Buffer("ir", 3, "i", rows=True)]
+LAYOUT += [Buffer("b", 2, "b"), Buffer("br", 3, "b", rows=True)]
+
+
+def shuffled(b: dict[str, list]) -> dict[str, list]:
+    """Every buffer is read and written, each in its own way; one of each pair feeds the other."""
+    return {
+        "f": [b["fr"][4], b["f"][0], b["f"][1] + 0.5],
+        "fr": [*b["f"], b["fr"][0], 7.0],
+        "i": [b["ir"][2] + 1, b["i"][0]],
+        "ir": [*b["i"], select(b["b"][0], b["ir"][0], -3)],
+        "b": [b["br"][2], b["f"][0] < b["fr"][0]],
+        "br": [True, *b["b"]],
+    }
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("lanes", LANES)
+def test_buffers_of_every_type_and_layout(dtype, lanes):
+    rng = np.random.default_rng(lanes)
+    n = 48
+    x = {k: rng.normal(size=(s, n)).astype(dtype) for k, s in (("f", 3), ("fr", 5))}
+    x |= {k: rng.integers(-(2**31), 2**31 - 1, (s, n)).astype(np.int32) for k, s in (("i", 2), ("ir", 3))}
+    x |= {k: rng.random((s, n)) < 0.5 for k, s in (("b", 2), ("br", 3))}
+    got = run(record("layout", LAYOUT, shuffled, dtype), x, at_lanes(dtype, lanes))
+    true = np.ones(n, bool)
+    want = {
+        "f": [x["fr"][4], x["f"][0], x["f"][1] + np.dtype(dtype).type(0.5)],
+        "fr": [*x["f"], x["fr"][0], np.full(n, 7.0)],
+        "i": [x["ir"][2] + np.int32(1), x["i"][0]],
+        "ir": [*x["i"], np.where(x["b"][0], x["ir"][0], -3)],
+        "b": [x["br"][2], x["f"][0] < x["fr"][0]],
+        "br": [true, *x["b"]],
+    }
+    for name, columns in want.items():
+        np.testing.assert_array_equal(got[name], np.stack(columns), err_msg=name)
+    for name in ("b", "br"):
+        assert set(np.unique(got[name].view(np.uint8))) <= {0, 1}
+
+
+def test_what_is_not_stored_is_not_touched():
+    program = record("some", [Buffer("x", 1), Buffer("y", 2), Buffer("z", 1)], lambda b: {"z": [b["x"][0] + 1.0]}, "float32")
+    held = tensors(program, {"x": uniform(1, 30)})
+    before = {k: bits(v.numpy()).copy() for k, v in held.items()}
+    build(program).bind(held)()
+    for name in ("x", "y"):
+        np.testing.assert_array_equal(bits(held[name].numpy()), before[name])
+    assert torch.equal(held["z"][:, :30], held["x"][:, :30] + 1.0)
+
+
+def test_one_value_in_several_places():
+    program = record_list(lambda x: [x[0] * x[1], x[0] * x[1], x[0], x[0], 1.0], 2, 5, "float64")
+    x = uniform(2, 16)
+    np.testing.assert_array_equal(run(program, {"x": x})["y"], [x[0] * x[1]] * 2 + [x[0]] * 2 + [np.ones(16)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_constants(dtype):
+    values = [0.1, -0.0, np.nan, np.inf, -np.inf, 1e-45, 3.4028235e38, -3.4028235e38, 1e300, -1e300]
+    got = run(record_list(lambda x: list(values), 1, len(values), dtype), {"x": uniform(1, 16)})["y"][:, 0]
+    with np.errstate(over="ignore"):
+        want = np.array(values).astype(dtype)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+def test_bind_says_what_is_wrong():
+    kernel = build(axpy())
+    good = {"x": torch.zeros(2, 32), "y": torch.zeros(2, 32)}
+    kernel.bind(good)
+    for x in (
+        torch.zeros(3, 32), torch.zeros(2, 30), torch.zeros(2, 32, dtype=torch.float64), torch.zeros(32, 2).T,
+        torch.zeros(2, 32, device="meta"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="'x'"):
+            kernel.bind(good | {"x": x})
+    with pytest.raises(ValueError, match="different numbers of worlds"):
+        kernel.bind(good | {"x": torch.zeros(2, 48)})
+    with pytest.raises(KeyError, match="y"):
+        kernel.bind({"x": good["x"]})
+
+
+# launches
+
+
+def test_any_number_of_worlds_and_threads(threads):
+    """Every tile is done, by whichever thread, and only once."""
+    program = record("count", [Buffer("x", 1), Buffer("y", 1)], lambda b: {"y": [b["y"][0] + b["x"][0]]}, "float32")
+    kernel = build(program)
+    for n_threads in (1, 2, 3, 5):
+        threads(n_threads)
+        for worlds in (16, 32, 48, 16 * 33, 16 * 1024 + 16):
+            x, y = torch.randn(1, worlds), torch.randn(1, worlds)
+            want = y + x
+            kernel.bind({"x": x, "y": y})()
+            assert torch.equal(y, want), (n_threads, worlds)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_times(threads, n_threads):
+    """Many times in one launch is that many launches."""
+    threads(n_threads)
+    program = record("map", [Buffer("x", 1)], lambda b: {"x": [3.7 * b["x"][0] * (1.0 - b["x"][0])]}, "float64")
+    kernel = build(program)
+    a = torch.rand(1, 160, dtype=torch.float64)
+    b = a.clone()
+    kernel.bind({"x": a})(times=7)
+    again = kernel.bind({"x": b})
+    for _ in range(7):
+        again()
+    assert torch.equal(a, b)
+
+
+def test_no_worlds():
+    x = torch.zeros(2, 0)
+    build(axpy()).bind({"x": x, "y": torch.zeros(2, 0)})()
+
+
+def test_launches_from_several_python_threads():
+    kernel = build(axpy("float64"))
+    held = [(torch.rand(2, 4096, dtype=torch.float64), garbage(torch.float64, (2, 4096))) for _ in range(6)]
+    launches = [kernel.bind({"x": x, "y": y}) for x, y in held]
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(5):
+            list(pool.map(lambda launch: launch(), launches))
+    for x, y in held:
+        np.testing.assert_array_equal(y[1].numpy(), np.sqrt(x[0].numpy()))  # torch's own root is not always rounded well
+
+
+FORK = """
+import os, sys, torch
+sys.path.insert(0, "tests")
+from kernels import build, record_list
+torch.set_num_threads(2)
+x, y = torch.rand(1, 1600), torch.zeros(1, 1600)
+launch = build(record_list(lambda x: [x[0] * 0.5], 1, 1, "float32")).bind({"x": x, "y": y})
+launch()
+expected = y.numpy().copy()
+y.numpy()[:] = float("nan")
+child = os.fork()
+launch()
+ok = (y.numpy() == expected).all()
+if child == 0:
+    os._exit(0 if ok else 1)
+sys.exit(0 if ok and os.waitpid(child, 0)[1] == 0 else 1)
+"""
+
+
+def test_a_forked_child_has_its_own_threads():
+    subprocess.run([sys.executable, "-c", FORK], cwd=ROOT, check=True, timeout=60)
+
+
+# multiply-add
+
+FAST = re.compile(r"\b(fast|contract|reassoc|nnan|ninf|nsz|arcp|afn)\b")
+
+
+def cheetah(dtype: str = "float32") -> Program:
+    return physics(load(oracle.asset("half_cheetah")), dtype)
+
+
+def test_no_fast_math():
+    ir = render(cheetah(), 16)
+    assert not FAST.search(ir)
+    assert "llvm.fma.v16f32" in ir and "fmuladd" not in ir
+    assert FAST.search("fadd fast <16 x float> %a, %b")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_which_product_is_fused_is_seen_in_the_result(dtype):
+    """One that only feeds sums; not one that is needed by itself, too, or that crosses into a block."""
+
+    def body(x):
+        a, b, c = x[:3]
+        fused = a * b + c, c - a * b, a * b - c
+        other = b * c
+        inside = when_any(a < 9.0, lambda s: [c * a + s[0]], [b])[0]
+        crossing = (a * a, when_any(a < 9.0, lambda s: [a * a + s[0]], [b])[0])
+        return [*fused, other, other + a, inside, crossing[1]]
+
+    x = uniform(3, 64).astype(dtype)
+    got = run(record_list(body, 3, 7, dtype), {"x": x})["y"]
+    a, b, c = x
+    wide = np.longdouble if dtype == "float64" else np.float64
+    fma = lambda a, b, c: (a.astype(wide) * b + c).astype(dtype)  # noqa: E731
+    rounded = [a * b + c, c - a * b, a * b - c]
+    for got_row, want, plain in zip(got, (fma(a, b, c), fma(-a, b, c), fma(a, b, -c)), rounded, strict=False):
+        # 80 bits hold a product of doubles but for its last: there, all but a few in a thousand agree.
+        assert np.mean(got_row == want) > (0.98 if dtype == "float64" else 0.9999)
+        assert not np.array_equal(got_row, plain)
+    np.testing.assert_array_equal(got[4], b * c + a)
+    assert np.mean(got[5] == fma(c, a, b)) > 0.98
+    np.testing.assert_array_equal(got[6], a * a + b)
+
+
+# targets: the same program gives the same bits
+
+
+def busy(x: list) -> list:
+    """Something of everything: loops, a table, angles, quotients."""
+    y = repeat(3, lambda i, c: [sin(c[0] * c[1]) / (1.5 + c[1] * c[1]), sqrt(c[0] * c[0] + 0.1)], x[:2])
+    return when_any(y[0] > 0.0, lambda c: [c[0] * c[1] + x[0], c[1]], y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_number_of_lanes_is_of_no_account(dtype):
+    program = record_list(busy, 2, 2, dtype)
+    x = uniform(2, 100)
+    want = bits(run(program, {"x": x}, at_lanes(dtype, 1))["y"])
+    for lanes in LANES[1:]:
+        np.testing.assert_array_equal(bits(run(program, {"x": x}, at_lanes(dtype, lanes))["y"]), want)
+
+
+def stepped(program: Program, target: cpu.Target | None = None) -> dict[str, np.ndarray]:
+    """A step of HalfCheetah from states along rollouts; in every fifth world they are bad."""
+    states = oracle.states("half_cheetah", 24)
+    qpos, qvel, ctrl = (np.stack(x, 1) for x in zip(*states, strict=True))
+    qpos[:, ::5] = np.nan
+    return run(program, {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "qacc_warmstart": 0 * qvel}, target)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_physics_at_any_number_of_lanes(dtype):
+    program = cheetah(dtype)
+    want = stepped(program)
+    good = np.arange(24) % 5 != 0
+    assert all(np.isfinite(want[k][:, good]).all() for k in ("qpos", "qvel"))
+    for lanes in (1, 4, 8, 16):
+        got = stepped(program, at_lanes(dtype, lanes))
+        for name in ("qpos", "qvel", "qacc_warmstart"):
+            np.testing.assert_array_equal(bits(got[name][:, good]), bits(want[name][:, good]), err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="makes x86 code")
+def test_code_for_avx2_gives_the_same_bits(dtype):
+    haswell = cpu.Target(cpu.host().triple, "haswell", "", 32)
+    if not llvm.get_host_cpu_features().get("avx2"):
+        pytest.skip("this machine has no AVX2")
+    program = cheetah(dtype)
+    text = assembly(program, haswell)
+    assert "%ymm" in text and "%zmm" not in text and "vfmadd" in text
+    got, want = stepped(program, haswell), stepped(program)
+    good = np.arange(24) % 5 != 0
+    for name in ("qpos", "qvel", "qacc_warmstart"):
+        np.testing.assert_array_equal(bits(got[name][:, good]), bits(want[name][:, good]), err_msg=name)
+
+
+@pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="makes x86 code")
+def test_code_for_the_oldest_x86_gives_the_same_bits():
+    """Without an instruction for it, a fused multiply-add is a call."""
+    oldest = cpu.Target(cpu.host().triple, "x86-64", "", 16)
+    program, x = record_list(busy, 2, 2, "float32"), uniform(2, 64)
+    np.testing.assert_array_equal(bits(run(program, {"x": x}, oldest)["y"]), bits(run(program, {"x": x})["y"]))
+
+
+def assembly(program: Program, target: cpu.Target) -> str:
+    module = llvm.parse_assembly(f'target triple = "{target.triple}"\n{render(program, cpu.lanes_of(program.dtype, target))}')
+    module.get_function("tile").linkage = llvm.Linkage.external
+    return target.machine().emit_assembly(module)
+
+
+@pytest.mark.parametrize("triple", ["aarch64-unknown-linux-gnu", "arm64-apple-macosx"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_code_for_neon(dtype, triple, folder):
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = cpu.Target(triple, "generic", "", 16)
+    program = cheetah(dtype)
+    text = assembly(program, target)
+    assert ".4s" in text if dtype == "float32" else ".2d" in text
+    assert "fmla" in text
+    calls = set(re.findall(r"\bbl\s+(\w+)", text))
+    assert not calls, f"calls to {calls}, which this package does not bring"
+    assert len(cpu.compile_object(program, target)) > 10_000
+
+
+def test_x86_code_calls_nothing():
+    if not cpu.host().triple.startswith("x86_64"):
+        pytest.skip("makes x86 code")
+    haswell = replace(cpu.host(), cpu="haswell", features="", vector_bytes=32)
+    assert "callq" not in assembly(cheetah(), haswell)
+
+
+# steady counts: what a change may not add unnoticed
+
+SIZES = {"half_cheetah": (5400, 72_000), "walker2d_v5": (4600, 57_000), "hopper": (3900, 46_000)}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_operations_and_bytes_of_a_step(name, folder):
+    program = physics(load(oracle.asset(name)), "float64")
+    most_ops, most_bytes = SIZES[name]
+    ops = sum(program.count_ops().values())
+    assert 0.7 * most_ops < ops <= most_ops, "fewer is welcome: lower the bound, too"
+    avx512 = cpu.Target(cpu.host().triple, "skylake-avx512", "", 64)
+    if cpu.host().triple.startswith("x86_64"):
+        assert len(cpu.compile_object(program, avx512)) <= most_bytes
+
+
+DIGEST = """
+import hashlib, sys
+sys.path.insert(0, "tests")
+import oracle
+from torch_mjenvs.compiler.llvm import render
+from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics.simulation import program
+print(hashlib.sha256(render(program(load(oracle.asset("half_cheetah")), "float32"), 16).encode()).hexdigest())
+"""
+
+
+def test_the_same_code_in_every_process():
+    """Whatever the seed of its hashes and the addresses of its objects; else the cache is of no use."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", DIGEST], cwd=ROOT, env=_env(PYTHONHASHSEED=seed), stdout=subprocess.PIPE)
+        for seed in ("1", "2")
+    ]
+    digests = {p.communicate(timeout=120)[0] for p in running}
+    assert len(digests) == 1 and len(digests.pop()) == 65
+
+
+def _env(**more: str) -> dict[str, str]:
+    return os.environ | more
+
+
+def test_a_known_kernel_is_not_even_traced(folder):
+    """... as long as what it follows from is the same: name, buffers, precision, origin and this package's source."""
+    buffers, made = [Buffer("x", 1), Buffer("y", 1)], []
+
+    def make(factor: float = 2.0, dtype: str = "float32") -> Program:
+        made.append(factor)
+        return record("known", buffers, lambda b: {"y": [b["x"][0] * factor]}, dtype)
+
+    x, y = torch.rand(1, 16), garbage(torch.float32, (1, 16))
+    for _ in range(2):
+        cpu.build_known("known", buffers, "float32", "twice", make).bind({"x": x, "y": y})()
+        assert torch.equal(y, 2 * x) and made == [2.0]
+        y.fill_(float("nan"))
+    cpu.build_known("known", buffers, "float32", "thrice", lambda: make(3.0)).bind({"x": x, "y": y})()
+    assert torch.equal(y, 3 * x) and made == [2.0, 3.0]
+    cpu.build_known("known", buffers, "float64", "twice", lambda: make(2.0, "float64"))
+    assert len(made) == 3
+
+
+def test_a_change_of_the_source_is_seen(monkeypatch, tmp_path):
+    digest = cache.source_digest.__wrapped__
+    (tmp_path / "compiler").mkdir()
+    (tmp_path / "a.py").write_text("x = 1")
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "compiler" / "cache.py"))
+    first = digest()
+    assert digest() == first
+    (tmp_path / "a.py").write_text("x = 2")
+    assert digest() != first
+
+
+# the cache on disk
+
+
+def compiled(monkeypatch: pytest.MonkeyPatch, program: Program) -> tuple[bytes, bool]:
+    """The code, and whether it had to be made."""
+    made = []
+    parse = llvm.parse_assembly
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu.llvm, "parse_assembly", lambda ir: made.append(ir) or parse(ir))
+        return cpu.compile_object(program, cpu.host()), bool(made)
+
+
+def test_the_second_build_finds_the_first(folder, monkeypatch):
+    code, made = compiled(monkeypatch, axpy())
+    assert made and len(list(folder.iterdir())) == 1
+    assert compiled(monkeypatch, axpy()) == (code, False)
+    other = record_list(lambda x: [2.5 * x[0] + x[1], sqrt(x[0])], 2, 2, "float32", "axpy")
+    for different in (other, axpy("float64")):
+        assert compiled(monkeypatch, different)[1]
+    assert len(list(folder.iterdir())) == 3
+    narrow = cpu.compile_object(axpy(), at_lanes("float32", 4))
+    assert narrow != code and len(list(folder.iterdir())) == 4
+
+
+DAMAGE = {
+    "empty": lambda b: b"",
+    "cut": lambda b: b[: len(b) // 2],
+    "one byte": lambda b: b[:-100] + bytes([b[-100] ^ 1]) + b[-99:],
+    "something else": lambda b: b"not code at all" * 100,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_made_anew(folder, monkeypatch, damage):
+    code, _ = compiled(monkeypatch, axpy())
+    (path,) = folder.iterdir()
+    good = path.read_bytes()
+    path.write_bytes(DAMAGE[damage](good))
+    assert compiled(monkeypatch, axpy()) == (code, True)
+    assert path.read_bytes() == good
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path / "file" / "cache"))
+    assert compiled(monkeypatch, axpy())[1] and compiled(monkeypatch, axpy())[1]
+
+
+def test_nothing_is_left_lying_about(folder, monkeypatch):
+    """Where the file cannot be put in its place, here because a folder stands there."""
+    compiled(monkeypatch, axpy())
+    (path,) = folder.iterdir()
+    path.unlink()
+    (path / "in the way").mkdir(parents=True)
+    assert compiled(monkeypatch, axpy())[1]
+    assert list(folder.iterdir()) == [path]
+
+
+def test_no_home(monkeypatch):
+    for name in ("TORCH_MJENVS_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    assert compiled(monkeypatch, axpy())[1]
+
+
+def test_where_the_cache_is(monkeypatch, tmp_path):
+    monkeypatch.delenv("TORCH_MJENVS_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.directory() == tmp_path / "torch_mjenvs"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.directory() == tmp_path / ".cache" / "torch_mjenvs"
+
+
+TWO = """
+import sys
+sys.path.insert(0, "tests")
+import numpy as np
+from kernels import record_list, run
+x = np.arange(64.0).reshape(1, 64)
+for k in range(12):
+    y = run(record_list(lambda v: [v[0] * float(k) + 1.0], 1, 1, "float64"), {"x": x})["y"]
+    assert (y == x * k + 1).all()
+"""
+
+
+def test_two_processes_at_once(folder):
+    command = [sys.executable, "-c", TWO]
+    env = _env(TORCH_MJENVS_CACHE=str(folder))
+    running = [subprocess.Popen(command, cwd=ROOT, env=env) for _ in range(2)]
+    assert [p.wait(timeout=120) for p in running] == [0, 0]
+    assert len(list(folder.glob("*.o"))) == len(list(folder.iterdir())) == 12

@@ -1,0 +1,310 @@
+"""Control forms mean the same for floats, torch tensors and compiled kernels, at every number of lanes.
+
+Most programs here compute with small whole numbers, where no rounding happens, so that all uses agree to the bit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from kernels import DTYPES, LANES, at_lanes, bits, record_list, run
+
+from torch_mjenvs.compiler.control import compute_any, repeat, when_any, while_any
+from torch_mjenvs.compiler.scalar import (
+    absolute,
+    clip,
+    logical_and,
+    logical_not,
+    logical_or,
+    lookup,
+    maximum,
+    minimum,
+    select,
+)
+
+WORLDS = 37  # the last vector is not full
+Body = Callable[[list], list]
+
+
+def whole_numbers(n: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-20, 21, (n, WORLDS)).astype(np.float64)
+
+
+def by_floats(body: Body, x: np.ndarray) -> np.ndarray:
+    return np.array([body(column) for column in x.T.tolist()]).T
+
+
+def by_torch(body: Body, x: np.ndarray, dtype: str) -> np.ndarray:
+    n = x.shape[1]
+    columns = body(list(torch.tensor(x, dtype=getattr(torch, dtype)).unbind()))
+    return np.stack([torch.as_tensor(c).expand(n).numpy() for c in columns])
+
+
+def by_kernel(body: Body, x: np.ndarray, dtype: str, lanes: int) -> np.ndarray:
+    n_out = len(body(x[:, 0].tolist()))
+    program = record_list(body, len(x), n_out, dtype)
+    return run(program, {"x": x}, at_lanes(dtype, lanes))["y"]
+
+
+def check(body: Body, x: np.ndarray, lanes: tuple[int, ...] = (1, 4, 16)) -> np.ndarray:
+    """All uses of a body agree; what they agree on."""
+    want = by_floats(body, x)
+    for dtype in DTYPES:
+        np.testing.assert_array_equal(by_torch(body, x, dtype), want)
+        for w in lanes:
+            np.testing.assert_array_equal(by_kernel(body, x, dtype, w), want)
+    return want
+
+
+def test_when_any():
+    def body(x):
+        out = when_any(x[0] > 0.0, lambda c: {"a": c["a"] + x[1], "b": c["b"], "c": c["c"] - 1.0}, dict(a=x[1], b=x[0], c=5.0))
+        return [out["a"], out["b"], out["c"]]
+
+    x = whole_numbers(2)
+    want = check(body, x, LANES)
+    np.testing.assert_array_equal(want, [np.where(x[0] > 0, 2 * x[1], x[1]), x[0], np.where(x[0] > 0, 4, 5)])
+
+
+@pytest.mark.parametrize("level", [-99.0, 99.0])
+def test_when_any_for_no_world_and_for_all(level):
+    x = whole_numbers(1)
+    want = check(lambda x: when_any(x[0] > level, lambda c: [c[0] + 1.0], [x[0]]), x)
+    np.testing.assert_array_equal(want, x + (level < 0))
+
+
+def gcd(a, b):
+    """By subtraction: as many turns as the numbers ask for."""
+    body = lambda c: [select(c[0] > c[1], c[0] - c[1], c[0]), select(c[0] > c[1], c[1], c[1] - c[0]), c[2] + 1.0]  # noqa: E731
+    return while_any(lambda c: absolute(c[0] - c[1]) > 0.0, body, [a, b, 0.0], 100)
+
+
+def test_while_any():
+    x = 1 + absolute(whole_numbers(2))
+    want = check(lambda x: gcd(x[0], x[1]), x, LANES)
+    np.testing.assert_array_equal(want[0], np.gcd(*x.astype(int)))
+    assert len(set(want[2])) > 5
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 7])
+def test_while_any_stops_at_its_limit(most):
+    body = lambda x: while_any(lambda c: c[0] > 0.0, lambda c: [c[0] - 1.0, c[1] + 1.0], [x[0], 0.0], most)  # noqa: E731
+    x = whole_numbers(1)
+    np.testing.assert_array_equal(check(body, x)[1], np.clip(x[0], 0, most))
+
+
+def test_a_world_whose_condition_was_false_is_done():
+    """The rest of its vector goes on."""
+    body = lambda x: while_any(lambda c: c[1] < x[0], lambda c: [c[0] + c[1], c[1] + 1.0], [0.0, 0.0], 50)  # noqa: E731
+    x = whole_numbers(1)
+    n = np.maximum(x[0], 0)
+    np.testing.assert_array_equal(check(body, x)[0], n * (n - 1) / 2)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_repeat(n):
+    table = (3.0, -1.0, 4.0, 1.0, -5.0)
+    body = lambda x: repeat(n, lambda i, c: [c[1], c[0] + lookup(table, i)], [x[0], x[1]])  # noqa: E731
+    x = whole_numbers(2)
+    a, b = x
+    for k in range(n):
+        a, b = b, a + table[k]
+    np.testing.assert_array_equal(check(body, x), [a, b])
+
+
+def test_two_tables():
+    body = lambda x: repeat(3, lambda i, c: [c[0] * lookup((1.0, 2.0, 3.0), i) + lookup((5.0, 5.0, 6.0), i)], x)  # noqa: E731
+    check(body, whole_numbers(1))
+
+
+def test_what_is_computed_is_used_under_its_mask():
+    def body(x):
+        mask = x[0] < x[1]
+        found = compute_any(mask, lambda: {"sum": x[0] + x[1], "same": x[0], "constant": 7.0})
+        return when_any(mask, lambda c: [found["sum"], found["same"], found["constant"]], [0.0, 0.0, 0.0])
+
+    x = whole_numbers(2)
+    np.testing.assert_array_equal(check(body, x, LANES), np.where(x[0] < x[1], [x[0] + x[1], x[0], 7 + 0 * x[0]], 0))
+
+
+def test_truth_values_and_loops_as_carry():
+    def body(x):
+        flag, count = while_any(
+            lambda c: logical_not(c[0]), lambda c: [c[1] + 1.0 > x[0], c[1] + 1.0], [x[0] < 0.0, 0.0], 30
+        )
+        return [select(flag, 1.0, 0.0), count]
+
+    x = whole_numbers(1)
+    check(body, x, LANES)
+
+
+# random programs
+
+N = 5  # variables; one more is a truth value
+
+
+class Source:
+    """A random program as nested tuples, and its meaning over scalars."""
+
+    def __init__(self, seed: int):
+        self.rng = np.random.default_rng(seed)
+        self.statements = self.block(3)
+
+    def pick(self, n: int) -> int:
+        return int(self.rng.integers(n))
+
+    def block(self, depth: int) -> list:
+        return [self.statement(depth) for _ in range(2 + self.pick(3))]
+
+    def statement(self, depth: int) -> tuple:
+        kinds = ["op", "op", "flag"] + (["when", "compute", "while", "repeat"] if depth else [])
+        kind = kinds[self.pick(len(kinds))]
+        i, j, k, n = self.pick(N), self.pick(N), self.pick(N), self.pick(8)
+        inner = self.block(depth - 1) if kind in ("when", "compute", "while", "repeat") else None
+        return kind, i, j, k, n, inner
+
+
+OPERATIONS = (
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b + 3.0,
+    lambda a, b: 2.0 - a * b,
+    lambda a, b: -a,
+    minimum,
+    maximum,
+    lambda a, b: absolute(a) - 5.0,
+)
+
+
+def execute(block: list, state: list, counter: object = None) -> list:
+    for statement in block:
+        state = _execute(statement, state, counter)
+    return state
+
+
+def _execute(statement: tuple, s: list, counter: object) -> list:
+    kind, i, j, k, n, inner = statement
+    put = lambda x, at: [*s[:at], x, *s[at + 1 :]]  # noqa: E731
+    mask = logical_or(logical_and(s[j] < s[k], logical_not(s[N])), s[i] <= -9.0)
+    if kind == "op":
+        x = OPERATIONS[n](s[j], s[k])
+        x = x if counter is None else x + lookup((1.0, -2.0, 5.0), counter)
+        return put(select(s[N], clip(x, -64.0, 64.0), s[i]), i)
+    if kind == "flag":
+        return put(mask, N)
+    if kind == "when":
+        return when_any(mask, lambda c: execute(inner, c, counter), s)
+    if kind == "repeat":
+        return repeat(3, lambda t, c: execute(inner, c, t), s)
+    if kind == "while":
+        turn = lambda c: execute(inner, [*c[:i], c[i] + 7.0, *c[i + 1 :]], counter)  # noqa: E731
+        return while_any(lambda c: logical_or(c[i] < 9.0, c[N]), turn, s, n)
+    found = compute_any(mask, lambda: execute(inner, s, counter))
+    return when_any(mask, lambda c: [*c[:i], found[j], *c[i + 1 :]], s)
+
+
+def random_body(x: list, seed: int) -> list:
+    out = execute(_source(seed).statements, [*x, x[0] < x[1]])
+    return [*out[:N], select(out[N], 1.0, 0.0)]
+
+
+@functools.cache
+def _source(seed: int) -> Source:
+    return Source(seed)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_programs(seed):
+    check(functools.partial(random_body, seed=seed), whole_numbers(N, seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(25, 400))
+def test_many_random_programs(seed):
+    check(functools.partial(random_body, seed=seed), whole_numbers(N, seed))
+
+
+# garbage stays where it is
+
+GARBAGE = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-310, 3.0])
+
+
+def poisoned(dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Worlds of the mask with good numbers among worlds of garbage; and the mask."""
+    rng = np.random.default_rng(3)
+    concerned = rng.random(WORLDS) < 0.4
+    x = np.where(concerned, rng.uniform(1, 2, WORLDS), rng.choice(GARBAGE, WORLDS)).astype(dtype)
+    return np.stack([np.where(concerned, 1.0, -1.0).astype(dtype), x]), concerned
+
+
+def spoil(y):
+    """NaN and infinity for the garbage, and for 0."""
+    return (y - y * 1.5) / (y * 0.5 + absolute(y)) + 1.0 / y
+
+
+SPOILERS: dict[str, Body] = {
+    "when": lambda x: when_any(x[0] > 0.0, lambda c: [spoil(c[0]), 1.0 / x[1]], [x[1], x[1]]),
+    "compute": lambda x: _use_computed(x),
+    "while": lambda x: while_any(lambda c: c[2] > 0.0, lambda c: [spoil(c[0]), c[0], c[2] - 1.0], [x[1], x[1], 2 * x[0]], 9)[:2],
+    "nested": lambda x: _nested(x),
+    "repeat": lambda x: repeat(3, lambda i, c: when_any(x[0] > 0.0, lambda e: [e[1], spoil(e[0])], c), [x[1], x[1]]),
+}
+
+
+def _use_computed(x):
+    found = compute_any(x[0] > 0.0, lambda: [spoil(x[1]), 1.0 / x[1]])
+    return when_any(x[0] > 0.0, lambda c: [found[0] + found[1], found[1]], [x[1], x[1]])
+
+
+def _nested(x):
+    def turn(c):
+        inner = when_any(c[0] > 1.0, lambda e: [spoil(e[0]), e[1] + 1.0], c[:2])
+        return [*inner, c[2] - 1.0]
+
+    return when_any(
+        x[0] > 0.0, lambda c: while_any(lambda e: e[2] > 0.0, turn, [*c, 3.0], 9)[:2], [x[1], x[1]]
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("form", SPOILERS)
+def test_worlds_that_are_not_concerned_keep_their_bits(form, dtype):
+    x, concerned = poisoned(dtype)
+    outs = [by_torch(SPOILERS[form], x, dtype), *(by_kernel(SPOILERS[form], x, dtype, w) for w in LANES)]
+    for out in outs:
+        for row in out:
+            np.testing.assert_array_equal(bits(row[~concerned]), bits(x[1][~concerned]))
+            assert np.isfinite(row[concerned]).all() and not np.array_equal(row[concerned], x[1][concerned])
+    for out in outs[2:]:
+        np.testing.assert_array_equal(bits(out), bits(outs[1]))  # the number of lanes is of no account
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nan_chooses_alike_everywhere(dtype):
+    body = lambda x: [minimum(x[0], x[1]), maximum(x[0], x[1]), select(x[0] < x[1], 1.0, 2.0), clip(x[0], -1.0, 1.0)]  # noqa: E731
+    rng = np.random.default_rng(0)
+    x = rng.choice([np.nan, np.inf, -np.inf, 0.0, 2.0, -3.0], (2, WORLDS)).astype(dtype)
+    want = by_floats(body, x).astype(dtype)
+    np.testing.assert_array_equal(by_torch(body, x, dtype), want)
+    np.testing.assert_array_equal(by_kernel(body, x, dtype, 8), want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_real_numbers_agree_to_rounding(dtype):
+    """A body as physics has them: roots, quotients, angles, and a Newton iteration."""
+    from torch_mjenvs.compiler.scalar import cos, exp, log, sin, sqrt
+
+    def body(x):
+        r = sqrt(x[0] * x[0] + x[1] * x[1] + 1.0)
+        root = while_any(lambda c: absolute(c[0] * c[0] - r) > 1e-6 * r, lambda c: [0.5 * (c[0] + r / c[0])], [r], 30)[0]
+        return [root, sin(x[0]) * cos(x[1]), exp(-r) + log(r)]
+
+    x = np.random.default_rng(0).normal(size=(2, WORLDS)).astype(dtype)
+    rtol = 1e-5 if dtype == "float32" else 1e-14
+    want = by_floats(body, x.astype(np.float64))
+    np.testing.assert_allclose(by_torch(body, x, dtype), want, rtol=rtol, atol=rtol)
+    np.testing.assert_allclose(by_kernel(body, x, dtype, 16), want, rtol=rtol, atol=rtol)

@@ -1,0 +1,376 @@
+"""What users of Gymnasium expect: ids, checkers, spaces, wrappers, buffers, and a task of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers import vector as wrappers
+
+import torch_mjenvs
+from torch_mjenvs import Hopper, TorchEnv, TorchVectorEnv
+
+TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
+MODES = list(AutoresetMode)
+
+
+# -- Ids ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_make(name):
+    env, real = gymnasium.make(f"Torch{name}-v0"), gymnasium.make(f"{name}-v5")
+    assert env.spec.max_episode_steps == real.spec.max_episode_steps == 1000
+    assert env.observation_space == real.observation_space and env.action_space == real.action_space
+    assert env.unwrapped.dt == real.unwrapped.dt
+    assert env.unwrapped.metadata == real.unwrapped.metadata
+    results = [env.reset(seed=1), env.step(env.action_space.sample())]
+    expected = [real.reset(seed=1), real.step(real.action_space.sample())]
+    for ours, theirs in zip(results, expected, strict=True):
+        assert ours[0].dtype == theirs[0].dtype and ours[0].shape == theirs[0].shape
+        assert set(ours[-1]) - {"bad_state"} == set(theirs[-1])
+        assert all(type(x) is float for k, x in ours[-1].items() if k != "bad_state")
+    assert [type(x) for x in results[1][1:4]] == [float, bool, bool]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_check_env(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*observation space m.*imum value is")  # v5's bounds, on purpose
+        check_env(gymnasium.make(f"Torch{name}-v0").unwrapped, skip_render_check=True)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_single_is_the_vector_env(name):
+    """A lone world's every observation, reward and entry of info, in NumPy."""
+    single = gymnasium.make(f"Torch{name}-v0", frame_skip=2)
+    vector = TorchVectorEnv(name, dtype=torch.float64, frame_skip=2)
+    (obs, info), (expected, expected_info) = single.reset(seed=6), vector.reset(seed=6)
+    for action in np.random.default_rng(0).uniform(-1, 1, (20, *single.action_space.shape)):
+        np.testing.assert_array_equal(obs, expected[0])
+        assert info == {k: x.item() for k, x in expected_info.items() if not k.startswith("_")}
+        obs, reward, terminated, truncated, info = single.step(action)
+        expected, *others, expected_info = vector.step(action[None])
+        assert [reward, terminated, truncated] == [x.item() for x in others]
+        np.testing.assert_array_equal(single.unwrapped.qpos, vector.qpos[0])
+        np.testing.assert_array_equal(single.unwrapped.qvel, vector.qvel[0])
+        if terminated:
+            break
+
+
+def test_single_set_state():
+    env = TorchEnv("Hopper")
+    env.reset(seed=0)
+    qpos, qvel = np.arange(6) * 0.1 + 1, np.arange(6) * 1.0
+    env.set_state(qpos, qvel)
+    np.testing.assert_array_equal(env.qpos, qpos)
+    np.testing.assert_array_equal(env.qvel, qvel)
+    with pytest.raises(ValueError, match="qvel must be of shape"):
+        env.set_state(qpos + 1, qvel[:5])
+    np.testing.assert_array_equal(env.qpos, qpos)
+
+
+def test_make_vec():
+    env = gymnasium.make_vec(
+        "TorchHopper-v0", num_envs=3, dtype=torch.float64, autoreset_mode="SameStep", healthy_reward=5.0
+    )
+    assert isinstance(env, TorchVectorEnv) and env.num_envs == 3
+    assert env.spec.id == "TorchHopper-v0" and env.engine.task.healthy_reward == 5.0
+    assert env.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP and env.metadata["render_fps"] == 125
+    assert TorchVectorEnv.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    assert "render_fps" not in TorchVectorEnv.metadata
+    sync = gymnasium.make_vec("TorchHopper-v0", num_envs=2, vectorization_mode="sync")
+    assert isinstance(sync, SyncVectorEnv)
+    sync.reset(seed=0)
+    assert sync.step(sync.action_space.sample())[0].shape == (2, 11)
+
+
+def test_max_episode_steps_of_make_vec():
+    env = gymnasium.make_vec("TorchHalfCheetah-v0", num_envs=2, max_episode_steps=3)
+    env.reset(seed=0)
+    assert [env.step(torch.zeros(2, 6))[3].all().item() for _ in range(5)] == [False, False, True, False, False]
+
+
+def test_id_names_its_module():
+    """`make_vec("torch_mjenvs:...")` imports what it needs; and the import leaves alone what is slow and not needed."""
+    code = (
+        "import gymnasium, sys; env = gymnasium.make_vec('torch_mjenvs:TorchHopper-v0', num_envs=2); env.reset(); "
+        "assert not {'matplotlib', 'scipy', 'torch._dynamo'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], check=True, timeout=120)
+
+
+def test_public_names():
+    assert all(hasattr(torch_mjenvs, name) for name in torch_mjenvs.__all__)
+
+
+# -- Spaces and metadata -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(torch.float32, np.float32), (torch.float64, np.float64)])
+def test_spaces(dtype, expected):
+    env = TorchVectorEnv("Hopper", 5, dtype=dtype)
+    assert env.single_observation_space == gymnasium.spaces.Box(-np.inf, np.inf, (11,), expected)
+    assert env.single_action_space == gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    assert env.observation_space == batch_space(env.single_observation_space, 5)
+    assert env.action_space == batch_space(env.single_action_space, 5)
+    obs, _ = env.reset(seed=0)
+    assert obs.numpy() in env.observation_space
+    env.action_space.seed(0)
+    obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+    assert obs.numpy() in env.observation_space
+    assert obs.dtype == reward.dtype == dtype and terminated.dtype == truncated.dtype == torch.bool
+    assert reward.shape == terminated.shape == truncated.shape == (5,)
+
+
+def test_spaces_wait_until_asked_for():
+    env = TorchVectorEnv("Hopper", 64)
+    env.reset()
+    env.step(torch.zeros(64, 3))
+    assert not {"observation_space", "action_space"} & set(vars(env))
+    assert env.action_space is env.action_space
+
+
+def test_mode_by_name_or_enum():
+    for mode in MODES:
+        for given in (mode, mode.value):
+            assert TorchVectorEnv("Hopper", 1, autoreset_mode=given).metadata["autoreset_mode"] is mode
+
+
+def test_np_random_is_seeded():
+    env = TorchVectorEnv("Hopper", 2)
+    env.reset(seed=3)
+    assert env.np_random_seed == 3
+
+
+# -- Actions -----------------------------------------------------------------------------------------------------------
+
+
+def test_actions_of_every_kind():
+    """Float tensors of any precision, whole numbers, arrays, lists, views, and tensors that want a gradient."""
+    values = torch.tensor([[0.5, -1.0, 0.25], [0.0, 2.0, -0.75]])
+    stride = torch.empty(3, 4)
+    stride[:, ::2] = values.T
+    read_only = values.numpy().copy()
+    read_only.flags.writeable = False
+    kinds: list[Any] = [values, values.double(), values.half(), values.numpy(), values.double().numpy(), read_only]
+    kinds += [values.tolist(), tuple(values.tolist()), stride[:, ::2].T, values.numpy()[::-1][::-1]]
+    kinds += [values.clone().requires_grad_(), values.numpy().astype(">f4")]
+    outputs = []
+    env = TorchVectorEnv("Hopper", 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in kinds:
+            env.reset(seed=0)
+            obs, *_ = env.step(kind)
+            assert not obs.requires_grad and not env.engine.action.requires_grad
+            outputs.append(obs)
+        env.reset(seed=0)
+        whole = env.step(np.array([[1, 0, -1]] * 2))[0]
+        env.reset(seed=0)
+        assert whole.equal(env.step(torch.tensor([[1, 0, -1]] * 2))[0])
+    assert all(obs.equal(outputs[0]) for obs in outputs)
+
+
+def test_actions_are_left_alone():
+    env = TorchVectorEnv("Hopper", 2)
+    env.reset()
+    actions = torch.full((2, 3), 7.0)
+    env.step(actions)
+    assert (actions == 7).all()
+
+
+def test_inference_mode():
+    """Made and used inside or outside of it."""
+    with torch.inference_mode():
+        env = TorchVectorEnv("Hopper", 2)
+        env.reset()
+    env.step(torch.zeros(2, 3))
+    with torch.inference_mode():
+        env.step(torch.zeros(2, 3))
+        env.reset(seed=1)
+    obs, *_ = env.step(torch.zeros(2, 3))
+    torch.nn.Linear(11, 1)(obs).sum().backward()
+
+
+# -- Copies and buffers ------------------------------------------------------------------------------------------------
+
+
+def tensors(result: Any) -> list[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    parts = result.values() if isinstance(result, dict) else result
+    return [x for part in parts for x in tensors(part)]
+
+
+def storages(result: Any) -> set[int]:
+    return {x.untyped_storage().data_ptr() for x in tensors(result)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_copies_are_the_users(mode):
+    """What was given out does not change later, and changing it does nothing to the environment."""
+    env, twin = (TorchVectorEnv("Hopper", 3, autoreset_mode=mode, max_episode_steps=4) for _ in range(2))
+    engine = {x.untyped_storage().data_ptr() for x in env.engine.buffers.values()}
+    kept = [env.reset(seed=0)]
+    twin.reset(seed=0)
+    for t in range(4):
+        kept.append(env.step(torch.full((3, 3), 0.1 * t)))
+        if t < 3:
+            twin.step(torch.full((3, 3), 0.1 * t))
+    before = [[x.clone() for x in tensors(result)] for result in kept]
+    for result in kept:
+        assert not storages(result) & engine
+    assert not storages(kept[1]) & storages(kept[2])
+    env.reset()
+    env.step(torch.ones(3, 3))
+    for result, old in zip(kept, before, strict=True):
+        assert all(map(torch.equal, tensors(result), old))
+    for result in kept:
+        for x in tensors(result):
+            x.fill_(1)
+    env.reset(seed=0)
+    twin.reset(seed=0)
+    for t in range(3):
+        ours, theirs = env.step(torch.full((3, 3), 0.1 * t)), twin.step(torch.full((3, 3), 0.1 * t))
+        assert all(map(torch.equal, tensors(ours), tensors(theirs)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_without_copies(mode):
+    """The engine's own buffers come out, with the same values as copies have; the dict itself is the user's."""
+    shared = {"num_envs": 3, "autoreset_mode": mode, "max_episode_steps": 6}
+    env, twin = TorchVectorEnv("Hopper", copy=False, **shared), TorchVectorEnv("Hopper", **shared)
+    obs, _ = env.reset(seed=0)
+    twin.reset(seed=0)
+    assert obs is env.engine.obs
+    for t in range(20):
+        if mode == AutoresetMode.DISABLED and t and t % 6 == 0:
+            for e in (env, twin):
+                e.reset()
+        actions = torch.full((3, 3), 0.1)
+        ours, theirs = env.step(actions), twin.step(actions)
+        assert ours[0] is env.engine.obs and ours[1] is env.engine.reward
+        assert all(map(torch.equal, tensors(ours), tensors(theirs)))
+        ours[4]["mine"] = torch.zeros(1)
+        assert set(theirs[4]) | {"mine"} == set(ours[4])
+
+
+def test_buffers_keep_their_addresses():
+    env = TorchVectorEnv("Walker2d", 5, max_episode_steps=3)
+    buffers = dict(env.engine.buffers)
+    views = {k: (x, x.data_ptr()) for k, x in vars(env.engine).items() if isinstance(x, torch.Tensor)}
+    assert {"qpos", "qvel", "obs", "reward", "action"} <= set(views)
+    for seed in (0, None, 3):
+        env.reset(seed=seed)
+        for _ in range(5):
+            env.step(torch.zeros(5, 6))
+        env.set_state(env.qpos.clone(), env.qvel.clone())
+    assert all(env.engine.buffers[k] is x for k, x in buffers.items())
+    for name, (x, address) in views.items():
+        assert getattr(env.engine, name) is x and x.data_ptr() == address
+    assert env.qpos is env.engine.qpos and env.elapsed_steps is env.engine.elapsed_steps
+
+
+def test_set_state():
+    """From arrays and tensors, in the chosen worlds only; a step from there is a step from there."""
+    env, twin = (TorchVectorEnv("Hopper", 4, dtype=torch.float64) for _ in range(2))
+    env.reset(seed=0), twin.reset(seed=0)
+    qpos, qvel = env.qpos.clone(), env.qvel.clone()
+    for _ in range(10):
+        env.step(torch.ones(4, 3))
+    moved = env.qpos.clone()
+    mask = torch.tensor([True, False, True, False])
+    env.set_state(qpos.numpy(), qvel.float() * 0 + 1, mask)
+    assert env.qpos[mask].equal(qpos[mask]) and env.qpos[~mask].equal(moved[~mask])
+    assert (env.qvel[mask] == 1).all()
+    env.set_state(qpos, qvel)
+    assert env.step(torch.ones(4, 3))[0].equal(twin.step(torch.ones(4, 3))[0])  # no warm start is left over
+
+
+# -- Tasks of one's own ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lander(Hopper):
+    """Hopper, asked to stay where it is."""
+
+    target: float = 1.0
+
+    def outcome(self, m, before, action, after):
+        outcome = super().outcome(m, before, action, after)
+        off = after.qpos[1] - self.target
+        return torch_mjenvs.Outcome(-off * off, outcome.terminated, {"off": off})
+
+
+def test_own_task():
+    for made in (
+        TorchVectorEnv(Lander(target=1.5), 2),
+        TorchVectorEnv(Lander, 2, target=1.5),
+        TorchVectorEnv(Lander(healthy_reward=3.0), 2, target=1.5),
+        gymnasium.make_vec("TorchHopper-v0", num_envs=2, task=Lander(target=1.5)),
+    ):
+        _, info = made.reset(seed=0)
+        assert set(info) == {"x_position", "_x_position", "z_distance_from_origin", "_z_distance_from_origin"}
+        _, reward, _, _, info = made.step(torch.zeros(2, 3))
+        off = made.qpos[:, 1] - 1.5
+        torch.testing.assert_close(info["off"], off)
+        torch.testing.assert_close(reward, -off * off)
+        assert info["_off"].all()
+        assert "x_position" in info and not info["_x_position"].any()  # which a reset alone gives
+
+
+def test_entries_that_only_a_reset_gives():
+    env = TorchVectorEnv(Lander(), 2, max_episode_steps=1)
+    env.reset(seed=0)
+    env.step(torch.zeros(2, 3))
+    _, _, _, _, info = env.step(torch.zeros(2, 3))
+    assert info["_x_position"].all() and info["x_position"].any()
+    assert not info["_off"].any() and not info["off"].any()
+
+
+# -- Wrappers ----------------------------------------------------------------------------------------------------------
+
+
+def test_wrappers_that_take_tensors():
+    env = gymnasium.make_vec("TorchHopper-v0", num_envs=3)
+    env = wrappers.TransformObservation(env, lambda x: 2 * x)
+    env = wrappers.ClipReward(wrappers.ClipAction(env), 0.0, 0.5)
+    plain = TorchVectorEnv("Hopper", 3)
+    assert env.reset(seed=0)[0].equal(2 * plain.reset(seed=0)[0])
+    obs, reward, *_ = env.step(torch.full((3, 3), 5.0))
+    expected, expected_reward, *_ = plain.step(torch.ones(3, 3))
+    assert obs.equal(2 * expected) and torch.as_tensor(reward).equal(expected_reward.clip(0, 0.5))
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_numpy_wrappers_over_array_conversion(mode):
+    """Stock RecordEpisodeStatistics, whose returns are those that one adds up by hand."""
+    pytest.importorskip("array_api_compat", reason="ArrayConversion needs array-api-compat")
+    env = gymnasium.make_vec("TorchHopper-v0", num_envs=4, autoreset_mode=mode, max_episode_steps=9)
+    env = wrappers.RecordEpisodeStatistics(wrappers.ArrayConversion(env, torch, np))
+    env.reset(seed=0)
+    total, episodes = np.zeros(4), 0
+    for _ in range(30):
+        obs, reward, terminated, truncated, info = env.step(np.full((4, 3), 0.3, np.float32))
+        assert isinstance(obs, np.ndarray) and isinstance(reward, np.ndarray)
+        total += reward
+        ended = terminated | truncated
+        if ended.any():
+            np.testing.assert_array_equal(info["_episode"], ended)
+            np.testing.assert_allclose(info["episode"]["r"][ended], total[ended], rtol=1e-5)
+            assert (info["episode"]["l"][ended] == 9).all()
+            total[ended] = 0
+            episodes += ended.sum()
+    assert episodes == 12

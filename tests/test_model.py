@@ -1,0 +1,241 @@
+"""What a Model is, which pairs it has, and that what is not implemented is refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import mujoco
+import oracle
+import pytest
+
+from torch_mjenvs.physics.model import Model, UnsupportedModel, load
+
+
+def mjcf(
+    option: str = "", flag: str = "", joint: str = "", geom: str = "", body: str = "", motor: str = "", more: str = ""
+) -> str:
+    """A floor, a hinged body with a capsule, and a motor, with attributes and elements added where asked."""
+    return f"""<mujoco><compiler autolimits="true"/><option {option}><flag {flag}/></option>
+    <worldbody><geom name="floor" type="plane" size="1 1 1"/>
+      <body name="arm" pos="0 0 1" {body}><joint name="elbow" axis="0 1 0" {joint}/>
+        <geom name="rod" type="capsule" size=".1 .2" {geom}/><site name="s"/></body>
+    </worldbody>
+    <actuator><motor name="m" joint="elbow" {motor}/></actuator>{more}</mujoco>"""
+
+
+REFUSED = {
+    "integrator": (mjcf(option='integrator="implicitfast"'), "implicitfast"),
+    "integrator discrete": (mjcf(option='integrator="discrete"'), "discrete"),
+    "elliptic": (mjcf(option='cone="elliptic"'), "elliptic"),
+    "noslip": (mjcf(option='noslip_iterations="3"'), "noslip"),
+    "density": (mjcf(option='density="1"'), "density"),
+    "viscosity": (mjcf(option='viscosity="1"'), "viscosity"),
+    "wind": (mjcf(option='wind="1 0 0"'), "wind"),
+    "actuatorgroupdisable": (mjcf(option='actuatorgroupdisable="1"'), "actuatorgroupdisable"),
+    "override": (mjcf(flag='override="enable"'), "OVERRIDE"),
+    "sleep": (mjcf(flag='sleep="enable"'), "SLEEP"),
+    "diagexact": (mjcf(flag='diagexact="enable"'), "DIAGEXACT"),
+    "speculative": (mjcf(flag='speculative="enable"'), "SPECULATIVE"),
+    "refsafe": (mjcf(flag='refsafe="disable"'), "REFSAFE"),
+    "eulerdamp": (mjcf(flag='eulerdamp="disable"'), "EULERDAMP"),
+    "actuation": (mjcf(flag='actuation="disable"'), "ACTUATION"),
+    "condim": (mjcf(geom='condim="4"'), "condim 4"),
+    "box": (mjcf(more='<worldbody><geom type="box" size="1 1 1"/></worldbody>'), "capsule and box"),
+    "mixed solref": (mjcf(geom='priority="1" solref=".02 -1"'), "solref"),
+    "mixed solreflimit": (mjcf(joint='range="0 1" solreflimit="-3 1"'), "solreflimit of joint 'elbow'"),
+    "frictionloss": (mjcf(joint='frictionloss="1"'), "frictionloss of joint 'elbow'"),
+    "stiffnesspoly": (mjcf(joint='stiffness="1 2"'), "polynomial stiffness of joint 'elbow'"),
+    "dampingpoly": (mjcf(joint='damping="1 2"'), "polynomial damping of joint 'elbow'"),
+    "springyield": (mjcf(joint='stiffness="1" springyield="1"'), "plastic"),
+    "actuatorgravcomp": (mjcf(joint='actuatorgravcomp="true"', body='gravcomp="1"'), "gravity compensation"),
+    "gravcomp": (mjcf(body='gravcomp="1"'), "gravity compensation of body 'arm'"),
+    "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
+    "mocap": (mjcf(more='<worldbody><body mocap="true"><geom size="1" contype="0"/></body></worldbody>'), "mocap"),
+    "ball limit": (
+        mjcf(more='<worldbody><body><joint name="b" type="ball" range="0 1"/><geom size="1"/></body></worldbody>'),
+        "joint 'b'",
+    ),
+    "adhesion": (mjcf(geom='adhesion="1"'), "adhesion"),
+    "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surface velocities"),
+    "pair": (mjcf(more='<contact><pair geom1="floor" geom2="rod"/></contact>'), "contact/pair"),
+    "equality": (mjcf(more='<equality><joint joint1="elbow"/></equality>'), "equality"),
+    "tendon": (
+        mjcf(more='<tendon><fixed name="t" damping="1"><joint joint="elbow" coef="1"/></fixed></tendon>'),
+        "damping of tendon 't'",
+    ),
+    "sensor": (mjcf(more='<sensor><jointpos joint="elbow"/></sensor>'), "sensors"),
+    "position": (mjcf(more='<actuator><position name="p" joint="elbow"/></actuator>'), "bias type of actuator 'p'"),
+    "velocity": (mjcf(more='<actuator><velocity name="p" joint="elbow"/></actuator>'), "bias type of actuator 'p'"),
+    "muscle": (
+        mjcf(more='<actuator><muscle name="p" joint="elbow" lengthrange="0 1"/></actuator>'),
+        "activation",
+    ),
+    "intvelocity": (
+        mjcf(more='<actuator><intvelocity name="p" joint="elbow" actrange="0 1"/></actuator>'),
+        "activation",
+    ),
+    "site": (mjcf(more='<actuator><general name="p" site="s"/></actuator>'), "transmission of actuator 'p'"),
+    "gain": (
+        mjcf(more='<actuator><general name="p" joint="elbow" gaintype="affine"/></actuator>'),
+        "gain type of actuator 'p'",
+    ),
+    "actuator damping": (mjcf(motor='damping="1"'), "'elbow'"),
+    "actuator armature": (mjcf(motor='armature="1"'), "'elbow'"),
+    "delay": (mjcf(motor='delay="0.01" nsample="10"'), "history"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str) -> None:
+    xml, named = REFUSED[case]
+    mjm = mujoco.MjModel.from_xml_string(xml)
+    with pytest.raises(UnsupportedModel, match="is not supported") as error:
+        load(mjm)
+    assert named in str(error.value)
+
+
+ALLOWED = {
+    "solver": mjcf(option='solver="PGS"'),
+    "elliptic without contacts": mjcf(option='cone="elliptic"', geom='contype="0" conaffinity="0"'),
+    "box that touches nothing": mjcf(
+        more='<worldbody><geom type="box" size="1 1 1" contype="0" conaffinity="0"/></worldbody>'
+    ),
+    "equality switched off": mjcf(
+        flag='equality="disable"', more='<equality><joint joint1="elbow"/></equality>'
+    ),
+    "tendon that measures": mjcf(more='<tendon><fixed><joint joint="elbow" coef="1"/></fixed></tendon>'),
+    "keyframe": mjcf(more='<keyframe><key qpos="1"/></keyframe>'),
+    "energy": mjcf(flag='energy="enable"'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ALLOWED)
+def test_allowed(case: str) -> None:
+    assert load(ALLOWED[case]).nv == 1
+
+
+def test_time_step() -> None:
+    mjm = mujoco.MjModel.from_xml_string(mjcf())
+    mjm.opt.timestep = 0.0
+    with pytest.raises(UnsupportedModel, match="timestep"):
+        load(mjm)
+
+
+@pytest.mark.parametrize(
+    ("flag", "field", "value"),
+    [
+        ("limit", "jnt_limited", (False,)),
+        ("constraint", "jnt_limited", (False,)),
+        ("contact", "pairs", ()),
+        ("constraint", "pairs", ()),
+        ("spring", "jnt_stiffness", (0.0,)),
+        ("damper", "dof_damping", (0.0,)),
+        ("gravity", "gravity", (0.0, 0.0, 0.0)),
+        ("clampctrl", "actuator_ctrllimited", (False,)),
+    ],
+)
+def test_flags(flag: str, field: str, value: tuple) -> None:
+    plain = dict(joint='range="-1 1" stiffness="1" damping="1"', motor='ctrlrange="-1 1"')
+    assert getattr(load(mjcf(**plain)), field) != value
+    assert getattr(load(mjcf(**plain, flag=f'{flag}="disable"')), field) == value
+
+
+def test_load() -> None:
+    xml = mjcf()
+    path = oracle.ASSETS / "hopper.xml"
+    assert load(xml) == load(mujoco.MjModel.from_xml_string(xml))
+    assert load(str(path)) == load(path)
+    with pytest.raises(FileNotFoundError, match="no_such"):
+        load("no_such.xml")
+    with pytest.raises(TypeError, match="int"):
+        load(3)
+    with pytest.raises(ValueError, match="XML"):
+        load("<mujoco><nonsense/></mujoco>")
+
+
+def test_content_is_identity() -> None:
+    a, b, c = load(mjcf()), load(mjcf()), load(mjcf(option='timestep="0.003"'))
+    assert a is not b and a == b and hash(a) == hash(b) and a.key == b.key
+    assert a != c and a.key != c.key
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        a.nq = 3
+
+
+def test_fields_are_plain_numbers() -> None:
+    def plain(x: object) -> bool:
+        return all(map(plain, x)) if isinstance(x, tuple) else type(x) in (int, float, bool, str)
+
+    m = load(oracle.model("ant"))
+    for f in dataclasses.fields(Model):
+        if f.name != "pairs":
+            assert plain(getattr(m, f.name)), f.name
+    for pair in m.pairs:
+        assert plain(dataclasses.astuple(pair))
+
+
+def test_planar_models_fold() -> None:
+    """Rounding noise in a rotation about y would keep the sideways parts of a planar model alive."""
+    m = load(oracle.model("half_cheetah"))
+    for mat in (*m.geom_mat[1:], *m.body_mat):
+        assert (mat[1], mat[3], mat[4], mat[5], mat[7]) == (0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+def names(m: Model) -> set[tuple[str, str]]:
+    return {(m.geom_names[p.geom1], m.geom_names[p.geom2]) for p in m.pairs}
+
+
+TREE = """<mujoco><option><flag {flag}/></option><worldbody>
+    <geom name="floor" type="plane" size="1 1 1"/><geom name="post" type="capsule" size=".1 1"/>
+    <body name="a"><joint/><geom name="a1" type="capsule" size=".1 1"/><geom name="a2" size=".1"/>
+      <body name="w"><geom name="w1" size=".1"/>
+        <body name="b"><joint/><geom name="b1" size=".1"/></body></body></body>
+    <body name="c"><joint/><geom name="c1" size=".1" contype="{contype}" conaffinity="0"/></body>
+    </worldbody><contact>{contact}</contact></mujoco>"""
+
+
+def test_pairs() -> None:
+    """Welded bodies, parent and child, bit masks; geoms in the order of their types."""
+    m = load(TREE.format(flag="", contype=2, contact=""))
+    world = {("floor", g) for g in ("a1", "a2", "w1", "b1")}
+    post = {("post", "a1"), ("a2", "post"), ("w1", "post"), ("b1", "post")}
+    assert names(m) == world | post
+
+
+def test_pairs_without_parent_filter() -> None:
+    parent = names(load(TREE.format(flag='filterparent="disable"', contype=2, contact="")))
+    assert parent - names(load(TREE.format(flag="", contype=2, contact=""))) == {
+        ("b1", "a1"), ("a2", "b1"), ("w1", "b1"),
+    }  # fmt: skip
+
+
+def test_excluded_pairs() -> None:
+    everything = names(load(TREE.format(flag="", contype=1, contact="")))
+    some = names(load(TREE.format(flag="", contype=1, contact='<exclude body1="c" body2="a"/>')))
+    assert everything - some == {("c1", "a1"), ("a2", "c1")}
+
+
+MIX = """<mujoco><worldbody>
+    <geom name="floor" type="plane" size="1 1 1" {floor}/>
+    <body pos="0 0 .05"><freejoint/><geom name="ball" size=".1" {ball}/></body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize(
+    ("floor", "ball"),
+    [
+        ('friction="1 .1 .2" condim="1"', 'friction=".5 .2 .1" condim="3" margin=".01"'),
+        ('solref=".03 1" solmix="2" margin=".02"', 'solref=".02 .5" solimp=".8 .9 .01" gap=".01"'),
+        ('solref="-100 -10"', 'solref=".02 .5"'),
+        ('solref="-100 -10" priority="1" friction=".1"', 'solref=".02 .5" condim="1" friction="2"'),
+        ('solmix="0"', 'solmix="0" solref=".1 1"'),
+        ('solmix="0"', 'solimp=".8 .9 .01" solref=".1 1"'),
+        ('friction="0 0 0"', 'friction="0 0 0" priority="2"'),
+    ],
+)
+def test_mixing(floor: str, ball: str) -> None:
+    mjm = mujoco.MjModel.from_xml_string(MIX.format(floor=floor, ball=ball))
+    d = mujoco.MjData(mjm)
+    mujoco.mj_forward(mjm, d)
+    (pair,), (contact,) = load(mjm).pairs, d.contact
+    assert (pair.condim, pair.margin) == (contact.dim, contact.includemargin)
+    for name in ("friction", "solref", "solimp"):
+        assert getattr(pair, name) == tuple(getattr(contact, name)), name

@@ -1,0 +1,62 @@
+"""The wheel: builds without torch, holds the whole package, and works away from the checkout."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SMOKE = """
+import sys
+from pathlib import Path
+import gymnasium, torch, torch_mjenvs
+assert Path(torch_mjenvs.__file__).is_relative_to(sys.argv[1]), torch_mjenvs.__file__
+env = gymnasium.make_vec("TorchHopper-v0", num_envs=4)
+obs, _ = env.reset(seed=0)
+obs, reward, terminated, truncated, _ = env.step(torch.zeros(4, 3))
+assert obs.shape == (4, 11) and obs.isfinite().all() and reward.isfinite().all()
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Built from a copy, since building leaves its traces in the source folder."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    shutil.copytree(ROOT / "torch_mjenvs", source / "torch_mjenvs", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    # Isolation would fetch setuptools from the network; `test_build_needs_no_torch` guards what isolation would show.
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    options = ["--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    subprocess.run([*pip, "wheel", *options, str(source)], check=True, timeout=120)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_build_needs_no_torch():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
+    assert [requirement.split(">")[0] for requirement in build["requires"]] == ["setuptools"]
+    assert not (ROOT / "setup.py").exists()
+
+
+def test_wheel_holds_every_module(wheel):
+    inside = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("torch_mjenvs/")}
+    expected = {path.relative_to(ROOT).as_posix() for path in (ROOT / "torch_mjenvs").rglob("*.py")}
+    assert expected <= inside
+
+
+def test_wheel_works_elsewhere(wheel, tmp_path):
+    target = tmp_path / "target"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", str(target), str(wheel)], check=True)
+    # The target goes before any editable install of this package.
+    code = f"import sys; sys.path.insert(0, {str(target)!r}); {SMOKE}"
+    subprocess.run([sys.executable, "-c", code, str(target)], cwd=tmp_path, check=True, timeout=120)

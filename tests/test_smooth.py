@@ -1,0 +1,110 @@
+"""Every field of the smooth stages against MuJoCo C, with Python floats and with torch tensors."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from torch_mjenvs.physics import forces, inertia, kinematics, velocity
+from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.model import Model, load
+
+TOLERANCE = 1e-11  # relative to the largest entry of a field, or to 1
+RANDOM = [f"random-{s}" for s in range(12)]
+FIELDS = """xpos xquat xmat xipos ximat xanchor xaxis geom_xpos geom_xmat subtree_com cinert cdof crb M
+    cvel cdof_dot qfrc_bias qfrc_passive actuator_force qfrc_actuator qacc_smooth""".split()  # noqa: SIM905
+
+
+def smooth(m: Model, qpos: list, qvel: list, ctrl: list) -> Data:
+    d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl)
+    kinematics.kinematics(m, d)
+    inertia.com_pos(m, d)
+    inertia.crb(m, d)
+    velocity.com_vel(m, d)
+    d.qfrc_bias = velocity.rne(m, d)
+    forces.passive(m, d)
+    forces.actuation(m, d)
+    total = [p - b + a for p, b, a in zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)]
+    d.qacc_smooth = inertia.solve(inertia.factor(d.M), total)
+    return d
+
+
+def dense(m: Model, rows: list) -> np.ndarray:
+    out = np.zeros((m.nv, m.nv))
+    for i, row in enumerate(rows):
+        for j, x in row.items():
+            out[i, j] = out[j, i] = x
+    return out
+
+
+def compare(m: Model, d: Data, mjm: mujoco.MjModel, expected: mujoco.MjData) -> None:
+    for name in FIELDS:
+        want = oracle.field(mjm, expected, name)
+        got = dense(m, d.M) if name == "M" else np.array(getattr(d, name), dtype=float).reshape(want.shape)
+        if name == "crb":
+            want, got = want[1:], got[1:]  # the world's is not used
+        error = np.max(np.abs(got - want), initial=0.0) / max(1.0, np.max(np.abs(want), initial=0.0))
+        assert error < TOLERANCE, f"{name}: relative error {error}"
+
+
+@pytest.mark.parametrize("name", [*oracle.MODELS, *RANDOM])
+def test_float(name: str) -> None:
+    mjm = oracle.model(name)
+    m = load(mjm)
+    for state in oracle.states(name):
+        d = smooth(m, *(x.tolist() for x in state))
+        compare(m, d, mjm, oracle.forward(mjm, *state))
+
+
+@pytest.mark.parametrize("name", ["half_cheetah", "ant", "random-0", "random-3"])
+def test_torch(name: str) -> None:
+    mjm = oracle.model(name)
+    m = load(mjm)
+    states = oracle.states(name)
+    columns = [list(torch.tensor(np.stack(x)).unbind(1)) for x in zip(*states, strict=True)]
+    d = smooth(m, *columns)
+    for b, state in enumerate(states):
+        one = Data(**{name: _world(getattr(d, name), b) for name in FIELDS})
+        compare(m, one, mjm, oracle.forward(mjm, *state))
+
+
+def _world(x: object, b: int) -> object:
+    if isinstance(x, dict):
+        return {k: _world(y, b) for k, y in x.items()}
+    if isinstance(x, (list, tuple)):
+        return [_world(y, b) for y in x]
+    return float(x[b]) if isinstance(x, torch.Tensor) else x
+
+
+def test_far_from_the_origin() -> None:
+    """In float32, 10 km out, M is as good as at the origin."""
+    m = load(oracle.model("ant"))
+    qpos, qvel, ctrl = (torch.tensor(x, dtype=torch.float32) for x in oracle.states("ant")[2])
+    near = smooth(m, list(qpos[:, None]), list(qvel[:, None]), list(ctrl[:, None]))
+    qpos[0] += 1e4
+    far = smooth(m, list(qpos[:, None]), list(qvel[:, None]), list(ctrl[:, None]))
+    assert all(torch.equal(x, y) for x, y in zip(near.qacc_smooth, far.qacc_smooth, strict=True))
+
+
+def test_inverse_dynamics() -> None:
+    """rne with an acceleration is M qacc + bias."""
+    mjm = oracle.model("ant")
+    m = load(mjm)
+    d = smooth(m, *(x.tolist() for x in oracle.states("ant")[1]))
+    qacc = np.random.default_rng(0).normal(size=m.nv).tolist()
+    force = np.array(velocity.rne(m, d, qacc)) + np.array(m.dof_armature) * qacc
+    assert np.allclose(force, np.array(inertia.mul_m(d.M, qacc)) + d.qfrc_bias, rtol=0, atol=1e-11)
+
+
+def test_factor_with_fill() -> None:
+    """factor and solve take any symmetric pattern."""
+    rng = np.random.default_rng(0)
+    a = np.diag(rng.uniform(5, 6, 8))
+    for i, j in ((5, 0), (7, 1), (7, 4), (6, 2), (6, 5), (3, 1)):
+        a[i, j] = a[j, i] = rng.normal()
+    rows = [{j: a[i, j] for j in range(i + 1) if a[i, j] != 0} for i in range(8)]
+    b = rng.normal(size=8)
+    assert np.allclose(inertia.solve(inertia.factor(rows), b.tolist()), np.linalg.solve(a, b), rtol=1e-13)

@@ -1,0 +1,340 @@
+"""Simulation against mj_step and mj_forward: states, accelerations, constraint forces and every output.
+
+The bounds are relative to the largest entry of a field over all states, or to 1.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from torch_mjenvs.physics.model import UnsupportedModel, load
+from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
+from torch_mjenvs.physics.step import State, step
+
+MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4}
+NAMES = tuple(OUTPUTS)
+UNUSED = {"crb": 1}  # its first row is the world's
+# Small random models that between them have every joint, geom and integrator; the first has no dof at all.
+RANDOM = (1, 3, 8, 11, 14, 21, 25, 29, 33, 36, 42, 45, 47, 49, 51, 54, 61, 63, 65, 70, 73, 74, 78, 79, 80, 81, 84, 90, 91, 97)
+COMPILED_PAIRS = 30  # a random model with more takes a while to compile: it is stepped in plain Python
+
+
+@functools.cache
+def states(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """qpos, qvel, ctrl, (n, ...) each."""
+    n = 8 if name.startswith("random") else 24
+    return tuple(np.stack(x) for x in zip(*oracle.states(name, n, seed=1), strict=True))  # type: ignore[return-value]
+
+
+def simulation(name: str, dtype: torch.dtype = torch.float64, outputs: tuple[str, ...] = NAMES) -> Simulation:
+    """At the states, everything else poisoned."""
+    qpos, qvel, ctrl = states(name)
+    sim = Simulation(oracle.model(name), len(qpos), dtype=dtype, outputs=outputs)
+    for x in outputs:
+        getattr(sim, x).fill_(float("nan"))
+    put(sim, qpos, qvel, ctrl)
+    return sim
+
+
+def put(sim: Simulation, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.ndarray) -> None:
+    for x, value in ((sim.qpos, qpos), (sim.qvel, qvel), (sim.ctrl, ctrl), (sim.qacc_warmstart, 0 * qvel)):
+        x.copy_(torch.tensor(value))
+
+
+def expected(name: str, stepping: bool) -> dict[str, np.ndarray]:
+    """The same of MuJoCo C."""
+    mjm = oracle.model(name)
+    out: dict[str, list] = {k: [] for k in (*NAMES, "qpos", "qvel")}
+    for state in zip(*states(name), strict=True):
+        d = mujoco.MjData(mjm)
+        d.qpos[:], d.qvel[:], d.ctrl[:] = state
+        (mujoco.mj_step if stepping else mujoco.mj_forward)(mjm, d)
+        mujoco.mj_rnePostConstraint(mjm, d)
+        for k in out:
+            out[k].append(oracle.field(mjm, d, k).copy())
+    return {k: np.stack(v) for k, v in out.items()}
+
+
+def error(got: torch.Tensor, want: np.ndarray) -> float:
+    difference = np.abs(got.numpy().astype(np.float64).reshape(want.shape) - want)
+    return float(np.max(difference, initial=0.0) / max(1.0, np.max(np.abs(want), initial=0.0)))
+
+
+def compare(sim: Simulation, want: dict[str, np.ndarray], fields: tuple[str, ...], tolerance: float) -> None:
+    for k in fields:
+        skip = UNUSED.get(k, 0)
+        e = error(getattr(sim, k)[:, skip:], want[k][:, skip:])
+        assert e < tolerance, f"{k}: relative error {e:.1e}"
+
+
+def test_the_states_are_worth_it():
+    """On the ground, at a limit, in the air; contacts of every kind of pair."""
+    limit, contact = mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT, mujoco.mjtConstraint.mjCNSTR_CONTACT_PYRAMIDAL
+    pairs, kinds = set(), set()
+    for name in (*MODELS, *(f"random-{s}" for s in RANDOM)):
+        mjm, rows = oracle.model(name), []
+        for state in zip(*states(name), strict=True):
+            d = oracle.forward(mjm, *state)
+            kinds |= set(d.efc_type.tolist())
+            rows.append(d.nefc)
+            pairs |= {tuple(mjm.geom_type[c.geom].tolist()) for c in d.contact}
+        assert name not in MODELS or max(rows) >= 8
+    assert kinds == {int(limit), int(contact)}
+    plane, sphere, capsule = 0, 2, 3
+    wanted = {(plane, sphere), (plane, capsule), (sphere, sphere), (sphere, capsule), (capsule, capsule)}
+    assert wanted == pairs
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_step(name):
+    sim, want = simulation(name), expected(name, stepping=True)
+    sim.step()
+    # qacc: after a Runge-Kutta step MuJoCo's is the mean over the stages, ours the last stage's, as all other fields are
+    fields = [k for k in NAMES if k != "qacc" or sim.model.integrator == "euler"]
+    compare(sim, want, ("qpos", "qvel", *fields), TOLERANCE[torch.float64])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_forward(name):
+    sim, want = simulation(name), expected(name, stepping=False)
+    before = [x.clone() for x in (sim.qpos, sim.qvel, sim.qacc_warmstart, sim.ctrl)]
+    sim.forward()
+    compare(sim, want, NAMES, TOLERANCE[torch.float64])
+    for x, was in zip((sim.qpos, sim.qvel, sim.qacc_warmstart, sim.ctrl), before, strict=True):
+        assert torch.equal(x, was)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_float32(name):
+    sim, want = simulation(name, torch.float32), expected(name, stepping=True)
+    sim.step()
+    compare(sim, want, ("qpos",), 1e-6)
+    compare(sim, want, ("qvel",), 3e-5)
+    sim = simulation(name, torch.float32)
+    sim.forward()
+    compare(sim, expected(name, stepping=False), NAMES, TOLERANCE[torch.float32])
+
+
+@pytest.mark.parametrize("seed", RANDOM)
+def test_random_models(seed):
+    check_random(f"random-{seed}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 400))
+def test_many_random_models(seed):
+    name = f"random-{seed}"
+    m = load(oracle.model(name))
+    if len(m.pairs) <= COMPILED_PAIRS:
+        check_random(name)
+        return
+    want = expected(name, stepping=True)
+    for k in (3, 7):
+        qpos, qvel, ctrl = (x[k].tolist() for x in states(name))
+        got = step(replace(m, tolerance=1e-13), State(qpos, qvel, [0.0] * m.nv), ctrl)
+        for field in ("qpos", "qvel"):
+            x = np.array(getattr(got, field))
+            np.testing.assert_allclose(x, want[field][k], rtol=0, atol=1e-11 * max(1, np.max(np.abs(want[field]))))
+
+
+def check_random(name: str) -> None:
+    fields = ("qacc", "qfrc_smooth", "qfrc_constraint", "cfrc_ext")
+    sim, want = simulation(name, outputs=fields), expected(name, stepping=True)
+    sim.step()
+    compare(sim, want, ("qpos", "qvel"), 1e-12)
+    compare(sim, want, fields[1:], 1e-11)
+    sim = simulation(name, outputs=fields)
+    sim.forward()
+    compare(sim, expected(name, stepping=False), fields, 1e-11)
+
+
+def integrator_of(name: str, integrator: str, damping: bool) -> mujoco.MjModel:
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_path(str(oracle.ASSETS / f"{name}.xml")))
+    mjm.opt.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator}")
+    if not damping:
+        mjm.dof_damping[:] = 0
+    return mjm
+
+
+@pytest.mark.parametrize("damping", [True, False])
+@pytest.mark.parametrize("integrator", ["EULER", "RK4"])
+@pytest.mark.parametrize("name", ["hopper", "ant"])
+def test_integrators(name, integrator, damping):
+    """... over ten steps, in which an error of the integrator would add up."""
+    mjm = integrator_of(name, integrator, damping)
+    qpos, qvel, ctrl = (x[:6] for x in states(name))
+    sim = Simulation(mjm, len(qpos), dtype=torch.float64)
+    put(sim, qpos, qvel, ctrl)
+    sim.step(10)
+    for k in range(len(qpos)):
+        d = mujoco.MjData(mjm)
+        d.qpos[:], d.qvel[:], d.ctrl[:] = qpos[k], qvel[k], ctrl[k]
+        mujoco.mj_step(mjm, d, 10)
+        assert error(sim.qpos[k], d.qpos) < 1e-10 and error(sim.qvel[k], d.qvel) < 1e-9
+
+
+# many steps
+
+
+def test_nstep_is_that_many_steps():
+    one, many = simulation("hopper", outputs=("xpos",)), simulation("hopper", outputs=("xpos",))
+    many.step(7)
+    for _ in range(7):
+        one.step()
+    for x, y in zip(state_of(one), state_of(many), strict=True):
+        assert torch.equal(x, y)
+    assert torch.equal(one.xpos, many.xpos)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_thousand_steps(name, dtype):
+    """Under random torques: no world falls through the floor, flies off or stops being a number."""
+    sim = Simulation(oracle.model(name), 64, dtype=dtype)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        sim.ctrl.uniform_(-1, 1, generator=generator)
+        sim.step(20)
+    assert sim.qpos.isfinite().all() and sim.qvel.isfinite().all()
+    assert sim.qvel.abs().max() < 200
+    frozen = [oracle.forward(oracle.model(name), *(x[k].double().numpy() for x in (sim.qpos, sim.qvel, sim.ctrl))) for k in range(64)]
+    assert min(c.dist for d in frozen for c in d.contact) > -0.1
+    assert min(d.xipos[1:, 2].min() for d in frozen) > 0 and max(d.xipos[1:, 2].max() for d in frozen) < 4
+
+
+def state_of(sim: Simulation) -> list[torch.Tensor]:
+    return [sim.qpos, sim.qvel, sim.qacc_warmstart]
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous().view(torch.int64 if x.dtype == torch.float64 else torch.int32)
+
+
+# a world does not see its neighbours
+
+
+@pytest.fixture
+def threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", ["half_cheetah", "hopper"])
+def test_a_world_is_the_same_anywhere(name, dtype, threads):
+    """Bit for bit: alone, at any place of any batch, on any number of threads, beside worlds that are broken."""
+    chosen = [torch.tensor(x, dtype=dtype) for x in states(name)]
+    n = len(chosen[0])
+    want = evolve(name, dtype, chosen, torch.arange(n))
+    assert all(x.isfinite().all() for x in want)
+    rng = torch.Generator().manual_seed(0)
+    for n_threads, worlds in ((1, 1), (1, 333), (2, 17), (3, 1000)):
+        threads(n_threads)
+        places = torch.randint(n, (worlds,), generator=rng)
+        for got, all_of in zip(evolve(name, dtype, chosen, places), want, strict=True):
+            assert torch.equal(bits(got), bits(all_of[places]))
+    broken = torch.randperm(n, generator=rng)[: n // 3]
+    for poison in (float("nan"), float("inf"), 1e30):
+        spoilt = [x.clone() for x in chosen]
+        for x in spoilt:
+            x[broken] = poison
+        sound = torch.ones(n, dtype=torch.bool).index_fill_(0, broken, False)
+        for got, all_of in zip(evolve(name, dtype, spoilt, torch.arange(n)), want, strict=True):
+            assert torch.equal(bits(got[sound]), bits(all_of[sound]))
+
+
+def evolve(name: str, dtype: torch.dtype, chosen: list[torch.Tensor], places: torch.Tensor) -> list[torch.Tensor]:
+    sim = Simulation(oracle.model(name), len(places), dtype=dtype)
+    for x, value in zip((sim.qpos, sim.qvel, sim.ctrl), chosen, strict=True):
+        x.copy_(value[places])
+    sim.step(5)
+    return state_of(sim)
+
+
+# the class itself
+
+
+def test_tensors_keep_their_addresses():
+    sim = simulation("hopper", outputs=("xpos", "M"))
+    names = ("qpos", "qvel", "qacc_warmstart", "ctrl", "xpos", "M")
+    before = {k: (getattr(sim, k), getattr(sim, k).data_ptr()) for k in names}
+    sim.step(3)
+    sim.forward()
+    sim.reset(torch.zeros(sim.num_worlds, dtype=torch.bool))
+    sim.reset()
+    for k, (x, address) in before.items():
+        assert getattr(sim, k) is x and x.data_ptr() == address
+    mjm = oracle.model("hopper")
+    assert sim.xpos.shape == (sim.num_worlds, mjm.nbody, 3) and sim.M.shape == (sim.num_worlds, mjm.nv, mjm.nv)
+
+
+def test_reset():
+    sim = simulation("walker2d_v5", outputs=())
+    sim.step()
+    mask = torch.arange(sim.num_worlds) % 3 == 0
+    before = [x.clone() for x in (*state_of(sim), sim.ctrl)]
+    sim.reset(mask)
+    start = torch.tensor(oracle.model("walker2d_v5").qpos0)
+    assert torch.equal(sim.qpos[mask], start.expand(int(mask.sum()), -1))
+    for x, was in zip((*state_of(sim), sim.ctrl), before, strict=True):
+        assert torch.equal(x[~mask], was[~mask])
+        assert x is sim.qpos or not x[mask].any()
+    sim.qpos.fill_(float("nan"))
+    sim.qvel.fill_(float("nan"))
+    sim.reset()
+    assert torch.equal(sim.qpos, start.expand(sim.num_worlds, -1)) and not sim.qvel.any()
+    for bad in (mask[:-1], mask.float(), mask[:, None]):
+        with pytest.raises(ValueError, match="mask"):
+            sim.reset(bad)
+
+
+def test_models_as_mjmodel_as_text_and_as_file(tmp_path):
+    path = oracle.ASSETS / "hopper.xml"
+    for model in (mujoco.MjModel.from_xml_path(str(path)), path.read_text(), path, str(path)):
+        sim = Simulation(model, 3)
+        sim.step()
+        assert sim.qpos.dtype == torch.float32 and sim.qpos.shape == (3, 6) and sim.qpos.isfinite().all()
+
+
+def test_what_simulation_refuses():
+    mjm = oracle.model("hopper")
+    for n in (0, -1, 1.5, True, "4"):
+        with pytest.raises(ValueError, match="num_worlds"):
+            Simulation(mjm, n)
+    with pytest.raises(ValueError, match=r"unknown outputs \['xpsos'\].*xpos"):
+        Simulation(mjm, 1, outputs=("xpos", "xpsos"))
+    for dtype in (torch.float16, torch.int32, None):
+        with pytest.raises(ValueError, match="float32"):
+            Simulation(mjm, 1, dtype=dtype)
+    with pytest.raises(ValueError, match="meta"):
+        Simulation(mjm, 1, device="meta")
+    sim = Simulation(mjm, 1)
+    for n in (0, -3):
+        with pytest.raises(ValueError, match="nstep"):
+            sim.step(n)
+    with pytest.raises(AttributeError, match=r"outputs=\('xpos',\)"):
+        _ = sim.xpos
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = sim.nonsense
+    with pytest.raises(ValueError, match="outputs"):
+        sim.forward()
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        Simulation("nowhere.xml", 1)
+    with pytest.raises(UnsupportedModel, match="elliptic"):
+        Simulation("<mujoco><option cone='elliptic'/><worldbody><geom type='plane' size='1 1 1'/><body><freejoint/>"
+                   "<geom size='1'/></body></worldbody></mujoco>", 1)  # fmt: skip
+
+
+def test_one_output_by_name():
+    sim = Simulation(oracle.model("hopper"), 2, outputs="xpos")
+    sim.forward()
+    assert sim.outputs == ("xpos",) and sim.xpos[0, 1, 2] == 1.25
