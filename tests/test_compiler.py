@@ -94,7 +94,9 @@ def test_buffers_of_every_type_and_layout(dtype, lanes):
 
 
 def test_what_is_not_stored_is_not_touched():
-    program = record("some", [Buffer("x", 1), Buffer("y", 2), Buffer("z", 1)], lambda b: {"z": [b["x"][0] + 1.0]}, "float32")
+    program = record(
+        "some", [Buffer("x", 1), Buffer("y", 2), Buffer("z", 1)], lambda b: {"z": [b["x"][0] + 1.0]}, "float32"
+    )
     held = tensors(program, {"x": uniform(1, 30)})
     before = {k: bits(v.numpy()).copy() for k, v in held.items()}
     build(program).bind(held)()
@@ -179,7 +181,9 @@ def test_launches_from_several_python_threads():
         for _ in range(5):
             list(pool.map(lambda launch: launch(), launches))
     for x, y in held:
-        np.testing.assert_array_equal(y[1].numpy(), np.sqrt(x[0].numpy()))  # torch's own root is not always rounded well
+        np.testing.assert_array_equal(
+            y[1].numpy(), np.sqrt(x[0].numpy())
+        )  # torch's own root is not always rounded well
 
 
 FORK = """
@@ -310,7 +314,9 @@ def test_code_for_the_oldest_x86_gives_the_same_bits():
 
 
 def assembly(program: Program, target: cpu.Target) -> str:
-    module = llvm.parse_assembly(f'target triple = "{target.triple}"\n{render(program, cpu.lanes_of(program.dtype, target))}')
+    module = llvm.parse_assembly(
+        f'target triple = "{target.triple}"\n{render(program, cpu.lanes_of(program.dtype, target))}'
+    )
     module.get_function("tile").linkage = llvm.Linkage.external
     return target.machine().emit_assembly(module)
 
@@ -367,7 +373,9 @@ print(hashlib.sha256(render(program(load(oracle.asset("half_cheetah")), "float32
 def test_the_same_code_in_every_process():
     """Whatever the seed of its hashes and the addresses of its objects; else the cache is of no use."""
     running = [
-        subprocess.Popen([sys.executable, "-c", DIGEST], cwd=ROOT, env=_env(PYTHONHASHSEED=seed), stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", DIGEST], cwd=ROOT, env=_env(PYTHONHASHSEED=seed), stdout=subprocess.PIPE
+        )
         for seed in ("1", "2")
     ]
     digests = {p.communicate(timeout=120)[0] for p in running}

@@ -62,7 +62,9 @@ def check(body: Body, x: np.ndarray, lanes: tuple[int, ...] = (1, 4, 16)) -> np.
 
 def test_when_any():
     def body(x):
-        out = when_any(x[0] > 0.0, lambda c: {"a": c["a"] + x[1], "b": c["b"], "c": c["c"] - 1.0}, dict(a=x[1], b=x[0], c=5.0))
+        out = when_any(
+            x[0] > 0.0, lambda c: {"a": c["a"] + x[1], "b": c["b"], "c": c["c"] - 1.0}, dict(a=x[1], b=x[0], c=5.0)
+        )
         return [out["a"], out["b"], out["c"]]
 
     x = whole_numbers(2)
@@ -249,7 +251,9 @@ def spoil(y):
 SPOILERS: dict[str, Body] = {
     "when": lambda x: when_any(x[0] > 0.0, lambda c: [spoil(c[0]), 1.0 / x[1]], [x[1], x[1]]),
     "compute": lambda x: _use_computed(x),
-    "while": lambda x: while_any(lambda c: c[2] > 0.0, lambda c: [spoil(c[0]), c[0], c[2] - 1.0], [x[1], x[1], 2 * x[0]], 9)[:2],
+    "while": lambda x: while_any(
+        lambda c: c[2] > 0.0, lambda c: [spoil(c[0]), c[0], c[2] - 1.0], [x[1], x[1], 2 * x[0]], 9
+    )[:2],
     "nested": lambda x: _nested(x),
     "repeat": lambda x: repeat(3, lambda i, c: when_any(x[0] > 0.0, lambda e: [e[1], spoil(e[0])], c), [x[1], x[1]]),
 }
@@ -265,9 +269,7 @@ def _nested(x):
         inner = when_any(c[0] > 1.0, lambda e: [spoil(e[0]), e[1] + 1.0], c[:2])
         return [*inner, c[2] - 1.0]
 
-    return when_any(
-        x[0] > 0.0, lambda c: while_any(lambda e: e[2] > 0.0, turn, [*c, 3.0], 9)[:2], [x[1], x[1]]
-    )
+    return when_any(x[0] > 0.0, lambda c: while_any(lambda e: e[2] > 0.0, turn, [*c, 3.0], 9)[:2], [x[1], x[1]])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -293,6 +295,15 @@ def test_nan_chooses_alike_everywhere(dtype):
     np.testing.assert_array_equal(by_kernel(body, x, dtype, 8), want)
 
 
+def test_a_choice_of_constants_is_exact():
+    """... in torch, too, whose default is 32 bits."""
+    x = whole_numbers(1)
+    want = np.where(x[0] < 0, 0.1, -1 / 3)
+    got = by_torch(lambda x: [x[0] * 0.0 + select(x[0] < 0.0, 0.1, -1 / 3)], x, "float64")[0]
+    np.testing.assert_array_equal(got, want)
+    assert select(torch.tensor([True]), 1.0, 0.5).dtype == torch.float32
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_real_numbers_agree_to_rounding(dtype):
     """A body as physics has them: roots, quotients, angles, and a Newton iteration."""
@@ -300,7 +311,9 @@ def test_real_numbers_agree_to_rounding(dtype):
 
     def body(x):
         r = sqrt(x[0] * x[0] + x[1] * x[1] + 1.0)
-        root = while_any(lambda c: absolute(c[0] * c[0] - r) > 1e-6 * r, lambda c: [0.5 * (c[0] + r / c[0])], [r], 30)[0]
+        root = while_any(lambda c: absolute(c[0] * c[0] - r) > 1e-6 * r, lambda c: [0.5 * (c[0] + r / c[0])], [r], 30)[
+            0
+        ]
         return [root, sin(x[0]) * cos(x[1]), exp(-r) + log(r)]
 
     x = np.random.default_rng(0).normal(size=(2, WORLDS)).astype(dtype)

@@ -163,7 +163,8 @@ ARGUMENTS = {
     "Hopper": [
         {"terminate_when_unhealthy": False, "healthy_reward": 2, "ctrl_cost_weight": 0.2, "frame_skip": 1},
         {"healthy_z_range": (0.3, 1.1), "healthy_angle_range": (-0.5, 0.1), "forward_reward_weight": -1.0},
-        {"healthy_state_range": (-1.5, 2.5), "exclude_current_positions_from_observation": False},
+        {"healthy_state_range": (-1.5, 2.5), "healthy_z_range": (-9, 9), "healthy_angle_range": (-9, 9)},
+        {"exclude_current_positions_from_observation": False, "reset_noise_scale": 0.1},
     ],
 }
 

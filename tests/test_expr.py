@@ -156,7 +156,9 @@ def test_dead_code_is_left_out():
 
 def test_a_loop_keeps_what_only_its_condition_needs():
     def body(x):
-        out = while_any(lambda c: c["n"] > 0.0, lambda c: {"n": c["n"] - 1.0, "a": c["a"] * 2.0}, {"n": x[0], "a": 1.0}, 9)
+        out = while_any(
+            lambda c: c["n"] > 0.0, lambda c: {"n": c["n"] - 1.0, "a": c["a"] * 2.0}, {"n": x[0], "a": 1.0}, 9
+        )
         return [out["a"]]
 
     ops = names_of(record_list(body, 1, 1, "float32"))

@@ -14,19 +14,27 @@ from torch_mjenvs import TorchEnv, TorchVectorEnv
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
 
 
+def why_no_frames() -> str | None:
+    """What keeps Gymnasium's own environment from drawing."""
+    env = gymnasium.make("Hopper-v5", render_mode="rgb_array", width=16, height=16)
+    env.reset()
+    try:
+        env.render()
+    except Exception as error:  # each backend has its own
+        return f"no OpenGL to draw with, MUJOCO_GL={os.environ.get('MUJOCO_GL')}: {error!r}"
+    env.close()
+    return None
+
+
 @pytest.fixture(scope="module", autouse=True)
 def opengl():
-    """Skips where Gymnasium's own environment cannot draw. The backend is read when the first viewer is made."""
+    """Skips where nothing can be drawn. The backend is chosen when the first viewer is made."""
     with pytest.MonkeyPatch.context() as patch:
         if "MUJOCO_GL" not in os.environ and "DISPLAY" not in os.environ:
             patch.setenv("MUJOCO_GL", "egl")
-        real = gymnasium.make("Hopper-v5", render_mode="rgb_array", width=16, height=16)
-        real.reset()
-        try:
-            real.render()
-        except Exception as error:  # each backend has its own
-            pytest.skip(f"no OpenGL to draw with, MUJOCO_GL={os.environ.get('MUJOCO_GL')}: {error!r}")
-        real.close()
+        reason = why_no_frames()
+        if reason:
+            pytest.skip(reason)
         yield
 
 

@@ -23,7 +23,38 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4}
 NAMES = tuple(OUTPUTS)
 UNUSED = {"crb": 1}  # its first row is the world's
 # Small random models that between them have every joint, geom and integrator; the first has no dof at all.
-RANDOM = (1, 3, 8, 11, 14, 21, 25, 29, 33, 36, 42, 45, 47, 49, 51, 54, 61, 63, 65, 70, 73, 74, 78, 79, 80, 81, 84, 90, 91, 97)
+RANDOM = (
+    1,
+    3,
+    8,
+    11,
+    14,
+    21,
+    25,
+    29,
+    33,
+    36,
+    42,
+    45,
+    47,
+    49,
+    51,
+    54,
+    61,
+    63,
+    65,
+    70,
+    73,
+    74,
+    78,
+    79,
+    80,
+    81,
+    84,
+    90,
+    91,
+    97,
+)
 COMPILED_PAIRS = 30  # a random model with more takes a while to compile: it is stepped in plain Python
 
 
@@ -86,7 +117,7 @@ def test_the_states_are_worth_it():
             kinds |= set(d.efc_type.tolist())
             rows.append(d.nefc)
             pairs |= {tuple(mjm.geom_type[c.geom].tolist()) for c in d.contact}
-        assert name not in MODELS or max(rows) >= 8
+        assert name not in MODELS or (min(rows) == 0 and max(rows) >= 5)
     assert kinds == {int(limit), int(contact)}
     plane, sphere, capsule = 0, 2, 3
     wanted = {(plane, sphere), (plane, capsule), (sphere, sphere), (sphere, capsule), (capsule, capsule)}
@@ -205,7 +236,10 @@ def test_a_thousand_steps(name, dtype):
         sim.step(20)
     assert sim.qpos.isfinite().all() and sim.qvel.isfinite().all()
     assert sim.qvel.abs().max() < 200
-    frozen = [oracle.forward(oracle.model(name), *(x[k].double().numpy() for x in (sim.qpos, sim.qvel, sim.ctrl))) for k in range(64)]
+    frozen = [
+        oracle.forward(oracle.model(name), *(x[k].double().numpy() for x in (sim.qpos, sim.qvel, sim.ctrl)))
+        for k in range(64)
+    ]
     assert min(c.dist for d in frozen for c in d.contact) > -0.1
     assert min(d.xipos[1:, 2].min() for d in frozen) > 0 and max(d.xipos[1:, 2].max() for d in frozen) < 4
 

@@ -43,9 +43,13 @@ def _tensors(*xs) -> list[torch.Tensor]:
 
 
 def sqrt(x: Scalar) -> Scalar:
+    """Square root; NaN of a negative x."""
     if type(x) is Expr:
         return node("sqrt", x)
-    return torch.sqrt(x) if isinstance(x, torch.Tensor) else (_m.sqrt(x) if x >= 0 else _m.nan)
+    if isinstance(x, torch.Tensor):
+        # The derivative is 0 at 0, not infinite: so it makes no NaN where the root goes into a branch not taken.
+        return torch.where(x == 0, 0.0, torch.sqrt(torch.where(x == 0, 1.0, x)))
+    return _m.sqrt(x) if x >= 0 else _m.nan
 
 
 def absolute(x: Scalar) -> Scalar:
@@ -78,6 +82,7 @@ def log(x: Scalar) -> Scalar:
 
 
 def atan2(y: Scalar, x: Scalar) -> Scalar:
+    """Angle of the point (x, y), in [-pi, pi]."""
     kind = _kind(y, x)
     if kind is Expr:
         return _traced.atan2(y, x)
@@ -141,11 +146,18 @@ def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:
     one = next((x for x in (a, b) if isinstance(x, torch.Tensor)), None)
     if one is not None:
         return torch.where(mask, _like(a, one), _like(b, one))
-    dtype = torch.get_default_dtype() if type(a) is float else None
-    return torch.where(mask, torch.as_tensor(a, dtype=dtype), torch.as_tensor(b, dtype=dtype))
+    kind = _exact_dtype(a, b) if float in (type(a), type(b)) else None
+    return torch.where(mask, torch.as_tensor(a, dtype=kind), torch.as_tensor(b, dtype=kind))
+
+
+def _exact_dtype(*xs: float) -> torch.dtype:
+    """torch's default, unless that would round the constants: what they meet may be of more digits."""
+    default = torch.get_default_dtype()
+    return default if all(float(torch.tensor(x, dtype=default)) == x for x in xs) else torch.float64
 
 
 def logical_and(*masks: Mask) -> Mask:
+    """True where all masks are; of none, True."""
     out: Mask = True
     for m in masks:
         if m is False or out is False:
@@ -157,6 +169,7 @@ def logical_and(*masks: Mask) -> Mask:
 
 
 def logical_or(*masks: Mask) -> Mask:
+    """True where one of the masks is; of none, False."""
     out: Mask = False
     for m in masks:
         if m is True or out is True:
@@ -168,6 +181,7 @@ def logical_or(*masks: Mask) -> Mask:
 
 
 def logical_not(mask: Mask) -> Mask:
+    """True where the mask is not."""
     if isinstance(mask, bool):
         return not mask
     if type(mask) is Expr:

@@ -1,0 +1,14 @@
+"""MuJoCo's forward dynamics over scalars: `Simulation` compiled, `step` and `forward` on floats or torch tensors.
+
+    m = load("hopper.xml")
+    new = step(m, State(qpos, qvel, qacc_warmstart), ctrl)      # lists of nq, nv, nv and nu tensors of shape (N,)
+
+computes N worlds with torch, differentiable and on any device: the reference for the kernels of `Simulation`.
+"""
+
+from .data import Data
+from .model import Model, UnsupportedModel, load
+from .simulation import Simulation
+from .step import State, forward, step
+
+__all__ = ["Data", "Model", "Simulation", "State", "UnsupportedModel", "forward", "load", "step"]

@@ -233,12 +233,14 @@ class Simulation:
 
 
 def check_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype, if kernels can be made for it. Raises ValueError."""
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
     return dtype
 
 
 def check_device(device: torch.device | str) -> torch.device:
+    """The device, if kernels can run on it. Raises ValueError."""
     chosen = torch.device(device)
     if chosen.type != "cpu":
         raise ValueError(f"device {str(chosen)!r} is not supported yet: use device='cpu'")

@@ -249,6 +249,7 @@ def body_motion(m: Model, d: Data, x: list) -> list[list]:
 
 
 def sum_of(values) -> Scalar:
+    """The sum; 0 of nothing."""
     out: Scalar = 0.0
     for x in values:
         out = out + x

@@ -49,6 +49,7 @@ def add_scaled(a: Vec, b: Vec, s: Scalar) -> list[Scalar]:
 
 
 def dot(a: Vec, b: Vec) -> Scalar:
+    """Inner product of two vectors, of one entry at the least."""
     total = a[0] * b[0]
     for x, y in zip(a[1:], b[1:], strict=True):
         total = total + x * y

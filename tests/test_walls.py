@@ -1,0 +1,119 @@
+"""What may import what, and what must be explained: as tests, so that it stays true."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
+NAME = PACKAGE.name
+
+COMPILER = sorted((PACKAGE / "compiler").glob("*.py"))
+PHYSICS = sorted((PACKAGE / "physics").glob("*.py"))
+ENVS = sorted((PACKAGE / "envs").glob("*.py"))
+EDGE = {"simulation.py"}  # of physics: the one file that meets torch and kernels
+RUNNING = {"engine.py", "gymnasium.py", "torchrl.py", "wrappers.py", "__init__.py"}  # of envs: all others are tasks
+STAGES = [p for p in PHYSICS if p.name not in EDGE | {"__init__.py"}]
+TASKS = [p for p in ENVS if p.name not in RUNNING]
+ADAPTERS = [p for p in ENVS if p.name in {"gymnasium.py", "torchrl.py", "wrappers.py"}]
+
+SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "control", "random")}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of all modules that a file imports, wherever in the file."""
+    module = [NAME, *path.relative_to(PACKAGE).with_suffix("").parts]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = module[: -node.level] if node.level else []
+            start = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            yield start
+            yield from (f"{start}.{alias.name}" for alias in node.names)
+
+
+def meets(path: Path, *names: str) -> list[str]:
+    """Which of its imports are one of these modules or in one of them."""
+    return [x for x in imports(path) if any(x == n or x.startswith(f"{n}.") for n in names)]
+
+
+def ids(paths: list[Path]) -> list[str]:
+    return [p.name for p in paths]
+
+
+def test_there_is_something_to_look_at():
+    assert len(COMPILER) > 5 and len(STAGES) > 8 and len(TASKS) > 2
+    assert "torch" in set(imports(PACKAGE / "physics" / "simulation.py"))
+    assert f"{NAME}.compiler.scalar" in set(imports(PACKAGE / "physics" / "solver.py"))
+
+
+@pytest.mark.parametrize("path", STAGES, ids=ids(STAGES))
+def test_a_stage_does_not_know_how_it_is_run(path):
+    assert not meets(path, "torch", "llvmlite", "ctypes", "cuda", "gymnasium", f"{NAME}.envs")
+    of_compiler = [
+        x for x in meets(path, f"{NAME}.compiler") if not any(x == s or x.startswith(f"{s}.") for s in SCALARS)
+    ]
+    assert not of_compiler, f"a stage is written in scalars and control forms only, not in {of_compiler}"
+
+
+@pytest.mark.parametrize("path", STAGES, ids=ids(STAGES))
+def test_a_stage_does_not_ask_what_its_scalars_are(path):
+    """No branch on being traced: one source for all uses."""
+    names = {n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)}
+    assert not names & {"is_tracing", "Expr", "Tensor"}
+
+
+@pytest.mark.parametrize("path", COMPILER, ids=ids(COMPILER))
+def test_the_compiler_does_not_know_what_it_compiles(path):
+    assert not meets(path, "mujoco", "gymnasium", f"{NAME}.physics", f"{NAME}.envs")
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in COMPILER if p.name in {"expr.py", "program.py", "llvm.py", "math.py", "random.py"}]
+)
+def test_recording_and_rendering_need_no_torch(path):
+    assert not meets(path, "torch", "llvmlite")
+
+
+@pytest.mark.parametrize("path", TASKS, ids=ids(TASKS))
+def test_a_task_is_only_scalars(path):
+    assert not meets(path, "torch", "llvmlite", "numpy", f"{NAME}.envs.engine", f"{NAME}.physics.simulation")
+
+
+@pytest.mark.parametrize("path", ADAPTERS, ids=ids(ADAPTERS))
+def test_an_adapter_holds_no_physics(path):
+    assert not meets(path, f"{NAME}.physics", f"{NAME}.compiler")
+
+
+def test_mujoco_never_steps_in_the_product():
+    """It parses models, and places the bodies in a picture; the tests alone let it compute."""
+    steps = {"mj_step", "mj_step1", "mj_step2", "mj_forward", "mj_fwdPosition", "mj_kinematics", "rollout", "batch"}
+    pictures = {("gymnasium.py", "mj_forward")}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "mujoco":
+                assert node.attr not in steps or (path.name, node.attr) in pictures, f"{path.name}: mujoco.{node.attr}"
+
+
+def public(path: Path) -> list[ast.AST]:
+    """Functions and classes of a module, and the methods of its classes, whose names do not begin with _."""
+    found: list = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+            found.append(node)
+    return found
+
+
+TRIVIAL = 2  # a function of so few statements, or fewer, may speak for itself
+
+
+@pytest.mark.parametrize("path", [*PHYSICS, *COMPILER, *TASKS], ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_what_is_public_is_explained(path):
+    tree = ast.parse(path.read_text())
+    assert not tree.body or ast.get_docstring(tree), "the file does not say what it is"
+    silent = [n.name for n in public(path) if not ast.get_docstring(n) and len(n.body) > TRIVIAL]  # type: ignore[attr-defined]
+    assert not silent, f"no docstring: {silent}"
