@@ -46,7 +46,8 @@ def test_units(xy):
 
 def test_negations_move_outwards_or_vanish(xy):
     x, y = xy
-    assert -(-x) is x
+    negative = -x
+    assert -negative is x
     assert (-x) * (-y) is x * y
     assert shape((-x) * y) == shape(x * (-y)) == ("neg", ("mul", x, y))
     assert shape((-x) * 3.0) == ("mul", x, -3.0)
@@ -165,6 +166,20 @@ def test_a_loop_keeps_what_only_its_condition_needs():
     assert ops.count("phi") == 2 and "sub" in ops
 
 
+def test_a_loop_in_a_block_is_for_the_worlds_of_the_block():
+    """The others may hold garbage, for which it would go on to its limit."""
+
+    def body(x):
+        mask = x[0] > 0.0
+        turn = lambda c: [c[0] - 1.0]  # noqa: E731
+        return when_any(mask, lambda c: while_any(lambda e: e[0] > 5.0, turn, c, 9), [x[1]])
+
+    program = record_list(body, 2, 1, "float32")
+    (loop,) = (e for e in program.live if e.op == "while")
+    assert shape(loop.args[0])[0] == "and" and shape(loop.args[0].args[0])[0] == "lt"
+    assert loop.args[0].args[0] in program.trace.top.nodes
+
+
 def test_carries_keep_their_shape():
     seen = []
 
@@ -256,7 +271,7 @@ def test_a_traced_value_has_no_truth_and_no_number(xy):
 def test_stores_fit_their_buffers():
     buffers = [Buffer("x", 2), Buffer("flag", 1, "b")]
     for values, error in (([1.0], TypeError), ([True, True], ValueError), ([None], TypeError), ([3], TypeError)):
-        with pytest.raises(error, match="flag|not a scalar"):
+        with pytest.raises(error, match=r"flag|not a scalar"):
             record("bad", buffers, lambda b, values=values: {"flag": values}, "float32")
     with pytest.raises(KeyError):
         record("bad", buffers, lambda b: {"nothing": [1.0]}, "float32")

@@ -1,6 +1,6 @@
 """One source, three uses: physics on floats and on torch tensors against the kernels and MuJoCo C, and its gradients.
 
-`step(m, State(...), ctrl)` over tensors of shape (N,) is the reference: slow, but any torch device and autograd will do.
+`step(m, State(...), ctrl)` over tensors of shape (N,) is the reference: slow, but autograd and any device will do.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def test_gradients_at_rest(name):
     assert all(g.isfinite().all() for g in gradients(m, x, torch.ones(1, m.nv, dtype=torch.float64)))
 
 
-BALL = """<mujoco><worldbody><body><joint type="ball" stiffness="3" damping="0.1"/><geom size="0.1" pos="0.2 0 0"/></body>
+BALL = """<mujoco><worldbody>
+<body><joint type="ball" stiffness="3" damping="0.1"/><geom size="0.1" pos="0.2 0 0"/></body>
 </worldbody></mujoco>"""
 
 

@@ -89,7 +89,7 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
 
 
 def _loop(kind: str, cond: Callable | None, body: Callable, carry: Carry, n: int) -> Carry:
-    """A control form that holds its counter, a variable (phi) for each leaf of the carry, and what the body makes of it."""
+    """A form that holds its counter, a variable (phi) for each leaf of the carry, and what the body makes of it."""
     trace = current()
     init, rebuild = _flatten(carry)
     region = Region(trace.region, trace.region.mask)
@@ -126,7 +126,8 @@ def _check(form: str, old: list, new: list) -> None:
         raise ValueError(f"{form}: the body returned {len(new)} values for a carry of {len(old)}")
     for i, (o, n) in enumerate(zip(old, new, strict=True)):
         if type_of(o) != type_of(n):
-            raise TypeError(f"{form}: value {i} of the carry is of type {type_of(o)!r}, the body made it {type_of(n)!r}")
+            types = f"{type_of(o)!r}, the body made it {type_of(n)!r}"
+            raise TypeError(f"{form}: value {i} of the carry is of type {types}")
 
 
 def _flatten(tree: Carry) -> tuple[list, Callable[[list], Carry]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from .expr import OPS, Expr, Region
 from .program import Program, regions_of
+from .schedule import schedule
 
 # {r} result, {0} {1} {2} arguments, {F} {B} {I} vector types of floats, masks and 32-bit integers, {J} integers as wide
 # as the float, {sF} {sI} suffixes of intrinsics; {bias} {mant} the float format; every further line gets {r}.n
@@ -39,7 +40,8 @@ TEMPLATES: dict[str, str] = {
     "iadd": "add {I} {0}, {1}",
     "isub": "sub {I} {0}, {1}",
     "imul": "mul {I} {0}, {1}",
-    "umulh": "zext {I} {0} to {L}\nzext {I} {1} to {L}\nmul {L} {r}.0, {r}.1\nlshr {L} {r}.2, {c32}\ntrunc {L} {r}.3 to {I}",
+    "umulh": "zext {I} {0} to {L}\nzext {I} {1} to {L}\nmul {L} {r}.0, {r}.1\n"
+    "lshr {L} {r}.2, {c32}\ntrunc {L} {r}.3 to {I}",
     "iand": "and {I} {0}, {1}",
     "ior": "or {I} {0}, {1}",
     "ixor": "xor {I} {0}, {1}",
@@ -126,6 +128,7 @@ class _Renderer:
         self.block = "entry"
         self.count = 0
         self.tables: list[str] = []
+        self.order = schedule(program)
         self.fused = _fuse(program)
         self.results: dict[Expr, list[tuple[int, Expr]]] = {}
         for e in program.live:
@@ -191,9 +194,7 @@ class _Renderer:
         return "\n".join([*self.tables, f"{head} {{\nentry:", *room, f"{body}\n}}"])
 
     def region(self, region: Region) -> None:
-        for e in region.nodes:
-            if e not in self.p.live:
-                continue
+        for e in self.order[region]:
             if e.op in ("when", "while", "repeat"):
                 getattr(self, e.op)(e)
             elif e.op == "load":
@@ -339,10 +340,8 @@ class _Renderer:
         """`new` in the worlds of the mask; a thread that came here is in the mask."""
         if self.t.lanes == 1 or mask is True or new is old or old is None:
             return self.value(new, t)
-        vector = self.t.of(t)
-        return self.assign(
-            f"select {self.t.of('b')} {self.value(mask, 'b')}, {vector} {self.value(new, t)}, {vector} {self.value(old, t)}"
-        )
+        chosen, other = (f"{self.t.of(t)} {self.value(x, t)}" for x in (new, old))
+        return self.assign(f"select {self.t.of('b')} {self.value(mask, 'b')}, {chosen}, {other}")
 
     def when(self, form: Expr) -> None:
         (mask,) = form.args
@@ -378,7 +377,8 @@ class _Renderer:
             init, phi, _ = carried[k]
             self.names[phi] = self.fresh()
             slots.append((len(self.lines), self.names[phi], k))
-            self.lines.append(f"  {self.names[phi]} = phi {self.t.of(phi.type)} [ {self.value(init, phi.type)}, %{before} ], ")
+            first = self.value(init, phi.type)
+            self.lines.append(f"  {self.names[phi]} = phi {self.t.of(phi.type)} [ {first}, %{before} ], ")
         return slots, live, i
 
     def close(self, slots: list, back: dict[int | None, str]) -> None:
@@ -413,7 +413,10 @@ class _Renderer:
         self.put(f"br i1 {go}, label %{body}, label %{out}")
         self.label(body)
         self.region(inner)
-        back: dict[int | None, str] = {k: self.masked(active, carried[k][2], carried[k][1], carried[k][1].type) for k in live}
+        back: dict[int | None, str] = {}
+        for k in live:
+            _, phi, new = carried[k]
+            back[k] = self.masked(active, new, phi, phi.type)
         back[None] = self.assign(f"add i32 {i}, 1")
         self.close(slots, back)
         self.put(f"br label %{head}")
@@ -432,7 +435,7 @@ def _fuse(program: Program) -> dict[Expr, object]:
     for e in program.live:
         if e.op == "mul":
             users = program.uses[e]
-            if all(u is not None and u.op in ("add", "sub") and u.region is e.region and u.args[0] is not u.args[1] for u in users):
+            if all(u is not None and _is_sum_beside(u, e) for u in users):
                 fusable[e] = len(users)
     taken: dict[Expr, int] = {}
     for e in _in_order(program):
@@ -455,6 +458,10 @@ def _fuse(program: Program) -> dict[Expr, object]:
         if n == fusable[m]:
             plans[m] = "skip"
     return plans
+
+
+def _is_sum_beside(u: Expr, product: Expr) -> bool:
+    return u.op in ("add", "sub") and u.region is product.region and u.args[0] is not u.args[1]
 
 
 def _in_order(program: Program) -> list[Expr]:

@@ -13,8 +13,8 @@ from .expr import OPS, Expr, Region, Trace, node, tracing, type_of
 class Buffer:
     """A tensor that a kernel reads or writes.
 
-    `type` is "f" (the kernel's float), "i" (int32) or "b" (bool). World-minor buffers are (size, worlds) tensors, so that
-    neighbouring worlds are neighbours in memory; with `rows` they are (worlds, size), as users want them.
+    `type` is "f" (the kernel's float), "i" (int32) or "b" (bool). World-minor buffers are (size, worlds) tensors, so
+    that neighbouring worlds are neighbours in memory; with `rows` they are (worlds, size), as users want them.
     """
 
     name: str
@@ -53,7 +53,9 @@ def record(
     index = {b.name: k for k, b in enumerate(buffers)}
     stores = []
     with tracing(dtype) as trace:
-        columns = {b.name: [node("load", attr=(k, c), type_=b.type) for c in range(b.size)] for k, b in enumerate(buffers)}
+        columns = {
+            b.name: [node("load", attr=(k, c), type_=b.type) for c in range(b.size)] for k, b in enumerate(buffers)
+        }
         for key, values in body(columns).items():
             buffer = buffers[index[key]]
             if len(values) != buffer.size:

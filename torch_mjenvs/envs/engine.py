@@ -85,9 +85,9 @@ class Kernels:
     max_episode_steps: int | None
 
     def begun(self, qpos: list, qvel: list) -> World:
-        """A world that was put into a state: mj_forward has run, but no step, so that nothing pushes or pulls."""
+        """A world that was put into a state: mj_forward has run, but not mj_rnePostConstraint."""
         m = self.model
-        data = derive(m, qpos, qvel, [0.0] * m.nv, [0.0] * m.nu)
+        data = derive(m, qpos, qvel, None, [0.0] * m.nu)
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, [], data)
 

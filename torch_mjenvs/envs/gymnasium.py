@@ -24,13 +24,26 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from .ant import Ant
 from .engine import BAD_STATE, Engine, Layout
 from .halfcheetah import HalfCheetah
 from .hopper import Hopper
+from .humanoid import Humanoid
+from .humanoid_standup import HumanoidStandup
+from .inverted_double_pendulum import InvertedDoublePendulum
+from .inverted_pendulum import InvertedPendulum
+from .reacher import Reacher
+from .swimmer import Swimmer
 from .task import Task
 from .walker2d import Walker2d
 
-TASKS: dict[str, type[Task]] = {task.__name__: task for task in (HalfCheetah, Walker2d, Hopper)}
+TASKS: dict[str, type[Task]] = {
+    task.__name__: task
+    for task in (
+        HalfCheetah, Walker2d, Hopper, Ant, Humanoid,
+        Swimmer, Reacher, InvertedPendulum, InvertedDoublePendulum, HumanoidStandup,
+    )
+}  # fmt: skip
 IMAGE_MODES = ("rgb_array", "depth_array", "rgbd_tuple")
 DEFAULT_SIZE = 480  # of a frame, in pixels, as gymnasium.envs.mujoco
 
@@ -49,7 +62,7 @@ def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any]) -> Ta
     if not issubclass(kind, Task):
         raise TypeError(f"task must be a Task, a class of tasks or the name of one, not {task!r}")
     accepted = [field.name for field in fields(kind)]
-    taken = [name for name in accepted if name in inspect.signature(TorchVectorEnv).parameters]
+    taken = sorted(inspect.signature(TorchVectorEnv).parameters.keys() & accepted)
     if taken:
         raise TypeError(f"fields {taken} of {kind.__name__} have the names of arguments of TorchVectorEnv: rename them")
     unknown = [name for name in arguments if name not in accepted]
@@ -184,7 +197,7 @@ class TorchVectorEnv(VectorEnv):
         obs, reward, terminated, truncated, info = env.step(actions)  # actions (4096, 3)
 
     Arguments:
-        task: a `Task` of your own, a class of tasks, or "HalfCheetah", "Walker2d", "Hopper".
+        task: a `Task` of your own, a class of tasks, or the name of one of ours: "HalfCheetah", "Hopper", ...
         num_envs: N.
         device: where the worlds live; None picks.
         dtype: torch.float32 or torch.float64, of state, observation and reward.
@@ -568,11 +581,11 @@ class TorchEnv(gymnasium.Env):
 
 def register() -> None:
     """Make the tasks known to `gymnasium.make` and `gymnasium.make_vec`, as TorchHopper-v0 and so on."""
-    for name in TASKS:
+    for name, task in TASKS.items():
         gymnasium.register(
             f"Torch{name}-v0",
             entry_point=f"{__name__}:TorchEnv",
             vector_entry_point=f"{__name__}:TorchVectorEnv",
-            max_episode_steps=1000,
+            max_episode_steps=task.max_episode_steps,
             kwargs={"task": name},
         )

@@ -12,8 +12,39 @@ from .ant import planar_position
 from .task import Outcome, Task, World, flat, squared, uniform_noise, within
 
 
+class Human(Task):
+    """What the two tasks of this body have in common: how an episode starts, and what is seen."""
+
+    reset_noise_scale: float
+    exclude_current_positions_from_observation: bool
+    include_cinert_in_observation: bool
+    include_cvel_in_observation: bool
+    include_qfrc_actuator_in_observation: bool
+    include_cfrc_ext_in_observation: bool
+
+    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+        qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
+        return qpos, uniform_noise((0.0,) * m.nv, rng, self.reset_noise_scale)
+
+    def observe(self, m: Model, world: World) -> list:
+        obs = world.qpos[2 * self.exclude_current_positions_from_observation :] + world.qvel
+        if self.include_cinert_in_observation:
+            obs += flat(world.data.cinert[1:])
+        if self.include_cvel_in_observation:
+            obs += flat(world.data.cvel[1:])
+        if self.include_qfrc_actuator_in_observation:
+            obs += world.data.qfrc_actuator[6:]
+        if self.include_cfrc_ext_in_observation:
+            obs += flat(world.data.cfrc_ext[1:])
+        return obs
+
+    def tendons(self, world: World) -> dict:
+        """info on the tendons, each a list."""
+        return {"tendon_length": world.data.ten_length, "tendon_velocity": world.data.ten_velocity}
+
+
 @dataclass(frozen=True)
-class Humanoid(Task):
+class Humanoid(Human):
     """Walk forward on two legs. Action 17 in [-0.4, 0.4].
 
     Observation 348: qpos without x and y, qvel, cinert, cvel, qfrc_actuator of the hinges, cfrc_ext.
@@ -41,22 +72,6 @@ class Humanoid(Task):
     include_cvel_in_observation: bool = True
     include_qfrc_actuator_in_observation: bool = True
     include_cfrc_ext_in_observation: bool = True
-
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
-        qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
-        return qpos, uniform_noise((0.0,) * m.nv, rng, self.reset_noise_scale)
-
-    def observe(self, m: Model, world: World) -> list:
-        obs = world.qpos[2 * self.exclude_current_positions_from_observation :] + world.qvel
-        if self.include_cinert_in_observation:
-            obs += flat(world.data.cinert[1:])
-        if self.include_cvel_in_observation:
-            obs += flat(world.data.cvel[1:])
-        if self.include_qfrc_actuator_in_observation:
-            obs += world.data.qfrc_actuator[6:]
-        if self.include_cfrc_ext_in_observation:
-            obs += flat(world.data.cfrc_ext[1:])
-        return obs
 
     def memory(self, m: Model, world: World) -> list:
         """Where the centre of mass was seen last."""
@@ -88,5 +103,4 @@ class Humanoid(Task):
         return Outcome(forward + survive - (ctrl_cost + contact_cost), terminated, info)
 
     def reset_info(self, m: Model, world: World) -> dict:
-        tendons = {"tendon_length": world.data.ten_length, "tendon_velocity": world.data.ten_velocity}
-        return planar_position(world) | tendons
+        return planar_position(world) | self.tendons(world)

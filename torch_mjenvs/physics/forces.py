@@ -2,26 +2,33 @@
 
 Adds to Data:
 
-qfrc_passive    dof       springs and dampers
+qfrc_passive    dof       springs, dampers and fluid
+qfrc_fluid      dof       drag in the medium
 actuator_force  actuator  force before the gear
 qfrc_actuator   dof
 """
 
 from __future__ import annotations
 
-from ..compiler.scalar import Scalar, clip
+import math
+
+from ..compiler.scalar import Scalar, absolute, clip
 from .data import Data
 from .model import BALL, HINGE, SLIDE, Model
-from .spatial import quat_normalize, quat_sub, zeros
+from .spatial import MINVAL, add, cross, dot, mat_vec, quat_normalize, quat_sub, sub, transpose, zeros
 
 
 def passive(m: Model, d: Data) -> None:
-    """mj_passive: joint springs and linear dampers."""
+    """mj_passive: joint springs, linear dampers, and the fluid where there is one."""
     d.qfrc_passive = [-(d.qvel[v] * m.dof_damping[v]) if m.dof_damping[v] != 0 else 0.0 for v in range(m.nv)]
     for j in range(m.njnt):
         if m.jnt_stiffness[j] != 0:
             for v, stretch in enumerate(_stretch(m, d, j), start=m.jnt_dofadr[j]):
                 d.qfrc_passive[v] = d.qfrc_passive[v] - stretch * m.jnt_stiffness[j]
+    d.qfrc_fluid = zeros(m.nv)
+    if m.density > 0 or m.viscosity > 0:
+        fluid(m, d)
+        d.qfrc_passive = add(d.qfrc_passive, d.qfrc_fluid)
 
 
 def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
@@ -33,6 +40,47 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
     if kind == BALL:
         return quat_sub(quat_normalize(q[:4]), rest[:4])
     return [x - x0 for x, x0 in zip(q[:3], rest[:3], strict=True)] + quat_sub(quat_normalize(q[3:7]), rest[3:7])
+
+
+def fluid(m: Model, d: Data) -> None:
+    """d.qfrc_fluid: the drag of each body's equivalent inertia box. mj_fluid, mj_inertiaBoxFluidModel."""
+    wrench: list = [None] * m.nbody  # on the body and what it carries, about the tree's origin
+    for i in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
+        carrier, parent = m.body_weldid[i], m.body_weldid[m.body_parentid[i]]
+        if carrier == 0:
+            continue
+        if m.body_mass[i] >= MINVAL:
+            drag = _drag(m, d, i)
+            wrench[carrier] = add(wrench[carrier], drag) if wrench[carrier] else drag
+        if carrier == i and parent > 0 and wrench[i]:
+            wrench[parent] = add(wrench[parent], wrench[i]) if wrench[parent] else wrench[i]
+    d.qfrc_fluid = [dot(d.odof[v], wrench[m.dof_bodyid[v]] or zeros(6)) for v in range(m.nv)]
+
+
+def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
+    """(torque, force) of the fluid on body i about the tree's origin, from its motion along its principal axes."""
+    x, y, z = inertia_box(m, i)
+    turning, r = d.ovel[i][:3], d.xirel[i]
+    local = transpose(d.ximat[i])
+    w = mat_vec(local, turning)
+    v = mat_vec(local, sub(add(d.ovel[i][3:], cross(turning, r)), m.wind))
+    diameter = (x + y + z) / 3
+    viscous = math.pi * m.viscosity * diameter
+    areas = y * z, x * z, x * y
+    moments = x * (y**4 + z**4), y * (x**4 + z**4), z * (x**4 + y**4)
+    linear = [-(u * (3 * viscous + 0.5 * m.density * a * absolute(u))) for u, a in zip(v, areas, strict=True)]
+    angular = [
+        -(u * (viscous * diameter**2 + m.density / 64 * b * absolute(u))) for u, b in zip(w, moments, strict=True)
+    ]
+    torque, force = mat_vec(d.ximat[i], angular), mat_vec(d.ximat[i], linear)
+    return add(torque, cross(r, force)) + force
+
+
+def inertia_box(m: Model, i: int) -> tuple[float, float, float]:
+    """Sides of the box of uniform density that has the mass and the moments of inertia of body i."""
+    xx, yy, zz = m.body_inertia[i]
+    x, y, z = (math.sqrt(max(MINVAL, s) / m.body_mass[i] * 6) for s in (yy + zz - xx, xx + zz - yy, xx + yy - zz))
+    return x, y, z
 
 
 def actuation(m: Model, d: Data) -> None:

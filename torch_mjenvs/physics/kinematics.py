@@ -8,7 +8,7 @@ Two liberties are taken with MuJoCo's arithmetic, none with its results:
 - Positions go down the tree from the tree's own moving origin (`d.origin`), which is added last. So nothing loses
   precision far from the world's origin, and most of what follows needs no absolute position at all.
 
-Adds to Data, one entry for each body, joint or geom:
+Adds to Data, one entry for each body, joint, geom or site:
 
 origin            body    (3) position of the tree's root, from which positions `...rel` are measured; by rootid
 xpos xrel         body    (3) position of the body's frame; the same from the origin
@@ -21,6 +21,7 @@ xanchor xanchorrel joint  (3)
 xaxis             joint   (3)
 geom_xpos geom_xrel geom  (3)
 geom_xmat         geom    (9)
+site_xpos         site    (3)
 
 a axis   c cosine   k index of a coordinate axis   o offset   q position   s sine
 """
@@ -93,6 +94,8 @@ def kinematics(m: Model, d: Data) -> None:
         d.geom_xrel[g] = frame.point(m.geom_pos[g])
         d.geom_xpos[g] = add(origin, d.geom_xrel[g])
         d.geom_xmat[g] = frame.rotation(m.geom_mat[g])
+    carriers = [(d.origin[m.body_rootid[i]], d.frame[i]) for i in m.site_bodyid]
+    d.site_xpos = [add(o, frame.point(pos)) for (o, frame), pos in zip(carriers, m.site_pos, strict=True)]
 
 
 def _start(m: Model, d: Data) -> None:

@@ -1,6 +1,6 @@
 """The constants of a model: read from an `mjModel`, frozen, and only what is implemented.
 
-nq positions   nv dofs   nu actuators   nbody bodies   njnt joints   ngeom geoms
+nq positions   nv dofs   nu actuators   nbody bodies   njnt joints   ngeom geoms   nsite sites
 
 Field names, meanings and units are MuJoCo's. A field is a nested tuple of Python numbers, so that it folds away when
 physics is traced. Whatever else the `mjModel` asks for is refused: see `UnsupportedModel`.
@@ -67,9 +67,13 @@ class Model:
     nbody: int
     njnt: int
     ngeom: int
+    nsite: int
 
     timestep: float
     gravity: Floats
+    density: float  # of the fluid; 0, like viscosity, where springs and dampers are both disabled
+    viscosity: float
+    wind: Floats
     integrator: str  # "euler" or "rk4"
     iterations: int
     ls_iterations: int
@@ -131,6 +135,9 @@ class Model:
     geom_mat: Rows  # rotation matrix of geom_quat
     geom_size: Rows
 
+    site_bodyid: Ints
+    site_pos: Rows
+
     actuator_trnid: Ints  # joint
     actuator_gear: Rows
     actuator_gainprm: Rows
@@ -146,6 +153,7 @@ class Model:
     body_names: tuple[str, ...]
     jnt_names: tuple[str, ...]
     geom_names: tuple[str, ...]
+    site_names: tuple[str, ...]
     actuator_names: tuple[str, ...]
 
     @functools.cached_property
@@ -190,13 +198,13 @@ def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
 # reading
 
 
-_INTS = """nq nv nu nbody njnt ngeom
+_INTS = """nq nv nu nbody njnt ngeom nsite
     body_parentid body_rootid body_weldid body_jntadr body_jntnum body_dofadr body_dofnum
     jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_treeid dof_simplenum
-    geom_type geom_bodyid""".split()  # noqa: SIM905
+    geom_type geom_bodyid site_bodyid""".split()  # noqa: SIM905
 _FLOATS = """body_pos body_ipos body_mass body_subtreemass body_inertia body_invweight0
     jnt_pos jnt_range jnt_margin jnt_solref jnt_solimp jnt_actfrcrange dof_armature dof_invweight0 dof_M0
-    qpos0 qpos_spring geom_pos geom_size
+    qpos0 qpos_spring geom_pos geom_size site_pos
     actuator_gear actuator_gainprm actuator_ctrlrange actuator_forcerange""".split()  # noqa: SIM905
 _BOOLS = ["jnt_actfrclimited", "actuator_forcelimited"]
 _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat"]
@@ -209,6 +217,9 @@ def _options(mjm: mujoco.MjModel) -> dict:
     out["integrator"] = {0: "euler", 1: "rk4"}[int(opt.integrator)]
     out["gravity"] = (0.0, 0.0, 0.0) if _disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
     out["meaninertia"] = float(mjm.stat.meaninertia)
+    out["wind"] = _tuple(opt.wind, float)
+    still = _disabled(mjm, "SPRING") and _disabled(mjm, "DAMPER")  # mj_passive does nothing at all then
+    out |= {name: 0.0 if still else float(getattr(opt, name)) for name in ("density", "viscosity")}
     return out
 
 
@@ -255,6 +266,7 @@ def _names(mjm: mujoco.MjModel) -> dict:
         "body_names": names("body", mjm.nbody),
         "jnt_names": names("joint", mjm.njnt),
         "geom_names": names("geom", mjm.ngeom),
+        "site_names": names("site", mjm.nsite),
         "actuator_names": names("actuator", mjm.nactuator),
     }
 
@@ -383,8 +395,9 @@ _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
 
 
 def _refuse(mjm: mujoco.MjModel) -> None:
-    for check in (_check_options, _check_flags, _check_elements, _check_tendons, _check_bodies, _check_joints):
+    for check in (_check_options, _check_flags, _check_elements, _check_tendons, _check_bodies, _check_geoms):
         check(mjm)
+    _check_joints(mjm)
     _check_actuators(mjm)
 
 
@@ -403,11 +416,6 @@ def _check_options(mjm: mujoco.MjModel) -> None:
         _no(f"option impratio={opt.impratio}", "use a positive ratio")
     if opt.noslip_iterations > 0:
         _no("option noslip_iterations > 0", "set it to 0")
-    for name in ("density", "viscosity"):
-        if getattr(opt, name) != 0:
-            _no(f"fluid force (option {name})", f"set {name} to 0")
-    if np.any(opt.wind):
-        _no("fluid force (option wind)", "set wind to 0 0 0")
     if opt.disableactuator:
         _no("option actuatorgroupdisable", "remove the disabled actuators from the model")
     for name in ("cb_passive", "cb_control", "cb_contactfilter"):
@@ -482,6 +490,12 @@ def _check_bodies(mjm: mujoco.MjModel) -> None:
     asleep = mujoco.mjtSleepPolicy.mjSLEEP_INIT
     if any(int(p) == int(asleep) for p in mjm.tree_sleep_policy):
         _no("a tree that starts asleep", "remove sleep='init'")
+
+
+def _check_geoms(mjm: mujoco.MjModel) -> None:
+    for g in range(mjm.ngeom):
+        if np.any(mjm.geom_fluid[g]) and (mjm.opt.density or mjm.opt.viscosity):
+            _no(f"the ellipsoid fluid model (fluidshape) of {_who(mjm, 'geom', g)}", "leave fluidshape at 'none'")
 
 
 def _check_joints(mjm: mujoco.MjModel) -> None:

@@ -20,7 +20,7 @@ from .forces import actuation, passive
 from .inertia import com_pos, crb, factor, solve
 from .kinematics import kinematics, tendon
 from .model import Model, load
-from .solver import constraint_force, rne_post_constraint
+from .solver import constraint_force, newton, rne_post_constraint
 from .step import State, forward, smooth, step
 from .velocity import bias, com_vel
 
@@ -46,8 +46,8 @@ def _field(name: str) -> Callable[[Model, Data], Any]:
 OUTPUTS: dict[str, Callable[[Model, Data], Any]] = {
     name: _field(name)
     for name in (
-        "xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis", "geom_xpos", "geom_xmat",
-        "subtree_com", "cinert", "cdof", "crb", "cvel", "cdof_dot", "qfrc_bias", "qfrc_passive",
+        "xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis", "geom_xpos", "geom_xmat", "site_xpos",
+        "subtree_com", "cinert", "cdof", "crb", "cvel", "cdof_dot", "qfrc_bias", "qfrc_passive", "qfrc_fluid",
         "actuator_force", "qfrc_actuator", "qfrc_smooth", "qfrc_constraint", "qacc", "cfrc_ext",
         "ten_length", "ten_velocity",
     )
@@ -72,9 +72,10 @@ class Derived(Data):
         return getattr(self, name)
 
 
-def derive(m: Model, qpos: list, qvel: list, qacc: list, ctrl: list) -> Data:
-    """mjData at a state whose acceleration is known. Nothing is computed that nobody reads."""
-    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, qacc=qacc)
+def derive(m: Model, qpos: list, qvel: list, qacc: list | None, ctrl: list) -> Data:
+    """mjData at a state. Nothing is computed that nobody reads, nor the acceleration where it is given."""
+    known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc": qacc}
+    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, **known)
 
 
 def _candidates(m: Model, d: Data) -> None:
@@ -82,17 +83,19 @@ def _candidates(m: Model, d: Data) -> None:
 
 
 _STAGES: dict[Callable[[Model, Data], None], str] = {
-    kinematics: "origin xpos xrel xquat xmat frame xipos xirel ximat xanchor xanchorrel xaxis geom_xpos geom_xrel geom_xmat",
+    kinematics: "origin xpos xrel xquat xmat frame xipos xirel ximat xanchor xanchorrel xaxis geom_xpos geom_xrel geom_xmat"
+    " site_xpos",
     tendon: "ten_length ten_velocity",
     com_pos: "comrel subtree_com rotational cinert lump cdof odof",
     crb: "crb M",
     com_vel: "cvel ovel cdof_dot bias_acc",
-    passive: "qfrc_passive",
+    passive: "qfrc_passive qfrc_fluid",
     bias: "qfrc_bias",
     actuation: "actuator_force qfrc_actuator",
     smooth: "qfrc_smooth",
     _candidates: "candidates",
     make_constraint: "limits contacts",
+    newton: "qacc solver_niter",
     constraint_force: "qfrc_constraint",
     rne_post_constraint: "cfrc_ext",
 }

@@ -1,0 +1,56 @@
+"""HumanoidStandup, as gymnasium/envs/mujoco/humanoidstandup_v5.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..compiler.scalar import clip
+from ..physics.model import Model
+from .humanoid import Human
+from .task import Outcome, World, flat, squared
+
+
+@dataclass(frozen=True)
+class HumanoidStandup(Human):
+    """Get up from lying on the back. Action 17 in [-0.4, 0.4]. Never ends early.
+
+    Observation 348: qpos without x and y, qvel, cinert, cvel, qfrc_actuator of the hinges, cfrc_ext.
+    """
+
+    default_camera_config: ClassVar = {
+        "trackbodyid": 1,
+        "distance": 4.0,
+        "lookat": (0.0, 0.0, 0.8925),
+        "elevation": -20.0,
+    }
+
+    xml_file: str = "humanoidstandup.xml"
+    frame_skip: int = 5
+    uph_cost_weight: float = 1  # taken and not used, as in Gymnasium
+    ctrl_cost_weight: float = 0.1
+    impact_cost_weight: float = 0.5e-6
+    impact_cost_range: tuple[float, float] = (float("-inf"), 10.0)
+    reset_noise_scale: float = 1e-2
+    exclude_current_positions_from_observation: bool = True
+    include_cinert_in_observation: bool = True
+    include_cvel_in_observation: bool = True
+    include_qfrc_actuator_in_observation: bool = True
+    include_cfrc_ext_in_observation: bool = True
+
+    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+        up = after.qpos[2] / m.timestep
+        ctrl_cost = self.ctrl_cost_weight * squared(action)
+        impact_cost = self.impact_cost_weight * squared(flat(after.data.cfrc_ext))
+        impact_cost = clip(impact_cost, *self.impact_cost_range)
+        info = self.reset_info(m, after) | {
+            "reward_linup": up,
+            "reward_quadctrl": -ctrl_cost,
+            "reward_impact": -impact_cost,
+        }
+        return Outcome(up - ctrl_cost - impact_cost + 1.0, False, info)
+
+    def reset_info(self, m: Model, world: World) -> dict:
+        x, y, z = world.qpos[:3]
+        place = {"x_position": x, "y_position": y, "z_distance_from_origin": z - m.qpos0[2]}
+        return place | self.tendons(world)
