@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 train: $(STAMP)  ## train HalfCheetah for about 90 s and score it in Gymnasium's own task (ENV=..., ARGS="--seed 1")
 	$(BIN)/python examples/ppo.py --env $(ENV) $(ARGS)
 
-test: $(STAMP)  ## the fast tests
+test: $(STAMP) lint  ## lint, types, and the fast tests
 	$(BIN)/python -m pytest -q $(ARGS)
 
 slow: $(STAMP)  ## the slow tests

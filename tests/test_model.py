@@ -28,9 +28,8 @@ REFUSED = {
     "integrator discrete": (mjcf(option='integrator="discrete"'), "discrete"),
     "elliptic": (mjcf(option='cone="elliptic"'), "elliptic"),
     "noslip": (mjcf(option='noslip_iterations="3"'), "noslip"),
-    "density": (mjcf(option='density="1"'), "density"),
-    "viscosity": (mjcf(option='viscosity="1"'), "viscosity"),
-    "wind": (mjcf(option='wind="1 0 0"'), "wind"),
+    "fluidshape": (mjcf(option='density="1"', geom='fluidshape="ellipsoid"'), "(fluidshape) of geom 'rod'"),
+    "fluidshape in oil": (mjcf(option='viscosity="1"', geom='fluidshape="ellipsoid"'), "(fluidshape) of geom 'rod'"),
     "actuatorgroupdisable": (mjcf(option='actuatorgroupdisable="1"'), "actuatorgroupdisable"),
     "override": (mjcf(flag='override="enable"'), "OVERRIDE"),
     "sleep": (mjcf(flag='sleep="enable"'), "SLEEP"),
@@ -104,6 +103,8 @@ ALLOWED = {
         flag='equality="disable"', more='<equality><joint joint1="elbow"/></equality>'
     ),
     "tendon that measures": mjcf(more='<tendon><fixed><joint joint="elbow" coef="1"/></fixed></tendon>'),
+    "fluid": mjcf(option='density="1" viscosity="2" wind="1 0 0"'),
+    "fluidshape without a fluid": mjcf(geom='fluidshape="ellipsoid"'),
     "keyframe": mjcf(more='<keyframe><key qpos="1"/></keyframe>'),
     "energy": mjcf(flag='energy="enable"'),
 }  # fmt: skip
@@ -130,12 +131,15 @@ def test_time_step() -> None:
         ("constraint", "pairs", ()),
         ("spring", "jnt_stiffness", (0.0,)),
         ("damper", "dof_damping", (0.0,)),
+        ('spring="disable" damper', "density", 0.0),
+        ('spring="disable" damper', "viscosity", 0.0),
         ("gravity", "gravity", (0.0, 0.0, 0.0)),
         ("clampctrl", "actuator_ctrllimited", (False,)),
     ],
 )
 def test_flags(flag: str, field: str, value: tuple) -> None:
     plain = dict(joint='range="-1 1" stiffness="1" damping="1"', motor='ctrlrange="-1 1"')
+    plain["option"] = 'density="1" viscosity="2"'
     assert getattr(load(mjcf(**plain)), field) != value
     assert getattr(load(mjcf(**plain, flag=f'{flag}="disable"')), field) == value
 

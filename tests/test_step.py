@@ -23,7 +23,10 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4}
 NAMES = tuple(OUTPUTS)
 UNUSED = {"crb": 1}  # its first row is the world's
 # Small random models that between them have every joint, geom and integrator; the first has no dof at all.
-RANDOM = [int(s) for s in """1 3 8 11 14 21 25 29 33 36 118 45 47 49 51 54 61 63 183 70 73 74 78 79 80 81 84 90 91 97""".split()]
+RANDOM = (
+    1, 3, 8, 11, 14, 21, 25, 29, 33, 36, 118, 45, 47, 49, 51,
+    54, 61, 63, 183, 70, 73, 74, 78, 79, 80, 81, 84, 90, 91, 97,
+)  # fmt: skip
 COMPILED_PAIRS = 30  # a random model with more takes a while to compile: it is stepped in plain Python
 
 

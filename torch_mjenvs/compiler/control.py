@@ -60,9 +60,7 @@ def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
     return rebuild(new)
 
 
-def while_any(
-    cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carry: Carry, max_iterations: int
-) -> Carry:
+def while_any(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carry: Carry, max_iterations: int) -> Carry:
     """Repeat `body` for the worlds where `cond` holds, while there are any, `max_iterations` times at the most.
 
     A world whose `cond` was once false is done.

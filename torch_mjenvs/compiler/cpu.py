@@ -1,8 +1,8 @@
 """Build a program for this machine's processor, keep the object code on disk, and run it over torch tensors.
 
-    program = record("axpy", [Buffer("x", 3), Buffer("y", 3)], lambda b: {"y": [2.0 * x for x in b["x"]]}, "float32")
-    launch = build(program).bind({"x": x, "y": y})     # tensors of shape (3, padded(n)), or (padded(n), 3) with rows
-    launch()
+program = record("axpy", [Buffer("x", 3), Buffer("y", 3)], lambda b: {"y": [2.0 * x for x in b["x"]]}, "float32")
+launch = build(program).bind({"x": x, "y": y})     # tensors of shape (3, padded(n)), or (padded(n), 3) with rows
+launch()
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import torch
 
 from . import cache
 from .llvm import render
-from .program import Buffer, Program
+from .program import Buffer, Program, collector_paused
 
+TILES_A_THREAD = 4  # with fewer, a team costs more than it brings
 PADDING = 16  # worlds are allocated in multiples of this, so that no vector is partly outside
 TORCH_TYPES = {"i": torch.int32, "b": torch.bool}
 DIGEST = hashlib.sha256().digest_size  # what a cached file begins with
@@ -117,7 +118,9 @@ def compile_object(program: Program, target: Target) -> bytes:
 def assembly(program: Program, target: Target) -> str:
     """The whole module as LLVM IR."""
     lanes = lanes_of(program.dtype, target)
-    return f'target triple = "{target.triple}"\n{render(program, lanes)}\n{_DRIVER.format(lanes=lanes)}'
+    with collector_paused():
+        tile = render(program, lanes)
+    return f'target triple = "{target.triple}"\n{tile}\n{_DRIVER.format(lanes=lanes)}'
 
 
 def _assemble(ir: str, target: Target) -> bytes:
@@ -178,7 +181,7 @@ class Launch:
 
     def __call__(self, times: int = 1) -> None:
         """Run the program `times` times in a row for every world, on as many threads as torch uses."""
-        threads = max(1, min(torch.get_num_threads(), self._tiles))
+        threads = max(1, min(torch.get_num_threads(), self._tiles // TILES_A_THREAD))
         self._counter.value = 0
         self._job[3] = max(1, self._tiles // (16 * threads))
         self._job[5] = times
@@ -197,8 +200,8 @@ class Launch:
 def _team() -> Callable[[int, int, int, int], None] | None:
     """Start a function on a team of OpenMP threads: torch's own.
 
-    They stand ready within microseconds, and, unlike threads of ours, are not kept from the cores by torch's, which wait
-    for more work by spinning. None where torch's OpenMP does not have GNU's entry.
+    They stand ready within microseconds, and, unlike threads of ours, are not kept from the cores by torch's, which
+    wait for more work by spinning. None where torch's OpenMP does not have GNU's entry.
     """
     try:
         start = ctypes.CDLL(None).GOMP_parallel
@@ -230,9 +233,7 @@ def build(program: Program) -> Kernel:
     return Kernel(program.name, program.buffers, program.dtype, code, lanes_of(program.dtype, target))
 
 
-def build_known(
-    name: str, buffers: Sequence[Buffer], dtype: str, origin: str, make: Callable[[], Program]
-) -> Kernel:
+def build_known(name: str, buffers: Sequence[Buffer], dtype: str, origin: str, make: Callable[[], Program]) -> Kernel:
     """`build(make())`, but where the same was built before, `make` is not even called.
 
     `origin` must say all that the program follows from, beside this package's own source.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 # name: (types of the arguments, type of the result). The legality table of the graph; `llvm.py` renders each row.
 # "s" is a lane-uniform integer (a loop counter).
@@ -42,8 +43,9 @@ class Expr:
 
     __slots__ = ("args", "attr", "op", "region", "type")
 
-    def __init__(self, op: str, args: tuple, attr: object, type_: str, region: Region):
-        self.op, self.args, self.attr, self.type, self.region = op, args, attr, type_, region
+    def __init__(self, op: str, args: tuple, attr: Any, type_: str, region: Region):
+        self.op, self.args, self.type, self.region = op, args, type_, region
+        self.attr: Any = attr
 
     def __add__(self, other):
         if self.type == "i":

@@ -10,6 +10,7 @@ import ctypes
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from .expr import OPS, Expr, Region
 from .program import Program, regions_of
@@ -86,12 +87,12 @@ class Types:
     def splat(self, element: str, value: object) -> str:
         return str(value) if self.lanes == 1 else f"splat ({element} {value})"
 
-    def constant(self, t: str, x: object) -> str:
+    def constant(self, t: str, x: Any) -> str:
         if t == "b":
             return self.splat("i1", "true" if x else "false")
         if t == "i":
-            return self.splat("i32", int(x))  # type: ignore[call-overload]
-        return self.splat(self.element, _hex(float(x), self.dtype))  # type: ignore[arg-type]
+            return self.splat("i32", int(x))
+        return self.splat(self.element, _hex(float(x), self.dtype))
 
     def formats(self) -> dict[str, str]:
         single = self.dtype == "float32"
@@ -133,7 +134,7 @@ class _Renderer:
         self.results: dict[Expr, list[tuple[int, Expr]]] = {}
         for e in program.live:
             if e.op == "result":
-                self.results.setdefault(e.args[0], []).append((e.attr, e))  # type: ignore[arg-type]
+                self.results.setdefault(e.args[0], []).append((e.attr, e))
         for found in self.results.values():
             found.sort(key=lambda x: x[0])
         self.stores: dict[Expr, list[tuple[int, int]]] = {}
@@ -163,7 +164,7 @@ class _Renderer:
 
     # -- the function -----------------------------------------------------------------------------------------------
     def render(self) -> str:
-        used = {e.attr[0] for e in self.p.live if e.op == "load"} | {s[0] for s in self.p.stores}  # type: ignore[index]
+        used = {e.attr[0] for e in self.p.live if e.op == "load"} | {s[0] for s in self.p.stores}
 
         def rows(buffers: Iterable[int]) -> list[int]:
             return sorted(k for k in set(buffers) if self.p.buffers[k].rows)
@@ -174,7 +175,7 @@ class _Renderer:
             if self.p.buffers[k].rows:
                 self.put(f"%o{k} = mul i64 %world, {self.p.buffers[k].size}")
                 self.put(f"%q{k} = getelementptr {self.t.memory(self.p.buffers[k].type)[0]}, ptr %p{k}, i64 %o{k}")
-        for k in rows(e.attr[0] for e in self.p.live if e.op == "load"):  # type: ignore[index]
+        for k in rows(e.attr[0] for e in self.p.live if e.op == "load"):
             self.turn(k, into_rows=False)
         self.region(self.p.trace.top)
         for k, c, x in self.p.stores:
@@ -198,7 +199,7 @@ class _Renderer:
             if e.op in ("when", "while", "repeat"):
                 getattr(self, e.op)(e)
             elif e.op == "load":
-                self.names[e] = self.load(*e.attr)  # type: ignore[misc]
+                self.names[e] = self.load(*e.attr)
             elif e.op == "lookup":
                 self.names[e] = self.lookup(e)
             elif e.op == "result":
@@ -221,9 +222,9 @@ class _Renderer:
         for k, c in self.stores.get(e, ()):
             self.store(k, c, self.names[e])
 
-    def fma(self, a: object, b: object, c: object, negate_product: bool, negate_c: bool) -> str:
-        def negated(x: object) -> str:
-            return self.template("neg", [self.value(x, "f")]) if type(x) is Expr else self.value(-x, "f")  # type: ignore[operator]
+    def fma(self, a: Any, b: Any, c: Any, negate_product: bool, negate_c: bool) -> str:
+        def negated(x: Any) -> str:
+            return self.template("neg", [self.value(x, "f")]) if type(x) is Expr else self.value(-x, "f")
 
         left = negated(a) if negate_product else self.value(a, "f")
         right = negated(c) if negate_c else self.value(c, "f")
@@ -314,8 +315,8 @@ class _Renderer:
         self.label(f"{row}.done")
 
     def lookup(self, e: Expr) -> str:
-        values = ", ".join(f"{self.t.element} {_hex(x, self.t.dtype)}" for x in e.attr)  # type: ignore[attr-defined]
-        n = len(e.attr)  # type: ignore[arg-type]
+        values = ", ".join(f"{self.t.element} {_hex(x, self.t.dtype)}" for x in e.attr)
+        n = len(e.attr)
         table = f"@table{len(self.tables)}"
         self.tables.append(f"{table} = private unnamed_addr constant [{n} x {self.t.element}] [{values}]")
         at = self.assign(f"getelementptr {self.t.element}, ptr {table}, i32 {self.names[e.args[0]]}")
@@ -345,7 +346,7 @@ class _Renderer:
 
     def when(self, form: Expr) -> None:
         (mask,) = form.args
-        region, carried = form.attr  # type: ignore[misc]
+        region, carried = form.attr
         results = self.results.get(form, [])
         go = self.any(mask)
         body, join = self.fresh("body")[1:], self.fresh("join")[1:]
@@ -363,11 +364,11 @@ class _Renderer:
 
     def loop_head(self, form: Expr, head: str) -> tuple[list, list[int], str]:
         """Open a loop: its variables, with a place left for what comes back."""
-        _, _, counter, _, carried = form.attr  # type: ignore[misc]
+        _, _, counter, _, carried = form.attr
         before = self.block
         self.put(f"br label %{head}")
         self.label(head)
-        slots = []
+        slots: list[tuple[int, str, int | None]] = []
         i = self.fresh("i")
         slots.append((len(self.lines), i, None))
         self.lines.append(f"  {i} = phi i32 [ 0, %{before} ], ")
@@ -386,7 +387,7 @@ class _Renderer:
             self.lines[at] += f"[ {back[k]}, %{self.block} ]"
 
     def repeat(self, form: Expr) -> None:
-        region, _, _, n, carried = form.attr  # type: ignore[misc]
+        region, _, _, n, carried = form.attr
         results = self.results.get(form, [])
         head, out = self.fresh("head")[1:], self.fresh("out")[1:]
         slots, live, i = self.loop_head(form, head)
@@ -401,7 +402,7 @@ class _Renderer:
 
     def while_(self, form: Expr) -> None:
         (active,) = form.args
-        region, n, carried = form.attr[0], form.attr[3], form.attr[4]  # type: ignore[index]
+        region, n, carried = form.attr[0], form.attr[3], form.attr[4]
         inner = regions_of(form)[1]
         results = self.results.get(form, [])
         head, body, out = (self.fresh(s)[1:] for s in ("head", "body", "out"))
@@ -428,9 +429,9 @@ class _Renderer:
 setattr(_Renderer, "while", _Renderer.while_)
 
 
-def _fuse(program: Program) -> dict[Expr, object]:
+def _fuse(program: Program) -> dict[Expr, Any]:
     """Which sums become fused multiply-adds: a product joins if all its uses are sums in its own region."""
-    plans: dict[Expr, object] = {}
+    plans: dict[Expr, Any] = {}
     fusable: dict[Expr, int] = {}
     for e in program.live:
         if e.op == "mul":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .expr import OPS, Expr, Region, Trace, node, tracing, type_of
@@ -43,7 +45,7 @@ class Program:
 def record(
     name: str,
     buffers: Sequence[Buffer],
-    body: Callable[[dict[str, list]], dict[str, Sequence]],
+    body: Callable[[dict[str, list]], Mapping[str, Sequence]],
     dtype: str,
 ) -> Program:
     """Run `body` on the columns of every buffer; what it returns by buffer name is stored.
@@ -52,7 +54,7 @@ def record(
     """
     index = {b.name: k for k, b in enumerate(buffers)}
     stores = []
-    with tracing(dtype) as trace:
+    with collector_paused(), tracing(dtype) as trace:
         columns = {
             b.name: [node("load", attr=(k, c), type_=b.type) for c in range(b.size)] for k, b in enumerate(buffers)
         }
@@ -64,10 +66,22 @@ def record(
                 if type_of(value) != buffer.type:
                     raise TypeError(f"kernel {name}: buffer {key!r} is of type {buffer.type!r}, got {value!r}")
                 stores.append((index[key], c, value))
-    program = Program(name, dtype, tuple(buffers), trace, stores)
-    _find_live(program)
-    _verify(program)
+        program = Program(name, dtype, tuple(buffers), trace, stores)
+        _find_live(program)
+        _verify(program)
     return program
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without Python's cycle collector, which would walk a growing graph, none of it garbage, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _find_live(program: Program) -> None:
@@ -111,9 +125,10 @@ def _verify(program: Program) -> None:
             if len(types) != len(e.args) or not all(_fits(a, t) for a, t in zip(e.args, types, strict=True)):
                 raise TypeError(f"kernel {program.name}: {e.op} takes {types!r}, got {e.args}")
     used = [(value, program.trace.top) for _, _, value in program.stores]
-    used += [use for e in program.live for use in _operands(e)]
+    for e in program.live:
+        used += _operands(e)
     for x, region in used:
-        if type(x) is Expr and not _visible(x, region):
+        if type(x) is Expr and x.region is not region and not _visible(x, region):
             raise ValueError(f"kernel {program.name}: {x!r} is used outside the block or loop that computes it")
 
 
@@ -130,7 +145,7 @@ def _operands(e: Expr) -> list[tuple[object, Region]]:
         return [(a, e.region) for a in e.args]
     head, body = regions_of(e)
     out: list[tuple[object, Region]] = [(a, e.region if e.op == "when" else head) for a in e.args]
-    for entry in e.attr[-1]:  # type: ignore[index]
+    for entry in e.attr[-1]:
         out += [(entry[0], e.region), (entry[-1], body)]
     return out
 

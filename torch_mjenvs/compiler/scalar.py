@@ -146,8 +146,8 @@ def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:
     one = next((x for x in (a, b) if isinstance(x, torch.Tensor)), None)
     if one is not None:
         return torch.where(mask, _like(a, one), _like(b, one))
-    kind = _exact_dtype(a, b) if float in (type(a), type(b)) else None
-    return torch.where(mask, torch.as_tensor(a, dtype=kind), torch.as_tensor(b, dtype=kind))
+    dtype = _exact_dtype(a, b) if float in (type(a), type(b)) else None
+    return torch.where(mask, torch.as_tensor(a, dtype=dtype), torch.as_tensor(b, dtype=dtype))
 
 
 def _exact_dtype(*xs: float) -> torch.dtype:

@@ -1,8 +1,8 @@
 """In which order a region's nodes are computed: each just before its first use, so that few values live at a time.
 
-Humanoid's step has some 8,000 values in one region and 32 registers to keep them in. In the order in which physics asks for
-them most are spilled and fetched again. Here a value that a block, a loop or a store needs is computed depth first
-when the turn of that block, loop or store comes.
+Humanoid's step has some 8,000 values in one region and 32 registers to keep them in. In the order in which physics
+asks for them most are spilled and fetched again. Here a value that a block, a loop or a store needs is computed depth
+first when the turn of that block, loop or store comes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Region:
         needs = dict.fromkeys(a for a in form.args if type(a) is Expr)
         for part in inner:
             needs |= part.needs
-        for entry in form.attr[-1]:  # type: ignore[index]
+        for entry in form.attr[-1]:
             needs |= dict.fromkeys(x for x in (entry[0], entry[-1]) if type(x) is Expr and x in live)
         return [x for x in needs if x.region not in (head, body)]
 

@@ -13,7 +13,9 @@ from .task import Outcome, Task, World, flat, squared, uniform_noise
 
 @dataclass(frozen=True)
 class Ant(Task):
-    """Walk forward on four legs. Observation 105: qpos without x and y, qvel, cfrc_ext held in [-1, 1]. Action 8 in [-1, 1]."""
+    """Walk forward on four legs. Observation 105: qpos without x and y, qvel, cfrc_ext held in [-1, 1]. Action 8 in
+    [-1, 1].
+    """
 
     default_camera_config: ClassVar = {"distance": 4.0}
 

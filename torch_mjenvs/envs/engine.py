@@ -103,7 +103,7 @@ class Kernels:
 
     def named(self, info: dict) -> list:
         """In the layout's order, 0 where a name is absent."""
-        out = []
+        out: list = []
         for name, width in self.layout.info.items():
             value = info.get(name, [0.0] * width if width else 0.0)
             out += value if width else [value]
@@ -154,7 +154,7 @@ class Kernels:
             choose(bad_start, zeros, b["qacc_warmstart"]),
         ]
         action = choose(bad_action, [0.0] * m.nu, b["action"])
-        moved = steps(m, State(*old), action, self.task.frame_skip)
+        moved = steps(m, State(old[0], old[1], old[2]), action, self.task.frame_skip)
         new = [moved.qpos, moved.qvel, moved.qacc_warmstart]
         bad = logical_or(bad_action, bad_start, is_bad([x for part in new for x in part]))
         new = [choose(bad, o, n) for o, n in zip(old, new, strict=True)]

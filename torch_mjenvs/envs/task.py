@@ -1,7 +1,7 @@
 """What a task must say: its model, how an episode starts, what is seen, what is rewarded, when it ends.
 
-All of it is ordinary Python over scalars (`torch_mjenvs.compiler.scalar`): the engine traces it together with the physics
-into one kernel. A task is a frozen dataclass whose fields are the constructor arguments of the environment.
+All of it is ordinary Python over scalars (`torch_mjenvs.compiler.scalar`): the engine traces it together with the
+physics into one kernel. A task is a frozen dataclass whose fields are the constructor arguments of the environment.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..physics.spatial import dot
 class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
 
-    `memory` is what `Task.memory` said when this state was reached. `data` has mjData's further fields (`xpos`, `xipos`, `cinert`,
-    `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as they stand when Gymnasium reads them: of the last
-    evaluation within the step, which for Runge-Kutta is not that of the final qpos and qvel.
+    `memory` is what `Task.memory` said when this state was reached. `data` has mjData's further fields (`xpos`,
+    `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as they stand when Gymnasium reads
+    them: of the last evaluation within the step, which for Runge-Kutta is not that of the final qpos and qvel.
     """
 
     qpos: list
@@ -93,6 +93,8 @@ class Task:
 
 def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
     """values + U(-scale, scale)."""
+    if scale == 0:
+        return list(values)
     return [x + rng.uniform(-scale, scale) for x in values]
 
 

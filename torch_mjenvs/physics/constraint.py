@@ -1,8 +1,8 @@
 """Constraints: joint limits and contacts, as MuJoCo's engine_core_constraint.c makes them.
 
 MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + sum over rows of 1/2 D min(0, J a - aref)**2. A row's residual
-`J a - aref` is kept as `J a + y0`, y0 = b vel + k imp (pos - margin), and no Jacobian is stored: J a is the acceleration of
-a point, which follows from the accelerations of bodies.
+`J a - aref` is kept as `J a + y0`, y0 = b vel + k imp (pos - margin), and no Jacobian is stored: J a is the
+acceleration of a point, which follows from the accelerations of bodies.
 
 Letters: n, t1, t2 the contact frame's normal and tangents; r a point as seen from its tree's moving origin.
 """
@@ -117,7 +117,7 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
     else:
         found = compute_any(near, lambda: [[c.dist, c.oarms()] for c in candidate.contacts()])
         found = found or [[NEVER, None]] * candidate.ncon  # in plain Python, where nothing was near
-        places = [(select(near, dist, NEVER), lambda where=where: where) for dist, where in found]
+        places = [(select(near, dist, NEVER), _always(where)) for dist, where in found]
     weight = sum(m.body_invweight0[body][0] for body in bodies)
     mu = pair.friction[0]
     if pair.condim == 3:
@@ -125,7 +125,7 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
     k, b = reference(pair.solref, pair.solimp, m.timestep)
     ovel = d.ovel
 
-    def contact(distance: Scalar, where: Callable) -> ContactForce:
+    def contact(distance: Scalar, where: Callable[[], Any]) -> ContactForce:
         active = distance < pair.margin  # a gap widens detection alone
 
         def compute() -> tuple:
@@ -136,7 +136,7 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
             stiffness = imp / ((1.0 - imp) * max(weight, MIN_VAL))
             if len(sides) == 1:
                 r = arm2 if sides[0][1] > 0 else arm1
-                place = r, frame
+                place: Any = r, frame
                 velocity = [dot(axis, v) for v in [signed_point(sides[0], r, ovel)] for axis in axes]
             else:
                 place = [[cross(r, axis) + axis for axis in axes] for r in (arm2, arm1)]
@@ -148,6 +148,10 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
         return ContactForce(active, pair.condim, mu, bodies, sides, compute_any(active, compute))
 
     return [contact(distance, where) for distance, where in places]
+
+
+def _always(x: Any) -> Callable[[], Any]:
+    return lambda: x
 
 
 def signed_point(side: tuple, r: list, motion: list) -> list:

@@ -45,7 +45,7 @@ def integrate_pos(m: Model, qpos: Sequence, rate: Sequence, h: Scalar) -> list:
         if q not in quats:
             out[q] = qpos[q] + h * rate[next(linear)]
     for q, v in turned:
-        out[q : q + 4] = quat_integrate(qpos[q : q + 4], scale(rate[v : v + 3], h))
+        out[q : q + 4] = quat_integrate(list(qpos[q : q + 4]), scale(rate[v : v + 3], h))
     return out
 
 
@@ -98,8 +98,8 @@ def rk4(
 ) -> tuple[list, list, dict]:
     """(qpos, qvel) after one step, and what the last stage held. mj_RungeKutta, by 4.0's rule for quaternions.
 
-    `forward(qpos, qvel, warmstart)` gives the data of a stage. Each stage's acceleration is the next one's warm start: the
-    minimum does not depend on it. `observe(data, observed)` says what else of the last stage is to be kept.
+    `forward(qpos, qvel, warmstart)` gives the data of a stage. Each stage's acceleration is the next one's warm
+    start: the minimum does not depend on it. `observe(data, observed)` says what else of the last stage is to be kept.
     """
     h = m.timestep
     turned = rotations(m)

@@ -1,4 +1,6 @@
-"""Simulation: compiled, batched stepping of any supported model. The one file of physics that knows of torch and kernels."""
+"""Simulation: compiled, batched stepping of any supported model. The one file of physics that knows of torch and
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -82,9 +84,15 @@ def _candidates(m: Model, d: Data) -> None:
     d.candidates = collision(m, d)
 
 
+def _newton(m: Model, d: Data) -> None:
+    # What a loop is the first to ask for would be computed in it, and be unknown outside.
+    _ = d.M, d.odof, d.qfrc_smooth, d.limits, d.contacts
+    newton(m, d)
+
+
 _STAGES: dict[Callable[[Model, Data], None], str] = {
-    kinematics: "origin xpos xrel xquat xmat frame xipos xirel ximat xanchor xanchorrel xaxis geom_xpos geom_xrel geom_xmat"
-    " site_xpos",
+    kinematics: "origin xpos xrel xquat xmat frame xipos xirel ximat xanchor xanchorrel xaxis "
+    "geom_xpos geom_xrel geom_xmat site_xpos",
     tendon: "ten_length ten_velocity",
     com_pos: "comrel subtree_com rotational cinert lump cdof odof",
     crb: "crb M",
@@ -95,7 +103,7 @@ _STAGES: dict[Callable[[Model, Data], None], str] = {
     smooth: "qfrc_smooth",
     _candidates: "candidates",
     make_constraint: "limits contacts",
-    newton: "qacc solver_niter",
+    _newton: "qacc solver_niter",
     constraint_force: "qfrc_constraint",
     rne_post_constraint: "cfrc_ext",
 }
@@ -107,7 +115,11 @@ def _flat(x: Any) -> list:
 
 
 def _shape(x: Any) -> tuple[int, ...]:
-    return (len(x), *_shape(x[0])) if isinstance(x, (list, tuple)) and x else ((0,) if isinstance(x, (list, tuple)) else ())
+    return (
+        (len(x), *_shape(x[0]))
+        if isinstance(x, (list, tuple)) and x
+        else ((0,) if isinstance(x, (list, tuple)) else ())
+    )
 
 
 @functools.cache
@@ -139,7 +151,7 @@ def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool 
     """One step, or one forward evaluation, of the model, recorded."""
 
     def computed(at: dict[str, list], ctrl: list) -> dict[str, list]:
-        d = derive(m, at["qpos"], at["qvel"], at["qacc"], ctrl) if outputs else None
+        d = derive(m, at["qpos"], at["qvel"], at["qacc"], ctrl)
         return {name: _floats(_flat(OUTPUTS[name](m, d))) for name in outputs}
 
     def body(b: dict[str, list]) -> dict[str, list]:
@@ -159,9 +171,9 @@ class Simulation:
     model: an `mujoco.MjModel`, an MJCF string, or a path. outputs: names of further `mjData` fields to compute.
 
     `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
-    attributes, in MuJoCo's order and units. They keep their addresses for the simulation's life: write into them, and read
-    them before the next call overwrites them. As in MuJoCo, outputs after `step` belong to the state *before* an Euler step,
-    or to the last stage of a Runge-Kutta step; `forward` computes them for the present state.
+    attributes, in MuJoCo's order and units. They keep their addresses for the simulation's life: write into them, and
+    read them before the next call overwrites them. As in MuJoCo, outputs after `step` belong to the state *before* an
+    Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the present state.
 
     Raises `UnsupportedModel`, naming the element, if the model asks for a feature that is not there; ValueError for an
     unknown output, dtype or device, or a number of worlds below 1.
@@ -190,7 +202,11 @@ class Simulation:
         self._buffers: dict[str, torch.Tensor] = {}
         for b in _buffers(self.model, self.outputs):
             self._buffers[b.name] = torch.zeros((b.size, worlds), dtype=dtype, device=self.device)
-            shown = self._buffers[b.name].unflatten(0, shapes[b.name]) if b.name in shapes and b.size else self._buffers[b.name]
+            shown = (
+                self._buffers[b.name].unflatten(0, shapes[b.name])
+                if b.name in shapes and b.size
+                else self._buffers[b.name]
+            )
             setattr(self, b.name, shown.movedim(-1, 0)[:num_worlds])
         self._step = _kernel(self.model, self._name, self.outputs, True).bind(self._buffers)
         self.reset()

@@ -1,11 +1,11 @@
 """Newton's method on the acceleration, as MuJoCo's engine_solver.c, in a form that needs no constraint Jacobian.
 
-The cost 1/2 (a - a0)' M (a - a0) + sum of 1/2 D min(0, e)**2 over rows e = J a + y0 is convex and quadratic piece by piece.
-A full Newton step that changes the sign of no row therefore lands on the minimum itself, whatever the starting point: that,
-and not a small gradient, is what ends the iteration.
+The cost 1/2 (a - a0)' M (a - a0) + sum of 1/2 D min(0, e)**2 over rows e = J a + y0 is convex and quadratic piece by
+piece. A full Newton step that changes the sign of no row therefore lands on the minimum itself, whatever the starting
+point: that, and not a small gradient, is what ends the iteration.
 
-For contacts with the world, J'DJ is a stiffness of the touching body: it adds to the body's inertia, and the Hessian follows
-by the composite-rigid-body sum over the tree that also gives M. Its pattern is M's.
+For contacts with the world, J'DJ is a stiffness of the touching body: it adds to the body's inertia, and the Hessian
+follows by the composite-rigid-body sum over the tree that also gives M. Its pattern is M's.
 
 Letters: a acceleration and dx step (V dofs); motion: spatial acceleration of a body (angular, linear); S: a body's
 contact stiffness, a symmetric 6 x 6 in blocks (angular 3 x 3, angular-linear 3 x 3, linear 3 x 3).
@@ -152,9 +152,9 @@ def pair_contact(m: Model, d: Data, c: ContactForce, a: list, gradient: list, he
 
     def push(carry: list) -> list:
         lines, D, y0 = c.computed
+        sides = list(zip(lines, c.sides, strict=True))
         jacobian = [
-            {v: dot(side[k], d.odof[v]) * sign for side, (_, sign, own) in zip(lines, c.sides, strict=True) for v in own}
-            for k in range(c.condim)
+            {v: dot(side[k], d.odof[v]) * sign for side, (_, sign, own) in sides for v in own} for k in range(c.condim)
         ]
         y = [sum_of(row[v] * a[v] for v in dofs) + y for row, y in zip(jacobian, y0, strict=True)]
         force, weight = pyramid(c, D, y)
@@ -181,9 +181,9 @@ def line_search(
 ) -> tuple[Scalar, Scalar]:
     """The share of the step dx to take, and the force that is out of place after a full one.
 
-    That force, summed over the rows that are pressed at a + dx but were free at a, or the reverse, is the gradient at a + dx: where
-    it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx, by Newton's
-    method with a bracket: the derivative, `slope` at first, is linear piece by piece. PrimalSearch.
+    That force, summed over the rows that are pressed at a + dx but were free at a, or the reverse, is the gradient at
+    a + dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx,
+    by Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece. PrimalSearch.
     """
     inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
     enough = absolute(slope) * m.ls_tolerance
@@ -283,4 +283,3 @@ def _mul(s: list, v: list) -> list:
     angular = add(symmetric(s[:6], w), [dot(row, u) for row in mixed])
     linear = add([dot([mixed[i][j] for i in range(3)], w) for j in range(3)], symmetric(s[15:], u))
     return angular + linear
-

@@ -5,7 +5,7 @@ Everything here works on a Python float, on a torch tensor of shape (B,) or on a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..compiler.control import repeat, when_any
@@ -33,7 +33,7 @@ class State:
     qpos: list
     qvel: list
     qacc_warmstart: list
-    last: dict | None = None
+    last: dict = field(default_factory=dict)
 
 
 def position(m: Model, d: Data) -> None:
