@@ -136,7 +136,7 @@ def _flatten(tree: Carry) -> tuple[list, Callable[[list], Carry]]:
         if isinstance(t, (list, tuple)):
             return type(t), [walk(x) for x in t]
         if isinstance(t, dict):
-            return dict, {k: walk(x) for k, x in t.items()}
+            return dict, {k: walk(t[k]) for k in sorted(t)}  # the same order, however it came to be
         leaves.append(t)
         return None
 

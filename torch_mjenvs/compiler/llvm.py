@@ -361,6 +361,9 @@ class _Renderer:
         for k, e in results:
             old = "poison" if carried[k][0] is None else self.value(carried[k][0], e.type)
             self.names[e] = self.assign(f"phi {self.t.of(e.type)} [ {old}, %{before} ], [ {new[k]}, %{after} ]")
+        for k, e in results:
+            if carried[k][0] is None and e.type == "b":  # a branch may follow it, and must not follow poison
+                self.names[e] = self.assign(f"freeze {self.t.of('b')} {self.names[e]}")
 
     def loop_head(self, form: Expr, head: str) -> tuple[list, list[int], str]:
         """Open a loop: its variables, with a place left for what comes back."""

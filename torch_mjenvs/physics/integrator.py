@@ -132,5 +132,5 @@ def rk4(
     return (
         integrate_pos(m, qpos, last["rates"], h),
         [v + h * x for v, x in zip(qvel, last["qaccs"], strict=True)],
-        {k: last[k] for k in ("qpos", "qvel", "qacc", "observed")},
+        {k: last[k] for k in ("qpos", "qvel", "qacc", "observed")} | {"mean_qacc": last["qaccs"]},
     )

@@ -152,7 +152,10 @@ def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool 
 
     def computed(at: dict[str, list], ctrl: list) -> dict[str, list]:
         d = derive(m, at["qpos"], at["qvel"], at["qacc"], ctrl)
-        return {name: _floats(_flat(OUTPUTS[name](m, d))) for name in outputs}
+        out = {name: _floats(_flat(OUTPUTS[name](m, d))) for name in outputs}
+        if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
+            out["qacc"] = at.get("mean_qacc", at["qacc"])
+        return out
 
     def body(b: dict[str, list]) -> dict[str, list]:
         if not stepping:
@@ -222,8 +225,8 @@ class Simulation:
 
     def step(self, nstep: int = 1) -> None:
         """Advance every world by `nstep` steps under the present `ctrl`. mj_step."""
-        if nstep < 1:
-            raise ValueError(f"nstep must be positive, not {nstep!r}")
+        if isinstance(nstep, bool) or not isinstance(nstep, int) or nstep < 1:
+            raise ValueError(f"nstep must be a positive whole number, not {nstep!r}")
         self._step(nstep)
 
     def forward(self) -> None:

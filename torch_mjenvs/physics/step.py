@@ -95,7 +95,8 @@ def step(m: Model, state: State, ctrl: list, final: Mask = True) -> State:
     else:
         d = forward_at(*start)
         qpos, qvel = euler(m, d)
-        last = {"qpos": d.qpos, "qvel": d.qvel, "qacc": d.qacc, "cfrc_ext": observe(d, nothing)}
+        last = {"qpos": d.qpos, "qvel": d.qvel, "qacc": d.qacc, "mean_qacc": d.qacc}
+        last["cfrc_ext"] = observe(d, nothing)
     return State(qpos, qvel, last["qacc"], last)
 
 
@@ -107,6 +108,6 @@ def steps(m: Model, state: State, ctrl: list, n: int) -> State:
         s = step(m, State(*carry), ctrl, lookup(last_one, i) > 0.5)
         return [s.qpos, s.qvel, s.qacc_warmstart, s.last]
 
-    last = {"qpos": state.qpos, "qvel": state.qvel, "qacc": state.qacc_warmstart}
+    last = {"qpos": state.qpos, "qvel": state.qvel, "qacc": state.qacc_warmstart, "mean_qacc": state.qacc_warmstart}
     last["cfrc_ext"] = [[0.0] * 6 for _ in range(m.nbody)]
     return State(*repeat(n, body, [state.qpos, state.qvel, state.qacc_warmstart, last]))
