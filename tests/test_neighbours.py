@@ -192,10 +192,10 @@ def test_autoreset(mode):
     """The force of the rail, for which constraints are solved anew, is seen of a start within a step too."""
     name, arguments = "InvertedDoublePendulum", {"reset_noise_scale": 1.5}
     real = real_env(name, **arguments)
-    env = TorchVectorEnv(name, 30, dtype=torch.float64, autoreset_mode=mode, max_episode_steps=2, **arguments)
+    env = TorchVectorEnv(name, 300, dtype=torch.float64, autoreset_mode=mode, max_episode_steps=2, **arguments)
     env.reset(seed=0)
     for _ in range(2 + (mode is AutoresetMode.NEXT_STEP)):
-        obs, *_ = env.step(torch.zeros(30, 1))
+        obs, *_ = env.step(torch.zeros(300, 1))
     begun = (env.elapsed_steps == 0).nonzero()[:, 0].tolist()
     for i in begun:
         real.reset()
