@@ -84,7 +84,7 @@ def oracle_steps(env: gymnasium.Env, s: Samples, steps: int = 1) -> tuple[Any, .
 
 
 def our_steps(name: str, s: Samples, dtype: torch.dtype, steps: int = 1, **arguments: Any) -> tuple[Any, ...]:
-    env = TorchVectorEnv(name, len(s.qpos), dtype=dtype, max_episode_steps=None, **arguments)
+    env = TorchVectorEnv(name, len(s.qpos), dtype=dtype, max_episode_steps=-1, **arguments)
     env.reset(seed=0)
     env.set_state(torch.from_numpy(s.qpos), torch.from_numpy(s.qvel))
     for _ in range(steps):

@@ -168,7 +168,7 @@ def test_bitwise_in_any_company(name):
     action = torch.from_numpy(s.action).float()
 
     def rollout(worlds: list[int], threads: int) -> torch.Tensor:
-        env = TorchVectorEnv(name, len(worlds), max_episode_steps=None)
+        env = TorchVectorEnv(name, len(worlds), max_episode_steps=-1)
         env.reset(seed=0)
         env.set_state(torch.from_numpy(s.qpos[worlds]), torch.from_numpy(s.qvel[worlds]))
         torch.set_num_threads(threads)

@@ -1,21 +1,36 @@
 """Gymnasium's MuJoCo locomotion tasks, exact, thousands at a time, as torch tensors.
 
-Importing this registers TorchHalfCheetah-v0, TorchWalker2d-v0 and TorchHopper-v0 with Gymnasium.
+Importing this registers TorchHalfCheetah-v0, TorchHumanoid-v0 and their like with Gymnasium.
 """
 
-from .envs.gymnasium import TorchEnv, TorchVectorEnv, register
+from .envs.ant import Ant
+from .envs.gymnasium import TASKS, TorchEnv, TorchVectorEnv, register
 from .envs.halfcheetah import HalfCheetah
 from .envs.hopper import Hopper
+from .envs.humanoid import Humanoid
+from .envs.humanoid_standup import HumanoidStandup
+from .envs.inverted_double_pendulum import InvertedDoublePendulum
+from .envs.inverted_pendulum import InvertedPendulum
+from .envs.reacher import Reacher
+from .envs.swimmer import Swimmer
 from .envs.task import Outcome, Task, World
 from .envs.walker2d import Walker2d
 from .physics.model import UnsupportedModel
 from .physics.simulation import Simulation
 
 __all__ = [
+    "TASKS",
+    "Ant",
     "HalfCheetah",
     "Hopper",
+    "Humanoid",
+    "HumanoidStandup",
+    "InvertedDoublePendulum",
+    "InvertedPendulum",
     "Outcome",
+    "Reacher",
     "Simulation",
+    "Swimmer",
     "Task",
     "TorchEnv",
     "TorchVectorEnv",

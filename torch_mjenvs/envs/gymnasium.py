@@ -204,7 +204,7 @@ class TorchVectorEnv(VectorEnv):
         autoreset_mode: as Gymnasium's SyncVectorEnv. NEXT_STEP: the step after an end starts a new episode (the
             action is ignored, the reward is 0). SAME_STEP: the step that ends an episode also starts the next one.
             DISABLED: you reset, with `options={"reset_mask": mask}`; stepping an ended world raises.
-        max_episode_steps: an episode is truncated after so many steps; None or -1 for never.
+        max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
         copy: False returns the engine's own buffers, which the next `step` or `reset` overwrites.
         render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
@@ -241,7 +241,7 @@ class TorchVectorEnv(VectorEnv):
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        max_episode_steps: int | None = 1000,
+        max_episode_steps: int | None = None,
         copy: bool = True,
         render_mode: str | None = None,
         render_worlds: Sequence[int] = (0,),
@@ -254,13 +254,14 @@ class TorchVectorEnv(VectorEnv):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
+        made = make_task(task, task_arguments)
         self.engine = engine = Engine(
-            make_task(task, task_arguments),
+            made,
             num_envs,
             device=device,
             dtype=dtype,
             autoreset_mode=AutoresetMode(autoreset_mode),
-            max_episode_steps=max_episode_steps,
+            max_episode_steps=made.max_episode_steps if max_episode_steps is None else max_episode_steps,
         )
         self.num_envs, self.device, self.dtype, self.copy = num_envs, engine.device, dtype, copy
         self.model, self.autoreset_mode = engine.mjmodel, engine.mode

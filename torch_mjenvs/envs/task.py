@@ -49,7 +49,7 @@ class Task:
     """Base of all tasks; `xml_file` is a path or the name of one of Gymnasium's own models."""
 
     default_camera_config: ClassVar[dict[str, Any]] = {}
-    max_episode_steps: ClassVar[int] = 1000  # of the registered id
+    max_episode_steps: ClassVar[int] = 1000  # where the user names no other number
 
     xml_file: str
     frame_skip: int
