@@ -78,11 +78,12 @@ def main() -> None:
 Written by `python benchmarks/humanoid_pgs.py`. Gymnasium's `humanoid.xml` asks for MuJoCo's PGS solver with at most 50
 iterations. Both solve the same convex problem; PGS stops before its solution, and here it is reached.
 
-**One environment step**, float64, {STATES:,} states along random rollouts that go on after a fall: the largest difference
-in qvel is {np.median(d):.1e} in the median, {np.quantile(d, 0.99):.1e} at the 99th percentile, {d.max():.1e} at the worst.
+**One environment step**, float64, {STATES:,} states along random rollouts that go on after a fall: the largest
+difference in qvel is {np.median(d):.1e} in the median, {np.quantile(d, 0.99):.1e} at the 99th percentile, {d.max():.1e}
+at the worst.
 
-**Episodes**, uniform random actions, {EPISODES:,} in each, mean and its 95% interval; p of the Kolmogorov-Smirnov test that
-the distributions are one:
+**Episodes**, uniform random actions, {EPISODES:,} in each, mean and its 95% interval; p of the Kolmogorov-Smirnov test
+that the distributions are one:
 
 | | here | Gymnasium's Humanoid-v5 | p |
 |---|--:|--:|--:|

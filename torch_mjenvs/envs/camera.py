@@ -1,0 +1,58 @@
+"""Pictures of single worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+from gymnasium import logger
+
+from .engine import Engine
+
+IMAGE_MODES = ("rgb_array", "depth_array", "rgbd_tuple")
+DEFAULT_SIZE = 480  # of a frame, in pixels, as gymnasium.envs.mujoco
+
+
+class Camera:
+    """Frames of single worlds, by Gymnasium's MujocoRenderer. Nothing of OpenGL is touched before the first frame.
+
+    Raises ValueError for an unknown mode, or for both camera_id and camera_name.
+    """
+
+    def __init__(self, engine: Engine, mode: str | None, modes: Sequence[str], width: int, height: int, **options: Any):
+        if mode is not None and mode not in modes:
+            raise ValueError(f"render_mode must be one of {list(modes)} or None, not {mode!r}")
+        self.engine, self.mode, self.renderer = engine, mode, None
+        if options["default_camera_config"] is None:
+            options["default_camera_config"] = engine.task.default_camera_config
+        options["default_cam_config"] = _arrays(options.pop("default_camera_config"))
+        if mode is None:
+            return
+        from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
+
+        model = engine.mjmodel
+        model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
+        model.vis.global_.offheight = max(model.vis.global_.offheight, height)
+        self.renderer = MujocoRenderer(model, mujoco.MjData(model), width=width, height=height, **options)
+
+    def frame(self, world: int) -> Any:
+        """A NumPy array, or what the mode gives; None and a warning without a render_mode."""
+        if self.renderer is None:
+            logger.warn("render() gives nothing without a render_mode: name one when making the environment")
+            return None
+        data = self.renderer.data
+        data.qpos[:] = self.engine.qpos[world].cpu().numpy()
+        data.qvel[:] = self.engine.qvel[world].cpu().numpy()
+        mujoco.mj_forward(self.renderer.model, data)
+        return self.renderer.render(self.mode)
+
+    def close(self) -> None:
+        if self.renderer is not None:
+            self.renderer.close()
+
+
+def _arrays(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What MujocoRenderer wants: it copies arrays into the camera and assigns the rest."""
+    return {k: np.array(v) if isinstance(v, (list, tuple)) else v for k, v in config.items()}

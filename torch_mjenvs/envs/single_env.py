@@ -1,0 +1,137 @@
+"""Gymnasium's single interface over the engine: one world, for NumPy users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
+from gymnasium.vector import AutoresetMode
+
+from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
+from .engine import Engine
+from .inputs import as_seed, as_tensor
+from .kernels import BAD_STATE
+from .spaces import action_space, named_columns, observation_space
+from .task import Task
+from .tasks import make_task
+from .vector_env import ARGUMENTS
+
+
+class TorchEnv(gymnasium.Env):
+    """One world of a task behind Gymnasium's single interface: NumPy observations, Python numbers and flags.
+
+    Takes the place of a v5 environment, with the same arguments and float64 numbers; the time limit is
+    `gymnasium.make`'s. For speed use `TorchVectorEnv`, whose arguments of the same names mean the same.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["human", *IMAGE_MODES]}  # noqa: RUF012 (as above)
+
+    def __init__(
+        self,
+        task: Task | type[Task] | str,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float64,
+        render_mode: str | None = None,
+        width: int = DEFAULT_SIZE,
+        height: int = DEFAULT_SIZE,
+        camera_id: int | None = None,
+        camera_name: str | None = None,
+        max_geom: int = 1000,
+        visual_options: dict[int, bool] | None = None,
+        default_camera_config: dict[str, Any] | None = None,
+        **task_arguments: Any,
+    ):
+        self.engine = engine = Engine(
+            make_task(task, task_arguments, ARGUMENTS),
+            1,
+            device=device,
+            dtype=dtype,
+            autoreset_mode=AutoresetMode.DISABLED,
+            max_episode_steps=None,
+        )
+        self.model, self.device, self.dtype = engine.mjmodel, engine.device, dtype
+        self.dt = engine.task.dt(engine.model)
+        self.metadata = self.metadata | {"render_fps": round(1 / self.dt)}
+        self.render_mode = render_mode
+        self._camera = Camera(
+            engine, render_mode, self.metadata["render_modes"], width, height,
+            camera_id=camera_id, camera_name=camera_name, max_geom=max_geom, visual_options=visual_options,
+            default_camera_config=default_camera_config,
+        )  # fmt: skip
+        self.observation_space, self.action_space = observation_space(engine), action_space(engine)
+        self._ready = self._closed = False
+        self._values = engine.buffers["info"][:, :1]
+
+    @property
+    def qpos(self) -> np.ndarray:
+        """(nq,), a copy."""
+        return self.engine.qpos[0].cpu().numpy().copy()
+
+    @property
+    def qvel(self) -> np.ndarray:
+        """(nv,), a copy."""
+        return self.engine.qvel[0].cpu().numpy().copy()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start a new episode. Observation (D,) and info."""
+        self._check_open()
+        super().reset(seed=seed)
+        if seed is not None:
+            self.engine.seed(as_seed(seed))
+        self.engine.reset()
+        self._ready = True
+        if self.render_mode == "human":
+            self.render()
+        return self._observation(), self._info(self.engine.layout.reset_info)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One step; action (nu,). Raises TypeError or ValueError for an action of another type or shape."""
+        self._check_open()
+        if not self._ready:
+            raise ResetNeeded("call reset() before step()")
+        engine = self.engine
+        engine.action[0] = as_tensor("action", action, (engine.layout.nu,), self.device)
+        engine.step()
+        if self.render_mode == "human":
+            self.render()
+        info = self._info(engine.layout.step_info)
+        info[BAD_STATE] = bool(engine.bad_state)
+        return self._observation(), float(engine.reward), bool(engine.terminated), False, info
+
+    def _observation(self) -> np.ndarray:
+        return self.engine.obs[0].cpu().numpy().copy()
+
+    def _info(self, names: tuple[str, ...]) -> dict[str, Any]:
+        layout = self.engine.layout
+        columns = named_columns(self._values.cpu(), layout)
+        values = {name: column[0] for name, column in zip(layout.info, columns, strict=True)}
+        return {n: values[n].numpy().copy() if layout.info[n] else float(values[n]) for n in names}
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedEnvironmentError(f"this {type(self).__name__} is closed")
+
+    def set_state(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
+        """qpos (nq,), qvel (nv,). Raises TypeError or ValueError for another type or shape, changing nothing."""
+        self._check_open()
+        layout = self.engine.layout
+        qpos_, qvel_ = (
+            as_tensor(name, x, (width,), self.device)[None]
+            for name, x, width in (("qpos", qpos, layout.nq), ("qvel", qvel, layout.nv))
+        )
+        self.engine.set_state(qpos_, qvel_)
+
+    def render(self) -> Any:
+        """A frame as the render_mode says; None, and a warning, without one."""
+        self._check_open()
+        return self._camera.frame(0)
+
+    def close(self) -> None:
+        self._camera.close()
+        self._closed = True

@@ -1,0 +1,304 @@
+"""Gymnasium's vector interface over the engine: many worlds, tensors in and out.
+
+N worlds, nu actuators, D numbers in an observation.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
+from .engine import Engine
+from .inputs import as_mask, as_seed, as_tensor
+from .kernels import BAD_STATE
+from .spaces import action_space, named_columns, observation_space
+from .task import Task
+from .tasks import make_task
+
+
+class TorchVectorEnv(VectorEnv):
+    """`num_envs` worlds of a task behind Gymnasium's vector interface; in and out go torch tensors on `device`.
+
+        env = TorchVectorEnv("Hopper", num_envs=4096)  # or gymnasium.make_vec("TorchHopper-v0", num_envs=4096)
+        obs, info = env.reset(seed=0)  # (4096, 11)
+        obs, reward, terminated, truncated, info = env.step(actions)  # actions (4096, 3)
+
+    Arguments:
+        task: a `Task` of your own, a class of tasks, or the name of one of ours: "HalfCheetah", "Hopper", ...
+        num_envs: N.
+        device: where the worlds live; None picks.
+        dtype: torch.float32 or torch.float64, of state, observation and reward.
+        autoreset_mode: as Gymnasium's SyncVectorEnv. NEXT_STEP: the step after an end starts a new episode (the
+            action is ignored, the reward is 0). SAME_STEP: the step that ends an episode also starts the next one.
+            DISABLED: you reset, with `options={"reset_mask": mask}`; stepping an ended world raises.
+        max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
+        copy: False returns the engine's own buffers, which the next `step` or `reset` overwrites.
+        render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`.
+        width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
+            MujocoEnv takes them.
+        further ones: the task's own, which are Gymnasium's v5 arguments.
+
+    info is a dict of tensors (N,) or (N, width), each with a bool mask under "_name" of the worlds that gave the entry:
+    a world that was reset gives only what a reset gives. An entry that no world gave is there, with a mask of False,
+    where SyncVectorEnv leaves it out: to know would be to wait for the device. Beyond Gymnasium's, `step` gives
+
+    - "bad_state" (N,) bool: that world's action or state was not finite, or beyond 1e10. Its episode was ended, with
+      reward 0 and the last good observation.
+    - in SAME_STEP mode always, not only when a world ended: "final_obs" (N, D) and the dict "final_info", what the step
+      led to in every world before any reset. Their masks mark the worlds that ended.
+
+    Reset noise is a function of seed, world and number of the episode alone. `reset(seed=int)` gives world i the
+    stream (seed, i); a list gives each world what a lone world has with that seed, and leaves a world's stream as it
+    is where the entry is None. Before any seed is given, streams come from torch's global generator.
+
+    Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
+    `UnsupportedModel` for a model that asks for more than there is.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
+        "render_modes": list(IMAGE_MODES),
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(
+        self,
+        task: Task | type[Task] | str,
+        num_envs: int = 1,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        max_episode_steps: int | None = None,
+        copy: bool = True,
+        render_mode: str | None = None,
+        render_worlds: Sequence[int] = (0,),
+        width: int = DEFAULT_SIZE,
+        height: int = DEFAULT_SIZE,
+        camera_id: int | None = None,
+        camera_name: str | None = None,
+        max_geom: int = 1000,
+        visual_options: dict[int, bool] | None = None,
+        default_camera_config: dict[str, Any] | None = None,
+        **task_arguments: Any,
+    ):
+        made = make_task(task, task_arguments, ARGUMENTS)
+        self.engine = engine = Engine(
+            made,
+            num_envs,
+            device=device,
+            dtype=dtype,
+            autoreset_mode=AutoresetMode(autoreset_mode),
+            max_episode_steps=made.max_episode_steps if max_episode_steps is None else max_episode_steps,
+        )
+        self.num_envs, self.device, self.dtype, self.copy = num_envs, engine.device, dtype, copy
+        self.model, self.autoreset_mode = engine.mjmodel, engine.mode
+        self.dt = engine.task.dt(engine.model)
+        self.metadata = self.metadata | {"render_fps": round(1 / self.dt), "autoreset_mode": engine.mode}
+        self.render_mode, self.render_worlds = render_mode, tuple(render_worlds)
+        if not all(0 <= operator.index(i) < num_envs for i in self.render_worlds):
+            raise ValueError(f"render_worlds must be from 0 to {num_envs - 1}, not {self.render_worlds}")
+        self._camera = Camera(
+            engine, render_mode, IMAGE_MODES, width, height,
+            camera_id=camera_id, camera_name=camera_name, max_geom=max_geom, visual_options=visual_options,
+            default_camera_config=default_camera_config,
+        )  # fmt: skip
+        self.single_observation_space = observation_space(engine)
+        self.single_action_space = action_space(engine)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """All that a step would otherwise look up or build anew."""
+        engine, n = self.engine, self.num_envs
+        self._ready = False
+        self._action_shape = (n, engine.layout.nu)
+        self._always = torch.ones(n, dtype=torch.bool, device=self.device)
+        self._alive, self._restarted = self._always.clone(), ~self._always
+        self._values = engine.buffers["info"][:, :n]
+        self._final_values = engine.buffers["final_info"][:, :n]
+        layout = engine.layout
+        self._by_reset = [name in layout.reset_info for name in layout.info]
+        self._by_step = [name in layout.step_info for name in layout.info]
+        # Which mask an entry has: 0 every world, 1 the worlds that made a step, 2 those that were reset.
+        kinds = [0 if s and r else 1 if s else 2 for s, r in zip(self._by_step, self._by_reset, strict=True)]
+        self._entries = [(name, f"_{name}", kind) for name, kind in zip(layout.info, kinds, strict=True)]
+
+    # The batched spaces take time and memory at many worlds, and a training loop does not need them.
+    @cached_property
+    def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
+        return batch_space(self.single_observation_space, self.num_envs)
+
+    @cached_property
+    def action_space(self) -> gymnasium.Space:  # type: ignore[override]
+        return batch_space(self.single_action_space, self.num_envs)
+
+    @property
+    def qpos(self) -> torch.Tensor:
+        """(N, nq), the engine's own: read it, or write into it at your own risk; `set_state` is the clean way."""
+        return self.engine.qpos
+
+    @property
+    def qvel(self) -> torch.Tensor:
+        """(N, nv), the engine's own."""
+        return self.engine.qvel
+
+    @property
+    def elapsed_steps(self) -> torch.Tensor:
+        """(N,) int32, steps since each world's last reset, the engine's own: writing into it moves the truncation."""
+        return self.engine.elapsed_steps
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[torch.Tensor, dict[str, Any]]:
+        """Start new episodes in all worlds, or in those of options["reset_mask"], (N,) bool, tensor or NumPy array.
+
+        Returns the observation (N, D) of all worlds, and info. Only worlds that are reset are seeded.
+
+        Raises ValueError for a list of seeds of another length or a mask without any True, TypeError for a mask that
+        is not bool, ResetNeeded if the very first reset leaves worlds out; nothing has changed then.
+        """
+        if self.closed:
+            self._refuse()
+        engine = self.engine
+        mask = None if options is None or "reset_mask" not in options else self._reset_mask(options["reset_mask"])
+        if mask is not None and not self._ready and not bool(mask.all()):
+            raise ResetNeeded("the first reset must be of every world")
+        self._seed(seed, mask)
+        engine.reset(mask)
+        self._ready = True
+        given = self._always.clone() if mask is None else mask.clone()
+        info: dict[str, Any] = {}
+        values = named_columns(torch.where(given, self._values, 0.0), engine.layout)
+        for (name, mask_name, _), value, by_reset in zip(self._entries, values, self._by_reset, strict=True):
+            if by_reset:
+                info[name], info[mask_name] = value, given
+        return engine.obs.clone() if self.copy else engine.obs, info
+
+    def _reset_mask(self, mask: Any) -> torch.Tensor:
+        mask = as_mask("options['reset_mask']", mask, self.num_envs, self.device)
+        if not bool(mask.any()):
+            raise ValueError("options['reset_mask'] must contain at least one True")
+        return mask
+
+    def _seed(self, seed: int | Sequence[int | None] | None, mask: torch.Tensor | None) -> None:
+        if seed is None:
+            return
+        if not isinstance(seed, (list, tuple, np.ndarray)):
+            seed = as_seed(seed)
+            super().reset(seed=seed)
+            self.engine.seed(seed, mask)
+            return
+        if len(seed) != self.num_envs:
+            raise ValueError(
+                "If seeds are passed as a list the length must match "
+                f"num_envs={self.num_envs} but got length={len(seed)}."
+            )
+        self.engine.seed([None if s is None else as_seed(s) for s in seed], mask)
+
+    def step(
+        self, actions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """One step of every world. actions (N, nu): a tensor on `device`, or a NumPy array or lists.
+
+        Returns observation (N, D), reward (N,), terminated and truncated (N,) bool, and info.
+
+        Raises TypeError or ValueError for actions of the wrong type, shape or device, ResetNeeded before the first
+        reset or, with autoreset disabled, when a world has ended, ClosedEnvironmentError after `close`; nothing has
+        changed then.
+        """
+        if not self._ready or self.closed:
+            self._refuse()
+        engine = self.engine
+        actions = as_tensor("actions", actions, self._action_shape, self.device)
+        if self.autoreset_mode is AutoresetMode.DISABLED and engine.done.any():
+            self._refuse_ended()
+        engine.action.copy_(actions)
+        alive, restarted = self._begin_masks()
+        engine.step()
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            torch.logical_or(engine.terminated, engine.truncated, out=restarted)
+            torch.logical_not(restarted, out=alive)
+        if not self.copy:
+            info = self._info(self._values, engine.bad_state, (self._always, alive, restarted))
+            if self.autoreset_mode is AutoresetMode.SAME_STEP:
+                self._add_final(info, engine.final_obs, self._final_values, restarted)
+            return engine.obs, engine.reward, engine.terminated, engine.truncated, info
+        info = self._info(self._values.clone(), engine.bad_state.clone(), (self._always.clone(), alive, restarted))
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            self._add_final(info, engine.final_obs.clone(), self._final_values.clone(), restarted)
+        return engine.obs.clone(), engine.reward.clone(), engine.terminated.clone(), engine.truncated.clone(), info
+
+    def _begin_masks(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The worlds that will make a step, and those that will be reset instead; with copy their own tensors."""
+        if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
+            return (self._alive.clone(), self._restarted.clone()) if self.copy else (self._alive, self._restarted)
+        if self.copy:
+            restarted = self.engine.done.clone()
+            return ~restarted, restarted
+        self._restarted.copy_(self.engine.done)
+        return torch.logical_not(self._restarted, out=self._alive), self._restarted
+
+    def _info(self, values: torch.Tensor, bad_state: torch.Tensor, masks: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+        info: dict[str, Any] = {}
+        columns = named_columns(values, self.engine.layout)
+        for (name, mask_name, kind), value in zip(self._entries, columns, strict=True):
+            info[name], info[mask_name] = value, masks[kind]
+        info[BAD_STATE], info[f"_{BAD_STATE}"] = bad_state, masks[0]
+        return info
+
+    def _add_final(self, info: dict[str, Any], obs: torch.Tensor, values: torch.Tensor, ended: torch.Tensor) -> None:
+        final: dict[str, Any] = {}
+        columns = named_columns(values, self.engine.layout)
+        for (name, mask_name, _), value, by_step in zip(self._entries, columns, self._by_step, strict=True):
+            if by_step:
+                final[name], final[mask_name] = value, ended
+        final[BAD_STATE], final[f"_{BAD_STATE}"] = info[BAD_STATE], ended
+        info |= {"final_obs": obs, "_final_obs": ended, "final_info": final, "_final_info": ended}
+
+    def _refuse(self) -> NoReturn:
+        if self.closed:
+            raise ClosedEnvironmentError(f"this {type(self).__name__} is closed")
+        raise ResetNeeded("call reset() before step()")
+
+    def _refuse_ended(self) -> NoReturn:
+        worlds = self.engine.done.nonzero()[:, 0].tolist()
+        shown = ", ".join(map(str, worlds[:8])) + (", ..." if len(worlds) > 8 else "")
+        raise ResetNeeded(
+            f"worlds {shown} have ended, and autoreset is disabled: reset them with options={{'reset_mask': mask}}"
+        )
+
+    def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:
+        """Put worlds, those of the (N,) bool mask where there is one, into a state: qpos (N, nq), qvel (N, nv).
+
+        As Gymnasium's `MujocoEnv.set_state`: the count of steps and whether the episode has ended stay. Raises
+        TypeError or ValueError for the wrong type, shape or device, and changes nothing then.
+        """
+        if self.closed:
+            self._refuse()
+        n, layout = self.num_envs, self.engine.layout
+        qpos = as_tensor("qpos", qpos, (n, layout.nq), self.device)
+        qvel = as_tensor("qvel", qvel, (n, layout.nv), self.device)
+        self.engine.set_state(qpos, qvel, None if mask is None else as_mask("mask", mask, n, self.device))
+
+    def render(self) -> tuple[Any, ...] | None:
+        """A frame for each of `render_worlds`; None, and a warning, without a render_mode."""
+        if self.closed:
+            self._refuse()
+        frames = tuple(self._camera.frame(world) for world in self.render_worlds)
+        return None if self.render_mode is None else frames
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._camera.close()
+
+
+ARGUMENTS = frozenset(inspect.signature(TorchVectorEnv).parameters)
