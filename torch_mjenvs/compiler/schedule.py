@@ -8,9 +8,8 @@ first when the turn of that block, loop or store comes.
 from __future__ import annotations
 
 from .expr import Expr, Region
-from .program import Program, regions_of
+from .program import FORMS, Program, _operands, regions_of
 
-FORMS = ("when", "while", "repeat")
 LEAVES = ("phi", "counter", "load")
 
 
@@ -49,6 +48,8 @@ class _Region:
         needs = dict.fromkeys(a for a in form.args if type(a) is Expr)
         for part in inner:
             needs |= part.needs
+        if form.op == "each":
+            needs |= dict.fromkeys(x for x, _ in _operands(form) if type(x) is Expr and x in live and _outside(x, form))
         for entry in form.attr[-1]:
             needs |= dict.fromkeys(x for x in (entry[0], entry[-1]) if type(x) is Expr and x in live)
         return [x for x in needs if x.region not in (head, body)]
@@ -74,3 +75,7 @@ class _Region:
             else:
                 operands = [a for a in e.args if type(a) is Expr]
             todo += [(a, False) for a in reversed(operands) if a not in self.done]
+
+
+def _outside(x: Expr, form: Expr) -> bool:
+    return x.region is not form.attr[0]

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..compiler.control import compute_any, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, minimum, power, select
+from . import pairs
 from .collision import NEVER, Candidate
 from .data import Data
 from .model import Model
@@ -57,7 +58,11 @@ class ContactForce:
 def make_constraint(m: Model, d: Data) -> None:
     """d.limits and d.contacts. mj_makeConstraint, mj_referenceConstraint."""
     d.limits = [row for j in range(m.njnt) if m.jnt_limited[j] for row in joint_limit(m, d, j)]
-    d.contacts = [c for candidate in d.candidates for c in contacts(m, d, candidate)]
+    d.groups = pairs.groups(m)
+    grouped = [p for g in d.groups for p in g.pairs]
+    d.contacts = [c for x in d.candidates if x.pair not in grouped for c in contacts(m, d, x)]
+    for g in d.groups:
+        pairs.touch(m, d, g)
 
 
 def reference(solref: tuple, solimp: tuple, timestep: float) -> tuple[float, float]:

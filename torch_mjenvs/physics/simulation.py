@@ -86,7 +86,7 @@ def _candidates(m: Model, d: Data) -> None:
 
 def _newton(m: Model, d: Data) -> None:
     # What a loop is the first to ask for would be computed in it, and be unknown outside.
-    _ = d.M, d.odof, d.qfrc_smooth, d.limits, d.contacts
+    _ = d.M, d.odof, d.qfrc_smooth, d.limits, d.contacts, d.groups
     newton(m, d)
 
 
@@ -102,7 +102,7 @@ _STAGES: dict[Callable[[Model, Data], None], str] = {
     actuation: "actuator_force qfrc_actuator",
     smooth: "qfrc_smooth",
     _candidates: "candidates",
-    make_constraint: "limits contacts",
+    make_constraint: "limits contacts groups",
     _newton: "qacc solver_niter",
     constraint_force: "qfrc_constraint",
     rne_post_constraint: "cfrc_ext",
