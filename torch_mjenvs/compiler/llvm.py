@@ -346,13 +346,14 @@ class _Renderer:
         return name
 
     def place(self, room: Expr, i: object, column: int) -> str:
-        _, width = room.attr
-        index = self.value(i, "s")
-        if width > 1:
-            index = self.assign(f"mul i32 {index}, {width}")
-        if column:
-            index = self.assign(f"add i32 {index}, {column}")
-        return self.assign(f"getelementptr {self.t.of('f')}, ptr {self.names[room]}, i32 {index}")
+        """Where a number stands, in steps that many numbers share: the row, what is added to it, the column."""
+        vector, (_, width), at = self.t.of("f"), room.attr, self.names[room]
+        for part in i.args if type(i) is Expr and i.op == "sadd" else (i,):
+            index = self.assign(f"zext i32 {self.value(part, 's')} to i64")
+            if width > 1:
+                index = self.assign(f"mul i64 {index}, {width}")
+            at = self.assign(f"getelementptr {vector}, ptr {at}, i64 {index}")
+        return self.assign(f"getelementptr {vector}, ptr {at}, i64 {column}") if column else at
 
     def memory(self, e: Expr) -> None:
         rows, width = e.attr
