@@ -86,10 +86,10 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
     return carry
 
 
-# Many of a kind, few of them needed: what follows are the plurals of `when_any` and `compute_any`, their code made once.
+# Many of a kind, few of them needed: the plurals of `when_any` and `compute_any`, their code made once.
 #
-# `touched` is to say which are needed, and is a list of (number, mask) or a node of type "t". A memory is a list of rows
-# or a node of type "m", to be read by `get` at a number that is known only when the kernel runs.
+# `touched` says which are needed: a list of (number, mask), or a node of type "t". A memory is a list of rows, or a node
+# of type "m", read by `get` at a number that all worlds share but that is known only when the kernel runs.
 
 
 def memory(rows: Sequence[Sequence]) -> Any:
@@ -115,26 +115,27 @@ def touched(masks: Sequence) -> Any:
     return [(i, mask) for i, mask in enumerate(masks) if _holds(mask)]
 
 
-def compute_each(which: Any, compute: Callable[[Any], Sequence], columns: int) -> Any:
+def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Any:
     """A memory with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
     if type(which) is not Expr:
         return {i: compute(i) for i, _ in which}
-    room = fresh("memory", attr=(which.attr, columns), type_="m")
+    room = fresh("memory", attr=None, type_="m")
 
-    def body(i: Any) -> tuple:
-        return [], [(room, i, k, x, None) for k, x in enumerate(compute(i))], []
+    def turn(i: Any, _: Carry) -> tuple:
+        row = compute(i)
+        room.attr = which.attr, len(row)
+        return [], [(room, i, k, x, None) for k, x in enumerate(row)], []
 
-    form = _each(which, lambda i, _: body(i), [])
-    return fresh("rows", room, form, attr=room.attr, type_="m")
+    return fresh("rows", room, _each(which, turn, []), attr=room.attr, type_="m")
 
 
-def choose_each(which: Any, test: Callable[[Any], Sequence], n: int, ways: int) -> Any:
-    """Of each i of `which` those of its `ways` parts for which `test(i)` holds; part k of i has the number k n + i."""
-    if not isinstance(which, Expr):
+def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
+    """What is touched of the parts of each i of `which`, from n: part k, where `test(i)[k]`, has the number k n + i."""
+    if type(which) is not Expr:
         parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
         return [(i, mask) for i, mask in parts if _holds(mask)]
     form = _each(which, lambda i, _: ([], [], test(i)), [])
-    return fresh("chosen", form, attr=which.attr * ways, type_="t")
+    return fresh("chosen", form, attr=n * len(form.attr[4]), type_="t")
 
 
 def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:

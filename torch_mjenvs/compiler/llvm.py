@@ -320,7 +320,8 @@ class _Renderer:
 
     def table(self, e: Expr, element: str, values: list[str]) -> str:
         """The entry of a constant table at an index."""
-        text = f"private unnamed_addr constant [{len(values)} x {element}] [{', '.join(f'{element} {x}' for x in values)}]"
+        entries = ", ".join(f"{element} {x}" for x in values)
+        text = f"private unnamed_addr constant [{len(values)} x {element}] [{entries}]"
         if text not in self.tables:
             self.tables[text] = f"@table{len(self.tables)} = {text}"
         name = self.tables[text].split(" ", 1)[0]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from .expr import OPS, Expr, Region, Trace, node, tracing, type_of
 
-
 NOT_COUNTED = ("load", "neg", "get", "slookup", "sadd")
 
 
@@ -118,7 +117,7 @@ def _find_live(program: Program) -> None:
             todo.append((form, None))
             todo += [(y, None) for y in carried(form, k)]
         elif x.op in FORMS:
-            todo += [(a, None) for a in (*x.args, *_inside(x))]
+            todo += [(a, None) for a in (*x.args, *put_and_chosen(x))]
         else:
             todo += [(a, x) for a in x.args]
 
@@ -151,13 +150,13 @@ def _operands(e: Expr) -> list[tuple[object, Region]]:
         return [(a, e.region) for a in e.args]
     head, body = regions_of(e)
     out: list[tuple[object, Region]] = [(a, e.region if e.op in ("when", "each") else head) for a in e.args]
-    out += [(a, body) for a in _inside(e)]
+    out += [(a, body) for a in put_and_chosen(e)]
     for entry in e.attr[-1]:
         out += [(entry[0], e.region), (entry[-1], body)]
     return out
 
 
-def _inside(form: Expr) -> list[object]:
+def put_and_chosen(form: Expr) -> list[object]:
     """What an `each` puts into memories and chooses, computed by its body."""
     if form.op != "each":
         return []

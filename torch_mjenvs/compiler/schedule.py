@@ -8,7 +8,7 @@ first when the turn of that block, loop or store comes.
 from __future__ import annotations
 
 from .expr import Expr, Region
-from .program import FORMS, Program, _operands, regions_of
+from .program import FORMS, Program, put_and_chosen, regions_of
 
 LEAVES = ("phi", "counter", "load")
 
@@ -49,7 +49,7 @@ class _Region:
         for part in inner:
             needs |= part.needs
         if form.op == "each":
-            needs |= dict.fromkeys(x for x, _ in _operands(form) if type(x) is Expr and x in live and _outside(x, form))
+            needs |= dict.fromkeys(x for x in put_and_chosen(form) if type(x) is Expr)
         for entry in form.attr[-1]:
             needs |= dict.fromkeys(x for x in (entry[0], entry[-1]) if type(x) is Expr and x in live)
         return [x for x in needs if x.region not in (head, body)]
@@ -75,7 +75,3 @@ class _Region:
             else:
                 operands = [a for a in e.args if type(a) is Expr]
             todo += [(a, False) for a in reversed(operands) if a not in self.done]
-
-
-def _outside(x: Expr, form: Expr) -> bool:
-    return x.region is not form.attr[0]

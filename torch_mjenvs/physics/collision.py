@@ -93,8 +93,7 @@ class Candidate:
 
     def near(self) -> Mask:
         """Where bounding spheres do not keep the geoms apart; True if that is no cheaper to know than the distance."""
-        m, d = self._model, self._data
-        g1, g2 = self.pair.geom1, self.pair.geom2
+        m, g1, g2 = self._model, self.pair.geom1, self.pair.geom2
         if m.geom_type[g1] == PLANE or (m.geom_type[g1], m.geom_type[g2]) == (SPHERE, SPHERE):
             return True
         return self.bounds_meet()

@@ -17,12 +17,11 @@ from typing import Any
 from ..compiler.control import add_each, choose_each, compute_each, fold_each, get, get_row, memory, touched
 from ..compiler.scalar import Scalar, logical_and, lookup, lookup_index, minimum, select
 from .collision import NEVER, Rod, balls, half, nearest
-from . import constraint
+from .constraint import MIN_VAL, impedance, many_alike, reference, sides_of
 from .data import Data
-from .model import CAPSULE, PLANE, Model, Pair
+from .model import CAPSULE, Model, Pair
 from .spatial import cross, dot, scale
 
-FEWEST = 8  # pairs for which tables are worth while
 DIST, S, T = range(3)
 LINE, D, Y0, J = range(6), 6, 7, 8
 
@@ -60,20 +59,16 @@ class Group:
         return dot(get_row(self.rows, i, range(J, J + self.most)), [get(x, self.dof(i, k)) for k in range(self.most)])
 
 
-def groups(m: Model) -> list[Group]:
-    """The pairs that are many and alike: without friction, of one tree, of one impedance."""
-    found: dict[tuple, list[Pair]] = {}
-    for p in m.pairs:
-        bodies = [m.geom_bodyid[g] for g in (p.geom1, p.geom2)]
-        one_tree = m.body_rootid[bodies[0]] == m.body_rootid[bodies[1]]
-        if p.condim == 1 and m.geom_type[p.geom1] != PLANE and one_tree and len(constraint.sides_of(m, *bodies)) == 2:
-            found.setdefault(tuple(p.solimp), []).append(p)
-    return [_group(m, pairs) for pairs in found.values() if len(pairs) >= FEWEST]
+def make_pairs(m: Model, d: Data) -> None:
+    """d.groups: contacts of the pairs that are many and alike. mj_collision, mj_makeConstraint."""
+    d.groups = [_group(m, pairs) for pairs in many_alike(m)]
+    for g in d.groups:
+        _touch(m, d, g)
 
 
 def _group(m: Model, pairs: list[Pair]) -> Group:
     bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs]
-    moved = [sorted((v, sign) for _, sign, own in constraint.sides_of(m, *b) for v in own) for b in bodies]
+    moved = [sorted((v, sign) for _, sign, own in sides_of(m, *b) for v in own) for b in bodies]
     dofs = sorted({v for own in moved for v, _ in own})
     place = {v: k for k, v in enumerate(dofs)}
     most = max(len(own) for own in moved)
@@ -82,8 +77,8 @@ def _group(m: Model, pairs: list[Pair]) -> Group:
     return Group(pairs, bodies, dofs, own, signs)
 
 
-def touch(m: Model, d: Data, g: Group) -> None:
-    """g.touching and g.rows: the contacts of the pairs that touch. mj_collision, mj_makeConstraint."""
+def _touch(m: Model, d: Data, g: Group) -> None:
+    """g.touching and g.rows: the contacts of the pairs that touch."""
     geoms = sorted({x for p in g.pairs for x in (p.geom1, p.geom2)})
     place = {x: k for k, x in enumerate(geoms)}
     poses = memory([[*d.geom_xrel[x], d.geom_xmat[x][2], d.geom_xmat[x][5], d.geom_xmat[x][8]] for x in geoms])
@@ -91,8 +86,8 @@ def touch(m: Model, d: Data, g: Group) -> None:
     ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
     margin = [p.margin for p in g.pairs]
     twice = [1.0 if all(m.geom_type[x] == CAPSULE for x in (p.geom1, p.geom2)) else 0.0 for p in g.pairs]
-    weight = [max(sum(m.body_invweight0[body][0] for body in b), constraint.MIN_VAL) for b in g.bodies]
-    k, b = zip(*(constraint.reference(p.solref, p.solimp, m.timestep) for p in g.pairs), strict=True)
+    weight = [max(sum(m.body_invweight0[body][0] for body in b), MIN_VAL) for b in g.bodies]
+    k, b = zip(*(reference(p.solref, p.solimp, m.timestep) for p in g.pairs), strict=True)
 
     def rods(i: Any) -> list[Rod]:
         out = []
@@ -111,14 +106,13 @@ def touch(m: Model, d: Data, g: Group) -> None:
 
     def prepare(i: Any) -> list:
         # the second contact's numbers stand behind the first's
-        n = len(g.pairs)
-        pair = lookup_index([*range(n), *range(n)], i)
-        at = [select(lookup([0.0] * n + [1.0] * n, i) > 0.5, get(found, pair, 3 + c), get(found, pair, c)) for c in range(3)]
+        pair, is_second = g.per_contact(range(n), i), lookup([0.0] * n + [1.0] * n, i) > 0.5
+        at = [select(is_second, get(found, pair, 3 + c), get(found, pair, c)) for c in range(3)]
         dist, locate = balls(*rods(i), *at[S:])
         p, frame = locate()
         line = cross(p, frame[0]) + frame[0]
         depth = dist - g.per_contact(margin, i)
-        imp = constraint.impedance(g.pairs[0].solimp, depth)
+        imp = impedance(g.pairs[0].solimp, depth)
         row, speed = [], 0.0
         for c in range(g.most):
             dof = get_row(moving, g.dof(i, c), range(7))
@@ -128,17 +122,19 @@ def touch(m: Model, d: Data, g: Group) -> None:
         y0 = g.per_contact(b, i) * speed + g.per_contact(k, i) * imp * depth
         return [*line, stiffness, y0, *row]
 
-    near = touched([c.bounds_meet() for c in d.candidates if c.pair in g.pairs])
-    found = compute_each(near, measure, 6)
+    n = len(g.pairs)
+    known = {id(p) for p in g.pairs}
+    near = touched([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
+    found = compute_each(near, measure)
 
     def touching(i: Any) -> list:
         return [get(found, i, DIST) < lookup(margin, i), get(found, i, 3 + DIST) < lookup(margin, i)]
 
-    g.touching = choose_each(near, touching, len(g.pairs), 2)
-    g.rows = compute_each(g.touching, prepare, J + g.most)
+    g.touching = choose_each(near, touching, n)
+    g.rows = compute_each(g.touching, prepare)
 
 
-def add_rows(m: Model, g: Group, a: list, gradient: list, hessian: list[dict]) -> None:
+def add_rows(g: Group, a: list, gradient: list, hessian: list[dict]) -> None:
     """What the contacts add to gradient (-J'f) and Hessian (J'DJ) at a."""
     x = g.of_dofs(a)
     n = len(g.dofs)

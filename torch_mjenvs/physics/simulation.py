@@ -22,6 +22,7 @@ from .forces import actuation, passive
 from .inertia import com_pos, crb, factor, solve
 from .kinematics import kinematics, tendon
 from .model import Model, load
+from .pairs import make_pairs
 from .solver import constraint_force, newton, rne_post_constraint
 from .step import State, forward, smooth, step
 from .velocity import bias, com_vel
@@ -102,7 +103,8 @@ _STAGES: dict[Callable[[Model, Data], None], str] = {
     actuation: "actuator_force qfrc_actuator",
     smooth: "qfrc_smooth",
     _candidates: "candidates",
-    make_constraint: "limits contacts groups",
+    make_constraint: "limits contacts",
+    make_pairs: "groups",
     _newton: "qacc solver_niter",
     constraint_force: "qfrc_constraint",
     rne_post_constraint: "cfrc_ext",

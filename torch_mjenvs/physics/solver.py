@@ -109,7 +109,7 @@ def row_gradient(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
         if not c.world:
             pair_contact(m, d, c, a, gradient, hessian)
     for group in d.groups:
-        pairs.add_rows(m, group, a, gradient, hessian)
+        pairs.add_rows(group, a, gradient, hessian)
     return gradient, hessian
 
 
