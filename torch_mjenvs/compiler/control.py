@@ -6,6 +6,7 @@ bit for bit, so no world's result depends on which other worlds share its vector
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -88,8 +89,8 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
 
 # Many of a kind, few of them needed: the plurals of `when_any` and `compute_any`, their code made once.
 #
-# `touched` says which are needed: a list of (number, mask), or a node of type "t". A memory is a list of rows, or a node
-# of type "m", read by `get` at a number that all worlds share but that is known only when the kernel runs.
+# `touched` says which are needed: a list of (number, mask), or a node of type "t". A memory is a list of rows, or a
+# node of type "m", read by `get` at a number that all worlds share but that is known only when the kernel runs.
 
 
 def memory(rows: Sequence[Sequence]) -> Any:
@@ -134,7 +135,7 @@ def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
     if type(which) is not Expr:
         parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
         return [(i, mask) for i, mask in parts if _holds(mask)]
-    form = _each(which, lambda i, _: ([], [], test(i)), [])
+    form = _each(which, lambda i, _: ([], [], list(test(i))), [])
     return fresh("chosen", form, attr=n * len(form.attr[4]), type_="t")
 
 
@@ -142,7 +143,7 @@ def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> 
     """`for i in which: carry = body(i, carry)`, for the worlds of the i-th mask."""
     if type(which) is not Expr:
         for i, mask in which:
-            carry = when_any(mask, lambda c, i=i: body(i, c), carry)
+            carry = when_any(mask, functools.partial(body, i), carry)
         return carry
     _, rebuild = _flatten(carry)
     form = _each(which, lambda i, c: (body(i, c), [], []), carry)

@@ -367,7 +367,7 @@ class _Renderer:
         self.names[e] = self.names[e.args[0]]
 
     def get(self, e: Expr) -> None:
-        self.names[e] = self.assign(f"load {self.t.of('f')}, ptr {self.place(*e.args, e.attr)}")
+        self.names[e] = self.assign(f"load {self.t.of('f')}, ptr {self.place(e.args[0], e.args[1], e.attr)}")
         self.write_back(e)
 
     def after(self, e: Expr) -> None:
@@ -406,7 +406,7 @@ class _Renderer:
         (which,) = form.args
         region, _, number, puts, chosen, carried = form.attr
         ids, masks, count = self.which[which]
-        lists = self.lists(which.attr * len(chosen)) if chosen else None
+        lists = self.lists(which.attr * len(chosen)) if chosen else ("", "")
         before, head, out = self.block, self.fresh("head")[1:], self.fresh("out")[1:]
         some = self.assign(f"icmp sgt i32 {count}, 0")
         self.put(f"br i1 {some}, label %{head}, label %{out}")
