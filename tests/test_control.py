@@ -13,7 +13,19 @@ import pytest
 import torch
 from kernels import DTYPES, LANES, at_lanes, bits, record_list, run
 
-from torch_mjenvs.compiler.control import compute_any, repeat, when_any, while_any
+from torch_mjenvs.compiler.control import (
+    add_each,
+    choose_each,
+    compute_any,
+    compute_each,
+    fold_each,
+    get,
+    memory,
+    repeat,
+    touched,
+    when_any,
+    while_any,
+)
 from torch_mjenvs.compiler.scalar import (
     absolute,
     clip,
@@ -21,6 +33,7 @@ from torch_mjenvs.compiler.scalar import (
     logical_not,
     logical_or,
     lookup,
+    lookup_index,
     maximum,
     minimum,
     select,
@@ -321,3 +334,59 @@ def test_real_numbers_agree_to_rounding(dtype):
     want = by_floats(body, x.astype(np.float64))
     np.testing.assert_allclose(by_torch(body, x, dtype), want, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(by_kernel(body, x, dtype, 16), want, rtol=rtol, atol=rtol)
+
+
+def test_what_is_touched_is_computed_and_chosen_and_summed():
+    """Rows of a memory at numbers known only when the kernel runs; worlds not in a mask keep their bits."""
+    partner, weight = [3, 0, 4, 1, 2], [1.0, -2.0, 3.0, 0.5, 1.0]
+
+    def body(x: list) -> list:
+        values = memory([[v, 2.0 * v] for v in x])
+        which = touched([v > 10.0 for v in x])
+        rows = compute_each(
+            which, lambda i: [get(values, lookup_index(partner, i), 1) + lookup(weight, i), get(values, i)]
+        )
+        chosen = choose_each(which, lambda i: [get(rows, i) > 0.0, get(rows, i, 1) < 15.0], 5)
+
+        def turn(i: object, carry: list) -> list:
+            return [
+                carry[0] + lookup([1.0, 2.0, 4.0, 8.0, 16.0] * 2, i),
+                0.5 * carry[1] + get(values, lookup_index([*range(5)] * 2, i)),
+            ]
+
+        folded = fold_each(chosen, turn, [0.0, x[0]])
+        (sums,) = add_each(
+            chosen,
+            lambda i: [
+                [
+                    (lookup_index(partner * 2, i), get(values, lookup_index(partner * 2, i))),
+                    (lookup_index([5, 5, 6, 6, 7] * 2, i) + 1, 1.0),
+                ]
+            ],
+            [[*x, 0.0, 1.0, 2.0, 3.0]],
+        )
+        return [*folded, *sums]
+
+    check(body, whole_numbers(5), LANES)
+
+
+def test_what_is_touched_in_a_loop_is_touched_anew():
+    def body(x: list) -> list:
+        def turn(i: object, carry: list) -> list:
+            which = touched([v > lookup([-5.0, 0.0, 5.0], i) for v in carry])
+            (sums,) = add_each(which, lambda k: [[(k, -3.0)]], [carry])
+            return fold_each(which, lambda k, c: [c[0] + 1.0, *c[1:]], sums)
+
+        return repeat(3, turn, x)
+
+    check(body, whole_numbers(4), LANES)
+
+
+def test_nothing_touched():
+    def body(x: list) -> list:
+        which = touched([v > 100.0 for v in x])
+        rows = compute_each(which, lambda i: [1.0])
+        (sums,) = add_each(which, lambda i: [[(i, get(rows, i))]], [x])
+        return [*sums, *fold_each(which, lambda i, c: [c[0] + get(rows, i)], [x[0]])]
+
+    check(body, whole_numbers(3))

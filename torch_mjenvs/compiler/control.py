@@ -6,12 +6,13 @@ bit for bit, so no world's result depends on which other worlds share its vector
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
-from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, type_of
+from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, node, type_of
 from .scalar import logical_and, select
 
 Carry = Any
@@ -84,6 +85,120 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
     for i in range(n):
         carry = body(i, carry)
     return carry
+
+
+# Many of a kind, few of them needed: the plurals of `when_any` and `compute_any`, their code made once.
+#
+# `touched` says which are needed: a list of (number, mask), or a node of type "t". A memory is a list of rows, or a
+# node of type "m", read by `get` at a number that all worlds share but that is known only when the kernel runs.
+
+
+def memory(rows: Sequence[Sequence]) -> Any:
+    """Rows of floats, all of one length, that can be read at any lane-uniform index."""
+    if not is_tracing():
+        return rows
+    return fresh("memory", *(x for row in rows for x in row), attr=(len(rows), len(rows[0])), type_="m")
+
+
+def get(where: Any, i: Any, column: int = 0) -> Any:
+    """where[i][column]."""
+    return node("get", where, i, attr=column) if type(where) is Expr else where[i][column]
+
+
+def get_row(where: Any, i: Any, columns: Iterable[int]) -> list:
+    return [get(where, i, k) for k in columns]
+
+
+def touched(masks: Sequence) -> Any:
+    """The numbers of the masks that hold in any world of the vector, and where they do."""
+    if is_tracing():
+        return fresh("touched", *masks, attr=len(masks), type_="t")
+    return [(i, mask) for i, mask in enumerate(masks) if _holds(mask)]
+
+
+def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Any:
+    """A memory with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
+    if type(which) is not Expr:
+        return {i: compute(i) for i, _ in which}
+    room = fresh("memory", attr=None, type_="m")
+
+    def turn(i: Any, _: Carry) -> tuple:
+        row = compute(i)
+        room.attr = which.attr, len(row)
+        return [], [(room, i, k, x, None) for k, x in enumerate(row)], []
+
+    return fresh("rows", room, _each(which, turn, []), attr=room.attr, type_="m")
+
+
+def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
+    """What is touched of the parts of each i of `which`, from n: part k, where `test(i)[k]`, has the number k n + i."""
+    if type(which) is not Expr:
+        parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
+        return [(i, mask) for i, mask in parts if _holds(mask)]
+    form = _each(which, lambda i, _: ([], [], list(test(i))), [])
+    return fresh("chosen", form, attr=n * len(form.attr[4]), type_="t")
+
+
+def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
+    """`for i in which: carry = body(i, carry)`, for the worlds of the i-th mask."""
+    if type(which) is not Expr:
+        for i, mask in which:
+            carry = when_any(mask, functools.partial(body, i), carry)
+        return carry
+    _, rebuild = _flatten(carry)
+    form = _each(which, lambda i, c: (body(i, c), [], []), carry)
+    return rebuild([fresh("result", form, attr=k, type_=phi.type) for k, (_, phi, _) in enumerate(form.attr[-1])])
+
+
+def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], totals: Sequence[Sequence]) -> list[list]:
+    """Sums in many places: `body(i)` gives for each list of totals what to add where, as (index, value).
+
+    The indices that a body gives at once differ, but for those of totals that nobody reads.
+    """
+    if type(which) is not Expr:
+        out = [list(total) for total in totals]
+        for i, mask in which:
+            for total, parts in zip(out, body(i), strict=True):
+                for k, x in parts:
+                    total[k] = select(mask, total[k] + x, total[k])
+        return out
+    rooms = [memory([[x] for x in total]) for total in totals]
+
+    def turn(i: Any, _: Carry) -> tuple:
+        puts = []
+        for room, parts in zip(rooms, body(i), strict=True):
+            for k, x in parts:
+                old = get(room, k)
+                puts.append((room, k, 0, old + x, old))
+        return [], puts, []
+
+    form = _each(which, turn, [])
+    return [
+        [fresh("after", room, form, attr=k, type_="f") for k in range(len(total))]
+        for room, total in zip(rooms, totals, strict=True)
+    ]
+
+
+def _each(which: Expr, body: Callable[[Any, Carry], tuple[Carry, list, list]], carry: Carry) -> Expr:
+    """The form beneath: `body` gives the carry, (memory, index, column, value, value for other worlds), and masks."""
+    trace = current()
+    init, rebuild = _flatten(carry)
+    region = Region(trace.region, trace.region.mask)
+    with trace.inside(region):
+        number = fresh("counter", attr=None, type_="s")
+        phis = [fresh("phi", attr=None, type_=type_of(x)) for x in init]
+        new, puts, chosen = body(number, rebuild(phis))
+        new, _ = _flatten(new)
+    _check("each", init, new)
+    attr = (region, region, number, puts, chosen, list(zip(init, phis, new, strict=True)))
+    form = fresh("each", which, attr=attr, type_="none")
+    for k, phi in enumerate(phis):
+        phi.attr = (form, k)
+    return form
+
+
+def _holds(mask: Any) -> bool:
+    return bool(mask.any()) if isinstance(mask, torch.Tensor) else bool(mask)
 
 
 def _loop(kind: str, cond: Callable | None, body: Callable, carry: Carry, n: int) -> Carry:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 # name: (types of the arguments, type of the result). The legality table of the graph; `llvm.py` renders each row.
-# "s" is a lane-uniform integer (a loop counter).
+# "s" is a lane-uniform integer (a loop counter, an index), "m" a memory, "t" what is touched (see `control.py`).
 OPS: dict[str, tuple[str, str]] = {
     "add": ("ff", "f"), "sub": ("ff", "f"), "mul": ("ff", "f"), "div": ("ff", "f"), "neg": ("f", "f"),
     "fma": ("fff", "f"), "sqrt": ("f", "f"), "abs": ("f", "f"), "min": ("ff", "f"), "max": ("ff", "f"),
@@ -32,6 +32,9 @@ OPS: dict[str, tuple[str, str]] = {
     "exponent": ("f", "i"),      # n of a positive normal x = m * 2**n, 1 <= m < 2
     "mantissa": ("f", "f"),      # its m
     "lookup": ("s", "f"),        # constant table (attr) at a lane-uniform index
+    "slookup": ("s", "s"),       # the same of integers
+    "sadd": ("ss", "s"),
+    "get": ("ms", "f"),          # a memory at a lane-uniform index
     "load": ("", "?"),           # attr: (buffer, column); the type is the buffer's
 }  # fmt: skip
 
@@ -48,8 +51,8 @@ class Expr:
         self.attr: Any = attr
 
     def __add__(self, other):
-        if self.type == "i":
-            return node("iadd", self, other)
+        if self.type in "is":
+            return node(self.type + "add", self, other)
         if type(other) is not Expr:
             if other == 0:
                 return self
@@ -60,8 +63,8 @@ class Expr:
         return node("add", self, other)
 
     def __radd__(self, other):
-        if self.type == "i":
-            return node("iadd", self, other)
+        if self.type in "is":
+            return node(self.type + "add", self, other)
         if other == 0:
             return self
         if self.op == "neg":

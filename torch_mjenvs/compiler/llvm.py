@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .expr import OPS, Expr, Region
-from .program import Program, regions_of
+from .program import FORMS, Program, regions_of
 from .schedule import schedule
 
 # {r} result, {0} {1} {2} arguments, {F} {B} {I} vector types of floats, masks and 32-bit integers, {J} integers as wide
@@ -128,7 +128,9 @@ class _Renderer:
         self.names: dict[Expr, str] = {}
         self.block = "entry"
         self.count = 0
-        self.tables: list[str] = []
+        self.tables: dict[str, str] = {}
+        self.rooms: list[str] = []
+        self.which: dict[Expr, tuple[str, str, str]] = {}  # where touched numbers and their masks stand; how many
         self.order = schedule(program)
         self.fused = _fuse(program)
         self.results: dict[Expr, list[tuple[int, Expr]]] = {}
@@ -160,6 +162,8 @@ class _Renderer:
         self.block = name
 
     def value(self, x: object, t: str) -> str:
+        if t == "s" and type(x) is int:
+            return str(x)
         return self.names[x] if type(x) is Expr else self.t.constant(t, x)
 
     # -- the function -----------------------------------------------------------------------------------------------
@@ -192,16 +196,16 @@ class _Renderer:
             f"  %s{k} = alloca [{self.p.buffers[k].size} x {self.t.vector(self.t.memory(self.p.buffers[k].type)[0])}]"
             for k in (rows(used) if self.t.lanes > 1 else ())
         ]
-        return "\n".join([*self.tables, f"{head} {{\nentry:", *room, f"{body}\n}}"])
+        return "\n".join([*self.tables.values(), f"{head} {{\nentry:", *room, *self.rooms, f"{body}\n}}"])
 
     def region(self, region: Region) -> None:
         for e in self.order[region]:
-            if e.op in ("when", "while", "repeat"):
+            if e.op in FORMS:
                 getattr(self, e.op)(e)
             elif e.op == "load":
                 self.names[e] = self.load(*e.attr)
-            elif e.op == "lookup":
-                self.names[e] = self.lookup(e)
+            elif e.op in ("lookup", "slookup", "sadd", "get", "memory", "rows", "after", "touched", "chosen"):
+                getattr(self, e.op)(e)
             elif e.op == "result":
                 self.write_back(e)
             elif e.op not in ("phi", "counter"):
@@ -314,13 +318,150 @@ class _Renderer:
         self.put(f"br i1 {more}, label %{row}, label %{row}.done")
         self.label(f"{row}.done")
 
-    def lookup(self, e: Expr) -> str:
-        values = ", ".join(f"{self.t.element} {_hex(x, self.t.dtype)}" for x in e.attr)
-        n = len(e.attr)
-        table = f"@table{len(self.tables)}"
-        self.tables.append(f"{table} = private unnamed_addr constant [{n} x {self.t.element}] [{values}]")
-        at = self.assign(f"getelementptr {self.t.element}, ptr {table}, i32 {self.names[e.args[0]]}")
-        return self.broadcast(self.assign(f"load {self.t.element}, ptr {at}"))
+    def table(self, e: Expr, element: str, values: list[str]) -> str:
+        """The entry of a constant table at an index."""
+        entries = ", ".join(f"{element} {x}" for x in values)
+        text = f"private unnamed_addr constant [{len(values)} x {element}] [{entries}]"
+        if text not in self.tables:
+            self.tables[text] = f"@table{len(self.tables)} = {text}"
+        name = self.tables[text].split(" ", 1)[0]
+        at = self.assign(f"getelementptr {element}, ptr {name}, i32 {self.names[e.args[0]]}")
+        return self.assign(f"load {element}, ptr {at}")
+
+    def lookup(self, e: Expr) -> None:
+        element = self.t.element
+        self.names[e] = self.broadcast(self.table(e, element, [_hex(x, self.t.dtype) for x in e.attr]))
+        self.write_back(e)
+
+    def slookup(self, e: Expr) -> None:
+        self.names[e] = self.table(e, "i32", [str(x) for x in e.attr])
+
+    def sadd(self, e: Expr) -> None:
+        a, b = (self.value(x, "s") for x in e.args)
+        self.names[e] = self.assign(f"add i32 {a}, {b}")
+
+    # -- memories of vectors, and what is touched ---------------------------------------------------------------------
+    def room(self, size: int, of: str) -> str:
+        name = self.fresh("m")
+        self.rooms.append(f"  {name} = alloca [{size} x {of}]")
+        return name
+
+    def place(self, room: Expr, i: object, column: int) -> str:
+        """Where a number stands, in steps that many numbers share: the row, what is added to it, the column."""
+        vector, (_, width), at = self.t.of("f"), room.attr, self.names[room]
+        for part in i.args if type(i) is Expr and i.op == "sadd" else (i,):
+            index = self.assign(f"zext i32 {self.value(part, 's')} to i64")
+            if width > 1:
+                index = self.assign(f"mul i64 {index}, {width}")
+            at = self.assign(f"getelementptr {vector}, ptr {at}, i64 {index}")
+        return self.assign(f"getelementptr {vector}, ptr {at}, i64 {column}") if column else at
+
+    def memory(self, e: Expr) -> None:
+        rows, width = e.attr
+        self.names[e] = self.room(rows * width, self.t.of("f"))
+        for k, x in enumerate(e.args):
+            at = self.assign(f"getelementptr {self.t.of('f')}, ptr {self.names[e]}, i32 {k}")
+            self.put(f"store {self.t.of('f')} {self.value(x, 'f')}, ptr {at}")
+
+    def rows(self, e: Expr) -> None:
+        self.names[e] = self.names[e.args[0]]
+
+    def get(self, e: Expr) -> None:
+        self.names[e] = self.assign(f"load {self.t.of('f')}, ptr {self.place(e.args[0], e.args[1], e.attr)}")
+        self.write_back(e)
+
+    def after(self, e: Expr) -> None:
+        self.names[e] = self.assign(f"load {self.t.of('f')}, ptr {self.place(e.args[0], e.attr, 0)}")
+        self.write_back(e)
+
+    def bits(self, mask: str) -> str:
+        return mask if self.t.lanes == 1 else self.assign(f"bitcast {self.t.of('b')} {mask} to i{self.t.lanes}")
+
+    def append(self, lists: tuple[str, str], number: str, mask: str, count: str) -> str:
+        """Note a number and its mask if any lane holds; the new count."""
+        ids, masks = lists
+        integer = f"i{self.t.lanes}"
+        bits = self.bits(mask)
+        at = self.assign(f"getelementptr {integer}, ptr {masks}, i32 {number}")
+        self.put(f"store {integer} {bits}, ptr {at}")
+        at = self.assign(f"getelementptr i32, ptr {ids}, i32 {count}")
+        self.put(f"store i32 {number}, ptr {at}")
+        some = self.assign(f"icmp ne {integer} {bits}, 0")
+        more = self.assign(f"zext i1 {some} to i32")
+        return self.assign(f"add i32 {count}, {more}")
+
+    def lists(self, n: int) -> tuple[str, str]:
+        return self.room(n, "i32"), self.room(n, f"i{self.t.lanes}")
+
+    def touched(self, e: Expr) -> None:
+        lists, count = self.lists(e.attr), "0"
+        for k, mask in enumerate(e.args):
+            count = self.append(lists, str(k), self.value(mask, "b"), count)
+        self.which[e] = (*lists, count)
+
+    def chosen(self, e: Expr) -> None:
+        self.which[e] = self.which[e.args[0]]
+
+    def each(self, form: Expr) -> None:
+        (which,) = form.args
+        region, _, number, puts, chosen, carried = form.attr
+        ids, masks, count = self.which[which]
+        lists = self.lists(which.attr * len(chosen)) if chosen else ("", "")
+        before, head, out = self.block, self.fresh("head")[1:], self.fresh("out")[1:]
+        some = self.assign(f"icmp sgt i32 {count}, 0")
+        self.put(f"br i1 {some}, label %{head}, label %{out}")
+        self.label(head)
+        live = [k for k, (_, phi, _) in enumerate(carried) if phi in self.p.live]
+        variables = [("i32", self.fresh("i"), "0")]
+        if chosen:
+            variables.append(("i32", self.fresh("n"), "0"))
+        for k in live:
+            init, phi, _ = carried[k]
+            self.names[phi] = self.fresh()
+            variables.append((self.t.of(phi.type), self.names[phi], self.value(init, phi.type)))
+        at = len(self.lines)
+        self.lines += [f"  {name} = phi {type_} [ {init}, %{before} ], " for type_, name, init in variables]
+        place = self.assign(f"getelementptr i32, ptr {ids}, i32 {variables[0][1]}")
+        self.names[number] = self.assign(f"load i32, ptr {place}")
+        integer = f"i{self.t.lanes}"
+        place = self.assign(f"getelementptr {integer}, ptr {masks}, i32 {self.names[number]}")
+        here = self.assign(f"load {integer}, ptr {place}")
+        if self.t.lanes > 1:
+            here = self.assign(f"bitcast {integer} {here} to {self.t.of('b')}")
+
+        def masked(t: str, new: str, old: str) -> str:
+            return self.assign(f"select {self.t.of('b')} {here}, {self.t.of(t)} {new}, {self.t.of(t)} {old}")
+
+        self.region(region)
+        for room, index, column, new, old in puts:
+            x = self.value(new, "f")
+            if old is not None:
+                x = masked("f", x, self.value(old, "f"))
+            self.put(f"store {self.t.of('f')} {x}, ptr {self.place(room, index, column)}")
+        back = [self.assign(f"add i32 {variables[0][1]}, 1")]
+        if chosen:
+            n = variables[1][1]
+            for k, mask in enumerate(chosen):
+                part = self.assign(f"add i32 {self.names[number]}, {k * which.attr}")
+                n = self.append(lists, part, masked("b", self.value(mask, "b"), self.t.constant("b", False)), n)
+            back.append(n)
+        for k in live:
+            _, phi, new = carried[k]
+            back.append(masked(phi.type, self.value(new, phi.type), self.names[phi]))
+        for k, x in enumerate(back):
+            self.lines[at + k] += f"[ {x}, %{self.block} ]"
+        again = self.assign(f"icmp slt i32 {back[0]}, {count}")
+        after = self.block
+        self.put(f"br i1 {again}, label %{head}, label %{out}")
+        self.label(out)
+        ends = [
+            self.assign(f"phi {type_} [ {init}, %{before} ], [ {x}, %{after} ]")
+            for (type_, _, init), x in zip(variables, back, strict=True)
+        ]
+        if chosen:
+            self.which[form] = (*lists, ends[1])
+        for k, e in self.results.get(form, []):
+            self.names[e] = ends[1 + bool(chosen) + live.index(k)]
 
     def broadcast(self, x: str) -> str:
         if self.t.lanes == 1:
@@ -476,7 +617,7 @@ def _in_order(program: Program) -> list[Expr]:
         for e in region.nodes:
             if e in program.live:
                 out.append(e)
-                if e.op in ("when", "while", "repeat"):
+                if e.op in FORMS:
                     head, body = regions_of(e)
                     walk(head)
                     if body is not head:

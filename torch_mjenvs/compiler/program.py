@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from .expr import OPS, Expr, Region, Trace, node, tracing, type_of
 
+NOT_COUNTED = ("load", "neg", "get", "slookup", "sadd")
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -39,7 +41,10 @@ class Program:
 
     def count_ops(self) -> Counter[str]:
         """How many of each arithmetic operation the code holds (a loop's body counts once, a fused pair as two)."""
-        return Counter(e.op for e in self.live if e.op in OPS and e.op not in ("load", "neg"))
+        return Counter(e.op for e in self.live if e.op in OPS and e.op not in NOT_COUNTED)
+
+
+FORMS = ("when", "while", "repeat", "each")
 
 
 def record(
@@ -111,8 +116,8 @@ def _find_live(program: Program) -> None:
             form, k = x.attr
             todo.append((form, None))
             todo += [(y, None) for y in carried(form, k)]
-        elif x.op in ("when", "while", "repeat"):
-            todo += [(a, None) for a in x.args]
+        elif x.op in FORMS:
+            todo += [(a, None) for a in (*x.args, *put_and_chosen(x))]
         else:
             todo += [(a, x) for a in x.args]
 
@@ -135,19 +140,28 @@ def _verify(program: Program) -> None:
 def _fits(x: object, t: str) -> bool:
     if type(x) is Expr:
         return x.type == t
-    kinds: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "b": (bool,)}
+    kinds: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "s": (int,), "b": (bool,)}
     return isinstance(x, kinds.get(t, ())) and isinstance(x, bool) == (t == "b")
 
 
 def _operands(e: Expr) -> list[tuple[object, Region]]:
     """What a node needs, and the region in which it needs it."""
-    if e.op not in ("when", "while", "repeat"):
+    if e.op not in FORMS:
         return [(a, e.region) for a in e.args]
     head, body = regions_of(e)
-    out: list[tuple[object, Region]] = [(a, e.region if e.op == "when" else head) for a in e.args]
+    out: list[tuple[object, Region]] = [(a, e.region if e.op in ("when", "each") else head) for a in e.args]
+    out += [(a, body) for a in put_and_chosen(e)]
     for entry in e.attr[-1]:
         out += [(entry[0], e.region), (entry[-1], body)]
     return out
+
+
+def put_and_chosen(form: Expr) -> list[object]:
+    """What an `each` puts into memories and chooses, computed by its body."""
+    if form.op != "each":
+        return []
+    _, _, _, puts, chosen, _ = form.attr
+    return [x for put in puts for x in put] + list(chosen)
 
 
 def _visible(x: Expr, region: Region | None) -> bool:

@@ -194,3 +194,10 @@ def lookup(table: Sequence[float], i: Any) -> Scalar:
     if type(i) is Expr:
         return table[0] if len(set(table)) == 1 else node("lookup", i, attr=tuple(table))
     return table[i]
+
+
+def lookup_index(table: Sequence[int], i: Any) -> Any:
+    """table[i] of whole numbers, to be used as an index again."""
+    if type(i) is Expr:
+        return table[0] if len(set(table)) == 1 else node("slookup", i, attr=tuple(table))
+    return table[i]

@@ -8,9 +8,8 @@ first when the turn of that block, loop or store comes.
 from __future__ import annotations
 
 from .expr import Expr, Region
-from .program import Program, regions_of
+from .program import FORMS, Program, put_and_chosen, regions_of
 
-FORMS = ("when", "while", "repeat")
 LEAVES = ("phi", "counter", "load")
 
 
@@ -49,6 +48,8 @@ class _Region:
         needs = dict.fromkeys(a for a in form.args if type(a) is Expr)
         for part in inner:
             needs |= part.needs
+        if form.op == "each":
+            needs |= dict.fromkeys(x for x in put_and_chosen(form) if type(x) is Expr)
         for entry in form.attr[-1]:
             needs |= dict.fromkeys(x for x in (entry[0], entry[-1]) if type(x) is Expr and x in live)
         return [x for x in needs if x.region not in (head, body)]

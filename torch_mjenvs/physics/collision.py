@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from ..compiler.scalar import Mask, Scalar, absolute, clip, maximum, select
+from ..compiler.scalar import Mask, Scalar, absolute, maximum, minimum, select
 from .data import Data
 from .model import CAPSULE, CONTACTS, PLANE, SPHERE, Model, Pair
 from .spatial import (
@@ -93,10 +93,15 @@ class Candidate:
 
     def near(self) -> Mask:
         """Where bounding spheres do not keep the geoms apart; True if that is no cheaper to know than the distance."""
-        m, d = self._model, self._data
-        g1, g2 = self.pair.geom1, self.pair.geom2
+        m, g1, g2 = self._model, self.pair.geom1, self.pair.geom2
         if m.geom_type[g1] == PLANE or (m.geom_type[g1], m.geom_type[g2]) == (SPHERE, SPHERE):
             return True
+        return self.bounds_meet()
+
+    def bounds_meet(self) -> Mask:
+        """Whether the bounding spheres of two geoms, neither a plane, come within the margin."""
+        m, d = self._model, self._data
+        g1, g2 = self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], _first_centre(m, d, self.pair))
         reach = _bound(m, g1) + _bound(m, g2) + self.pair.margin
         return dot(apart, apart) < reach * reach if reach > 0 else False
@@ -166,61 +171,86 @@ def _plane_ball(m: Model, d: Data, pair: Pair, p: Vec, along: Vec | None) -> tup
 
 def _sphere_sphere(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate]]:
     """mjc_SphereSphere."""
-    return [_balls(m, d, pair, _first_centre(m, d, pair), d.geom_xrel[pair.geom2])]
+    return [balls(*_rods(m, d, pair), 0.0, 0.0)]
 
 
 def _sphere_capsule(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate]]:
     """mjc_SphereCapsule: the sphere and the nearest point of the capsule's segment."""
-    p1, p2, a, length = _first_centre(m, d, pair), d.geom_xrel[pair.geom2], _axis(d, pair.geom2), _half(m, pair.geom2)
-    t = clip(dot(a, sub(p1, p2)), -length, length)
-    return [_balls(m, d, pair, p1, add_scaled(p2, a, t))]
+    one, two = _rods(m, d, pair)
+    return [balls(one, two, 0.0, _hold(dot(two.axis, sub(one.centre, two.centre)), two.half))]
 
 
 def _capsule_capsule(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate]]:
-    """mjc_CapsuleCapsule: the nearest points of two segments; the ends of the overlap of two that are parallel."""
-    p1, p2 = _first_centre(m, d, pair), d.geom_xrel[pair.geom2]
-    a1, a2 = _axis(d, pair.geom1), _axis(d, pair.geom2)
-    l1, l2 = _half(m, pair.geom1), _half(m, pair.geom2)
-    r = sub(p2, p1)
-    n = cross(a1, a2)
-    b, along1, along2, square = dot(a1, a2), dot(a1, r), dot(a2, r), dot(n, n)
+    """mjc_CapsuleCapsule."""
+    one, two = _rods(m, d, pair)
+    parallel, first, second = nearest(one, two)
+    dist, locate = balls(one, two, *second)
+    return [balls(one, two, *first), (select(parallel, dist, NEVER), locate)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rod:
+    """A capsule, or, where half of its length is 0, a sphere."""
+
+    centre: Vec
+    axis: Vec
+    half: Scalar
+    radius: Scalar
+
+
+def _rods(m: Model, d: Data, pair: Pair) -> tuple[Rod, Rod]:
+    centres = _first_centre(m, d, pair), d.geom_xrel[pair.geom2]
+    geoms = pair.geom1, pair.geom2
+    one, two = (Rod(p, _axis(d, g), half(m, g), m.geom_size[g][0]) for p, g in zip(centres, geoms, strict=True))
+    return one, two
+
+
+def nearest(one: Rod, two: Rod) -> tuple[Mask, list, list]:
+    """The nearest points (s, t) of two segments, or the ends of the overlap of two that are parallel."""
+    r = sub(two.centre, one.centre)
+    l1, l2 = one.half, two.half
+    n = cross(one.axis, two.axis)
+    b, along1, along2, square = dot(one.axis, two.axis), dot(one.axis, r), dot(two.axis, r), dot(n, n)
     parallel = square < PARALLEL
-    s = clip(dot(cross(r, a2), n) / maximum(square, PARALLEL), -l1, l1)
-    t = clip(s * b - along2, -l2, l2)
-    s = clip(along1 + t * b, -l1, l1)
+    s = _hold(dot(cross(r, two.axis), n) / maximum(square, PARALLEL), l1)
+    t = _hold(s * b - along2, l2)
+    s = _hold(along1 + t * b, l1)
     ends = [_overlap_end(end, b, along1, along2, l1, l2) for end in (-1.0, 1.0)]
-    s, t = choose(parallel, ends[0], [s, t])
-    first = _balls(m, d, pair, add_scaled(p1, a1, s), add_scaled(p2, a2, t))
-    dist, locate = _balls(m, d, pair, add_scaled(p1, a1, ends[1][0]), add_scaled(p2, a2, ends[1][1]))
-    return [first, (select(parallel, dist, NEVER), locate)]
+    return parallel, choose(parallel, ends[0], [s, t]), list(ends[1])
 
 
-def _overlap_end(end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: float, l2: float) -> tuple[Scalar, Scalar]:
+def _overlap_end(
+    end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: Scalar, l2: Scalar
+) -> tuple[Scalar, Scalar]:
     """s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
     t2 = select(b < 0.0, -end * l2, end * l2)  # the second's end on that side
     s2 = along1 + t2 * b  # seen from the first
     inside = s2 * end <= l1
-    s = select(inside, clip(s2, -l1, l1), end * l1)
-    return s, select(inside, t2, clip(end * l1 * b - along2, -l2, l2))
+    s = select(inside, _hold(s2, l1), end * l1)
+    return s, select(inside, t2, _hold(end * l1 * b - along2, l2))
 
 
-def _balls(m: Model, d: Data, pair: Pair, p1: Vec, p2: Vec) -> tuple[Scalar, Locate]:
-    """mjraw_SphereSphere, of spheres of the geoms' radii at p1 and p2."""
-    r1, r2 = m.geom_size[pair.geom1][0], m.geom_size[pair.geom2][0]
+def balls(one: Rod, two: Rod, s: Scalar, t: Scalar) -> tuple[Scalar, Locate]:
+    """mjraw_SphereSphere, of spheres of the rods' radii at their points s and t."""
+    p1, p2 = (rod.centre if is_zero(x) else add_scaled(rod.centre, rod.axis, x) for rod, x in ((one, s), (two, t)))
     apart = sub(p2, p1)
     between = norm(apart)
-    dist = between - (r1 + r2)
+    dist = between - (one.radius + two.radius)
 
     def locate() -> tuple[list[Scalar], list[list[Scalar]]]:
-        n = _normal(apart, between, _axis(d, pair.geom1), _axis(d, pair.geom2))
-        return add_scaled(p2, n, -(dist * 0.5 + r2)), make_frame(n, None)
+        n = _normal(apart, between, one.axis, two.axis)
+        return add_scaled(p2, n, -(dist * 0.5 + two.radius)), make_frame(n, None)
 
     return dist, locate
 
 
-def _half(m: Model, geom: int) -> float:
-    """Half the length of a capsule's segment."""
-    return m.geom_size[geom][1]
+def _hold(x: Scalar, limit: Scalar) -> Scalar:
+    return minimum(maximum(x, -limit), limit)
+
+
+def half(m: Model, geom: int) -> float:
+    """Half the length of a capsule's segment; 0 of a sphere."""
+    return m.geom_size[geom][1] if m.geom_type[geom] == CAPSULE else 0.0
 
 
 def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec) -> list[Scalar]:

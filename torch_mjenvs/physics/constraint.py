@@ -17,9 +17,10 @@ from ..compiler.control import compute_any, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, minimum, power, select
 from .collision import NEVER, Candidate
 from .data import Data
-from .model import Model
+from .model import PLANE, Model, Pair
 from .spatial import add, cross, dot, scale, sub
 
+FEWEST = 8  # pairs for which tables are worth while
 MIN_IMP, MAX_IMP, MIN_VAL = 1e-4, 0.9999, 1e-15
 
 
@@ -57,7 +58,19 @@ class ContactForce:
 def make_constraint(m: Model, d: Data) -> None:
     """d.limits and d.contacts. mj_makeConstraint, mj_referenceConstraint."""
     d.limits = [row for j in range(m.njnt) if m.jnt_limited[j] for row in joint_limit(m, d, j)]
-    d.contacts = [c for candidate in d.candidates for c in contacts(m, d, candidate)]
+    grouped = {id(p) for pairs in many_alike(m) for p in pairs}
+    d.contacts = [c for x in d.candidates if id(x.pair) not in grouped for c in contacts(m, d, x)]
+
+
+def many_alike(m: Model) -> list[list[Pair]]:
+    """The pairs that are many and alike, for `pairs.py`: without friction, of one tree, of one impedance."""
+    found: dict[tuple, list[Pair]] = {}
+    for p in m.pairs:
+        bodies = m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]
+        one_tree = m.body_rootid[bodies[0]] == m.body_rootid[bodies[1]]
+        if p.condim == 1 and m.geom_type[p.geom1] != PLANE and one_tree and len(sides_of(m, *bodies)) == 2:
+            found.setdefault(tuple(p.solimp), []).append(p)
+    return [pairs for pairs in found.values() if len(pairs) >= FEWEST]
 
 
 def reference(solref: tuple, solimp: tuple, timestep: float) -> tuple[float, float]:

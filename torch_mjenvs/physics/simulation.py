@@ -22,6 +22,7 @@ from .forces import actuation, passive
 from .inertia import com_pos, crb, factor, solve
 from .kinematics import kinematics, tendon
 from .model import Model, load
+from .pairs import make_pairs
 from .solver import constraint_force, newton, rne_post_constraint
 from .step import State, forward, smooth, step
 from .velocity import bias, com_vel
@@ -86,7 +87,7 @@ def _candidates(m: Model, d: Data) -> None:
 
 def _newton(m: Model, d: Data) -> None:
     # What a loop is the first to ask for would be computed in it, and be unknown outside.
-    _ = d.M, d.odof, d.qfrc_smooth, d.limits, d.contacts
+    _ = d.M, d.odof, d.qfrc_smooth, d.limits, d.contacts, d.groups
     newton(m, d)
 
 
@@ -103,6 +104,7 @@ _STAGES: dict[Callable[[Model, Data], None], str] = {
     smooth: "qfrc_smooth",
     _candidates: "candidates",
     make_constraint: "limits contacts",
+    make_pairs: "groups",
     _newton: "qacc solver_niter",
     constraint_force: "qfrc_constraint",
     rne_post_constraint: "cfrc_ext",

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from ..compiler.control import when_any, while_any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, minimum, select
+from . import pairs
 from .constraint import ContactForce, in_world, pyramid, residual, rows_of, stiffness_matrix
 from .data import Data
 from .inertia import factor, mul_m, solve
@@ -75,6 +76,8 @@ def rne_post_constraint(m: Model, d: Data) -> None:
         new = when_any(c.active, push, [wrench[body] for body, _ in touched])
         for (body, _), x in zip(touched, new, strict=True):
             wrench[body] = x
+    for group in d.groups:
+        pairs.add_wrenches(group, d.qacc, wrench)
     d.cfrc_ext = [
         [*sub(w[:3], cross(d.comrel[m.body_rootid[b]], w[3:])), *w[3:]] if b else w for b, w in enumerate(wrench)
     ]
@@ -105,6 +108,8 @@ def row_gradient(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
     for c in d.contacts:
         if not c.world:
             pair_contact(m, d, c, a, gradient, hessian)
+    for group in d.groups:
+        pairs.add_rows(group, a, gradient, hessian)
     return gradient, hessian
 
 
@@ -235,6 +240,8 @@ def fold_contacts(m: Model, d: Data, a: list, dx: list, row: Callable, total: li
             return carry
 
         total = when_any(c.active, push, total)
+    for group in d.groups:
+        total = pairs.fold_rows(group, a, dx, row, total)
     return total
 
 

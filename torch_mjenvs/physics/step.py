@@ -18,6 +18,7 @@ from .inertia import com_pos, crb
 from .integrator import euler, rk4
 from .kinematics import kinematics
 from .model import Model
+from .pairs import make_pairs
 from .solver import newton, rne_post_constraint
 from .velocity import bias, com_vel
 
@@ -56,6 +57,7 @@ def acceleration(m: Model, d: Data) -> None:
     actuation(m, d)
     smooth(m, d)
     make_constraint(m, d)
+    make_pairs(m, d)
     newton(m, d)
 
 
