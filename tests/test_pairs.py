@@ -38,7 +38,7 @@ def test_parallel_capsules(n, looped):
     generator = torch.Generator().manual_seed(0)
     sim = Simulation(model, 8, dtype=torch.float64)
     qvel = 0.1 * torch.randn(8, model.nv, generator=generator).double()
-    sim.qpos[4:, 8::2] += 0.01 * torch.randn(4, n, generator=generator).double()  # these are not parallel: they touch once
+    sim.qpos[4:, 8::2] += 0.01 * torch.randn(4, n, generator=generator).double()  # not parallel: one touch
     sim.qvel.copy_(qvel)
     qpos = sim.qpos.clone()
     sim.step()
