@@ -1,6 +1,6 @@
 """How far Gymnasium's stock Humanoid, whose PGS solver stops early, is from the same problem solved to convergence.
 
-    python benchmarks/humanoid_pgs.py > docs/humanoid_pgs.md
+python benchmarks/humanoid_pgs.py > docs/humanoid_pgs.md
 """
 
 from __future__ import annotations

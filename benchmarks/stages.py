@@ -1,6 +1,6 @@
 """Where the time of one evaluation goes: kernels that stop after a stage, from the states of a rollout, one core.
 
-    python benchmarks/stages.py
+python benchmarks/stages.py
 """
 
 from __future__ import annotations
