@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from ..compiler import cpu
 from ..compiler.program import Buffer
 from ..physics.model import load
-from ..physics.simulation import solver_tolerance
+from ..physics.simulation import check_device, check_dtype, solver_tolerance
 from .kernels import BAD_STATE, Kernels
 from .task import Task
 
@@ -50,8 +50,7 @@ class Engine:
     ):
         if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
             raise ValueError(f"num_envs must be a positive whole number, not {num_envs!r}")
-        if dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
+        check_dtype(dtype)
         if max_episode_steps is not None and max_episode_steps < 1:
             max_episode_steps = None  # Gymnasium's -1: no time limit
         self.device = choose_device(device)
@@ -149,10 +148,5 @@ def wrap64(x: int) -> int:
 
 
 def choose_device(device: torch.device | str | None) -> torch.device:
-    """The device asked for; without one, CUDA where there is any."""
-    if device is None:
-        device = "cpu"  # the default becomes CUDA, where there is one, with the CUDA back end
-    chosen = torch.device(device)
-    if chosen.type != "cpu":
-        raise ValueError(f"device {str(chosen)!r} is not supported yet: use device='cpu'")
-    return chosen
+    """The device asked for; without one, the CPU."""
+    return check_device("cpu" if device is None else device)  # CUDA comes first once there is a back end for it
