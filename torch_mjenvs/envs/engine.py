@@ -53,7 +53,7 @@ class Engine:
         check_dtype(dtype)
         if max_episode_steps is not None and max_episode_steps < 1:
             max_episode_steps = None  # Gymnasium's -1: no time limit
-        self.device = choose_device(device)
+        self.device = check_device("cpu" if device is None else device)  # CUDA comes first once it has a back end
         self.task, self.num_envs, self.dtype = task, num_envs, dtype
         self.mode = AutoresetMode(autoreset_mode)
         self.mjmodel = task.load()
@@ -114,8 +114,12 @@ class Engine:
 
     def reset(self, mask: torch.Tensor | None = None) -> None:
         """Start new episodes, in the worlds of the (N,) bool mask only where there is one."""
-        self.reset_mask.copy_(mask) if mask is not None else self.reset_mask.fill_(True)
+        self._choose(mask)
         self._reset()
+
+    def _choose(self, mask: torch.Tensor | None) -> None:
+        """The worlds that the next reset or refresh concerns."""
+        self.reset_mask.copy_(mask) if mask is not None else self.reset_mask.fill_(True)
 
     def step(self) -> None:
         """One environment step from `self.action`."""
@@ -138,15 +142,10 @@ class Engine:
         self.qvel[chosen] = qvel[chosen].to(self.device, self.dtype)
         self.qacc_warmstart[chosen] = 0.0
         if self._refresh is not None:
-            self.reset_mask.copy_(mask) if mask is not None else self.reset_mask.fill_(True)
+            self._choose(mask)
             self._refresh()
 
 
 def wrap64(x: int) -> int:
     """Any whole number as a signed 64-bit one."""
     return (x + 2**63) % 2**64 - 2**63
-
-
-def choose_device(device: torch.device | str | None) -> torch.device:
-    """The device asked for; without one, the CPU."""
-    return check_device("cpu" if device is None else device)  # CUDA comes first once there is a back end for it

@@ -24,7 +24,7 @@ from .kinematics import kinematics, tendon
 from .model import Model, load
 from .pairs import make_pairs
 from .solver import constraint_force, newton, rne_post_constraint
-from .step import State, forward, smooth, step
+from .step import State, smooth, step
 from .velocity import bias, com_vel
 
 
@@ -117,11 +117,9 @@ def _flat(x: Any) -> list:
 
 
 def _shape(x: Any) -> tuple[int, ...]:
-    return (
-        (len(x), *_shape(x[0]))
-        if isinstance(x, (list, tuple)) and x
-        else ((0,) if isinstance(x, (list, tuple)) else ())
-    )
+    if not isinstance(x, (list, tuple)):
+        return ()
+    return (len(x), *_shape(x[0])) if x else (0,)
 
 
 @functools.cache
@@ -132,8 +130,11 @@ def output_shapes(m: Model, outputs: tuple[str, ...]) -> dict[str, tuple[int, ..
     return {name: _shape(OUTPUTS[name](m, d)) for name in outputs}
 
 
+STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
+
+
 def _buffers(m: Model, outputs: tuple[str, ...]) -> list[Buffer]:
-    state = [Buffer("qpos", m.nq), Buffer("qvel", m.nv), Buffer("qacc_warmstart", m.nv), Buffer("ctrl", m.nu)]
+    state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
     sizes = {name: torch.Size(shape).numel() for name, shape in output_shapes(m, outputs).items()}
     return state + [Buffer(name, size) for name, size in sizes.items()]
 
@@ -152,20 +153,17 @@ def _kernel(m: Model, dtype: str, outputs: tuple[str, ...], stepping: bool) -> c
 def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool = True) -> Program:
     """One step, or one forward evaluation, of the model, recorded."""
 
-    def computed(at: dict[str, list], ctrl: list) -> dict[str, list]:
-        d = derive(m, at["qpos"], at["qvel"], at["qacc"], ctrl)
-        out = {name: _floats(_flat(OUTPUTS[name](m, d))) for name in outputs}
-        if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
-            out["qacc"] = at.get("mean_qacc", at["qacc"])
-        return out
+    def computed(d: Data) -> dict[str, list]:
+        return {name: _floats(_flat(OUTPUTS[name](m, d))) for name in outputs}
 
     def body(b: dict[str, list]) -> dict[str, list]:
         if not stepping:
-            d = Data(qpos=b["qpos"], qvel=b["qvel"], ctrl=b["ctrl"], qacc_warmstart=b["qacc_warmstart"])
-            forward(m, d)
-            return computed({"qpos": d.qpos, "qvel": d.qvel, "qacc": d.qacc}, b["ctrl"])
+            return computed(Derived(m, **{name: b[name] for name in STATE}))
         s = step(m, State(b["qpos"], b["qvel"], b["qacc_warmstart"]), b["ctrl"])
-        return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | computed(s.last, b["ctrl"])
+        out = computed(derive(m, s.last["qpos"], s.last["qvel"], s.last["qacc"], b["ctrl"]))
+        if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
+            out["qacc"] = s.last["mean_qacc"]
+        return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | out
 
     return record("step" if stepping else "forward", _buffers(m, outputs), body, dtype)
 
@@ -206,13 +204,10 @@ class Simulation:
         worlds = cpu.padded(num_worlds)
         self._buffers: dict[str, torch.Tensor] = {}
         for b in _buffers(self.model, self.outputs):
-            self._buffers[b.name] = torch.zeros((b.size, worlds), dtype=dtype, device=self.device)
-            shown = (
-                self._buffers[b.name].unflatten(0, shapes[b.name])
-                if b.name in shapes and b.size
-                else self._buffers[b.name]
-            )
-            setattr(self, b.name, shown.movedim(-1, 0)[:num_worlds])
+            columns = self._buffers[b.name] = torch.zeros((b.size, worlds), dtype=dtype, device=self.device)
+            if b.size:
+                columns = columns.unflatten(0, shapes.get(b.name, (b.size,)))
+            setattr(self, b.name, columns.movedim(-1, 0)[:num_worlds])
         self._step = _kernel(self.model, self._name, self.outputs, True).bind(self._buffers)
         self.reset()
 
