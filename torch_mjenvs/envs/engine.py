@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -35,6 +35,9 @@ class Engine:
     `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool, `elapsed_steps (N,)` int32, and `info`,
     `final_info`: dicts of (N,) or (N, k).
 
+    Worlds are numbered from `first_world` on: random numbers depend on a world's number, so engines that share out the
+    numbers of one large engine go through its trajectories.
+
     Raises ValueError or TypeError for what cannot be: a negative number of worlds, an unknown dtype or device.
     """
 
@@ -47,6 +50,7 @@ class Engine:
         dtype: torch.dtype = torch.float32,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = 1000,
+        first_world: int = 0,
     ):
         if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
             raise ValueError(f"num_envs must be a positive whole number, not {num_envs!r}")
@@ -54,7 +58,9 @@ class Engine:
         if max_episode_steps is not None and max_episode_steps < 1:
             max_episode_steps = None  # Gymnasium's -1: no time limit
         self.device = check_device("cpu" if device is None else device)  # CUDA comes first once it has a back end
-        self.task, self.num_envs, self.dtype = task, num_envs, dtype
+        if isinstance(first_world, bool) or not isinstance(first_world, int) or not 0 <= first_world < 2**31 - num_envs:
+            raise ValueError(f"first_world must be a whole number from 0 on, not {first_world!r}")
+        self.task, self.num_envs, self.dtype, self.first_world = task, num_envs, dtype, first_world
         self.mode = AutoresetMode(autoreset_mode)
         self.mjmodel = task.load()
         self.model = load(self.mjmodel)
@@ -68,7 +74,7 @@ class Engine:
         self._refresh = _build(kernels, "refresh", name).bind(self.buffers) if self.layout.memory else None
 
         view = {b.name: self.buffers[b.name] if b.rows else self.buffers[b.name].T for b in self.layout.buffers()}
-        view = {name: x[:num_envs] for name, x in view.items()}
+        self._views = view = {name: x[:num_envs] for name, x in view.items()}
         self.qpos, self.qvel, self.qacc_warmstart = view["qpos"], view["qvel"], view["qacc_warmstart"]
         self.action, self.obs, self.final_obs = view["action"], view["obs"], view["final_obs"]
         self.reward, self.terminated, self.truncated = (view[k][:, 0] for k in ("reward", "terminated", "truncated"))
@@ -92,14 +98,15 @@ class Engine:
         return torch.zeros(shape, dtype=cpu.TORCH_TYPES.get(buffer.type, self.dtype), device=self.device)
 
     def seed(self, seed: int | Sequence[int | None], mask: torch.Tensor | None = None) -> None:
-        """Key every world's random numbers by (seed, world index), or by (its own seed, 0) for a list of N seeds.
+        """Key every world's random numbers by (seed, its number), or by (its own seed, 0) for a list of N seeds.
 
         Only the worlds of the (N,) bool mask, where there is one, and those whose own seed is not None; their episodes
         are counted from 0 again. Seeds count modulo 2**64.
         """
         n = self.num_envs
         if isinstance(seed, int):
-            seeds, index = torch.full((n,), wrap64(seed), device="cpu"), torch.arange(n, device="cpu")
+            seeds = torch.full((n,), wrap64(seed), device="cpu")
+            index = torch.arange(self.first_world, self.first_world + n, device="cpu")
             chosen = torch.ones(n, dtype=torch.bool, device="cpu")
         else:
             seeds = torch.tensor([wrap64(s or 0) for s in seed], dtype=torch.int64, device="cpu")
@@ -144,6 +151,23 @@ class Engine:
         if self._refresh is not None:
             self._choose(mask)
             self._refresh()
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Copies of all buffers by name, (N, width): with them `load_state_dict` goes on exactly from here."""
+        return {name: view.clone() for name, view in self._views.items()}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Go on from what `state_dict` of an engine of the same task, worlds and dtype gave; it may be on any device.
+
+        Raises ValueError for names, shapes or dtypes that do not fit, and changes nothing then.
+        """
+        ours = {name: (tuple(view.shape), view.dtype) for name, view in self._views.items()}
+        theirs = {name: (tuple(x.shape), x.dtype) for name, x in state.items()}
+        if ours != theirs:
+            differing = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+            raise ValueError(f"this is not the state of such an environment: {', '.join(differing)} differ")
+        for name, view in self._views.items():
+            view.copy_(state[name])
 
 
 def wrap64(x: int) -> int:

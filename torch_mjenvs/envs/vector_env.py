@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -44,6 +44,8 @@ class TorchVectorEnv(VectorEnv):
             DISABLED: you reset, with `options={"reset_mask": mask}`; stepping an ended world raises.
         max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
         copy: False returns the engine's own buffers, which the next `step` or `reset` overwrites.
+        first_world: the number of this environment's first world. Environments in several processes that share out
+            the numbers of one large environment, with its seed, go through its trajectories: see "Reset noise" below.
         render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
             MujocoEnv takes them.
@@ -59,8 +61,8 @@ class TorchVectorEnv(VectorEnv):
       led to in every world before any reset. Their masks mark the worlds that ended.
 
     Reset noise is a function of seed, world and number of the episode alone. `reset(seed=int)` gives world i the
-    stream (seed, i); a list gives each world what a lone world has with that seed, and leaves a world's stream as it
-    is where the entry is None. Before any seed is given, streams come from torch's global generator.
+    stream (seed, first_world + i); a list gives each world what a lone world has with that seed, and leaves a world's
+    stream as it is where the entry is None. Before any seed is given, streams come from torch's global generator.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
     `UnsupportedModel` for a model that asks for more than there is.
@@ -81,6 +83,7 @@ class TorchVectorEnv(VectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = None,
         copy: bool = True,
+        first_world: int = 0,
         render_mode: str | None = None,
         render_worlds: Sequence[int] = (0,),
         width: int = DEFAULT_SIZE,
@@ -100,6 +103,7 @@ class TorchVectorEnv(VectorEnv):
             dtype=dtype,
             autoreset_mode=AutoresetMode(autoreset_mode),
             max_episode_steps=made.max_episode_steps if max_episode_steps is None else max_episode_steps,
+            first_world=first_world,
         )
         self.num_envs, self.device, self.dtype, self.copy = num_envs, engine.device, dtype, copy
         self.model, self.autoreset_mode = engine.mjmodel, engine.mode
@@ -289,6 +293,22 @@ class TorchVectorEnv(VectorEnv):
         qpos = as_tensor("qpos", qpos, (n, layout.nq), self.device)
         qvel = as_tensor("qvel", qvel, (n, layout.nv), self.device)
         self.engine.set_state(qpos, qvel, None if mask is None else as_mask("mask", mask, n, self.device))
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Copies of all that the worlds carry: an environment that loads them goes on from here, bit for bit."""
+        return self.engine.state_dict() | {"ready": torch.tensor(self._ready)}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Go on from what `state_dict` of an environment with the same arguments gave, on whatever device.
+
+        Raises ValueError for the state of another task, number of worlds or dtype, and changes nothing then.
+        """
+        if self.closed:
+            self._refuse()
+        state = dict(state)
+        ready = state.pop("ready", torch.tensor(False))
+        self.engine.load_state_dict(state)
+        self._ready = bool(ready)
 
     def render(self) -> tuple[Any, ...] | None:
         """A frame for each of `render_worlds`; None, and a warning, without a render_mode."""
