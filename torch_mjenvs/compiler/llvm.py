@@ -65,6 +65,7 @@ class Types:
 
     lanes: int
     dtype: str
+    pointer: str = "ptr"  # to what all threads share: buffers and tables
 
     def __post_init__(self) -> None:
         if self.lanes < 1:
@@ -117,7 +118,12 @@ def _hex(x: float, dtype: str) -> str:
 
 def render(program: Program, lanes: int) -> str:
     """IR of `@tile(ptr buffers, i64 first world, i64 worlds allocated)`: one vector of worlds through the program."""
-    return _Renderer(program, Types(lanes, program.dtype)).render()
+    return _Renderer(program, Types(lanes, program.dtype)).tile()
+
+
+def render_thread(program: Program) -> str:
+    """IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for CUDA: each thread one world."""
+    return _Renderer(program, Types(1, program.dtype, "ptr addrspace(1)")).thread()
 
 
 class _Renderer:
@@ -167,26 +173,12 @@ class _Renderer:
         return self.names[x] if type(x) is Expr else self.t.constant(t, x)
 
     # -- the function -----------------------------------------------------------------------------------------------
-    def render(self) -> str:
-        used = {e.attr[0] for e in self.p.live if e.op == "load"} | {s[0] for s in self.p.stores}
-
-        def rows(buffers: Iterable[int]) -> list[int]:
-            return sorted(k for k in set(buffers) if self.p.buffers[k].rows)
-
-        for k in sorted(used):
+    def tile(self) -> str:
+        used = self.used()
+        for k in used:
             self.put(f"%a{k} = getelementptr ptr, ptr %buffers, i64 {k}")
             self.put(f"%p{k} = load ptr, ptr %a{k}")
-            if self.p.buffers[k].rows:
-                self.put(f"%o{k} = mul i64 %world, {self.p.buffers[k].size}")
-                self.put(f"%q{k} = getelementptr {self.t.memory(self.p.buffers[k].type)[0]}, ptr %p{k}, i64 %o{k}")
-        for k in rows(e.attr[0] for e in self.p.live if e.op == "load"):
-            self.turn(k, into_rows=False)
-        self.region(self.p.trace.top)
-        for k, c, x in self.p.stores:
-            if type(x) is not Expr or x.op == "load":
-                self.store(k, c, self.value(x, self.p.buffers[k].type))
-        for k in rows(s[0] for s in self.p.stores):
-            self.turn(k, into_rows=True)
+        self.whole()
         self.put("ret void")
         body = "\n".join(self.lines)
         # wide vectors are wanted even where the host's tuning prefers narrower ones
@@ -194,9 +186,48 @@ class _Renderer:
         head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {attributes}"
         room = [
             f"  %s{k} = alloca [{self.p.buffers[k].size} x {self.t.vector(self.t.memory(self.p.buffers[k].type)[0])}]"
-            for k in (rows(used) if self.t.lanes > 1 else ())
+            for k in (self.with_rows(used) if self.t.lanes > 1 else ())
         ]
         return "\n".join([*self.tables.values(), f"{head} {{\nentry:", *room, *self.rooms, f"{body}\n}}"])
+
+    def thread(self) -> str:
+        self.put("%thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
+        self.put("%block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()")
+        self.put("%threads = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()")
+        self.put("%before = mul i32 %block, %threads")
+        self.put("%index = add i32 %before, %thread")
+        self.put("%world = zext i32 %index to i64")
+        self.put("%there = icmp ult i64 %world, %worlds")
+        self.put("br i1 %there, label %begin, label %end")
+        self.label("begin")
+        self.whole()
+        self.put("br label %end")
+        self.label("end")
+        self.put("ret void")
+        pointers = [f"{self.t.pointer} noalias %p{k}" for k in range(len(self.p.buffers))]
+        head = f"define ptx_kernel void @kernel({', '.join([*pointers, 'i64 %worlds'])}) nounwind"
+        return "\n".join([*self.tables.values(), f"{head} {{\nentry:", *self.rooms, *self.lines, "}"])
+
+    def used(self) -> list[int]:
+        return sorted({e.attr[0] for e in self.p.live if e.op == "load"} | {s[0] for s in self.p.stores})
+
+    def with_rows(self, buffers: Iterable[int]) -> list[int]:
+        return sorted(k for k in set(buffers) if self.p.buffers[k].rows)
+
+    def whole(self) -> None:
+        """The program for the worlds from %world on; buffer k is at %pk."""
+        for k in self.with_rows(self.used()):
+            self.put(f"%o{k} = mul i64 %world, {self.p.buffers[k].size}")
+            element = self.t.memory(self.p.buffers[k].type)[0]
+            self.put(f"%q{k} = getelementptr {element}, {self.t.pointer} %p{k}, i64 %o{k}")
+        for k in self.with_rows(e.attr[0] for e in self.p.live if e.op == "load"):
+            self.turn(k, into_rows=False)
+        self.region(self.p.trace.top)
+        for k, c, x in self.p.stores:
+            if type(x) is not Expr or x.op == "load":
+                self.store(k, c, self.value(x, self.p.buffers[k].type))
+        for k in self.with_rows(s[0] for s in self.p.stores):
+            self.turn(k, into_rows=True)
 
     def region(self, region: Region) -> None:
         for e in self.order[region]:
@@ -254,16 +285,17 @@ class _Renderer:
         """Of a world-minor column at this tile's first world."""
         offset = self.assign(f"mul i64 %worlds, {c}")
         index = self.assign(f"add i64 {offset}, %world")
-        return self.assign(f"getelementptr {self.t.memory(self.p.buffers[k].type)[0]}, ptr %p{k}, i64 {index}")
+        element = self.t.memory(self.p.buffers[k].type)[0]
+        return self.assign(f"getelementptr {element}, {self.t.pointer} %p{k}, i64 {index}")
 
     def load(self, k: int, c: int) -> str:
         buffer = self.p.buffers[k]
         element, size = self.t.memory(buffer.type)
         vector = self.t.vector(element)
         if buffer.rows:
-            x = self.assign(f"load {vector}, ptr {self.column(k, c)}, align {size}")
+            x = self.assign(f"load {vector}, {self.t.pointer} {self.column(k, c)}, align {size}")
         else:
-            x = self.assign(f"load {vector}, ptr {self.address(k, c)}, align {size}")
+            x = self.assign(f"load {vector}, {self.t.pointer} {self.address(k, c)}, align {size}")
         if buffer.type == "b":
             x = self.assign(f"icmp ne {vector} {x}, {self.t.splat('i8', 0)}")
         return x
@@ -274,16 +306,14 @@ class _Renderer:
         vector = self.t.vector(element)
         if buffer.type == "b":
             x = self.assign(f"zext {self.t.of('b')} {x} to {vector}")
-        if not buffer.rows:
-            self.put(f"store {vector} {x}, ptr {self.address(k, c)}, align {size}")
-            return
-        self.put(f"store {vector} {x}, ptr {self.column(k, c)}, align {size}")
+        place = self.column(k, c) if buffer.rows else self.address(k, c)
+        self.put(f"store {vector} {x}, {self.t.pointer} {place}, align {size}")
 
     def column(self, k: int, c: int) -> str:
         """Where this tile's column of a row-major buffer stands: a copy on the stack, turned from and into rows."""
         element = self.t.memory(self.p.buffers[k].type)[0]
         base = f"%q{k}" if self.t.lanes == 1 else f"%s{k}"
-        return self.assign(f"getelementptr {self.t.vector(element)}, ptr {base}, i64 {c}")
+        return self.assign(f"getelementptr {self.t.vector(element)}, {self.t.pointer} {base}, i64 {c}")
 
     def turn(self, k: int, into_rows: bool) -> None:
         """Copy between a row-major buffer and its columns: loops, since unrolled they would be most of the code."""
@@ -321,12 +351,13 @@ class _Renderer:
     def table(self, e: Expr, element: str, values: list[str]) -> str:
         """The entry of a constant table at an index."""
         entries = ", ".join(f"{element} {x}" for x in values)
-        text = f"private unnamed_addr constant [{len(values)} x {element}] [{entries}]"
+        space = self.t.pointer.removeprefix("ptr")
+        text = f"private unnamed_addr{space} constant [{len(values)} x {element}] [{entries}]"
         if text not in self.tables:
             self.tables[text] = f"@table{len(self.tables)} = {text}"
         name = self.tables[text].split(" ", 1)[0]
-        at = self.assign(f"getelementptr {element}, ptr {name}, i32 {self.names[e.args[0]]}")
-        return self.assign(f"load {element}, ptr {at}")
+        at = self.assign(f"getelementptr {element}, {self.t.pointer} {name}, i32 {self.names[e.args[0]]}")
+        return self.assign(f"load {element}, {self.t.pointer} {at}")
 
     def lookup(self, e: Expr) -> None:
         element = self.t.element
