@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -71,7 +71,7 @@ class Engine:
         name = str(dtype).removeprefix("torch.")
         self._step = _build(kernels, "step", name).bind(self.buffers)
         self._reset = _build(kernels, "reset", name).bind(self.buffers)
-        self._refresh = _build(kernels, "refresh", name).bind(self.buffers) if self.layout.memory else None
+        self._build_refresh = lambda: _build(kernels, "refresh", name)
 
         view = {b.name: self.buffers[b.name] if b.rows else self.buffers[b.name].T for b in self.layout.buffers()}
         self._views = view = {name: x[:num_envs] for name, x in view.items()}
@@ -132,8 +132,15 @@ class Engine:
         """One environment step from `self.action`."""
         self._step()
 
+    @functools.cached_property
+    def _refresh(self) -> Callable[[], None]:
+        """Built when a state is first set: most never do."""
+        return self._build_refresh().bind(self.buffers)
+
     def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:
         """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`: nothing is carried over from before.
+
+        `obs` and `info` are then what a reset into that state would give.
 
         qpos (N, nq), qvel (N, nv); only the worlds of the (N,) bool mask where there is one. Raises ValueError for
         other shapes, and changes nothing then.
@@ -148,9 +155,8 @@ class Engine:
         self.qpos[chosen] = qpos[chosen].to(self.device, self.dtype)
         self.qvel[chosen] = qvel[chosen].to(self.device, self.dtype)
         self.qacc_warmstart[chosen] = 0.0
-        if self._refresh is not None:
-            self._choose(mask)
-            self._refresh()
+        self._choose(mask)
+        self._refresh()
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of all buffers by name, (N, width): with them `load_state_dict` goes on exactly from here."""

@@ -91,11 +91,16 @@ class Kernels:
     def start(self, b: dict[str, list]) -> dict[str, list]:
         """A new episode: state, observation and info."""
         rng = Random(b["key"][0], b["key"][1], b["episode"][0], b["key"][2], 0)
-        world = self.begun(*self.task.reset(self.model, rng))
+        return self.entered(*self.task.reset(self.model, rng))
+
+    def entered(self, qpos: list, qvel: list) -> dict[str, list]:
+        """A world that was put into a state: all of its state, observation and info."""
+        m, world = self.model, self.begun(qpos, qvel)
+        world.memory = self.task.memory(m, world)
         return {
-            "state": [world.qpos, world.qvel, [0.0] * self.model.nv, self.task.memory(self.model, world)],
-            "obs": self.task.observe(self.model, world),
-            "info": self.named(self.task.reset_info(self.model, world)),
+            "state": [qpos, qvel, [0.0] * m.nv, world.memory],
+            "obs": self.task.observe(m, world),
+            "info": self.named(self.task.reset_info(m, world)),
         }
 
     def named(self, info: dict) -> list:
@@ -119,9 +124,13 @@ class Kernels:
         return Layout(m.nq, m.nv, m.nu, len(obs), len(memory), widths, tuple(step_info), tuple(reset_info))
 
     def refresh(self, b: dict[str, list]) -> dict[str, list]:
-        """Memory of the worlds of `reset_mask`, after their state was set from outside."""
-        world = self.begun(b["qpos"], b["qvel"])
-        return {"memory": choose(b["reset_mask"][0], self.task.memory(self.model, world), b["memory"])}
+        """What follows from the state of the worlds of `reset_mask`, after it was set from outside."""
+        mask, new = b["reset_mask"][0], self.entered(b["qpos"], b["qvel"])
+        return {
+            "memory": choose(mask, new["state"][3], b["memory"]),
+            "obs": choose(mask, new["obs"], b["obs"]),
+            "info": choose(mask, new["info"], b["info"]),
+        }
 
     def reset(self, b: dict[str, list]) -> dict[str, list]:
         """New episodes in the worlds of `reset_mask`; the others stay as they are."""
