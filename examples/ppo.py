@@ -4,56 +4,47 @@
 
 Simulation is cheap here, so the learner decides how long training takes. It is therefore written for speed, within
 reason: both networks run as one batched product, their gradient is written by hand, and buffers are allocated once.
+A rollout and the update of a minibatch always do the same operations on the same memory and never wait for the device.
 
 Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A actions, H hidden units.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
-import sys
 import time
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-import gymnasium
-import matplotlib
-import mujoco
+import common
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 from torch import Tensor
 from tqdm import tqdm
-
-import torch_mjenvs  # noqa: F401  (registers the Torch tasks)
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
 
 
 @dataclass(frozen=True)
 class Settings:
-    horizon: int = 32  # steps per world and iteration
-    epochs: int = 4
-    minibatch: int = 2048
-    learning_rate: float = 1e-3  # falls linearly to a tenth
-    gamma: float = 0.99
-    lam: float = 0.95
-    clip: float = 0.2
-    value_weight: float = 0.5
-    max_grad_norm: float = 1.0
-    log_std: float = -1.0  # at the start; matters: -0.5 finds a slow gait on some seeds, 0 and -1.5 on all four tried
-    hidden: int = 64
+    """A task's table in settings.toml."""
 
-
-TASKS = {
-    "TorchHalfCheetah-v0": Settings(),
-    "TorchWalker2d-v0": Settings(horizon=64),
-    "TorchHopper-v0": Settings(horizon=64),
-}
+    num_envs: int
+    total_steps: int
+    horizon: int  # steps per world and iteration; no longer than an episode may be
+    epochs: int
+    minibatch: int
+    learning_rate: float  # falls linearly to a tenth
+    gamma: float
+    lam: float
+    clip: float
+    value_weight: float
+    max_grad_norm: float
+    log_std: float  # at the start
+    hidden: int
 
 
 def orthogonal(rows: int, columns: int, gain: float) -> Tensor:
@@ -64,10 +55,10 @@ class ActorCritic:
     """Two separate tanh networks, run side by side: 0 gives the mean action, 1 (its first output) the value.
 
     All parameters are views of one vector, `theta`, and their gradients of `theta.grad`: clipping and Adam are then
-    one operation each. Results of `forward` are valid until the next call.
+    one operation each. Results of `forward` are valid until the next call with as many rows.
     """
 
-    def __init__(self, obs_dim: int, act_dim: int, settings: Settings, device: str):
+    def __init__(self, obs_dim: int, act_dim: int, settings: Settings, device: torch.device):
         sizes = (obs_dim, settings.hidden, settings.hidden, act_dim)
         shapes = [(2, *shape) for i, o in itertools.pairwise(sizes) for shape in ((o, i), (1, o))]
         self.theta = torch.zeros(sum(map(math.prod, shapes)) + act_dim, device=device)
@@ -76,7 +67,8 @@ class ActorCritic:
         *grads, self.log_std_grad = self._views(self.theta.grad, [*shapes, (act_dim,)])
         self.weights, self.biases = params[0::2], params[1::2]  # (2, out, in) and (2, 1, out) per layer
         self.weight_grads, self.bias_grads = grads[0::2], grads[1::2]
-        self.buffers: dict[str, Tensor] = {}
+        self.minus_one = torch.tensor(-1.0, device=device)
+        self.buffers: dict[tuple, Tensor] = {}
 
         for net in itertools.chain(*self.weights[:-1]):
             net.copy_(orthogonal(*net.shape, math.sqrt(2)))
@@ -92,19 +84,20 @@ class ActorCritic:
 
     def _buffer(self, name: str, *shape: int) -> Tensor:
         """Scratch memory that is kept: fresh megabytes cost more in page faults than the arithmetic done on them."""
-        size = math.prod(shape)
-        if name not in self.buffers or self.buffers[name].numel() < size:
-            self.buffers[name] = torch.empty(size, device=self.theta.device)
-        return self.buffers[name][:size].view(shape)
+        if (name, *shape) not in self.buffers:
+            self.buffers[name, *shape] = torch.empty(shape, device=self.theta.device)
+        return self.buffers[name, *shape]
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Mean actions (B, A) and values (B,) for normalised observations (B, O)."""
         self.inputs = [obs.expand(2, -1, -1)]  # of each layer, for backward
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             out = self._buffer(f"forward {layer}", 2, len(obs), weight.shape[1])
-            torch.baddbmm(bias, self.inputs[-1], weight.mT, out=out)
-            if layer < len(self.weights) - 1:
-                out.mul_(2).sigmoid_().mul_(2).sub_(1)  # tanh; torch's own is ten times slower on the CPU
+            if layer == len(self.weights) - 1:
+                torch.baddbmm(bias, self.inputs[-1], weight.mT, out=out)
+            else:  # tanh(x) = 2 sigmoid(2 x) - 1, as torch's own tanh is ten times slower on the CPU
+                torch.baddbmm(bias, self.inputs[-1], weight.mT, beta=2, alpha=2, out=out).sigmoid_()
+                torch.add(self.minus_one, out, alpha=2, out=out)
                 self.inputs.append(out)
         return out[0], out[1, :, 0]
 
@@ -125,87 +118,143 @@ class ActorCritic:
 class RunningMoments:
     """Mean and variance of everything seen so far, per column."""
 
-    def __init__(self, *shape: int, device: str):
+    def __init__(self, *shape: int, device: torch.device):
         self.mean, self.var = torch.zeros(shape, device=device), torch.ones(shape, device=device)
         self.count = 0
 
     def update(self, rows: Tensor) -> None:
         var, mean = torch.var_mean(rows, dim=0, correction=0)
-        share = len(rows) / (self.count + len(rows))
+        share = len(rows) / (self.count + len(rows))  # 1 at first: the initial guess is forgotten
         delta = mean - self.mean
         self.var += share * (var - self.var) + share * (1 - share) * delta.square()
         self.mean += share * delta
         self.count += len(rows)
-        if self.count == len(rows):  # nothing was seen before: forget the initial guess
-            self.mean, self.var = mean, var
 
     def normalise(self, x: Tensor) -> Tensor:
         return ((x - self.mean) * (self.var + 1e-8).rsqrt()).clamp_(-10, 10)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean, "var": self.var, "count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.mean.copy_(state["mean"])
+        self.var.copy_(state["var"])
+        self.count = state["count"]
+
+
+class Replayed:
+    """`function` of one tensor, all else that it works on staying at its place: on CUDA, replayed as one graph."""
+
+    def __init__(self, function: Callable[[Tensor], None]):
+        self.function, self.calls, self.graph = function, 0, None
+
+    def __call__(self, x: Tensor) -> None:
+        if not x.is_cuda:
+            return self.function(x)
+        if self.calls == 0:
+            self.x, self.stream = torch.empty_like(x), torch.cuda.Stream(x.device)
+        self.x.copy_(x)
+        self.calls += 1
+        if self.calls <= 3:  # libraries allocate their workspaces at first calls, which a graph must not do
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                self.function(self.x)
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return None
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.function(self.x)
+        return self.graph.replay()
+
 
 class PPO:
-    def __init__(self, env: VectorEnv, settings: Settings, device: str, seed: int):
+    def __init__(self, env: VectorEnv, settings: Settings, seed: int):
         self.env, self.settings = env, settings
-        T, N = settings.horizon, env.num_envs
+        T, N, device = settings.horizon, env.num_envs, env.unwrapped.device
         (O,), (A,) = env.single_observation_space.shape, env.single_action_space.shape
+        limit = env.spec.max_episode_steps
+        if limit < T or N * T % settings.minibatch:
+            raise SystemExit(f"{N} worlds x {T} steps must be whole minibatches of {settings.minibatch}, T <= {limit}")
         self.net = ActorCritic(O, A, settings, device)
-        self.optimizer = torch.optim.Adam([self.net.theta], lr=settings.learning_rate, eps=1e-5, fused=True)
+        lr = torch.tensor(settings.learning_rate, device=device)
+        self.optimizer = torch.optim.Adam([self.net.theta], lr, eps=1e-5, fused=True, capturable=device.type == "cuda")
         self.obs_moments = RunningMoments(O, device=device)
         self.return_moments = RunningMoments(device=device)
+        self.learn_from = Replayed(self._learn_from)
 
         self.obs = torch.empty(T, N, O, device=device)  # as the environment gave them
-        self.noise = torch.empty(T, N, A, device=device)  # of the action, in standard deviations
-        self.rewards, self.done, self.discounted = (torch.empty(T, N, device=device) for _ in range(3))
+        self.actions, self.noise = (torch.empty(T, N, A, device=device) for _ in range(2))  # noise: unit variance
+        self.rewards, self.discounted, self.returns = (torch.empty(T, N, device=device) for _ in range(3))
+        self.done, self.cut = (torch.empty(T, N, device=device, dtype=torch.bool) for _ in range(2))
+        self.cut_obs = torch.zeros(N, O, device=device)  # of each world's last truncated episode
         self.values = torch.empty(T + 1, N, device=device)
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
+        self.frames_seen = 0
 
         self.last_obs, _ = env.reset(seed=seed)
         # Worlds that reset together would keep doing so, every 1,000 steps, and the data would come in waves. So first
         # episodes start at random ages; their returns are partial, and NaN keeps them out of the statistics.
-        limit = env.spec.max_episode_steps
         env.unwrapped.elapsed_steps.copy_(torch.randint(limit, (N,)))
         self.episode_return = torch.full((N,), torch.nan, device=device)
         self.discounted_return = torch.zeros(N, device=device)
-        self.finished: deque[float] = deque(maxlen=100)
+        self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
 
-    def rollout(self) -> None:
-        """Acts for T steps, then fills `frames` with what the update needs."""
-        s, net, final = self.settings, self.net, []
-        actions = torch.empty_like(self.noise)
-        std = net.log_std.exp()
-        for t in range(s.horizon):
-            self.obs[t] = self.last_obs
-            mean, self.values[t] = net.forward(self.obs_moments.normalise(self.obs[t]))
-            torch.addcmul(mean, self.noise[t].normal_(), std, out=actions[t])
-            self.last_obs, reward, terminated, truncated, info = self.env.step(actions[t])
-            done = terminated | truncated
-            self.rewards[t], self.done[t] = reward, done
-            self.episode_return += reward
-            self.discounted_return.mul_(s.gamma).add_(reward)
-            self.discounted[t] = self.discounted_return
-            if done.any():
-                cut = truncated & ~terminated
-                final.append((t, cut.nonzero()[:, 0], info["final_obs"][cut]))
-                returns = self.episode_return[done]
-                self.finished.extend(returns[~returns.isnan()].tolist())
-                self.episode_return[done] = self.discounted_return[done] = 0
+    def iterate(self) -> None:
+        """One rollout and what is learnt from it."""
+        progress = self.frames_seen / self.settings.total_steps
+        self.optimizer.param_groups[0]["lr"].fill_(self.settings.learning_rate * (1 - 0.9 * progress))
+        for t in range(self.settings.horizon):
+            self.step(t)
+        self.frames_seen += self.rewards.numel()
+        returns = self.returns[self.done]
+        self.finished.extend(returns[~returns.isnan()].tolist())
+        self.prepare()
+        self.update()
 
+    def policy(self, t: int) -> Tensor:
+        """The actions (N, A) of step t, with noise."""
+        self.obs[t] = self.last_obs
+        mean, self.values[t] = self.net.forward(self.obs_moments.normalise(self.obs[t]))
+        return torch.addcmul(mean, self.noise[t].normal_(), self.net.log_std.exp(), out=self.actions[t])
+
+    def step(self, t: int) -> None:
+        self.last_obs, reward, terminated, truncated, info = self.env.step(self.policy(t))
+        done, cut = self.done[t], self.cut[t]
+        torch.logical_or(terminated, truncated, out=done)
+        torch.logical_and(truncated, ~terminated, out=cut)
+        torch.where(cut[:, None], info["final_obs"], self.cut_obs, out=self.cut_obs)
+        self.rewards[t] = reward
+        self.returns[t] = self.episode_return.add_(reward)
+        self.discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(reward)
+        self.episode_return.masked_fill_(done, 0)
+        self.discounted_return.masked_fill_(done, 0)
+
+    def prepare(self) -> None:
+        """Fills `frames` with what the update needs."""
+        s, net = self.settings, self.net
         self.return_moments.update(self.discounted.flatten())
         self.rewards *= (self.return_moments.var + 1e-8).rsqrt()
         self.values[-1] = net.forward(self.obs_moments.normalise(self.last_obs))[1]
-        for t, worlds, obs in final:  # a truncated episode would have gone on: what it was still worth counts
-            self.rewards[t, worlds] += s.gamma * net.forward(self.obs_moments.normalise(obs))[1]
+        # A truncated episode would have gone on: what it was still worth counts. No world has two in one rollout.
+        self.rewards.addcmul_(self.cut, net.forward(self.obs_moments.normalise(self.cut_obs))[1], value=s.gamma)
 
         advantages, advantage = torch.empty_like(self.rewards), 0.0
-        going_on = s.gamma * (1 - self.done)
+        going_on = s.gamma * ~self.done
         for t in reversed(range(s.horizon)):
             delta = self.rewards[t] + going_on[t] * self.values[t + 1] - self.values[t]
             advantages[t] = advantage = delta + s.lam * going_on[t] * advantage
 
         # Constants are left out of log-probabilities, as they cancel in ratios.
         log_prob = -0.5 * self.noise.square().sum(2) - net.log_std.sum()
-        parts = (self.obs_moments.normalise(self.obs), actions, log_prob, advantages, advantages + self.values[:-1])
+        parts = (
+            self.obs_moments.normalise(self.obs),
+            self.actions,
+            log_prob,
+            advantages,
+            advantages + self.values[:-1],
+        )
         torch.cat([part.view(len(self.frames), -1) for part in parts], 1, out=self.frames)
         self.obs_moments.update(self.obs.flatten(0, 1))  # from here on
 
@@ -214,10 +263,13 @@ class PPO:
             order = torch.randperm(len(self.frames), device=self.frames.device)
             torch.index_select(self.frames, 0, order, out=self.shuffled)
             for rows in self.shuffled.split(self.settings.minibatch):
-                self.gradient(rows)
-                grad = self.net.theta.grad
-                grad *= (self.settings.max_grad_norm / (grad.norm() + 1e-6)).clamp(max=1)
-                self.optimizer.step()
+                self.learn_from(rows)
+
+    def _learn_from(self, rows: Tensor) -> None:
+        self.gradient(rows)
+        grad = self.net.theta.grad
+        grad *= (self.settings.max_grad_norm / (grad.norm() + 1e-6)).clamp(max=1)
+        self.optimizer.step()
 
     def gradient(self, rows: Tensor) -> None:
         """The gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²), r the probability ratio."""
@@ -241,104 +293,92 @@ class PPO:
         """The mean action, for scoring."""
         return self.net.forward(self.obs_moments.normalise(obs))[0]
 
-    def checkpoint(self) -> dict[str, Tensor]:
+    def networks(self) -> dict[str, Tensor]:
         """Layer i of the policy is weights{i}[0], biases{i}[0], and of the value weights{i}[1], biases{i}[1]."""
         weights = {f"weights{i}": weight.clone() for i, weight in enumerate(self.net.weights)}
         biases = {f"biases{i}": bias.clone() for i, bias in enumerate(self.net.biases)}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
         return {**weights, **biases, "log_std": self.net.log_std.clone(), **moments}
 
+    def state_dict(self) -> dict[str, Any]:
+        """All that training goes on from: the same run, loaded into a fresh PPO, ends with the same bits."""
+        return {
+            "theta": self.net.theta,
+            "optimizer": self.optimizer.state_dict(),
+            "obs_moments": self.obs_moments.state_dict(),
+            "return_moments": self.return_moments.state_dict(),
+            "env": self.env.unwrapped.state_dict(),
+            "last_obs": self.last_obs,
+            "episode_return": self.episode_return,
+            "discounted_return": self.discounted_return,
+            "finished": list(self.finished),
+            "frames_seen": self.frames_seen,
+            "random": torch.get_rng_state(),
+            "cuda_random": torch.cuda.get_rng_state(self.obs.device) if self.obs.is_cuda else None,
+        }
 
-def score(env: VectorEnv, agent: PPO, seed: int) -> Tensor:
-    """The return of one episode in each world (N,). `env` may speak torch or NumPy."""
-    device = agent.net.theta.device
-    obs, _ = env.reset(seed=seed)
-    numpy = isinstance(obs, np.ndarray)
-    returns, alive = torch.zeros(env.num_envs), torch.ones(env.num_envs, dtype=torch.bool)
-    while alive.any():
-        action = agent.act(torch.as_tensor(obs, dtype=torch.float32, device=device))
-        obs, *rest, _ = env.step(action.cpu().numpy() if numpy else action)
-        reward, terminated, truncated = (torch.as_tensor(x).cpu() for x in rest)
-        returns += torch.where(alive, reward, 0)
-        alive &= ~(terminated | truncated)
-    env.close()
-    return returns
-
-
-def mujoco_warning(message: str) -> None:
-    if "settotalmass" not in message:  # about Gymnasium's half cheetah, once per copy; no news of the run
-        print(f"MuJoCo: {message}", file=sys.stderr)
-
-
-def save_curve(path: Path, title: str, curve: list[tuple[float, int, float]]) -> None:
-    """`curve`: (seconds, frames, mean episode return)."""
-    seconds, frames, returns = zip(*curve, strict=True) if curve else ((), (), ())
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
-    millions = [count / 1e6 for count in frames]
-    for axis, x, label in zip(axes, (seconds, millions), ("wall time, s", "frames, millions"), strict=True):
-        axis.plot(x, returns)
-        axis.set_xlabel(label)
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("mean return of the last 100 episodes")
-    figure.suptitle(title)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.net.theta.copy_(state["theta"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.obs_moments.load_state_dict(state["obs_moments"])
+        self.return_moments.load_state_dict(state["return_moments"])
+        self.env.unwrapped.load_state_dict(state["env"])
+        self.last_obs.copy_(state["last_obs"])
+        self.episode_return.copy_(state["episode_return"])
+        self.discounted_return.copy_(state["discounted_return"])
+        self.finished.extend(state["finished"])
+        self.frames_seen = state["frames_seen"]
+        torch.set_rng_state(state["random"].cpu())
+        if self.obs.is_cuda:
+            torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.obs.device)
 
 
-def train(env: VectorEnv, settings: Settings, args: argparse.Namespace, start: float) -> tuple[PPO, list]:
-    agent, curve, frames, progress = PPO(env, settings, args.device, args.seed), [], 0, 0.0
-    with tqdm(total=100, bar_format="{l_bar}{bar}| {elapsed}{postfix}") as bar:
-        while progress < 1:
-            agent.optimizer.param_groups[0]["lr"] = settings.learning_rate * (1 - 0.9 * progress)
-            agent.rollout()
-            agent.update()
-            frames += agent.rewards.numel()
+def train(agent: PPO, run: dict[str, Any], checkpoint: Path, resume: bool) -> list[list[float]]:
+    """Trains `agent`, and keeps 20 times in all a checkpoint to `resume` from. `run` says which run it is of.
+
+    Returns the learning curve: rows of (seconds, frames, mean return of the last 100 episodes).
+    """
+    curve, before, total = [], 0.0, agent.settings.total_steps
+    if resume:
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        if state["run"] != run:
+            raise SystemExit(f"{checkpoint} is of another run: {state['run']}, not {run}")
+        agent.load_state_dict(state["agent"])
+        curve, before = state["curve"], state["seconds"]
+    start = time.perf_counter() - before
+    with tqdm(total=total, initial=agent.frames_seen, unit=" frames", unit_scale=True, dynamic_ncols=True) as bar:
+        while agent.frames_seen < total:
+            agent.iterate()
             seconds = time.perf_counter() - start
-            progress = min(1, max(seconds / args.time_budget, frames / args.total_steps))
             if agent.finished:
-                curve.append((seconds, frames, float(np.mean(agent.finished))))
-            mean = f"{curve[-1][2]:,.0f}" if curve else "(no episode yet)"
-            bar.set_postfix_str(f"return {mean}, {frames / 1e6:.1f} M frames, {frames / seconds:,.0f} steps/s", False)
-            bar.update(100 * progress - bar.n)
-    return agent, curve
+                curve.append([round(seconds, 2), agent.frames_seen, round(float(np.mean(agent.finished)), 2)])
+                bar.set_postfix_str(f"return {curve[-1][2]:,.0f}", refresh=False)
+            bar.update(agent.frames_seen - bar.n)
+            if agent.frames_seen * 20 // total > (agent.frames_seen - agent.rewards.numel()) * 20 // total:
+                state = {"run": run, "agent": agent.state_dict(), "curve": curve, "seconds": seconds}
+                common.save(state, checkpoint)
+    return curve
 
 
 @torch.no_grad()  # gradients are written out above
-def main() -> None:
-    start = time.perf_counter()
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--env", default="TorchHalfCheetah-v0", help=f"settings are known for {', '.join(TASKS)}")
-    parser.add_argument("--num-envs", type=int, default=1024)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--total-steps", type=float, default=math.inf, help="stop after so many frames")
-    parser.add_argument("--time-budget", type=float, default=78, help="or after so many seconds, whichever is first")
-    parser.add_argument("--episodes", type=int, default=10, help="to score in Gymnasium's own environment")
-    parser.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED")
-    args = parser.parse_args()
+def main(argv: list[str] | None = None) -> None:
+    args = common.parser(__doc__.splitlines()[0]).parse_args(argv)
     out = args.out or Path("runs") / f"{args.env}-{args.seed}"
     out.mkdir(parents=True, exist_ok=True)
+    total_steps = None if args.total_steps is None else int(args.total_steps)
+    settings = Settings(**common.settings(args.env, num_envs=args.num_envs, total_steps=total_steps))
     torch.manual_seed(args.seed)
-    mujoco.set_mju_user_warning(mujoco_warning)
 
-    def make(num_envs: int) -> VectorEnv:
-        kwargs = dict(device=args.device, dtype=torch.float32, autoreset_mode=AutoresetMode.SAME_STEP)
-        return gymnasium.make_vec(args.env, num_envs=num_envs, **kwargs)
-
-    env = make(args.num_envs)
-    agent, curve = train(env, TASKS.get(args.env, Settings()), args, start)
+    env = common.make(args.env, settings.num_envs, args.device)
+    agent = PPO(env, settings, args.seed)
+    run = {"algorithm": "PPO", "env": args.env, "seed": args.seed, "settings": asdict(settings)}
+    curve = train(agent, run, out / "checkpoint.pt", args.resume)
     env.close()
-    torch.save({"env": args.env, **agent.checkpoint()}, out / "policy.pt")
-    save_curve(out / "curve.png", f"PPO, {args.env}, {args.num_envs:,} worlds, seed {args.seed}", curve)
-
-    original = args.env.removeprefix("Torch").replace("-v0", "-v5")
-    oracle = gymnasium.make_vec(original, num_envs=args.episodes, vectorization_mode="sync")
-    for name, test_env in ((args.env, make(100)), (original, oracle)):
-        returns = score(test_env, agent, seed=args.seed + 1)
-        print(f"score in {name}: {returns.mean():.0f} ± {returns.std():.0f} ({len(returns)} episodes, mean action)")
-    print(f"curve: {out / 'curve.png'}")
-    print(f"policy: {out / 'policy.pt'}")
-    print(f"time: {time.perf_counter() - start:.0f} s in all")
+    torch.save({"env": args.env, **agent.networks()}, out / "policy.pt")
+    common.save_curve(out / "curve.png", f"PPO, {args.env}, {settings.num_envs:,} worlds, seed {args.seed}", curve)
+    found = common.scores(agent.act, args.env, args.episodes, args.device, seed=args.seed + 1)
+    record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads(), "curve": curve}
+    common.report(out, found, run | record)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""The PPO example: its hand-written gradient, and a whole run, small."""
+"""The PPO example: its settings, its hand-written gradient, resuming, and a whole run, small."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,34 @@ import torch
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
-from examples import ppo
+import common
+import ppo
 
 ROOT = Path(__file__).resolve().parents[1]
+TUNED = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
+
+
+def settings(**instead: float) -> ppo.Settings:
+    return ppo.Settings(**(common.settings("no task's") | instead))
+
+
+def test_settings_are_complete_and_valid():
+    tables = tomllib.loads(common.SETTINGS.read_text())
+    names = {field.name for field in fields(ppo.Settings)}
+    assert set(tables) == {"defaults"} | {f"Torch{name}-v0" for name in TUNED}
+    assert set(tables["defaults"]) == names
+    for env_id, table in tables.items():
+        assert set(table) <= names
+        assert all(type(value) is type(tables["defaults"][name]) for name, value in table.items())
+        s = ppo.Settings(**common.settings(env_id))
+        assert 0 < s.gamma < 1 and 0 < s.lam <= 1 and s.horizon <= 1000
+        assert s.num_envs * s.horizon % s.minibatch == 0 and s.total_steps >= s.num_envs * s.horizon
+
+
+def test_arguments_go_over_the_table_that_goes_over_the_defaults():
+    defaults, tuned = common.settings("no task's"), common.settings("TorchHopper-v0")
+    assert tuned["gamma"] != defaults["gamma"] and tuned["clip"] == defaults["clip"]
+    assert common.settings("TorchHopper-v0", gamma=0.5, clip=None) == tuned | {"gamma": 0.5}
 
 
 def reference_loss(net: ppo.ActorCritic, s: ppo.Settings, rows: torch.Tensor, columns: list[int]) -> torch.Tensor:
@@ -38,11 +66,11 @@ def reference_loss(net: ppo.ActorCritic, s: ppo.Settings, rows: torch.Tensor, co
 
 def test_gradient_is_autograds():
     torch.manual_seed(0)
-    settings, columns = ppo.Settings(hidden=8), [5, 3, 1, 1, 1]
+    s, columns = settings(hidden=8), [5, 3, 1, 1, 1]
     agent = ppo.PPO.__new__(ppo.PPO)  # no environment is needed for this
-    agent.settings, agent.columns = settings, columns
+    agent.settings, agent.columns = s, columns
     with torch.no_grad():
-        net = agent.net = ppo.ActorCritic(5, 3, settings, "cpu")
+        net = agent.net = ppo.ActorCritic(5, 3, s, torch.device("cpu"))
         net.theta.normal_(std=0.3)
         net.theta.grad.fill_(torch.nan)  # every entry is to be written
         rows = torch.randn(64, sum(columns))
@@ -52,7 +80,7 @@ def test_gradient_is_autograds():
     detached = [x.detach().clone().requires_grad_() for x in leaves]
     net.weights, net.biases, net.log_std = detached[:3], detached[3:6], detached[6]
     with torch.enable_grad():
-        expected = torch.autograd.grad(reference_loss(net, settings, rows, columns), detached)
+        expected = torch.autograd.grad(reference_loss(net, s, rows, columns), detached)
     for ours, theirs in zip(written, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
@@ -60,21 +88,82 @@ def test_gradient_is_autograds():
 def test_running_moments():
     torch.manual_seed(0)
     rows = torch.randn(100, 3) * 2 + 5
-    moments = ppo.RunningMoments(3, device="cpu")
+    moments = ppo.RunningMoments(3, device=torch.device("cpu"))
     for part in rows.split([10, 30, 60]):
         moments.update(part)
     torch.testing.assert_close(moments.mean, rows.mean(0))
     torch.testing.assert_close(moments.var, rows.var(0, correction=0))
 
 
+SMALL = ["--env", "TorchHopper-v0", "--num-envs", "32", "--total-steps", "40000", "--episodes", "2"]
+
+
+def policy(folder: Path) -> dict[str, torch.Tensor]:
+    found = torch.load(folder / "policy.pt", weights_only=True)
+    assert found.pop("env") == "TorchHopper-v0"
+    return found
+
+
+def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatch):
+    ppo.main([*SMALL, "--out", str(tmp_path / "whole")])
+
+    update, calls = ppo.PPO.update, []
+
+    def interrupted(agent: ppo.PPO) -> None:
+        calls.append(agent.frames_seen)
+        if len(calls) == 13:
+            raise KeyboardInterrupt
+        update(agent)
+
+    parted = [*SMALL, "--out", str(tmp_path / "parted")]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ppo.PPO, "update", interrupted)
+        ppo.main(parted)
+    torch.manual_seed(1234)  # whatever else the process did in between
+    ppo.main([*parted, "--resume"])
+
+    whole, again = policy(tmp_path / "whole"), policy(tmp_path / "parted")
+    assert whole.keys() == again.keys()
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "parted")]
+    assert results[0]["scores"] == results[1]["scores"]
+    assert [row[1:] for row in results[0]["curve"]] == [row[1:] for row in results[1]["curve"]]
+
+    with pytest.raises(SystemExit, match="is of another run"):
+        ppo.main([*parted, "--resume", "--seed", "1"])
+
+
+def test_a_truncated_episode_counts_what_it_was_still_worth():
+    s = settings(num_envs=8, horizon=4, minibatch=32)
+    env = common.make("TorchHalfCheetah-v0", 8, "cpu")
+    with torch.no_grad():
+        agent = ppo.PPO(env, s, seed=0)
+        env.unwrapped.elapsed_steps[:] = 0
+        env.unwrapped.elapsed_steps[2] = 998  # of 1,000: its second step is its last
+        final = []
+        for t in range(4):
+            agent.step(t)
+            final.append(env.unwrapped.engine.final_obs.clone())
+        rewards, moments = agent.rewards.clone(), agent.obs_moments
+        worth = agent.net.forward(moments.normalise(final[1]))[1][2].clone()
+        agent.prepare()
+    assert agent.cut.nonzero().tolist() == agent.done.nonzero().tolist() == [[1, 2]]
+    scale = (agent.return_moments.var + 1e-8).rsqrt()
+    expected = rewards * scale
+    expected[1, 2] += s.gamma * worth
+    torch.testing.assert_close(agent.rewards, expected)
+
+
 def test_ppo_runs(tmp_path):
-    command = [sys.executable, str(ROOT / "examples" / "ppo.py"), "--env", "TorchHopper-v0", "--num-envs", "32"]
-    command += ["--total-steps", "6000", "--episodes", "2", "--out", str(tmp_path)]
+    command = [sys.executable, str(ROOT / "examples" / "ppo.py"), *SMALL, "--out", str(tmp_path)]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     scores = re.findall(r"score in (\S+): (-?\d+) ± (\d+)", run.stdout)
     assert [name for name, *_ in scores] == ["TorchHopper-v0", "Hopper-v5"]
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
-    policy = torch.load(tmp_path / "policy.pt", weights_only=True)
-    assert policy["obs_mean"].shape == (11,)
-    assert all(x.isfinite().all() for x in policy.values() if isinstance(x, torch.Tensor))
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert {name: len(returns) for name, returns in result["scores"].items()} == {"TorchHopper-v0": 2, "Hopper-v5": 2}
+    assert result["frames"] >= 40000 and result["settings"]["num_envs"] == 32
+    found = policy(tmp_path)
+    assert found["obs_mean"].shape == (11,)
+    assert all(x.isfinite().all() for x in found.values())

@@ -1,0 +1,124 @@
+"""What the training examples share: their command line, the settings of a task, scores in both simulators, curves."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import matplotlib
+import mujoco
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from torch import Tensor
+
+import torch_mjenvs  # noqa: F401  (registers the Torch tasks)
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+SETTINGS = Path(__file__).with_name("settings.toml")
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """The flags that every example takes."""
+    known = ", ".join(name for name in tomllib.loads(SETTINGS.read_text()) if name != "defaults")
+    out = argparse.ArgumentParser(description=description)
+    out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"tuned settings are there for {known}")
+    out.add_argument("--num-envs", type=int, help="instead of the task's own number in settings.toml")
+    out.add_argument("--total-steps", type=float, help="frames to train on, instead of the task's own number")
+    out.add_argument("--device", default="cpu")
+    out.add_argument("--seed", type=int, default=0)
+    out.add_argument("--episodes", type=int, default=100, help="to score the result by, here and in Gymnasium's own")
+    out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED")
+    out.add_argument("--resume", action="store_true", help="go on from OUT/checkpoint.pt")
+    return out
+
+
+def settings(env_id: str, **instead: Any) -> dict[str, Any]:
+    """The task's table in settings.toml over the defaults, over which go the arguments that are not None."""
+    tables = tomllib.loads(SETTINGS.read_text())
+    given = {name: value for name, value in instead.items() if value is not None}
+    return tables["defaults"] | tables.get(env_id, {}) | given
+
+
+def make(env_id: str, num_envs: int, device: str) -> VectorEnv:
+    """Worlds that start their next episode by themselves and hand out their own buffers, which each step overwrites."""
+    mujoco.set_mju_user_warning(print_warning)
+    kwargs = dict(device=device, dtype=torch.float32, autoreset_mode=AutoresetMode.SAME_STEP, copy=False)
+    return gymnasium.make_vec(env_id, num_envs=num_envs, **kwargs)
+
+
+def print_warning(message: str) -> None:
+    if "settotalmass" not in message:  # about Gymnasium's half cheetah, once per copy; no news of the run
+        print(f"MuJoCo: {message}", file=sys.stderr)
+
+
+def original(env_id: str) -> str:
+    """Gymnasium's own name of a Torch task."""
+    return env_id.removeprefix("Torch").replace("-v0", "-v5")
+
+
+def scores(act: Callable[[Tensor], Tensor], env_id: str, episodes: int, device: str, seed: int) -> dict[str, Tensor]:
+    """The returns (episodes,) of a policy in the Torch task and in Gymnasium's own. `act`: (N, O) to (N, A)."""
+    ours = make(env_id, episodes, device)
+    theirs = gymnasium.make_vec(original(env_id), num_envs=episodes, vectorization_mode="sync")
+    return {name: score(act, env, seed, device) for name, env in ((env_id, ours), (original(env_id), theirs))}
+
+
+def score(act: Callable[[Tensor], Tensor], env: VectorEnv, seed: int, device: str) -> Tensor:
+    """The return of the first episode in each world (N,). Closes `env`, which may speak torch or NumPy."""
+    obs, _ = env.reset(seed=seed)
+    numpy = isinstance(obs, np.ndarray)
+    returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
+    while alive.any():
+        action = act(torch.as_tensor(obs, dtype=torch.float32, device=device))
+        obs, *rest, _ = env.step(action.cpu().numpy() if numpy else action)
+        reward, terminated, truncated = (torch.as_tensor(x).cpu() for x in rest)
+        returns += torch.where(alive, reward, 0)
+        alive &= ~(terminated | truncated)
+    env.close()
+    return returns
+
+
+def interval(returns: Tensor) -> float:
+    """Half the width of the mean's 95 % confidence interval; NaN for a single episode."""
+    return float(1.96 * returns.std() / math.sqrt(len(returns)))
+
+
+def report(out: Path, found: dict[str, Tensor], record: dict[str, Any]) -> None:
+    """Print the scores, and keep them with the run's `record` as OUT/result.json."""
+    for name, returns in found.items():
+        print(f"score in {name}: {returns.mean():.0f} ± {interval(returns):.0f} ({len(returns)} episodes, mean action)")
+    record |= {"scores": {name: [round(x, 1) for x in returns.tolist()] for name, returns in found.items()}}
+    (out / "result.json").write_text(json.dumps(record) + "\n")
+    print(f"results: {out}")
+
+
+def save(what: dict[str, Any], path: Path) -> None:
+    """torch.save, never leaving half a file where a whole one was."""
+    draft = path.with_suffix(".draft")
+    torch.save(what, draft)
+    draft.replace(path)
+
+
+def save_curve(path: Path, title: str, curve: list[list[float]]) -> None:
+    """`curve`: rows of (seconds, frames, mean episode return)."""
+    seconds, frames, returns = zip(*curve, strict=True) if curve else ((), (), ())
+    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    millions = [count / 1e6 for count in frames]
+    for axis, x, label in zip(axes, (seconds, millions), ("wall time, s", "frames, millions"), strict=True):
+        axis.plot(x, returns)
+        axis.set_xlabel(label)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("mean return of the last 100 episodes")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
