@@ -15,7 +15,16 @@ COMPILER = sorted((PACKAGE / "compiler").glob("*.py"))
 PHYSICS = sorted((PACKAGE / "physics").glob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 EDGE = {"simulation.py"}  # of physics: the one file that meets torch and kernels
-ADAPTING = {"gymnasium.py", "vector_env.py", "single_env.py", "camera.py", "inputs.py", "spaces.py", "torchrl.py"}
+ADAPTING = {
+    "gymnasium.py",
+    "vector_env.py",
+    "single_env.py",
+    "camera.py",
+    "inputs.py",
+    "spaces.py",
+    "torchrl.py",
+    "wrappers.py",
+}
 RUNNING = ADAPTING | {"engine.py", "kernels.py", "tasks.py", "__init__.py"}  # of envs: all others are tasks
 STAGES = [p for p in PHYSICS if p.name not in EDGE | {"__init__.py"}]
 TASKS = [p for p in ENVS if p.name not in RUNNING]

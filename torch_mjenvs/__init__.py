@@ -3,6 +3,7 @@
 Importing this registers TorchHalfCheetah-v0, TorchHumanoid-v0 and their like with Gymnasium.
 """
 
+from . import wrappers
 from .envs.ant import Ant
 from .envs.gymnasium import TASKS, TorchEnv, TorchVectorEnv, register
 from .envs.halfcheetah import HalfCheetah
@@ -37,6 +38,7 @@ __all__ = [
     "UnsupportedModel",
     "Walker2d",
     "World",
+    "wrappers",
 ]
 
 register()

@@ -1,0 +1,371 @@
+"""Gymnasium's vector wrappers that keep a state or compute, which know NumPy only, for tensors.
+
+Names, arguments and meaning are those of `gymnasium.wrappers.vector`; what differs is said at each. They go around a
+`TorchVectorEnv`, around each other, and around stock wrappers that take tensors (`TransformObservation`, ...), in all
+three autoreset modes. What they keep lies in tensors at fixed addresses, and a step never waits for the device.
+
+N worlds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.error import InvalidBound
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+from gymnasium.wrappers.utils import rescale_box
+
+from .inputs import as_mask, as_tensor
+from .vector_env import TorchVectorEnv
+
+Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
+
+
+class TorchVectorWrapper(VectorWrapper):
+    """Base of the wrappers here: whatever they wrap, `state_dict` and `load_state_dict` take all of it along.
+
+    Raises TypeError for an environment that is not, within other wrappers, a `TorchVectorEnv`.
+    """
+
+    def __init__(self, env: VectorEnv):
+        super().__init__(env)
+        if not isinstance(env.unwrapped, TorchVectorEnv):
+            raise TypeError(f"{type(self).__name__} goes around a TorchVectorEnv, not around {env.unwrapped}")
+        self.device = env.unwrapped.device
+        self._same_step = env.unwrapped.autoreset_mode is AutoresetMode.SAME_STEP
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        """What this wrapper itself keeps."""
+        return {}
+
+    def _inner(self) -> Any:
+        """The next environment inside that keeps a state."""
+        inner: Any = self.env
+        while not hasattr(inner, "load_state_dict"):
+            inner = inner.env
+        return inner
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Copies of all that this wrapper keeps, and, under names that begin with "env.", the environment inside."""
+        own = {name: x.clone() for name, x in self._state().items()}
+        return own | {f"env.{name}": x for name, x in self._inner().state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Go on, bit for bit, from what `state_dict` of the same wrappers gave, on whatever device.
+
+        Raises ValueError for the state of others, and changes nothing then.
+        """
+        own = self._state()
+        given = {name: x for name, x in state.items() if not name.startswith("env.")}
+        differing = sorted(own.keys() ^ given.keys()) or [n for n, x in own.items() if x.shape != given[n].shape]
+        if differing:
+            raise ValueError(f"this is not the state of {type(self).__name__}: {', '.join(differing)} differ")
+        inner = {name.removeprefix("env."): x for name, x in state.items() if name.startswith("env.")}
+        self._inner().load_state_dict(inner)
+        for name, x in own.items():
+            x.copy_(given[name])
+
+    def _chosen(self, options: dict[str, Any] | None) -> torch.Tensor | None:
+        """(N,) bool, the worlds that a reset with these options concerns; None for all."""
+        if options is None or "reset_mask" not in options:
+            return None
+        return as_mask("options['reset_mask']", options["reset_mask"], self.num_envs, self.device)
+
+
+class RunningMeanStd:
+    """Mean and variance of all rows seen so far, as Gymnasium's class of that name, in float64.
+
+    Batches of n rows of some shape come in; `mean` and `var` have that shape, `count` is one number. They begin as
+    `epsilon` rows of mean 0 and variance 1.
+    """
+
+    def __init__(self, n: int, shape: tuple[int, ...], device: torch.device, epsilon: float = 1e-4):
+        self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
+        self.var = torch.ones_like(self.mean)
+        self.count = torch.tensor(epsilon, dtype=torch.float64, device=device)
+        self._ones = torch.ones(n, dtype=torch.float64, device=device)
+        self._rows = torch.empty(n, self.mean.numel(), dtype=torch.float64, device=device)  # a fresh one costs more
+
+    def update(self, rows: torch.Tensor, mask: torch.Tensor | None = None) -> None:
+        """Add n rows, or those of the (n,) bool mask."""
+        weights = self._ones if mask is None else mask.double()
+        n = weights.sum()
+        x = self._rows.copy_(rows.reshape(self._rows.shape))
+        batch_mean = weights @ x / n.clamp(min=1)
+        squares = weights @ x.sub_(batch_mean).square_()
+        # Chan's formula for the moments of two sets together
+        total = self.count + n
+        delta = batch_mean.view_as(self.mean) - self.mean
+        self.mean.add_(delta * (n / total))
+        self.var.mul_(self.count).add_(squares.view_as(self.var)).add_(delta.square() * (self.count * n / total))
+        self.var.div_(total)
+        self.count.copy_(total)
+
+    def state(self, prefix: str) -> dict[str, torch.Tensor]:
+        """The tensors themselves, not copies."""
+        return {f"{prefix}.mean": self.mean, f"{prefix}.var": self.var, f"{prefix}.count": self.count}
+
+
+class RecordEpisodeStatistics(TorchVectorWrapper):
+    """Return, length and seconds of every episode, as Gymnasium's wrapper of that name.
+
+    `step` gives info[stats_key], a dict of (N,) tensors, 0 where no episode ended: "r", the return, float64; "l", its
+    steps, int64; "t", its seconds on the host's clock, float64. The mask of those that ended is under "_" + stats_key.
+    Both are there in every step, as are this environment's other entries of info.
+
+    `return_queue`, `length_queue` and `time_queue` are tensors of the last `buffer_length` episodes, the latest last;
+    `episode_count` is a tensor of one number. Reading a queue or that number waits for the device; stepping does not.
+
+    Raises ValueError for a `buffer_length` below 1, and in `step` where the key is in info already.
+    """
+
+    def __init__(self, env: VectorEnv, buffer_length: int = 100, stats_key: str = "episode"):
+        super().__init__(env)
+        if buffer_length < 1:
+            raise ValueError(f"buffer_length must be 1 or more, not {buffer_length}")
+        self._stats_key, self._length, n = stats_key, buffer_length, self.num_envs
+        self.episode_count = torch.zeros((), dtype=torch.int64, device=self.device)
+        self.episode_start_times = torch.zeros(n, dtype=torch.float64, device=self.device)
+        self.episode_returns = torch.zeros(n, dtype=torch.float64, device=self.device)
+        self.episode_lengths = torch.zeros(n, dtype=torch.int64, device=self.device)
+        self.prev_dones = torch.zeros(n, dtype=torch.bool, device=self.device)
+        # Return, length and seconds, used in a ring; worlds of which nothing is to be kept write into the last row.
+        self._ring = torch.zeros(buffer_length + 1, 3, dtype=torch.float64, device=self.device)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[torch.Tensor, dict[str, Any]]:
+        """As the environment's; the worlds that are reset are counted anew."""
+        obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
+        chosen = self._chosen(options)
+        self._begin(torch.ones_like(self.prev_dones) if chosen is None else chosen, time.perf_counter())
+        return obs, info
+
+    def _begin(self, chosen: torch.Tensor, now: float) -> None:
+        self.episode_start_times.masked_fill_(chosen, now)
+        self.episode_returns.masked_fill_(chosen, 0.0)
+        self.episode_lengths.masked_fill_(chosen, 0)
+        self.prev_dones.masked_fill_(chosen, False)
+
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, with info[stats_key] and its mask."""
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        key, mask = self._stats_key, f"_{self._stats_key}"
+        if key in info or mask in info:
+            raise ValueError(f"info has an entry {key!r} already: choose another stats_key")
+        now = time.perf_counter()
+        if self._same_step:
+            self.episode_returns.add_(reward)
+            self.episode_lengths.add_(1)
+        else:  # a world that had ended was only reset, in this step
+            self.episode_returns.add_(reward.masked_fill(self.prev_dones, 0.0))
+            self.episode_lengths.add_(~self.prev_dones)
+            self._begin(self.prev_dones.clone(), now)
+        done = terminated | truncated
+        stats = {
+            "r": torch.where(done, self.episode_returns, 0.0),
+            "l": torch.where(done, self.episode_lengths, 0),
+            "t": torch.where(done, (now - self.episode_start_times).round(decimals=6), 0.0),
+        }
+        self._remember(done, stats)
+        if self._same_step:
+            self._begin(done, now)
+        self.prev_dones.copy_(done)
+        info[key], info[mask] = stats, done
+        return obs, reward, terminated, truncated, info
+
+    def _remember(self, done: torch.Tensor, stats: dict[str, torch.Tensor]) -> None:
+        """In the order of worlds, as many of the last ones as the ring takes."""
+        rank = done.cumsum(0)
+        ended = rank[-1]
+        kept = done & (rank > ended - self._length)
+        place = torch.where(kept, (self.episode_count + rank - 1) % self._length, self._length)
+        self._ring[place] = torch.stack([stats["r"], stats["l"].double(), stats["t"]], 1)
+        self.episode_count.add_(ended)
+
+    def _queue(self, column: int) -> torch.Tensor:
+        count = int(self.episode_count)
+        order = torch.arange(max(0, count - self._length), count, device=self.device) % self._length
+        return self._ring[order, column]
+
+    @property
+    def return_queue(self) -> torch.Tensor:
+        """The returns of the last episodes, (k,) float64."""
+        return self._queue(0)
+
+    @property
+    def length_queue(self) -> torch.Tensor:
+        """The lengths of the last episodes, (k,) int64."""
+        return self._queue(1).long()
+
+    @property
+    def time_queue(self) -> torch.Tensor:
+        """The seconds that the last episodes took, (k,) float64."""
+        return self._queue(2)
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        names = ("episode_count", "episode_start_times", "episode_returns", "episode_lengths", "prev_dones")
+        return {name: getattr(self, name) for name in names} | {"ring": self._ring[: self._length]}
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """As the base's; times are kept as counted from now, since another process has another clock."""
+        state = super().state_dict()
+        state["episode_start_times"] -= time.perf_counter()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """As the base's."""
+        super().load_state_dict(state)
+        self.episode_start_times.add_(time.perf_counter())
+
+
+class NormalizeObservation(TorchVectorWrapper):
+    """Observations with mean 0 and variance 1, by the moments `obs_rms` of those seen so far, as Gymnasium's wrapper.
+
+    (obs - mean) / sqrt(var + epsilon). Moments take in what `reset` and `step` return, before it is normalised by them;
+    `update_running_mean = False` freezes them.
+
+    Gymnasium's works in NEXT_STEP mode, gives float32, and refuses to reset a part of the worlds. Here the dtype stays
+    the environment's; a reset of a part adds their observations alone; and in SAME_STEP mode info["final_obs"] is
+    normalised too, but not taken into the moments, since no policy acts on it.
+
+    Raises `InvalidBound` unless epsilon is above 0.
+    """
+
+    def __init__(self, env: VectorEnv, epsilon: float = 1e-8):
+        super().__init__(env)
+        if epsilon <= 0:
+            raise InvalidBound(f"`epsilon` should be strictly positive. Received {epsilon}")
+        inside = env.single_observation_space
+        if not isinstance(inside, Box):
+            raise TypeError(f"NormalizeObservation takes observations of a Box, not of {inside}")
+        self.single_observation_space = Box(-np.inf, np.inf, inside.shape, inside.dtype.type)
+        self.obs_rms = RunningMeanStd(self.num_envs, inside.shape, self.device)
+        self.epsilon, self.update_running_mean = epsilon, True
+
+    @cached_property
+    def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
+        return batch_space(self.single_observation_space, self.num_envs)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[torch.Tensor, dict[str, Any]]:
+        """As the environment's, with a normalised observation."""
+        obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
+        return self._seen(obs, self._chosen(options)), info
+
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, with normalised observations."""
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        obs = self._seen(obs, None)
+        if self._same_step:
+            info["final_obs"] = self.observations(info["final_obs"])
+        return obs, reward, terminated, truncated, info
+
+    def _seen(self, obs: torch.Tensor, chosen: torch.Tensor | None) -> torch.Tensor:
+        if self.update_running_mean:
+            self.obs_rms.update(obs, chosen)
+        return self.observations(obs)
+
+    def observations(self, observations: torch.Tensor) -> torch.Tensor:
+        """Observations (..., *shape), normalised by the present moments."""
+        std = (self.obs_rms.var + self.epsilon).sqrt()
+        return (observations - self.obs_rms.mean.to(observations.dtype)) / std.to(observations.dtype)
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return self.obs_rms.state("obs_rms")
+
+
+class NormalizeReward(TorchVectorWrapper):
+    """Rewards divided by the standard deviation of the discounted return, as Gymnasium's wrapper of that name.
+
+    reward / sqrt(var + epsilon), with the variance `return_rms` of `accumulated_reward` (N,), where
+    `accumulated_reward = gamma * accumulated_reward * (1 - terminated) + reward`; `update_running_mean = False` freezes
+    the variance. As in Gymnasium's, steps that only reset a world do not count, and but for SAME_STEP mode the sum runs
+    on over the end of an episode that was cut. A reset of a part of the worlds clears their sums, where Gymnasium's
+    clears all.
+
+    Raises `InvalidBound` for a gamma outside 0 to 1, or unless epsilon is above 0.
+    """
+
+    def __init__(self, env: VectorEnv, gamma: float = 0.99, epsilon: float = 1e-8):
+        super().__init__(env)
+        if not 0 <= gamma <= 1:
+            raise InvalidBound(f"`gamma` should be in the interval [0, 1]. Received {gamma}")
+        if epsilon <= 0:
+            raise InvalidBound(f"`epsilon` should be strictly positive. Received {epsilon}")
+        self.return_rms = RunningMeanStd(self.num_envs, (), self.device)
+        self.accumulated_reward = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
+        self.gamma, self.epsilon, self.update_running_mean = gamma, epsilon, True
+        self._prev_dones = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[torch.Tensor, dict[str, Any]]:
+        """As the environment's; the sums of the worlds that are reset begin anew."""
+        obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
+        chosen = self._chosen(options)
+        for x in (self.accumulated_reward, self._prev_dones):
+            x.zero_() if chosen is None else x.masked_fill_(chosen, 0)
+        return obs, info
+
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, with normalised rewards."""
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        total = self.accumulated_reward * self.gamma * ~terminated + reward
+        stepped = None if self._same_step else ~self._prev_dones
+        self.accumulated_reward.copy_(total if stepped is None else total.where(stepped, self.accumulated_reward))
+        if self.update_running_mean:
+            self.return_rms.update(self.accumulated_reward, stepped)
+        torch.logical_or(terminated, truncated, out=self._prev_dones)
+        if self._same_step:
+            self.accumulated_reward.masked_fill_(self._prev_dones, 0.0)
+        return obs, reward / (self.return_rms.var + self.epsilon).sqrt(), terminated, truncated, info
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        own = {"accumulated_reward": self.accumulated_reward, "prev_dones": self._prev_dones}
+        return self.return_rms.state("return_rms") | own
+
+
+class RescaleAction(TorchVectorWrapper):
+    """Actions from min_action to max_action, laid linearly over the environment's own range, as Gymnasium's wrapper.
+
+    Both are numbers or NumPy arrays (nu,). Actions beyond them are not clipped here.
+
+    Raises `InvalidBound` where min_action equals max_action; ValueError where it is above, for arrays of another shape,
+    and where an actuator has no range.
+    """
+
+    def __init__(self, env: VectorEnv, min_action: float | np.ndarray, max_action: float | np.ndarray):
+        super().__init__(env)
+        inside = env.single_action_space
+        assert isinstance(inside, Box)  # a TorchVectorEnv's
+        if (inside.low == inside.high).any():
+            raise ValueError("an actuator's range is empty: give it ctrlrange and ctrllimited='true' in the model")
+        bounds = (np.asarray(x, inside.dtype)[()] for x in (min_action, max_action))
+        space, _, backward = rescale_box(inside, *bounds)
+        if (space.low == space.high).any():
+            raise InvalidBound(f"min_action {min_action} must be below max_action {max_action}")
+        self.single_action_space = space
+        offset = backward(np.zeros(space.shape))
+        scale = backward(np.ones(space.shape)) - offset
+        dtype = self.unwrapped.dtype  # type: ignore[attr-defined]
+        self._offset, self._scale = (torch.tensor(x, dtype=dtype, device=self.device) for x in (offset, scale))
+
+    @cached_property
+    def action_space(self) -> gymnasium.Space:  # type: ignore[override]
+        return batch_space(self.single_action_space, self.num_envs)
+
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, with actions (N, nu) of this wrapper's range."""
+        shape = (self.num_envs, *self._scale.shape)
+        actions = as_tensor("actions", actions, shape, self.device)
+        return self.env.step(torch.addcmul(self._offset, actions, self._scale))
