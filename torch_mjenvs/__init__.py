@@ -3,7 +3,8 @@
 Importing this registers TorchHalfCheetah-v0, TorchHumanoid-v0 and their like with Gymnasium.
 """
 
-from . import wrappers
+from typing import Any
+
 from .envs.ant import Ant
 from .envs.gymnasium import TASKS, TorchEnv, TorchVectorEnv, register
 from .envs.halfcheetah import HalfCheetah
@@ -38,7 +39,19 @@ __all__ = [
     "UnsupportedModel",
     "Walker2d",
     "World",
-    "wrappers",
 ]
 
 register()
+
+
+def __getattr__(name: str) -> Any:
+    """TorchRL's environments, `TorchRLEnv` and `HumanoidEnv` and so on: imported, with TorchRL, when asked for."""
+    if name != "TorchRLEnv" and name.removesuffix("Env") not in TASKS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from .envs import torchrl
+    except ModuleNotFoundError as error:
+        if error.name not in ("torchrl", "tensordict"):
+            raise
+        raise ImportError(f"{name} needs TorchRL: pip install 'torch_mjenvs[torchrl]'") from error
+    return getattr(torchrl, name)

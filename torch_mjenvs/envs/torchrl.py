@@ -1,0 +1,289 @@
+"""TorchRL's interface over the engine: many worlds, TensorDicts in and out.
+
+N worlds, nu actuators, D numbers in an observation. Needs the extra `torch_mjenvs[torchrl]`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from gymnasium.vector import AutoresetMode
+from tensordict import TensorDict, TensorDictBase
+from torchrl.data import Binary, Bounded, Composite, Unbounded
+from torchrl.envs import EnvBase
+
+from .ant import Ant
+from .engine import Engine
+from .halfcheetah import HalfCheetah
+from .hopper import Hopper
+from .humanoid import Humanoid
+from .humanoid_standup import HumanoidStandup
+from .inputs import as_seed, as_tensor
+from .inverted_double_pendulum import InvertedDoublePendulum
+from .inverted_pendulum import InvertedPendulum
+from .kernels import BAD_STATE
+from .reacher import Reacher
+from .spaces import action_space
+from .swimmer import Swimmer
+from .task import Task
+from .tasks import make_task
+from .walker2d import Walker2d
+
+# What `get_state` gives: with it, an episode goes on exactly.
+STATE = ("qpos", "qvel", "qacc_warmstart", "memory", "elapsed_steps", "obs", "info")
+
+
+class TorchRLEnv(EnvBase):
+    """`num_envs` worlds of a task as a TorchRL environment of batch size [num_envs].
+
+        env = TorchRLEnv("Hopper", num_envs=4096)  # or HopperEnv(num_envs=4096)
+        data = env.rollout(100, policy, break_when_any_done=False)  # a TensorDict of batch size [4096, 100]
+
+    Arguments:
+        task: a `Task` of your own, a class of tasks, or the name of one of ours: "HalfCheetah", "Hopper", ...
+        num_envs: N.
+        device: where the worlds live; None picks.
+        dtype: torch.float32 or torch.float64, of state, observation, action and reward.
+        max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
+        native_autoreset: True has the kernel reset the worlds that end, within the step. Without waiting for the device
+            or branching, also under transforms: it is what `compile(fullgraph=True)` of a `TransformedEnv` needs. But
+            TorchRL then writes NaN where the last observation of an episode would be. False keeps it, exact.
+        info_keys: names of the task's info ("x_velocity", "reward_forward", ...), or "bad_state", that shall be there
+            as further observations, (N, 1) or (N, width). What a reset does not give is 0 after it.
+        first_world: number of the first world in the random streams; with one seed, world i here is world
+            first_world + i of a larger batch.
+        further ones: the task's own, which are Gymnasium's v5 arguments.
+
+    Observations are "observation" (N, D) and what `info_keys` names. A world whose action or state is not finite, or
+    beyond 1e10, is terminated with reward 0 and its last good observation; "bad_state" tells it from others. What
+    `step` and `reset` return is yours: no later call writes into it.
+
+    `set_seed(seed)` gives world i the random stream (seed, first_world + i), as `TorchVectorEnv.reset(seed=seed)`.
+    Before that, streams come from torch's global generator.
+
+    Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
+    `UnsupportedModel` for a model that asks for more than there is.
+    """
+
+    _supports_set_state = True
+    _has_frame_skip = True  # else TorchRL would repeat every action
+
+    def __init__(
+        self,
+        task: Task | type[Task] | str,
+        num_envs: int = 1,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        max_episode_steps: int | None = None,
+        native_autoreset: bool = False,
+        info_keys: Sequence[str] = (),
+        first_world: int = 0,
+        **task_arguments: Any,
+    ):
+        made = make_task(task, task_arguments, RESERVED)
+        engine = Engine(
+            made,
+            num_envs,
+            device=device,
+            dtype=dtype,
+            autoreset_mode=AutoresetMode.SAME_STEP if native_autoreset else AutoresetMode.DISABLED,
+            max_episode_steps=made.max_episode_steps if max_episode_steps is None else max_episode_steps,
+            first_world=first_world,
+        )
+        super().__init__(device=engine.device, batch_size=[num_envs])
+        self.engine, self.num_envs, self.dtype = engine, num_envs, dtype
+        self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
+        self._action_shape = (num_envs, engine.layout.nu)
+        given = {BAD_STATE: engine.bad_state} | engine.info
+        unknown = [name for name in info_keys if name not in given]
+        if unknown:
+            raise ValueError(f"info has no {unknown}: info_keys may name {sorted(given)}")
+        self._seen = {"observation": engine.obs} | {name: given[name].view(num_envs, -1) for name in info_keys}
+        self._make_specs()
+
+    def _make_specs(self) -> None:
+        n, device = self.num_envs, self.device
+        space = action_space(self.engine)
+        low, high = (torch.from_numpy(x).to(device, self.dtype) for x in (space.low, space.high))
+        self.action_spec = Bounded(low, high, dtype=self.dtype, device=device).expand(self._action_shape)
+        self.observation_spec = Composite(
+            {
+                name: Binary(shape=x.shape, dtype=x.dtype, device=device)
+                if x.dtype == torch.bool
+                else Unbounded(shape=x.shape, dtype=x.dtype, device=device)
+                for name, x in self._seen.items()
+            },
+            shape=(n,),
+            device=device,
+        )
+        self.reward_spec = Unbounded(shape=(n, 1), dtype=self.dtype, device=device)
+        flags = ("done", "terminated", "truncated")
+        self.full_done_spec = Composite(
+            {name: Binary(shape=(n, 1), dtype=torch.bool, device=device) for name in flags}, shape=(n,), device=device
+        )
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
+        engine = self.engine
+        engine.action.copy_(as_tensor("action", tensordict["action"], self._action_shape, self.device))
+        engine.step()
+        terminated, truncated = engine.terminated.clone()[:, None], engine.truncated.clone()[:, None]
+        return self._tensordict(
+            reward=engine.reward.clone()[:, None],
+            done=terminated | truncated,
+            terminated=terminated,
+            truncated=truncated,
+        )
+
+    def _reset(
+        self, tensordict: TensorDictBase | None, set_state: bool = False, state: TensorDictBase | None = None
+    ) -> TensorDictBase:
+        mask = None if tensordict is None else tensordict.get("_reset", None)
+        mask = None if mask is None else mask.view(self.num_envs)
+        if set_state or state is not None:
+            self._put(tensordict if state is None else state, mask)
+        else:
+            self.engine.reset(mask)
+        return self._begun()
+
+    def _put(self, state: TensorDictBase | None, mask: torch.Tensor | None) -> None:
+        if state is None or "qpos" not in state or "qvel" not in state:
+            raise ValueError(
+                "a state to be set has at least the entries qpos and qvel; through a TransformedEnv, which hides them "
+                "from this environment, set it with reset(state=...)"
+            )
+        engine = self.engine
+        engine.set_state(state["qpos"], state["qvel"], mask)
+        new = engine.state_dict()
+        given = {name: state[name] for name in STATE if name in state}
+        mask = torch.ones_like(engine.done) if mask is None else mask
+        for name, x in ({"elapsed_steps": torch.zeros_like(new["elapsed_steps"])} | given).items():
+            new[name] = torch.where(mask[:, None], x.to(self.device), new[name])
+        new["done"] &= ~mask[:, None]
+        engine.load_state_dict(new)
+
+    def _begun(self) -> TensorDict:
+        """All worlds after a reset; those that it left out may have ended."""
+        engine = self.engine
+        done = engine.done.clone()[:, None]
+        out = self._tensordict(
+            done=done, terminated=engine.terminated[:, None] & done, truncated=engine.truncated[:, None] & done
+        )
+        if BAD_STATE in self._seen:
+            out[BAD_STATE] &= done
+        return out
+
+    def _tensordict(self, **entries: torch.Tensor) -> TensorDict:
+        """Copies of what is seen, and these entries."""
+        seen = {name: x.clone() for name, x in self._seen.items()}
+        return TensorDict(seen | entries, self.batch_size, device=self.device)
+
+    def _step_and_maybe_reset(self, tensordict: TensorDictBase) -> tuple[TensorDictBase, TensorDictBase]:
+        """As TorchRL's own, but a graph of it has no branch, and a GPU is not waited for.
+
+        A TransformedEnv does not come this way, as its transforms want to see the reset.
+        """
+        if self._torchrl_native_autoreset:
+            return super()._step_and_maybe_reset(tensordict)
+        tensordict = self.step(tensordict)
+        following, ended = self._step_mdp(tensordict), self.engine.done
+        if torch.compiler.is_compiling() or ended.is_cuda or ended.any():
+            self.engine.reset(ended)
+            following.update(self._begun())
+        return tensordict, following
+
+    def _set_seed(self, seed: int | None) -> None:
+        if seed is not None:
+            self.engine.seed(as_seed(seed))
+
+    def get_state(self) -> TensorDict:
+        """A copy of what the worlds' episodes have come to: `reset(state, set_state=True)` goes on exactly from there.
+
+        It does not hold the random streams, of which later episodes are made; `engine.state_dict()` does.
+        """
+        state = self.engine.state_dict()
+        return TensorDict({name: state[name] for name in STATE}, self.batch_size, device=self.device)
+
+    def to(self, device: torch.device | str) -> TorchRLEnv:
+        """Worlds stay where they were made. Raises ValueError for another device."""
+        if torch.empty(0, device=device).device != self.device:
+            raise ValueError(f"the worlds live on {self.device}: for {device}, make another environment")
+        return self
+
+
+# What a task's fields may not be named: the arguments above, and those that TorchRL takes for itself.
+RESERVED = frozenset(inspect.signature(TorchRLEnv.__init__).parameters) | frozenset(
+    {"spec_locked", "auto_reset", "auto_reset_replace", "policy", "compile"}
+)
+
+
+class _NamedEnv(TorchRLEnv):
+    """A `TorchRLEnv` of the task that its name says, with the same further arguments."""
+
+    kind: ClassVar[type[Task]]
+
+    def __init__(self, num_envs: int = 1, **arguments: Any):
+        super().__init__(self.kind, num_envs, **arguments)
+
+
+class HalfCheetahEnv(_NamedEnv):
+    """HalfCheetah-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `HalfCheetah`."""
+
+    kind = HalfCheetah
+
+
+class Walker2dEnv(_NamedEnv):
+    """Walker2d-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Walker2d`."""
+
+    kind = Walker2d
+
+
+class HopperEnv(_NamedEnv):
+    """Hopper-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Hopper`."""
+
+    kind = Hopper
+
+
+class AntEnv(_NamedEnv):
+    """Ant-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Ant`."""
+
+    kind = Ant
+
+
+class HumanoidEnv(_NamedEnv):
+    """Humanoid-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Humanoid`."""
+
+    kind = Humanoid
+
+
+class SwimmerEnv(_NamedEnv):
+    """Swimmer-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Swimmer`."""
+
+    kind = Swimmer
+
+
+class ReacherEnv(_NamedEnv):
+    """Reacher-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Reacher`."""
+
+    kind = Reacher
+
+
+class InvertedPendulumEnv(_NamedEnv):
+    """InvertedPendulum-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `InvertedPendulum`."""
+
+    kind = InvertedPendulum
+
+
+class InvertedDoublePendulumEnv(_NamedEnv):
+    """InvertedDoublePendulum-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `InvertedDoublePendulum`."""
+
+    kind = InvertedDoublePendulum
+
+
+class HumanoidStandupEnv(_NamedEnv):
+    """HumanoidStandup-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `HumanoidStandup`."""
+
+    kind = HumanoidStandup
