@@ -5,6 +5,7 @@ Importing this registers TorchHalfCheetah-v0, TorchHumanoid-v0 and their like wi
 
 from typing import Any
 
+from . import wrappers
 from .envs.ant import Ant
 from .envs.gymnasium import TASKS, TorchEnv, TorchVectorEnv, register
 from .envs.halfcheetah import HalfCheetah
@@ -39,6 +40,7 @@ __all__ = [
     "UnsupportedModel",
     "Walker2d",
     "World",
+    "wrappers",
 ]
 
 register()
