@@ -14,6 +14,7 @@ import torch
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.expr import OPS, Region
+from torch_mjenvs.compiler.launch import PADDING
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.physics.simulation import Simulation, program
 
@@ -64,7 +65,7 @@ def peak(dtype: str) -> float:
         return {"x": repeat(LENGTH, lambda _, xs: [x * 0.5 + 0.25 for x in xs], b["x"])}
 
     launch = cpu.build(record("peak", [Buffer("x", CHAINS)], body, dtype))
-    worlds = 16 * cpu.PADDING
+    worlds = 16 * PADDING
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     run = launch.bind({"x": torch.zeros((CHAINS, worlds), dtype=DTYPES[dtype])})

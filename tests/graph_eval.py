@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
-from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler import cpu, launch
 from torch_mjenvs.compiler.expr import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
@@ -56,7 +56,7 @@ def run_compiled(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
     """What the program stores, by its machine code."""
     n = next(iter(inputs.values())).shape[1]
     types = {"f": getattr(torch, program.dtype), "i": torch.int32, "b": torch.bool}
-    tensors = {b.name: torch.zeros(b.size, cpu.padded(n), dtype=types[b.type]) for b in program.buffers}
+    tensors = {b.name: torch.zeros(b.size, launch.padded(n), dtype=types[b.type]) for b in program.buffers}
     for k, v in inputs.items():
         tensors[k][:, :n] = torch.from_numpy(np.ascontiguousarray(v))
     cpu.build(program).bind(tensors)()

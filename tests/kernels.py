@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler import cpu, launch
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
 Arrays = Mapping[str, np.ndarray]
@@ -47,7 +47,7 @@ def tensors(program: Program, inputs: Arrays) -> dict[str, torch.Tensor]:
     types = {"f": getattr(torch, program.dtype), "i": torch.int32, "b": torch.bool}
     out = {}
     for b in program.buffers:
-        shape = (b.size, cpu.padded(n))
+        shape = (b.size, launch.padded(n))
         x = out[b.name] = garbage(types[b.type], shape[::-1] if b.rows else shape)
         if b.name in inputs:
             (x.T if b.rows else x)[:, :n] = torch.from_numpy(np.ascontiguousarray(inputs[b.name])).to(x.dtype)

@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 import torch
 
-from . import cache
+from . import cache, launch
 from .llvm import render
 from .program import Buffer, Program, collector_paused
 
 TILES_A_THREAD = 4  # with fewer, a team costs more than it brings
-PADDING = 16  # worlds are allocated in multiples of this, so that no vector is partly outside
-TORCH_TYPES = {"i": torch.int32, "b": torch.bool}
-DIGEST = hashlib.sha256().digest_size  # what a cached file begins with
 
 
 @dataclass(frozen=True)
@@ -51,10 +47,6 @@ def host() -> Target:
     features = llvm.get_host_cpu_features()
     width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
     return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten(), width)
-
-
-def padded(n: int) -> int:
-    return -(-n // PADDING) * PADDING
 
 
 # One call takes `chunk` tiles at a time off a shared counter until none are left, so that a thread that the machine
@@ -133,45 +125,28 @@ def _toolchain(target: Target) -> str:
     return f"{'.'.join(map(str, llvm.llvm_version_info))} {target}"
 
 
-class Kernel:
-    """Loaded machine code of a program."""
+class Kernel(launch.Kernel):
+    """Machine code for this processor."""
 
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, code: bytes, lanes: int):
-        self.name, self.buffers, self.lanes, self.code_bytes = name, tuple(buffers), lanes, len(code)
-        self.float_type = getattr(torch, dtype)
+        super().__init__(name, buffers, dtype, torch.device("cpu"))
+        self.lanes, self.code_bytes = lanes, len(code)
         empty = llvm.parse_assembly("")
         self._engine = llvm.create_mcjit_compiler(empty, host().machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        self._address = self._engine.get_function_address("kernel")
-        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._address)
+        self.address = self._engine.get_function_address("kernel")
+        self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
 
-    def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:
-        """Check the tensors against the program's buffers and fix their addresses.
-
-        Raises KeyError for a missing buffer, ValueError for one of a wrong shape, dtype, device or layout.
-        """
-        worlds = {_check(b, tensors[b.name], self.float_type) for b in self.buffers}
-        if len(worlds) != 1:
-            raise ValueError(f"kernel {self.name}: buffers for different numbers of worlds: {sorted(worlds)}")
-        return Launch(self, [tensors[b.name] for b in self.buffers], worlds.pop())
+    def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
+        return _Run(self, tensors, worlds)
 
 
-def _check(buffer: Buffer, x: torch.Tensor, float_type: torch.dtype) -> int:
-    want = TORCH_TYPES.get(buffer.type, float_type)
-    if x.dtype != want or x.device.type != "cpu" or not x.is_contiguous():
-        raise ValueError(f"buffer {buffer.name!r} must be a contiguous {want} tensor on the CPU")
-    size, worlds = (x.shape[1], x.shape[0]) if buffer.rows else (x.shape[0], x.shape[1])
-    if size != buffer.size or worlds % PADDING:
-        raise ValueError(f"buffer {buffer.name!r} of size {buffer.size} cannot be of shape {tuple(x.shape)}")
-    return worlds
+class _Run:
+    """The kernel with everything that it is called with."""
 
-
-class Launch:
-    """A kernel with its tensors: call it to run it over all worlds."""
-
-    def __init__(self, kernel: Kernel, tensors: list[torch.Tensor], worlds: int):
-        self._kernel, self._tensors = kernel, tensors
+    def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
+        self._kernel = kernel
         self._pointers = (ctypes.c_void_p * len(tensors))(*[x.data_ptr() for x in tensors])
         self._counter = ctypes.c_int64(0)
         self._tiles = worlds // kernel.lanes
@@ -179,19 +154,19 @@ class Launch:
         self._job = (ctypes.c_int64 * 6)(*places, self._tiles, 1, worlds, 1)
         self._job_address = ctypes.addressof(self._job)
 
-    def __call__(self, times: int = 1) -> None:
-        """Run the program `times` times in a row for every world, on as many threads as torch uses."""
+    def __call__(self, times: int) -> None:
+        """On as many threads as torch uses."""
         threads = max(1, min(torch.get_num_threads(), self._tiles // TILES_A_THREAD))
         self._counter.value = 0
         self._job[3] = max(1, self._tiles // (16 * threads))
         self._job[5] = times
         if threads == 1:
-            self._kernel._call(self._job_address)
+            self._kernel.call(self._job_address)
         elif (team := _team()) is not None:
-            team(self._kernel._address, self._job_address, threads, 0)
+            team(self._kernel.address, self._job_address, threads, 0)
         else:
-            helpers = [_pool().submit(self._kernel._call, self._job_address) for _ in range(threads - 1)]
-            self._kernel._call(self._job_address)
+            helpers = [_pool().submit(self._kernel.call, self._job_address) for _ in range(threads - 1)]
+            self._kernel.call(self._job_address)
             for helper in helpers:
                 helper.result()
 

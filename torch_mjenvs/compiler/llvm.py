@@ -121,9 +121,12 @@ def render(program: Program, lanes: int) -> str:
     return _Renderer(program, Types(lanes, program.dtype)).tile()
 
 
-def render_thread(program: Program) -> str:
-    """IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for CUDA: each thread one world."""
-    return _Renderer(program, Types(1, program.dtype, "ptr addrspace(1)")).thread()
+def render_thread(program: Program, block: int) -> str:
+    """IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for CUDA.
+
+    Each thread is one world, `block` of them a block.
+    """
+    return _Renderer(program, Types(1, program.dtype, "ptr addrspace(1)")).thread(block)
 
 
 class _Renderer:
@@ -190,11 +193,10 @@ class _Renderer:
         ]
         return "\n".join([*self.tables.values(), f"{head} {{\nentry:", *room, *self.rooms, f"{body}\n}}"])
 
-    def thread(self) -> str:
+    def thread(self, block: int) -> str:
         self.put("%thread = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
         self.put("%block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()")
-        self.put("%threads = call i32 @llvm.nvvm.read.ptx.sreg.ntid.x()")
-        self.put("%before = mul i32 %block, %threads")
+        self.put(f"%before = mul i32 %block, {block}")
         self.put("%index = add i32 %before, %thread")
         self.put("%world = zext i32 %index to i64")
         self.put("%there = icmp ult i64 %world, %worlds")
@@ -204,8 +206,8 @@ class _Renderer:
         self.put("br label %end")
         self.label("end")
         self.put("ret void")
-        pointers = [f"{self.t.pointer} noalias %p{k}" for k in range(len(self.p.buffers))]
-        head = f"define ptx_kernel void @kernel({', '.join([*pointers, 'i64 %worlds'])}) nounwind"
+        arguments = [f"{self.t.pointer} noalias %p{k}" for k in range(len(self.p.buffers))] + ["i64 %worlds"]
+        head = f'define ptx_kernel void @kernel({", ".join(arguments)}) nounwind "nvvm.maxntid"="{block}"'
         return "\n".join([*self.tables.values(), f"{head} {{\nentry:", *self.rooms, *self.lines, "}"])
 
     def used(self) -> list[int]:

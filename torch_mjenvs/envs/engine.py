@@ -9,22 +9,37 @@ from dataclasses import replace
 import torch
 from gymnasium.vector import AutoresetMode
 
-from ..compiler import cpu
-from ..compiler.program import Buffer
+from ..compiler import devices, launch
 from ..physics.model import load
-from ..physics.simulation import check_device, check_dtype, solver_tolerance
-from .kernels import BAD_STATE, Kernels
+from ..physics.simulation import check_dtype, solver_tolerance
+from .kernels import BAD_STATE, Kernels, Layout
 from .task import Task
+
+# Buffers of one number a world, which users see as (N,).
+COLUMNS = frozenset(("reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "reset_mask"))
 
 
 @functools.cache
-def _build(kernels: Kernels, what: str, dtype: str) -> cpu.Kernel:
+def _build(kernels: Kernels, what: str, dtype: str, device: torch.device) -> launch.Kernel:
     task = kernels.task
     if not type(task).__module__.startswith(__package__ + "."):  # a user's: what it rests on cannot be known
-        return cpu.build(kernels.program(what, dtype))
+        return devices.build(device, kernels.program(what, dtype))
     name, buffers = kernels.name(what), kernels.layout.buffers()
     origin = f"{task!r} {kernels.model.key} {kernels.mode} {kernels.max_episode_steps}"
-    return cpu.build_known(name, buffers, dtype, origin, lambda: kernels.program(what, dtype))
+    return devices.build_known(device, name, buffers, dtype, origin, lambda: kernels.program(what, dtype))
+
+
+def _view(name: str, doc: str) -> property:
+    return property(lambda self: self.view(name), doc=doc)
+
+
+def named_columns(values: torch.Tensor, layout: Layout) -> Sequence[torch.Tensor]:
+    """The entries of info that lie under each other in `values`, world-minor: each (N,), or (N, width) for a list."""
+    widths = layout.info.values()
+    if not any(widths):
+        return values.unbind()
+    parts = values.split([max(1, width) for width in widths])
+    return [part.T if width else part[0] for width, part in zip(widths, parts, strict=True)]
 
 
 class Engine:
@@ -57,7 +72,7 @@ class Engine:
         check_dtype(dtype)
         if max_episode_steps is not None and max_episode_steps < 1:
             max_episode_steps = None  # Gymnasium's -1: no time limit
-        self.device = check_device("cpu" if device is None else device)  # CUDA comes first once it has a back end
+        self.device = devices.choose_device(device)
         if isinstance(first_world, bool) or not isinstance(first_world, int) or not 0 <= first_world < 2**31 - num_envs:
             raise ValueError(f"first_world must be a whole number from 0 on, not {first_world!r}")
         self.task, self.num_envs, self.dtype, self.first_world = task, num_envs, dtype, first_world
@@ -67,35 +82,66 @@ class Engine:
         tuned = replace(self.model, tolerance=solver_tolerance(dtype))
         kernels = Kernels(task, tuned, self.mode, max_episode_steps)
         self.layout = kernels.layout
-        self.buffers = {b.name: self._allocate(b) for b in self.layout.buffers()}
-        name = str(dtype).removeprefix("torch.")
-        self._step = _build(kernels, "step", name).bind(self.buffers)
-        self._reset = _build(kernels, "reset", name).bind(self.buffers)
-        self._build_refresh = lambda: _build(kernels, "refresh", name)
-
-        view = {b.name: self.buffers[b.name] if b.rows else self.buffers[b.name].T for b in self.layout.buffers()}
-        self._views = view = {name: x[:num_envs] for name, x in view.items()}
-        self.qpos, self.qvel, self.qacc_warmstart = view["qpos"], view["qvel"], view["qacc_warmstart"]
-        self.action, self.obs, self.final_obs = view["action"], view["obs"], view["final_obs"]
-        self.reward, self.terminated, self.truncated = (view[k][:, 0] for k in ("reward", "terminated", "truncated"))
-        self.bad_state, self.done, self.elapsed_steps = (view[k][:, 0] for k in (BAD_STATE, "done", "elapsed_steps"))
-        self.reset_mask, self.episode, self.key = view["reset_mask"][:, 0], view["episode"][:, 0], view["key"]
-        self.info, self.final_info = self._named(view["info"]), self._named(view["final_info"])
+        self._build = lambda what: _build(kernels, what, str(dtype).removeprefix("torch."), self.device)
+        step = self._build("step")
+        with torch.inference_mode(False):  # else a later step outside of inference mode could not write into them
+            self.buffers = {b.name: step.allocate(b, num_envs) for b in step.buffers}
+        self._rows = frozenset(b.name for b in step.buffers if b.rows)
+        self._step, self._reset = step.bind(self.buffers), self._build("reset").bind(self.buffers)
+        self._views = {name: self._view_of(name) for name in self.buffers}
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
         self.seed(int(torch.randint(2**62, (), device="cpu").item()))
 
-    def _named(self, columns: torch.Tensor) -> dict[str, torch.Tensor]:
-        out, at = {}, 0
-        for name, width in self.layout.info.items():
-            out[name] = columns[:, at : at + width] if width else columns[:, at]
-            at += max(1, width)
-        return out
+    def _view_of(self, name: str) -> torch.Tensor:
+        """A buffer's worlds as rows, (N, width); (N,) of those that hold one number by nature."""
+        buffer = self.buffers[name]
+        view = (buffer if name in self._rows else buffer.T)[: self.num_envs]
+        return view[:, 0] if name in COLUMNS else view
 
-    @torch.inference_mode(False)  # else a later step outside of inference mode could not write into it
-    def _allocate(self, buffer: Buffer) -> torch.Tensor:
-        worlds = cpu.padded(self.num_envs)
-        shape = (worlds, buffer.size) if buffer.rows else (buffer.size, worlds)
-        return torch.zeros(shape, dtype=cpu.TORCH_TYPES.get(buffer.type, self.dtype), device=self.device)
+    def view(self, name: str) -> torch.Tensor:
+        """The same tensor at every call. But while torch compiles, a view made in the compiled code: one that came
+        from outside would, beside its buffer, be copied at every call.
+        """
+        return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
+
+    qpos = _view("qpos", "(N, nq)")
+    qvel = _view("qvel", "(N, nv)")
+    qacc_warmstart = _view("qacc_warmstart", "(N, nv)")
+    action = _view("action", "(N, nu)")
+    obs = _view("obs", "(N, D)")
+    final_obs = _view("final_obs", "(N, D)")
+    reward = _view("reward", "(N,)")
+    terminated = _view("terminated", "(N,) bool")
+    truncated = _view("truncated", "(N,) bool")
+    bad_state = _view(BAD_STATE, "(N,) bool")
+    done = _view("done", "(N,) bool")
+    elapsed_steps = _view("elapsed_steps", "(N,) int32")
+    episode = _view("episode", "(N,) int32, how many each world has begun")
+    reset_mask = _view("reset_mask", "(N,) bool")
+    key = _view("key", "(N, 3) int32, of the random numbers")
+
+    @property
+    def info(self) -> dict[str, torch.Tensor]:
+        """What a step or reset tells beside: (N,) or (N, k) by name."""
+        return self._named(self.info_values)
+
+    @property
+    def final_info(self) -> dict[str, torch.Tensor]:
+        """The same at the end of the episodes that ended last, where an autoreset follows at once."""
+        return self._named(self.final_info_values)
+
+    @property
+    def info_values(self) -> torch.Tensor:
+        """The entries of `info` under each other, for `named_columns`."""
+        return self.view("info").T
+
+    @property
+    def final_info_values(self) -> torch.Tensor:
+        """The entries of `final_info` under each other."""
+        return self.view("final_info").T
+
+    def _named(self, values: torch.Tensor) -> dict[str, torch.Tensor]:
+        return dict(zip(self.layout.info, named_columns(values, self.layout), strict=True))
 
     def seed(self, seed: int | Sequence[int | None], mask: torch.Tensor | None = None) -> None:
         """Key every world's random numbers by (seed, its number), or by (its own seed, 0) for a list of N seeds.
@@ -135,7 +181,7 @@ class Engine:
     @functools.cached_property
     def _refresh(self) -> Callable[[], None]:
         """Built when a state is first set: most never do."""
-        return self._build_refresh().bind(self.buffers)
+        return self._build("refresh").bind(self.buffers)
 
     def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:
         """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`: nothing is carried over from before.

@@ -11,10 +11,10 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
-from .engine import Engine
+from .engine import Engine, named_columns
 from .inputs import as_seed, as_tensor
 from .kernels import BAD_STATE
-from .spaces import action_space, named_columns, observation_space
+from .spaces import action_space, observation_space
 from .task import Task
 from .tasks import make_task
 from .vector_env import ARGUMENTS

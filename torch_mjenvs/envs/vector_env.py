@@ -19,10 +19,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
-from .engine import Engine
+from .engine import Engine, named_columns
 from .inputs import as_mask, as_seed, as_tensor
 from .kernels import BAD_STATE
-from .spaces import action_space, named_columns, observation_space
+from .spaces import action_space, observation_space
 from .task import Task
 from .tasks import make_task
 
@@ -128,8 +128,6 @@ class TorchVectorEnv(VectorEnv):
         self._action_shape = (n, engine.layout.nu)
         self._always = torch.ones(n, dtype=torch.bool, device=self.device)
         self._alive, self._restarted = self._always.clone(), ~self._always
-        self._values = engine.buffers["info"][:, :n]
-        self._final_values = engine.buffers["final_info"][:, :n]
         layout = engine.layout
         self._by_reset = [name in layout.reset_info for name in layout.info]
         self._by_step = [name in layout.step_info for name in layout.info]
@@ -182,7 +180,7 @@ class TorchVectorEnv(VectorEnv):
         self._ready = True
         given = self._always.clone() if mask is None else mask.clone()
         info: dict[str, Any] = {}
-        values = named_columns(torch.where(given, self._values, 0.0), engine.layout)
+        values = named_columns(torch.where(given, engine.info_values, 0.0), engine.layout)
         for (name, mask_name, _), value, by_reset in zip(self._entries, values, self._by_reset, strict=True):
             if by_reset:
                 info[name], info[mask_name] = value, given
@@ -233,13 +231,14 @@ class TorchVectorEnv(VectorEnv):
             torch.logical_or(engine.terminated, engine.truncated, out=restarted)
             torch.logical_not(restarted, out=alive)
         if not self.copy:
-            info = self._info(self._values, engine.bad_state, (self._always, alive, restarted))
+            info = self._info(engine.info_values, engine.bad_state, (self._always, alive, restarted))
             if self.autoreset_mode is AutoresetMode.SAME_STEP:
-                self._add_final(info, engine.final_obs, self._final_values, restarted)
+                self._add_final(info, engine.final_obs, engine.final_info_values, restarted)
             return engine.obs, engine.reward, engine.terminated, engine.truncated, info
-        info = self._info(self._values.clone(), engine.bad_state.clone(), (self._always.clone(), alive, restarted))
+        masks = (self._always.clone(), alive, restarted)
+        info = self._info(engine.info_values.clone(), engine.bad_state.clone(), masks)
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            self._add_final(info, engine.final_obs.clone(), self._final_values.clone(), restarted)
+            self._add_final(info, engine.final_obs.clone(), engine.final_info_values.clone(), restarted)
         return engine.obs.clone(), engine.reward.clone(), engine.terminated.clone(), engine.truncated.clone(), info
 
     def _begin_masks(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,7 +13,7 @@ from typing import Any
 import mujoco
 import torch
 
-from ..compiler import cpu
+from ..compiler import devices, launch
 from ..compiler.program import Buffer, Program, record
 from .collision import collision
 from .constraint import make_constraint
@@ -144,10 +144,11 @@ def _floats(xs: list) -> list:
 
 
 @functools.cache
-def _kernel(m: Model, dtype: str, outputs: tuple[str, ...], stepping: bool) -> cpu.Kernel:
+def _kernel(m: Model, dtype: str, outputs: tuple[str, ...], stepping: bool, device: torch.device) -> launch.Kernel:
     name = "step" if stepping else "forward"
     origin = f"{m.key} {outputs}"
-    return cpu.build_known(name, _buffers(m, outputs), dtype, origin, lambda: program(m, dtype, outputs, stepping))
+    buffers = _buffers(m, outputs)
+    return devices.build_known(device, name, buffers, dtype, origin, lambda: program(m, dtype, outputs, stepping))
 
 
 def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool = True) -> Program:
@@ -186,13 +187,13 @@ class Simulation:
         self,
         model: mujoco.MjModel | str | os.PathLike,
         num_worlds: int,
-        device: torch.device | str = "cpu",
+        device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         outputs: Sequence[str] = (),
     ):
         if isinstance(num_worlds, bool) or not isinstance(num_worlds, int) or num_worlds < 1:
             raise ValueError(f"num_worlds must be a positive whole number, not {num_worlds!r}")
-        self.device, self.dtype = check_device(device), check_dtype(dtype)
+        self.device, self.dtype = devices.choose_device(device), check_dtype(dtype)
         self.outputs = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in self.outputs if name not in OUTPUTS]
         if unknown:
@@ -201,14 +202,13 @@ class Simulation:
         self.model = replace(load(model), tolerance=solver_tolerance(dtype))
         self._name = str(dtype).removeprefix("torch.")
         shapes = output_shapes(self.model, self.outputs)
-        worlds = cpu.padded(num_worlds)
-        self._buffers: dict[str, torch.Tensor] = {}
-        for b in _buffers(self.model, self.outputs):
-            columns = self._buffers[b.name] = torch.zeros((b.size, worlds), dtype=dtype, device=self.device)
-            if b.size:
-                columns = columns.unflatten(0, shapes.get(b.name, (b.size,)))
-            setattr(self, b.name, columns.movedim(-1, 0)[:num_worlds])
-        self._step = _kernel(self.model, self._name, self.outputs, True).bind(self._buffers)
+        kernel = _kernel(self.model, self._name, self.outputs, True, self.device)
+        self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
+        for name, columns in self._buffers.items():
+            if len(columns):
+                columns = columns.unflatten(0, shapes.get(name, (len(columns),)))
+            setattr(self, name, columns.movedim(-1, 0)[:num_worlds])
+        self._step = kernel.bind(self._buffers)
         self.reset()
 
     qpos: torch.Tensor
@@ -231,10 +231,10 @@ class Simulation:
         self._forward()
 
     @functools.cached_property
-    def _forward(self) -> cpu.Launch:
+    def _forward(self) -> launch.Launch:
         if not self.outputs:
             raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
-        return _kernel(self.model, self._name, self.outputs, False).bind(self._buffers)
+        return _kernel(self.model, self._name, self.outputs, False, self.device).bind(self._buffers)
 
     def reset(self, mask: torch.Tensor | None = None) -> None:
         """Put every world, or those of the (N,) bool mask, into the model's initial state. mj_resetData."""
@@ -257,10 +257,3 @@ def check_dtype(dtype: torch.dtype) -> torch.dtype:
         raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
     return dtype
 
-
-def check_device(device: torch.device | str) -> torch.device:
-    """The device, if kernels can run on it. Raises ValueError."""
-    chosen = torch.device(device)
-    if chosen.type != "cpu":
-        raise ValueError(f"device {str(chosen)!r} is not supported yet: use device='cpu'")
-    return chosen

@@ -1,0 +1,52 @@
+"""Which device kernels run on, and the back end for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from . import cpu, cuda
+from .launch import Kernel
+from .program import Buffer, Program
+
+
+def choose_device(device: torch.device | str | None) -> torch.device:
+    """The device with its index, if kernels can run on it; None: the current GPU, or the CPU where there is none.
+
+    Raises ValueError for a device that is not there or not supported.
+    """
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"there is no device {device!r}: use 'cpu' or 'cuda'") from error
+    if chosen.type == "cpu":
+        return torch.device("cpu")
+    if chosen.type != "cuda":
+        raise ValueError(f"device {str(chosen)!r} is not supported: use 'cpu' or 'cuda'")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
+        raise ValueError(f"device {str(chosen)!r}: torch {torch.__version__} sees no GPU; use device='cpu'")
+    index = torch.cuda.current_device() if chosen.index is None else chosen.index
+    if index >= count:
+        raise ValueError(f"device {str(chosen)!r}: there are only {count} GPUs")
+    return torch.device("cuda", index)
+
+
+def build(device: torch.device, program: Program) -> Kernel:
+    """Compile for the device (or find it compiled) and load."""
+    return cpu.build(program) if device.type == "cpu" else cuda.build(program, device)
+
+
+def build_known(
+    device: torch.device, name: str, buffers: Sequence[Buffer], dtype: str, origin: str, make: Callable[[], Program]
+) -> Kernel:
+    """`build(device, make())`, but where the same was built before, `make` is not even called.
+
+    `origin` must say all that the program follows from, beside this package's own source.
+    """
+    if device.type == "cpu":
+        return cpu.build_known(name, buffers, dtype, origin, make)
+    return cuda.build_known(device, name, buffers, dtype, origin, make)

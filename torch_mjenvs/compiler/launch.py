@@ -1,0 +1,119 @@
+"""Kernels meet torch: tensors checked and bound, and the two custom operators through which torch sees a launch.
+
+A launch is opaque to torch. In eager mode it is called directly. While torch compiles, it appears as
+`torch_mjenvs::launch`, which changes its tensors in place, so that a graph with it needs no break and a CUDA graph can
+hold it. `torch_mjenvs::run` is the same kernel as a pure function, which `torch.vmap` can map.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from .program import Buffer
+
+PADDING = 16  # worlds are allocated in multiples of this, so that no vector is partly outside
+TORCH_TYPES = {"i": torch.int32, "b": torch.bool}
+
+
+def padded(n: int) -> int:
+    """The number of worlds that is allocated for n."""
+    return -(-n // PADDING) * PADDING
+
+
+class Kernel(ABC):
+    """Loaded machine code of a program, for one device."""
+
+    def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, device: torch.device):
+        self.name, self.buffers, self.device = name, tuple(buffers), device
+        self.float_type = getattr(torch, dtype)
+        self.handle = next(_handles)
+        _kernels[self.handle] = self
+
+    @abstractmethod
+    def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
+        """What runs the kernel so many times in a row over these tensors, whose addresses stay."""
+
+    def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:
+        """Check the tensors against the program's buffers and fix their addresses.
+
+        Raises KeyError for a missing buffer, ValueError for one of a wrong shape, dtype, device or layout.
+        """
+        return Launch(self, [tensors[b.name] for b in self.buffers])
+
+    def allocate(self, buffer: Buffer, worlds: int) -> torch.Tensor:
+        """Zeros for a buffer."""
+        shape = (padded(worlds), buffer.size) if buffer.rows else (buffer.size, padded(worlds))
+        return torch.zeros(shape, dtype=TORCH_TYPES.get(buffer.type, self.float_type), device=self.device)
+
+    def check(self, buffer: Buffer, x: torch.Tensor) -> int:
+        """The number of worlds that a buffer's tensor is for. Raises ValueError."""
+        want = TORCH_TYPES.get(buffer.type, self.float_type)
+        if x.dtype != want or x.device != self.device or not x.is_contiguous():
+            raise ValueError(f"buffer {buffer.name!r} must be a contiguous {want} tensor on {self.device}")
+        size, worlds = (x.shape[1], x.shape[0]) if buffer.rows else (x.shape[0], x.shape[1])
+        if size != buffer.size or worlds % PADDING:
+            raise ValueError(f"buffer {buffer.name!r} of size {buffer.size} cannot be of shape {tuple(x.shape)}")
+        return worlds
+
+
+class Launch:
+    """A kernel with its tensors: call it to run it over all worlds."""
+
+    def __init__(self, kernel: Kernel, tensors: list[torch.Tensor]):
+        worlds = {kernel.check(b, x) for b, x in zip(kernel.buffers, tensors, strict=True)}
+        if len(worlds) != 1:
+            raise ValueError(f"kernel {kernel.name}: buffers for different numbers of worlds: {sorted(worlds)}")
+        self.kernel, self.tensors = kernel, tensors
+        self._handle = kernel.handle
+        self._run = kernel.launcher(tensors, worlds.pop())
+
+    def __call__(self, times: int = 1) -> None:
+        """Run the program `times` times in a row for every world."""
+        if torch.compiler.is_compiling():
+            torch.ops.torch_mjenvs.launch(self._handle, self.tensors, times)
+        else:
+            self._run(times)
+
+
+_handles = itertools.count()
+_kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
+
+
+@torch.library.custom_op("torch_mjenvs::launch", mutates_args=("tensors",))
+def _launch(kernel: int, tensors: list[torch.Tensor], times: int) -> None:
+    # On the tensors given, which after a compiler's work need not be those that the launch was bound to.
+    Launch(_kernels[kernel], tensors)(times)
+
+
+@torch.library.custom_op("torch_mjenvs::run", mutates_args=())
+def run(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """All buffers after one run, nothing changed in place: (..., size) each, with the same leading dimensions."""
+    k = _kernels[kernel]
+    lead = tensors[0].shape[:-1]
+    n = lead.numel()
+    held = [k.allocate(b, n) for b in k.buffers]
+    views = [(x if b.rows else x.T)[:n] for b, x in zip(k.buffers, held, strict=True)]
+    for view, x in zip(views, tensors, strict=True):
+        view.copy_(x.reshape(n, -1))
+    Launch(k, held)()
+    return [view.reshape(*lead, -1).contiguous() for view in views]
+
+
+@run.register_fake
+def _(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [torch.empty_like(x, memory_format=torch.contiguous_format) for x in tensors]
+
+
+@run.register_vmap
+def _(info, in_dims, kernel: int, tensors: list[torch.Tensor]):
+    _, dims = in_dims
+    moved = [
+        x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+        for x, dim in zip(tensors, dims, strict=True)
+    ]
+    return run(kernel, moved), [0] * len(moved)
