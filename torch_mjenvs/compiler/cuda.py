@@ -79,11 +79,7 @@ class _Run:
         with torch.cuda.device(kernel.device):
             stream = torch.cuda.current_stream().cuda_stream
             for _ in range(times):
-                _check(
-                    self._launch(
-                        kernel.function, self._blocks, 1, 1, THREADS, 1, 1, 0, stream, self._parameters, 0
-                    )
-                )
+                _check(self._launch(kernel.function, self._blocks, 1, 1, THREADS, 1, 1, 0, stream, self._parameters, 0))
 
 
 @functools.cache

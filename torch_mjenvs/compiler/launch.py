@@ -1,4 +1,4 @@
-"""Kernels meet torch: tensors checked and bound, and the two custom operators through which torch sees a launch.
+"""Kernels meet torch: tensors checked and bound, and the custom operators through which torch sees a launch.
 
 A launch is opaque to torch. In eager mode it is called directly. While torch compiles, it appears as
 `torch_mjenvs::launch`, which changes its tensors in place, so that a graph with it needs no break and a CUDA graph can
@@ -80,6 +80,25 @@ class Launch:
             self._run(times)
 
 
+def copied(x: torch.Tensor) -> torch.Tensor:
+    """A copy of what a launch writes, also while torch compiles.
+
+    There `clone` will not do: inductor takes it for one of a value that never changes, and hands out the buffer.
+    """
+    return torch.ops.torch_mjenvs.copy(x) if torch.compiler.is_compiling() else x.clone()
+
+
+def settle(*buffers: torch.Tensor) -> None:
+    """Call this, before a launch, on what compiled code may have written into from outside.
+
+    What was copied into a buffer is to inductor as good as the buffer, but where that was part of another tensor
+    (`actions[3]`), it forgets at which offset, and would launch on the wrong part (torch 2.13).
+    """
+    if torch.compiler.is_compiling():
+        for buffer in buffers:
+            buffer.copy_(copied(buffer))
+
+
 _handles = itertools.count()
 _kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
 
@@ -88,6 +107,16 @@ _kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary
 def _launch(kernel: int, tensors: list[torch.Tensor], times: int) -> None:
     # On the tensors given, which after a compiler's work need not be those that the launch was bound to.
     Launch(_kernels[kernel], tensors)(times)
+
+
+@torch.library.custom_op("torch_mjenvs::copy", mutates_args=())
+def _copy(x: torch.Tensor) -> torch.Tensor:
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+@_copy.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 @torch.library.custom_op("torch_mjenvs::run", mutates_args=())

@@ -10,10 +10,13 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..compiler import devices, launch
+from ..compiler.launch import copied
 from ..physics.model import load
 from ..physics.simulation import check_dtype, solver_tolerance
 from .kernels import BAD_STATE, Kernels, Layout
 from .task import Task
+
+__all__ = ["COLUMNS", "Engine", "copied", "named_columns"]
 
 # Buffers of one number a world, which users see as (N,).
 COLUMNS = frozenset(("reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "reset_mask"))
@@ -89,6 +92,9 @@ class Engine:
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
         self._step, self._reset = step.bind(self.buffers), self._build("reset").bind(self.buffers)
         self._views = {name: self._view_of(name) for name in self.buffers}
+        if self.device.type == "cuda":
+            for buffer in self.buffers.values():  # a CUDA graph that torch makes need not copy them
+                torch._dynamo.mark_static_address(buffer)
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
         self.seed(int(torch.randint(2**62, (), device="cpu").item()))
 
@@ -175,8 +181,34 @@ class Engine:
         self.reset_mask.copy_(mask) if mask is not None else self.reset_mask.fill_(True)
 
     def step(self) -> None:
-        """One environment step from `self.action`."""
+        """One environment step from `self.action`.
+
+        With it a new iteration begins for CUDA graphs that torch makes: what a compiled policy gave before may then be
+        overwritten by its next call.
+        """
+        if self.device.type == "cuda" and not torch.compiler.is_compiling():
+            torch.compiler.cudagraph_mark_step_begin()
+        launch.settle(self.buffers["action"])
         self._step()
+
+    def transition(self, state: Mapping[str, torch.Tensor], action: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What `step` makes of worlds in `state` under `action` (..., nu); the engine's own worlds stay as they are.
+
+        `state` is as `state_dict` gives it, with any leading dimensions, and so is the result, in which "obs",
+        "reward", "terminated" and so on are the step's. A pure function: `torch.vmap` maps it over worlds, and
+        `torch.compile` takes it.
+
+        Raises KeyError if an entry of the state is missing, ValueError for one of a wrong shape, dtype or device.
+        """
+        given = [action if name == "action" else state[name] for name in self.buffers]
+        lead = given[0].shape[: given[0].ndim - 1]
+        for (name, view), x in zip(self._views.items(), given, strict=True):
+            shape = lead + view.shape[1:]
+            if x.shape != shape or x.dtype != view.dtype or x.device != view.device:
+                raise ValueError(f"{name} must be {view.dtype} of shape {tuple(shape)} on {view.device}")
+        rows = [x[..., None] if name in COLUMNS else x for name, x in zip(self.buffers, given, strict=True)]
+        out = zip(self.buffers, launch.run(self._step.kernel.handle, rows), strict=True)
+        return {name: x[..., 0] if name in COLUMNS else x for name, x in out}
 
     @functools.cached_property
     def _refresh(self) -> Callable[[], None]:
@@ -197,11 +229,11 @@ class Engine:
                 raise ValueError(f"{name} must be of shape {(n, width)}, not {tuple(x.shape)}")
         if mask is not None and (tuple(mask.shape) != (n,) or mask.dtype != torch.bool):
             raise ValueError(f"mask must be a bool tensor of shape {(n,)}, not {mask.dtype} of {tuple(mask.shape)}")
-        chosen = slice(None) if mask is None else mask.to(self.device)
-        self.qpos[chosen] = qpos[chosen].to(self.device, self.dtype)
-        self.qvel[chosen] = qvel[chosen].to(self.device, self.dtype)
-        self.qacc_warmstart[chosen] = 0.0
         self._choose(mask)
+        chosen = self.reset_mask[:, None]
+        self.qpos.copy_(torch.where(chosen, qpos.to(self.device, self.dtype), self.qpos))
+        self.qvel.copy_(torch.where(chosen, qvel.to(self.device, self.dtype), self.qvel))
+        self.qacc_warmstart.masked_fill_(chosen, 0.0)
         self._refresh()
 
     def state_dict(self) -> dict[str, torch.Tensor]:

@@ -19,9 +19,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
-from .engine import Engine, named_columns
+from .engine import Engine, copied, named_columns
 from .inputs import as_mask, as_seed, as_tensor
 from .kernels import BAD_STATE
+from .rollout import Policy, Rollout
 from .spaces import action_space, observation_space
 from .task import Task
 from .tasks import make_task
@@ -41,7 +42,8 @@ class TorchVectorEnv(VectorEnv):
         dtype: torch.float32 or torch.float64, of state, observation and reward.
         autoreset_mode: as Gymnasium's SyncVectorEnv. NEXT_STEP: the step after an end starts a new episode (the
             action is ignored, the reward is 0). SAME_STEP: the step that ends an episode also starts the next one.
-            DISABLED: you reset, with `options={"reset_mask": mask}`; stepping an ended world raises.
+            DISABLED: you reset, with `options={"reset_mask": mask}`; stepping an ended world raises (on a GPU and in
+            compiled code it just goes on: to know would be to wait for the device).
         max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
         copy: False returns the engine's own buffers, which the next `step` or `reset` overwrites.
         first_world: the number of this environment's first world. Environments in several processes that share out
@@ -125,6 +127,8 @@ class TorchVectorEnv(VectorEnv):
         """All that a step would otherwise look up or build anew."""
         engine, n = self.engine, self.num_envs
         self._ready = False
+        # Whether an ended world is stepped: on a GPU, to know would be to wait for it at every step.
+        self._watched = engine.mode is AutoresetMode.DISABLED and self.device.type == "cpu"
         self._action_shape = (n, engine.layout.nu)
         self._always = torch.ones(n, dtype=torch.bool, device=self.device)
         self._alive, self._restarted = self._always.clone(), ~self._always
@@ -178,13 +182,13 @@ class TorchVectorEnv(VectorEnv):
         self._seed(seed, mask)
         engine.reset(mask)
         self._ready = True
-        given = self._always.clone() if mask is None else mask.clone()
+        given = copied(self._always) if mask is None else copied(mask)
         info: dict[str, Any] = {}
         values = named_columns(torch.where(given, engine.info_values, 0.0), engine.layout)
         for (name, mask_name, _), value, by_reset in zip(self._entries, values, self._by_reset, strict=True):
             if by_reset:
                 info[name], info[mask_name] = value, given
-        return engine.obs.clone() if self.copy else engine.obs, info
+        return copied(engine.obs) if self.copy else engine.obs, info
 
     def _reset_mask(self, mask: Any) -> torch.Tensor:
         mask = as_mask("options['reset_mask']", mask, self.num_envs, self.device)
@@ -222,7 +226,7 @@ class TorchVectorEnv(VectorEnv):
             self._refuse()
         engine = self.engine
         actions = as_tensor("actions", actions, self._action_shape, self.device)
-        if self.autoreset_mode is AutoresetMode.DISABLED and engine.done.any():
+        if self._watched and not torch.compiler.is_compiling() and engine.done.any():
             self._refuse_ended()
         engine.action.copy_(actions)
         alive, restarted = self._begin_masks()
@@ -235,18 +239,18 @@ class TorchVectorEnv(VectorEnv):
             if self.autoreset_mode is AutoresetMode.SAME_STEP:
                 self._add_final(info, engine.final_obs, engine.final_info_values, restarted)
             return engine.obs, engine.reward, engine.terminated, engine.truncated, info
-        masks = (self._always.clone(), alive, restarted)
-        info = self._info(engine.info_values.clone(), engine.bad_state.clone(), masks)
+        masks = (copied(self._always), alive, restarted)
+        info = self._info(copied(engine.info_values), copied(engine.bad_state), masks)
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            self._add_final(info, engine.final_obs.clone(), engine.final_info_values.clone(), restarted)
-        return engine.obs.clone(), engine.reward.clone(), engine.terminated.clone(), engine.truncated.clone(), info
+            self._add_final(info, copied(engine.final_obs), copied(engine.final_info_values), restarted)
+        return copied(engine.obs), copied(engine.reward), copied(engine.terminated), copied(engine.truncated), info
 
     def _begin_masks(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The worlds that will make a step, and those that will be reset instead; with copy their own tensors."""
         if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
-            return (self._alive.clone(), self._restarted.clone()) if self.copy else (self._alive, self._restarted)
+            return (copied(self._alive), copied(self._restarted)) if self.copy else (self._alive, self._restarted)
         if self.copy:
-            restarted = self.engine.done.clone()
+            restarted = copied(self.engine.done)
             return ~restarted, restarted
         self._restarted.copy_(self.engine.done)
         return torch.logical_not(self._restarted, out=self._alive), self._restarted
@@ -292,6 +296,24 @@ class TorchVectorEnv(VectorEnv):
         qpos = as_tensor("qpos", qpos, (n, layout.nq), self.device)
         qvel = as_tensor("qvel", qvel, (n, layout.nv), self.device)
         self.engine.set_state(qpos, qvel, None if mask is None else as_mask("mask", mask, n, self.device))
+
+    @property
+    def ready(self) -> bool:
+        """Whether there has been a reset, and no `close`."""
+        return self._ready and not self.closed
+
+    def capture(self, policy: Policy, steps: int) -> Rollout:
+        """`steps` steps of `policy` and this environment as one call: on a GPU one CUDA graph, replayed by each call.
+
+            rollout = env.capture(policy, 32)
+            data = rollout()  # data["obs"] (32, N, D), data["reward"] (32, N), ...
+
+        `policy` takes observations (N, D) and gives actions (N, nu), or a tuple of those and a dict of further tensors
+        (N, ...) to record. It runs without gradients. Episodes go on from call to call, and `step` may come between.
+
+        Raises ValueError for steps below 1, autoreset DISABLED, or what the policy gives if it is of a wrong shape.
+        """
+        return Rollout(self, policy, steps)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of all that the worlds carry: an environment that loads them goes on from here, bit for bit."""

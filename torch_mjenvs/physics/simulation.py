@@ -201,22 +201,31 @@ class Simulation:
         self.num_worlds = num_worlds
         self.model = replace(load(model), tolerance=solver_tolerance(dtype))
         self._name = str(dtype).removeprefix("torch.")
-        shapes = output_shapes(self.model, self.outputs)
+        self._shapes = output_shapes(self.model, self.outputs)
         kernel = _kernel(self.model, self._name, self.outputs, True, self.device)
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
-        for name, columns in self._buffers.items():
-            if len(columns):
-                columns = columns.unflatten(0, shapes.get(name, (len(columns),)))
-            setattr(self, name, columns.movedim(-1, 0)[:num_worlds])
+        self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
         self.reset()
 
-    qpos: torch.Tensor
-    qvel: torch.Tensor
-    qacc_warmstart: torch.Tensor
-    ctrl: torch.Tensor
+    qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
+    qvel = property(lambda self: self._view("qvel"), doc="(N, nv)")
+    qacc_warmstart = property(lambda self: self._view("qacc_warmstart"), doc="(N, nv)")
+    ctrl = property(lambda self: self._view("ctrl"), doc="(N, nu)")
+
+    def _view_of(self, name: str) -> torch.Tensor:
+        columns = self._buffers[name]
+        if len(columns):
+            columns = columns.unflatten(0, self._shapes.get(name, (len(columns),)))
+        return columns.movedim(-1, 0)[: self.num_worlds]
+
+    def _view(self, name: str) -> torch.Tensor:
+        """As `Engine.view`: made anew in code that torch compiles."""
+        return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
 
     def __getattr__(self, name: str) -> torch.Tensor:
+        if name in self.__dict__.get("outputs", ()):
+            return self._view(name)
         hint = f"; pass outputs=({name!r},) to compute it" if name in OUTPUTS else ""
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
@@ -224,10 +233,12 @@ class Simulation:
         """Advance every world by `nstep` steps under the present `ctrl`. mj_step."""
         if isinstance(nstep, bool) or not isinstance(nstep, int) or nstep < 1:
             raise ValueError(f"nstep must be a positive whole number, not {nstep!r}")
+        launch.settle(*(self._buffers[name] for name in STATE))
         self._step(nstep)
 
     def forward(self) -> None:
         """Compute the outputs for the present state and `ctrl`, advancing nothing. mj_forward."""
+        launch.settle(*(self._buffers[name] for name in STATE))
         self._forward()
 
     @functools.cached_property
@@ -240,15 +251,16 @@ class Simulation:
         """Put every world, or those of the (N,) bool mask, into the model's initial state. mj_resetData."""
         if mask is not None and (tuple(mask.shape) != (self.num_worlds,) or mask.dtype != torch.bool):
             raise ValueError(f"mask must be a bool tensor of shape {(self.num_worlds,)}")
+        start = torch.tensor(self.model.qpos0, dtype=self.dtype, device=self.device)
         if mask is None:  # the padding too
-            start = torch.tensor(self.model.qpos0, dtype=self.dtype, device=self.device)
             self._buffers["qpos"].copy_(start[:, None].expand_as(self._buffers["qpos"]))
             for name in ("qvel", "qacc_warmstart", "ctrl"):
                 self._buffers[name].zero_()
             return
-        self.qpos[mask] = torch.tensor(self.model.qpos0, dtype=self.dtype, device=self.device)
+        chosen = mask.to(self.device)[:, None]
+        self.qpos.copy_(torch.where(chosen, start, self.qpos))
         for x in (self.qvel, self.qacc_warmstart, self.ctrl):
-            x[mask] = 0.0
+            x.masked_fill_(chosen, 0.0)
 
 
 def check_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -256,4 +268,3 @@ def check_dtype(dtype: torch.dtype) -> torch.dtype:
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
     return dtype
-

@@ -1,0 +1,109 @@
+"""Many steps of policy and environment at once: on a GPU one CUDA graph, on the CPU the same loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from gymnasium.error import ResetNeeded
+from gymnasium.vector import AutoresetMode
+
+if TYPE_CHECKING:
+    from .vector_env import TorchVectorEnv
+
+Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
+WARM_UP = 3  # runs before a graph is captured, in which libraries allocate what they need
+
+
+class Rollout:
+    """`steps` steps of a policy in an environment: call it for the next ones; made by `TorchVectorEnv.capture`.
+
+    Every call writes over the same tensors, and returns them by name, (T, N, ...) each:
+
+    - "obs" (T, N, D), what the policy saw; "action" (T, N, nu), and whatever else it gave by name
+    - "reward" (T, N), "terminated", "truncated" (T, N) bool
+    - in SAME_STEP mode "final_obs" (T, N, D): what each step led to, before any reset
+    - "next_obs" (N, D): what the policy would see next
+
+    On a GPU the call replays one CUDA graph: no Python, no launch from the host but one. So the policy must be made of
+    operations that a graph can hold, on tensors that stay where they are: change parameters in place, as optimisers do.
+    """
+
+    def __init__(self, env: TorchVectorEnv, policy: Policy, steps: int):
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise ValueError(f"steps must be a positive whole number, not {steps!r}")
+        if env.autoreset_mode is AutoresetMode.DISABLED:
+            raise ValueError("a rollout needs an environment that resets itself: autoreset_mode NEXT_STEP or SAME_STEP")
+        self._env, self._policy, self._steps = env, policy, steps
+        self._outputs = ["reward", "terminated", "truncated"]
+        if env.autoreset_mode is AutoresetMode.SAME_STEP:
+            self._outputs.append("final_obs")
+        self._graph: torch.cuda.CUDAGraph | None = None
+        gpus = [env.device] if env.device.type == "cuda" else []
+        with torch.no_grad(), torch.random.fork_rng(gpus):  # torch's random numbers go on as if nothing had run
+            self.tensors = self._allocate()
+            if gpus:
+                self._capture()
+
+    def _allocate(self) -> dict[str, torch.Tensor]:
+        engine, shape = self._env.engine, (self._steps, self._env.num_envs)
+        action, extras = self._act(engine.obs)
+        first = {"obs": engine.obs, "action": action} | dict(extras) | {k: engine.view(k) for k in self._outputs}
+        for name, x in first.items():
+            if len(x) != shape[1]:
+                raise ValueError(f"the policy's {name!r} must have {shape[1]} rows, one a world, not {tuple(x.shape)}")
+        tensors = {k: torch.zeros(*shape, *x.shape[1:], dtype=x.dtype, device=x.device) for k, x in first.items()}
+        return tensors | {"next_obs": torch.zeros_like(engine.obs)}
+
+    def _act(self, obs: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
+        given = self._policy(obs)
+        action, extras = given if isinstance(given, tuple) else (given, {})
+        engine = self._env.engine
+        if action.shape != engine.action.shape:
+            raise ValueError(f"the policy must give actions {tuple(engine.action.shape)}, not {tuple(action.shape)}")
+        taken = {"obs", "action", "next_obs", *self._outputs} & set(extras)
+        if taken:
+            raise ValueError(f"the policy may not name what it gives {sorted(taken)}: these are the rollout's own")
+        return action, extras
+
+    def _run(self) -> None:
+        engine, out = self._env.engine, self.tensors
+        for t in range(self._steps):
+            out["obs"][t] = engine.obs
+            action, extras = self._act(out["obs"][t])
+            for name, x in extras.items():
+                out[name][t] = x
+            out["action"][t] = action
+            engine.action.copy_(action)
+            engine.step()
+            for name in self._outputs:
+                out[name][t] = engine.view(name)
+        out["next_obs"].copy_(engine.obs)
+
+    def _capture(self) -> None:
+        """The worlds are afterwards as they were before."""
+        env, device = self._env, self._env.device
+        state = env.engine.state_dict()
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.device(device), torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                self._run()
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(device), torch.cuda.graph(graph):
+            self._run()
+        self._graph = graph
+        env.engine.load_state_dict(state)
+
+    def __call__(self) -> dict[str, torch.Tensor]:
+        """The next `steps` steps. Raises ResetNeeded before the environment's first reset."""
+        if not self._env.ready:
+            raise ResetNeeded("call reset() before a rollout")
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            with torch.no_grad():
+                self._run()
+        return self.tensors
