@@ -183,17 +183,7 @@ class PPO:
         self.return_moments = RunningMoments(device=device)
         self.learn_from = Replayed(self._learn_from)
 
-        self.obs = torch.empty(T, N, O, device=device)  # as the environment gave them
-        self.actions, self.noise = (torch.empty(T, N, A, device=device) for _ in range(2))  # noise: unit variance
-        self.rewards, self.discounted, self.returns = (torch.empty(T, N, device=device) for _ in range(3))
-        self.done, self.cut = (torch.empty(T, N, device=device, dtype=torch.bool) for _ in range(2))
-        self.cut_obs = torch.zeros(N, O, device=device)  # of each world's last truncated episode
-        self.values = torch.empty(T + 1, N, device=device)
-        self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
-        self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
-        self.frames_seen = 0
-
-        self.last_obs, _ = env.reset(seed=seed)
+        env.reset(seed=seed)
         # Worlds that reset together would keep doing so, every 1,000 steps, and the data would come in waves. So first
         # episodes start at random ages; their returns are partial, and NaN keeps them out of the statistics.
         env.unwrapped.elapsed_steps.copy_(torch.randint(limit, (N,)))
@@ -201,62 +191,60 @@ class PPO:
         self.discounted_return = torch.zeros(N, device=device)
         self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
 
+        self.rollout = env.unwrapped.capture(self.policy, T)
+        self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
+        self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
+        self.frames_seen = 0
+
     def iterate(self) -> None:
         """One rollout and what is learnt from it."""
         progress = self.frames_seen / self.settings.total_steps
         self.optimizer.param_groups[0]["lr"].fill_(self.settings.learning_rate * (1 - 0.9 * progress))
-        for t in range(self.settings.horizon):
-            self.step(t)
-        self.frames_seen += self.rewards.numel()
-        returns = self.returns[self.done]
-        self.finished.extend(returns[~returns.isnan()].tolist())
-        self.prepare()
+        self.prepare(self.rollout())
         self.update()
+        self.frames_seen += len(self.frames)
 
-    def policy(self, t: int) -> Tensor:
-        """The actions (N, A) of step t, with noise."""
-        self.obs[t] = self.last_obs
-        mean, self.values[t] = self.net.forward(self.obs_moments.normalise(self.obs[t]))
-        return torch.addcmul(mean, self.noise[t].normal_(), self.net.log_std.exp(), out=self.actions[t])
+    def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Actions (N, A) with noise, and what else the update needs to know."""
+        mean, value = self.net.forward(self.obs_moments.normalise(obs))
+        noise = torch.randn_like(mean)
+        return torch.addcmul(mean, noise, self.net.log_std.exp()), {"noise": noise, "value": value}
 
-    def step(self, t: int) -> None:
-        self.last_obs, reward, terminated, truncated, info = self.env.step(self.policy(t))
-        done, cut = self.done[t], self.cut[t]
-        torch.logical_or(terminated, truncated, out=done)
-        torch.logical_and(truncated, ~terminated, out=cut)
-        torch.where(cut[:, None], info["final_obs"], self.cut_obs, out=self.cut_obs)
-        self.rewards[t] = reward
-        self.returns[t] = self.episode_return.add_(reward)
-        self.discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(reward)
-        self.episode_return.masked_fill_(done, 0)
-        self.discounted_return.masked_fill_(done, 0)
-
-    def prepare(self) -> None:
-        """Fills `frames` with what the update needs."""
-        s, net = self.settings, self.net
-        self.return_moments.update(self.discounted.flatten())
-        self.rewards *= (self.return_moments.var + 1e-8).rsqrt()
-        self.values[-1] = net.forward(self.obs_moments.normalise(self.last_obs))[1]
+    def prepare(self, data: dict[str, Tensor]) -> None:
+        """Fills `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
+        s, net, normalise = self.settings, self.net, self.obs_moments.normalise
+        done = data["terminated"] | data["truncated"]
+        cut = data["truncated"] & ~data["terminated"]
+        rewards = data["reward"] * self.reward_scale(data["reward"], done)
+        next_value = net.forward(normalise(data["next_obs"]))[1].clone()
         # A truncated episode would have gone on: what it was still worth counts. No world has two in one rollout.
-        self.rewards.addcmul_(self.cut, net.forward(self.obs_moments.normalise(self.cut_obs))[1], value=s.gamma)
+        final_obs = data["final_obs"][cut.int().argmax(0), torch.arange(self.env.num_envs, device=done.device)]
+        rewards.addcmul_(cut, net.forward(normalise(final_obs))[1], value=s.gamma)
 
-        advantages, advantage = torch.empty_like(self.rewards), 0.0
-        going_on = s.gamma * ~self.done
+        advantages, advantage = torch.empty_like(rewards), 0.0
+        going_on = s.gamma * ~done
         for t in reversed(range(s.horizon)):
-            delta = self.rewards[t] + going_on[t] * self.values[t + 1] - self.values[t]
+            delta = rewards[t] + going_on[t] * next_value - data["value"][t]
             advantages[t] = advantage = delta + s.lam * going_on[t] * advantage
+            next_value = data["value"][t]
 
         # Constants are left out of log-probabilities, as they cancel in ratios.
-        log_prob = -0.5 * self.noise.square().sum(2) - net.log_std.sum()
-        parts = (
-            self.obs_moments.normalise(self.obs),
-            self.actions,
-            log_prob,
-            advantages,
-            advantages + self.values[:-1],
-        )
+        log_prob = -0.5 * data["noise"].square().sum(2) - net.log_std.sum()
+        parts = (normalise(data["obs"]), data["action"], log_prob, advantages, advantages + data["value"])
         torch.cat([part.view(len(self.frames), -1) for part in parts], 1, out=self.frames)
-        self.obs_moments.update(self.obs.flatten(0, 1))  # from here on
+        self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
+
+    def reward_scale(self, rewards: Tensor, done: Tensor) -> Tensor:
+        """One over the standard deviation of discounted returns. Keeps the returns of the episodes that ended."""
+        returns, discounted = torch.empty_like(rewards), torch.empty_like(rewards)
+        for t in range(self.settings.horizon):
+            returns[t] = self.episode_return.add_(rewards[t])
+            discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(rewards[t])
+            self.episode_return.masked_fill_(done[t], 0)
+            self.discounted_return.masked_fill_(done[t], 0)
+        self.finished.extend(returns[done & ~returns.isnan()].tolist())  # the only wait for the device
+        self.return_moments.update(discounted.flatten())
+        return (self.return_moments.var + 1e-8).rsqrt()
 
     def update(self) -> None:
         for _ in range(self.settings.epochs):
@@ -308,13 +296,12 @@ class PPO:
             "obs_moments": self.obs_moments.state_dict(),
             "return_moments": self.return_moments.state_dict(),
             "env": self.env.unwrapped.state_dict(),
-            "last_obs": self.last_obs,
             "episode_return": self.episode_return,
             "discounted_return": self.discounted_return,
             "finished": list(self.finished),
             "frames_seen": self.frames_seen,
             "random": torch.get_rng_state(),
-            "cuda_random": torch.cuda.get_rng_state(self.obs.device) if self.obs.is_cuda else None,
+            "cuda_random": torch.cuda.get_rng_state(self.frames.device) if self.frames.is_cuda else None,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -323,14 +310,13 @@ class PPO:
         self.obs_moments.load_state_dict(state["obs_moments"])
         self.return_moments.load_state_dict(state["return_moments"])
         self.env.unwrapped.load_state_dict(state["env"])
-        self.last_obs.copy_(state["last_obs"])
         self.episode_return.copy_(state["episode_return"])
         self.discounted_return.copy_(state["discounted_return"])
         self.finished.extend(state["finished"])
         self.frames_seen = state["frames_seen"]
         torch.set_rng_state(state["random"].cpu())
-        if self.obs.is_cuda:
-            torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.obs.device)
+        if self.frames.is_cuda:
+            torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
 
 
 def train(agent: PPO, run: dict[str, Any], checkpoint: Path, resume: bool) -> list[list[float]]:
@@ -354,7 +340,7 @@ def train(agent: PPO, run: dict[str, Any], checkpoint: Path, resume: bool) -> li
                 curve.append([round(seconds, 2), agent.frames_seen, round(float(np.mean(agent.finished)), 2)])
                 bar.set_postfix_str(f"return {curve[-1][2]:,.0f}", refresh=False)
             bar.update(agent.frames_seen - bar.n)
-            if agent.frames_seen * 20 // total > (agent.frames_seen - agent.rewards.numel()) * 20 // total:
+            if agent.frames_seen * 20 // total > (agent.frames_seen - len(agent.frames)) * 20 // total:
                 state = {"run": run, "agent": agent.state_dict(), "curve": curve, "seconds": seconds}
                 common.save(state, checkpoint)
     return curve

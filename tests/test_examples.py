@@ -140,18 +140,16 @@ def test_a_truncated_episode_counts_what_it_was_still_worth():
         agent = ppo.PPO(env, s, seed=0)
         env.unwrapped.elapsed_steps[:] = 0
         env.unwrapped.elapsed_steps[2] = 998  # of 1,000: its second step is its last
-        final = []
-        for t in range(4):
-            agent.step(t)
-            final.append(env.unwrapped.engine.final_obs.clone())
-        rewards, moments = agent.rewards.clone(), agent.obs_moments
-        worth = agent.net.forward(moments.normalise(final[1]))[1][2].clone()
-        agent.prepare()
-    assert agent.cut.nonzero().tolist() == agent.done.nonzero().tolist() == [[1, 2]]
+        data = agent.rollout()
+        moments = agent.obs_moments
+        worth = agent.net.forward(moments.normalise(data["final_obs"][1]))[1][2].clone()
+        agent.prepare(data)
+    assert data["truncated"].nonzero().tolist() == [[1, 2]]
     scale = (agent.return_moments.var + 1e-8).rsqrt()
-    expected = rewards * scale
-    expected[1, 2] += s.gamma * worth
-    torch.testing.assert_close(agent.rewards, expected)
+    delta = data["reward"][1, 2] * scale + s.gamma * worth - data["value"][1, 2]
+    _, _, _, advantage, target = agent.frames.view(4, 8, -1)[1, 2].split(agent.columns)
+    torch.testing.assert_close(advantage[0], delta)
+    torch.testing.assert_close(target[0], delta + data["value"][1, 2])
 
 
 def test_ppo_runs(tmp_path):
