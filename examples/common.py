@@ -49,10 +49,10 @@ def settings(env_id: str, **instead: Any) -> dict[str, Any]:
     return tables["defaults"] | tables.get(env_id, {}) | given
 
 
-def make(env_id: str, num_envs: int, device: str) -> VectorEnv:
+def make(env_id: str, num_envs: int, device: str, **kwargs: Any) -> VectorEnv:
     """Worlds that start their next episode by themselves and hand out their own buffers, which each step overwrites."""
     mujoco.set_mju_user_warning(print_warning)
-    kwargs = dict(device=device, dtype=torch.float32, autoreset_mode=AutoresetMode.SAME_STEP, copy=False)
+    kwargs |= dict(device=device, dtype=torch.float32, autoreset_mode=AutoresetMode.SAME_STEP, copy=False)
     return gymnasium.make_vec(env_id, num_envs=num_envs, **kwargs)
 
 

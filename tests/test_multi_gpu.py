@@ -1,0 +1,52 @@
+"""The run shared out over processes is the run of one process, bit for bit. Here on the CPU, over gloo."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("tqdm")
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(out: Path, processes: int, *flags: str) -> dict:
+    """Through torchrun, or without it for a single process. What the run knew at its end."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = [sys.executable, *(launcher if processes > 1 else []), str(ROOT / "examples" / "multi_gpu.py")]
+    command += ["--env", "TorchHopper-v0", "--num-envs", "16", "--episodes", "2", "--out", str(out), "--device", "cpu"]
+    done = subprocess.run([*command, *flags], cwd=out.parent, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((out / "result.json").read_text())["processes"] == processes
+    return torch.load(out / "checkpoint.pt", weights_only=True)
+
+
+def same(a: dict, b: dict) -> bool:
+    return a.keys() == b.keys() and all(
+        torch.equal(x, b[name]) if isinstance(x, torch.Tensor) else x == b[name] for name, x in a.items()
+    )
+
+
+def test_two_processes_are_one(tmp_path):
+    one = run(tmp_path / "one", 1, "--total-steps", "6000")
+    two = run(tmp_path / "two", 2, "--total-steps", "6000")
+    assert one["generation"] > 3 and one["weights"].abs().max() > 0
+    assert same(one, two)
+
+
+def test_resume(tmp_path):
+    whole = run(tmp_path / "whole", 1, "--total-steps", "6000")
+    run(tmp_path / "halves", 1, "--total-steps", "2000")
+    assert same(run(tmp_path / "halves", 1, "--total-steps", "6000", "--resume"), whole)
+
+
+def test_worlds_that_cannot_be_shared_out(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "multi_gpu.py"), "--num-envs", "7", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode != 0 and "multiple of 2" in done.stderr
