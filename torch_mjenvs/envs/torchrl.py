@@ -16,7 +16,7 @@ from torchrl.data import Binary, Bounded, Composite, Unbounded
 from torchrl.envs import EnvBase
 
 from .ant import Ant
-from .engine import Engine
+from .engine import Engine, copied
 from .halfcheetah import HalfCheetah
 from .hopper import Hopper
 from .humanoid import Humanoid
@@ -98,11 +98,11 @@ class TorchRLEnv(EnvBase):
         self.engine, self.num_envs, self.dtype = engine, num_envs, dtype
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
         self._action_shape = (num_envs, engine.layout.nu)
-        given = {BAD_STATE: engine.bad_state} | engine.info
-        unknown = [name for name in info_keys if name not in given]
+        self._info_keys = tuple(info_keys)
+        known = {*engine.layout.info, BAD_STATE}
+        unknown = [name for name in self._info_keys if name not in known]
         if unknown:
-            raise ValueError(f"info has no {unknown}: info_keys may name {sorted(given)}")
-        self._seen = {"observation": engine.obs} | {name: given[name].view(num_envs, -1) for name in info_keys}
+            raise ValueError(f"info has no {unknown}: info_keys may name {sorted(known)}")
         self._make_specs()
 
     def _make_specs(self) -> None:
@@ -115,7 +115,7 @@ class TorchRLEnv(EnvBase):
                 name: Binary(shape=x.shape, dtype=x.dtype, device=device)
                 if x.dtype == torch.bool
                 else Unbounded(shape=x.shape, dtype=x.dtype, device=device)
-                for name, x in self._seen.items()
+                for name, x in self._seen().items()
             },
             shape=(n,),
             device=device,
@@ -130,9 +130,9 @@ class TorchRLEnv(EnvBase):
         engine = self.engine
         engine.action.copy_(as_tensor("action", tensordict["action"], self._action_shape, self.device))
         engine.step()
-        terminated, truncated = engine.terminated.clone()[:, None], engine.truncated.clone()[:, None]
+        terminated, truncated = copied(engine.terminated)[:, None], copied(engine.truncated)[:, None]
         return self._tensordict(
-            reward=engine.reward.clone()[:, None],
+            reward=copied(engine.reward)[:, None],
             done=terminated | truncated,
             terminated=terminated,
             truncated=truncated,
@@ -159,26 +159,36 @@ class TorchRLEnv(EnvBase):
         engine.set_state(state["qpos"], state["qvel"], mask)
         new = engine.state_dict()
         given = {name: state[name] for name in STATE if name in state}
-        mask = torch.ones_like(engine.done) if mask is None else mask
-        for name, x in ({"elapsed_steps": torch.zeros_like(new["elapsed_steps"])} | given).items():
-            new[name] = torch.where(mask[:, None], x.to(self.device), new[name])
-        new["done"] &= ~mask[:, None]
+        given = {"elapsed_steps": torch.zeros_like(new["elapsed_steps"])} | given
+        given["done"] = torch.zeros_like(new["done"])
+        for name, x in given.items():
+            chosen = slice(None) if mask is None else mask
+            new[name][chosen] = x[chosen].to(self.device)
         engine.load_state_dict(new)
 
     def _begun(self) -> TensorDict:
         """All worlds after a reset; those that it left out may have ended."""
         engine = self.engine
-        done = engine.done.clone()[:, None]
+        done = copied(engine.done)[:, None]
         out = self._tensordict(
             done=done, terminated=engine.terminated[:, None] & done, truncated=engine.truncated[:, None] & done
         )
-        if BAD_STATE in self._seen:
+        if BAD_STATE in self._info_keys:
             out[BAD_STATE] &= done
         return out
 
+    def _seen(self) -> dict[str, torch.Tensor]:
+        """The entries of an observation, in the engine's own memory."""
+        engine = self.engine
+        seen = {"observation": engine.obs}
+        if self._info_keys:
+            info = engine.info | {BAD_STATE: engine.bad_state}
+            seen |= {name: info[name].view(self.num_envs, -1) for name in self._info_keys}
+        return seen
+
     def _tensordict(self, **entries: torch.Tensor) -> TensorDict:
-        """Copies of what is seen, and these entries."""
-        seen = {name: x.clone() for name, x in self._seen.items()}
+        """What is seen, and these entries; none is in the engine's memory, which the next step overwrites."""
+        seen = {name: copied(x) for name, x in self._seen().items()}
         return TensorDict(seen | entries, self.batch_size, device=self.device)
 
     def _step_and_maybe_reset(self, tensordict: TensorDictBase) -> tuple[TensorDictBase, TensorDictBase]:

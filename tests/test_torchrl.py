@@ -1,0 +1,391 @@
+"""TorchRL's environments, driven by TorchRL itself: specs, transitions, resets, states, transforms, errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("torchrl")
+
+from tensordict import TensorDict, TensorDictBase
+from torchrl.data import Bounded
+from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEnv, VecNormV2, check_env_specs
+
+import torch_mjenvs
+from torch_mjenvs import HopperEnv, Outcome, Task, TorchRLEnv, TorchVectorEnv
+
+N, LIMIT = 8, 20
+NAMES = sorted(torch_mjenvs.TASKS)
+HEAVY = {"Humanoid", "HumanoidStandup"}  # seconds to compile
+
+
+def hopper(**arguments) -> TorchRLEnv:
+    """Falls often; and is truncated soon."""
+    return HopperEnv(num_envs=N, max_episode_steps=LIMIT, **arguments)
+
+
+def actions(env: EnvBase, steps: int, seed: int = 0) -> torch.Tensor:
+    """(steps, N, nu), that throw a hopper over."""
+    shape = (steps, *env.action_spec.shape)
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (2 * x - 1).to(env.action_spec.dtype)
+
+
+def replay(moves: torch.Tensor) -> Callable[[TensorDictBase], TensorDictBase]:
+    """A policy that makes these moves, (steps, N, nu), one after the other."""
+    left: Iterator[torch.Tensor] = iter(moves)
+
+    def policy(tensordict: TensorDictBase) -> TensorDictBase:
+        return tensordict.set("action", next(left))
+
+    return policy
+
+
+def rollout(env: EnvBase, moves: torch.Tensor, **arguments) -> TensorDictBase:
+    """(N, steps), over ends of episodes."""
+    return env.rollout(len(moves), replay(moves), break_when_any_done=False, **arguments)
+
+
+def reference(env: TorchRLEnv, moves: torch.Tensor, seed: int) -> dict[str, torch.Tensor]:
+    """The same by `TorchVectorEnv`: (N, steps, ...) each."""
+    vector = TorchVectorEnv(env.engine.task, N, dtype=env.dtype, autoreset_mode="SameStep", max_episode_steps=LIMIT)
+    obs, _ = vector.reset(seed=seed)
+    rows = []
+    for action in moves:
+        row = {"root": obs}
+        obs, reward, row["terminated"], row["truncated"], info = vector.step(action)
+        ended = row["terminated"] | row["truncated"]
+        velocity = torch.where(ended, info["final_info"]["x_velocity"], info["x_velocity"])
+        row |= {"next": info["final_obs"], "after": obs, "reward": reward, "velocity": velocity, "done": ended}
+        rows.append(row)
+    return {key: torch.stack([row[key] for row in rows], 1) for key in rows[0]}
+
+
+def bare(**arguments) -> EnvBase:
+    return hopper(**arguments)
+
+
+def ordinary(**arguments) -> EnvBase:
+    """With TorchRL's own order of step and masked reset."""
+    env = hopper(**arguments)
+    env._step_and_maybe_reset = lambda tensordict: EnvBase._step_and_maybe_reset(env, tensordict)
+    return env
+
+
+def transformed(**arguments) -> EnvBase:
+    return TransformedEnv(hopper(**arguments), StepCounter())
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in HEAVY)) for n in NAMES])
+def test_specs(name):
+    env = getattr(torch_mjenvs, f"{name}Env")(num_envs=3, max_episode_steps=2)
+    assert type(env).__name__ == f"{name}Env" and type(env.engine.task) is torch_mjenvs.TASKS[name]
+    check_env_specs(env, break_when_any_done="both")
+    space = TorchVectorEnv(name, 3).single_action_space
+    single = env.action_spec_unbatched
+    assert isinstance(single, Bounded) and single.shape == space.shape
+    np.testing.assert_array_equal(single.space.low, space.low)
+    np.testing.assert_array_equal(single.space.high, space.high)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"native_autoreset": True},
+        {"dtype": torch.float64},
+        {"info_keys": ("reward_forward", "bad_state")},
+        {"info_keys": ("reward_forward", "bad_state"), "native_autoreset": True, "dtype": torch.float64},
+    ],
+)
+def test_specs_of_variants(arguments):
+    env = hopper(**arguments)
+    check_env_specs(env, break_when_any_done="both")
+    check_env_specs(TransformedEnv(env, Compose(StepCounter(), RewardSum())), break_when_any_done="both")
+    dtype = arguments.get("dtype", torch.float32)
+    assert {env.observation_spec["observation"].dtype, env.reward_spec.dtype, env.action_spec.dtype} == {dtype}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("path", [bare, ordinary, transformed])
+def test_transitions(path, dtype):
+    """What the engine does, bit for bit, over ends by falls and by time; the last observation of an episode is kept."""
+    env = path(dtype=dtype, info_keys=("x_velocity",))
+    moves = actions(env, 3 * LIMIT)
+    expected = reference(env, moves, seed=3)
+    assert expected["terminated"].any() and expected["truncated"].any()
+    env.set_seed(3)
+    data = rollout(env, moves)
+    torch.testing.assert_close(data["observation"], expected["root"], rtol=0, atol=0)
+    torch.testing.assert_close(data["next", "observation"], expected["next"], rtol=0, atol=0)
+    torch.testing.assert_close(data["next", "x_velocity"][..., 0], expected["velocity"], rtol=0, atol=0)
+    for key in ("reward", "terminated", "truncated", "done"):
+        torch.testing.assert_close(data["next", key][..., 0], expected[key], rtol=0, atol=0)
+    assert not data["done"].any()
+    differ = (data["next", "observation"][:, :-1] != data["observation"][:, 1:]).any(-1)
+    assert differ.equal(expected["done"][:, :-1])
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_native_autoreset(wrap):
+    """The same episodes, without their last observations."""
+    env = hopper(native_autoreset=True)
+    moves = actions(env, 3 * LIMIT)
+    expected = reference(env, moves, seed=3)
+    env = TransformedEnv(env, Compose(StepCounter(), RewardSum())) if wrap else env
+    env.set_seed(3)
+    data, following = [], env.reset()
+    for move in moves:
+        step, following = env.step_and_maybe_reset(following.set("action", move))
+        data.append(step)
+    data = torch.stack(data, 1)
+    ended = expected["done"]
+    torch.testing.assert_close(data["observation"], expected["root"], rtol=0, atol=0)
+    torch.testing.assert_close(data["next", "reward"][..., 0], expected["reward"], rtol=0, atol=0)
+    assert data["next", "done"][..., 0].equal(ended) and not data["done"].any()
+    assert data["next", "observation"][ended].isnan().all()
+    assert data["next", "observation"][~ended].equal(expected["next"][~ended])
+    if wrap:
+        assert data["step_count"][..., 0].max() == LIMIT - 1
+        total = data["next", "episode_reward"][..., 0]
+        assert (total[:, 1:][ended[:, :-1]] == expected["reward"][:, 1:][ended[:, :-1]]).all()
+
+
+def test_masked_reset():
+    env = hopper(info_keys=("bad_state",))
+    env.set_seed(0)
+    before = rollout(env, actions(env, 5))[:, -1]["next"]
+    mask = torch.arange(N)[:, None] % 3 == 0
+    after = env.reset(before.clone().set("_reset", mask))
+    chosen = mask[:, 0]
+    assert after["observation"][~chosen].equal(before["observation"][~chosen])
+    assert (after["observation"][chosen] != before["observation"][chosen]).any(1).all()
+    assert env.engine.elapsed_steps.equal(torch.where(chosen, 0, 5).int())
+    assert "_reset" not in after
+
+
+def test_a_masked_reset_keeps_who_has_ended():
+    env = HopperEnv(num_envs=N, max_episode_steps=3)
+    ended = env.rollout(3, break_when_any_done=False)[:, -1]["next"]  # its last step resets no world
+    mask = torch.arange(N)[:, None] < 4
+    assert ended["truncated"].all()
+    with pytest.warns(UserWarning, match="_reset"):  # as the flags of the others were not handed in
+        after = env.reset(TensorDict({"_reset": mask}, [N]))
+    for flag in ("done", "terminated", "truncated"):
+        assert after[flag].equal(ended[flag] & ~mask)
+
+
+def test_results_are_not_written_into():
+    env = hopper(info_keys=("x_velocity",))
+    env.set_seed(0)
+    results = [env.reset()]
+    for move in actions(env, 5):
+        results += env.step_and_maybe_reset(results[-1].clone().set("action", move))
+    kept = [result.clone() for result in results]
+    rollout(env, actions(env, 2 * LIMIT))
+    env.reset()
+    assert all((a == b).all() for a, b in zip(results, kept, strict=True))
+
+
+def test_a_bad_world_is_told_and_alone():
+    env, moves = hopper(info_keys=("bad_state",)), actions(hopper(), 10)
+    env.set_seed(1)
+    clean = rollout(env, moves)
+    assert not clean["next", "bad_state"].any()
+    env.set_seed(1)
+    moves[4, 2, 1] = torch.nan
+    data = rollout(env, moves)
+    flags = torch.zeros(N, 10, 1, dtype=torch.bool)
+    flags[2, 4] = True
+    assert data["next", "bad_state"].equal(flags) and not data["bad_state"].any()
+    assert data["next", "terminated"][2, 4] and data["next", "reward"][2, 4] == 0
+    assert data["next", "observation"][2, 4].equal(data["observation"][2, 4])
+    others = torch.arange(N) != 2
+    for key in ("observation", ("next", "observation"), ("next", "reward")):
+        assert data[key][others].equal(clean[key][others])
+
+
+def test_seeds():
+    env, moves = hopper(), actions(hopper(), LIMIT + 5)
+
+    def observed(seed: int | None) -> torch.Tensor:
+        env.set_seed(seed)
+        return rollout(env, moves)["observation"]
+
+    first, same, other, later = observed(5), observed(5), observed(6), observed(None)
+    assert first.equal(same) and not first.equal(other) and not first.equal(later)
+    assert env.set_seed(5) != 5  # TorchRL's, for the next environment
+    assert env.set_seed(5, static_seed=True) == 5
+    with pytest.raises(ValueError, match="negative"):
+        env.set_seed(-1)
+
+
+def test_environments_share_out_worlds():
+    env, moves = hopper(), actions(hopper(), LIMIT + 5)
+    env.set_seed(5)
+    whole = rollout(env, moves)
+    for first in (0, 5):
+        part = HopperEnv(num_envs=3, max_episode_steps=LIMIT, first_world=first)
+        part.set_seed(5)
+        rows = slice(first, first + 3)
+        data = rollout(part, moves[:, rows])
+        assert data["next", "observation"].equal(whole["next", "observation"][rows])
+
+
+@pytest.mark.parametrize("name", ["Hopper", "Ant"])  # Ant's next step needs the position before
+@pytest.mark.parametrize("wrap", [False, True])
+def test_states(name, wrap):
+    """From a state that was taken, everything goes on as it did, in the worlds of the mask."""
+    base = TorchRLEnv(name, N, max_episode_steps=LIMIT, dtype=torch.float64, info_keys=("x_velocity",))
+    env = TransformedEnv(base, StepCounter()) if wrap else base
+    env.set_seed(0)
+    moves = actions(env, 12)
+    start = env.step_mdp(rollout(env, moves[:4])[:, -1])
+    state = base.get_state()
+
+    def follow(td: TensorDictBase) -> list[TensorDictBase]:
+        found = []
+        for move in moves[4:]:
+            found.append(env.step(td.set("action", move))["next"])
+            td = env.step_mdp(td)
+        return found
+
+    first = follow(start)
+    assert base.engine.elapsed_steps.equal(state["elapsed_steps"] + 8)
+    mask = torch.arange(N)[:, None] < 5
+    td = first[-1].clone().set("_reset", mask)
+    td = env.reset(td, state=state) if wrap else env.reset(td.update(state), set_state=True)
+    assert td["observation"][:5].equal(state["obs"][:5])
+    assert td["observation"][5:].equal(first[-1]["observation"][5:])
+    assert not td["done"][:5].any()
+    for again, expected in zip(follow(td), first, strict=True):
+        for key in ("observation", "reward", "x_velocity", "terminated", "truncated"):
+            assert again[key][:5].equal(expected[key][:5]), key
+
+
+def test_a_state_is_seen_as_gymnasium_sees_it():
+    env = TorchRLEnv("Hopper", 2, dtype=torch.float64, info_keys=("x_position", "x_velocity"))
+    oracle = gymnasium.make("Hopper-v5").unwrapped
+    oracle.reset(seed=0)
+    rng = np.random.default_rng(0)
+    qpos = oracle.init_qpos + rng.uniform(-0.1, 0.1, 6)
+    qvel = rng.uniform(-20, 20, 6)  # beyond where the observation is clipped
+    oracle.set_state(qpos, qvel)
+    state = {"qpos": torch.tensor(qpos).expand(2, -1), "qvel": torch.tensor(qvel).expand(2, -1)}
+    env.reset()
+    env.rollout(3)
+    seen = env.reset(TensorDict(state, [2]), set_state=True)
+    np.testing.assert_allclose(seen["observation"][1], oracle._get_obs(), rtol=0, atol=1e-12)
+    assert seen["x_position"][1] == qpos[0] and seen["x_velocity"][1] == 0
+    assert not env.engine.elapsed_steps.any()
+
+
+def test_transforms():
+    env = TransformedEnv(hopper(), Compose(VecNormV2(in_keys=["observation"]), StepCounter(), RewardSum()))
+    check_env_specs(env, break_when_any_done="both")
+    env.set_seed(0)
+    moves = actions(env, 3 * LIMIT)
+    raw = reference(env.base_env, moves, seed=0)
+    data = rollout(env, moves)
+    torch.testing.assert_close(data["next", "reward"][..., 0], raw["reward"], rtol=0, atol=0)
+    total, count = torch.zeros(N), torch.zeros(N, dtype=torch.int64)
+    for t, ended in enumerate(raw["done"].T):
+        total, count = total + raw["reward"][:, t], count + 1
+        torch.testing.assert_close(data["next", "episode_reward"][:, t, 0], total)
+        assert data["next", "step_count"][:, t, 0].equal(count)
+        total, count = torch.where(ended, 0, total), torch.where(ended, 0, count)
+    assert data["next", "observation"].isfinite().all()
+    assert not data["next", "observation"].equal(raw["next"])  # they are normalised
+
+
+@dataclass(frozen=True)
+class Pole(Task):
+    """A task of a user."""
+
+    xml_file: str = "inverted_pendulum.xml"
+    frame_skip: int = 2
+    bonus: float = 1.0
+
+    def reset(self, m, rng):
+        return [rng.uniform(-0.1, 0.1), 0.0], [0.0, 0.0]
+
+    def observe(self, m, world):
+        return [*world.qpos, *world.qvel]
+
+    def outcome(self, m, before, action, after):
+        return Outcome(self.bonus - action[0] * action[0], after.qpos[1] > 0.2, {"pair": list(after.qpos)})
+
+
+def test_a_task_of_your_own():
+    for task in (Pole, Pole()):
+        env = TorchRLEnv(task, num_envs=3, bonus=2.0, info_keys=("pair",))
+        check_env_specs(env, break_when_any_done="both")
+        data = env.rollout(3)
+        assert data["next", "pair"].equal(data["next", "observation"][..., :2])
+        torch.testing.assert_close(data["next", "reward"], 2.0 - data["action"].square())
+
+
+@dataclass(frozen=True)
+class Compiled(Pole):
+    compile: bool = False  # an argument that TorchRL takes
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: HopperEnv(num_envs=0), ValueError, "num_envs"),
+        (lambda: HopperEnv(num_envs=2.0), ValueError, "num_envs"),
+        (lambda: HopperEnv(num_envs=2, gravity=1.0), TypeError, r"Hopper takes no argument \['gravity'\]"),
+        (lambda: HopperEnv(num_envs=2, dtype=torch.int32), ValueError, "dtype"),
+        (lambda: HopperEnv(num_envs=2, info_keys=("speed",)), ValueError, r"info has no \['speed'\]"),
+        (lambda: HopperEnv(num_envs=2, first_world=-1), ValueError, "first_world"),
+        (lambda: TorchRLEnv("Hoper"), ValueError, "no task 'Hoper'"),
+        (lambda: TorchRLEnv(Compiled), TypeError, "rename them"),
+    ],
+)
+def test_wrong_arguments(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_wrong_calls():
+    env = hopper()
+    td = env.reset()
+    before = env.get_state()
+    with pytest.raises(ValueError, match=r"action must be of shape \(8, 3\), not \(8, 4\)"):
+        env.step(td.clone().set("action", torch.zeros(N, 4)))
+    with pytest.raises(TypeError, match="real numbers"):
+        env.step(td.clone().set("action", torch.zeros(N, 3, dtype=torch.bool)))
+    with pytest.raises(KeyError, match="action"):
+        env.step(td.clone())
+    with pytest.raises(ValueError, match="qpos and qvel"):
+        env.reset(td.clone(), set_state=True)
+    with pytest.raises(ValueError, match=r"reset\(state=...\)"):
+        TransformedEnv(env, StepCounter()).reset(td.clone().update(before), set_state=True)
+    with pytest.raises(ValueError, match="qpos must be of shape"):
+        env.reset(state=TensorDict({"qpos": torch.zeros(N, 2), "qvel": torch.zeros(N, 6)}, [N]))
+    with pytest.raises(ValueError, match="make another"):
+        env.to("meta")
+    assert env.to("cpu") is env
+    assert (env.get_state() == before).all()
+
+
+def test_torchrl_is_imported_when_asked_for():
+    code = "import sys, torch_mjenvs; assert 'torchrl' not in sys.modules and 'tensordict' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_without_torchrl(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch_mjenvs.envs.torchrl")
+    monkeypatch.delattr(torch_mjenvs.envs, "torchrl")
+    monkeypatch.setitem(sys.modules, "tensordict", None)
+    with pytest.raises(ImportError, match=r"torch_mjenvs\[torchrl\]"):
+        torch_mjenvs.HumanoidEnv  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'PusherEnv'"):
+        torch_mjenvs.PusherEnv  # noqa: B018
