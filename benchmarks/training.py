@@ -129,6 +129,7 @@ def profile(task: str, seconds: float) -> dict[str, Any]:
     env_id = f"Torch{task}-v0"
     settings = ppo.Settings(**common.settings(env_id))
     torch.manual_seed(0)
+    torch.set_float32_matmul_precision(ppo.PRECISION)
     agent = ppo.PPO(common.make(env_id, settings.num_envs, "cpu"), settings, seed=0)
     for _ in range(2):
         agent.iterate()

@@ -27,6 +27,8 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 from tqdm import tqdm
 
+PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -354,6 +356,7 @@ def main(argv: list[str] | None = None) -> None:
     total_steps = None if args.total_steps is None else int(args.total_steps)
     settings = Settings(**common.settings(args.env, num_envs=args.num_envs, total_steps=total_steps))
     torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision(PRECISION)
 
     env = common.make(args.env, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)

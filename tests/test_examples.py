@@ -19,8 +19,18 @@ pytest.importorskip("tqdm")
 import common
 import ppo
 
+from benchmarks import training
+
 ROOT = Path(__file__).resolve().parents[1]
 TUNED = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
+
+
+@pytest.fixture(autouse=True)
+def precision_of_products():
+    """ppo.main lowers it for the whole process."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
 
 
 def settings(**instead: float) -> ppo.Settings:
@@ -165,3 +175,20 @@ def test_ppo_runs(tmp_path):
     found = policy(tmp_path)
     assert found["obs_mean"].shape == (11,)
     assert all(x.isfinite().all() for x in found.values())
+
+
+def test_the_table_of_trained_policies(tmp_path, monkeypatch):
+    monkeypatch.setattr(training.machine, "describe", dict)
+    run = {"task": "Hopper", "seed": 0, "scores": {"gymnasium": [1.0, 3.0], "here": [2.0, 2.0]}}
+    data = tmp_path / "training.json"
+    for record in (run, run | {"seed": 1}, run | {"task": "HalfCheetah"}, run | {"frames": 7}):
+        training.keep(data, "runs", record, ("task", "seed"))
+    found = [(r["task"], r["seed"], r.get("frames")) for r in json.loads(data.read_text())["runs"]]
+    assert found == [("HalfCheetah", 0, None), ("Hopper", 0, 7), ("Hopper", 1, None)]
+    assert training.agrees([1.0, 3.0], [2.0, 2.1]) and not training.agrees([1.0, 1.1], [2.0, 2.1])
+
+
+def test_a_profile_accounts_for_all_time():
+    found = training.profile("Hopper", seconds=0.5)
+    assert set(found["shares"]) == {"simulation", "policy", "update", "overhead"}
+    assert all(share > 0 for share in found["shares"].values()) and abs(sum(found["shares"].values()) - 1) < 1e-3
