@@ -30,7 +30,8 @@ N, STEPS = 16, 60
 
 def make(mode: AutoresetMode = NEXT_STEP, task: str = "Hopper", n: int = N, **kwargs) -> TorchVectorEnv:
     """Hoppers fall after about 20 steps, or are cut after 25: both happen."""
-    return TorchVectorEnv(task, n, **({"dtype": torch.float64, "max_episode_steps": 25} | kwargs), autoreset_mode=mode)
+    usual = {"dtype": torch.float64, "max_episode_steps": 25, "device": "cpu"}
+    return TorchVectorEnv(task, n, **(usual | kwargs), autoreset_mode=mode)
 
 
 def in_numpy(env: TorchVectorEnv) -> stock.ArrayConversion:
@@ -367,6 +368,26 @@ def test_no_step_waits(mode):
         int(statistics.episode_count)
     with pytest.raises(AssertionError, match=r"mask|nonzero"), NoWaiting():
         statistics.episode_returns[statistics.prev_dones]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("mode", [NEXT_STEP, SAME_STEP])
+def test_no_step_waits_on_a_gpu(mode):
+    env, same = everything(mode, device="cuda"), everything(mode)
+    env.reset(seed=0), same.reset(seed=0)
+    steps = actions(30)
+    there = steps.cuda()
+    env.step(there[0])  # what is allocated once, is
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for action in there[1:]:
+            results = env.step(action)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for action in steps:
+        expected = same.step(action)
+    for mine, wanted in zip(results[:4], expected[:4], strict=True):
+        torch.testing.assert_close(mine.cpu(), wanted, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -278,7 +278,7 @@ class NormalizeObservation(TorchVectorWrapper):
     def observations(self, observations: torch.Tensor) -> torch.Tensor:
         """Observations (..., *shape), normalised by the present moments."""
         std = (self.obs_rms.var + self.epsilon).sqrt()
-        return (observations - self.obs_rms.mean.to(observations.dtype)) / std.to(observations.dtype)
+        return (observations - self.obs_rms.mean.to(observations.dtype)).div_(std.to(observations.dtype))
 
     def _state(self) -> dict[str, torch.Tensor]:
         return self.obs_rms.state("obs_rms")
