@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PIP) -e ".[dev,train,bench]"
 	touch $@
 
-train: $(STAMP)  ## train HalfCheetah for about 90 s and score it in Gymnasium's own task (ENV=..., ARGS="--seed 1")
+train: $(STAMP)  ## train HalfCheetah for about a minute and score it in Gymnasium's own task (ENV=TorchAnt-v0, ARGS="--seed 1")
 	$(BIN)/python examples/ppo.py --env $(ENV) $(ARGS)
 
 test: $(STAMP) lint  ## lint, types, and the fast tests
