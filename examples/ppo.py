@@ -153,21 +153,25 @@ class Replayed:
     def __call__(self, x: Tensor) -> None:
         if not x.is_cuda:
             return self.function(x)
+        with torch.cuda.device(x.device):
+            return self._replay(x)
+
+    def _replay(self, x: Tensor) -> None:
         if self.calls == 0:
-            self.x, self.stream = torch.empty_like(x), torch.cuda.Stream(x.device)
+            self.x, self.stream = torch.empty_like(x), torch.cuda.Stream()
         self.x.copy_(x)
         self.calls += 1
-        if self.calls <= 3:  # libraries allocate their workspaces at first calls, which a graph must not do
+        if self.calls <= 3:  # at first calls libraries allocate what they need, which a graph must not do
             self.stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self.stream):
                 self.function(self.x)
             torch.cuda.current_stream().wait_stream(self.stream)
-            return None
+            return
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
                 self.function(self.x)
-        return self.graph.replay()
+        self.graph.replay()
 
 
 class PPO:
@@ -179,8 +183,9 @@ class PPO:
         if limit < T or N * T % settings.minibatch:
             raise SystemExit(f"{N} worlds x {T} steps must be whole minibatches of {settings.minibatch}, T <= {limit}")
         self.net = ActorCritic(O, A, settings, device)
-        lr = torch.tensor(settings.learning_rate, device=device)
-        self.optimizer = torch.optim.Adam([self.net.theta], lr, eps=1e-5, fused=True, capturable=device.type == "cuda")
+        self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
+        options = dict(eps=1e-5, fused=True, capturable=device.type == "cuda")
+        self.optimizer = torch.optim.Adam([self.net.theta], self.lr, **options)
         self.obs_moments = RunningMoments(O, device=device)
         self.return_moments = RunningMoments(device=device)
         self.learn_from = Replayed(self._learn_from)
@@ -201,7 +206,7 @@ class PPO:
     def iterate(self) -> None:
         """One rollout and what is learnt from it."""
         progress = self.frames_seen / self.settings.total_steps
-        self.optimizer.param_groups[0]["lr"].fill_(self.settings.learning_rate * (1 - 0.9 * progress))
+        self.lr.fill_(self.settings.learning_rate * (1 - 0.9 * progress))
         self.prepare(self.rollout())
         self.update()
         self.frames_seen += len(self.frames)
@@ -221,7 +226,7 @@ class PPO:
         next_value = net.forward(normalise(data["next_obs"]))[1].clone()
         # A truncated episode would have gone on: what it was still worth counts. No world has two in one rollout.
         final_obs = data["final_obs"][cut.int().argmax(0), torch.arange(self.env.num_envs, device=done.device)]
-        rewards.addcmul_(cut, net.forward(normalise(final_obs))[1], value=s.gamma)
+        rewards += s.gamma * cut * net.forward(normalise(final_obs))[1]
 
         advantages, advantage = torch.empty_like(rewards), 0.0
         going_on = s.gamma * ~done
@@ -309,6 +314,7 @@ class PPO:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.net.theta.copy_(state["theta"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.param_groups[0]["lr"] = self.lr
         self.obs_moments.load_state_dict(state["obs_moments"])
         self.return_moments.load_state_dict(state["return_moments"])
         self.env.unwrapped.load_state_dict(state["env"])
