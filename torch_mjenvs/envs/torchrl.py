@@ -64,6 +64,9 @@ class TorchRLEnv(EnvBase):
     `set_seed(seed)` gives world i the random stream (seed, first_world + i), as `TorchVectorEnv.reset(seed=seed)`.
     Before that, streams come from torch's global generator.
 
+    `reset(td, set_state=True)` puts worlds, those of the mask in td["_reset"] where there is one, into the state in td:
+    qpos (N, nq) and qvel (N, nv), or all that `get_state` gave. `reset(state=...)` does so through transforms, too.
+
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
     `UnsupportedModel` for a model that asks for more than there is.
     """
@@ -155,15 +158,13 @@ class TorchRLEnv(EnvBase):
                 "a state to be set has at least the entries qpos and qvel; through a TransformedEnv, which hides them "
                 "from this environment, set it with reset(state=...)"
             )
-        engine = self.engine
+        engine, state = self.engine, state.select(*STATE, strict=False).to(self.device)
         engine.set_state(state["qpos"], state["qvel"], mask)
         new = engine.state_dict()
-        given = {name: state[name] for name in STATE if name in state}
-        given = {"elapsed_steps": torch.zeros_like(new["elapsed_steps"])} | given
-        given["done"] = torch.zeros_like(new["done"])
-        for name, x in given.items():
-            chosen = slice(None) if mask is None else mask
-            new[name][chosen] = x[chosen].to(self.device)
+        begun = {name: torch.zeros_like(new[name]) for name in ("elapsed_steps", "done")}
+        chosen = slice(None) if mask is None else mask
+        for name, x in (begun | state.to_dict()).items():
+            new[name][chosen] = x[chosen]
         engine.load_state_dict(new)
 
     def _begun(self) -> TensorDict:
@@ -198,6 +199,8 @@ class TorchRLEnv(EnvBase):
         """
         if self._torchrl_native_autoreset:
             return super()._step_and_maybe_reset(tensordict)
+        if tensordict.device != self.device:
+            tensordict = tensordict.to(self.device)
         tensordict = self.step(tensordict)
         following, ended = self._step_mdp(tensordict), self.engine.done
         if torch.compiler.is_compiling() or ended.is_cuda or ended.any():
