@@ -180,8 +180,8 @@ class PPO:
         T, N, device = settings.horizon, env.num_envs, env.unwrapped.device
         (O,), (A,) = env.single_observation_space.shape, env.single_action_space.shape
         limit = env.spec.max_episode_steps
-        if limit < T or N * T % settings.minibatch:
-            raise SystemExit(f"{N} worlds x {T} steps must be whole minibatches of {settings.minibatch}, T <= {limit}")
+        if limit < T:
+            raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
         self.net = ActorCritic(O, A, settings, device)
         self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
         options = dict(eps=1e-5, fused=True, capturable=device.type == "cuda")
@@ -254,11 +254,12 @@ class PPO:
         return (self.return_moments.var + 1e-8).rsqrt()
 
     def update(self) -> None:
+        total, size = len(self.frames), min(len(self.frames), self.settings.minibatch)
         for _ in range(self.settings.epochs):
-            order = torch.randperm(len(self.frames), device=self.frames.device)
+            order = torch.randperm(total, device=self.frames.device)
             torch.index_select(self.frames, 0, order, out=self.shuffled)
-            for rows in self.shuffled.split(self.settings.minibatch):
-                self.learn_from(rows)
+            for start in range(0, total - size + 1, size):  # what is too few for a minibatch is left out this time
+                self.learn_from(self.shuffled[start : start + size])
 
     def _learn_from(self, rows: Tensor) -> None:
         self.gradient(rows)
