@@ -77,6 +77,7 @@ WORKERS = [partial(make, 0), partial(make, N)]
 SIZE = {"frames_per_batch": 2 * N * T, "total_frames": 2 * BATCHES * N * T}
 
 
+@pytest.mark.slow
 def test_multi_sync_collector():
     """Two processes share out the worlds of one environment."""
     collector = MultiSyncCollector(WORKERS, make_policy(), cat_results=0, **SIZE)

@@ -49,10 +49,9 @@ def equal(got: TensorDictBase, want: TensorDictBase, **tolerance) -> None:
         torch.testing.assert_close(got[key], want[key], equal_nan=True, **tolerance)
 
 
+@pytest.mark.slow
 @with_compiler
-@pytest.mark.parametrize(
-    "kind", ["bare", *(pytest.param(k, marks=pytest.mark.slow) for k in ("native", "transformed"))]
-)
+@pytest.mark.parametrize("kind", ["bare", "native", "transformed"])
 def test_compiled_environment(kind):
     policy = make_policy()
     plain, env = make(kind), make(kind)
