@@ -18,6 +18,7 @@ EDGE = {"simulation.py"}  # of physics: the one file that meets torch and kernel
 ADAPTING = {
     "gymnasium.py",
     "vector_env.py",
+    "rollout.py",
     "single_env.py",
     "camera.py",
     "inputs.py",
