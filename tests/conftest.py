@@ -1,6 +1,69 @@
-"""For all tests."""
+"""For all tests: the device they run on.
 
+`pytest --device cuda` has every world that a test makes, and every tensor, on the GPU; a test that then runs kernels on
+the CPU alone fails. Without it no GPU is seen, here and in processes that tests start. Tests about the CPU's own code
+are marked `cpu`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
 import torch
+
+from torch_mjenvs.compiler import cpu, cuda
 
 # Batches here are small, and tests may run beside each other; those that are about threads ask for them.
 torch.set_num_threads(1)
+
+launched: Counter[str] = Counter()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where the tests' worlds live")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--device") == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        return
+    if not torch.cuda.is_available():
+        raise pytest.UsageError(f"--device cuda: torch {torch.__version__} sees no GPU")
+    torch.set_default_device("cuda")  # before test modules are imported: some make tensors then
+    count("cpu", cpu._Run)
+    count("cuda", cuda._Run)
+
+
+def count(name: str, run: type) -> None:
+    """Count the launches of a back end."""
+    original = run.__call__
+
+    def counted(self: object, times: int) -> None:
+        launched[name] += 1
+        original(self, times)
+
+    run.__call__ = counted  # type: ignore[method-assign]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--device") == "cuda":
+        for item in items:
+            if item.get_closest_marker("cpu"):
+                item.add_marker(pytest.mark.skip(reason="about the CPU's code"))
+
+
+@pytest.fixture(autouse=True)
+def truly_there(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What runs on the CPU alone, where it was to run on the GPU, has tested nothing."""
+    before = launched.copy()
+    yield
+    if request.config.getoption("--device") == "cuda" and launched["cpu"] > before["cpu"]:
+        assert launched["cuda"] > before["cuda"], "no kernel ran on the GPU: mark the test `cpu`, or let it run there"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if launched:
+        terminalreporter.line(f"kernels launched: {launched['cuda']} on the GPU, {launched['cpu']} on the CPU")

@@ -1,6 +1,7 @@
 """Small kernels for the tests of the compiler: record, build for a chosen target and number of lanes, run over NumPy.
 
-Everything a kernel is to write starts as garbage, so that a store that is missing shows.
+Everything a kernel is to write starts as garbage, so that a store that is missing shows. With `--device cuda` the GPU
+is the target where a test chooses none, and one more where it goes through the CPU's numbers of lanes.
 """
 
 from __future__ import annotations
@@ -11,55 +12,61 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from torch_mjenvs.compiler import cpu, launch
+from torch_mjenvs.compiler import cpu, devices, launch
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
 Arrays = Mapping[str, np.ndarray]
 SIZES = {"float32": 4, "float64": 8}
 DTYPES = list(SIZES)
-LANES = (1, 2, 4, 8, 16)
+HERE = torch.get_default_device()  # where this run of the tests is to be
+GPU = [HERE] if HERE.type == "cuda" else []
+LANES: tuple[int | torch.device, ...] = (1, 2, 4, 8, 16, *GPU)
+Target = cpu.Target | torch.device
 
 
-def at_lanes(dtype: str, lanes: int) -> cpu.Target:
-    """This machine, with vectors of so many worlds."""
-    return replace(cpu.host(), vector_bytes=lanes * SIZES[dtype])
+def at_lanes(dtype: str, lanes: int | torch.device) -> Target:
+    """This machine, with vectors of so many worlds; or the GPU."""
+    return lanes if isinstance(lanes, torch.device) else replace(cpu.host(), vector_bytes=lanes * SIZES[dtype])
 
 
-def build(program: Program, target: cpu.Target | None = None) -> cpu.Kernel:
-    """As `cpu.build`, for a target of the test's choice that can run here."""
-    target = target or cpu.host()
+def build(program: Program, target: Target | None = None) -> launch.Kernel:
+    """As `devices.build`, for a target of the test's choice that can run here."""
+    target = target or (HERE if GPU else cpu.host())
+    if isinstance(target, torch.device):
+        return devices.build(target, program)
     code, lanes = cpu.compile_object(program, target), cpu.lanes_of(program.dtype, target)
     return cpu.Kernel(program.name, program.buffers, program.dtype, code, lanes)
 
 
-def garbage(dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+def garbage(dtype: torch.dtype, shape: tuple[int, ...], device: torch.device = HERE) -> torch.Tensor:
     """NaN; as integer and as truth value, bits that no kernel writes."""
     if dtype.is_floating_point:
-        return torch.full(shape, float("nan"), dtype=dtype)
+        return torch.full(shape, float("nan"), dtype=dtype, device=device)
     if dtype == torch.bool:
-        return torch.full(shape, 0x55, dtype=torch.uint8).view(torch.bool)
-    return torch.full(shape, -0x55555555, dtype=dtype)
+        return torch.full(shape, 0x55, dtype=torch.uint8, device=device).view(torch.bool)
+    return torch.full(shape, -0x55555555, dtype=dtype, device=device)
 
 
-def tensors(program: Program, inputs: Arrays) -> dict[str, torch.Tensor]:
+def tensors(program: Program, inputs: Arrays, device: torch.device = HERE) -> dict[str, torch.Tensor]:
     """A tensor for each buffer, holding the (size, n) inputs; garbage elsewhere, beyond the n-th world too."""
     n = next(iter(inputs.values())).shape[1]
     types = {"f": getattr(torch, program.dtype), "i": torch.int32, "b": torch.bool}
     out = {}
     for b in program.buffers:
         shape = (b.size, launch.padded(n))
-        x = out[b.name] = garbage(types[b.type], shape[::-1] if b.rows else shape)
+        x = out[b.name] = garbage(types[b.type], shape[::-1] if b.rows else shape, device)
         if b.name in inputs:
-            (x.T if b.rows else x)[:, :n] = torch.from_numpy(np.ascontiguousarray(inputs[b.name])).to(x.dtype)
+            (x.T if b.rows else x)[:, :n] = torch.from_numpy(np.ascontiguousarray(inputs[b.name])).to(x)
     return out
 
 
-def run(program: Program, inputs: Arrays, target: cpu.Target | None = None, times: int = 1) -> dict[str, np.ndarray]:
+def run(program: Program, inputs: Arrays, target: Target | None = None, times: int = 1) -> dict[str, np.ndarray]:
     """All buffers as (size, n) after the kernel."""
     n = next(iter(inputs.values())).shape[1]
-    held = tensors(program, inputs)
-    build(program, target).bind(held)(times)
-    return {b.name: (held[b.name].T if b.rows else held[b.name])[:, :n].numpy() for b in program.buffers}
+    kernel = build(program, target)
+    held = tensors(program, inputs, kernel.device)
+    kernel.bind(held)(times)
+    return {b.name: (held[b.name].T if b.rows else held[b.name])[:, :n].cpu().numpy() for b in program.buffers}
 
 
 def record_list(body: Callable[[list], list], n_in: int, n_out: int, dtype: str, name: str = "test") -> Program:

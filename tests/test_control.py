@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from kernels import DTYPES, LANES, at_lanes, bits, record_list, run
+from kernels import DTYPES, GPU, LANES, at_lanes, bits, record_list, run
 
 from torch_mjenvs.compiler.control import (
     add_each,
@@ -54,16 +54,16 @@ def by_floats(body: Body, x: np.ndarray) -> np.ndarray:
 def by_torch(body: Body, x: np.ndarray, dtype: str) -> np.ndarray:
     n = x.shape[1]
     columns = body(list(torch.tensor(x, dtype=getattr(torch, dtype)).unbind()))
-    return np.stack([torch.as_tensor(c).expand(n).numpy() for c in columns])
+    return np.stack([torch.as_tensor(c).expand(n).cpu().numpy() for c in columns])
 
 
-def by_kernel(body: Body, x: np.ndarray, dtype: str, lanes: int) -> np.ndarray:
+def by_kernel(body: Body, x: np.ndarray, dtype: str, lanes: int | torch.device) -> np.ndarray:
     n_out = len(body(x[:, 0].tolist()))
     program = record_list(body, len(x), n_out, dtype)
     return run(program, {"x": x}, at_lanes(dtype, lanes))["y"]
 
 
-def check(body: Body, x: np.ndarray, lanes: tuple[int, ...] = (1, 4, 16)) -> np.ndarray:
+def check(body: Body, x: np.ndarray, lanes: tuple[int | torch.device, ...] = (1, 4, 16, *GPU)) -> np.ndarray:
     """All uses of a body agree; what they agree on."""
     want = by_floats(body, x)
     for dtype in DTYPES:
@@ -305,7 +305,8 @@ def test_nan_chooses_alike_everywhere(dtype):
     x = rng.choice([np.nan, np.inf, -np.inf, 0.0, 2.0, -3.0], (2, WORLDS)).astype(dtype)
     want = by_floats(body, x).astype(dtype)
     np.testing.assert_array_equal(by_torch(body, x, dtype), want)
-    np.testing.assert_array_equal(by_kernel(body, x, dtype, 8), want)
+    for lanes in (8, *GPU):
+        np.testing.assert_array_equal(by_kernel(body, x, dtype, lanes), want)
 
 
 def test_a_choice_of_constants_is_exact():
@@ -333,7 +334,8 @@ def test_real_numbers_agree_to_rounding(dtype):
     rtol = 1e-5 if dtype == "float32" else 1e-14
     want = by_floats(body, x.astype(np.float64))
     np.testing.assert_allclose(by_torch(body, x, dtype), want, rtol=rtol, atol=rtol)
-    np.testing.assert_allclose(by_kernel(body, x, dtype, 16), want, rtol=rtol, atol=rtol)
+    for lanes in (16, *GPU):
+        np.testing.assert_allclose(by_kernel(body, x, dtype, lanes), want, rtol=rtol, atol=rtol)
 
 
 def test_what_is_touched_is_computed_and_chosen_and_summed():

@@ -162,9 +162,10 @@ class TorchRLEnv(EnvBase):
         engine.set_state(state["qpos"], state["qvel"], mask)
         new = engine.state_dict()
         begun = {name: torch.zeros_like(new[name]) for name in ("elapsed_steps", "done")}
-        chosen = slice(None) if mask is None else mask
         for name, x in (begun | state.to_dict()).items():
-            new[name][chosen] = x[chosen]
+            old = new[name]
+            # not by an index: to know how many worlds a mask chooses would be to wait for the device
+            old.copy_(x if mask is None else torch.where(mask.view(-1, *[1] * (old.ndim - 1)), x, old))
         engine.load_state_dict(new)
 
     def _begun(self) -> TensorDict:

@@ -171,7 +171,8 @@ class TorchVectorEnv(VectorEnv):
         Returns the observation (N, D) of all worlds, and info. Only worlds that are reset are seeded.
 
         Raises ValueError for a list of seeds of another length or a mask without any True, TypeError for a mask that
-        is not bool, ResetNeeded if the very first reset leaves worlds out; nothing has changed then.
+        is not bool, ResetNeeded if the very first reset leaves worlds out; nothing has changed then. A mask on a GPU
+        without any True is taken, and resets no world: to know would be to wait for the device.
         """
         if self.closed:
             self._refuse()
@@ -190,9 +191,10 @@ class TorchVectorEnv(VectorEnv):
                 info[name], info[mask_name] = value, given
         return copied(engine.obs) if self.copy else engine.obs, info
 
-    def _reset_mask(self, mask: Any) -> torch.Tensor:
-        mask = as_mask("options['reset_mask']", mask, self.num_envs, self.device)
-        if not bool(mask.any()):
+    def _reset_mask(self, given: Any) -> torch.Tensor:
+        mask = as_mask("options['reset_mask']", given, self.num_envs, self.device)
+        seen = given if isinstance(given, np.ndarray) else mask
+        if not (isinstance(seen, torch.Tensor) and seen.is_cuda) and not bool(seen.any()):
             raise ValueError("options['reset_mask'] must contain at least one True")
         return mask
 

@@ -206,6 +206,7 @@ class Simulation:
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
+        self._start = torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)
         self.reset()
 
     qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
@@ -251,14 +252,13 @@ class Simulation:
         """Put every world, or those of the (N,) bool mask, into the model's initial state. mj_resetData."""
         if mask is not None and (tuple(mask.shape) != (self.num_worlds,) or mask.dtype != torch.bool):
             raise ValueError(f"mask must be a bool tensor of shape {(self.num_worlds,)}")
-        start = torch.tensor(self.model.qpos0, dtype=self.dtype, device=self.device)
         if mask is None:  # the padding too
-            self._buffers["qpos"].copy_(start[:, None].expand_as(self._buffers["qpos"]))
+            self._buffers["qpos"].copy_(self._start[:, None].expand_as(self._buffers["qpos"]))
             for name in ("qvel", "qacc_warmstart", "ctrl"):
                 self._buffers[name].zero_()
             return
         chosen = mask.to(self.device)[:, None]
-        self.qpos.copy_(torch.where(chosen, start, self.qpos))
+        self.qpos.copy_(torch.where(chosen, self._start, self.qpos))
         for x in (self.qvel, self.qacc_warmstart, self.ctrl):
             x.masked_fill_(chosen, 0.0)
 
