@@ -18,6 +18,7 @@ from examples.notebooks.run import FOLDER, execute
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 SMALL = {
     "quickstart": {"num_envs": 64, "steps": 20},
+    "train_and_watch": {"num_envs": 32, "horizon": 8, "iterations": 2},
     "your_own_task": {"num_envs": 64, "episode": 20, "generations": 2},
 }
 
@@ -35,6 +36,8 @@ def opengl() -> bool:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(path, opengl, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    if path.stem == "train_and_watch":
+        pytest.importorskip("torchrl")
     notebook = execute(path, tmp_path, SMALL[path.stem] | {"pictures": opengl})
     assert outputs(notebook, "display_data")
 
