@@ -179,8 +179,7 @@ def markdown(found: dict[str, Any]) -> str:
         "# Training",
         "PPO (`examples/ppo.py`, settings in `examples/settings.toml`), float32. Scores are means over episodes of the "
         "return with the mean action, ± half their 95 % confidence interval: in the real Gymnasium v5 task, and here.",
-        f"{m['cpu']}, {m['cores']} cores, {m['vector_bits']}-bit vectors; {m['system']}, Python {m['python']}, "
-        f"{versions}.",
+        f"{m['cpu']}, {m['vector_bits']}-bit vectors; {m['system']}, Python {m['python']}, {versions}.",
     ]
     if found["runs"]:
         parts += [summary(found["runs"]), "## Every run", every_run(found["runs"])]
@@ -264,7 +263,7 @@ def plot(runs: list[dict], path: Path) -> None:
         for axis in axes.flat[len(tasks) :]:
             axis.set_visible(False)
         for axis in axes[:, 0]:
-            axis.set_ylabel("mean return of the last 100 episodes")
+            axis.set_ylabel("return in training; dots: in Gymnasium")
         figure.savefig(path, dpi=120)
         pyplot.close(figure)
 
@@ -276,7 +275,7 @@ def draw(axis: Any, task: str, runs: list[dict]) -> None:
         axis.plot(frames, returns, color=colour, label=f"seed {r['seed']}: {score:,.0f} in Gymnasium")
         axis.plot(frames[-1], score, "o", color=colour, clip_on=False)
     taken = statistics.mean(r["training_seconds"] for r in runs)
-    axis.set(title=task, xlabel=f"frames, millions ({taken:.0f} s in all)", ylim=(0, None))
+    axis.set(title=task, xlabel=f"frames, millions ({taken:.0f} s)", xlim=(0, None), ylim=(0, None))
     axis.grid(axis="y", color="0.9")
     axis.set_axisbelow(True)
     axis.legend(loc="lower right", frameon=False, fontsize=9)
