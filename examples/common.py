@@ -1,4 +1,4 @@
-"""What the training examples share: their command line, the settings of a task, scores in both simulators, curves."""
+"""What the training examples share: command line, settings, checkpoints, scores in both simulators, curves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import json
 import math
 import sys
+import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium
 import matplotlib
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
+from tqdm import tqdm
 
 import torch_mjenvs  # noqa: F401  (registers the Torch tasks)
 
@@ -34,7 +36,7 @@ def parser(description: str) -> argparse.ArgumentParser:
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"tuned settings are there for {known}")
     out.add_argument("--num-envs", type=int, help="instead of the task's own number in settings.toml")
     out.add_argument("--total-steps", type=float, help="frames to train on, instead of the task's own number")
-    out.add_argument("--device", default="cpu")
+    out.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     out.add_argument("--seed", type=int, default=0)
     out.add_argument("--episodes", type=int, default=100, help="to score the result by, here and in Gymnasium's own")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED")
@@ -59,6 +61,48 @@ def make(env_id: str, num_envs: int, device: str, **kwargs: Any) -> VectorEnv:
 def print_warning(message: str) -> None:
     if "settotalmass" not in message:  # about Gymnasium's half cheetah, once per copy; no news of the run
         print(f"MuJoCo: {message}", file=sys.stderr)
+
+
+class Agent(Protocol):
+    """What learns, frame by frame."""
+
+    settings: Any  # with total_steps
+    frames_seen: int
+    finished: Collection[float]  # returns of the last episodes
+
+    def iterate(self) -> None: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+def train(agent: Agent, run: dict[str, Any], checkpoint: Path, resume: bool) -> list[list[float]]:
+    """Trains `agent` for `settings.total_steps` frames. `run` says which run it is of.
+
+    Keeps a checkpoint to `resume` from, 20 times in all.
+
+    Returns the learning curve: rows of (seconds, frames, mean return of the last 100 episodes).
+    """
+    curve, before, total = [], 0.0, agent.settings.total_steps
+    if resume:
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        if state["run"] != run:
+            raise SystemExit(f"{checkpoint} is of another run: {state['run']}, not {run}")
+        agent.load_state_dict(state["agent"])
+        curve, before = state["curve"], state["seconds"]
+    start = time.perf_counter() - before
+    with tqdm(total=total, initial=agent.frames_seen, unit=" frames", unit_scale=True, dynamic_ncols=True) as bar:
+        while agent.frames_seen < total:
+            last = agent.frames_seen
+            agent.iterate()
+            seconds = time.perf_counter() - start
+            if agent.finished:
+                curve.append([round(seconds, 2), agent.frames_seen, round(float(np.mean(agent.finished)), 2)])
+                bar.set_postfix_str(f"return {curve[-1][2]:,.0f}", refresh=False)
+            bar.update(agent.frames_seen - bar.n)
+            if agent.frames_seen * 20 // total > last * 20 // total:
+                state = {"run": run, "agent": agent.state_dict(), "curve": curve, "seconds": seconds}
+                save(state, checkpoint)
+    return curve
 
 
 def original(env_id: str) -> str:

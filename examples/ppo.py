@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,11 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import common
-import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
-from tqdm import tqdm
 
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
@@ -328,33 +325,6 @@ class PPO:
             torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
 
 
-def train(agent: PPO, run: dict[str, Any], checkpoint: Path, resume: bool) -> list[list[float]]:
-    """Trains `agent`, and keeps 20 times in all a checkpoint to `resume` from. `run` says which run it is of.
-
-    Returns the learning curve: rows of (seconds, frames, mean return of the last 100 episodes).
-    """
-    curve, before, total = [], 0.0, agent.settings.total_steps
-    if resume:
-        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        if state["run"] != run:
-            raise SystemExit(f"{checkpoint} is of another run: {state['run']}, not {run}")
-        agent.load_state_dict(state["agent"])
-        curve, before = state["curve"], state["seconds"]
-    start = time.perf_counter() - before
-    with tqdm(total=total, initial=agent.frames_seen, unit=" frames", unit_scale=True, dynamic_ncols=True) as bar:
-        while agent.frames_seen < total:
-            agent.iterate()
-            seconds = time.perf_counter() - start
-            if agent.finished:
-                curve.append([round(seconds, 2), agent.frames_seen, round(float(np.mean(agent.finished)), 2)])
-                bar.set_postfix_str(f"return {curve[-1][2]:,.0f}", refresh=False)
-            bar.update(agent.frames_seen - bar.n)
-            if agent.frames_seen * 20 // total > (agent.frames_seen - len(agent.frames)) * 20 // total:
-                state = {"run": run, "agent": agent.state_dict(), "curve": curve, "seconds": seconds}
-                common.save(state, checkpoint)
-    return curve
-
-
 @torch.no_grad()  # gradients are written out above
 def main(argv: list[str] | None = None) -> None:
     args = common.parser(__doc__.splitlines()[0]).parse_args(argv)
@@ -368,7 +338,7 @@ def main(argv: list[str] | None = None) -> None:
     env = common.make(args.env, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)
     run = {"algorithm": "PPO", "env": args.env, "seed": args.seed, "settings": asdict(settings)}
-    curve = train(agent, run, out / "checkpoint.pt", args.resume)
+    curve = common.train(agent, run, out / "checkpoint.pt", args.resume)
     env.close()
     torch.save({"env": args.env, **agent.networks()}, out / "policy.pt")
     common.save_curve(out / "curve.png", f"PPO, {args.env}, {settings.num_envs:,} worlds, seed {args.seed}", curve)

@@ -7,14 +7,12 @@ Shapes: N worlds, T steps of a rollout.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import common
-import numpy as np
 import torch
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import AddStateIndependentNormalScale, TensorDictModule
@@ -33,7 +31,6 @@ from torchrl.envs import (
 from torchrl.modules import MLP, ProbabilisticActor, RunningValueNorm, TanhNormal, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
-from tqdm import tqdm
 
 from torch_mjenvs import TorchRLEnv
 
@@ -189,34 +186,6 @@ class PPO:
         torch.cuda.set_rng_state_all(state["cuda_random"])
 
 
-def train(agent: PPO, run: dict[str, Any], checkpoint: Path, resume: bool) -> list[list[float]]:
-    """Trains `agent`, and keeps 20 times in all a checkpoint to `resume` from. `run` says which run it is of.
-
-    Returns the learning curve: rows of (seconds, frames, mean return of the last 100 episodes).
-    """
-    curve, before, total = [], 0.0, agent.settings.total_steps
-    if resume:
-        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        if state["run"] != run:
-            raise SystemExit(f"{checkpoint} is of another run: {state['run']}, not {run}")
-        agent.load_state_dict(state["agent"])
-        curve, before = state["curve"], state["seconds"]
-    start = time.perf_counter() - before
-    with tqdm(total=total, initial=agent.frames_seen, unit=" frames", unit_scale=True, dynamic_ncols=True) as bar:
-        while agent.frames_seen < total:
-            last = agent.frames_seen
-            agent.iterate()
-            seconds = time.perf_counter() - start
-            if agent.finished:
-                curve.append([round(seconds, 2), agent.frames_seen, round(float(np.mean(agent.finished)), 2)])
-                bar.set_postfix_str(f"return {curve[-1][2]:,.0f}", refresh=False)
-            bar.update(agent.frames_seen - bar.n)
-            if agent.frames_seen * 20 // total > last * 20 // total:
-                state = {"run": run, "agent": agent.state_dict(), "curve": curve, "seconds": seconds}
-                common.save(state, checkpoint)
-    return curve
-
-
 def main(argv: list[str] | None = None) -> None:
     args = common.parser(__doc__.splitlines()[0]).parse_args(argv)
     out = args.out or Path("runs") / f"torchrl-{args.env}-{args.seed}"
@@ -228,7 +197,7 @@ def main(argv: list[str] | None = None) -> None:
     env = make_env(args.env, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)
     run = {"algorithm": "PPO by TorchRL", "env": args.env, "seed": args.seed, "settings": vars(settings)}
-    curve = train(agent, run, out / "checkpoint.pt", args.resume)
+    curve = common.train(agent, run, out / "checkpoint.pt", args.resume)
     torch.save(
         {"env": args.env, "networks": agent.loss.state_dict(), "transforms": env.state_dict()}, out / "policy.pt"
     )
