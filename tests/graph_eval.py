@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from ptx import Machine
 
-from torch_mjenvs.compiler import cpu, launch
+from torch_mjenvs.compiler import cpu, cuda, launch
 from torch_mjenvs.compiler.expr import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
@@ -54,16 +55,31 @@ def evaluate(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
 
 def run_compiled(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
     """What the program stores, by its machine code."""
+    return _run(program, inputs, lambda tensors: cpu.build(program).bind(tensors)())
+
+
+def run_ptx(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
+    """What the program stores, by its code for NVIDIA's GPUs."""
+
+    def launch_ptx(tensors: dict[str, torch.Tensor]) -> None:
+        Machine(cuda.assembly(program)).launch(list(tensors.values()), next(iter(tensors.values())).shape[1])
+
+    return _run(program, inputs, launch_ptx)
+
+
+def _run(program: Program, inputs: Arrays, over: Callable[[dict[str, torch.Tensor]], object]) -> dict[str, np.ndarray]:
     n = next(iter(inputs.values())).shape[1]
     types = {"f": getattr(torch, program.dtype), "i": torch.int32, "b": torch.bool}
-    tensors = {b.name: torch.zeros(b.size, launch.padded(n), dtype=types[b.type]) for b in program.buffers}
+    tensors = {
+        b.name: torch.zeros(b.size, launch.padded(n), dtype=types[b.type], device="cpu") for b in program.buffers
+    }
     for k, v in inputs.items():
         tensors[k][:, :n] = torch.from_numpy(np.ascontiguousarray(v))
-    cpu.build(program).bind(tensors)()
+    over(tensors)
     return {k: v[:, :n].numpy() for k, v in tensors.items() if k not in inputs}
 
 
-RUNNERS = {"graph": evaluate, "cpu": run_compiled}
+RUNNERS = {"graph": evaluate, "cpu": run_compiled, "ptx": run_ptx}
 
 
 def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

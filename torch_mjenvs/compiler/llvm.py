@@ -36,6 +36,10 @@ TEMPLATES: dict[str, str] = {
     "or": "or {B} {0}, {1}",
     "not": "xor {B} {0}, {true}",
     "select": "select {B} {0}, {F} {1}, {F} {2}",
+    # the same where `_chooses_zero`; LLVM does not look through a freeze
+    "min, zero": "fcmp olt {F} {0}, {1}\nfreeze {B} {r}.0\nselect {B} {r}.1, {F} {0}, {F} {1}",
+    "max, zero": "fcmp olt {F} {0}, {1}\nfreeze {B} {r}.0\nselect {B} {r}.1, {F} {1}, {F} {0}",
+    "select, zero": "freeze {B} {0}\nselect {B} {r}.0, {F} {1}, {F} {2}",
     "iselect": "select {B} {0}, {I} {1}, {I} {2}",
     "bselect": "select {B} {0}, {B} {1}, {B} {2}",
     "iadd": "add {I} {0}, {1}",
@@ -251,8 +255,8 @@ class _Renderer:
         if plan is not None:
             self.names[e] = self.fma(*plan)
         else:
-            types = OPS[e.op][0]
-            self.names[e] = self.template(e.op, [self.value(a, t) for a, t in zip(e.args, types, strict=True)])
+            types, op = OPS[e.op][0], f"{e.op}, zero" if _chooses_zero(e) else e.op
+            self.names[e] = self.template(op, [self.value(a, t) for a, t in zip(e.args, types, strict=True)])
         self.write_back(e)
 
     def write_back(self, e: Expr) -> None:
@@ -604,6 +608,23 @@ class _Renderer:
 
 
 setattr(_Renderer, "while", _Renderer.while_)
+
+
+def _chooses_zero(e: Expr) -> bool:
+    """Whether e is the lesser or greater of a pair that may be -0 and 0.
+
+    LLVM takes that for a minimum to which zeros are alike, and makes of it what they are not alike to on NVIDIA's chips
+    and ARM's, so that the sign would differ from what the comparison says.
+    """
+    pair = e.args
+    if e.op == "select":
+        mask, *choice = e.args
+        pair = mask.args if type(mask) is Expr and mask.op in ("lt", "le") else ()
+        if set(pair) != set(choice):
+            return False
+    elif e.op not in ("min", "max"):
+        return False
+    return all(type(a) is Expr or a == 0 for a in pair)
 
 
 def _fuse(program: Program) -> dict[Expr, Any]:

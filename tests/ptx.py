@@ -1,0 +1,665 @@
+"""Runs PTX on the CPU, thread by thread, to the bit as NVIDIA's manual of PTX defines it.
+
+It knows the part of PTX that `compiler.cuda` makes, and refuses the rest. Each instruction becomes a line or two of
+LLVM IR for this machine, which run unoptimised over raw addresses: what is under test is the text, not how it was made.
+
+Memory is checked as on a device: an access that is misaligned, outside the given buffers, or a store into a constant
+table is an error that names the instruction. What nobody wrote (registers, local memory) is all ones, which as a float
+is NaN. As on NVIDIA's chips, float32 arithmetic that gives NaN gives 0x7fffffff; NaNs of float64 have whatever bits
+this machine gives them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+import numpy as np
+import torch
+
+from torch_mjenvs.compiler import cuda
+
+WIDTHS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64}
+FLOATS = {"f32": ("float", "i32"), "f64": ("double", "i64")}
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """An instruction as IR: the types of its operands {0} {1} {2} and of its result, and what computes it."""
+
+    operands: tuple[str, ...]
+    result: str
+    line: str
+    rounds: bool = False  # float arithmetic, with the chip's own NaN
+
+
+def _meanings() -> dict[str, Meaning]:
+    out: dict[str, Meaning] = {}
+
+    def put(name: str, operands: str, result: str, line: str, rounds: bool = False) -> None:
+        out[name] = Meaning(tuple(operands.split()), result, line, rounds)
+
+    for t, (F, bits) in FLOATS.items():
+        for name, op in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul"), ("div", "fdiv")):
+            put(f"{name}.rn.{t}", f"{F} {F}", F, f"{op} {F} {{0}}, {{1}}", True)
+        put(f"fma.rn.{t}", f"{F} {F} {F}", F, f"call {F} @llvm.fma.{t}({F} {{0}}, {F} {{1}}, {F} {{2}})", True)
+        put(f"sqrt.rn.{t}", F, F, f"call {F} @llvm.sqrt.{t}({F} {{0}})", True)
+        put(f"rcp.rn.{t}", F, F, f"fdiv {F} 1.0, {{0}}", True)
+        put(f"cvt.rni.{t}.{t}", F, F, f"call {F} @llvm.roundeven.{t}({F} {{0}})", True)
+        for name in ("min", "max"):
+            put(f"{name}.{t}", f"{F} {F}", F, f"call {F} @{name}.{t}({F} {{0}}, {F} {{1}})", True)
+        sign = 1 << (int(t[1:]) - 1)
+        put(f"neg.{t}", bits, bits, f"xor {bits} {{0}}, {sign}")
+        put(f"abs.{t}", bits, bits, f"and {bits} {{0}}, {sign - 1}")
+        put(f"selp.{t}", f"{bits} {bits} i1", bits, f"select i1 {{2}}, {bits} {{0}}, {bits} {{1}}")
+        for test in ("eq", "ne", "lt", "le", "gt", "ge"):
+            put(f"setp.{test}.{t}", f"{F} {F}", "i1", f"fcmp o{test} {F} {{0}}, {{1}}")
+            put(f"setp.{test}u.{t}", f"{F} {F}", "i1", f"fcmp u{test} {F} {{0}}, {{1}}")
+        put(f"setp.num.{t}", f"{F} {F}", "i1", f"fcmp ord {F} {{0}}, {{1}}")
+        put(f"setp.nan.{t}", f"{F} {F}", "i1", f"fcmp uno {F} {{0}}, {{1}}")
+        put(f"cvt.rn.{t}.s32", "i32", F, f"sitofp i32 {{0}} to {F}")
+        put(f"cvt.rn.{t}.u32", "i32", F, f"uitofp i32 {{0}} to {F}")
+        put(f"cvt.rzi.s32.{t}", F, "i32", f"call i32 @truncated.{t}({F} {{0}})")
+    for w in (32, 64):
+        T = f"i{w}"
+        for kind in "su":
+            for name, op in (("add", "add"), ("sub", "sub"), ("mul.lo", "mul")):
+                put(f"{name}.{kind}{w}", f"{T} {T}", T, f"{op} {T} {{0}}, {{1}}")
+            put(f"mad.lo.{kind}{w}", f"{T} {T} {T}", T, f"call {T} @mad{w}({T} {{0}}, {T} {{1}}, {T} {{2}})")
+        put(f"shl.b{w}", f"{T} i32", T, f"call {T} @shl{w}({T} {{0}}, i32 {{1}})")
+        put(f"shr.u{w}", f"{T} i32", T, f"call {T} @shr{w}({T} {{0}}, i32 {{1}})")
+    put("mul.hi.u32", "i32 i32", "i32", "call i32 @high(i32 {0}, i32 {1})")
+    for kind in "su":
+        put(f"mul.wide.{kind}32", "i32 i32", "i64", f"call i64 @wide.{kind}(i32 {{0}}, i32 {{1}})")
+        put(f"cvt.{kind}64.{kind}32", "i32", "i64", f"{kind}ext i32 {{0}} to i64".replace("uext", "zext"))
+    put("upper", "i64", "i32", "call i32 @upper(i64 {0})")
+    put("cvt.u32.u64", "i64", "i32", "trunc i64 {0} to i32")
+    for name in ("pred", "b16", "b32", "b64"):
+        w = WIDTHS[name]
+        T = f"i{w}"
+        for op in ("and", "or", "xor"):
+            put(f"{op}.{name}", f"{T} {T}", T, f"{op} {T} {{0}}, {{1}}")
+        put(f"not.{name}", T, T, f"xor {T} {{0}}, -1")
+        put(f"mov.{name}", T, T, f"or {T} {{0}}, 0")
+        if name != "pred":
+            put(f"selp.{name}", f"{T} {T} i1", T, f"select i1 {{2}}, {T} {{0}}, {T} {{1}}")
+            for test in ("eq", "ne"):
+                for kind in "bsu":
+                    put(f"setp.{test}.{kind}{w}", f"{T} {T}", "i1", f"icmp {test} {T} {{0}}, {{1}}")
+            for test in ("lt", "le", "gt", "ge"):
+                for kind in "su":
+                    put(f"setp.{test}.{kind}{w}", f"{T} {T}", "i1", f"icmp {kind}{test} {T} {{0}}, {{1}}")
+    out["mov.u32"] = out["mov.b32"]
+    return out
+
+
+MEANINGS = _meanings()
+
+# Shifts by the width or more leave nothing. Of two numbers one of which is NaN, min and max give the other; for them
+# -0 is less than +0. A float beyond the integers becomes the nearest one; NaN becomes 0, but the least from float64.
+_FLOAT_HELPERS = """
+define internal {F} @min.{t}({F} %a, {F} %b) {{
+  %less = fcmp olt {F} %a, %b
+  %lone = fcmp uno {F} %b, %b
+  %first = or i1 %less, %lone
+  %chosen = select i1 %first, {F} %a, {F} %b
+  %x = bitcast {F} %a to {T}
+  %y = bitcast {F} %b to {T}
+  %either = or {T} %x, %y
+  %alike = bitcast {T} %either to {F}
+  %same = fcmp oeq {F} %a, %b
+  %out = select i1 %same, {F} %alike, {F} %chosen
+  ret {F} %out
+}}
+define internal {F} @max.{t}({F} %a, {F} %b) {{
+  %more = fcmp ogt {F} %a, %b
+  %lone = fcmp uno {F} %b, %b
+  %first = or i1 %more, %lone
+  %chosen = select i1 %first, {F} %a, {F} %b
+  %x = bitcast {F} %a to {T}
+  %y = bitcast {F} %b to {T}
+  %both = and {T} %x, %y
+  %alike = bitcast {T} %both to {F}
+  %same = fcmp oeq {F} %a, %b
+  %out = select i1 %same, {F} %alike, {F} %chosen
+  ret {F} %out
+}}
+define internal i32 @truncated.{t}({F} %x) {{
+  %number = call i32 @llvm.fptosi.sat.i32.{t}({F} %x)
+  %lone = fcmp uno {F} %x, %x
+  %out = select i1 %lone, i32 {nan}, i32 %number
+  ret i32 %out
+}}
+"""
+_HELPERS = """
+define internal i64 @shl64(i64 %x, i32 %n) {
+  %wide = zext i32 %n to i64
+  %some = icmp ult i32 %n, 64
+  %by = select i1 %some, i64 %wide, i64 0
+  %moved = shl i64 %x, %by
+  %out = select i1 %some, i64 %moved, i64 0
+  ret i64 %out
+}
+define internal i64 @shr64(i64 %x, i32 %n) {
+  %wide = zext i32 %n to i64
+  %some = icmp ult i32 %n, 64
+  %by = select i1 %some, i64 %wide, i64 0
+  %moved = lshr i64 %x, %by
+  %out = select i1 %some, i64 %moved, i64 0
+  ret i64 %out
+}
+define internal i32 @shl32(i32 %x, i32 %n) {
+  %wide = zext i32 %x to i64
+  %moved = call i64 @shl64(i64 %wide, i32 %n)
+  %out = trunc i64 %moved to i32
+  ret i32 %out
+}
+define internal i32 @shr32(i32 %x, i32 %n) {
+  %wide = zext i32 %x to i64
+  %moved = call i64 @shr64(i64 %wide, i32 %n)
+  %out = trunc i64 %moved to i32
+  ret i32 %out
+}
+define internal i32 @mad32(i32 %a, i32 %b, i32 %c) {
+  %ab = mul i32 %a, %b
+  %out = add i32 %ab, %c
+  ret i32 %out
+}
+define internal i64 @mad64(i64 %a, i64 %b, i64 %c) {
+  %ab = mul i64 %a, %b
+  %out = add i64 %ab, %c
+  ret i64 %out
+}
+define internal i64 @wide.u(i32 %a, i32 %b) {
+  %x = zext i32 %a to i64
+  %y = zext i32 %b to i64
+  %xy = mul i64 %x, %y
+  ret i64 %xy
+}
+define internal i64 @wide.s(i32 %a, i32 %b) {
+  %x = sext i32 %a to i64
+  %y = sext i32 %b to i64
+  %xy = mul i64 %x, %y
+  ret i64 %xy
+}
+define internal i32 @upper(i64 %x) {
+  %up = lshr i64 %x, 32
+  %out = trunc i64 %up to i32
+  ret i32 %out
+}
+define internal i32 @high(i32 %a, i32 %b) {
+  %xy = call i64 @wide.u(i32 %a, i32 %b)
+  %out = call i32 @upper(i64 %xy)
+  ret i32 %out
+}
+define internal i32 @clean(float %x) {
+  %bits = bitcast float %x to i32
+  %lone = fcmp uno float %x, %x
+  %out = select i1 %lone, i32 2147483647, i32 %bits
+  ret i32 %out
+}
+; Where to load or store: the address itself if it lies in one of the places that the kind of access may touch; if not,
+; the fault is noted and the access goes nowhere. %job is a Job.
+define internal ptr @place(ptr %job, i64 %address, i64 %size, i32 %kind, i64 %line) {
+entry:
+  %lastp = getelementptr i64, ptr %job, i32 %kind
+  %last = load i64, ptr %lastp
+  %ranges.p = getelementptr i64, ptr %job, i32 3
+  %ranges = load ptr, ptr %ranges.p
+  %local = icmp eq i32 %kind, 0
+  %from = select i1 %local, i64 0, i64 1
+  %end = add i64 %address, %size
+  %mask = sub i64 %size, 1
+  %rest = and i64 %address, %mask
+  %odd = icmp ne i64 %rest, 0
+  br i1 %odd, label %fault, label %head
+head:
+  %k = phi i64 [ %from, %entry ], [ %next, %step ]
+  %left = icmp slt i64 %k, %last
+  br i1 %left, label %step, label %fault
+step:
+  %next = add i64 %k, 1
+  %at = mul i64 %k, 2
+  %low.p = getelementptr i64, ptr %ranges, i64 %at
+  %high.p = getelementptr i64, ptr %low.p, i64 1
+  %low = load i64, ptr %low.p
+  %high = load i64, ptr %high.p
+  %above = icmp uge i64 %address, %low
+  %below = icmp ule i64 %end, %high
+  %in = and i1 %above, %below
+  br i1 %in, label %found, label %head
+found:
+  %good = inttoptr i64 %address to ptr
+  ret ptr %good
+fault:
+  %line.p = getelementptr i64, ptr %job, i32 4
+  %address.p = getelementptr i64, ptr %job, i32 5
+  store i64 %line, ptr %line.p
+  store i64 %address, ptr %address.p
+  %nowhere = getelementptr i64, ptr %job, i32 6
+  ret ptr %nowhere
+}
+; A thread has come to a block.
+define internal void @visit(ptr %job, i32 %block) {
+  %count.p = getelementptr i64, ptr %job, i32 7
+  %room.p = getelementptr i64, ptr %job, i32 8
+  %list.p = getelementptr i64, ptr %job, i32 9
+  %count = load i64, ptr %count.p
+  %room = load i64, ptr %room.p
+  %list = load ptr, ptr %list.p
+  %more = add i64 %count, 1
+  store i64 %more, ptr %count.p
+  %fits = icmp slt i64 %count, %room
+  br i1 %fits, label %note, label %full
+note:
+  %at = getelementptr i32, ptr %list, i64 %count
+  store i32 %block, ptr %at
+  br label %full
+full:
+  ret void
+}
+"""
+_PRELUDE = _HELPERS + "".join(
+    _FLOAT_HELPERS.format(t=t, F=F, T=T, nan=nan)
+    for (t, (F, T)), nan in zip(FLOATS.items(), (0, -(2**31)), strict=True)
+)
+
+
+class Job(ctypes.Structure):
+    """What a run works with, as `@place`, `@visit` and the code see it: all 64 bits."""
+
+    _fields_ = [
+        ("last", ctypes.c_int64 * 3),  # where the ranges end that a local access, a load, a store may touch
+        ("ranges", ctypes.c_void_p),  # first and last + 1 address: local memory, buffers, tables
+        ("fault_line", ctypes.c_int64),
+        ("fault_address", ctypes.c_int64),
+        ("nowhere", ctypes.c_int64),
+        ("visits", ctypes.c_int64),
+        ("room", ctypes.c_int64),
+        ("visited", ctypes.c_void_p),
+        ("depot", ctypes.c_void_p),
+        ("parameters", ctypes.c_void_p),
+    ]
+
+
+@dataclass
+class Statement:
+    """One instruction, `guard` being the predicate of its @, "!" in front if negated."""
+
+    line: int
+    name: str
+    operands: list[str]
+    guard: str | None
+
+    def registers(self) -> tuple[list[str], list[str]]:
+        """Those written and those read."""
+        found = [_REGISTER.findall(operand) for operand in self.operands]
+        written = [] if not found or self.name.startswith(("st.", "bra")) else found.pop(0)
+        return written, [r for operand in found for r in operand] + ([self.guard.lstrip("!")] if self.guard else [])
+
+
+@dataclass
+class Block:
+    label: str
+    statements: list[Statement]
+    successors: list[int]  # numbers of blocks; where it is left, the number of blocks
+
+
+class PTXError(Exception):
+    """What the interpreter does not know, or what a device would refuse to do."""
+
+
+_DECLARATIONS = re.compile(r"\.(version|target|address_size|maxntid)\b|[{})]$|\.visible \.entry kernel\($")
+_PARAMETER = re.compile(r"\.param \.u64 (?:\.ptr \.global \.align \d+ )?kernel_param_(\d+),?$")
+_REGISTERS = re.compile(r"\.reg \.(pred|b16|b32|b64) +%(\w+)(?:<\d+>)?;$")
+_DEPOT = re.compile(r"\.local \.align (\d+) \.b8 +__local_depot0\[(\d+)\];$")
+_TABLE = re.compile(r"\.global \.align (\d+) \.b8 (\w+)\[(\d+)\](?: = \{([\d, ]+)\})?;$")
+_STATEMENT = re.compile(r"(?:@(!?%\w+) +)?([a-z][\w.]*)(?:\s+(.*))?;$")
+_UPPER = re.compile(r"\{ \.reg \.b32 tmp; mov\.b64 \{tmp, (%\w+)\}, (%\w+); \}$")  # LLVM's way to take the upper half
+_REGISTER = re.compile(r"%[A-Za-z]\w*(?!\w*\.)")  # %tid.x is none
+_ADDRESS = re.compile(r"\[([%\w]+)(?:\+(-?\d+))?\]$")
+
+
+class Program:
+    """PTX text as blocks of statements."""
+
+    def __init__(self, ptx: str):
+        self.kinds: dict[str, str] = {}  # of registers, by their stem
+        self.parameters = 0
+        self.depot = 0
+        self.tables: dict[str, np.ndarray] = {}
+        self.blocks: list[Block] = []
+        targets: list[list[str | None]] = []  # of each block: labels, None for the block below
+        opened = False
+
+        def open_block(label: str) -> None:
+            self.blocks.append(Block(label, [], []))
+            targets.append([])
+
+        for number, raw in enumerate(ptx.splitlines(), 1):
+            text = _UPPER.sub(r"upper \1, \2;", raw.split("//")[0].replace("\t", " ").strip())
+            if not text or _DECLARATIONS.match(text):
+                continue
+            if match := _PARAMETER.match(text):
+                if int(match[1]) != self.parameters:
+                    raise PTXError(f"line {number}: parameters out of order")
+                self.parameters += 1
+            elif match := _REGISTERS.match(text):
+                self.kinds[match[2]] = match[1]
+            elif match := _DEPOT.match(text):
+                self.depot = int(match[2])
+            elif match := _TABLE.match(text):
+                values = [int(x) for x in (match[4] or "").split(",") if x.strip()]
+                aligned = np.zeros(-(-int(match[3]) // 8), np.int64)
+                self.tables[match[2]] = aligned.view(np.uint8)[: int(match[3])]
+                self.tables[match[2]][: len(values)] = values
+            elif text.endswith(":"):
+                if opened:
+                    targets[-1].append(None)
+                open_block(text[:-1])
+                opened = True
+            elif match := _STATEMENT.match(text):
+                if not opened:
+                    open_block("")
+                    opened = True
+                guard, name, rest = match.groups()
+                operands = re.split(r",\s*", rest) if rest else []
+                self.blocks[-1].statements.append(Statement(number, name, operands, guard))
+                if name in ("bra", "bra.uni"):
+                    targets[-1].append(operands[0])
+                    if guard is not None:
+                        targets[-1].append(None)
+                if name in ("bra", "bra.uni", "ret"):
+                    opened = False
+            else:
+                raise PTXError(f"line {number}: {text!r} is not known")
+        places = {block.label: k for k, block in enumerate(self.blocks) if block.label}
+        for k, (block, names) in enumerate(zip(self.blocks, targets, strict=True)):
+            block.successors = [k + 1 if name is None else places[name] for name in names] or [len(self.blocks)]
+
+    def kind(self, register: str) -> str:
+        """pred, b16, b32 or b64."""
+        stem = register.removeprefix("%")
+        found = self.kinds.get(stem) or self.kinds.get(stem.rstrip("0123456789"))
+        if found is None:
+            raise PTXError(f"register {register} is not known")
+        return found
+
+
+class Machine:
+    """A PTX module made ready to run.
+
+    With `trace`, `run` also tells which way every thread took.
+    """
+
+    def __init__(self, ptx: str, trace: bool = False):
+        self.program, self.trace = Program(ptx), trace
+        self._lines: list[str] = []
+        self._count = 0
+        self.source = ptx.splitlines()
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        target = llvm.Target.from_default_triple()
+        machine = target.create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=0
+        )
+        module = llvm.parse_assembly(f'target triple = "{target.triple}"\n{_PRELUDE}{self._function()}')
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine.finalize_object()
+        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(
+            self._engine.get_function_address("thread")
+        )
+
+    # -- from PTX to IR -----------------------------------------------------------------------------------------------
+    def _put(self, line: str) -> None:
+        self._lines.append("  " + line)
+
+    def _assign(self, line: str) -> str:
+        self._count += 1
+        self._put(f"%v{self._count} = {line}")
+        return f"%v{self._count}"
+
+    def _function(self) -> str:
+        program = self.program
+        self._local = self._block_local()
+        everywhere = {r for block in program.blocks for s in block.statements for part in s.registers() for r in part}
+        for r in sorted(everywhere - self._local):
+            width = WIDTHS[program.kind(r)]
+            self._put(f"%s.{r[1:]} = alloca i{width}")
+            self._put(f"store i{width} -1, ptr %s.{r[1:]}")
+        for name, place in (("parameters", 11), ("depot.p", 10)):
+            self._put(f"%{name}.at = getelementptr i64, ptr %job, i32 {place}")
+            self._put(f"%{name} = load ptr, ptr %{name}.at")
+        self._put("%depot = ptrtoint ptr %depot.p to i64")
+        self._put("br label %b0")
+        for k, block in enumerate(program.blocks):
+            self._lines.append(f"b{k}:")
+            self._values: dict[str, str] = {}
+            if self.trace:
+                self._put(f"call void @visit(ptr %job, i32 {k})")
+            for s in block.statements:
+                try:
+                    self._statement(s, block)
+                except (PTXError, KeyError, IndexError, ValueError) as error:
+                    text = self.source[s.line - 1].strip()
+                    raise PTXError(f"line {s.line}: {text!r} is not known ({error})") from error
+            if not block.statements or block.statements[-1].name not in ("bra", "bra.uni", "ret"):
+                self._put(f"br label %b{block.successors[0]}")
+        end = f"b{len(program.blocks)}:\n  ret void\n}}"
+        head = "define void @thread(ptr %job, i32 %tid, i32 %ctaid) {\nentry:"
+        return "\n".join([head, *self._lines, end])
+
+    def _block_local(self) -> set[str]:
+        """Registers that are written once, and read only later in the same block."""
+        seen: dict[str, int] = {}
+        shared: set[str] = set()
+        for k, block in enumerate(self.program.blocks):
+            for s in block.statements:
+                written, read = s.registers()
+                for r in (*read, *written):
+                    first = r not in seen
+                    if first != (r in written) or seen.setdefault(r, k) != k:
+                        shared.add(r)
+        return set(seen) - shared
+
+    def _read(self, operand: str, width: int) -> str:
+        """An operand as an integer of that width."""
+        if operand.startswith("%"):
+            if operand in ("%tid.x", "%ctaid.x"):
+                return "%" + operand[1:-2]
+            have = WIDTHS[self.program.kind(operand)]
+            if have != width:
+                raise PTXError(f"{operand} has {have} bits, not {width}")
+            if operand in self._local:
+                return self._values[operand]
+            return self._assign(f"load i{width}, ptr %s.{operand[1:]}")
+        if operand.startswith(("0f", "0d")):
+            if len(operand) != 2 + width // 4:
+                raise PTXError(f"{operand} does not have {width} bits")
+            return str(int(operand[2:], 16))
+        if operand == "__local_depot0":
+            return "%depot"
+        if operand in self.program.tables:
+            return str(self.program.tables[operand].ctypes.data)
+        return str(int(operand))
+
+    def _write(self, register: str, value: str, width: int) -> None:
+        have = WIDTHS[self.program.kind(register)]
+        if have != width:
+            raise PTXError(f"{register} has {have} bits, not {width}")
+        if register in self._local:
+            self._values[register] = value
+        else:
+            self._put(f"store i{width} {value}, ptr %s.{register[1:]}")
+
+    def _statement(self, s: Statement, block: Block) -> None:
+        if s.guard and s.name != "bra":
+            raise PTXError("only a branch may have a predicate")
+        if s.name == "ret":
+            self._put("ret void")
+        elif s.name in ("bra", "bra.uni"):
+            if s.guard:
+                test = self._read(s.guard.lstrip("!"), 1)
+                yes, no = block.successors if s.guard[0] != "!" else block.successors[::-1]
+                self._put(f"br i1 {test}, label %b{yes}, label %b{no}")
+            else:
+                self._put(f"br label %b{block.successors[0]}")
+        elif s.name.startswith(("ld.", "st.")):
+            self._access(s)
+        else:
+            self._arithmetic(s)
+
+    def _arithmetic(self, s: Statement) -> None:
+        meaning = MEANINGS[s.name]
+        target, *sources = s.operands
+        args = []
+        for operand, type_ in zip(sources, meaning.operands, strict=True):
+            width = {"float": 32, "double": 64}.get(type_) or int(type_[1:])
+            x = self._read(operand, width)
+            args.append(x if type_[0] == "i" else self._assign(f"bitcast i{width} {x} to {type_}"))
+        x = self._assign(meaning.line.format(*args))
+        if meaning.result == "float":
+            x = self._assign(f"call i32 @clean(float {x})" if meaning.rounds else f"bitcast float {x} to i32")
+        elif meaning.result == "double":
+            x = self._assign(f"bitcast double {x} to i64")
+        width = {"float": 32, "double": 64}.get(meaning.result) or int(meaning.result[1:])
+        self._write(target, x, width)
+
+    def _access(self, s: Statement) -> None:
+        match = re.fullmatch(
+            r"(ld\.param|ld\.global\.nc|ld\.global|ld\.local|st\.global|st\.local)\.([bsu])(\d+)", s.name
+        )
+        if not match:
+            raise PTXError("no such access")
+        what, signed, width = match[1], match[2] == "s", int(match[3])
+        place, x = s.operands if what.startswith("st") else s.operands[::-1]
+        found = _ADDRESS.match(place)
+        if not found:
+            raise PTXError("no such address")
+        if what == "ld.param":
+            k = int(re.fullmatch(r"kernel_param_(\d+)", found[1])[1])  # type: ignore[index]
+            if width != 64 or k >= self.program.parameters or found[2]:
+                raise PTXError("no such parameter")
+            at = self._assign(f"getelementptr i64, ptr %parameters, i32 {k}")
+            self._write(x, self._assign(f"load i64, ptr {at}"), 64)
+            return
+        address = self._assign(f"add i64 {self._read(found[1], 64)}, {found[2] or 0}")
+        kind = 0 if what.endswith("local") else 2 if what.startswith("st") else 1
+        at = self._assign(f"call ptr @place(ptr %job, i64 {address}, i64 {width // 8}, i32 {kind}, i64 {s.line})")
+        held = WIDTHS[self.program.kind(x)] if x.startswith("%") else width  # a register may be wider
+        if what.startswith("st"):
+            value = self._read(x, held)
+            if held != width:
+                value = self._assign(f"trunc i{held} {value} to i{width}")
+            self._put(f"store i{width} {value}, ptr {at}, align 1")
+        else:
+            value = self._assign(f"load i{width}, ptr {at}, align 1")
+            if held != width:
+                value = self._assign(f"{'sext' if signed else 'zext'} i{width} {value} to i{held}")
+            self._write(x, value, held)
+
+    # -- running ------------------------------------------------------------------------------------------------------
+    def run(
+        self,
+        parameters: Sequence[int],
+        blocks: int,
+        threads: int,
+        memory: Sequence[tuple[int, int]] | None = None,
+        room: int = 1 << 24,
+    ) -> list[np.ndarray]:
+        """Run a grid. `memory` are the (address, bytes) that may be touched; None: anything.
+
+        With `trace`, the numbers of the blocks that each thread came to, at most `room` altogether. Raises PTXError for
+        an access that a device would refuse.
+        """
+        program = self.program
+        if len(parameters) != program.parameters:
+            raise PTXError(f"{len(parameters)} parameters for {program.parameters}")
+        depot = np.empty(max(1, -(-program.depot // 8)), np.int64)
+        tables = [(x.ctypes.data, x.nbytes) for x in program.tables.values()]
+        given = [(0, 2**63 - 1)] if memory is None else list(memory)
+        ranges = [(depot.ctypes.data, program.depot), *given, *tables]
+        bounds = np.array([(a, a + size) for a, size in ranges], np.int64)
+        values = np.array(parameters, np.uint64)
+        visited = np.empty(room if self.trace else 0, np.int32)
+        job = Job(
+            last=(1, len(ranges), 1 + len(given)), ranges=bounds.ctypes.data, room=len(visited),
+            visited=visited.ctypes.data, depot=depot.ctypes.data, parameters=values.ctypes.data,
+        )  # fmt: skip
+        place, ways = ctypes.addressof(job), []
+        for block in range(blocks):
+            for thread in range(threads):
+                depot.fill(-1)
+                start = job.visits
+                self._call(place, thread, block)
+                ways.append(visited[start : job.visits])
+                if job.fault_line:
+                    text = self.source[job.fault_line - 1].strip()
+                    raise PTXError(f"thread {thread} of block {block}: {text!r} at {job.fault_address:#x}")
+        if job.visits > job.room and self.trace:
+            raise PTXError(f"{job.visits} visits of blocks, but room for {job.room}")
+        return ways if self.trace else []
+
+    def launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> list[np.ndarray]:
+        """`run` over the buffers of a kernel as `cuda` launches it; nothing else may be touched."""
+        parameters = [*(x.data_ptr() for x in tensors), worlds]
+        memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in tensors]
+        return self.run(parameters, -(-worlds // cuda.THREADS), cuda.THREADS, memory)
+
+
+# warps
+
+
+def issues(program: Program, ways: Sequence[np.ndarray]) -> np.ndarray:
+    """How often each warp runs each block, (warps, blocks), by the ways of its threads.
+
+    Where threads part, those that go one way run until all can go on together (the immediate post-dominator), then the
+    others: what NVIDIA's chips do but for details. Ways are those of blocks of whole warps, in order.
+    """
+    meets = _post_dominators(program)
+    out = np.zeros((len(ways) // WARP, len(program.blocks)), np.int64)
+    for warp, counts in enumerate(out):
+        chosen = ways[WARP * warp : WARP * (warp + 1)]
+        table = np.full((WARP, max(map(len, chosen)) + 1), len(program.blocks))  # a way ends where the program does
+        for row, way in zip(table, chosen, strict=True):
+            row[: len(way)] = way
+        at = np.zeros(WARP, np.int64)
+        stack = [(np.arange(WARP), len(program.blocks))]
+        while stack:
+            threads, stop = stack.pop()
+            block = table[threads[0], at[threads[0]]]  # where all of them are
+            while block != stop:
+                counts[block] += 1
+                at[threads] += 1
+                following = table[threads, at[threads]]
+                if (following != following[0]).any():
+                    parts = [threads[following == b] for b in np.unique(following)]
+                    stack += [(threads, stop), *((part, meets[block]) for part in parts)]
+                    break
+                block = following[0]
+    return out
+
+
+def _post_dominators(program: Program) -> list[int]:
+    """Of each block the first that every way from it leads through; the number of blocks stands for the end."""
+    n = len(program.blocks)
+    through = [(1 << n + 1) - 1] * n + [1 << n]  # sets, as bits
+    changed = True
+    while changed:
+        changed = False
+        for k in range(n - 1, -1, -1):
+            new = (1 << n + 1) - 1
+            for successor in program.blocks[k].successors:
+                new &= through[successor]
+            new |= 1 << k
+            changed |= new != through[k]
+            through[k] = new
+    found = []
+    for k in range(n):
+        others = [j for j in range(n + 1) if j != k and through[k] >> j & 1]
+        found.append(max(others, key=lambda j: through[j].bit_count()))  # the nearest has all the others before it
+    return found

@@ -1,0 +1,511 @@
+"""The code for NVIDIA GPUs, without one: run by the interpreter of PTX, launched through a driver that stands in for
+the real one, and assembled by NVIDIA's assembler. Claimed is that it gives the same bits as the CPU's code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import test_control
+import torch
+from gymnasium.vector import AutoresetMode
+from kernels import DTYPES, Arrays, build, record_list, tensors
+from ptx import Machine
+
+from benchmarks import cuda_code
+from torch_mjenvs import TorchVectorEnv
+from torch_mjenvs.compiler import cuda, launch
+from torch_mjenvs.compiler.control import get, memory, repeat
+from torch_mjenvs.compiler.expr import OPS, node, tracing
+from torch_mjenvs.compiler.program import Buffer, Program, record
+from torch_mjenvs.compiler.scalar import lookup, lookup_index
+from torch_mjenvs.envs import engine
+from torch_mjenvs.envs.engine import Engine
+from torch_mjenvs.envs.tasks import TASKS
+
+if torch.get_default_device().type != "cpu":
+    pytest.skip("on a GPU all other tests run this code itself", allow_module_level=True)
+
+CPU = torch.device("cpu")
+MAIN = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
+
+
+def assert_same(name: str, got: torch.Tensor, want: torch.Tensor) -> None:
+    """The same bits, but for those of a NaN: which NaN comes of what is the processor's own."""
+    a, b = got.numpy(), want.numpy()
+    if a.dtype.kind == "f":
+        np.testing.assert_array_equal(np.isnan(a), np.isnan(b), err_msg=f"NaNs of {name}")
+        a, b = (np.where(np.isnan(x), np.zeros(1, x.dtype), x).view(f"i{x.itemsize}") for x in (a, b))
+    np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+def on_both(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
+    """All buffers as (size, n) after the program has run on the CPU, and, to the same bits, as PTX."""
+    n = next(iter(inputs.values())).shape[1]
+    ours, theirs = tensors(program, inputs), tensors(program, inputs)
+    build(program).bind(ours)()
+    first = program.buffers[0]
+    worlds = theirs[first.name].shape[0 if first.rows else 1]
+    Machine(cuda.assembly(program)).launch(list(theirs.values()), worlds)
+    out = {}
+    for b in program.buffers:
+        mine, its = ((x.T if b.rows else x)[:, :n] for x in (ours[b.name], theirs[b.name]))
+        assert_same(b.name, its.contiguous(), mine.contiguous())
+        out[b.name] = its.numpy()
+    return out
+
+
+# small programs
+
+EXTREME = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-310, 1e-40, -1e-40, 3e38, 1e5, -1e5, 0.3]
+
+
+def every_operation(b: dict[str, list]) -> dict[str, list]:
+    """Each row of the table `OPS`: of floats f and g, of p > 0, of whole numbers, of exponents and of shifts."""
+    f, g, p = b["f"]
+    i, j, exponent, shift = b["i"]
+    first = {"f": (f, g, 0.7), "i": (i, j), "b": b["b"]}
+    special = {
+        "f2i": (node("max", node("min", f, 1e9), -1e9),), "pow2": (exponent,), "exponent": (p,), "mantissa": (p,),
+        "ishl": (i, shift), "lshr": (i, shift),
+    }  # fmt: skip
+    out: dict[str, list] = {"f": [], "i": [], "b": []}
+    for op, (types, result) in OPS.items():
+        if set(types) <= set("fib") and op != "load":
+            taken = {"f": 0, "i": 0, "b": 0}
+            args = []
+            for t in types:
+                args.append(first[t][taken[t] % len(first[t])])
+                taken[t] += 1
+            out[result].append(node(op, *special.get(op, args)))
+
+    def turn(k: Any, c: list) -> list:
+        here = lookup_index((2, 0, 1), k)
+        return [c[0] + lookup((1.0, 2.0, 4.0), k) + get(rows, here) + get(rows, here + k, 1)]
+
+    rows = memory([[f, g], [g, p], [p, f], [f, f], [g, g]])
+    out["f"] += repeat(3, turn, [0.5])
+    return {"f out": out["f"], "i out": out["i"], "b out": out["b"]}
+
+
+def widths(body: Callable[[dict], dict], given: list[Buffer], dtype: str) -> dict[str, int]:
+    """How many columns a body gives for each of its outputs."""
+    with tracing(dtype):
+        loads = {b.name: [node("load", attr=(k, c), type_=b.type) for c in range(b.size)] for k, b in enumerate(given)}
+        return {name: len(columns) for name, columns in body(loads).items()}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_operation(dtype):
+    rng = np.random.default_rng(0)
+    n = 300
+    floats = np.where(rng.random((3, n)) < 0.5, rng.choice(EXTREME, (3, n)), rng.normal(size=(3, n))).astype(dtype)
+    floats[2] = np.exp(rng.uniform(-60, 60, n))
+    whole = rng.integers(-(2**31), 2**31 - 1, (4, n)).astype(np.int32)
+    whole[2], whole[3] = rng.integers(-100, 100, n), rng.integers(0, 32, n)
+    given = [Buffer("f", 3), Buffer("i", 4, "i"), Buffer("b", 3, "b")]
+    outputs = [Buffer(name, size, name[0]) for name, size in widths(every_operation, given, dtype).items()]
+    program = record("every", given + outputs, every_operation, dtype)
+    assert {e.op for e in program.live} >= set(OPS)
+    on_both(program, {"f": floats, "i": whole, "b": rng.random((3, n)) < 0.5})
+
+
+def choices(x: list) -> list:
+    """All of which LLVM may make a min, a max or an abs, whose NaN and zeros are not those of a comparison's choice.
+
+    Each of numbers of its own, since what is also used elsewhere is left alone.
+    """
+    out: list = []
+    sides: list[Callable] = [lambda a, b, c=c: (a, c) for c in (0.0, -0.0, 1e5, -1e5)]
+    sides += [lambda a, b: (a, b), lambda a, b: (a, node("abs", b)), lambda a, b: (node("abs", a), 0.0)]
+    for side in sides:
+        for turned in (False, True):
+            for make in (
+                lambda a, b: node("min", a, b), lambda a, b: node("max", a, b),
+                lambda a, b: node("select", node("lt", a, b), a, b),
+                lambda a, b: node("select", node("lt", a, b), b, a),
+                lambda a, b: node("select", node("le", a, b), a, b),
+                lambda a, b: node("select", node("le", a, b), b, a),
+            ):  # fmt: skip
+                k = 2 * len(out) % len(x)
+                pair = side(x[k], x[k + 1])
+                out.append(make(*(pair[::-1] if turned else pair)))
+    for test in ("lt", "le"):
+        for turned in (False, True):
+            k = 2 * len(out) % len(x)
+            a, zero = x[k], 0.0
+            mask = node(test, *((zero, a) if turned else (a, zero)))
+            out += [node("select", mask, a, node("neg", a)), node("select", mask, node("neg", a), a)]
+    return out
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_choices_of_extreme_numbers(dtype):
+    pairs = np.array([[a, b] for a in EXTREME for b in EXTREME]).T.astype(dtype)
+    count = widths(lambda b: {"y": choices(b["x"])}, [Buffer("x", 1000)], dtype)["y"]
+    y = on_both(record_list(choices, 2 * count, count, dtype), {"x": np.tile(pairs, (count, 1))})["y"]
+    assert np.isnan(y).any() and np.signbit(y[y == 0]).any()
+
+
+CONTROL = {
+    "when": test_control.test_when_any,
+    "when, no world": lambda: test_control.test_when_any_for_no_world_and_for_all(99.0),
+    "when, all": lambda: test_control.test_when_any_for_no_world_and_for_all(-99.0),
+    "while": test_control.test_while_any,
+    "while, to its limit": lambda: test_control.test_while_any_stops_at_its_limit(3),
+    "while, done": test_control.test_a_world_whose_condition_was_false_is_done,
+    "repeat": lambda: test_control.test_repeat(5),
+    "tables": test_control.test_two_tables,
+    "compute": test_control.test_what_is_computed_is_used_under_its_mask,
+    "truth values": test_control.test_truth_values_and_loops_as_carry,
+    "each": test_control.test_what_is_touched_is_computed_and_chosen_and_summed,
+    "each, in a loop": test_control.test_what_is_touched_in_a_loop_is_touched_anew,
+    "each, of nothing": test_control.test_nothing_touched,
+    **{f"random {k}": functools.partial(test_control.test_random_programs, k) for k in range(25)},
+    **{
+        f"garbage, {form} {dtype}": functools.partial(
+            test_control.test_worlds_that_are_not_concerned_keep_their_bits, form, dtype
+        )
+        for form in test_control.SPOILERS
+        for dtype in DTYPES
+    },
+    **{f"NaN {dtype}": functools.partial(test_control.test_nan_chooses_alike_everywhere, dtype) for dtype in DTYPES},
+    **{f"real {dtype}": functools.partial(test_control.test_real_numbers_agree_to_rounding, dtype) for dtype in DTYPES},
+}
+
+
+@pytest.mark.parametrize("case", CONTROL)
+def test_control_forms(case, monkeypatch):
+    """What test_control.py asks of kernels, of PTX."""
+    made: dict[tuple, np.ndarray] = {}
+
+    def by_ptx(body: Callable[[list], list], x: np.ndarray, dtype: str, lanes: int) -> np.ndarray:
+        if (body, dtype) not in made:
+            program = record_list(body, len(x), len(body(x[:, 0].tolist())), dtype)
+            made[body, dtype] = on_both(program, {"x": x})["y"]
+        return made[body, dtype]
+
+    monkeypatch.setattr(test_control, "by_kernel", by_ptx)
+    CONTROL[case]()
+    assert made
+
+
+# the tasks
+
+
+@functools.cache
+def machine(name: str, what: str, dtype: str, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> Machine:
+    return Machine(cuda_code.ptx(name, what, dtype, mode), trace=True)
+
+
+def in_play(name: str, n: int, dtype: str, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> Engine:
+    """Worlds after some time: upright, fallen and going on, thrown into other poses; in contact in all ways."""
+    task = TASKS[name]()
+    kind, most = getattr(torch, dtype), task.max_episode_steps
+    made = Engine(task, n, dtype=kind, device="cpu", autoreset_mode=mode, max_episode_steps=most)
+    made.seed(3)
+    made.reset()
+    generator = torch.Generator().manual_seed(1)
+
+    def throw(worlds: slice) -> None:
+        for x, size in ((made.qpos[worlds], 0.6), (made.qvel[worlds], 3.0)):
+            x.add_(size * torch.randn(x.shape, generator=generator, dtype=x.dtype))
+
+    for k in range(60):
+        if k == 40:
+            throw(slice(1, None, 2))
+        act(made, generator)
+        made.step()
+        made.done[n // 3 :] = False
+    throw(slice(2, None, 4))
+    return made
+
+
+def act(made: Engine, generator: torch.Generator) -> None:
+    """Actions that now and then are too large, as a policy's are."""
+    made.action.copy_(2.4 * torch.rand(made.action.shape, generator=generator, dtype=made.dtype) - 1.2)
+
+
+def compare_runs(made: Engine, what: str, run: Callable[[], None]) -> np.ndarray:
+    """`run`, the CPU's kernel, and PTX from the same buffers, to the same bits in all of them, unused worlds' too.
+
+    Returns how often each block of the PTX was run.
+    """
+    ours = {name: x.clone() for name, x in made.buffers.items()}
+    run()
+    dtype = str(made.dtype).removeprefix("torch.")
+    code = machine(type(made.task).__name__, what, dtype, made.mode)
+    ways = code.launch(list(ours.values()), launch.padded(made.num_envs))
+    for name, x in made.buffers.items():
+        assert_same(name, ours[name], x)
+    return np.bincount(np.concatenate(ways), minlength=len(code.program.blocks))
+
+
+WORLDS = 202  # neither whole vectors nor whole blocks; 208 are allocated
+
+STEPS = [
+    *((name, "float32", "NEXT_STEP") for name in TASKS),
+    *((name, "float64", "NEXT_STEP") for name in TASKS),
+    *((name, "float32", "SAME_STEP") for name in MAIN),
+]
+FAST_STEPS = {(name, "float32", "NEXT_STEP") for name in TASKS if name != "HumanoidStandup"}
+FAST_STEPS |= {("Hopper", "float64", "NEXT_STEP"), ("Hopper", "float32", "SAME_STEP")}
+
+
+def slow_but(cases: list[tuple], fast: set[tuple]) -> list:
+    return [case if case in fast else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
+@pytest.mark.parametrize(("name", "dtype", "mode"), slow_but(STEPS, FAST_STEPS))
+def test_steps(name, dtype, mode):
+    made = in_play(name, WORLDS, dtype, AutoresetMode[mode])
+    made.elapsed_steps[5::10] = made.task.max_episode_steps - 1
+    made.action[6::20, 0] = float("nan")
+    made.qpos[7::20, 0] = float("inf")
+    begun = made.episode.clone()
+    generator = torch.Generator().manual_seed(2)
+    seen = {"truncated": 0, "bad_state": 0, "done": 0}
+    runs: np.ndarray = np.zeros(1)
+    for _ in range(3):
+        runs = runs + compare_runs(made, "step", made.step)
+        for flag in seen:
+            seen[flag] += int(getattr(made, flag).sum())
+        act(made, generator)
+    assert seen["truncated"] >= 1 and seen["bad_state"] >= 2
+    assert seen["done"] >= 3 or mode == "SAME_STEP"
+    assert (made.episode - begun)[5::10].all()
+    if mode == "SAME_STEP":
+        return  # there no world goes on after its fall, so that it would lie on the ground
+    blocks = machine(name, "step", dtype, made.mode).program.blocks
+    never = sum(len(block.statements) for block, run in zip(blocks, runs, strict=True) if not run)
+    assert never < 0.07 * sum(len(block.statements) for block in blocks), "hardly anything was not run"
+
+
+OTHERS = [(name, what, dtype) for name in TASKS for what in ("reset", "refresh") for dtype in DTYPES]
+FAST_OTHERS = {x for x in OTHERS if x[0] != "HumanoidStandup" and (x[0] != "Humanoid" or x[2] == "float32")}
+
+
+@pytest.mark.parametrize(("name", "what", "dtype"), slow_but(OTHERS, FAST_OTHERS))
+def test_resets(name, what, dtype):
+    made = in_play(name, WORLDS, dtype)
+    made.qpos.add_(0.01)
+    made.reset_mask.copy_(torch.arange(WORLDS) % 3 == 0)
+    before = made.obs.clone()
+    compare_runs(made, what, made._reset if what == "reset" else made._refresh)
+    changed = (made.obs != before).any(1)
+    assert not changed[1::3].any() and changed[::3].any()
+
+
+# launching
+
+
+class Driver:
+    """NVIDIA's driver as `cuda` calls it, on CPU memory: modules are PTX, and a launch interprets it.
+
+    `answer` is the status of every call; anything but 0 is an error.
+    """
+
+    CUfunction_attribute = SimpleNamespace(
+        CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT="carveout",
+        CU_FUNC_ATTRIBUTE_NUM_REGS="registers",
+        CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES="local",
+    )
+
+    def __init__(self) -> None:
+        self.answer = 0
+        self.calls: list[tuple] = []
+        self.machines: dict[bytes, Machine] = {}
+
+    def cuModuleLoadData(self, image: bytes) -> tuple:
+        assert image.endswith(b"}\n\0") or image.rstrip(b"\0\n ").endswith(b"}")
+        assert image.index(b"\0") == len(image) - 1, "PTX ends with the first zero"
+        return self.answer, image
+
+    def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple:
+        assert name == b"kernel"
+        if module not in self.machines:
+            self.machines[module] = Machine(module[:-1].decode())
+        return self.answer, module
+
+    def cuFuncSetAttribute(self, function: bytes, what: str, value: int) -> tuple:
+        self.calls.append(("set", what, value))
+        return (self.answer,)
+
+    def cuFuncGetAttribute(self, what: str, function: bytes) -> tuple:
+        return self.answer, {"registers": 77, "local": 88}[what]
+
+    def cuLaunchKernel(
+        self, function: bytes, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int,
+        parameters: int, extra: int,
+    ) -> tuple:  # fmt: skip
+        assert (gy, gz, by, bz, shared, extra) == (1, 1, 1, 1, 0, 0)
+        if not self.answer:
+            machine = self.machines[function]
+            count = machine.program.parameters
+            places = (ctypes.c_void_p * count).from_address(parameters)  # void** kernelParams
+            values = [ctypes.c_uint64.from_address(place).value for place in places]
+            assert gx * bx >= values[-1] > (gx - 1) * bx, "a thread for each world, and no block for nothing"
+            assert f".maxntid {bx}\n" in "\n".join(machine.source)
+            machine.run(values, gx, bx)
+        self.calls.append(("launch", stream))
+        return (self.answer,)
+
+    def cuGetErrorName(self, status: int) -> tuple:
+        return 0, {700: b"CUDA_ERROR_ILLEGAL_ADDRESS", 218: b"CUDA_ERROR_INVALID_PTX"}.get(status)
+
+
+@pytest.fixture
+def driver(monkeypatch) -> Driver:
+    made = Driver()
+    monkeypatch.setattr(cuda, "_driver", lambda: made)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=1234))
+    return made
+
+
+def map_program(dtype: str = "float64") -> Program:
+    return record("map", [Buffer("x", 1)], lambda b: {"x": [3.7 * b["x"][0] * (1.0 - b["x"][0])]}, dtype)
+
+
+def test_a_launch(driver):
+    kernel = cuda.build(map_program(), CPU)
+    assert (kernel.registers, kernel.local_bytes) == (77, 88)
+    a = torch.rand(1, 80, dtype=torch.float64)
+    b, c = a.clone(), a.clone()
+    kernel.bind({"x": a})(times=3)
+    build(map_program()).bind({"x": b})(times=3)
+    assert torch.equal(a, b)
+    assert driver.calls == [("set", "carveout", 0)] + [("launch", 1234)] * 3
+    torch.ops.torch_mjenvs.launch(kernel.handle, [c], 3)
+    assert torch.equal(a, c)
+    (d,) = launch.run(kernel.handle, [torch.rand(5, 3, 1, dtype=torch.float64)])
+    assert d.shape == (5, 3, 1)
+
+
+@pytest.mark.parametrize(("status", "name"), [(700, "CUDA_ERROR_ILLEGAL_ADDRESS"), (999, "999")])
+def test_a_launch_that_fails(driver, status, name):
+    run = cuda.build(map_program(), CPU).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
+    driver.answer = status
+    with pytest.raises(RuntimeError, match=f"CUDA's driver answered {name}"):
+        run()
+
+
+def test_code_that_cannot_be_loaded(driver):
+    driver.answer = 218
+    with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_PTX"):
+        cuda.build(map_program(), CPU)
+
+
+def test_no_driver(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    cuda._driver.cache_clear()
+    with pytest.raises(ImportError, match="pip install cuda-bindings"):
+        cuda.build(map_program(), CPU)
+
+
+def test_ptx_is_kept(driver, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path))
+    made = []
+
+    def make() -> Program:
+        made.append(1)
+        return map_program()
+
+    for _ in range(2):
+        kernel = cuda.build_known(CPU, "map", [Buffer("x", 1)], "float64", "origin", make)
+        x = torch.rand(1, 16, dtype=torch.float64)
+        want = (3.7 * x) * (1.0 - x)
+        kernel.bind({"x": x})()
+        assert torch.allclose(x, want, rtol=1e-15)
+    assert len(made) == 1 and len(driver.machines) == 1
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_an_environment(driver, monkeypatch, mode):
+    """Hopper through the launches for CUDA, beside the one on the CPU: all that it gives is the same."""
+
+    def steps(device_build: Callable | None) -> list:
+        with monkeypatch.context() as patch:
+            if device_build is not None:
+                patch.setattr(engine, "_build", device_build)
+            env = TorchVectorEnv("Hopper", 40, device="cpu", autoreset_mode=mode)
+            generator = torch.Generator().manual_seed(0)
+            seen = [env.reset(seed=4)]
+            for k in range(30):
+                seen.append(env.step(2 * torch.rand(40, 3, generator=generator) - 1))
+                if k == 20:
+                    env.set_state(env.engine.qpos + 0.01, env.engine.qvel)
+                    seen.append((env.engine.obs.clone(), env.engine.info))
+                    mask = torch.arange(40) < 7
+                    seen.append(env.reset(seed=5, options={"reset_mask": mask}))
+            return seen
+
+    before = len(driver.calls)
+    ours = steps(lambda kernels, what, dtype, device: cuda.build(kernels.program(what, dtype), CPU))
+    assert len([c for c in driver.calls[before:] if c[0] == "launch"]) == 33
+    theirs = steps(None)
+    assert any(bool(x[2].any()) for x in ours if len(x) == 5), "some episode ended"
+
+    def same(a: Any, b: Any, name: str) -> None:
+        if isinstance(a, torch.Tensor):
+            assert_same(name, a, b)
+        elif isinstance(a, dict):
+            assert a.keys() == b.keys()
+            for key in a:
+                same(a[key], b[key], f"{name} {key}")
+        else:
+            for k, (x, y) in enumerate(zip(a, b, strict=True)):
+                same(x, y, f"{name} {k}")
+
+    same(ours, theirs, "step")
+
+
+# assembling
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "HumanoidStandup"])
+def test_float32_stays_float32(name):
+    """Of each step and reset. (That every rounding is said, and nothing called, the interpreter sees to.)"""
+    for what in ("step", "reset"):
+        names = {s.name for block in machine(name, what, "float32").program.blocks for s in block.statements}
+        assert "fma.rn.f32" in names and not [x for x in names if "f64" in x]
+
+
+TARGETS = [(name, arch, "float32") for name in TASKS for arch in ("sm_80", "sm_90", "sm_100")]
+TARGETS += [(name, "sm_90", "float64") for name in MAIN]
+FAST_TARGETS = {(name, arch, dtype) for name, arch, dtype in TARGETS if dtype == "float32" and "Humanoid" not in name}
+FAST_TARGETS -= {("Ant", "sm_80", "float32"), ("Ant", "sm_100", "float32")}
+
+
+@pytest.fixture
+def ptxas() -> None:
+    if cuda_code.tool("ptxas") is None:
+        pytest.skip("the package nvidia-cuda-nvcc, which has ptxas, is not installed")
+
+
+@pytest.mark.parametrize(("name", "arch", "dtype"), slow_but(TARGETS, FAST_TARGETS))
+def test_it_assembles(ptxas, name, arch, dtype):
+    """For each chip, and for the one whose figures are kept, into no more than was kept."""
+    code, cubin = cuda_code.assemble(cuda_code.ptx(name, "step", dtype), arch)
+    assert cubin.startswith(b"\x7fELF") and 0 < code.registers <= 255
+    if (arch, dtype) == (cuda_code.ARCH, "float32"):
+        kept = next(
+            k for k in json.loads(cuda_code.DATA.read_text())["kernels"] if (k["task"], k["what"]) == (name, "step")
+        )
+        for what in ("registers", "stack", "spill_stores", "spill_loads", "code_bytes"):
+            most = 1.05 * kept[what] + 64
+            assert getattr(code, what) <= most, f"{what}: python -m benchmarks.cuda_code, if this is worth it"
+
+
+def test_what_does_not_assemble(ptxas):
+    with pytest.raises(RuntimeError, match="ptxas"):
+        cuda_code.assemble(cuda_code.ptx("Hopper", "reset", "float32").replace("fma.rn.f32", "fma.f33"))
