@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
     p.add_argument("--seeds", nargs="*", type=int, default=(0, 1, 2))
     p.add_argument("--runs", type=Path, default=Path("runs"), help="policies go to RUNS/TASK-SEED")
-    p.add_argument("--name", default="training-cpu-2-cores", help="of the files in benchmarks/results")
+    p.add_argument("--name", default="training-cpu", help="of the files in benchmarks/results")
     p.add_argument("--picture", type=Path, default=ROOT / "docs" / "training.png", help="the learning curves")
     p.add_argument("--profile", action="store_true", help="no training: measure where its time goes")
     p.add_argument("--render", action="store_true", help="no training: table and picture from the data that is there")
