@@ -33,17 +33,17 @@ def actions(env: TorchVectorEnv, steps: int, seed: int = 0) -> torch.Tensor:
     """(steps, N, nu) in [-1, 1]."""
     generator = torch.Generator().manual_seed(seed)
     shape = (steps, env.num_envs, *env.single_action_space.shape)
-    return torch.rand(shape, generator=generator, dtype=env.dtype) * 2 - 1
+    return torch.rand(shape, generator=generator, dtype=env.dtype, device="cpu").to(env.device) * 2 - 1
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.dtype == b.dtype and a.shape == b.shape and a.numpy().tobytes() == b.numpy().tobytes()
+    return a.dtype == b.dtype and a.shape == b.shape and a.cpu().numpy().tobytes() == b.cpu().numpy().tobytes()
 
 
 def check_info(ours: dict[str, Any], theirs: dict[str, Any], final: bool = False) -> None:
     """Every entry and mask of SyncVectorEnv's, and nothing else that any world is said to have."""
     for key in (k for k in ours if not k.startswith("_")):
-        mask = ours[f"_{key}"].numpy()
+        mask = ours[f"_{key}"].cpu().numpy()
         if key not in theirs:
             assert key in ALWAYS or not mask.any(), key
             continue
@@ -56,9 +56,9 @@ def check_info(ours: dict[str, Any], theirs: dict[str, Any], final: bool = False
             continue
         expected = theirs[key]
         for i in np.flatnonzero(mask):
-            np.testing.assert_array_equal(ours[key][i].numpy(), expected[i], err_msg=key)
+            np.testing.assert_array_equal(ours[key][i].cpu().numpy(), expected[i], err_msg=key)
         if not final and key not in ALWAYS:  # 0 where a world gave nothing
-            np.testing.assert_array_equal(ours[key].numpy() * ~mask, np.zeros_like(expected))
+            np.testing.assert_array_equal(ours[key].cpu().numpy() * ~mask, np.zeros_like(expected))
     assert {k for k in theirs if not k.startswith("_")} <= set(ours)
 
 
@@ -76,7 +76,7 @@ def test_modes_are_sync_vector_envs(name, mode):
     ours, sync = pair(name, mode, n, limit)
     obs, info = ours.reset(seed=seeds)
     expected_obs, expected_info = sync.reset(seed=seeds)
-    np.testing.assert_array_equal(obs.numpy(), expected_obs)
+    np.testing.assert_array_equal(obs.cpu().numpy(), expected_obs)
     check_info(info, expected_info)
     ended = np.zeros(n, bool)
     counts = {"terminated": 0, "truncated": 0}
@@ -85,13 +85,13 @@ def test_modes_are_sync_vector_envs(name, mode):
         if mode == AutoresetMode.DISABLED:
             mask |= ended
         if mask.any():
-            obs, info = ours.reset(options={"reset_mask": torch.from_numpy(mask) if t % 2 else mask.copy()})
+            obs, info = ours.reset(options={"reset_mask": torch.tensor(mask) if t % 2 else mask.copy()})
             expected_obs, expected_info = sync.reset(options={"reset_mask": mask.copy()})
-            np.testing.assert_array_equal(obs.numpy(), expected_obs)
+            np.testing.assert_array_equal(obs.cpu().numpy(), expected_obs)
             check_info(info, expected_info)
-        result, expected = ours.step(action), sync.step(action.numpy())
+        result, expected = ours.step(action), sync.step(action.cpu().numpy())
         for a, b in zip(result[:4], expected[:4], strict=True):
-            np.testing.assert_array_equal(a.numpy(), b)
+            np.testing.assert_array_equal(a.cpu().numpy(), b)
         check_info(result[4], expected[4])
         ended = expected[2] | expected[3]
         counts["terminated"] += expected[2].sum()
@@ -169,6 +169,7 @@ def test_next_step_ignores_the_action():
     assert info["_x_position"].all() and not info["_x_velocity"].any() and not info["x_velocity"].any()
 
 
+@pytest.mark.cpu  # on a GPU, to know would be to wait for it
 def test_disabled_refuses_ended_worlds():
     env = TorchVectorEnv("Hopper", 3, autoreset_mode="Disabled", max_episode_steps=5)
     env.reset(seed=0)
@@ -292,6 +293,7 @@ def test_worlds_are_alone(name, mode, dtype):
                 assert same_bits(alone, trajectory(name, n, place, mode, dtype)), (n, place, threads)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("name", TASKS)
 def test_threads_change_nothing(name):
     """Nor anything of any other world."""

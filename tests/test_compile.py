@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 
 import pytest
@@ -10,7 +11,12 @@ import torch
 from torch_mjenvs import Simulation, TorchVectorEnv
 
 N = 32
-compiler = pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
+ON_GPU = torch.get_default_device().type == "cuda"
+COMPILERS = ("gcc", "clang", "cc") if ON_GPU else ("g++", "clang++")
+compiler = pytest.mark.skipif(
+    not any(map(shutil.which, COMPILERS)) or (ON_GPU and not importlib.util.find_spec("triton")),
+    reason=f"torch.compile needs one of {', '.join(COMPILERS)}{', and Triton' * ON_GPU}",
+)
 
 
 def make(task: str = "Hopper", **kwargs) -> TorchVectorEnv:

@@ -21,15 +21,15 @@ def ours(name: str, n: int, dtype: torch.dtype = torch.float32) -> tuple[np.ndar
     env = TorchVectorEnv(name, n, dtype=dtype, autoreset_mode="SameStep")
     env.reset(seed=1)
     generator = torch.Generator().manual_seed(2)
-    low, high = torch.from_numpy(env.single_action_space.low), torch.from_numpy(env.single_action_space.high)
+    low, high = torch.tensor(env.single_action_space.low), torch.tensor(env.single_action_space.high)
     returns, lengths, alive = torch.zeros(n, dtype=torch.float64), torch.zeros(n), torch.ones(n, dtype=torch.bool)
     while alive.any():
-        action = low + (high - low) * torch.rand(n, len(low), generator=generator)
+        action = low + (high - low) * torch.rand(n, len(low), generator=generator, device="cpu").to(env.device)
         _, reward, terminated, truncated, _ = env.step(action)
         returns += torch.where(alive, reward.double(), 0.0)
         lengths += alive
         alive &= ~(terminated | truncated)
-    return returns.numpy(), lengths.numpy()
+    return returns.cpu().numpy(), lengths.cpu().numpy()
 
 
 def theirs(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -86,18 +86,19 @@ def oracle_steps(env: gymnasium.Env, s: Samples, steps: int = 1) -> tuple[Any, .
 def our_steps(name: str, s: Samples, dtype: torch.dtype, steps: int = 1, **arguments: Any) -> tuple[Any, ...]:
     env = TorchVectorEnv(name, len(s.qpos), dtype=dtype, max_episode_steps=-1, **arguments)
     env.reset(seed=0)
-    env.set_state(torch.from_numpy(s.qpos), torch.from_numpy(s.qvel))
+    env.set_state(torch.tensor(s.qpos), torch.tensor(s.qvel))
     for _ in range(steps):
         env.engine.done.zero_()  # go on after a fall, as the oracle does
-        obs, reward, terminated, truncated, info = env.step(torch.from_numpy(s.action))
+        obs, reward, terminated, truncated, info = env.step(torch.tensor(s.action))
     assert not info["bad_state"].any()
     for x in (obs, reward, *(x for k, x in info.items() if not k.startswith("_") and k != "bad_state")):
         assert x.dtype == dtype
-    return tuple(x.numpy() for x in (obs, reward, terminated, truncated)) + (info,)
+    return tuple(x.cpu().numpy() for x in (obs, reward, terminated, truncated)) + (info,)
 
 
 def error(ours: Any, theirs: np.ndarray) -> np.ndarray:
     """Relative to 1 + size."""
+    ours = ours.cpu() if isinstance(ours, torch.Tensor) else ours
     return np.abs(np.asarray(ours, float) - theirs) / (1 + np.abs(theirs))
 
 
@@ -200,8 +201,8 @@ def test_reset(name, exclude):
     obs, info = env.reset(seed=1)
     real = oracle(name, **arguments)
     for i in range(20):
-        real.set_state(env.qpos[i].numpy(), env.qvel[i].numpy())
-        np.testing.assert_array_equal(obs[i].numpy(), real._get_obs())
+        real.set_state(env.qpos[i].cpu().numpy(), env.qvel[i].cpu().numpy())
+        np.testing.assert_array_equal(obs[i].cpu().numpy(), real._get_obs())
         expected = real._get_reset_info()
         assert {k for k in info if not k.startswith("_")} == set(expected)
         for key, value in expected.items():
@@ -240,7 +241,7 @@ def our_resets(name: str, worlds: int, episodes: int, dtype: torch.dtype, **argu
     for episode in range(episodes):
         env.reset(seed=5 if episode == 0 else None)
         start = torch.tensor(env.engine.model.qpos0, dtype=dtype)
-        rows.append(torch.cat([env.qpos - start, env.qvel], 1).double().numpy().copy())
+        rows.append(torch.cat([env.qpos - start, env.qvel], 1).double().cpu().numpy().copy())
     return np.array(rows)
 
 

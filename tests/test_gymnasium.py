@@ -58,13 +58,13 @@ def test_single_is_the_vector_env(name):
     vector = TorchVectorEnv(name, dtype=torch.float64, frame_skip=2)
     (obs, info), (expected, expected_info) = single.reset(seed=6), vector.reset(seed=6)
     for action in np.random.default_rng(0).uniform(-1, 1, (20, *single.action_space.shape)):
-        np.testing.assert_array_equal(obs, expected[0])
+        np.testing.assert_array_equal(obs, expected[0].cpu())
         assert info == {k: x.item() for k, x in expected_info.items() if not k.startswith("_")}
         obs, reward, terminated, truncated, info = single.step(action)
         expected, *others, expected_info = vector.step(action[None])
         assert [reward, terminated, truncated] == [x.item() for x in others]
-        np.testing.assert_array_equal(single.unwrapped.qpos, vector.qpos[0])
-        np.testing.assert_array_equal(single.unwrapped.qvel, vector.qvel[0])
+        np.testing.assert_array_equal(single.unwrapped.qpos, vector.qpos[0].cpu())
+        np.testing.assert_array_equal(single.unwrapped.qvel, vector.qvel[0].cpu())
         if terminated:
             break
 
@@ -126,10 +126,10 @@ def test_spaces(dtype, expected):
     assert env.observation_space == batch_space(env.single_observation_space, 5)
     assert env.action_space == batch_space(env.single_action_space, 5)
     obs, _ = env.reset(seed=0)
-    assert obs.numpy() in env.observation_space
+    assert obs.cpu().numpy() in env.observation_space
     env.action_space.seed(0)
     obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-    assert obs.numpy() in env.observation_space
+    assert obs.cpu().numpy() in env.observation_space
     assert obs.dtype == reward.dtype == dtype and terminated.dtype == truncated.dtype == torch.bool
     assert reward.shape == terminated.shape == truncated.shape == (5,)
 
@@ -162,11 +162,18 @@ def test_actions_of_every_kind():
     values = torch.tensor([[0.5, -1.0, 0.25], [0.0, 2.0, -0.75]])
     stride = torch.empty(3, 4)
     stride[:, ::2] = values.T
-    read_only = values.numpy().copy()
+    read_only = values.cpu().numpy().copy()
     read_only.flags.writeable = False
-    kinds: list[Any] = [values, values.double(), values.half(), values.numpy(), values.double().numpy(), read_only]
-    kinds += [values.tolist(), tuple(values.tolist()), stride[:, ::2].T, values.numpy()[::-1][::-1]]
-    kinds += [values.clone().requires_grad_(), values.numpy().astype(">f4")]
+    kinds: list[Any] = [
+        values,
+        values.double(),
+        values.half(),
+        values.cpu().numpy(),
+        values.double().cpu().numpy(),
+        read_only,
+    ]
+    kinds += [values.tolist(), tuple(values.tolist()), stride[:, ::2].T, values.cpu().numpy()[::-1][::-1]]
+    kinds += [values.clone().requires_grad_(), values.cpu().numpy().astype(">f4")]
     outputs = []
     env = TorchVectorEnv("Hopper", 2)
     with warnings.catch_warnings():
@@ -294,7 +301,7 @@ def test_set_state():
         env.step(torch.ones(4, 3))
     moved = env.qpos.clone()
     mask = torch.tensor([True, False, True, False])
-    env.set_state(qpos.numpy(), qvel.float() * 0 + 1, mask)
+    env.set_state(qpos.cpu().numpy(), qvel.float() * 0 + 1, mask)
     assert env.qpos[mask].equal(qpos[mask]) and env.qpos[~mask].equal(moved[~mask])
     assert (env.qvel[mask] == 1).all()
     env.set_state(qpos, qvel)
@@ -345,6 +352,7 @@ def test_entries_that_only_a_reset_gives():
 # -- Wrappers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu  # two of them call NumPy, which takes none of a GPU
 def test_wrappers_that_take_tensors():
     env = gymnasium.make_vec("TorchHopper-v0", num_envs=3)
     env = wrappers.TransformObservation(env, lambda x: 2 * x)
@@ -356,6 +364,7 @@ def test_wrappers_that_take_tensors():
     assert obs.equal(2 * expected) and torch.as_tensor(reward).equal(expected_reward.clip(0, 0.5))
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_numpy_wrappers_over_array_conversion(mode):
     """Stock RecordEpisodeStatistics, whose returns are those that one adds up by hand."""

@@ -177,7 +177,7 @@ def test_reset(name, arguments):
     obs, info = env.reset(seed=1)
     for i in range(20):
         real.reset()
-        real.set_state(env.qpos[i].numpy(), env.qvel[i].numpy())
+        real.set_state(env.qpos[i].cpu().numpy(), env.qvel[i].cpu().numpy())
         assert error(obs[i], real._get_obs()).max() < 1e-12
         expected = real._get_reset_info()
         assert {k for k in info if not k.startswith("_")} == set(expected)
@@ -199,7 +199,7 @@ def test_autoreset(mode):
     begun = (env.elapsed_steps == 0).nonzero()[:, 0].tolist()
     for i in begun:
         real.reset()
-        real.set_state(env.qpos[i].numpy(), env.qvel[i].numpy())
+        real.set_state(env.qpos[i].cpu().numpy(), env.qvel[i].cpu().numpy())
         assert error(obs[i], real._get_obs()).max() < 1e-12
     assert (obs[begun, 8] != 0).sum() > 2
 
@@ -210,7 +210,7 @@ def test_reset_distribution(name, dtype):
     """Each number of the first observation has the real environment's distribution."""
     stats = pytest.importorskip("scipy.stats")
     env = TorchVectorEnv(name, 3000, dtype=dtype)
-    ours = env.reset(seed=3)[0].double().numpy()
+    ours = env.reset(seed=3)[0].double().cpu().numpy()
     real = real_env(name)
     theirs = np.array([real.reset(seed=7 if i == 0 else None)[0] for i in range(1500)])
     varies = np.ptp(theirs, axis=0) > 1e-5
@@ -230,7 +230,7 @@ def test_reacher_target():
     stats = pytest.importorskip("scipy.stats")
     env = TorchVectorEnv("Reacher", 20_000)
     env.reset(seed=0)
-    x, y = env.qpos[:, 2:].double().numpy().T
+    x, y = env.qpos[:, 2:].double().cpu().numpy().T
     radius, angle = np.hypot(x, y), np.arctan2(y, x)
     assert 0.199 < radius.max() < 0.2 + 1e-7
     assert stats.kstest((radius / 0.2) ** 2, "uniform").pvalue > 1e-4
@@ -244,7 +244,7 @@ def test_reset_without_noise(name):
     env = TorchVectorEnv(name, 2, dtype=torch.float64, reset_noise_scale=0)
     obs, _ = env.reset(seed=0)
     real = real_env(name, reset_noise_scale=0)
-    np.testing.assert_allclose(obs, np.tile(real.reset()[0], (2, 1)), atol=1e-15)
+    np.testing.assert_allclose(obs.cpu(), np.tile(real.reset()[0], (2, 1)), atol=1e-15)
 
 
 # registration
@@ -329,7 +329,7 @@ def test_compiled_sites_and_fluid():
     sim = Simulation(mjm, 1, dtype=torch.float64, outputs=["site_xpos", "qfrc_fluid"])
     assert sim.model.site_names == ("fixed", "site 1", "tip")
     d.qvel[:] = rng.normal(0, 3, mjm.nv)
-    sim.qvel[0] = torch.from_numpy(d.qvel.copy())
+    sim.qvel[0] = torch.tensor(d.qvel)
     for _ in range(50):
         sim.step()
         mujoco.mj_step(mjm, d)

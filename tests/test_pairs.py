@@ -37,20 +37,22 @@ def test_parallel_capsules(n, looped):
     assert bool(constraint.many_alike(load(model))) == looped
     generator = torch.Generator().manual_seed(0)
     sim = Simulation(model, 8, dtype=torch.float64)
-    qvel = 0.1 * torch.randn(8, model.nv, generator=generator).double()
-    sim.qpos[4:, 8::2] += 0.01 * torch.randn(4, n, generator=generator).double()  # not parallel: one touch
+    qvel = 0.1 * torch.randn(8, model.nv, generator=generator, device="cpu").double()
+    sim.qpos[4:, 8::2] += (0.01 * torch.randn(4, n, generator=generator, device="cpu").double()).to(
+        sim.device
+    )  # not parallel: one touch
     sim.qvel.copy_(qvel)
     qpos = sim.qpos.clone()
     sim.step()
     twice = 0
     for world in range(8):
         data = mujoco.MjData(model)
-        data.qpos[:], data.qvel[:] = qpos[world], qvel[world]
+        data.qpos[:], data.qvel[:] = qpos[world].cpu(), qvel[world].cpu()
         mujoco.mj_forward(model, data)
         pairs = [tuple(contact.geom) for contact in data.contact]
         assert pairs
         twice += len(pairs) - len(set(pairs))
         mujoco.mj_step(model, data)
-        np.testing.assert_allclose(sim.qvel[world].numpy(), data.qvel, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(sim.qpos[world].numpy(), data.qpos, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(sim.qvel[world].cpu().numpy(), data.qvel, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(sim.qpos[world].cpu().numpy(), data.qpos, rtol=1e-12, atol=1e-13)
     assert twice >= 4

@@ -109,16 +109,17 @@ def test_gradients(name):
     """In the air, at limits and in contact, and none is NaN."""
     mjm, m = oracle.model(name), model(name)
     x = states(name, 8)
-    weight = torch.randn(x[1].shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(x[1].shape, dtype=torch.float64, generator=generator, device="cpu").to(x[1].device)
     found = gradients(m, x, weight)
     assert all(g.isfinite().all() for g in found)
     rows = []
     for k in range(len(x[0])):
-        world = [t[k].numpy() for t in x]
+        world = [t[k].cpu().numpy() for t in x]
         rows.append(oracle.forward(mjm, *world).nefc)
-        for g, want in zip(found, differences(mjm, world, weight[k].numpy()), strict=True):
+        for g, want in zip(found, differences(mjm, world, weight[k].cpu().numpy()), strict=True):
             scale = max(1.0, np.max(np.abs(want), initial=0.0))
-            np.testing.assert_allclose(g[k].numpy(), want, rtol=0, atol=1e-5 * scale)
+            np.testing.assert_allclose(g[k].cpu().numpy(), want, rtol=0, atol=1e-5 * scale)
     assert name not in MODELS or (0 in rows and max(rows) >= 4)
 
 
@@ -144,6 +145,6 @@ def test_gradient_of_a_ball_joint_s_spring_at_its_rest():
     mjm, m = oracle.sharpen(mujoco.MjModel.from_xml_string(BALL)), load(BALL)
     x = [torch.tensor(mjm.qpos0)[None], torch.zeros(1, 3, dtype=torch.float64), torch.zeros(1, 0, dtype=torch.float64)]
     found = gradients(m, x, torch.ones(1, 3, dtype=torch.float64))
-    want = differences(mjm, [t[0].numpy() for t in x], np.ones(3))
+    want = differences(mjm, [t[0].cpu().numpy() for t in x], np.ones(3))
     for g, w in zip(found, want, strict=True):
-        np.testing.assert_allclose(g[0].numpy(), w, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(g[0].cpu().numpy(), w, rtol=0, atol=1e-8)

@@ -30,7 +30,7 @@ def play(env: TorchVectorEnv, actions: torch.Tensor) -> list[torch.Tensor]:
 
 def random_actions(env: TorchVectorEnv, steps: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(5)
-    return torch.rand(steps, N, env.engine.layout.nu, generator=generator) * 2 - 1
+    return torch.rand(steps, N, env.engine.layout.nu, generator=generator, device="cpu").to(env.device) * 2 - 1
 
 
 def same(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:

@@ -16,22 +16,29 @@ from torch_mjenvs.envs.engine import Engine
 
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
 MODES = ["NextStep", "SameStep", "Disabled"]
+HERE = torch.get_default_device()
 BAD = [float("nan"), float("inf"), -float("inf"), 1e11, -1e30]
 
 
 def snapshot(env: TorchVectorEnv) -> dict[str, bytes]:
     """Every byte that a kernel reads or writes."""
-    return {name: x.numpy().tobytes() for name, x in env.engine.buffers.items()}
+    return {name: x.cpu().numpy().tobytes() for name, x in env.engine.buffers.items()}
 
 
 def same_rows(a: torch.Tensor, b: torch.Tensor, worlds: torch.Tensor) -> bool:
-    return a[worlds].numpy().tobytes() == b[worlds].numpy().tobytes()
+    return a[worlds].cpu().numpy().tobytes() == b[worlds].cpu().numpy().tobytes()
 
 
 def reset_ended(env: TorchVectorEnv) -> None:
     """By hand, in any mode."""
     if env.engine.done.any():
         env.reset(options={"reset_mask": env.engine.done.clone()})
+
+
+def moves(env: TorchVectorEnv, steps: int, seed: int) -> torch.Tensor:
+    """(steps, N, nu) in [-1, 1], the same on every device."""
+    shape, generator = (steps, env.num_envs, env.engine.layout.nu), torch.Generator().manual_seed(seed)
+    return torch.rand(shape, generator=generator, device="cpu").to(env.device) * 2 - 1
 
 
 def twins(name: str, mode: str, n: int, dtype: torch.dtype) -> tuple[TorchVectorEnv, TorchVectorEnv]:
@@ -41,10 +48,9 @@ def twins(name: str, mode: str, n: int, dtype: torch.dtype) -> tuple[TorchVector
         env = TorchVectorEnv(name, n, dtype=dtype, autoreset_mode=mode)
         env.reset(seed=1)
         made.append(env)
-        generator = torch.Generator().manual_seed(5)
-        for _ in range(15):
+        for action in moves(env, 15, seed=5):
             reset_ended(env)
-            env.step(torch.rand(n, env.engine.layout.nu, generator=generator) * 2 - 1)
+            env.step(action)
         reset_ended(env)
     return made[0], made[1]
 
@@ -92,7 +98,7 @@ def check_after(env: TorchVectorEnv, twin: TorchVectorEnv, bad: torch.Tensor) ->
 def test_bad_action(name, mode, dtype):
     n = 21
     env, twin = twins(name, mode, n, dtype)
-    actions = torch.rand(n, env.engine.layout.nu, generator=torch.Generator().manual_seed(6)) * 2 - 1
+    (actions,) = moves(env, 1, seed=6)
     bad = torch.zeros(n, dtype=torch.bool)
     for i, value in enumerate(BAD):
         actions[3 + 4 * i, i % actions.shape[1]] = value
@@ -115,7 +121,7 @@ def test_bad_state(name, mode, dtype):
         x[2 + 4 * i, column] = value
         bad[2 + 4 * i] = True
     env.set_state(qpos, qvel, bad)
-    actions = torch.rand(n, env.engine.layout.nu, generator=torch.Generator().manual_seed(6)) * 2 - 1
+    (actions,) = moves(env, 1, seed=6)
     check_bad_step(env, twin, actions, bad)
     check_after(env, twin, bad)
 
@@ -128,8 +134,8 @@ def test_huge_but_finite(name):
     generator = torch.Generator().manual_seed(0)
     sizes = torch.logspace(0, 9.9, 40)[:, None]
     env.set_state(
-        torch.randn(40, env.engine.layout.nq, generator=generator) * sizes,
-        torch.randn(40, env.engine.layout.nv, generator=generator) * sizes.flip(0),
+        torch.randn(40, env.engine.layout.nq, generator=generator, device="cpu").to(env.device) * sizes,
+        torch.randn(40, env.engine.layout.nv, generator=generator, device="cpu").to(env.device) * sizes.flip(0),
     )
     for _ in range(5):
         obs, reward, *_ = env.step(torch.full((40, env.engine.layout.nu), 1e9))
@@ -180,7 +186,7 @@ WRONG_ACTIONS = [
     ([[0.0] * 3, [0.0] * 2] * 2, TypeError, "actions must be"),
     (None, TypeError, "real numbers"),
     (Undefined(), TypeError, "no array"),
-    (torch.zeros(4, 3, device="meta"), ValueError, "must be on cpu, not on meta"),
+    (torch.zeros(4, 3, device="meta"), ValueError, f"must be on {HERE}, not on meta"),
 ]
 
 
@@ -198,7 +204,7 @@ WRONG_STATES = [
     ((Z(4, 6), Z(3, 6)), ValueError, r"qvel must be of shape \(4, 6\)"),
     ((Z(6), Z(6)), ValueError, "qpos"),
     ((Z(4, 6), Z(4, 6, dtype=torch.bool)), TypeError, "qvel"),
-    ((Z(4, 6), Z(4, 6, device="meta")), ValueError, "qvel must be on cpu"),
+    ((Z(4, 6), Z(4, 6, device="meta")), ValueError, f"qvel must be on {HERE}"),
     ((Z(4, 6), Z(4, 6), Z(4)), TypeError, "mask must have dtype=bool"),
     ((Z(4, 6), Z(4, 6), Z(5, dtype=torch.bool)), ValueError, "mask must have shape"),
     ((Z(4, 6), Z(4, 6), [True] * 4), TypeError, "mask must be a tensor or a NumPy array"),
@@ -225,13 +231,17 @@ WRONG_RESETS = [
     ({"seed": True}, TypeError, "whole number"),
     ({"seed": "7"}, TypeError, "whole number"),
     (masked(np.zeros(4, dtype=bool)), ValueError, "at least one True"),
-    (masked(torch.zeros(4, dtype=torch.bool)), ValueError, "at least one True"),
+    (
+        masked(torch.zeros(4, dtype=torch.bool, device="cpu")),
+        ValueError,
+        "must be on cuda" if HERE.type == "cuda" else "at least one True",
+    ),
     (masked(np.ones(3, dtype=bool)), ValueError, "shape"),
     (masked(np.ones(4)), TypeError, "dtype=bool"),
     (masked(torch.ones(4)), TypeError, "dtype=bool"),
     (masked([True] * 4), TypeError, "tensor or a NumPy array"),
     (masked(None), TypeError, "tensor or a NumPy array"),
-    (masked(torch.ones(4, dtype=torch.bool, device="meta")), ValueError, "must be on cpu"),
+    (masked(torch.ones(4, dtype=torch.bool, device="meta")), ValueError, f"must be on {HERE}"),
     ({"seed": -1, **masked(np.ones(4, dtype=bool))}, ValueError, "negative"),
     ({"seed": 5, **masked(np.ones(5, dtype=bool))}, ValueError, "shape"),
 ]
@@ -252,7 +262,7 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"num_envs": True}, ValueError, "num_envs"),
     ({"dtype": torch.float16}, ValueError, "dtype"),
     ({"dtype": "float32"}, ValueError, "dtype"),
-    ({"device": "nowhere"}, RuntimeError, "nowhere"),
+    ({"device": "nowhere"}, ValueError, "there is no device 'nowhere'"),
     ({"device": "meta"}, ValueError, "not supported"),
     ({"autoreset_mode": "Sometimes"}, ValueError, "Sometimes"),
     ({"render_mode": "ascii"}, ValueError, "render_mode must be one of"),

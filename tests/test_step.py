@@ -67,7 +67,7 @@ def expected(name: str, stepping: bool) -> dict[str, np.ndarray]:
 
 
 def error(got: torch.Tensor, want: np.ndarray) -> float:
-    difference = np.abs(got.numpy().astype(np.float64).reshape(want.shape) - want)
+    difference = np.abs(got.cpu().numpy().astype(np.float64).reshape(want.shape) - want)
     return float(np.max(difference, initial=0.0) / max(1.0, np.max(np.abs(want), initial=0.0)))
 
 
@@ -204,12 +204,12 @@ def test_a_thousand_steps(name, dtype):
     sim = Simulation(oracle.model(name), 64, dtype=dtype)
     generator = torch.Generator().manual_seed(0)
     for _ in range(50):
-        sim.ctrl.uniform_(-1, 1, generator=generator)
+        sim.ctrl.copy_(torch.rand(sim.ctrl.shape, generator=generator, device="cpu") * 2 - 1)
         sim.step(20)
     assert sim.qpos.isfinite().all() and sim.qvel.isfinite().all()
     assert sim.qvel.abs().max() < 200
     frozen = [
-        oracle.forward(oracle.model(name), *(x[k].double().numpy() for x in (sim.qpos, sim.qvel, sim.ctrl)))
+        oracle.forward(oracle.model(name), *(x[k].double().cpu().numpy() for x in (sim.qpos, sim.qvel, sim.ctrl)))
         for k in range(64)
     ]
     assert min(c.dist for d in frozen for c in d.contact) > -0.1
@@ -245,10 +245,10 @@ def test_a_world_is_the_same_anywhere(name, dtype, threads):
     rng = torch.Generator().manual_seed(0)
     for n_threads, worlds in ((1, 1), (1, 333), (2, 17), (3, 1000)):
         threads(n_threads)
-        places = torch.randint(n, (worlds,), generator=rng)
+        places = torch.randint(n, (worlds,), generator=rng, device="cpu").to(chosen[0].device)
         for got, all_of in zip(evolve(name, dtype, chosen, places), want, strict=True):
             assert torch.equal(bits(got), bits(all_of[places]))
-    broken = torch.randperm(n, generator=rng)[: n // 3]
+    broken = torch.randperm(n, generator=rng, device="cpu")[: n // 3].to(chosen[0].device)
     for poison in (float("nan"), float("inf"), 1e30):
         spoilt = [x.clone() for x in chosen]
         for x in spoilt:

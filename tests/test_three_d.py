@@ -143,13 +143,13 @@ def test_reset(name):
     obs, info = env.reset(seed=3)
     theirs = oracle(name)
     for world in range(30):
-        theirs.set_state(env.qpos[world].numpy(), env.qvel[world].numpy())
+        theirs.set_state(env.qpos[world].cpu().numpy(), env.qvel[world].cpu().numpy())
         assert error(obs[world], _reset_observation(theirs)).max() < FLOAT64
         for key, value in theirs._get_reset_info().items():
             assert error(info[key][world], value).max() < FLOAT64
     norms = env.qpos[:, 3:7].norm(dim=1)
     assert (norms - 1).abs().max() > 1e-3
-    noise = (env.qpos - torch.from_numpy(theirs.init_qpos)) / (0.1 if name == "Ant" else 0.01)
+    noise = (env.qpos - torch.tensor(theirs.init_qpos)) / (0.1 if name == "Ant" else 0.01)
     assert noise.abs().max() <= 1 and noise.abs().max() > 0.95 and noise.mean().abs() < 0.1
 
 
@@ -165,12 +165,12 @@ def _reset_observation(env: gymnasium.Env) -> np.ndarray:
 def test_bitwise_in_any_company(name):
     """A world alone, or among others at another place, and with other threads."""
     s, _ = samples(name, 33)
-    action = torch.from_numpy(s.action).float()
+    action = torch.tensor(s.action).float()
 
     def rollout(worlds: list[int], threads: int) -> torch.Tensor:
         env = TorchVectorEnv(name, len(worlds), max_episode_steps=-1)
         env.reset(seed=0)
-        env.set_state(torch.from_numpy(s.qpos[worlds]), torch.from_numpy(s.qvel[worlds]))
+        env.set_state(torch.tensor(s.qpos[worlds]), torch.tensor(s.qvel[worlds]))
         torch.set_num_threads(threads)
         for _ in range(4):
             env.engine.done.zero_()
@@ -191,8 +191,8 @@ def test_nothing_blows_up(name):
     env = TorchVectorEnv(name, 1024, autoreset_mode="SameStep")
     env.reset(seed=0)
     generator = torch.Generator().manual_seed(0)
-    high = torch.from_numpy(env.single_action_space.high)
+    high = torch.tensor(env.single_action_space.high)
     for _ in range(10_000):
-        action = (torch.rand(1024, len(high), generator=generator) * 2 - 1) * high
+        action = (torch.rand(1024, len(high), generator=generator, device="cpu").to(env.device) * 2 - 1) * high
         obs, reward, _, _, info = env.step(action)
         assert torch.isfinite(obs).all() and torch.isfinite(reward).all() and not info["bad_state"].any()

@@ -34,8 +34,8 @@ def hopper(**arguments) -> TorchRLEnv:
 def actions(env: EnvBase, steps: int, seed: int = 0) -> torch.Tensor:
     """(steps, N, nu), that throw a hopper over."""
     shape = (steps, *env.action_spec.shape)
-    x = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return (2 * x - 1).to(env.action_spec.dtype)
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64, device="cpu")
+    return (2 * x - 1).to(env.device, env.action_spec.dtype)
 
 
 def replay(moves: torch.Tensor) -> Callable[[TensorDictBase], TensorDictBase]:
@@ -91,8 +91,8 @@ def test_specs(name):
     space = TorchVectorEnv(name, 3).single_action_space
     single = env.action_spec_unbatched
     assert isinstance(single, Bounded) and single.shape == space.shape
-    np.testing.assert_array_equal(single.space.low, space.low)
-    np.testing.assert_array_equal(single.space.high, space.high)
+    np.testing.assert_array_equal(single.space.low.cpu(), space.low)
+    np.testing.assert_array_equal(single.space.high.cpu(), space.high)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_state_is_seen_as_gymnasium_sees_it():
     env.reset()
     env.rollout(3)
     seen = env.reset(TensorDict(state, [2]), set_state=True)
-    np.testing.assert_allclose(seen["observation"][1], oracle._get_obs(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(seen["observation"][1].cpu(), oracle._get_obs(), rtol=0, atol=1e-12)
     assert seen["x_position"][1] == qpos[0] and seen["x_velocity"][1] == 0
     assert not env.engine.elapsed_steps.any()
 
@@ -372,7 +372,7 @@ def test_wrong_calls():
         env.reset(state=TensorDict({"qpos": torch.zeros(N, 2), "qvel": torch.zeros(N, 6)}, [N]))
     with pytest.raises(ValueError, match="make another"):
         env.to("meta")
-    assert env.to("cpu") is env
+    assert env.to(env.device) is env
     assert (env.get_state() == before).all()
 
 

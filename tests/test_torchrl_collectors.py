@@ -36,9 +36,10 @@ def make(first_world: int = 0, num_envs: int = N, transformed: bool = True) -> E
 
 def make_policy() -> TensorDictModule:
     torch.manual_seed(1)
-    net = torch.nn.Sequential(torch.nn.Linear(11, 3), torch.nn.Tanh())
+    with torch.device("cpu"):  # the same on every device
+        net = torch.nn.Sequential(torch.nn.Linear(11, 3), torch.nn.Tanh())
     net[0].weight.data.mul_(3)
-    return TensorDictModule(net, in_keys=["observation"], out_keys=["action"])
+    return TensorDictModule(net.to(torch.get_default_device()), in_keys=["observation"], out_keys=["action"])
 
 
 @torch.no_grad()
@@ -77,7 +78,9 @@ WORKERS = [partial(make, 0), partial(make, N)]
 SIZE = {"frames_per_batch": 2 * N * T, "total_frames": 2 * BATCHES * N * T}
 
 
+@pytest.mark.cpu
 @pytest.mark.slow
+@pytest.mark.cpu
 def test_multi_sync_collector():
     """Two processes share out the worlds of one environment."""
     collector = MultiSyncCollector(WORKERS, make_policy(), cat_results=0, **SIZE)
@@ -96,6 +99,7 @@ def check_any_order(batches: list[TensorDictBase]) -> None:
         check(batch, worker.pop(0))
 
 
+@pytest.mark.cpu
 @pytest.mark.slow
 def test_multi_async_collector():
     size = {"frames_per_batch": N * T, "total_frames": 2 * N * T}
@@ -106,6 +110,7 @@ def test_multi_async_collector():
         collector.shutdown()
 
 
+@pytest.mark.cpu
 @pytest.mark.slow
 def test_parallel_env():
     env = ParallelEnv(2, WORKERS)
@@ -116,6 +121,7 @@ def test_parallel_env():
         env.close()
 
 
+@pytest.mark.cpu
 @pytest.mark.slow
 def test_distributed_collector():
     """torch.distributed with gloo, on this machine."""
@@ -127,6 +133,7 @@ def test_distributed_collector():
     check(data, expected(0, 2 * N))
 
 
+@pytest.mark.cpu
 @pytest.mark.slow
 def test_asynchronous_distributed_collector():
     size = {"frames_per_batch": N * T, "total_frames": 2 * N * T}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 import torch
 
@@ -11,14 +9,12 @@ pytest.importorskip("torchrl")
 
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModule
+from test_compile import compiler
 from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEnv
 
 from torch_mjenvs import HopperEnv
 
 N, LIMIT = 8, 12
-with_compiler = pytest.mark.skipif(
-    not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs a C++ compiler"
-)
 
 
 def make(kind: str) -> EnvBase:
@@ -28,9 +24,10 @@ def make(kind: str) -> EnvBase:
 
 def make_policy() -> TensorDictModule:
     torch.manual_seed(1)
-    net = torch.nn.Sequential(torch.nn.Linear(11, 3), torch.nn.Tanh()).requires_grad_(False)
+    with torch.device("cpu"):  # the same on every device
+        net = torch.nn.Sequential(torch.nn.Linear(11, 3), torch.nn.Tanh()).requires_grad_(False)
     net[0].weight.mul_(3)
-    return TensorDictModule(net, in_keys=["observation"], out_keys=["action"])
+    return TensorDictModule(net.to(torch.get_default_device()), in_keys=["observation"], out_keys=["action"])
 
 
 def follow(env: EnvBase, advance, steps: int = 2 * LIMIT + 2) -> TensorDictBase:
@@ -50,7 +47,7 @@ def equal(got: TensorDictBase, want: TensorDictBase, **tolerance) -> None:
 
 
 @pytest.mark.slow
-@with_compiler
+@compiler
 @pytest.mark.parametrize("kind", ["bare", "native", "transformed"])
 def test_compiled_environment(kind):
     policy = make_policy()
@@ -61,7 +58,7 @@ def test_compiled_environment(kind):
     equal(follow(env, lambda td: env.step_and_maybe_reset(policy(td))), want, rtol=0, atol=0)
 
 
-@with_compiler
+@compiler
 @pytest.mark.parametrize(
     "kind", ["bare", *(pytest.param(k, marks=pytest.mark.slow) for k in ("native", "transformed"))]
 )

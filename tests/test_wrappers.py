@@ -26,22 +26,25 @@ from torch_mjenvs.envs.wrappers import RunningMeanStd as OurMoments
 MODES = list(AutoresetMode)
 NEXT_STEP, SAME_STEP, DISABLED = AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
 N, STEPS = 16, 60
+HERE = torch.get_default_device()
 
 
 def make(mode: AutoresetMode = NEXT_STEP, task: str = "Hopper", n: int = N, **kwargs) -> TorchVectorEnv:
     """Hoppers fall after about 20 steps, or are cut after 25: both happen."""
-    usual = {"dtype": torch.float64, "max_episode_steps": 25, "device": "cpu"}
+    usual = {"dtype": torch.float64, "max_episode_steps": 25}
     return TorchVectorEnv(task, n, **(usual | kwargs), autoreset_mode=mode)
 
 
-def in_numpy(env: TorchVectorEnv) -> stock.ArrayConversion:
+def in_numpy(mode: AutoresetMode = NEXT_STEP, **kwargs) -> stock.ArrayConversion:
+    """What `make` makes, on the CPU, for wrappers that know NumPy."""
     pytest.importorskip("array_api_compat", reason="ArrayConversion needs array-api-compat")
-    return stock.ArrayConversion(env, torch, np)
+    return stock.ArrayConversion(make(mode, **kwargs, device="cpu"), torch, np)
 
 
 def actions(steps: int = STEPS, n: int = N, seed: int = 1) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return (torch.rand(steps, n, 3, generator=generator) * 2 - 1).double()  # as float32 has them, too
+    x = torch.rand(steps, n, 3, generator=generator, device="cpu") * 2 - 1
+    return x.double().to(HERE)  # numbers that float32 has, too
 
 
 def play(env: Any, steps: torch.Tensor | np.ndarray) -> Iterator[tuple]:
@@ -57,7 +60,8 @@ def play(env: Any, steps: torch.Tensor | np.ndarray) -> Iterator[tuple]:
 
 
 def equal(ours: torch.Tensor, theirs: Any, rtol: float = 0.0) -> None:
-    np.testing.assert_allclose(ours.numpy(), np.asarray(theirs), rtol=rtol, atol=rtol)
+    theirs = theirs.cpu() if isinstance(theirs, torch.Tensor) else theirs
+    np.testing.assert_allclose(ours.cpu().numpy(), np.asarray(theirs), rtol=rtol, atol=rtol)
 
 
 # -- Episode statistics ------------------------------------------------------------------------------------------------
@@ -74,10 +78,10 @@ def clock(monkeypatch) -> list[float]:
 @pytest.mark.parametrize("mode", MODES)
 def test_statistics(mode, clock):
     ours = wrappers.RecordEpisodeStatistics(make(mode), buffer_length=3, stats_key="done")
-    theirs = stock.RecordEpisodeStatistics(in_numpy(make(mode)), buffer_length=3, stats_key="done")
+    theirs = stock.RecordEpisodeStatistics(in_numpy(mode), buffer_length=3, stats_key="done")
     ours.reset(seed=0), theirs.reset(seed=0)
     together, kinds = 0, set()
-    for mine, real in zip(play(ours, actions()), play(theirs, actions().numpy()), strict=True):
+    for mine, real in zip(play(ours, actions()), play(theirs, actions().cpu().numpy()), strict=True):
         clock[0] += 0.125
         *_, terminated, truncated, info, _ = mine
         ended = terminated | truncated
@@ -89,7 +93,7 @@ def test_statistics(mode, clock):
         assert not any(x[~ended].any() for x in info["done"].values())
         assert ours.episode_count == theirs.episode_count
         for name in ("return_queue", "length_queue", "time_queue"):
-            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-14)
+            np.testing.assert_allclose(getattr(ours, name).cpu(), getattr(theirs, name), rtol=1e-14)
         together = max(together, int(ended.sum()))
         kinds |= {kind for kind, x in (("fell", terminated), ("was cut", truncated)) if x.any()}
     assert together > 3, "more in one step than the queue takes"
@@ -110,27 +114,28 @@ def test_statistics_refuse():
 
 def test_moments_in_float32():
     """Far from 0, where sums of squares in float32 would have no correct digit."""
-    rows = torch.randn(50, 64, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([0.1, 1.0, 0.0]) + 1000
-    moments = OurMoments(64, (3,), torch.device("cpu"))
+    rows = torch.randn(50, 64, 3, generator=torch.Generator().manual_seed(0), device="cpu").to(HERE)
+    rows = rows * torch.tensor([0.1, 1.0, 0.0]) + 1000
+    moments = OurMoments(64, (3,), HERE)
     for batch in rows:
         moments.update(batch)
     reference = RunningMeanStd(shape=(3,))
-    for batch in rows.double().numpy():
+    for batch in rows.double().cpu().numpy():
         reference.update(batch)
     equal(moments.mean, reference.mean, 1e-14)
-    np.testing.assert_allclose(moments.var, reference.var, rtol=1e-9)
+    np.testing.assert_allclose(moments.var.cpu(), reference.var, rtol=1e-9)
     assert moments.count == reference.count
 
 
 def test_moments_of_some_rows():
     generator = torch.Generator().manual_seed(0)
-    moments, reference = OurMoments(8, (2,), torch.device("cpu")), RunningMeanStd(shape=(2,))
+    moments, reference = OurMoments(8, (2,), HERE), RunningMeanStd(shape=(2,))
     for share in (0.5, 0.0, 0.3, 1.0):
-        rows = torch.randn(8, 2, generator=generator) + 3
-        mask = torch.rand(8, generator=generator) < share
+        rows = torch.randn(8, 2, generator=generator, device="cpu").to(HERE) + 3
+        mask = torch.rand(8, generator=generator, device="cpu").to(HERE) < share
         moments.update(rows, mask)
         if mask.any():
-            reference.update(rows[mask].double().numpy())
+            reference.update(rows[mask].double().cpu().numpy())
         for name in ("mean", "var", "count"):
             equal(getattr(moments, name), getattr(reference, name), 1e-14)
 
@@ -141,16 +146,16 @@ def test_moments_of_some_rows():
 def test_observations_are_gymnasiums():
     """Where Gymnasium's works. It gives float32."""
     ours = wrappers.NormalizeObservation(make(), epsilon=1e-6)
-    theirs = stock.NormalizeObservation(in_numpy(make()), epsilon=1e-6)
+    theirs = stock.NormalizeObservation(in_numpy(), epsilon=1e-6)
     equal(ours.reset(seed=0)[0], theirs.reset(seed=0)[0], 1e-6)
-    for mine, real in zip(play(ours, actions()), play(theirs, actions().numpy()), strict=True):
+    for mine, real in zip(play(ours, actions()), play(theirs, actions().cpu().numpy()), strict=True):
         assert mine[0].dtype == torch.float64
         equal(mine[0], real[0], 1e-6)
         equal(ours.obs_rms.mean, theirs.obs_rms.mean, 1e-12)
         equal(ours.obs_rms.var, theirs.obs_rms.var, 1e-12)
     assert ours.obs_rms.count == theirs.obs_rms.count == N * (STEPS + 1) + 1e-4
     ours.update_running_mean = theirs.update_running_mean = False
-    for mine, real in zip(play(ours, actions(5)), play(theirs, actions(5).numpy()), strict=True):
+    for mine, real in zip(play(ours, actions(5)), play(theirs, actions(5).cpu().numpy()), strict=True):
         equal(mine[0], real[0], 1e-6)
     assert ours.obs_rms.count == theirs.obs_rms.count == N * (STEPS + 1) + 1e-4
 
@@ -165,9 +170,9 @@ def test_observations_in_every_mode(mode, dtype):
 
     def check(got: torch.Tensor, raw: torch.Tensor, counted: torch.Tensor | slice | None) -> None:
         if counted is not None:
-            moments.update(raw[counted].double().numpy())
+            moments.update(raw[counted].double().cpu().numpy())
         assert got.dtype == dtype
-        equal(got, (raw.double().numpy() - moments.mean) / np.sqrt(moments.var + 1e-8), tolerance)
+        equal(got, (raw.double().cpu().numpy() - moments.mean) / np.sqrt(moments.var + 1e-8), tolerance)
 
     everything, resets = slice(None), 0
     check(env.reset(seed=0)[0], plain.reset(seed=0)[0], everything)
@@ -221,17 +226,17 @@ class ByWorlds(stock.NormalizeReward):
 @pytest.mark.parametrize("mode", MODES)
 def test_rewards(mode):
     ours = wrappers.NormalizeReward(make(mode), gamma=0.9, epsilon=1e-6)
-    theirs = ByWorlds(in_numpy(make(mode)), gamma=0.9, epsilon=1e-6)
+    theirs = ByWorlds(in_numpy(mode), gamma=0.9, epsilon=1e-6)
     theirs.accumulated_reward = np.zeros(N)  # which Gymnasium keeps in float32
     ours.reset(seed=0), theirs.reset(seed=0)
-    for mine, real in zip(play(ours, actions()), play(theirs, actions().numpy()), strict=True):
+    for mine, real in zip(play(ours, actions()), play(theirs, actions().cpu().numpy()), strict=True):
         equal(mine[1], real[1], 1e-12)
         equal(ours.accumulated_reward, theirs.accumulated_reward, 1e-12)
         equal(ours.return_rms.var, theirs.return_rms.var, 1e-12)
-    assert ours.return_rms.count == pytest.approx(theirs.return_rms.count, abs=1e-9)
+    assert ours.return_rms.count.item() == pytest.approx(theirs.return_rms.count, abs=1e-9)
     assert (ours.return_rms.count < N * STEPS) == (mode is NEXT_STEP)  # steps that only reset are left out
     ours.update_running_mean = theirs.update_running_mean = False
-    for mine, real in zip(play(ours, actions(5)), play(theirs, actions(5).numpy()), strict=True):
+    for mine, real in zip(play(ours, actions(5)), play(theirs, actions(5).cpu().numpy()), strict=True):
         equal(mine[1], real[1], 1e-12)
     assert mine[1].dtype == torch.float64
 
@@ -250,13 +255,13 @@ def test_actions(bounds):
     """Also where the environment's own range is not from -1 to 1."""
     task = {"task": "InvertedPendulum"} if not isinstance(bounds[0], np.ndarray) else {}
     ours = wrappers.RescaleAction(make(**task), *bounds)
-    theirs = stock.RescaleAction(in_numpy(make(**task)), *bounds)
+    theirs = stock.RescaleAction(in_numpy(**task), *bounds)
     assert ours.single_action_space == theirs.single_action_space and ours.action_space == theirs.action_space
     ours.reset(seed=0), theirs.reset(seed=0)
     ours.action_space.seed(0)
     for _ in range(5):
         action = ours.action_space.sample()
-        mine, real = ours.step(torch.from_numpy(action)), theirs.step(action)
+        mine, real = ours.step(torch.tensor(action)), theirs.step(action)
         equal(mine[0], real[0], 1e-5)  # Gymnasium computes in the action's float32
     low, high = (np.broadcast_to(x, ours.action_space.shape) for x in bounds)
     for given, inside in ((low, ours.unwrapped.action_space.low), (high, ours.unwrapped.action_space.high)):
@@ -370,24 +375,23 @@ def test_no_step_waits(mode):
         statistics.episode_returns[statistics.prev_dones]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.skipif(HERE.type == "cpu", reason="needs a GPU")
 @pytest.mark.parametrize("mode", [NEXT_STEP, SAME_STEP])
 def test_no_step_waits_on_a_gpu(mode):
-    env, same = everything(mode, device="cuda"), everything(mode)
+    env, same = everything(mode), everything(mode, device="cpu")
     env.reset(seed=0), same.reset(seed=0)
     steps = actions(30)
-    there = steps.cuda()
-    env.step(there[0])  # what is allocated once, is
+    env.step(steps[0])  # what is allocated once, is
     torch.cuda.set_sync_debug_mode("error")
     try:
-        for action in there[1:]:
+        for action in steps[1:]:
             results = env.step(action)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    for action in steps:
+    for action in steps.cpu():
         expected = same.step(action)
     for mine, wanted in zip(results[:4], expected[:4], strict=True):
-        torch.testing.assert_close(mine.cpu(), wanted, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(mine.cpu(), wanted.cpu(), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -420,12 +424,13 @@ STOCK = {
 }
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("name", STOCK)
 def test_stock_wrappers(name):
     wrap, expect = STOCK[name]
-    env, plain = wrap(in_numpy(make())), in_numpy(make())
+    env, plain = wrap(in_numpy()), in_numpy()
     env.reset(seed=0), plain.reset(seed=0)
-    steps = actions().numpy()
+    steps = actions().cpu().numpy()
     ended = 0
     for mine, real in zip(play(env, steps), play(plain, steps), strict=True):
         for x, expected in zip(mine[:4], expect(*real[:4]), strict=True):

@@ -215,10 +215,9 @@ class Simulation:
     ctrl = property(lambda self: self._view("ctrl"), doc="(N, nu)")
 
     def _view_of(self, name: str) -> torch.Tensor:
-        columns = self._buffers[name]
-        if len(columns):
-            columns = columns.unflatten(0, self._shapes.get(name, (len(columns),)))
-        return columns.movedim(-1, 0)[: self.num_worlds]
+        columns, worlds = self._buffers[name].shape
+        shape = self._shapes.get(name, (columns,))
+        return self._buffers[name].view(*shape, worlds).movedim(-1, 0)[: self.num_worlds]
 
     def _view(self, name: str) -> torch.Tensor:
         """As `Engine.view`: made anew in code that torch compiles."""
