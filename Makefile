@@ -8,10 +8,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 
-.PHONY: help setup train test slow lint fix bench wheel clean
+.PHONY: help setup train test slow lint fix bench bench-gpu wheel clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP)  ## create .venv and install the package, pinned by constraints.txt
 
@@ -41,6 +41,9 @@ fix: $(STAMP)  ## let ruff fix what it can
 
 bench: $(STAMP)  ## compile time and steps per second
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-gpu: $(STAMP)  ## the same on a GPU, where there is one
+	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 wheel: $(STAMP)  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

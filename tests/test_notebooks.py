@@ -36,6 +36,7 @@ def opengl() -> bool:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs(path, opengl, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # it would keep plots out of the notebook
     if path.stem == "train_and_watch":
         pytest.importorskip("torchrl")
     notebook = execute(path, tmp_path, SMALL[path.stem] | {"pictures": opengl})
