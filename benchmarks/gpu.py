@@ -6,7 +6,7 @@
 First the same steps are made on the GPU and on the CPU, which should give the same bits; how many numbers differ is
 part of the result. Then: steps/s of the bare engine, of `TorchVectorEnv` and of CUDA graphs, by CUDA events, in turns;
 the kernels that one step launches, and their time beside the wall's, by torch's profiler; memory, registers; what the
-GPU's arithmetic and memory reach in plain loops. Worlds are in the states, and at the ages, that random actions lead to.
+GPU's arithmetic and memory reach in plain loops. Worlds are in the states and at the ages random actions lead to.
 """
 
 from __future__ import annotations

@@ -64,6 +64,13 @@ def truly_there(request: pytest.FixtureRequest) -> Iterator[None]:
         assert launched["cuda"] > before["cuda"], "no kernel ran on the GPU: mark the test `cpu`, or let it run there"
 
 
+@pytest.fixture
+def no_default_device() -> Iterator[None]:
+    """As in a user's program: torch makes tensors on the CPU, worlds are where this package puts them by itself."""
+    with torch.device("cpu"):
+        yield
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if launched:
         terminalreporter.line(f"kernels launched: {launched['cuda']} on the GPU, {launched['cpu']} on the CPU")

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from ptx import Machine
 
-from torch_mjenvs.compiler import cpu, cuda, launch
+from torch_mjenvs.compiler import cuda, devices, launch
 from torch_mjenvs.compiler.expr import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
+HERE, CPU = torch.get_default_device(), torch.device("cpu")
 U32, U64, I32 = np.uint32, np.uint64, np.int32
 Arrays = Mapping[str, np.ndarray]
 Body = Callable[[dict[str, list]], dict[str, list]]
@@ -54,8 +55,8 @@ def evaluate(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
 
 
 def run_compiled(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
-    """What the program stores, by its machine code."""
-    return _run(program, inputs, lambda tensors: cpu.build(program).bind(tensors)())
+    """What the program stores, by its machine code, on the device of this run of the tests."""
+    return _run(program, inputs, lambda tensors: devices.build(HERE, program).bind(tensors)(), HERE)
 
 
 def run_ptx(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
@@ -67,19 +68,21 @@ def run_ptx(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
     return _run(program, inputs, launch_ptx)
 
 
-def _run(program: Program, inputs: Arrays, over: Callable[[dict[str, torch.Tensor]], object]) -> dict[str, np.ndarray]:
+def _run(
+    program: Program, inputs: Arrays, over: Callable[[dict[str, torch.Tensor]], object], device: torch.device = CPU
+) -> dict[str, np.ndarray]:
     n = next(iter(inputs.values())).shape[1]
     types = {"f": getattr(torch, program.dtype), "i": torch.int32, "b": torch.bool}
     tensors = {
-        b.name: torch.zeros(b.size, launch.padded(n), dtype=types[b.type], device="cpu") for b in program.buffers
+        b.name: torch.zeros(b.size, launch.padded(n), dtype=types[b.type], device=device) for b in program.buffers
     }
     for k, v in inputs.items():
         tensors[k][:, :n] = torch.from_numpy(np.ascontiguousarray(v))
     over(tensors)
-    return {k: v[:, :n].numpy() for k, v in tensors.items() if k not in inputs}
+    return {k: v[:, :n].cpu().numpy() for k, v in tensors.items() if k not in inputs}
 
 
-RUNNERS = {"graph": evaluate, "cpu": run_compiled, "ptx": run_ptx}
+RUNNERS = {"graph": evaluate, "compiled": run_compiled, "ptx": run_ptx}
 
 
 def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

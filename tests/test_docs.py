@@ -18,6 +18,7 @@ BLOCKS = [
 ]
 
 
+@pytest.mark.usefixtures("no_default_device")
 @pytest.mark.parametrize("code", BLOCKS)
 def test_example(code, monkeypatch):
     module = ModuleType("example")

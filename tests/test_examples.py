@@ -22,6 +22,8 @@ import ppo
 from benchmarks import training
 
 ROOT = Path(__file__).resolve().parents[1]
+HERE = torch.get_default_device()
+pytestmark = pytest.mark.usefixtures("no_default_device")
 TUNED = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
 
 
@@ -145,7 +147,7 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
 
 def test_a_truncated_episode_counts_what_it_was_still_worth():
     s = settings(num_envs=8, horizon=4, minibatch=32)
-    env = common.make("TorchHalfCheetah-v0", 8, "cpu")
+    env = common.make("TorchHalfCheetah-v0", 8, str(HERE))
     with torch.no_grad():
         agent = ppo.PPO(env, s, seed=0)
         env.unwrapped.elapsed_steps[:] = 0
@@ -188,6 +190,7 @@ def test_the_table_of_trained_policies(tmp_path, monkeypatch):
     assert training.agrees([1.0, 3.0], [2.0, 2.1]) and not training.agrees([1.0, 1.1], [2.0, 2.1])
 
 
+@pytest.mark.cpu
 def test_a_profile_accounts_for_all_time():
     found = training.profile("Hopper", seconds=0.5)
     assert set(found["shares"]) == {"simulation", "policy", "update", "overhead"}

@@ -160,4 +160,4 @@ def test_normals_come_in_pairs() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_machine_code_gives_the_bits_of_the_graph(dtype: str) -> None:
     body = lambda r: [r.uniform(-0.1, 0.1), r.normal(), r.normal()]  # noqa: E731
-    np.testing.assert_array_equal(draw("graph", dtype, body, 3), draw("cpu", dtype, body, 3))
+    np.testing.assert_array_equal(draw("graph", dtype, body, 3), draw("compiled", dtype, body, 3))

@@ -15,6 +15,8 @@ pytest.importorskip("tqdm")
 import common
 import ppo_torchrl
 
+HERE = torch.get_default_device()
+pytestmark = pytest.mark.usefixtures("no_default_device")
 SMALL = ["--env", "TorchHopper-v0", "--num-envs", "32", "--total-steps", "40000", "--episodes", "2"]
 
 
@@ -58,7 +60,7 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
 def test_what_the_policy_acts_on_is_what_it_was_trained_on():
     """`act` normalises as the environment does, and takes the middle of the distribution."""
     torch.manual_seed(0)
-    env = ppo_torchrl.make_env("TorchHopper-v0", 4, "cpu")
+    env = ppo_torchrl.make_env("TorchHopper-v0", 4, str(HERE))
     settings = common.settings("TorchHopper-v0", num_envs=4)
     agent = ppo_torchrl.PPO(env, ppo_torchrl.SimpleNamespace(**settings), seed=0)
     data = env.rollout(50, agent.actor, break_when_any_done=False)
@@ -70,7 +72,7 @@ def test_what_the_policy_acts_on_is_what_it_was_trained_on():
 
 @pytest.mark.slow  # Humanoid takes seconds to compile
 def test_normalised_observations_are_numbers_where_columns_are_constant():
-    env = ppo_torchrl.make_env("TorchHumanoid-v0", 16, "cpu")
+    env = ppo_torchrl.make_env("TorchHumanoid-v0", 16, str(HERE))
     for _ in range(3):
         seen = env.rollout(60, break_when_any_done=False)["next", "observation"]
         assert seen.isfinite().all() and seen.abs().max() <= 10
