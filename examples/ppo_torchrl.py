@@ -176,7 +176,8 @@ class PPO:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.loss.load_state_dict(state["networks"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.env.load_state_dict(state["transforms"])
+        # Transforms keep the tensors that they are given, wherever those are.
+        self.env.load_state_dict(TensorDict(state["transforms"], device=self.env.device).to_dict())
         self.env.base_env.engine.load_state_dict(state["worlds"])
         self.reward_scale.load_state_dict(state["reward_scale"])
         self.now = TensorDict(state["now"], self.env.batch_size, device=self.env.device)
