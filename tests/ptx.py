@@ -313,7 +313,7 @@ class PTXError(Exception):
     """What the interpreter does not know, or what a device would refuse to do."""
 
 
-_DECLARATIONS = re.compile(r"\.(version|target|address_size|maxntid)\b|[{})]$|\.visible \.entry kernel\($")
+_DECLARATIONS = re.compile(r"\.(version|target|address_size|maxntid|maxnreg)\b|[{})]$|\.visible \.entry kernel\($")
 _PARAMETER = re.compile(r"\.param \.u64 (?:\.ptr \.global \.align \d+ )?kernel_param_(\d+),?$")
 _REGISTERS = re.compile(r"\.reg \.(pred|b16|b32|b64) +%(\w+)(?:<\d+>)?;$")
 _DEPOT = re.compile(r"\.local \.align (\d+) \.b8 +__local_depot0\[(\d+)\];$")

@@ -211,7 +211,9 @@ class _Renderer:
         self.label("end")
         self.put("ret void")
         arguments = [f"{self.t.pointer} noalias %p{k}" for k in range(len(self.p.buffers))] + ["i64 %worlds"]
-        head = f'define ptx_kernel void @kernel({", ".join(arguments)}) nounwind "nvvm.maxntid"="{block}"'
+        # All registers that a thread can have: else the assembler may leave some for warps that are not there
+        attributes = f'nounwind "nvvm.maxntid"="{block}" "nvvm.maxnreg"="255"'
+        head = f"define ptx_kernel void @kernel({', '.join(arguments)}) {attributes}"
         return "\n".join([*self.tables.values(), f"{head} {{\nentry:", *self.rooms, *self.lines, "}"])
 
     def used(self) -> list[int]:
