@@ -1,27 +1,28 @@
-"""Speed on an NVIDIA GPU, beside MJX and mujoco-torch where they are installed. One command, some minutes.
+"""Speed on an NVIDIA GPU, beside MJX and mujoco-torch where they are installed. One command, some 8 minutes.
 
     python -m benchmarks.gpu                                    # everything, into benchmarks/results/DATE-gpu.{json,md}
     python -m benchmarks.gpu --tasks HalfCheetah Humanoid --num-envs 32768 --no-peers
+    python -m benchmarks.gpu --minutes 60                       # until the last peer has compiled
 
-First the same steps are made on the GPU and on the CPU, which should give the same bits; how many numbers differ is
-part of the result. Then: steps/s of the bare engine, of `TorchVectorEnv` and of CUDA graphs, by CUDA events, in turns;
-the kernels that one step launches, and their time beside the wall's, by torch's profiler; memory, registers; what the
-GPU's arithmetic and memory reach in plain loops. Worlds are in the states and at the ages random actions lead to.
+First parity: the same steps on the GPU and on the CPU, which should give the same bits, and one step beside
+Gymnasium's own environment; where they part, the page begins with that and the exit status is 1. Then steps/s of the
+bare engine, of `TorchVectorEnv` and of CUDA graphs, by CUDA events, in turns; the kernels that one step launches, and
+their time beside the wall's, by torch's profiler; memory, registers, and the share of what the GPU reaches in plain
+loops. Worlds are in the states and at the ages random actions lead to. Files are written after every task, so that
+little is lost where a run breaks off.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.util
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,366 +37,327 @@ from torch_mjenvs.compiler.launch import PADDING
 from torch_mjenvs.compiler.program import Buffer, record
 from torch_mjenvs.envs.engine import Engine
 
-from . import ours
+from . import gpu_page, gpu_peers, machine, ours, parity
 from .cases import CASES, DTYPES, Case
-from .report import number, table
 from .timing import spread
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_ENVS = (1, 1024, 4096, 32768, 131072)
-PEER_NUM_ENVS = (4096, 32768)
-TARGETS = {"HalfCheetah": 500e6, "Walker2d": 500e6, "Hopper": 500e6, "Ant": 50e6, "Humanoid": 20e6}  # at 32,768
-PEERS = {"MJX": "mujoco.mjx", "mujoco-torch": "mujoco_torch"}
-PEER_LIMIT = 200  # seconds a peer may take for one task and size, compilation included
-ROUNDS, LEAST = 7, 0.05  # rounds, and seconds that a contender has in each
-GRAPH_STEPS = 10
+FLOAT64_NUM_ENVS = 32768
+ROUNDS, FEWEST_ROUNDS = 7, 3  # fewer, where a call takes long
+LEAST, MOST = 0.03, 1.5  # seconds: that a contender works in a round, and, about, in all rounds together
+GRAPH_STEPS, GRAPH_SECONDS, GRAPH_BYTES = 100, 0.25, 8e9  # of one replay, whichever is least
 PROFILED = 20  # steps
-PARITY_WORLDS, PARITY_STEPS = 4096, 3
+PARITY_WORLDS, PARITY_STEPS = 4096, 5
+FLOAT64_LIMIT = 1e-9  # of 1 + |value|, the worst of all numbers
 
 
-def main(argv: list[str] | None = None) -> int:
+def arguments(argv: list[str] | None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tasks", nargs="+", choices=list(CASES), default=list(CASES))
     p.add_argument("--num-envs", nargs="+", type=int, default=list(NUM_ENVS))
+    p.add_argument("--minutes", type=float, default=8.0, help="no peer is begun, and none goes on, after so many")
     p.add_argument("--no-peers", action="store_true")
     p.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results", help="folder of the results")
     p.add_argument("--name", default=f"{datetime.date.today().isoformat()}-gpu", help="of the result files")
-    p.add_argument("--peer", choices=list(PEERS), help="only time this peer, one task and size, and print JSON")
-    args = p.parse_args(argv)
-    if args.peer:
-        print(json.dumps(time_peer(args.peer, CASES[args.tasks[0]], args.num_envs[0])))
-        return 0
+    return p.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = arguments(argv)
     if not torch.cuda.is_available():
         print(f"torch {torch.__version__} sees no GPU: nothing to measure", file=sys.stderr)
         return 2
-    results = measure([CASES[name] for name in args.tasks], args.num_envs, torch.device("cuda", 0), not args.no_peers)
+    end = time.monotonic() + 60 * args.minutes
+    cases = [CASES[name] for name in args.tasks]
     args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / f"{args.name}.json").write_text(json.dumps(results, indent=1) + "\n")
-    (args.out / f"{args.name}.md").write_text(markdown(results))
-    print(markdown(results))
-    return 0
+    data, page = (args.out / f"{args.name}.{suffix}" for suffix in ("json", "md"))
+
+    def save(results: dict[str, Any]) -> None:
+        data.write_text(json.dumps(results, indent=1) + "\n")
+        page.write_text(gpu_page.markdown(results))
+
+    device = torch.device("cuda", torch.cuda.current_device())
+    results = measure(cases, sorted(set(args.num_envs)), device, save)
+    if not args.no_peers:
+        gpu_peers.measure(cases, results, end, save)
+    print(page.read_text())
+    print(f"wrote {data} and {page}")
+    return int(bool(gpu_page.failures(results)))
 
 
-def measure(cases: list[Case], sizes: list[int], device: torch.device, peers: bool) -> dict[str, Any]:
-    results: dict[str, Any] = {"date": datetime.date.today().isoformat(), "machine": machine(device), "tasks": {}}
-    stages = 3 + len(sizes)
-    with tqdm(total=len(cases) * stages, unit="stage", dynamic_ncols=True) as bar:
+def measure(
+    cases: list[Case], sizes: list[int], device: torch.device, save: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """All but the peers. `save` is called after every task."""
+    results: dict[str, Any] = {"date": datetime.date.today().isoformat(), "machine": describe(device), "tasks": {}}
+    with tqdm(total=len(cases) * (len(sizes) + 3), unit="stage", dynamic_ncols=True) as bar:
+
+        def stage(name: str, found: Any) -> Any:
+            bar.set_postfix_str(name)
+            bar.update()
+            return found
+
         for case in cases:
+            bar.set_description(case.name)
             seasoned = ours.season(case)
-            found: dict[str, Any] = {"parity": {name: parity(case, dtype, device) for name, dtype in DTYPES.items()}}
-            bar.update()
-            found["rates"] = []
+            found: dict[str, Any] = {
+                "frame_skip": case.task().frame_skip,
+                "parity": stage(
+                    "parity", {name: same_steps(case, dtype, device, seasoned) for name, dtype in DTYPES.items()}
+                ),
+                "gymnasium": stage("Gymnasium", beside_gymnasium(case, device)),
+                "rates": [],
+            }
             for n in sizes:
-                bar.set_description(f"{case.name}, {n:,} worlds")
-                found["rates"].append(rates(case, n, device, seasoned))
-                bar.update()
-            found["step"] = profile(case, max(sizes), device, seasoned)
-            bar.update()
-            found["peers"] = [in_process(peer, case, n) for peer in PEERS for n in PEER_NUM_ENVS] if peers else []
-            bar.update()
+                for name, dtype in DTYPES.items():
+                    if name == "float32" or n == FLOAT64_NUM_ENVS:
+                        found["rates"].append({"num_envs": n, "dtype": name, **rates(case, n, dtype, device, seasoned)})
+                stage(f"{n:,} worlds", None)
+            found["step"] = stage("one step", one_step(case, profiled_size(sizes), device, seasoned))
             results["tasks"][case.name] = found
+            save(results)
     return results
+
+
+def profiled_size(sizes: list[int]) -> int:
+    """The size of the aims, or the largest there is."""
+    return gpu_page.AIMED_NUM_ENVS if gpu_page.AIMED_NUM_ENVS in sizes else max(sizes)
+
+
+# parity
+
+
+def engine_of(case: Case, n: int, device: torch.device, dtype: torch.dtype, seasoned: ours.Season) -> Engine:
+    """In states, and at ages, that random actions lead to."""
+    engine = Engine(case.task(), n, device=device, dtype=dtype, autoreset_mode=AutoresetMode.SAME_STEP)
+    engine.seed(0)
+    engine.reset()
+    seasoned.loader(engine)()
+    return engine
+
+
+def same_steps(case: Case, dtype: torch.dtype, device: torch.device, seasoned: ours.Season) -> dict[str, Any]:
+    """The same steps on the device and on the CPU, falls and resets too: how many numbers differ, and by how much."""
+    here, there = (engine_of(case, PARITY_WORLDS, d, dtype, seasoned) for d in (torch.device("cpu"), device))
+    torch.manual_seed(0)
+    differing, worst, count = 0, 0.0, 0
+    parted = torch.zeros(PARITY_WORLDS, dtype=torch.bool)
+    for action in ours.actions(here, PARITY_WORLDS, PARITY_STEPS):
+        for engine in (here, there):
+            engine.action.copy_(action)
+            engine.step()
+        theirs = there.state_dict()
+        for name, x in here.state_dict().items():
+            y = theirs[name].cpu()
+            unequal = (x != y).view(PARITY_WORLDS, -1)
+            parted |= unequal.any(1)
+            differing += int(unequal.sum())
+            count += x.numel()
+            if x.is_floating_point() and x.numel():
+                apart = ((x - y).abs() / (1 + x.abs())).max().item()
+                worst = max(worst, apart) if apart == apart else float("inf")
+    out = {"numbers": count, "differing": differing, "worlds": PARITY_WORLDS, "worlds_differing": int(parted.sum())}
+    return out | {
+        "steps": PARITY_STEPS,
+        "worst": worst,
+        "failed": dtype == torch.float64 and not worst <= FLOAT64_LIMIT,
+    }
+
+
+def beside_gymnasium(case: Case, device: torch.device) -> dict[str, Any]:
+    """`benchmarks.parity` on the device. Without Gymnasium's own task (or with a version that has none), why not."""
+    try:
+        samples = parity.oracle(case)
+    except Exception as error:  # whatever keeps another version of it from running
+        return {"absent": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+    try:
+        found = {name: parity.step_from(case, samples, dtype, device) for name, dtype in DTYPES.items()}
+        return parity.verdict(case, samples, found["float64"], found["float32"])
+    except parity.ParityError as error:
+        return {"failed": str(error)}
 
 
 # what is timed
 
 
-def engine_of(case: Case, n: int, device: torch.device, dtype: torch.dtype) -> Engine:
-    engine = Engine(case.task(), n, device=device, dtype=dtype, autoreset_mode=AutoresetMode.NEXT_STEP)
-    engine.seed(0)
-    engine.reset()
-    return engine
+@dataclass
+class Work:
+    """A call that makes so many steps of all worlds together."""
+
+    call: Callable[[], Any]
+    steps: int
 
 
-def parity(case: Case, dtype: torch.dtype, device: torch.device) -> dict[str, Any]:
-    """The same steps on the device and on the CPU, falls and resets too: how many numbers differ, and by how much."""
-    season = ours.season(case)
-    pair = [engine_of(case, PARITY_WORLDS, place, dtype) for place in (torch.device("cpu"), device)]
-    for engine in pair:
-        season.loader(engine)()
-    actions = ours.actions(pair[0], PARITY_WORLDS, PARITY_STEPS)
-    differing, worst, count = 0, 0.0, 0
-    for action in actions:
-        for engine in pair:
-            engine.action.copy_(action)
-            engine.step()
-        for name, x in pair[0].state_dict().items():
-            there = pair[1].view(name).cpu()
-            differing += int((x != there).sum())
-            count += x.numel()
-            if x.dtype == dtype and x.numel():
-                worst = max(worst, float(((x - there).abs() / (1 + x.abs())).max()))
-    return {"numbers": count, "differing": differing, "worst": worst, "worlds": PARITY_WORLDS, "steps": PARITY_STEPS}
-
-
-def rates(case: Case, n: int, device: torch.device, seasoned: ours.Season) -> dict[str, Any]:
-    """Environment steps a second of `n` worlds, float32, by three ways of stepping; and memory a world."""
-    before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
-    env = TorchVectorEnv(case.task(), n, device=device)
-    after = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+def rates(case: Case, n: int, dtype: torch.dtype, device: torch.device, seasoned: ours.Season) -> dict[str, Any]:
+    """Environment steps a second of `n` worlds by three ways of stepping, and the memory they take."""
+    before = allocated(device)
+    env = TorchVectorEnv(case.task(), n, device=device, dtype=dtype, autoreset_mode=AutoresetMode.SAME_STEP)
+    engine = env.engine
+    taken = allocated(device) - before
     env.reset(seed=0)
-    seasoned.loader(env.engine)()
-    actions = list(ours.actions(env.engine, n, ours.ACTION_SETS).to(device))
-    rollout = env.capture(lambda obs: actions[0], GRAPH_STEPS)
+    load = seasoned.loader(engine)
+    load()
+    actions = list(ours.actions(engine, n, ours.ACTION_SETS).to(device))
     turn = 0
 
+    def act() -> torch.Tensor:
+        nonlocal turn
+        turn = (turn + 1) % len(actions)
+        return actions[turn]
+
     def bare() -> None:
-        nonlocal turn
-        turn = (turn + 1) % len(actions)
-        env.engine.action.copy_(actions[turn])
-        env.engine.step()
+        engine.action.copy_(act())
+        engine.step()
 
-    def whole() -> None:
-        nonlocal turn
-        turn = (turn + 1) % len(actions)
-        env.step(actions[turn])
+    steps = graph_steps(engine, timed(device, bare, 3) / 3)
+    rollout = env.capture(lambda obs: actions[0], steps)
+    works = {
+        "engine": Work(bare, n),
+        "TorchVectorEnv": Work(lambda: env.step(act()), n),
+        "graph": Work(rollout, n * steps),
+    }
+    found = race(device, works, load)
+    return {
+        "rates": found,
+        "graph_steps": steps,
+        "bytes_a_world": taken / n,
+        "bytes_beside_torch": beside_torch(device),
+    }
 
-    works = {"engine": (bare, 1), "TorchVectorEnv": (whole, 1), "graph": (rollout, GRAPH_STEPS)}
-    found = race(device, {name: (work, n * steps) for name, (work, steps) in works.items()})
-    return {"num_envs": n, "frame_skip": case.task().frame_skip, "bytes_a_world": (after - before) / n, "rates": found}
+
+def graph_steps(engine: Engine, seconds_a_step: float) -> int:
+    """How many steps a graph may have, so that a replay is neither long nor fills the memory with what it records."""
+    recorded = engine.num_envs * (2 * engine.layout.obs + engine.layout.nu + 2) * engine.obs.element_size()
+    return max(1, int(min(GRAPH_STEPS, GRAPH_SECONDS / seconds_a_step, GRAPH_BYTES / recorded)))
 
 
-def race(device: torch.device, works: dict[str, tuple[Callable[[], Any], int]]) -> dict[str, dict[str, float]]:
-    """Steps a second of each work, which makes so many steps a call; in turns."""
-    calls = {}
-    for name, (work, _) in works.items():
-        work()
-        calls[name] = max(1, round(LEAST / max(timed(device, work, 3) / 3, 1e-6)))
+def race(device: torch.device, works: dict[str, Work], load: Callable[[], None]) -> dict[str, dict[str, float]]:
+    """Steps a second of each, in turns; `load` puts the worlds back before each round."""
+    calls, rounds = {}, ROUNDS
+    for name, work in works.items():
+        work.call()
+        once = max(timed(device, work.call, 1), 1e-6)
+        calls[name] = max(1, round(LEAST / once))
+        rounds = min(rounds, max(FEWEST_ROUNDS, int(MOST / (once * calls[name]))))
     found: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(ROUNDS):
-        for name, (work, steps) in works.items():
-            found[name].append(steps * calls[name] / timed(device, work, calls[name]))
+    for _ in range(rounds):
+        load()
+        for name, work in works.items():
+            found[name].append(work.steps * calls[name] / timed(device, work.call, calls[name]))
     return {name: spread(values) for name, values in found.items()}
 
 
-def timed(device: torch.device, work: Callable[[], Any], calls: int) -> float:
+def timed(device: torch.device, call: Callable[[], Any], times: int) -> float:
     """Seconds: on a GPU between two events in its own queue."""
     if device.type == "cuda":
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        for _ in range(calls):
-            work()
+        for _ in range(times):
+            call()
         end.record()
         end.synchronize()
         return start.elapsed_time(end) / 1e3
     began = time.perf_counter()
-    for _ in range(calls):
-        work()
+    for _ in range(times):
+        call()
     return time.perf_counter() - began
 
 
-def profile(case: Case, n: int, device: torch.device, seasoned: ours.Season) -> dict[str, Any]:
+def allocated(device: torch.device) -> int:
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+
+
+def beside_torch(device: torch.device) -> int:
+    """Bytes of the GPU that are in use, but not by torch's allocator: contexts, code, and the stacks of all threads."""
+    if device.type == "cpu":
+        return 0
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free - torch.cuda.memory_reserved(device)
+
+
+def one_step(case: Case, n: int, device: torch.device, seasoned: ours.Season) -> dict[str, Any]:
     """What one `engine.step()` launches, and how long that takes on the GPU and by the clock on the wall."""
-    engine = engine_of(case, n, device, torch.float32)
-    seasoned.loader(engine)()
+    engine = engine_of(case, n, device, torch.float32, seasoned)
     engine.action.copy_(ours.actions(engine, n, 1)[0])
     found: dict[str, Any] = {"num_envs": n}
-    if device.type != "cuda":
+    if device.type == "cpu":
         return found
-    for _ in range(3):
-        engine.step()
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    for _ in range(PROFILED):
-        engine.step()
-    torch.cuda.synchronize()
-    found["wall_ms"] = 1e3 * (time.perf_counter() - began) / PROFILED
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
+
+    def steps() -> float:
+        torch.cuda.synchronize(device)
+        began = time.perf_counter()
         for _ in range(PROFILED):
             engine.step()
-        torch.cuda.synchronize()
-    on_gpu = [e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    found["launches_a_step"] = {name: k / PROFILED for name, k in Counter(e.name for e in on_gpu).items()}
-    found["kernel_ms"] = sum(e.time_range.elapsed_us() for e in on_gpu) / PROFILED / 1e3
+        torch.cuda.synchronize(device)
+        return 1e3 * (time.perf_counter() - began) / PROFILED
+
+    steps()
     kernel = engine._step.kernel
-    return found | {"registers": kernel.registers, "local_bytes": kernel.local_bytes}  # type: ignore[attr-defined]
+    found |= {"registers": kernel.registers, "local_bytes": kernel.local_bytes}
+    found["wall_ms"] = steps()
+    try:
+        on_gpu = events(steps)
+    except RuntimeError as error:  # not every machine lets CUPTI look
+        return found | {"profiler": str(error)[:200]}
+    found["launches_a_step"] = {name: k / PROFILED for name, k in Counter(name for name, _ in on_gpu).items()}
+    return found | {"kernel_ms": sum(ms for _, ms in on_gpu) / PROFILED}
 
 
-def machine(device: torch.device) -> dict[str, Any]:
+def events(work: Callable[[], Any]) -> list[tuple[str, float]]:
+    """Name and milliseconds of all that the work had the GPU do. Raises RuntimeError where nothing was seen."""
+    kinds = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA]) as trace:
+        work()
+    on_gpu = [e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    if not on_gpu:
+        raise RuntimeError("torch's profiler saw nothing on the GPU")
+    return [(e.name, e.time_range.elapsed_us() / 1e3) for e in on_gpu]
+
+
+# the machine
+
+
+def describe(device: torch.device) -> dict[str, Any]:
     """What it is, and what plain loops reach on it."""
-    found: dict[str, Any] = {"torch": torch.__version__, "flops": flops(device), "bytes_a_second": bandwidth(device)}
+    found: dict[str, Any] = {
+        "versions": machine.versions(),
+        "flops": flops(device),
+        "bytes_a_second": bandwidth(device),
+    }
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         found |= {"gpu": properties.name, "multiprocessors": properties.multi_processor_count}
+        found["cuda"] = torch.version.cuda
     return found
 
 
 def flops(device: torch.device) -> float:
-    """Additions and multiplications a second in float32, in a kernel of ours that does nothing else."""
-    chains, length, worlds = 12, 4096, PADDING * 2048
+    """Additions and multiplications a second in float32, fused, in a kernel of ours that does nothing else."""
+    chains, inner, times = 8, 16, 512
+    worlds = PADDING * (2**14 if device.type == "cuda" else 2**8)
+
+    def chain(x: Any) -> Any:
+        for _ in range(inner):
+            x = x * 0.5 + 0.25
+        return x
 
     def body(b: dict[str, list]) -> dict[str, list]:
-        return {"x": repeat(length, lambda _, xs: [x * 0.5 + 0.25 for x in xs], b["x"])}
+        return {"x": repeat(times, lambda _, xs: [chain(x) for x in xs], b["x"])}
 
     kernel = devices.build(device, record("peak", [Buffer("x", chains)], body, "float32"))
     launch = kernel.bind({"x": torch.zeros((chains, worlds), device=device)})
     launch()
-    return statistics.median(2 * chains * length * worlds / timed(device, launch, 1) for _ in range(ROUNDS))
+    operations = 2 * chains * inner * times * worlds
+    return statistics.median(operations / timed(device, launch, 1) for _ in range(ROUNDS))
 
 
 def bandwidth(device: torch.device) -> float:
     """Bytes read and written a second by a plain copy."""
-    x = torch.zeros(2**28 if device.type == "cuda" else 2**22, device=device)
+    x = torch.rand(2**28 if device.type == "cuda" else 2**20, device=device)
     y = torch.empty_like(x)
     y.copy_(x)
     return statistics.median(8 * x.numel() / timed(device, lambda: y.copy_(x), 1) for _ in range(ROUNDS))
-
-
-# peers
-
-
-def in_process(peer: str, case: Case, n: int) -> dict[str, Any]:
-    """`time_peer` in a process of its own, which may take only so long; why it gave nothing, where it did not."""
-    found: dict[str, Any] = {"peer": peer, "num_envs": n}
-    if not importlib.util.find_spec(PEERS[peer].partition(".")[0]):
-        return found | {"error": "not installed"}
-    command = [sys.executable, "-m", "benchmarks.gpu", "--peer", peer, "--tasks", case.name, "--num-envs", str(n)]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PEER_LIMIT)
-    except subprocess.TimeoutExpired:
-        return found | {"error": f"nothing after {PEER_LIMIT} s"}
-    if done.returncode:
-        return found | {"error": (done.stderr.strip().splitlines() or ["it failed"])[-1][:200]}
-    return found | json.loads(done.stdout.splitlines()[-1])
-
-
-def time_peer(peer: str, case: Case, n: int) -> dict[str, Any]:
-    """Physics steps a second on the GPU. The model is Gymnasium's own; Newton in the place of PGS, which peers lack.
-
-    Worlds begin standing, so a peer has it easier than ours.
-    """
-    began = time.perf_counter()
-    step = {"MJX": mjx_step, "mujoco-torch": mujoco_torch_step}[peer](case, n)
-    step()
-    first = time.perf_counter() - began
-    seconds = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        step()
-        seconds.append(time.perf_counter() - began)
-    return {"first_call_s": first, "physics": spread([n * case.task().frame_skip / s for s in seconds])}
-
-
-def peer_model(case: Case) -> Any:
-    import mujoco
-
-    model = case.task().load()
-    if model.opt.solver == mujoco.mjtSolver.mjSOL_PGS:
-        model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
-    return model
-
-
-def mjx_step(case: Case, n: int) -> Callable[[], None]:
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    import jax
-    from mujoco import mjx
-
-    model = peer_model(case)
-    m = mjx.put_model(model)
-    keys = jax.random.split(jax.random.PRNGKey(0), n)
-    controls = jax.random.uniform(keys[0], (n, model.nu), minval=-0.4, maxval=0.4)
-    start = mjx.make_data(m)
-
-    def one(key: Any, ctrl: Any) -> Any:
-        noise = 0.01 * jax.random.normal(key, (model.nq,))
-        return start.replace(qpos=m.qpos0 + noise, ctrl=ctrl)
-
-    frame_skip = case.task().frame_skip
-    advance = jax.jit(jax.vmap(lambda d: jax.lax.fori_loop(0, frame_skip, lambda _, x: mjx.step(m, x), d)))
-    data = jax.vmap(one)(keys, controls)
-
-    def step() -> None:
-        nonlocal data
-        data = advance(data)
-        data.qpos.block_until_ready()
-
-    return step
-
-
-def mujoco_torch_step(case: Case, n: int) -> Callable[[], None]:
-    import mujoco
-    import mujoco_torch
-
-    model = peer_model(case)
-    m = mujoco_torch.device_put(model).to("cuda")
-    start = mujoco_torch.device_put(mujoco.MjData(model)).to("cuda")
-    data = torch.stack([start] * n)
-    advance = torch.compile(torch.vmap(lambda d: mujoco_torch.step(m, d)), fullgraph=True)
-    frame_skip = case.task().frame_skip
-
-    def step() -> None:
-        nonlocal data
-        for _ in range(frame_skip):
-            data = advance(data)
-        torch.cuda.synchronize()
-
-    return step
-
-
-# the page
-
-
-def markdown(results: dict[str, Any]) -> str:
-    m = results["machine"]
-    parts = [
-        f"# On a GPU, {results['date']}",
-        f"{m.get('gpu', 'CPU')}, torch {m['torch']}. In plain loops it reaches {number(m['flops'])}FLOP/s in float32, "
-        f"and copies {number(m['bytes_a_second'])}B/s, reads and writes counted.",
-        "Physics steps a second, float32, medians of rounds that take turns.",
-        rates_table(results),
-        "## The GPU's numbers and the CPU's",
-        parity_table(results),
-        "## One step",
-        step_table(results),
-    ]
-    if peers := [(task, p) for task, found in results["tasks"].items() for p in found["peers"]]:
-        parts += ["## Peers", peers_table(results, peers)]
-    return "\n\n".join(parts) + "\n"
-
-
-def rates_table(results: dict[str, Any]) -> str:
-    ways = ("engine", "TorchVectorEnv", "graph")
-    rows = []
-    for task, found in results["tasks"].items():
-        for row in found["rates"]:
-            physics = [row["frame_skip"] * row["rates"][way]["median"] for way in ways]
-            target = number(TARGETS[task]) if row["num_envs"] == 32768 else ""
-            memory = f"{row['bytes_a_world']:,.0f} B"
-            rows.append([task, f"{row['num_envs']:,}", *map(number, physics), target, memory])
-    return table(["task", "worlds", *ways, "target", "memory a world"], rows)
-
-
-def parity_table(results: dict[str, Any]) -> str:
-    rows = [
-        [task, name, f"{p['worlds']:,} x {p['steps']}", f"{p['differing']:,} of {p['numbers']:,}", f"{p['worst']:.1e}"]
-        for task, found in results["tasks"].items()
-        for name, p in found["parity"].items()
-    ]
-    return table(["task", "dtype", "worlds, steps", "numbers that differ", "worst, of 1 + value"], rows)
-
-
-def step_table(results: dict[str, Any]) -> str:
-    rows = []
-    for task, found in results["tasks"].items():
-        s = found["step"]
-        launches = ", ".join(f"{k:g} {name}" for name, k in s.get("launches_a_step", {}).items())
-        numbers = [f"{s[k]:,.3g}" if k in s else "-" for k in ("kernel_ms", "wall_ms", "registers", "local_bytes")]
-        rows.append([task, f"{s['num_envs']:,}", launches or "-", *numbers])
-    return table(["task", "worlds", "launches a step", "kernel, ms", "wall, ms", "registers", "local bytes"], rows)
-
-
-def peers_table(results: dict[str, Any], peers: list[tuple[str, dict]]) -> str:
-    rows = []
-    for task, p in peers:
-        same = [r for r in results["tasks"][task]["rates"] if r["num_envs"] == p["num_envs"]]
-        mine = same[0]["frame_skip"] * same[0]["rates"]["engine"]["median"] if same else None
-        if "error" in p:
-            rows.append([task, p["peer"], f"{p['num_envs']:,}", p["error"], "-", "-"])
-            continue
-        theirs = p["physics"]["median"]
-        ratio = f"{mine / theirs:.3g}x" if mine else "-"
-        rows.append([task, p["peer"], f"{p['num_envs']:,}", number(theirs), ratio, f"{p['first_call_s']:.0f} s"])
-    return table(["task", "peer", "worlds", "physics steps/s", "ours", "its first call"], rows)
 
 
 if __name__ == "__main__":

@@ -84,13 +84,15 @@ def converge(model: mujoco.MjModel) -> None:
     model.opt.tolerance, model.opt.ls_tolerance = 0.0, 1e-6
 
 
-def step_from(case: Case, samples: Samples, dtype: torch.dtype) -> dict[str, np.ndarray]:
+def step_from(
+    case: Case, samples: Samples, dtype: torch.dtype, device: torch.device | str = "cpu"
+) -> dict[str, np.ndarray]:
     """Ours, one environment step from the same states."""
-    engine = Engine(case.task(), STATES, dtype=dtype, autoreset_mode=AutoresetMode.DISABLED, device="cpu")
+    engine = Engine(case.task(), STATES, dtype=dtype, autoreset_mode=AutoresetMode.DISABLED, device=device)
     engine.set_state(torch.from_numpy(samples.qpos), torch.from_numpy(samples.qvel))
     engine.action.copy_(torch.from_numpy(samples.action))
     engine.step()
-    return {name: getattr(engine, name).double().numpy().copy() for name in ("obs", "reward", "terminated")}
+    return {name: getattr(engine, name).double().cpu().numpy().copy() for name in ("obs", "reward", "terminated")}
 
 
 def relative(a: np.ndarray, b: np.ndarray) -> np.ndarray:

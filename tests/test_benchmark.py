@@ -57,6 +57,7 @@ def test_data(results):
     assert data["machine"]["peak_gflops_a_core"]["float32"] > 0
 
 
+@pytest.mark.cpu
 def test_refuses_where_parity_fails(tmp_path, monkeypatch, capsys):
     honest = parity.step_from
 

@@ -1,4 +1,4 @@
-"""The GPU's benchmark, on the CPU: all but the profiler and the peers."""
+"""The GPU's benchmark, on the device of this run of the tests: at its smallest, without peers. No speed is tested."""
 
 from __future__ import annotations
 
@@ -9,63 +9,146 @@ import torch
 
 pytest.importorskip("tqdm")
 
-from benchmarks import gpu
+from benchmarks import gpu, gpu_page, gpu_peers, parity
 from benchmarks.cases import CASES
 
-CPU = torch.device("cpu")
+HERE = torch.get_default_device()
+HOPPER = CASES["Hopper"]
+SMALL = {"ROUNDS": 3, "LEAST": 0.001, "GRAPH_SECONDS": 0.01, "PARITY_WORLDS": 64, "FLOAT64_NUM_ENVS": 48, "PROFILED": 2}
+pytestmark = pytest.mark.usefixtures("no_default_device")
 
 
 @pytest.fixture(scope="module")
-def results() -> dict:
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"ROUNDS": 2, "LEAST": 0.001, "PARITY_WORLDS": 64}.items():
+def saved() -> list[dict]:
+    """What was saved, the last of it being the whole."""
+    out: list[dict] = []
+    with pytest.MonkeyPatch.context() as patch, torch.device("cpu"):
+        for name, value in SMALL.items():
             patch.setattr(gpu, name, value)
-        return gpu.measure([CASES["Hopper"]], [1, 48], CPU, peers=False)
+        gpu.measure([HOPPER], [1, 48], HERE, lambda results: out.append(json.loads(json.dumps(results))))
+    return out
 
 
-def test_measures(results):
-    found = results["tasks"]["Hopper"]
-    assert found["parity"]["float32"]["differing"] == 0  # it is the same code here
-    assert found["parity"]["float32"]["numbers"] > 64 * 40
+def test_measures(saved):
+    assert len(saved) == 1  # once a task
+    found = saved[-1]["tasks"]["Hopper"]
+    for name in ("float32", "float64"):
+        p = found["parity"][name]
+        assert p["differing"] == p["worlds_differing"] == p["worst"] == 0 and not p["failed"]
+        assert p["numbers"] > 5 * 64 * 40
+    assert 0 < found["gymnasium"]["float64_worst"] < parity.FLOAT64_LIMIT
+    assert [(r["num_envs"], r["dtype"]) for r in found["rates"]] == [(1, "float32"), (48, "float32"), (48, "float64")]
     for row in found["rates"]:
-        assert all(way["min"] > 0 for way in row["rates"].values()) and row["frame_skip"] == 4
-    assert results["machine"]["flops"] > 1e8 and results["machine"]["bytes_a_second"] > 1e8
+        assert set(row["rates"]) == set(gpu_page.WAYS) and 1 <= row["graph_steps"] <= gpu.GRAPH_STEPS
+        assert all(0 < way["min"] <= way["median"] <= way["max"] for way in row["rates"].values())
+    assert found["step"]["num_envs"] == 48
+    assert saved[-1]["machine"]["flops"] > 1e8 and saved[-1]["machine"]["bytes_a_second"] > 1e8
+    if HERE.type == "cuda":
+        assert list(found["step"]["launches_a_step"].values()) == [1]
+        assert found["step"]["kernel_ms"] > 0 and 0 < found["step"]["registers"] <= 255
 
 
-def test_page(results):
-    results = json.loads(json.dumps(results))
-    peers = [{"peer": "MJX", "num_envs": 48, "physics": {"median": 1e4}, "first_call_s": 20.0}]
-    results["tasks"]["Hopper"]["peers"] = [*peers, {"peer": "mujoco-torch", "num_envs": 48, "error": "not installed"}]
-    page = gpu.markdown(results)
-    ours = 4 * results["tasks"]["Hopper"]["rates"][1]["rates"]["engine"]["median"]
-    assert f"{ours / 1e4:.3g}x" in page and "not installed" in page and "| Hopper | 48 |" in page
+def test_page(saved):
+    results = json.loads(json.dumps(saved[-1]))
+    found = results["tasks"]["Hopper"]
+    rate = {"median": 1e4, "min": 9e3, "max": 2e4}
+    found["peers"] = [
+        {"peer": "MJX", "num_envs": 48, "error": "jax is not installed"},
+        {"peer": "MJX", "num_envs": 64, "version": "x 1", "physics": rate, "ours": rate, "first_call_s": 20.0}
+        | {"apart": 1e-3, "ratio": {"median": 123.0, "min": 1.0, "max": 200.0}},
+    ]
+    instructions = next(
+        s["instructions"] for s in json.loads(gpu_page.CODE.read_text())["steps"] if s["task"] == "Hopper"
+    )
+    issued = results["machine"]["flops"] / 64
+    milliseconds = 4 * 1e3 * instructions * 48 / 32 / issued  # four times what the instructions need
+    found["step"] = {"num_envs": 48, "launches_a_step": {"kernel": 1.0}, "kernel_ms": milliseconds, "wall_ms": 9.0}
+    found["step"] |= {"registers": 255, "local_bytes": 168}
+    page = gpu_page.markdown(results)
+    assert "| Hopper | 48 | 1 kernel |" in page and "| 25 % | 255 | 168 |" in page
+    assert "jax is not installed" in page and "123x (1 to 200)" in page and "Parity fails" not in page
+    median = 4 * found["rates"][1]["rates"]["engine"]["median"]  # physics steps
+    assert f"| Hopper | 48 | float32 | {gpu_page.number(median)} |" in page
+
+    found["gymnasium"] = {"absent": "ModuleNotFoundError: no imageio"}
+    found["step"] = {"num_envs": 48, "registers": 9, "local_bytes": 0, "wall_ms": 1.0, "profiler": "CUPTI may not look"}
+    assert "no imageio" in gpu_page.markdown(results) and "CUPTI may not look" in gpu_page.markdown(results)
+    assert not gpu_page.failures(results)
+    found["gymnasium"] = {"failed": "Hopper: float64 is 1e-3 from Hopper-v5"}
+    found["parity"]["float64"] |= {"failed": True, "worst": 2e-3}
+    page = gpu_page.markdown(results)
+    assert page.count("**Parity fails**") == 2 and "2.0e-03 from the CPU" in page
 
 
 def test_parity_is_not_blind(monkeypatch):
     monkeypatch.setattr(gpu, "PARITY_WORLDS", 32)
-    engines = []
-    original = gpu.engine_of
+    engines, original = [], gpu.engine_of
 
-    def noted(*args):
-        engines.append(original(*args))
+    def disturbed(*args):
+        engine = original(*args)
+        engines.append(engine)
         if len(engines) == 2:
-            step = engines[1].step
-            engines[1].step = lambda: (step(), engines[1].qpos[3, 1].add_(1e-3))
-        return engines[-1]
+            step = engine.step
+            engine.step = lambda: (step(), engine.qpos[3, 1].add_(1e-3))
+        return engine
 
-    monkeypatch.setattr(gpu, "engine_of", noted)
-    found = gpu.parity(CASES["Hopper"], torch.float64, CPU)
-    assert found["differing"] > 0 and found["worst"] > 1e-4
+    monkeypatch.setattr(gpu, "engine_of", disturbed)
+    found = gpu.same_steps(HOPPER, torch.float64, HERE, gpu.ours.season(HOPPER))
+    assert found["failed"] and found["worlds_differing"] == 1 and found["differing"] > 5 and found["worst"] > 1e-4
 
 
-def test_without_a_gpu(capsys, monkeypatch):
+def test_a_gymnasium_that_does_not_run(monkeypatch):
+    def fails(case):
+        raise ModuleNotFoundError("No module named 'imageio'")
+
+    monkeypatch.setattr(parity, "oracle", fails)
+    assert gpu.beside_gymnasium(HOPPER, HERE) == {"absent": "ModuleNotFoundError: No module named 'imageio'"}
+
+
+def test_graphs_are_not_too_long():
+    engine = gpu.engine_of(HOPPER, 1024, HERE, torch.float32, gpu.ours.season(HOPPER))
+    assert gpu.graph_steps(engine, 1e-6) == gpu.GRAPH_STEPS
+    assert gpu.graph_steps(engine, gpu.GRAPH_SECONDS / 7.5) == 7 and gpu.graph_steps(engine, 10.0) == 1
+
+
+def test_without_a_gpu(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert gpu.main([]) == 2
-    assert "no GPU" in capsys.readouterr().err
+    assert gpu.main(["--out", str(tmp_path / "out")]) == 2
+    assert "no GPU" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
-def test_a_peer_that_is_missing_or_fails(monkeypatch):
-    assert gpu.in_process("mujoco-torch", CASES["Hopper"], 4).get("error")
-    monkeypatch.setattr(gpu, "PEERS", {"MJX": "json"})  # there, but the command it runs knows no such peer
-    monkeypatch.setattr(gpu.sys, "executable", "/bin/false")
-    assert gpu.in_process("MJX", CASES["Hopper"], 4)["error"] == "it failed"
+def test_a_peer_is_raced(monkeypatch):
+    """With a peer that is ours, and so gives the same numbers."""
+
+    def peer(model, states, controls, frame_skip, device):
+        step = gpu_peers.our_step(HOPPER, states, controls, device)
+        return lambda: step().contiguous()
+
+    monkeypatch.setitem(gpu_peers.MAKERS, "MJX", peer)
+    monkeypatch.setattr(gpu_peers, "versions", lambda name: "ours 1")
+    found = gpu_peers.time_peer("MJX", HOPPER, 48, HERE)
+    assert found["apart"] == 0 and found["ratio"]["min"] <= found["ratio"]["median"] <= found["ratio"]["max"]
+    assert found["physics"]["median"] > 0 and found["first_call_s"] > 0
+
+
+@pytest.mark.cpu
+def test_peers_that_are_missing_fail_or_take_too_long(monkeypatch):
+    saved: list[dict] = []
+    results: dict = {"tasks": {"Hopper": {}}}
+    monkeypatch.setattr(gpu_peers, "PEERS", {"MJX": ("json",), "mujoco-torch": ("no_such_module.at_all",)})
+    monkeypatch.setattr(gpu_peers, "NUM_ENVS", (4,))
+    monkeypatch.setattr(gpu_peers.sys, "executable", "/bin/false")
+    gpu_peers.measure([HOPPER], results, gpu_peers.time.monotonic() + 100, saved.append)
+    assert [p["error"] for p in results["tasks"]["Hopper"]["peers"]] == [
+        "it failed",
+        "no_such_module.at_all is not installed",
+    ]
+    assert len(saved) == 2
+    assert gpu_peers.in_process("MJX", HOPPER, 4, 1.0) == {"error": "no time was left for it"}
+    monkeypatch.setattr(gpu_peers, "SHORTEST", 0.0)
+
+    def run(command, timeout, **_):
+        raise gpu_peers.subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(gpu_peers.subprocess, "run", run)
+    assert gpu_peers.in_process("MJX", HOPPER, 4, 0.2) == {"error": "nothing after 0 s"}
