@@ -324,6 +324,14 @@ class Driver:
         self.answer = 0
         self.calls: list[tuple] = []
         self.machines: dict[bytes, Machine] = {}
+        self.entered = ""
+
+    def cuCtxGetCurrent(self) -> tuple:
+        return self.answer, "torch's"
+
+    def cuCtxSetCurrent(self, context: str) -> tuple:
+        self.entered = context
+        return (self.answer,)
 
     def cuModuleLoadData(self, image: bytes) -> tuple:
         assert image.endswith(b"}\n\0") or image.rstrip(b"\0\n ").endswith(b"}")
@@ -348,6 +356,7 @@ class Driver:
         parameters: int, extra: int,
     ) -> tuple:  # fmt: skip
         assert (gy, gz, by, bz, shared, extra) == (1, 1, 1, 1, 0, 0)
+        assert self.entered == "torch's", "in the context that the module was loaded into, whatever the thread"
         if not self.answer:
             machine = self.machines[function]
             count = machine.program.parameters

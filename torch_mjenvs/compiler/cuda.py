@@ -47,6 +47,7 @@ class Kernel(launch.Kernel):
         cuda = _driver()
         torch.zeros((), device=device)  # torch's context is what the module is loaded into
         with torch.cuda.device(device):
+            self.context = _check(cuda.cuCtxGetCurrent())
             self._module = _check(cuda.cuModuleLoadData(ptx + b"\0"))
             self.function = _check(cuda.cuModuleGetFunction(self._module, b"kernel"))
             what = cuda.CUfunction_attribute
@@ -71,12 +72,13 @@ class _Run:
         size, start = ctypes.sizeof(ctypes.c_uint64), ctypes.addressof(self._values)
         self._places = (ctypes.c_void_p * count)(*[start + size * k for k in range(count)])
         self._parameters = ctypes.addressof(self._places)
-        self._launch = _driver().cuLaunchKernel
+        self._enter, self._launch = _driver().cuCtxSetCurrent, _driver().cuLaunchKernel
 
     def __call__(self, times: int) -> None:
         """Queue it on torch's current stream."""
         kernel = self._kernel
         with torch.cuda.device(kernel.device):
+            _check(self._enter(kernel.context))  # a Python thread in which torch has not used CUDA yet is in none
             stream = torch.cuda.current_stream().cuda_stream
             for _ in range(times):
                 _check(self._launch(kernel.function, self._blocks, 1, 1, THREADS, 1, 1, 0, stream, self._parameters, 0))
