@@ -29,7 +29,7 @@ def one_step() -> np.ndarray:
         stock.step(action)
         actions.append(action)
         after.append(stock.data.qvel.copy())
-    ours = TorchVectorEnv("Humanoid", STATES, dtype=torch.float64, autoreset_mode="Disabled")
+    ours = TorchVectorEnv("Humanoid", STATES, dtype=torch.float64, autoreset_mode="Disabled", device="cpu")
     ours.reset(seed=0)
     ours.set_state(torch.tensor(np.array(qpos)), torch.tensor(np.array(qvel)))
     ours.step(torch.tensor(np.array(actions)))
@@ -38,7 +38,7 @@ def one_step() -> np.ndarray:
 
 def our_episodes() -> tuple[np.ndarray, np.ndarray]:
     n = EPISODES
-    env = TorchVectorEnv("Humanoid", n, dtype=torch.float64, autoreset_mode="SameStep")
+    env = TorchVectorEnv("Humanoid", n, dtype=torch.float64, autoreset_mode="SameStep", device="cpu")
     env.reset(seed=1)
     generator = torch.Generator().manual_seed(2)
     returns, lengths, alive = torch.zeros(n, dtype=torch.float64), torch.zeros(n), torch.ones(n, dtype=torch.bool)

@@ -85,7 +85,7 @@ def operations(case: Case) -> dict:
     `code`: operations in the code. `step`: those that run, with every repetition of a fixed count (Runge-Kutta's
     stages), every contact touched, and one iteration of the solver and of its line search.
     """
-    model = Simulation(case.task().load(), 1).model
+    model = Simulation(case.task().load(), 1, "cpu").model
     recorded = program(model, "float32")
     return {"code": sum(recorded.count_ops().values()), "step": counted(recorded)}
 

@@ -111,7 +111,7 @@ def environment(case: Case, num_envs: int, dtype: str, seasoned: Season, threads
 def physics(case: Case, num_worlds: int, dtype: str, seasoned: Season, threads: int | None = None) -> Contender:
     """Physics steps through `Simulation`, the control held for the task's frame_skip steps."""
     task = case.task()
-    sim = Simulation(task.load(), num_worlds, dtype=DTYPES[dtype])
+    sim = Simulation(task.load(), num_worlds, "cpu", DTYPES[dtype])
     low, high = torch.from_numpy(task.load().actuator_ctrlrange.T.copy()).to(sim.dtype)
     load = seasoned.loader(sim)
     shape = (ACTION_SETS, *sim.ctrl.shape)

@@ -81,7 +81,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print("| | smooth dynamics | constraint rows | Newton | all, us a vector |\n|---|--:|--:|--:|--:|")
     for case in CASES.values():
-        env = TorchVectorEnv(case.task(), WORLDS, autoreset_mode="SameStep")
+        env = TorchVectorEnv(case.task(), WORLDS, autoreset_mode="SameStep", device="cpu")
         env.reset(seed=0)
         high = torch.from_numpy(env.single_action_space.high)
         for _ in range(40):

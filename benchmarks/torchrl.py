@@ -28,7 +28,7 @@ def grow_old(engine) -> None:
 
 
 def engine_alone(n: int) -> Iterator[None]:
-    vector = TorchVectorEnv("HalfCheetah", n, autoreset_mode="SameStep")
+    vector = TorchVectorEnv("HalfCheetah", n, autoreset_mode="SameStep", device="cpu")
     vector.reset(seed=0)
     grow_old(vector.engine)
     vector.engine.action.uniform_(-1, 1)
@@ -39,7 +39,7 @@ def engine_alone(n: int) -> Iterator[None]:
 
 
 def vector_env(n: int) -> Iterator[None]:
-    env = TorchVectorEnv("HalfCheetah", n, autoreset_mode="SameStep")
+    env = TorchVectorEnv("HalfCheetah", n, autoreset_mode="SameStep", device="cpu")
     env.reset(seed=0)
     grow_old(env.engine)
     action = torch.rand(n, 6) * 2 - 1
@@ -51,7 +51,7 @@ def vector_env(n: int) -> Iterator[None]:
 
 def stepped(native: bool = False, transforms: bool = False, ordinary: bool = False) -> Callable[[int], Iterator[None]]:
     def run(n: int) -> Iterator[None]:
-        base = HalfCheetahEnv(n, native_autoreset=native)
+        base = HalfCheetahEnv(n, native_autoreset=native, device="cpu")
         env = TransformedEnv(base, Compose(StepCounter(), RewardSum())) if transforms else base
         td = env.reset()
         grow_old(base.engine)
@@ -67,7 +67,7 @@ def stepped(native: bool = False, transforms: bool = False, ordinary: bool = Fal
 
 def collected(**arguments) -> Callable[[int], Iterator[None]]:
     def run(n: int) -> Iterator[None]:
-        env = HalfCheetahEnv(n)
+        env = HalfCheetahEnv(n, device="cpu")
         action = env.rand_action()["action"]
 
         def policy(td: TensorDictBase) -> TensorDictBase:

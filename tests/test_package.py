@@ -20,7 +20,7 @@ import gymnasium, torch, torch_mjenvs
 assert Path(torch_mjenvs.__file__).is_relative_to(sys.argv[1]), torch_mjenvs.__file__
 env = gymnasium.make_vec("TorchHopper-v0", num_envs=4)
 obs, _ = env.reset(seed=0)
-obs, reward, terminated, truncated, _ = env.step(torch.zeros(4, 3))
+obs, reward, terminated, truncated, _ = env.step(torch.zeros(4, 3, device=env.unwrapped.device))
 assert obs.shape == (4, 11) and obs.isfinite().all() and reward.isfinite().all()
 """
 
