@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 
 from ..compiler import devices, launch
 from ..compiler.launch import copied
-from ..physics.model import load
+from ..physics.model import Model, load
 from ..physics.simulation import check_dtype, solver_tolerance
 from .kernels import BAD_STATE, Kernels, Layout
 from .task import Task
@@ -20,6 +21,9 @@ __all__ = ["COLUMNS", "Engine", "copied", "named_columns"]
 
 # Buffers of one number a world, which users see as (N,).
 COLUMNS = frozenset(("reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "reset_mask"))
+
+# What torch's own CUDA graphs are made by: until it is imported, which takes seconds, there are none to tell of a step.
+MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
 @functools.cache
@@ -30,6 +34,13 @@ def _build(kernels: Kernels, what: str, dtype: str, device: torch.device) -> lau
     name, buffers = kernels.name(what), kernels.layout.buffers()
     origin = f"{task!r} {kernels.model.key} {kernels.mode} {kernels.max_episode_steps}"
     return devices.build_known(device, name, buffers, dtype, origin, lambda: kernels.program(what, dtype))
+
+
+def kernels_of(
+    task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None
+) -> Kernels:
+    """What is traced for a task: in float32 the solver stops where its rounding lets it."""
+    return Kernels(task, replace(model, tolerance=solver_tolerance(dtype)), mode, max_episode_steps)
 
 
 def _view(name: str, doc: str) -> property:
@@ -82,8 +93,7 @@ class Engine:
         self.mode = AutoresetMode(autoreset_mode)
         self.mjmodel = task.load()
         self.model = load(self.mjmodel)
-        tuned = replace(self.model, tolerance=solver_tolerance(dtype))
-        kernels = Kernels(task, tuned, self.mode, max_episode_steps)
+        kernels = kernels_of(task, self.model, dtype, self.mode, max_episode_steps)
         self.layout = kernels.layout
         self._build = lambda what: _build(kernels, what, str(dtype).removeprefix("torch."), self.device)
         step = self._build("step")
@@ -186,7 +196,7 @@ class Engine:
         With it a new iteration begins for CUDA graphs that torch makes: what a compiled policy gave before may then be
         overwritten by its next call.
         """
-        if self.device.type == "cuda" and not torch.compiler.is_compiling():
+        if self.device.type == "cuda" and not torch.compiler.is_compiling() and MARKED_STEPS in sys.modules:
             torch.compiler.cudagraph_mark_step_begin()
         launch.settle(self.buffers["action"])
         self._step()
