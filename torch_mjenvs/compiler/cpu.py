@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import torch
 
-from . import cache, launch
+from . import cache, fork, launch
 from .llvm import render
 from .program import Buffer, Program, collector_paused
 
@@ -191,14 +191,9 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="torch_mjenvs")
 
 
-def _after_fork() -> None:
-    """A forked child has none of its parent's threads, and GNU's OpenMP would wait for them."""
-    global _team
-    _team = functools.cache(lambda: None)
-    _pool.cache_clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+fork.prepare()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def build(program: Program) -> Kernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -101,6 +101,7 @@ class Engine:
             self.buffers = {b.name: step.allocate(b, num_envs) for b in step.buffers}
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
         self._step, self._reset = step.bind(self.buffers), self._build("reset").bind(self.buffers)
+        self._refreshing: launch.Launch | None = None
         self._views = {name: self._view_of(name) for name in self.buffers}
         if self.device.type == "cuda":
             for buffer in self.buffers.values():  # a CUDA graph that torch makes need not copy them
@@ -220,10 +221,10 @@ class Engine:
         out = zip(self.buffers, launch.run(self._step.kernel.handle, rows), strict=True)
         return {name: x[..., 0] if name in COLUMNS else x for name, x in out}
 
-    @functools.cached_property
-    def _refresh(self) -> Callable[[], None]:
-        """Built when a state is first set: most never do."""
-        return self._build("refresh").bind(self.buffers)
+    def _refresh(self) -> None:
+        if self._refreshing is None:  # most never set a state
+            self._refreshing = self._build("refresh").bind(self.buffers)
+        self._refreshing()
 
     def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:
         """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`: nothing is carried over from before.

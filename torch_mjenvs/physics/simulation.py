@@ -206,6 +206,7 @@ class Simulation:
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
+        self._forward: launch.Launch | None = None
         self._start = torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)
         self.reset()
 
@@ -238,14 +239,12 @@ class Simulation:
 
     def forward(self) -> None:
         """Compute the outputs for the present state and `ctrl`, advancing nothing. mj_forward."""
-        launch.settle(*(self._buffers[name] for name in STATE))
-        self._forward()
-
-    @functools.cached_property
-    def _forward(self) -> launch.Launch:
         if not self.outputs:
             raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
-        return _kernel(self.model, self._name, self.outputs, False, self.device).bind(self._buffers)
+        if self._forward is None:  # most only step
+            self._forward = _kernel(self.model, self._name, self.outputs, False, self.device).bind(self._buffers)
+        launch.settle(*(self._buffers[name] for name in STATE))
+        self._forward()
 
     def reset(self, mask: torch.Tensor | None = None) -> None:
         """Put every world, or those of the (N,) bool mask, into the model's initial state. mj_resetData."""

@@ -1,0 +1,176 @@
+"""Forked children (multiprocessing, DataLoader, AsyncVectorEnv) have what their parent had, and never wait for it.
+
+Each case is a process of its own, killed with its children when it takes too long.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = [
+    pytest.mark.cpu,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here"),
+]
+
+START = """
+import os, sys, threading, time
+import torch
+import torch_mjenvs
+from torch_mjenvs import TorchVectorEnv
+torch.set_num_threads(2)
+
+def forked(act):
+    '''Fork; the child's exit status says whether `act` was true there.'''
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if act() else 1)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(2)
+    return child
+
+def joined(*children):
+    assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+"""
+
+
+def run(script: str, tmp_path: Path | None = None, seconds: float = 60) -> str:
+    """What the script printed, once it and all its children have come to a good end."""
+    env = os.environ | ({"TORCH_MJENVS_CACHE": str(tmp_path)} if tmp_path else {})
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", START + script],
+        cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        pytest.fail(f"hung for {seconds} s")
+    assert process.returncode == 0, err[-3000:]
+    return out
+
+
+def test_an_environment_made_before_a_fork_goes_on_alike_in_both():
+    """With so many worlds torch copies in threads, too, which the child must not wait for."""
+    run("""
+env = TorchVectorEnv("Hopper", 4096, autoreset_mode="SameStep")
+env.reset(seed=0)
+actions = torch.rand(4, 4096, 3) * 2 - 1
+env.step(actions[0])
+state = env.state_dict()
+obs = [env.step(a)[0] for a in actions]
+env.load_state_dict(state)
+def same():
+    return torch.get_num_threads() == 2 and all(env.step(a)[0].equal(x) for a, x in zip(actions, obs))
+child = forked(same)
+assert same()
+joined(child)
+""")
+
+
+def test_a_child_makes_environments_of_its_own():
+    run("""
+torch.ones(4096, 40).exp().sum()  # torch's threads have run
+def make():
+    env = TorchVectorEnv("Hopper", 4096)
+    env.reset(seed=0)
+    return env.step(torch.zeros(4096, 3))[0].isfinite().all()
+children = [forked(make) for _ in range(2)]
+assert make()
+joined(*children)
+""")
+
+
+def test_a_fork_while_another_thread_compiles(tmp_path):
+    """It waits until LLVM is free: the child finds no lock held by a thread that it does not have."""
+    run(
+        """
+from torch_mjenvs.compiler import cpu
+assemble, begun = cpu._assemble, threading.Event()
+def told(*args):
+    begun.set()
+    return assemble(*args)
+cpu._assemble = told
+def make(**kwargs):
+    env = TorchVectorEnv("InvertedPendulum", 4, **kwargs)
+    env.reset(seed=0)
+    return env.step(torch.zeros(4, 1))[0].isfinite().all()
+thread = threading.Thread(target=lambda: TorchVectorEnv("Walker2d", 4))
+thread.start()
+begun.wait()
+children = []
+for k in range(3):
+    time.sleep(0.05)
+    children.append(forked(make))
+joined(*children)
+thread.join()
+assert make(dtype=torch.float64)
+""",
+        tmp_path,
+    )
+
+
+def test_a_fork_while_another_thread_first_sets_a_state(tmp_path):
+    """What is built when it is first asked for is not built under a lock, which the child would find held for ever."""
+    run(
+        """
+from torch_mjenvs.compiler import cpu
+env, other = (TorchVectorEnv(name, 4) for name in ("Walker2d", "InvertedPendulum"))
+assemble, begun = cpu._assemble, threading.Event()
+def told(*args):
+    begun.set()
+    return assemble(*args)
+cpu._assemble = told
+def put(env):
+    env.set_state(env.qpos.clone(), env.qvel.clone())
+    return True
+thread = threading.Thread(target=put, args=(env,))
+thread.start()
+begun.wait()
+joined(forked(lambda: put(other)))
+thread.join()
+""",
+        tmp_path,
+    )
+
+
+def test_gymnasiums_async_vector_env():
+    run("""
+import gymnasium, numpy as np
+torch.ones(4096, 40).exp().sum()
+make = lambda: gymnasium.make("TorchHopper-v0", device="cpu")
+alone = make()
+envs = gymnasium.vector.AsyncVectorEnv([make, make], context="fork")
+obs, _ = envs.reset(seed=[3, 4])
+for _ in range(3):
+    obs, *_ = envs.step(np.full((2, 3), 0.3))
+envs.close()
+expected, _ = alone.reset(seed=4)
+for _ in range(3):
+    expected, *_ = alone.step(np.full(3, 0.3))
+assert (obs[1] == expected).all()
+""")
+
+
+def test_data_loader_workers():
+    run("""
+from torch.utils.data import DataLoader, IterableDataset
+env = TorchVectorEnv("Hopper", 4096, autoreset_mode="SameStep")
+env.reset(seed=0)
+env.step(torch.zeros(4096, 3))
+class Steps(IterableDataset):
+    def __iter__(self):
+        for _ in range(3):
+            yield env.step(torch.zeros(4096, 3))[0]
+found = list(DataLoader(Steps(), batch_size=None, num_workers=2, multiprocessing_context="fork"))
+assert len(found) == 6 and found[0].equal(found[1])
+""")
