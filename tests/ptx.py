@@ -20,7 +20,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import torch
 
-from torch_mjenvs.compiler import cuda
+from torch_mjenvs.compiler import cpu, cuda, loader
 
 WIDTHS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64}
 FLOATS = {"f32": ("float", "i32"), "f64": ("double", "i64")}
@@ -401,18 +401,12 @@ class Machine:
         self._lines: list[str] = []
         self._count = 0
         self.source = ptx.splitlines()
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        target = llvm.Target.from_default_triple()
-        machine = target.create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=0
-        )
-        module = llvm.parse_assembly(f'target triple = "{target.triple}"\n{_PRELUDE}{self._function()}')
-        self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
-        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(
-            self._engine.get_function_address("thread")
-        )
+        host = cpu.host()
+        functions = f"{_PRELUDE}{self._function()}".replace(") {\n", ") nounwind {\n")
+        module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{functions}')
+        code = loader.machine(host.triple, host.cpu, host.features, opt=0).emit_object(module)
+        self._loaded = loader.Loaded(code, "thread", host.triple)
+        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(self._loaded.address)
 
     # -- from PTX to IR -----------------------------------------------------------------------------------------------
     def _put(self, line: str) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import torch
 
-from . import cache, fork, launch
+from . import cache, fork, launch, loader
 from .llvm import render
 from .program import Buffer, Program, collector_paused
 
@@ -34,9 +34,7 @@ class Target:
     vector_bytes: int
 
     def machine(self) -> llvm.TargetMachine:
-        return llvm.Target.from_triple(self.triple).create_target_machine(
-            cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="default"
-        )
+        return loader.machine(self.triple, self.cpu, self.features)
 
 
 @functools.cache
@@ -122,7 +120,7 @@ def _assemble(ir: str, target: Target) -> bytes:
 
 
 def _toolchain(target: Target) -> str:
-    return f"{'.'.join(map(str, llvm.llvm_version_info))} {target}"
+    return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.OPTIONS} {target}"
 
 
 class Kernel(launch.Kernel):
@@ -131,11 +129,8 @@ class Kernel(launch.Kernel):
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, code: bytes, lanes: int):
         super().__init__(name, buffers, dtype, torch.device("cpu"))
         self.lanes, self.code_bytes = lanes, len(code)
-        empty = llvm.parse_assembly("")
-        self._engine = llvm.create_mcjit_compiler(empty, host().machine())
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
-        self.address = self._engine.get_function_address("kernel")
+        self._loaded = loader.Loaded(code, "kernel", host().triple)
+        self.address = self._loaded.address
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
 
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
