@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from ..compiler.scalar import Mask, Scalar, absolute, maximum, minimum, select
 from .data import Data
+from .kinematics import between
 from .model import CAPSULE, CONTACTS, PLANE, SPHERE, Model, Pair
 from .spatial import (
     MINVAL,
@@ -52,13 +53,13 @@ class Contact:
     dist: Scalar
     _locate: Locate
     _data: Data
-    _root: int  # whose tree's origin positions are measured from
+    _origin: int  # whose origin positions are measured from
     _model: Model
 
     def locate(self) -> tuple[list[Scalar], list[list[Scalar]]]:
         """The point (3) and the frame: normal (from geom1 to geom2), first and second tangent, (3) each."""
         p, frame = self._locate()
-        return add(self._data.origin[self._root], p), frame
+        return add(self._data.origin[self._origin], p), frame
 
     def arms(self) -> tuple[list[Scalar], list[Scalar], list[list[Scalar]]]:
         """The point as seen from subtree_com of the root of geom1's body and of geom2's, and the frame.
@@ -67,19 +68,19 @@ class Contact:
         """
         *arms, frame = self.oarms()
         geoms = (self.pair.geom1, self.pair.geom2)
-        arm1, arm2 = (sub(arm, self._data.comrel[self._root_of(g)]) for g, arm in zip(geoms, arms, strict=True))
+        arm1, arm2 = (sub(arm, self._data.comrel[self._origin_of(g)]) for g, arm in zip(geoms, arms, strict=True))
         return arm1, arm2, frame
 
     def oarms(self) -> tuple[list[Scalar], list[Scalar], list[list[Scalar]]]:
         """The same from the origins of the two trees, for use with `odof` and `ovel`: fewer operations."""
         p, frame = self._locate()
         arm1, arm2 = (
-            sub(p, _between(self._data, self._root, self._root_of(g))) for g in (self.pair.geom1, self.pair.geom2)
+            sub(p, between(self._data, self._origin, self._origin_of(g))) for g in (self.pair.geom1, self.pair.geom2)
         )
         return arm1, arm2, frame
 
-    def _root_of(self, geom: int) -> int:
-        return self._model.body_rootid[self._model.geom_bodyid[geom]]
+    def _origin_of(self, geom: int) -> int:
+        return self._model.body_originid[self._model.geom_bodyid[geom]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,9 +110,9 @@ class Candidate:
     def contacts(self) -> list[Contact]:
         """The `ncon` contacts, in MuJoCo's order, whether they act or not."""
         m, d, pair = self._model, self._data, self.pair
-        root = m.body_rootid[m.geom_bodyid[pair.geom2]]
+        origin = m.body_originid[m.geom_bodyid[pair.geom2]]
         found = _COLLIDE[m.geom_type[pair.geom1], m.geom_type[pair.geom2]](m, d, pair)
-        return [Contact(pair, dist, locate, d, root, m) for dist, locate in found]
+        return [Contact(pair, dist, locate, d, origin, m) for dist, locate in found]
 
 
 def collision(m: Model, d: Data) -> list[Candidate]:
@@ -123,15 +124,10 @@ def collision(m: Model, d: Data) -> list[Candidate]:
 # places
 
 
-def _between(d: Data, a: int, b: int) -> list[Scalar]:
-    """The origin of b's tree, from that of a's."""
-    return [0.0, 0.0, 0.0] if a == b else sub(d.origin[b], d.origin[a])
-
-
 def _first_centre(m: Model, d: Data, pair: Pair) -> list[Scalar]:
     """The position of geom1, from the origin of geom2's tree."""
-    roots = [m.body_rootid[m.geom_bodyid[g]] for g in (pair.geom1, pair.geom2)]
-    return add(d.geom_xrel[pair.geom1], _between(d, roots[1], roots[0]))
+    one, two = (m.body_originid[m.geom_bodyid[g]] for g in (pair.geom1, pair.geom2))
+    return add(d.geom_xrel[pair.geom1], between(d, two, one))
 
 
 def _axis(d: Data, geom: int) -> list[Scalar]:

@@ -67,7 +67,7 @@ def many_alike(m: Model) -> list[list[Pair]]:
     found: dict[tuple, list[Pair]] = {}
     for p in m.pairs:
         bodies = m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]
-        one_tree = m.body_rootid[bodies[0]] == m.body_rootid[bodies[1]]
+        one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         if p.condim == 1 and m.geom_type[p.geom1] != PLANE and one_tree and len(sides_of(m, *bodies)) == 2:
             found.setdefault(tuple(p.solimp), []).append(p)
     return [pairs for pairs in found.values() if len(pairs) >= FEWEST]

@@ -6,7 +6,8 @@ is about that has a name with an `o` for MuJoCo's `c`, and is what later stages 
 
 Adds to Data:
 
-comrel subtree_com  body  (3) centre of mass of the subtree, from the tree's origin (roots only); the same, absolute
+comrel              body  (3) subtree_com of the root, from the body's origin; by `body_originid`
+subtree_com         body  (3) centre of mass of the subtree
 cinert crb          body  (10) inertia about subtree_com of the root, of the body and of its subtree: for reading only
 cdof odof           dof   (6) motion axis about subtree_com of the root (for reading), about the tree's origin
 lump                body  Lump: what is welded together, at the body that carries its joints; elsewhere None
@@ -24,7 +25,7 @@ import numpy as np
 
 from ..compiler.scalar import Scalar
 from .data import Data
-from .kinematics import Frame
+from .kinematics import Frame, between
 from .model import BALL, FREE, SLIDE, Floats, Model, frame_mul, snap
 from .spatial import (
     IDENTITY,
@@ -68,7 +69,7 @@ def com_pos(m: Model, d: Data) -> None:
     _subtree_com(m, d, rigid)
     d.cinert, d.lump = [zeros(10)] * m.nbody, [None] * m.nbody
     for i in range(1, m.nbody):
-        com = d.comrel[m.body_rootid[i]]
+        com = d.comrel[m.body_originid[i]]
         rotational = _rotational(m.body_inertia[i], d.ximat[i])
         d.cinert[i] = inert_com(rotational, sub(d.xirel[i], com), m.body_mass[i])
         if i in rigid:
@@ -76,7 +77,7 @@ def com_pos(m: Model, d: Data) -> None:
     d.odof = [None] * m.nv
     for j in range(m.njnt):
         _joint_odof(m, d, j)
-    d.cdof = [about(d.odof[v], d.comrel[m.body_rootid[m.dof_bodyid[v]]]) for v in range(m.nv)]
+    d.cdof = [about(d.odof[v], d.comrel[m.body_originid[m.dof_bodyid[v]]]) for v in range(m.nv)]
 
 
 def _lump(frame: Frame, body: Rigid) -> Lump:
@@ -128,23 +129,32 @@ def _weld(m: Model, bodies: list[tuple[int, Floats, Floats]]) -> Rigid:
 
 def _subtree_com(m: Model, d: Data, rigid: dict[int, Rigid]) -> None:
     moment = [scale(d.xipos[i], m.body_mass[i]) for i in range(m.nbody)]
-    tree = [zeros(3)] * m.nbody  # of a root: moments from its origin, lump by lump
+    tree = [zeros(3)] * m.nbody  # by origin: moments from there, lump by lump
+    mass = [0.0] * m.nbody  # of each of these
     for i in range(m.nbody - 1, 0, -1):
         moment[m.body_parentid[i]] = add(moment[m.body_parentid[i]], moment[i])
-        root = m.body_rootid[i]
+        origin = m.body_originid[i]
         if i in rigid:
-            tree[root] = add_scaled(tree[root], d.frame[i].point(rigid[i].ipos), rigid[i].mass)
+            tree[origin] = add_scaled(tree[origin], d.frame[i].point(rigid[i].ipos), rigid[i].mass)
+            mass[origin] += rigid[i].mass
         elif m.body_weldid[i] == 0:
-            tree[root] = add_scaled(tree[root], d.xirel[i], m.body_mass[i])
+            tree[origin] = add_scaled(tree[origin], d.xirel[i], m.body_mass[i])
+            mass[origin] += m.body_mass[i]
     d.comrel, d.subtree_com = [None] * m.nbody, [None] * m.nbody
     for i in range(m.nbody):
-        root, mass = m.body_rootid[i], m.body_subtreemass[i]
-        d.subtree_com[i] = d.xipos[i] if mass < MINVAL else scale(moment[i], 1.0 / mass)
-        if root == i:
-            d.comrel[i] = d.xirel[i] if mass < MINVAL else scale(tree[i], 1.0 / mass)
-            if i > 0:
-                d.subtree_com[i] = add(d.origin[i], d.comrel[i])
+        total = m.body_subtreemass[i]
+        d.subtree_com[i] = d.xipos[i] if total < MINVAL else scale(moment[i], 1.0 / total)
     d.comrel[0] = d.subtree_com[0]
+    for i in sorted(set(m.body_originid) - {0}):
+        root, whole = m.body_rootid[i], tree[i]
+        total = m.body_subtreemass[root]
+        for other in sorted(set(m.body_originid) - {i}):
+            if m.body_rootid[other] == root:
+                whole = add(whole, add_scaled(tree[other], between(d, i, other), mass[other]))
+        massless = total < MINVAL
+        d.comrel[i] = add(d.xirel[root], between(d, i, root)) if massless else scale(whole, 1.0 / total)
+        if root == i:
+            d.subtree_com[i] = add(d.origin[i], d.comrel[i])
 
 
 def _rotational(moments: Floats, axes: Vec) -> list[Scalar]:

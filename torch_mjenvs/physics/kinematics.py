@@ -5,12 +5,13 @@ Two liberties are taken with MuJoCo's arithmetic, none with its results:
 - Rotations go down the tree as matrices. Each body has a `Frame` of its own choosing, fixed to the body, in which the
   axis of its last hinge is a coordinate axis; what is constant in the body is given in that frame beforehand. A hinge
   costs one plane rotation, and hinges in a row about parallel axes add their angles before the sine is taken.
-- Positions go down the tree from the tree's own moving origin (`d.origin`), which is added last. So nothing loses
-  precision far from the world's origin, and most of what follows needs no absolute position at all.
+- Positions go down the tree from the tree's own origin (`d.origin`), which is added last. So nothing loses precision
+  far from the world's origin, and most of what follows needs no absolute position at all. What moves on a static body
+  is a tree of its own; static bodies are measured from their root, so what is between them is constant.
 
 Adds to Data, one entry for each body, joint, geom or site:
 
-origin            body    (3) position of the tree's root, from which positions `...rel` are measured; by rootid
+origin            body    (3) position from which positions `...rel` are measured; by `body_originid`
 xpos xrel         body    (3) position of the body's frame; the same from the origin
 xquat             body    (4) orientation: of no use to other stages
 xmat              body    (9) orientation
@@ -90,11 +91,11 @@ def kinematics(m: Model, d: Data) -> None:
     for i in range(m.nbody):
         _outputs(m, d, i)
     for g in range(m.ngeom):
-        frame, origin = d.frame[m.geom_bodyid[g]], d.origin[m.body_rootid[m.geom_bodyid[g]]]
+        frame, origin = d.frame[m.geom_bodyid[g]], d.origin[m.body_originid[m.geom_bodyid[g]]]
         d.geom_xrel[g] = frame.point(m.geom_pos[g])
         d.geom_xpos[g] = add(origin, d.geom_xrel[g])
         d.geom_xmat[g] = frame.rotation(m.geom_mat[g])
-    carriers = [(d.origin[m.body_rootid[i]], d.frame[i]) for i in m.site_bodyid]
+    carriers = [(d.origin[m.body_originid[i]], d.frame[i]) for i in m.site_bodyid]
     d.site_xpos = [add(o, frame.point(pos)) for (o, frame), pos in zip(carriers, m.site_pos, strict=True)]
 
 
@@ -119,7 +120,7 @@ def _body(m: Model, d: Data, i: int) -> None:
     for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
         frame = _joint(m, d, i, j, frame)
     d.xquat[i] = quat_normalize(d.xquat[i])
-    if m.body_rootid[i] == i:
+    if m.body_originid[i] == i:
         frame = _take_origin(m, d, i, frame)
     d.frame[i] = frame
 
@@ -177,8 +178,11 @@ def _turned(frame: Frame, k: int, angle: Scalar, anchor: Vec, pos: Vec) -> Frame
 
 
 def _take_origin(m: Model, d: Data, i: int, frame: Frame) -> Frame:
-    """Make the root's base the origin of its tree; its joints' anchors were absolute so far."""
-    d.origin[i] = frame.base
+    """Make the base of body i the origin of its tree; so far it was measured from its parent's, as its joints were."""
+    if all(isinstance(x, float) for x in frame.mat):  # not turned: the offset does not move about the base
+        moved = add(frame.base, mat_vec(frame.mat, frame.offset))
+        frame = dataclasses.replace(frame, base=moved, offset=(0.0, 0.0, 0.0))
+    d.origin[i] = add(d.origin[m.body_originid[m.body_parentid[i]]], frame.base)
     for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
         d.xanchorrel[j] = sub(d.xanchorrel[j], frame.base)
     return dataclasses.replace(frame, base=zeros(3))
@@ -186,7 +190,7 @@ def _take_origin(m: Model, d: Data, i: int, frame: Frame) -> Frame:
 
 def _outputs(m: Model, d: Data, i: int) -> None:
     """Poses of body i and of its joints as MuJoCo gives them."""
-    frame, origin = d.frame[i], d.origin[m.body_rootid[i]]
+    frame, origin = d.frame[i], d.origin[m.body_originid[i]]
     d.xrel[i] = frame.point((0.0, 0.0, 0.0))
     d.xpos[i] = add(origin, d.xrel[i])
     d.xmat[i] = frame.rotation(tuple(IDENTITY))
@@ -195,6 +199,11 @@ def _outputs(m: Model, d: Data, i: int) -> None:
     d.ximat[i] = frame.rotation(m.body_imat[i])
     for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
         d.xanchor[j] = add(origin, d.xanchorrel[j])
+
+
+def between(d: Data, a: int, b: int) -> list[Scalar]:
+    """The origin b, from the origin a."""
+    return [0.0, 0.0, 0.0] if a == b else sub(d.origin[b], d.origin[a])
 
 
 def tendon(m: Model, d: Data) -> None:

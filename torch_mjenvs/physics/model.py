@@ -84,6 +84,7 @@ class Model:
 
     body_parentid: Ints
     body_rootid: Ints
+    body_originid: Ints  # whose place its own is measured from: the highest ancestor that moves; a static body's root
     body_weldid: Ints
     body_jntadr: Ints
     body_jntnum: Ints
@@ -239,6 +240,7 @@ def _derived(mjm: mujoco.MjModel) -> dict:
 
     limited = not (_disabled(mjm, "LIMIT") or _disabled(mjm, "CONSTRAINT"))
     return {
+        "body_originid": _origins(mjm),
         "body_mat": mats(mjm.body_quat),
         "body_imat": mats(mjm.body_iquat),
         "geom_mat": mats(mjm.geom_quat),
@@ -249,6 +251,15 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "actuator_trnid": _tuple(mjm.actuator_trnid[:, 0], int),
         "ten_joints": tuple(_tendon(mjm, i) for i in range(mjm.ntendon)),
     }
+
+
+def _origins(mjm: mujoco.MjModel) -> Ints:
+    out = [0]
+    for i in range(1, mjm.nbody):
+        parent = int(mjm.body_parentid[i])
+        begins = parent == 0 or (mjm.body_weldid[parent] == 0 and mjm.body_weldid[i] != 0)
+        out.append(i if begins else out[parent])
+    return tuple(out)
 
 
 def _tendon(mjm: mujoco.MjModel, i: int) -> tuple[tuple[int, float], ...]:

@@ -21,6 +21,7 @@ from . import pairs
 from .constraint import ContactForce, in_world, pyramid, residual, rows_of, stiffness_matrix
 from .data import Data
 from .inertia import factor, mul_m, solve
+from .kinematics import between
 from .model import Model
 from .spatial import add, cross, dot, scale, sub
 
@@ -67,7 +68,9 @@ def rne_post_constraint(m: Model, d: Data) -> None:
             if c.world:
                 r, frame = place
                 f = in_world(frame, force)
-                sides = [cross(r, f) + f] * 2
+                here = m.body_originid[c.sides[0][0]]
+                arms = [add(r, between(d, m.body_originid[body], here)) for body in c.bodies]
+                sides = [cross(arm, f) + f for arm in arms]
             else:
                 sides = [in_world(lines, force) for lines in reversed(place)]
             pushed = {body: side for body, side in zip(c.bodies, sides, strict=True)}
@@ -79,7 +82,7 @@ def rne_post_constraint(m: Model, d: Data) -> None:
     for group in d.groups:
         pairs.add_wrenches(group, d.qacc, wrench)
     d.cfrc_ext = [
-        [*sub(w[:3], cross(d.comrel[m.body_rootid[b]], w[3:])), *w[3:]] if b else w for b, w in enumerate(wrench)
+        [*sub(w[:3], cross(d.comrel[m.body_originid[b]], w[3:])), *w[3:]] if b else w for b, w in enumerate(wrench)
     ]
 
 

@@ -29,11 +29,11 @@ def com_vel(m: Model, d: Data) -> None:
                 dv = _combine(d.odof, d.qvel, dofs)
                 if moving:
                     for k in dofs:
-                        d.cdof_dot[k] = about(cross_motion(v, d.odof[k]), d.comrel[m.body_rootid[i]])
+                        d.cdof_dot[k] = about(cross_motion(v, d.odof[k]), d.comrel[m.body_originid[i]])
                     bias = add(bias, cross_motion(v, dv))  # all at once: cheaper than from each axis
                 v = add(v, dv)
         d.ovel[i], d.bias_acc[i] = v, bias
-    d.cvel = [about(d.ovel[i], d.comrel[m.body_rootid[i]]) for i in range(m.nbody)]
+    d.cvel = [about(d.ovel[i], d.comrel[m.body_originid[i]]) for i in range(m.nbody)]
 
 
 def _groups(m: Model, j: int) -> list[tuple[range, bool]]:
