@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from torch_mjenvs.physics.model import UnsupportedModel, load
-from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
+from torch_mjenvs.physics.simulation import OUTPUTS, Simulation, derive
 from torch_mjenvs.physics.step import State, step
 
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")
@@ -157,6 +157,81 @@ def check_random(name: str) -> None:
     sim = simulation(name, outputs=fields)
     sim.forward()
     compare(sim, expected(name, stepping=False), fields, 1e-11)
+
+
+ARENA = """<mujoco><option timestep="0.004"/><worldbody>
+    <geom type="plane" size="5 5 1" pos="{x} {y} {z}" quat="1 .05 .02 0"/>
+    <body pos="{x} {y} {z}"><geom size=".1" pos="0 0 .6"/>
+      <body pos=".2 0 .6"><geom size=".05" pos="0 0 .1"/>
+        <body pos=".2 .1 0"><joint axis="0 1 0" pos="-.05 0 0" stiffness="3"/><joint axis="1 0 0"/>
+          <geom type="capsule" fromto="0 0 0 .1 .2 -.5" size=".05"/>
+          <body pos=".1 .2 -.5"><joint type="ball"/><geom type="capsule" fromto="0 0 0 .1 .2 -.1" size=".04"/></body>
+        </body></body>
+      <body pos="-.3 0 .7"><joint axis="1 1 0"/><geom type="capsule" fromto="0 0 0 .1 .2 -.65" size=".05"/></body>
+      <body pos="0 -.3 .3"><joint type="slide" axis="1 0 0"/><geom size=".1"/>
+        <body pos="0 -.2 0"><joint axis="0 0 1" damping=".1"/><geom type="capsule" size=".05 .2"/></body></body>
+    </body></worldbody></mujoco>"""
+
+
+def test_what_hangs_on_a_static_body_is_as_precise_anywhere():
+    """In float32, whether its static root is at the world's origin or a kilometre away."""
+    near = oracle.sharpen(mujoco.MjModel.from_xml_string(ARENA.format(x=0, y=0, z=0)))
+    rng, d, starts = np.random.default_rng(0), mujoco.MjData(near), []
+    for _ in range(16):
+        mujoco.mj_resetData(near, d)
+        mujoco.mj_integratePos(near, d.qpos, rng.normal(0, 0.3, near.nv), 1.0)
+        d.qvel[:] = rng.normal(0, 1, near.nv)
+        mujoco.mj_step(near, d, 20)
+        starts.append([x.astype(np.float32) for x in (d.qpos, d.qvel)])
+    touching, want = 0, []
+    for qpos, qvel in starts:
+        mujoco.mj_resetData(near, d)
+        d.qpos[:], d.qvel[:] = qpos, qvel
+        mujoco.mj_step(near, d)
+        want.append(d.qvel.copy())
+        touching += d.ncon > 0
+    assert 4 < touching
+    state = [[torch.tensor(column) for column in np.stack(x).T] for x in zip(*starts, strict=True)]
+    for far in (0, 3, 100, 1000):
+        m = replace(load(ARENA.format(x=far, y=-0.7 * far, z=0.2 * far)), tolerance=1e-6)
+        got = step(m, State(*state, [torch.zeros(16)] * m.nv), [])
+        assert error(torch.stack(got.qvel, 1), np.stack(want)) < 1e-5, f"{far} m away"
+
+
+STATIC = {
+    "a static root": '<body pos="1 .2 0"><geom {flat}/></body>',
+    "a static body on a static root": '<body pos="1 .2 .3"><geom size=".1"/><body pos=".1 -.1 -.3"><geom {flat}/></body></body>',
+    "a static root with a moving body": """<body pos="1 .2 0"><geom {flat}/>
+        <body pos="0 0 .4"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .3 .1 -.45" size=".05"/></body></body>""",
+    "bodies that move on one static root": """<body pos="1 .2 0"><geom {flat}/>
+        <body pos=".1 0 .4"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .3 .1 -.45" size=".05"/>
+          <body pos=".2 0 0"><geom size=".1"/></body></body>
+        <body pos=".3 .1 .4"><joint axis="1 0 0"/><geom type="capsule" fromto="0 0 0 .3 .1 -.45" size=".05"/></body></body>""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STATIC)
+def test_contact_forces_on_bodies_without_joints(case):
+    """cfrc_ext of static bodies and of welded ones, about the right point, and what else is relative to a tree."""
+    flat = 'type="sphere" size=".5" pos="-.5 0 -.45"'
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(f"""<mujoco><worldbody>{STATIC[case].format(flat=flat)}
+        <body pos=".5 .1 .12"><freejoint/><geom size=".1"/><body pos=".2 0 0"><geom size=".1"/></body></body>
+        </worldbody></mujoco>"""))
+    m, seen = replace(load(mjm), tolerance=1e-13), 0
+    d = mujoco.MjData(mjm)
+    d.qvel[:] = np.random.default_rng(0).normal(0, 0.3, mjm.nv)
+    for _ in range(8):
+        mujoco.mj_step(mjm, d, 20)
+        state = d.qpos.tolist(), d.qvel.tolist()
+        mujoco.mj_forward(mjm, d)
+        mujoco.mj_rnePostConstraint(mjm, d)
+        ours = derive(m, *state, None, [])
+        for name in ("cfrc_ext", "subtree_com", "cinert", "cvel", "cdof", "cdof_dot"):
+            want = np.asarray(getattr(d, name))
+            got = np.array(getattr(ours, name), dtype=float).reshape(want.shape)
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-10 * max(1, np.max(np.abs(want))), err_msg=name)
+        seen += bool(np.any(d.cfrc_ext[mjm.body_weldid == 0]))
+    assert seen > 2
 
 
 def integrator_of(name: str, integrator: str, damping: bool) -> mujoco.MjModel:

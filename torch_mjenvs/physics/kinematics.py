@@ -179,11 +179,12 @@ def _turned(frame: Frame, k: int, angle: Scalar, anchor: Vec, pos: Vec) -> Frame
 
 def _take_origin(m: Model, d: Data, i: int, frame: Frame) -> Frame:
     """Make the base of body i the origin of its tree; so far it was measured from its parent's, as its joints were."""
-    if all(isinstance(x, float) for x in frame.mat):  # not turned: the offset does not move about the base
+    joints = range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i])
+    if all(m.jnt_type[j] == SLIDE for j in joints):  # nothing turns: the offset is as constant as the base's own part
         moved = add(frame.base, mat_vec(frame.mat, frame.offset))
         frame = dataclasses.replace(frame, base=moved, offset=(0.0, 0.0, 0.0))
     d.origin[i] = add(d.origin[m.body_originid[m.body_parentid[i]]], frame.base)
-    for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
+    for j in joints:
         d.xanchorrel[j] = sub(d.xanchorrel[j], frame.base)
     return dataclasses.replace(frame, base=zeros(3))
 
