@@ -198,23 +198,23 @@ def test_what_hangs_on_a_static_body_is_as_precise_anywhere():
         assert error(torch.stack(got.qvel, 1), np.stack(want)) < 1e-5, f"{far} m away"
 
 
+ARM = '<body pos="{} .4"><joint axis="{}"/><geom type="capsule" fromto="0 0 0 .3 .1 -.45" size=".05"/>{}</body>'
+GROUND = '<geom size=".5" pos="-.5 0 -.45"/>'
 STATIC = {
-    "a static root": '<body pos="1 .2 0"><geom {flat}/></body>',
-    "a static body on a static root": '<body pos="1 .2 .3"><geom size=".1"/><body pos=".1 -.1 -.3"><geom {flat}/></body></body>',
-    "a static root with a moving body": """<body pos="1 .2 0"><geom {flat}/>
-        <body pos="0 0 .4"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .3 .1 -.45" size=".05"/></body></body>""",
-    "bodies that move on one static root": """<body pos="1 .2 0"><geom {flat}/>
-        <body pos=".1 0 .4"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .3 .1 -.45" size=".05"/>
-          <body pos=".2 0 0"><geom size=".1"/></body></body>
-        <body pos=".3 .1 .4"><joint axis="1 0 0"/><geom type="capsule" fromto="0 0 0 .3 .1 -.45" size=".05"/></body></body>""",
-}  # fmt: skip
+    "a static root": f'<body pos="1 .2 0">{GROUND}</body>',
+    "a static body on a static root": f"""<body pos="1 .2 .3"><geom size=".1"/>
+        <body pos=".1 -.1 -.3">{GROUND}</body></body>""",
+    "a static root with a moving body": f'<body pos="1 .2 0">{GROUND}{ARM.format("0 0", "0 1 0", "")}</body>',
+    "bodies that move on one static root": f"""<body pos="1 .2 0">{GROUND}
+        {ARM.format(".1 0", "0 1 0", '<body pos=".2 0 0"><geom size=".1"/></body>')}{ARM.format(".3 .1", "1 0 0", "")}
+        </body>""",
+}
 
 
 @pytest.mark.parametrize("case", STATIC)
 def test_contact_forces_on_bodies_without_joints(case):
     """cfrc_ext of static bodies and of welded ones, about the right point, and what else is relative to a tree."""
-    flat = 'type="sphere" size=".5" pos="-.5 0 -.45"'
-    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(f"""<mujoco><worldbody>{STATIC[case].format(flat=flat)}
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(f"""<mujoco><worldbody>{STATIC[case]}
         <body pos=".5 .1 .12"><freejoint/><geom size=".1"/><body pos=".2 0 0"><geom size=".1"/></body></body>
         </worldbody></mujoco>"""))
     m, seen = replace(load(mjm), tolerance=1e-13), 0
