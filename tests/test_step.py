@@ -190,7 +190,7 @@ def test_what_hangs_on_a_static_body_is_as_precise_anywhere():
         mujoco.mj_step(near, d)
         want.append(d.qvel.copy())
         touching += d.ncon > 0
-    assert 4 < touching
+    assert touching > 4
     state = [[torch.tensor(column) for column in np.stack(x).T] for x in zip(*starts, strict=True)]
     for far in (0, 3, 100, 1000):
         m = replace(load(ARENA.format(x=far, y=-0.7 * far, z=0.2 * far)), tolerance=1e-6)
@@ -214,9 +214,11 @@ STATIC = {
 @pytest.mark.parametrize("case", STATIC)
 def test_contact_forces_on_bodies_without_joints(case):
     """cfrc_ext of static bodies and of welded ones, about the right point, and what else is relative to a tree."""
-    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(f"""<mujoco><worldbody>{STATIC[case]}
+    mjm = oracle.sharpen(
+        mujoco.MjModel.from_xml_string(f"""<mujoco><worldbody>{STATIC[case]}
         <body pos=".5 .1 .12"><freejoint/><geom size=".1"/><body pos=".2 0 0"><geom size=".1"/></body></body>
-        </worldbody></mujoco>"""))
+        </worldbody></mujoco>""")
+    )
     m, seen = replace(load(mjm), tolerance=1e-13), 0
     d = mujoco.MjData(mjm)
     d.qvel[:] = np.random.default_rng(0).normal(0, 0.3, mjm.nv)
