@@ -16,6 +16,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import vector as wrappers
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_mjenvs
 from torch_mjenvs import Hopper, TorchEnv, TorchVectorEnv
@@ -253,6 +254,42 @@ def test_copies_are_the_users(mode):
     for t in range(3):
         ours, theirs = env.step(torch.full((3, 3), 0.1 * t)), twin.step(torch.full((3, 3), 0.1 * t))
         assert all(map(torch.equal, tensors(ours), tensors(theirs)))
+
+
+class Launches(TorchDispatchMode):
+    """Operations of torch that on a GPU launch something: all but those that make views or take memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        if not func.is_view and not name.startswith("empty"):
+            self.names.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("mode", "most"), [("NextStep", 5), ("SameStep", 6), ("Disabled", 3)])
+def test_a_step_with_copies_is_few_launches(mode, most):
+    """Beside the kernel's own: the action, what masks take, and a copy each of obs, final_obs, and all the rest."""
+    env = TorchVectorEnv("HalfCheetah", 3, autoreset_mode=mode)
+    env.reset(seed=0)
+    env._watched = False  # on the CPU it looks whether a world has ended
+    actions = torch.zeros(3, 6)
+    with Launches() as seen:
+        env.step(actions)
+    assert len(seen.names) <= most, seen.names
+
+
+def test_who_keeps_rewards_does_not_keep_observations():
+    """What comes in one allocation is a few numbers a world."""
+    env = TorchVectorEnv("Humanoid", 16, autoreset_mode="SameStep")
+    env.reset(seed=0)
+    obs, reward, terminated, _, info = env.step(torch.zeros(16, 17))
+    size = reward.untyped_storage().nbytes()
+    assert size == terminated.untyped_storage().nbytes() < 0.1 * obs.untyped_storage().nbytes()
+    assert info["final_obs"].untyped_storage().nbytes() == obs.untyped_storage().nbytes()
 
 
 @pytest.mark.parametrize("mode", MODES)

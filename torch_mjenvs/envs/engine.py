@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -12,15 +12,19 @@ from gymnasium.vector import AutoresetMode
 
 from ..compiler import devices, launch
 from ..compiler.launch import copied
+from ..compiler.together import Together
 from ..physics.model import Model, load
 from ..physics.simulation import check_dtype, solver_tolerance
-from .kernels import BAD_STATE, Kernels, Layout
+from .kernels import BAD_STATE, Kernels
 from .task import Task
 
 __all__ = ["COLUMNS", "Engine", "copied", "named_columns"]
 
 # Buffers of one number a world, which users see as (N,).
 COLUMNS = frozenset(("reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "reset_mask"))
+
+# What a step gives of a few numbers and flags a world, to be handed out together, with room for an adapter's masks.
+NUMBERS, FLAGS, MASKS = ("reward", "info"), ("terminated", "truncated", BAD_STATE), ("always", "alive", "restarted")
 
 # What torch's own CUDA graphs are made by: until it is imported, which takes seconds, there are none to tell of a step.
 MARKED_STEPS = "torch._inductor.cudagraph_trees"
@@ -47,9 +51,8 @@ def _view(name: str, doc: str) -> property:
     return property(lambda self: self.view(name), doc=doc)
 
 
-def named_columns(values: torch.Tensor, layout: Layout) -> Sequence[torch.Tensor]:
-    """The entries of info that lie under each other in `values`, world-minor: each (N,), or (N, width) for a list."""
-    widths = layout.info.values()
+def named_columns(values: torch.Tensor, widths: Collection[int]) -> Sequence[torch.Tensor]:
+    """Entries, as of info, that lie under each other in `values`, world-minor: each (N,), or (N, width) for a list."""
     if not any(widths):
         return values.unbind()
     parts = values.split([max(1, width) for width in widths])
@@ -98,7 +101,11 @@ class Engine:
         self._build = lambda what: _build(kernels, what, str(dtype).removeprefix("torch."), self.device)
         step = self._build("step")
         with torch.inference_mode(False):  # else a later step outside of inference mode could not write into them
-            self.buffers = {b.name: step.allocate(b, num_envs) for b in step.buffers}
+            self.outputs = self._allocate_outputs()
+            given = self.outputs.buffers
+            self.buffers = {
+                b.name: given[b.name] if b.name in given else step.allocate(b, num_envs) for b in step.buffers
+            }
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
         self._step, self._reset = step.bind(self.buffers), self._build("reset").bind(self.buffers)
         self._refreshing: launch.Launch | None = None
@@ -108,6 +115,11 @@ class Engine:
                 torch._dynamo.mark_static_address(buffer)
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
         self.seed(int(torch.randint(2**62, (), device="cpu").item()))
+
+    def _allocate_outputs(self) -> Together:
+        numbers = (*NUMBERS, "final_info") if self.mode is AutoresetMode.SAME_STEP else NUMBERS
+        sizes = {b.name: b.size for b in self.layout.buffers()}
+        return Together({k: sizes[k] for k in numbers}, (*FLAGS, *MASKS), self.num_envs, self.dtype, self.device)
 
     def _view_of(self, name: str) -> torch.Tensor:
         """A buffer's worlds as rows, (N, width); (N,) of those that hold one number by nature."""
@@ -158,7 +170,7 @@ class Engine:
         return self.view("final_info").T
 
     def _named(self, values: torch.Tensor) -> dict[str, torch.Tensor]:
-        return dict(zip(self.layout.info, named_columns(values, self.layout), strict=True))
+        return dict(zip(self.layout.info, named_columns(values, self.layout.info.values()), strict=True))
 
     def seed(self, seed: int | Sequence[int | None], mask: torch.Tensor | None = None) -> None:
         """Key every world's random numbers by (seed, its number), or by (its own seed, 0) for a list of N seeds.

@@ -109,7 +109,7 @@ class TorchEnv(gymnasium.Env):
 
     def _info(self, names: tuple[str, ...]) -> dict[str, Any]:
         layout = self.engine.layout
-        columns = named_columns(self._values.cpu(), layout)
+        columns = named_columns(self._values.cpu(), layout.info.values())
         values = {name: column[0] for name, column in zip(layout.info, columns, strict=True)}
         return {n: values[n].numpy().copy() if layout.info[n] else float(values[n]) for n in names}
 

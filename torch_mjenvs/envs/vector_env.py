@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
-from .engine import Engine, copied, named_columns
+from .engine import MASKS, Engine, copied, named_columns
 from .inputs import as_mask, as_seed, as_tensor
 from .kernels import BAD_STATE
 from .rollout import Policy, Rollout
@@ -130,12 +130,14 @@ class TorchVectorEnv(VectorEnv):
         # Whether an ended world is stepped: on a GPU, to know would be to wait for it at every step.
         self._watched = engine.mode is AutoresetMode.DISABLED and self.device.type == "cpu"
         self._action_shape = (n, engine.layout.nu)
-        self._always = torch.ones(n, dtype=torch.bool, device=self.device)
-        self._alive, self._restarted = self._always.clone(), ~self._always
-        layout = engine.layout
+        for name in ("always", "alive"):
+            engine.outputs.buffers[name].fill_(True)
+        self._mask_views = self._view_masks()
+        layout, endings = engine.layout, 2 if engine.mode is AutoresetMode.SAME_STEP else 1
+        self._widths = [0, *endings * list(layout.info.values())]  # of the reward, and of the entries of info
         self._by_reset = [name in layout.reset_info for name in layout.info]
         self._by_step = [name in layout.step_info for name in layout.info]
-        # Which mask an entry has: 0 every world, 1 the worlds that made a step, 2 those that were reset.
+        # Which of MASKS an entry has: 0 every world, 1 the worlds that made a step, 2 those that were reset.
         kinds = [0 if s and r else 1 if s else 2 for s, r in zip(self._by_step, self._by_reset, strict=True)]
         self._entries = [(name, f"_{name}", kind) for name, kind in zip(layout.info, kinds, strict=True)]
 
@@ -183,9 +185,9 @@ class TorchVectorEnv(VectorEnv):
         self._seed(seed, mask)
         engine.reset(mask)
         self._ready = True
-        given = copied(self._always) if mask is None else copied(mask)
+        given = copied(self._masks()[0] if mask is None else mask)
         info: dict[str, Any] = {}
-        values = named_columns(torch.where(given, engine.info_values, 0.0), engine.layout)
+        values = named_columns(torch.where(given, engine.info_values, 0.0), self._widths[1 : 1 + len(self._entries)])
         for (name, mask_name, _), value, by_reset in zip(self._entries, values, self._by_reset, strict=True):
             if by_reset:
                 info[name], info[mask_name] = value, given
@@ -231,47 +233,49 @@ class TorchVectorEnv(VectorEnv):
         if self._watched and not torch.compiler.is_compiling() and engine.done.any():
             self._refuse_ended()
         engine.action.copy_(actions)
-        alive, restarted = self._begin_masks()
+        _, alive, restarted = self._masks()
+        if self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            restarted.copy_(engine.done)
+            torch.logical_not(restarted, out=alive)
         engine.step()
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             torch.logical_or(engine.terminated, engine.truncated, out=restarted)
             torch.logical_not(restarted, out=alive)
-        if not self.copy:
-            info = self._info(engine.info_values, engine.bad_state, (self._always, alive, restarted))
-            if self.autoreset_mode is AutoresetMode.SAME_STEP:
-                self._add_final(info, engine.final_obs, engine.final_info_values, restarted)
-            return engine.obs, engine.reward, engine.terminated, engine.truncated, info
-        masks = (copied(self._always), alive, restarted)
-        info = self._info(copied(engine.info_values), copied(engine.bad_state), masks)
-        if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            self._add_final(info, copied(engine.final_obs), copied(engine.final_info_values), restarted)
-        return copied(engine.obs), copied(engine.reward), copied(engine.terminated), copied(engine.truncated), info
-
-    def _begin_masks(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The worlds that will make a step, and those that will be reset instead; with copy their own tensors."""
-        if self.autoreset_mode is not AutoresetMode.NEXT_STEP:
-            return (copied(self._alive), copied(self._restarted)) if self.copy else (self._alive, self._restarted)
-        if self.copy:
-            restarted = copied(self.engine.done)
-            return ~restarted, restarted
-        self._restarted.copy_(self.engine.done)
-        return torch.logical_not(self._restarted, out=self._alive), self._restarted
-
-    def _info(self, values: torch.Tensor, bad_state: torch.Tensor, masks: tuple[torch.Tensor, ...]) -> dict[str, Any]:
+        (reward, *columns), (terminated, truncated, bad_state, *masks) = self._outputs()
         info: dict[str, Any] = {}
-        columns = named_columns(values, self.engine.layout)
-        for (name, mask_name, kind), value in zip(self._entries, columns, strict=True):
+        for (name, mask_name, kind), value in zip(self._entries, columns, strict=False):
             info[name], info[mask_name] = value, masks[kind]
         info[BAD_STATE], info[f"_{BAD_STATE}"] = bad_state, masks[0]
-        return info
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            self._add_final(info, columns[len(self._entries) :], masks[2])
+        return copied(engine.obs) if self.copy else engine.obs, reward, terminated, truncated, info
 
-    def _add_final(self, info: dict[str, Any], obs: torch.Tensor, values: torch.Tensor, ended: torch.Tensor) -> None:
+    def _masks(self) -> list[torch.Tensor]:
+        """The worlds of MASKS; as `Engine.view`, made anew in code that torch compiles."""
+        return self._view_masks() if torch.compiler.is_compiling() else self._mask_views
+
+    def _view_masks(self) -> list[torch.Tensor]:
+        return [self.engine.outputs.buffers[name][0, : self.num_envs] for name in MASKS]
+
+    def _outputs(self) -> tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]:
+        """Reward, entries of info and of final_info; the flags terminated, truncated and bad_state, and the masks."""
+        engine = self.engine
+        if self.copy and not torch.compiler.is_compiling():
+            numbers, flags = engine.outputs.copied()
+            return named_columns(numbers, self._widths), flags.unbind()
+        give = copied if self.copy else lambda x: x
+        columns = [give(engine.reward), *named_columns(give(engine.info_values), engine.layout.info.values())]
+        if self.autoreset_mode is AutoresetMode.SAME_STEP:
+            columns += named_columns(give(engine.final_info_values), engine.layout.info.values())
+        return columns, [give(x) for x in (engine.terminated, engine.truncated, engine.bad_state, *self._masks())]
+
+    def _add_final(self, info: dict[str, Any], columns: Sequence[torch.Tensor], ended: torch.Tensor) -> None:
         final: dict[str, Any] = {}
-        columns = named_columns(values, self.engine.layout)
         for (name, mask_name, _), value, by_step in zip(self._entries, columns, self._by_step, strict=True):
             if by_step:
                 final[name], final[mask_name] = value, ended
         final[BAD_STATE], final[f"_{BAD_STATE}"] = info[BAD_STATE], ended
+        obs = copied(self.engine.final_obs) if self.copy else self.engine.final_obs
         info |= {"final_obs": obs, "_final_obs": ended, "final_info": final, "_final_info": ended}
 
     def _refuse(self) -> NoReturn:

@@ -1,0 +1,40 @@
+"""Buffers that share one allocation, so that one copy, on a GPU one launch, hands out all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.utils.dlpack
+
+from .launch import padded
+
+
+class Together:
+    """Rows of one number a world, and after them rows of one flag a world.
+
+    `buffers` are (rows, padded(worlds)) tensors by name, all zeros. To torch each has a memory of its own, which is
+    what DLPack is for here: were they views of one tensor, then while torch compiles, what writes to one of them would
+    write to all.
+
+    numbers: how many rows of `dtype` each name has. flags: names of one row of bool each.
+    """
+
+    def __init__(
+        self, numbers: Mapping[str, int], flags: Sequence[str], worlds: int, dtype: torch.dtype, device: torch.device
+    ):
+        across, rows = padded(worlds), sum(numbers.values())  # whole numbers fill the rows of flags
+        self._block = torch.zeros(across * (rows + len(flags) // dtype.itemsize + 1), dtype=dtype, device=device)
+        self._numbers = (rows, worlds), (across, 1), 0  # size, strides and offset of the worlds that there are
+        self._flags = (len(flags), worlds), (across, 1), rows * across * dtype.itemsize
+        of_numbers = self._block[: rows * across].view(rows, across).split(list(numbers.values()))
+        of_flags = self._block[rows * across :].view(torch.bool).view(-1, across)[: len(flags)].split(1)
+        parts = zip([*numbers, *flags], [*of_numbers, *of_flags], strict=True)
+        self.buffers = {name: torch.utils.dlpack.from_dlpack(x) for name, x in parts}
+
+    def copied(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Fresh copies of all rows of numbers, (rows, worlds), and of flags. Not for code that torch compiles, which
+        does not know that a launch writes here.
+        """
+        block = self._block.clone()
+        return block.as_strided(*self._numbers), block.view(torch.bool).as_strided(*self._flags)
