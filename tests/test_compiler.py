@@ -1,4 +1,4 @@
-"""From programs to machine code: buffers, launches, targets, the cache on disk, processes and threads."""
+"""From programs to machine code: buffers, launches, targets, the cache on disk, threads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from kernels import DTYPES, HERE, LANES, at_lanes, bits, build, garbage, record_list, run, tensors
+from kernels import DTYPES, LANES, at_lanes, bits, build, garbage, record_list, run, tensors
 
-from torch_mjenvs.compiler import cache, cpu, devices
+from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.control import repeat, when_any
 from torch_mjenvs.compiler.llvm import render
 from torch_mjenvs.compiler.program import Buffer, Program, record
@@ -385,127 +385,3 @@ def test_the_same_code_in_every_process():
 
 def _env(**more: str) -> dict[str, str]:
     return os.environ | more
-
-
-def test_a_known_kernel_is_not_even_traced(folder):
-    """... as long as what it follows from is the same: name, buffers, precision, origin and this package's source."""
-    buffers, made = [Buffer("x", 1), Buffer("y", 1)], []
-
-    def make(factor: float = 2.0, dtype: str = "float32") -> Program:
-        made.append(factor)
-        return record("known", buffers, lambda b: {"y": [b["x"][0] * factor]}, dtype)
-
-    x, y = torch.rand(1, 16), garbage(torch.float32, (1, 16))
-    for _ in range(2):
-        devices.build_known(HERE, "known", buffers, "float32", "twice", make).bind({"x": x, "y": y})()
-        assert torch.equal(y, 2 * x) and made == [2.0]
-        y.fill_(float("nan"))
-    devices.build_known(HERE, "known", buffers, "float32", "thrice", lambda: make(3.0)).bind({"x": x, "y": y})()
-    assert torch.equal(y, 3 * x) and made == [2.0, 3.0]
-    devices.build_known(HERE, "known", buffers, "float64", "twice", lambda: make(2.0, "float64"))
-    assert len(made) == 3
-
-
-def test_a_change_of_the_source_is_seen(monkeypatch, tmp_path):
-    digest = cache.source_digest.__wrapped__
-    (tmp_path / "compiler").mkdir()
-    (tmp_path / "a.py").write_text("x = 1")
-    monkeypatch.setattr(cache, "__file__", str(tmp_path / "compiler" / "cache.py"))
-    first = digest()
-    assert digest() == first
-    (tmp_path / "a.py").write_text("x = 2")
-    assert digest() != first
-
-
-# the cache on disk
-
-
-def compiled(monkeypatch: pytest.MonkeyPatch, program: Program) -> tuple[bytes, bool]:
-    """The code, and whether it had to be made."""
-    made = []
-    parse = llvm.parse_assembly
-    with monkeypatch.context() as patch:
-        patch.setattr(cpu.llvm, "parse_assembly", lambda ir: made.append(ir) or parse(ir))
-        return cpu.compile_object(program, cpu.host()), bool(made)
-
-
-def test_the_second_build_finds_the_first(folder, monkeypatch):
-    code, made = compiled(monkeypatch, axpy())
-    assert made and len(list(folder.iterdir())) == 1
-    assert compiled(monkeypatch, axpy()) == (code, False)
-    other = record_list(lambda x: [2.5 * x[0] + x[1], sqrt(x[0])], 2, 2, "float32", "axpy")
-    for different in (other, axpy("float64")):
-        assert compiled(monkeypatch, different)[1]
-    assert len(list(folder.iterdir())) == 3
-    narrow = cpu.compile_object(axpy(), at_lanes("float32", 4))
-    assert narrow != code and len(list(folder.iterdir())) == 4
-
-
-DAMAGE = {
-    "empty": lambda b: b"",
-    "cut": lambda b: b[: len(b) // 2],
-    "one byte": lambda b: b[:-100] + bytes([b[-100] ^ 1]) + b[-99:],
-    "something else": lambda b: b"not code at all" * 100,
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_file_is_made_anew(folder, monkeypatch, damage):
-    code, _ = compiled(monkeypatch, axpy())
-    (path,) = folder.iterdir()
-    good = path.read_bytes()
-    path.write_bytes(DAMAGE[damage](good))
-    assert compiled(monkeypatch, axpy()) == (code, True)
-    assert path.read_bytes() == good
-
-
-def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path / "file" / "cache"))
-    assert compiled(monkeypatch, axpy())[1] and compiled(monkeypatch, axpy())[1]
-
-
-def test_nothing_is_left_lying_about(folder, monkeypatch):
-    """Where the file cannot be put in its place, here because a folder stands there."""
-    compiled(monkeypatch, axpy())
-    (path,) = folder.iterdir()
-    path.unlink()
-    (path / "in the way").mkdir(parents=True)
-    assert compiled(monkeypatch, axpy())[1]
-    assert list(folder.iterdir()) == [path]
-
-
-def test_no_home(monkeypatch):
-    for name in ("TORCH_MJENVS_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
-    assert compiled(monkeypatch, axpy())[1]
-
-
-def test_where_the_cache_is(monkeypatch, tmp_path):
-    monkeypatch.delenv("TORCH_MJENVS_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.directory() == tmp_path / "torch_mjenvs"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache.directory() == tmp_path / ".cache" / "torch_mjenvs"
-
-
-TWO = """
-import sys
-sys.path.insert(0, "tests")
-import numpy as np
-from kernels import record_list, run
-x = np.arange(64.0).reshape(1, 64)
-for k in range(12):
-    y = run(record_list(lambda v: [v[0] * float(k) + 1.0], 1, 1, "float64"), {"x": x})["y"]
-    assert (y == x * k + 1).all()
-"""
-
-
-def test_two_processes_at_once(folder):
-    command = [sys.executable, "-c", TWO]
-    env = _env(TORCH_MJENVS_CACHE=str(folder))
-    running = [subprocess.Popen(command, cwd=ROOT, env=env) for _ in range(2)]
-    assert [p.wait(timeout=120) for p in running] == [0, 0]
-    assert len(list(folder.glob("*.o"))) == len(list(folder.iterdir())) == 12

@@ -430,7 +430,7 @@ def test_ptx_is_kept(driver, monkeypatch, tmp_path):
         return map_program()
 
     for _ in range(2):
-        kernel = cuda.build_known(CPU, "map", [Buffer("x", 1)], "float64", "origin", make)
+        kernel = building.build_known(cuda.back_end(CPU), "map", [Buffer("x", 1)], "float64", "origin", make)
         x = torch.rand(1, 16, dtype=torch.float64)
         want = (3.7 * x) * (1.0 - x)
         kernel.bind({"x": x})()
@@ -459,7 +459,7 @@ def test_an_environment(driver, monkeypatch, mode):
             return seen
 
     before = len(driver.calls)
-    ours = steps(lambda kernels, what, dtype, device: cuda.build(kernels.program(what, dtype), CPU))
+    ours = steps(lambda kernels, what, dtype, device, origin: cuda.build(kernels.program(what, dtype), CPU))
     assert len([c for c in driver.calls[before:] if c[0] == "launch"]) == 33
     theirs = steps(None)
     assert any(bool(x[2].any()) for x in ours if len(x) == 5), "some episode ended"

@@ -6,6 +6,7 @@ Importing this registers TorchHalfCheetah-v0, TorchHumanoid-v0 and their like wi
 from typing import Any
 
 from . import wrappers
+from .compiler import source as _source
 from .envs.ant import Ant
 from .envs.gymnasium import TASKS, TorchEnv, TorchVectorEnv, register
 from .envs.halfcheetah import HalfCheetah
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 register()
+_source.imported()  # before anybody can alter it
 
 
 def __getattr__(name: str) -> Any:

@@ -1,71 +1,185 @@
-"""Object code kept on disk between processes."""
+"""Object code kept on disk between processes.
+
+Code that is loaded runs as the user. So a file counts only if nobody else can have written it, and only for the key
+that it was kept under: its header has the digest of the whole key, and of what follows.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import os
+import re
+import stat
 import tempfile
+import time
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
+MAGIC = b"torch_mjenvs code 1\n"  # what a file begins with; the digests of key and code come next
 DIGEST = hashlib.sha256().digest_size
+LIMIT = 512 * 2**20  # bytes that the folder may hold; beyond them, what was not used for longest goes
+STALE = 3600  # seconds after which a file that is being written has no writer any more
+NAMES = re.compile(r"[\w-]+-[0-9a-f]{32}\.o(?P<unfinished>\.\w+\.tmp)?")
+CHECKED = hasattr(os, "geteuid")  # Windows has no owners of this kind, and a user's folders are their own
 
 
 def kept_or_made(name: str, key: str, make: Callable[[], bytes]) -> bytes:
     """The code kept under this key, or what `make` makes, which is then kept."""
-    path = _path(f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.o")
-    code = _kept(path) if path else None
+    code = kept(name, key)
     if code is None:
         code = make()
-        if path:
-            _keep(path, code)
+        keep(name, key, code)
     return code
 
 
-@functools.cache
-def source_digest() -> str:
-    """A digest of this package's own source: any change to it makes all that was built before unknown."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _path(name: str) -> Path | None:
-    try:
-        return directory() / name
-    except RuntimeError:  # the user has no home
+def kept(name: str, key: str) -> bytes | None:
+    """The code kept under this key; None if there is none, or none that can be trusted."""
+    folder = _trusted_directory()
+    if folder is None:
         return None
-
-
-def directory() -> Path:
-    """`TORCH_MJENVS_CACHE`, or a folder of the user's cache."""
-    chosen = os.environ.get("TORCH_MJENVS_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torch_mjenvs"
-
-
-def _kept(path: Path) -> bytes | None:
-    """The code kept there; None if there is none or the file is damaged: the loader would crash on it."""
-    try:
-        content = path.read_bytes()
-    except OSError:
+    digest = _digest(key)
+    content = _read(folder / _file_name(name, digest))
+    header = MAGIC + digest
+    if content is None or not content.startswith(header):
         return None
-    digest, code = content[:DIGEST], content[DIGEST:]
-    return code if hashlib.sha256(code).digest() == digest else None
+    code = content[len(header) + DIGEST :]
+    return code if content[len(header) :].startswith(hashlib.sha256(code).digest()) else None
 
 
-def _keep(path: Path, code: bytes) -> None:
+def keep(name: str, key: str, code: bytes) -> None:
     """Written beside and moved, so that no other process reads half a file; a cache that cannot be written is none."""
-    beside = None
+    folder = _trusted_directory(make=True)
+    if folder is None:
+        return
+    digest = _digest(key)
+    path, beside = folder / _file_name(name, digest), None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{path.name}.", suffix=".tmp", delete=False) as f:
             beside = Path(f.name)
-            f.write(hashlib.sha256(code).digest() + code)
+            f.write(MAGIC + digest + hashlib.sha256(code).digest() + code)
         beside.replace(path)
     except OSError:
         if beside:
             beside.unlink(missing_ok=True)
+    tidy(folder)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
+
+
+def _file_name(name: str, digest: bytes) -> str:
+    return f"{re.sub(r'[^a-zA-Z0-9_]', '-', name)[:100]}-{digest.hex()[:32]}.o"
+
+
+# where
+
+
+def directory() -> Path | None:
+    """`TORCH_MJENVS_CACHE`, or a folder of the user's cache; None if the user has no home."""
+    chosen = os.environ.get("TORCH_MJENVS_CACHE")
+    if chosen:
+        path = Path(os.path.expanduser(chosen))
+        if path.is_absolute():
+            return path
+        _warn(f"TORCH_MJENVS_CACHE={chosen!r} is not used, as it is relative: name a folder by its full path")
+    path = platformdirs.user_cache_path("torch_mjenvs", appauthor=False)
+    return path if path.is_absolute() else None
+
+
+def _trusted_directory(make: bool = False) -> Path | None:
+    """The folder, if it is there and nobody but the user can write into it."""
+    path = directory()
+    if path is None:
+        return None
+    try:
+        if make:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.stat()
+    except OSError:
+        return None
+    return path if stat.S_ISDIR(found.st_mode) and _is_private(path, found) else None
+
+
+def _read(path: Path) -> bytes | None:
+    """The content of a file of the user's own, which is then the one used last."""
+    flags = (getattr(os, name, 0) for name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
+    try:
+        file = os.open(path, os.O_RDONLY | sum(flags))
+    except OSError:
+        return None
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or not _is_private(path, found):
+            return None
+        with open(file, "rb", closefd=False) as f:
+            content = f.read()
+        with suppress(OSError):  # where the folder can only be read
+            os.utime(path)
+        return content
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
+def _is_private(path: Path, found: os.stat_result) -> bool:
+    """Whether the user alone owns and can write it; said once if not."""
+    if not CHECKED:
+        return True
+    if found.st_uid != os.geteuid():
+        remedy = "remove it, or set TORCH_MJENVS_CACHE to a folder of your own"
+        _warn(f"{path} is not used, as another user owns it (number {found.st_uid}): {remedy}")
+        return False
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        _warn(f"{path} is not used, as others may write it: see what it is, then chmod go-w it or remove it")
+        return False
+    return True
+
+
+@functools.cache
+def _warn(text: str) -> None:
+    """Once for each text."""
+    warnings.warn(f"cache of compiled kernels: {text}", RuntimeWarning, stacklevel=2)
+
+
+# how much
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of the cache; `used`: seconds since the epoch."""
+
+    path: Path
+    size: int
+    used: float
+    unfinished: bool
+
+
+def entries(folder: Path) -> list[Entry]:
+    """The cache's own files, those used last first."""
+    found = []
+    with suppress(OSError), os.scandir(folder) as files:
+        for file in files:
+            named = NAMES.fullmatch(file.name)
+            with suppress(OSError):
+                if named and file.is_file(follow_symlinks=False):
+                    state = file.stat(follow_symlinks=False)
+                    found.append(Entry(Path(file.path), state.st_size, state.st_mtime, bool(named["unfinished"])))
+    return sorted(found, key=lambda entry: entry.used, reverse=True)
+
+
+def tidy(folder: Path, limit: int | None = None) -> None:
+    """Remove what writers that were killed left, and, beyond the limit, what was not used for longest."""
+    limit, total = LIMIT if limit is None else limit, 0
+    for entry in entries(folder):
+        total += entry.size
+        if total > limit or (entry.unfinished and time.time() - entry.used > STALE):
+            with suppress(OSError):
+                entry.path.unlink()

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import torch
 
-from . import cache, fork, launch, loader
+from . import build as building
+from . import cache, fork, launch, loader, source
 from .llvm import render
 from .program import Buffer, Program, collector_paused
 
@@ -120,7 +121,8 @@ def _assemble(ir: str, target: Target) -> bytes:
 
 
 def _toolchain(target: Target) -> str:
-    return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.OPTIONS} {target}"
+    code = source.digest_of(_assemble, Target.machine, loader.machine)
+    return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.OPTIONS} {target} {code}"
 
 
 class Kernel(launch.Kernel):
@@ -191,19 +193,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def build(program: Program) -> Kernel:
+def back_end() -> building.BackEnd:
+    """This machine."""
+    target = host()
+
+    def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
+        return Kernel(name, buffers, dtype, code, lanes_of(dtype, target))
+
+    return building.BackEnd(
+        "cpu",
+        torch.device("cpu"),
+        _toolchain(target),
+        lambda program: assembly(program, target),
+        lambda ir: _assemble(ir, target),
+        load,
+    )
+
+
+def build(program: Program) -> launch.Kernel:
     """Compile for this machine (or find it compiled) and load."""
-    target = host()
-    code = compile_object(program, target)
-    return Kernel(program.name, program.buffers, program.dtype, code, lanes_of(program.dtype, target))
-
-
-def build_known(name: str, buffers: Sequence[Buffer], dtype: str, origin: str, make: Callable[[], Program]) -> Kernel:
-    """`build(make())`, but where the same was built before, `make` is not even called.
-
-    `origin` must say all that the program follows from, beside this package's own source.
-    """
-    target = host()
-    key = f"{_toolchain(target)}\n{cache.source_digest()}\n{name} {dtype}\n{origin}"
-    code = cache.kept_or_made(name, key, lambda: _assemble(assembly(make(), target), target))
-    return Kernel(name, buffers, dtype, code, lanes_of(dtype, target))
+    return building.build(back_end(), program)

@@ -15,7 +15,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import torch
 
-from . import cache, launch
+from . import build as building
+from . import launch, source
 from .llvm import render_thread
 from .program import Buffer, Program, collector_paused
 
@@ -29,14 +30,21 @@ THREADS = 32
 
 def assembly(program: Program) -> str:
     """PTX of `kernel(pointers to the buffers in order, worlds allocated)`."""
+    return _translate(_lower(program)).decode()
+
+
+def _lower(program: Program) -> str:
     with collector_paused():
-        ir = f'target triple = "{TRIPLE}"\n{render_thread(program, THREADS)}'
+        return f'target triple = "{TRIPLE}"\n{render_thread(program, THREADS)}'
+
+
+def _translate(ir: str) -> bytes:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     module = llvm.parse_assembly(ir)
     module.verify()
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=CHIP, features=FEATURES, opt=2)
-    return machine.emit_assembly(module)
+    return machine.emit_assembly(module).encode()
 
 
 class Kernel(launch.Kernel):
@@ -103,20 +111,17 @@ def _check(answer: tuple) -> Any:
     return results[0] if results else None
 
 
-def build(program: Program, device: torch.device) -> Kernel:
+def back_end(device: torch.device) -> building.BackEnd:
+    """This GPU. What is kept on disk is PTX."""
+    version = ".".join(map(str, llvm.llvm_version_info))
+    toolchain = f"{version} {CHIP} {FEATURES} {THREADS} {source.digest_of(_translate)}"
+
+    def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
+        return Kernel(name, buffers, dtype, code, device)
+
+    return building.BackEnd("cuda", device, toolchain, _lower, _translate, load)
+
+
+def build(program: Program, device: torch.device) -> launch.Kernel:
     """Make PTX (or find it made) and load it."""
-    ptx = assembly(program).encode()
-    return Kernel(program.name, program.buffers, program.dtype, ptx, device)
-
-
-def build_known(
-    device: torch.device, name: str, buffers: Sequence[Buffer], dtype: str, origin: str, make: Callable[[], Program]
-) -> Kernel:
-    """`build(make(), device)`, but where the same was built before, `make` is not even called.
-
-    `origin` must say all that the program follows from, beside this package's own source.
-    """
-    toolchain = f"{'.'.join(map(str, llvm.llvm_version_info))} {CHIP} {FEATURES} {THREADS}"
-    key = f"{toolchain}\n{cache.source_digest()}\n{name} {dtype}\n{origin}"
-    ptx = cache.kept_or_made(f"{name}-cuda", key, lambda: assembly(make()).encode())
-    return Kernel(name, buffers, dtype, ptx, device)
+    return building.build(back_end(device), program)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from . import build as building
 from . import cpu, cuda
 from .launch import Kernel
 from .program import Buffer, Program
@@ -35,18 +36,23 @@ def choose_device(device: torch.device | str | None) -> torch.device:
     return torch.device("cuda", index)
 
 
+def back_end(device: torch.device) -> building.BackEnd:
+    """What makes and loads code for the device."""
+    return cpu.back_end() if device.type == "cpu" else cuda.back_end(device)
+
+
 def build(device: torch.device, program: Program) -> Kernel:
     """Compile for the device (or find it compiled) and load."""
-    return cpu.build(program) if device.type == "cpu" else cuda.build(program, device)
+    return building.build(back_end(device), program)
 
 
 def build_known(
-    device: torch.device, name: str, buffers: Sequence[Buffer], dtype: str, origin: str, make: Callable[[], Program]
+    device: torch.device,
+    name: str,
+    buffers: Sequence[Buffer],
+    dtype: str,
+    origin: str | None,
+    make: Callable[[], Program],
 ) -> Kernel:
-    """`build(device, make())`, but where the same was built before, `make` is not even called.
-
-    `origin` must say all that the program follows from, beside this package's own source.
-    """
-    if device.type == "cpu":
-        return cpu.build_known(name, buffers, dtype, origin, make)
-    return cuda.build_known(device, name, buffers, dtype, origin, make)
+    """`build(device, make())`, but where the same was built before, `make` is not even called: see `build.py`."""
+    return building.build_known(back_end(device), name, buffers, dtype, origin, make)

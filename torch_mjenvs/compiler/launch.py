@@ -103,10 +103,21 @@ _handles = itertools.count()
 _kernels: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
 
 
+def _kernel(handle: int) -> Kernel:
+    """The kernel with this handle. Raises RuntimeError if nobody holds it any more."""
+    kernel = _kernels.get(handle)
+    if kernel is None:
+        raise RuntimeError(
+            "compiled code wants to launch a kernel whose environment or simulation has been deleted: keep it alive "
+            "for as long as the compiled code is used, or compile again"
+        )
+    return kernel
+
+
 @torch.library.custom_op("torch_mjenvs::launch", mutates_args=("tensors",))
 def _launch(kernel: int, tensors: list[torch.Tensor], times: int) -> None:
     # On the tensors given, which after a compiler's work need not be those that the launch was bound to.
-    Launch(_kernels[kernel], tensors)(times)
+    Launch(_kernel(kernel), tensors)(times)
 
 
 @torch.library.custom_op("torch_mjenvs::copy", mutates_args=())
@@ -122,7 +133,7 @@ def _(x: torch.Tensor) -> torch.Tensor:
 @torch.library.custom_op("torch_mjenvs::run", mutates_args=())
 def run(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """All buffers after one run, nothing changed in place: (..., size) each, with the same leading dimensions."""
-    k = _kernels[kernel]
+    k = _kernel(kernel)
     lead = tensors[0].shape[:-1]
     n = lead.numel()
     held = [k.allocate(b, n) for b in k.buffers]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -30,13 +29,8 @@ NUMBERS, FLAGS, MASKS = ("reward", "info"), ("terminated", "truncated", BAD_STAT
 MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
-@functools.cache
-def _build(kernels: Kernels, what: str, dtype: str, device: torch.device) -> launch.Kernel:
-    task = kernels.task
-    if not type(task).__module__.startswith(__package__ + "."):  # a user's: what it rests on cannot be known
-        return devices.build(device, kernels.program(what, dtype))
+def _build(kernels: Kernels, what: str, dtype: str, device: torch.device, origin: str | None) -> launch.Kernel:
     name, buffers = kernels.name(what), kernels.layout.buffers()
-    origin = f"{task!r} {kernels.model.key} {kernels.mode} {kernels.max_episode_steps}"
     return devices.build_known(device, name, buffers, dtype, origin, lambda: kernels.program(what, dtype))
 
 
@@ -98,8 +92,9 @@ class Engine:
         self.model = load(self.mjmodel)
         kernels = kernels_of(task, self.model, dtype, self.mode, max_episode_steps)
         self.layout = kernels.layout
-        self._build = lambda what: _build(kernels, what, str(dtype).removeprefix("torch."), self.device)
-        step = self._build("step")
+        self._kernels = kernels
+        origin = kernels.origin()
+        step = self._kernel("step", origin)
         with torch.inference_mode(False):  # else a later step outside of inference mode could not write into them
             self.outputs = self._allocate_outputs()
             given = self.outputs.buffers
@@ -107,7 +102,7 @@ class Engine:
                 b.name: given[b.name] if b.name in given else step.allocate(b, num_envs) for b in step.buffers
             }
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
-        self._step, self._reset = step.bind(self.buffers), self._build("reset").bind(self.buffers)
+        self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
         self._refreshing: launch.Launch | None = None
         self._views = {name: self._view_of(name) for name in self.buffers}
         if self.device.type == "cuda":
@@ -120,6 +115,9 @@ class Engine:
         numbers = (*NUMBERS, "final_info") if self.mode is AutoresetMode.SAME_STEP else NUMBERS
         sizes = {b.name: b.size for b in self.layout.buffers()}
         return Together({k: sizes[k] for k in numbers}, (*FLAGS, *MASKS), self.num_envs, self.dtype, self.device)
+
+    def _kernel(self, what: str, origin: str | None) -> launch.Kernel:
+        return _build(self._kernels, what, str(self.dtype).removeprefix("torch."), self.device, origin)
 
     def _view_of(self, name: str) -> torch.Tensor:
         """A buffer's worlds as rows, (N, width); (N,) of those that hold one number by nature."""
@@ -235,7 +233,7 @@ class Engine:
 
     def _refresh(self) -> None:
         if self._refreshing is None:  # most never set a state
-            self._refreshing = self._build("refresh").bind(self.buffers)
+            self._refreshing = self._kernel("refresh", self._kernels.origin()).bind(self.buffers)
         self._refreshing()
 
     def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gymnasium.vector import AutoresetMode
 
+from ..compiler import source
 from ..compiler.control import when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random
@@ -70,6 +71,13 @@ def is_bad(xs: list) -> Mask:
 
 def choose(mask: Mask, a: list, b: list) -> list:
     return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
+
+
+def _is_plain(x: object) -> bool:
+    """Whether repr says all of it: what is derived from these types may say less."""
+    if type(x) is tuple:
+        return all(map(_is_plain, x))
+    return type(x) in (type(None), bool, int, float, str)
 
 
 @dataclass(frozen=True)
@@ -229,6 +237,14 @@ class Kernels:
 
     def name(self, what: str) -> str:
         return f"{type(self.task).__name__.lower()}-{what}"
+
+    def origin(self) -> str | None:
+        """All that the kernels follow from; None for a user's task, whose Python rests on more than can be known."""
+        values = vars(self.task)
+        if not (source.holds(type(self.task)) and all(map(_is_plain, values.values()))):
+            return None
+        task = f"{type(self.task).__qualname__} {values}"
+        return source.origin(task, self.model.key, f"{self.mode} {self.max_episode_steps!r}")
 
     def program(self, what: str, dtype: str) -> Program:
         """The kernel `step`, `reset` or `refresh`, recorded."""

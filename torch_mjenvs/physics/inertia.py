@@ -19,7 +19,6 @@ i j k rows and columns
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 
@@ -95,7 +94,6 @@ class Rigid:
     imat: Floats
 
 
-@functools.lru_cache(maxsize=64)
 def _rigid_bodies(m: Model) -> dict[int, Rigid]:
     """What moves with each body that moves by joints of its own."""
     members: dict[int, list[tuple[int, Floats, Floats]]] = {}  # body, position and rotation in the carrier's frame

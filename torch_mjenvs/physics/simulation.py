@@ -4,16 +4,15 @@ kernels.
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import mujoco
 import torch
 
-from ..compiler import devices, launch
+from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from .collision import collision
 from .constraint import make_constraint
@@ -122,7 +121,6 @@ def _shape(x: Any) -> tuple[int, ...]:
     return (len(x), *_shape(x[0])) if x else (0,)
 
 
-@functools.cache
 def output_shapes(m: Model, outputs: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """The shape of each output in one world, found by computing it once."""
     zeros = [0.0] * m.nv
@@ -133,22 +131,25 @@ def output_shapes(m: Model, outputs: tuple[str, ...]) -> dict[str, tuple[int, ..
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
 
 
-def _buffers(m: Model, outputs: tuple[str, ...]) -> list[Buffer]:
+def _buffers(m: Model, shapes: Mapping[str, tuple[int, ...]]) -> list[Buffer]:
     state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
-    sizes = {name: torch.Size(shape).numel() for name, shape in output_shapes(m, outputs).items()}
-    return state + [Buffer(name, size) for name, size in sizes.items()]
+    return state + [Buffer(name, torch.Size(shape).numel()) for name, shape in shapes.items()]
 
 
 def _floats(xs: list) -> list:
     return [float(x) if isinstance(x, int) else x for x in xs]
 
 
-@functools.cache
-def _kernel(m: Model, dtype: str, outputs: tuple[str, ...], stepping: bool, device: torch.device) -> launch.Kernel:
-    name = "step" if stepping else "forward"
-    origin = f"{m.key} {outputs}"
-    buffers = _buffers(m, outputs)
-    return devices.build_known(device, name, buffers, dtype, origin, lambda: program(m, dtype, outputs, stepping))
+def _kernel(
+    m: Model, dtype: str, shapes: Mapping[str, tuple[int, ...]], stepping: bool, device: torch.device
+) -> launch.Kernel:
+    name, outputs = "step" if stepping else "forward", tuple(shapes)
+    origin = source.origin(m.key, f"{outputs}")
+
+    def make() -> Program:
+        return program(m, dtype, outputs, stepping)
+
+    return devices.build_known(device, name, _buffers(m, shapes), dtype, origin, make)
 
 
 def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool = True) -> Program:
@@ -166,7 +167,7 @@ def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool 
             out["qacc"] = s.last["mean_qacc"]
         return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | out
 
-    return record("step" if stepping else "forward", _buffers(m, outputs), body, dtype)
+    return record("step" if stepping else "forward", _buffers(m, output_shapes(m, outputs)), body, dtype)
 
 
 class Simulation:
@@ -202,7 +203,7 @@ class Simulation:
         self.model = replace(load(model), tolerance=solver_tolerance(dtype))
         self._name = str(dtype).removeprefix("torch.")
         self._shapes = output_shapes(self.model, self.outputs)
-        kernel = _kernel(self.model, self._name, self.outputs, True, self.device)
+        kernel = _kernel(self.model, self._name, self._shapes, True, self.device)
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
@@ -242,7 +243,7 @@ class Simulation:
         if not self.outputs:
             raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
         if self._forward is None:  # most only step
-            self._forward = _kernel(self.model, self._name, self.outputs, False, self.device).bind(self._buffers)
+            self._forward = _kernel(self.model, self._name, self._shapes, False, self.device).bind(self._buffers)
         launch.settle(*(self._buffers[name] for name in STATE))
         self._forward()
 

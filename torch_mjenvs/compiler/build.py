@@ -1,0 +1,81 @@
+"""From a program, or what it follows from, to a kernel: the one in use, the one kept on disk, or a new one."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from . import cache
+from .launch import Kernel
+from .program import Buffer, Program
+
+
+@dataclass(frozen=True)
+class BackEnd:
+    """What makes code for a device and loads it.
+
+    `lower` gives the program's LLVM IR, `translate` the code of that IR. `toolchain` says all else that the code
+    depends on. `load` raises an exception for what is not such code.
+    """
+
+    name: str
+    device: torch.device
+    toolchain: str
+    lower: Callable[[Program], str]
+    translate: Callable[[str], bytes]
+    load: Callable[[str, Sequence[Buffer], str, bytes], Kernel]
+
+
+def build(back: BackEnd, program: Program) -> Kernel:
+    """Compile (or find it compiled) and load. The key is the IR, so whatever the program follows from is in it."""
+    ir = back.lower(program)
+    return _shared(back, program.name, program.buffers, program.dtype, ir, lambda: back.translate(ir))
+
+
+def build_known(
+    back: BackEnd, name: str, buffers: Sequence[Buffer], dtype: str, origin: str | None, make: Callable[[], Program]
+) -> Kernel:
+    """`build(make())`, but where the same was built before, `make` is not even called.
+
+    `origin` must say all that the program follows from: see `source.origin`. None: it cannot be known.
+    """
+    if origin is None:
+        return build(back, make())
+    return _shared(back, name, buffers, dtype, origin, lambda: back.translate(back.lower(make())))
+
+
+_loaded: weakref.WeakValueDictionary[tuple[bytes, torch.device], Kernel] = weakref.WeakValueDictionary()
+
+
+def _shared(
+    back: BackEnd, name: str, buffers: Sequence[Buffer], dtype: str, origin: str, make: Callable[[], bytes]
+) -> Kernel:
+    """The kernel in use in this process, if there is one: loaded code goes with its last user."""
+    key = f"{back.toolchain}\n{name} {dtype} {tuple(buffers)}\n{origin}"
+    place = hashlib.sha256(key.encode()).digest(), back.device
+    kernel = _loaded.get(place)
+    if kernel is None:
+        kernel = _loaded[place] = _load(back, name, buffers, dtype, key, make)
+    return kernel
+
+
+def _load(
+    back: BackEnd, name: str, buffers: Sequence[Buffer], dtype: str, key: str, make: Callable[[], bytes]
+) -> Kernel:
+    title = f"{name}-{back.name}"
+    kept = cache.kept(title, key)
+    try:
+        if kept is not None:
+            return back.load(name, buffers, dtype, kept)
+    except Exception:
+        code = make()
+        if code == kept:  # so it was no fault of the file
+            raise
+    else:
+        code = make()
+    cache.keep(title, key, code)
+    return back.load(name, buffers, dtype, code)

@@ -1,0 +1,169 @@
+"""What code is loaded, and whether it is still what was imported.
+
+A kernel follows from this package's Python. What counts is what runs, not the files, which may have been replaced
+since, lie in a zip, or be gone. So at the end of the package's import all that its modules hold is listed: the code of
+functions, the members of classes, constants. Where the list is another one later, somebody has altered the package,
+and what it makes then cannot be known without running it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+PACKAGE = __name__.split(".")[0]
+SIMPLE = frozenset((type(None), bool, int, float, complex, str, bytes, type(...)))
+WRAPPING = (property, classmethod, staticmethod, functools.cached_property, functools._lru_cache_wrapper)
+WRAPPED = ("fget", "fset", "fdel", "__func__", "func", "__wrapped__")
+
+
+@functools.cache
+def imported() -> Imported:
+    """The package as it was when this was first called: at the end of its import."""
+    modules = [m for name, m in sorted(sys.modules.items()) if _is_own(name)]
+    listing = Listing(modules)
+    return Imported(modules, listing, listing.digest())
+
+
+def digest_of(*functions: object) -> str:
+    """Of these alone, as they are now; not of what they call."""
+    listing = Listing()
+    listing.add_all(functions)
+    return listing.digest()
+
+
+def is_altered() -> bool:
+    """Whether anything in the package is not what was imported: a function or class replaced, a constant changed."""
+    was = imported()
+    return Listing(was.modules).items != was.listing.items
+
+
+def origin(*arguments: str) -> str | None:
+    """What this package's code makes of these arguments, by name; None where it has been altered. It takes some ms."""
+    return None if is_altered() else "\n".join((imported().digest, *arguments))
+
+
+def holds(x: object) -> bool:
+    """Whether this function or class is one that was imported with the package."""
+    return imported().listing.held.get(id(x)) is x
+
+
+class Listing:
+    """The contents of modules or functions, down to code and constants.
+
+    `items`: constants and names as text, code objects, and the identities of all else, of which `held` has the first
+    meeting. Two listings with equal items are of the same things in the same state.
+    """
+
+    def __init__(self, modules: Iterable[types.ModuleType] = ()) -> None:
+        self.items: list[object] = []
+        self.held: dict[int, object] = {}
+        for module in modules:
+            for name, x in vars(module).items():
+                # Python and torch's compiler put names with __ there, and an import of a module its own name.
+                if not name.startswith("__") and not (isinstance(x, types.ModuleType) and _is_own(x.__name__)):
+                    self.items.append(name)
+                    self._add(x)
+
+    def _add(self, x: Any) -> None:
+        kind = type(x)
+        if kind in SIMPLE:
+            self.items.append(repr(x))
+        elif kind is types.CodeType:
+            self.items.append(x)
+        else:
+            self.items.append(id(x))
+            if id(x) not in self.held:
+                self.held[id(x)] = x
+                self._add_contents(x, kind)
+
+    def _add_contents(self, x: Any, kind: type) -> None:
+        if kind is types.FunctionType:
+            if _is_own(x.__module__):
+                cells = [cell.cell_contents for cell in x.__closure__ or () if cell != types.CellType()]
+                self.add_all((x.__code__, x.__defaults__, x.__kwdefaults__, *cells, vars(x).get("__wrapped__")))
+        elif issubclass(kind, type):
+            if _is_own(x.__module__):
+                self.add_all(x.__bases__)
+                for name, member in vars(x).items():
+                    if not name.startswith("__") or isinstance(member, (types.FunctionType, *WRAPPING)):
+                        self.items.append(name)
+                        self._add(member)
+        elif kind in WRAPPING:
+            self.add_all(getattr(x, name, None) for name in WRAPPED)
+        elif kind in (tuple, list):
+            self.add_all(x)
+        elif kind in (set, frozenset):
+            self.add_all(sorted(x, key=repr))
+        elif kind is dict:
+            self.add_all(y for pair in x.items() for y in pair)
+
+    def add_all(self, xs: Iterable) -> None:
+        for x in xs:
+            self._add(x)
+
+    def digest(self) -> str:
+        """The same in every process, wherever the package lies, for the same contents."""
+        numbers = {key: k for k, key in enumerate(self.held)}
+        parts = [f"{sys.version} numpy {numpy.__version__}"]
+        for item in self.items:
+            if type(item) is types.CodeType:
+                parts += _code(item)
+            else:
+                parts.append(str(numbers[item] if type(item) is int else item))
+        parts += map(_name, self.held.values())
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """The package's modules, and what was in them."""
+
+    modules: list[types.ModuleType]
+    listing: Listing
+    digest: str
+
+
+def _is_own(module: object) -> bool:
+    return isinstance(module, str) and (module == PACKAGE or module.startswith(f"{PACKAGE}."))
+
+
+def _name(x: Any) -> str:
+    """What tells things apart whose contents are not looked at, without their addresses."""
+    if isinstance(x, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return f"{x.__module__}.{x.__qualname__}"
+    if isinstance(x, types.ModuleType):
+        return x.__name__
+    if isinstance(x, (tuple, list, set, frozenset, dict, *WRAPPING)):
+        return type(x).__name__
+    return re.sub("0x[0-9a-fA-F]+", "", repr(x))
+
+
+def _code(code: types.CodeType) -> Iterator[str]:
+    """All that decides what it does; not where it stood."""
+    yield f"{code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars} {len(code.co_consts)}"
+    yield f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"
+    yield code.co_code.hex()
+    yield code.co_exceptiontable.hex()
+    for x in code.co_consts:
+        if type(x) is types.CodeType:
+            yield from _code(x)
+        else:
+            yield _text(x)
+
+
+def _text(x: object) -> str:
+    """As repr, but a set's order, which is of one process, does not show."""
+    if isinstance(x, tuple):
+        return f"({', '.join(map(_text, x))})"
+    if isinstance(x, frozenset):
+        return f"{{{', '.join(sorted(map(_text, x)))}}}"
+    return repr(x)
