@@ -23,6 +23,7 @@ from ptx import Machine
 
 from benchmarks import cuda_code
 from torch_mjenvs import TorchVectorEnv
+from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cuda, launch
 from torch_mjenvs.compiler.control import get, memory, repeat
 from torch_mjenvs.compiler.expr import OPS, node, tracing
