@@ -1,0 +1,510 @@
+"""Random MJCF of the supported subset, and random states of it. Nothing here imports the package under test.
+
+Model k is the same in every process, and so are its states: both are drawn from generators that are seeded by k. Every
+joint and motor has a name, by which its share of a state is known: so a state still fits when elements are deleted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import xml.etree.ElementTree as ET
+from collections import Counter
+
+import mujoco
+import numpy as np
+
+# What a model may have that is not repaired yet: drawn, but left out.
+NOT_YET = frozenset(
+    {
+        "negative damping",
+        "few iterations",
+        "spatial tendon",
+        "touching body without joints",  # cfrc_ext
+        "small friction",
+        "centred on its joint",
+        "singular inertia",
+    }
+)
+
+
+@dataclasses.dataclass
+class Case:
+    """A model and states of it."""
+
+    root: ET.Element
+    worlds: list[World]
+    drawn: Counter
+
+    @property
+    def xml(self) -> str:
+        ET.indent(self.root)
+        return ET.tostring(self.root, encoding="unicode")
+
+
+@dataclasses.dataclass
+class World:
+    """qpos, qvel and warm start of each joint, control of each motor, by name."""
+
+    joints: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
+    ctrl: dict[str, float]
+
+
+def case(seed: int, worlds: int = 6, without: frozenset[str] = NOT_YET) -> Case:
+    """Model number `seed`, and states of it: in the air, touching, beyond limits."""
+    maker = Maker(seed, without)
+    root = maker.model()
+    mjm = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
+    return Case(root, states(mjm, worlds, seed), maker.drawn)
+
+
+# states
+
+
+def split(mjm: mujoco.MjModel, qpos: np.ndarray, qvel: np.ndarray, warm: np.ndarray, ctrl: np.ndarray) -> World:
+    """The state by name."""
+    joints = {}
+    for j in range(mjm.njnt):
+        joint = mjm.joint(j)
+        q, v = _places(mjm, j)
+        joints[joint.name] = (qpos[q].copy(), qvel[v].copy(), warm[v].copy())
+    return World(joints, {mjm.actuator(i).name: float(ctrl[i]) for i in range(mjm.nu)})
+
+
+def join(mjm: mujoco.MjModel, world: World) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """qpos, qvel, qacc_warmstart, ctrl."""
+    qpos, qvel, warm = mjm.qpos0.copy(), np.zeros(mjm.nv), np.zeros(mjm.nv)
+    for j in range(mjm.njnt):
+        q, v = _places(mjm, j)
+        qpos[q], qvel[v], warm[v] = world.joints[mjm.joint(j).name]
+    return qpos, qvel, warm, np.array([world.ctrl[mjm.actuator(i).name] for i in range(mjm.nu)])
+
+
+def _places(mjm: mujoco.MjModel, j: int) -> tuple[slice, slice]:
+    nq, nv = {0: (7, 6), 1: (4, 3)}.get(int(mjm.jnt_type[j]), (1, 1))
+    q, v = int(mjm.jnt_qposadr[j]), int(mjm.jnt_dofadr[j])
+    return slice(q, q + nq), slice(v, v + nv)
+
+
+def states(mjm: mujoco.MjModel, n: int, seed: int) -> list[World]:
+    """n states: some drawn, some reached from there by MuJoCo; where there are contacts, most of them in contact."""
+    rng = np.random.default_rng([seed, 1])
+    found = [_state(mjm, rng) for _ in range(5 * n)]
+    d = mujoco.MjData(mjm)
+    ranked = []
+    for state in found:
+        _put(d, state)
+        if rng.random() < 0.3:
+            mujoco.mj_step(mjm, d, int(rng.integers(1, 30)))
+            if any(w.number for w in d.warning):
+                continue
+            state = d.qpos.copy(), d.qvel.copy(), d.qacc_warmstart.copy(), state[3]
+            _put(d, state)
+        mujoco.mj_forward(mjm, d)
+        depth = min([c.dist for c in d.contact], default=0.0)
+        ranked.append((_interest(d, depth) + rng.random(), state))
+    ranked.sort(key=lambda x: -x[0])
+    chosen = ranked[: n - 2] + ranked[-2:]
+    return [split(mjm, *state) for _, state in chosen[:n]]
+
+
+def _interest(d: mujoco.MjData, depth: float) -> float:
+    """States with rows are worth more, those that lie deep in each other less."""
+    bodies = d.model.body_weldid[d.model.geom_bodyid[d.contact.geom]]
+    among = bool(np.any(np.all(bodies != 0, axis=1))) if d.ncon else False
+    shallow = 0.5 if d.ncon and depth > -0.05 else -1.0 if depth < -0.2 else 0.0
+    return bool(d.nefc) + among + shallow
+
+
+def _put(d: mujoco.MjData, state: tuple) -> None:
+    d.qpos[:], d.qvel[:], d.qacc_warmstart[:], d.ctrl[:] = state
+    for w in d.warning:
+        w.number = 0
+
+
+def _state(mjm: mujoco.MjModel, rng: np.random.Generator) -> tuple:
+    qpos = mjm.qpos0.copy()
+    wide = rng.choice([0.02, 0.1, 0.3])
+    for j in range(mjm.njnt):
+        (q, _), kind = _places(mjm, j), int(mjm.jnt_type[j])
+        if kind == 0:
+            qpos[q][:3] += rng.normal(0, wide, 3)
+        if kind in (0, 1):
+            quat = qpos[q][-4:]
+            quat += rng.normal(0, wide * rng.choice([1, 5]), 4)
+            quat *= (rng.uniform(0.5, 2) if rng.random() < 0.5 else 1.0) / np.linalg.norm(quat)
+        else:
+            low, high = mjm.jnt_range[j] if mjm.jnt_limited[j] else (0.0, 0.0)
+            at = (low, high, qpos[q][0])[int(rng.integers(3))] if mjm.jnt_limited[j] else qpos[q][0]
+            qpos[q] = at + rng.normal(0, wide * (2.0 if kind == 3 else 1.0))
+    qvel = rng.normal(0, rng.choice([0.0, 0.1, 1.0, 8.0]), mjm.nv)
+    warm = rng.normal(0, 10, mjm.nv) if rng.random() < 0.3 else np.zeros(mjm.nv)
+    return qpos, qvel, warm, rng.normal(0, rng.choice([0.3, 1.5]), mjm.nu)
+
+
+# models
+
+
+def text(values: object) -> str:
+    """As an attribute of MJCF."""
+    if isinstance(values, str):
+        return values
+    return " ".join(f"{float(x):.6g}" for x in np.atleast_1d(np.asarray(values)))
+
+
+class Maker:
+    """Draws one model."""
+
+    def __init__(self, seed: int, without: frozenset[str] = frozenset()):
+        self.rng = np.random.default_rng([seed, 0])
+        self.without = without
+        self.drawn: Counter = Counter()
+        self.scalars: list[str] = []  # hinges and slides
+        self.sites: list[str] = []
+        self.bodies = self.named = self.geoms = self.touching = 0
+        self.dofs = int(self.pick(4, 7, 10))  # still to be given: each costs time to compile
+
+    # draws
+
+    def maybe(self, share: float, what: str = "") -> bool:
+        """True in that share of draws. What has a name is counted, and may be left out."""
+        yes = self.rng.random() < share
+        if yes and what:
+            yes = what not in self.without
+            self.drawn[what] += yes
+        return bool(yes)
+
+    def pick(self, *options: object) -> object:
+        return options[int(self.rng.integers(len(options)))]
+
+    def normal(self, scale: float, n: int = 3) -> np.ndarray:
+        return self.rng.normal(0, scale, n)
+
+    def uniform(self, low: float, high: float) -> float:
+        return float(self.rng.uniform(low, high))
+
+    def log(self, low: float, high: float) -> float:
+        return float(np.exp(self.rng.uniform(np.log(low), np.log(high))))
+
+    # the whole
+
+    def model(self) -> ET.Element:
+        self.most_touching = int(self.pick(0, 2, 3, 3, 4))  # each pair of geoms costs time to compile
+        self.planar = self.maybe(0.2, "planar")
+        self.many = self.maybe(0.03, "many alike")  # pairs enough for a loop over them
+        if self.many:
+            self.most_touching = 6
+        self.centred = self.maybe(0.1, "centred on its joint")
+        self.inertials = self.maybe(0.7)
+        root = ET.Element("mujoco")
+        self.element(root, "compiler", angle="radian", inertiafromgeom="auto" if self.inertials else "true")
+        self.option(root)
+        world = ET.SubElement(root, "worldbody")
+        if self.maybe(0.75, "plane"):
+            self.plane(world)
+        for _ in range(int(self.rng.integers(0, 3)) if self.maybe(0.25, "geom of the world") else 0):
+            self.geom(world, moving=False)
+        trees = int(self.pick(1, 1, 2)) if not self.many else 1
+        for _ in range(trees):
+            self.body(world, depth=0)
+        self.actuators(root)
+        self.tendons(root)
+        self.excludes(root)
+        return root
+
+    def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
+        given = {k.rstrip("_"): text(v) for k, v in attributes.items() if v is not None}
+        return ET.SubElement(parent, tag, given)
+
+    def option(self, root: ET.Element) -> None:
+        e = self.element(root, "option", integrator=self.pick("Euler", "Euler", "RK4"))
+        e.set("timestep", text(self.pick(0.001, 0.002, 0.005, 0.01, self.log(2e-4, 0.02))))
+        if self.maybe(0.4, "gravity"):
+            e.set("gravity", text(self.pick([0, 0, 0], self.normal(5), [0, 0, -9.81 / 6], [3, 0, -9])))
+        if self.maybe(0.25, "fluid"):
+            if self.maybe(0.7):
+                e.set("density", text(self.log(0.1, 1000)))
+            if self.maybe(0.6):
+                e.set("viscosity", text(self.log(1e-5, 1)))
+            if self.maybe(0.6, "wind"):
+                e.set("wind", text(self.normal(3)))
+        if self.maybe(0.2, "impratio"):
+            e.set("impratio", text(self.log(0.1, 20)))
+        if self.maybe(0.15, "solver"):
+            e.set("solver", str(self.pick("PGS", "CG", "Newton")))
+            e.set("tolerance", text(self.log(1e-8, 1e-2)))
+        if self.maybe(0.1, "few iterations"):
+            e.set("iterations", str(self.pick(0, 1, 2, 3)))
+            e.set("ls_iterations", str(self.pick(0, 1, 4)))
+        flags = {
+            "constraint": 0.01, "limit": 0.02, "contact": 0.02, "spring": 0.03, "damper": 0.03, "gravity": 0.02,
+            "clampctrl": 0.04, "filterparent": 0.2, "warmstart": 0.03, "equality": 0.02, "frictionloss": 0.02,
+            "sensor": 0.02, "midphase": 0.02, "nativeccd": 0.02, "island": 0.03, "autoreset": 0.02, "multiccd": 0.02,
+        }  # fmt: skip
+        off = [name for name, share in flags.items() if self.maybe(share, f"no {name}")]
+        on = [name for name in ("energy", "fwdinv") if self.maybe(0.03, name)]
+        if off or on:
+            self.element(e, "flag", **dict.fromkeys(off, "disable"), **dict.fromkeys(on, "enable"))
+
+    # bodies
+
+    def body(self, parent: ET.Element, depth: int, moved: bool = False) -> None:
+        """`moved`: an ancestor has joints."""
+        self.bodies += 1
+        e = self.element(parent, "body", name=f"b{self.bodies}" if self.maybe(0.8) else None)
+        e.set("pos", text(self.vector(0.15) + ([0, 0, 0.3] if depth == 0 else [0, 0, 0])))
+        if not self.planar and self.maybe(0.5, "turned body"):
+            self.orientation(e)
+        free = depth == 0 and self.dofs >= 6 and self.maybe(0.35 if not self.planar else 0)
+        jointed = self.dofs > 0 and (free or self.maybe(0.75))
+        moved_here = moved or jointed
+        if free:
+            self.drawn["free"] += 1
+            if self.maybe(0.5):
+                self.joint(e, "free")
+            else:
+                self.named, self.dofs = self.named + 1, self.dofs - 6
+                self.element(e, "freejoint", name=f"j{self.named}")
+        elif jointed:
+            if self.planar or self.dofs < 3 or self.maybe(0.7):
+                self.scalar_joints(e)
+            else:
+                self.ball_joints(e)
+        else:
+            self.drawn["welded child" if moved else "static root"] += 1
+        if moved_here:
+            self.matter(e, jointed)
+        elif self.maybe(0.6):
+            self.geom(e, moving=False)
+        for _ in range(int(self.maybe(0.4)) + int(self.maybe(0.1))):
+            self.site(e)
+        if self.many and depth < 5:
+            self.body(e, depth + 1, moved_here)
+        elif not self.many:
+            for _ in range(int(self.pick(0, 1, 1, 2)) if depth < 3 else 0):
+                if self.bodies < 5:
+                    self.body(e, depth + 1, moved_here)
+
+    def scalar_joints(self, e: ET.Element) -> None:
+        for _ in range(min(self.dofs, int(self.pick(1, 1, 1, 2, 2, 3)))):
+            kind = str(self.pick("hinge", "hinge", "slide"))
+            self.drawn[kind] += 1
+            self.joint(e, kind)
+
+    def ball_joints(self, e: ET.Element) -> None:
+        """A ball, perhaps among slides."""
+        kinds = ["ball"] + ["slide"] * min(self.dofs - 3, int(self.pick(0, 0, 0, 1, 2)))
+        self.rng.shuffle(kinds)
+        self.drawn["ball"] += 1
+        self.drawn["ball among slides"] += len(kinds) > 1
+        for kind in kinds:
+            self.joint(e, kind)
+
+    def vector(self, scale: float) -> np.ndarray:
+        """A position; in the x-z plane where the model is planar."""
+        x = self.normal(scale)
+        return x * [1, 0, 1] if self.planar else x
+
+    def orientation(self, e: ET.Element) -> None:
+        kind = self.pick("quat", "quat", "euler", "axisangle", "zaxis", "xyaxes")
+        n = {"quat": 4, "axisangle": 4, "xyaxes": 6}.get(str(kind), 3)
+        e.set(str(kind), text(self.pick(self.normal(1, n), [1, 0, 0, 1]) if kind == "quat" else self.normal(1, n)))
+
+    def joint(self, e: ET.Element, kind: str) -> ET.Element:
+        self.named, self.dofs = self.named + 1, self.dofs - {"free": 6, "ball": 3}.get(kind, 1)
+        out = self.element(e, "joint", name=f"j{self.named}", type=kind)
+        scalar = kind in ("hinge", "slide")
+        if kind in ("hinge", "ball") and not self.centred and self.maybe(0.5):
+            out.set("pos", text(self.vector(0.1)))
+        if self.maybe(0.6, "damping"):
+            high = self.log(0.01, 5)
+            out.set("damping", text(-0.1 * high if self.maybe(0.1, "negative damping") else high))
+        if self.maybe(0.3, "stiffness"):
+            high = self.log(0.1, 100)
+            out.set("stiffness", text(-0.1 * high if self.maybe(0.1, "negative stiffness") else high))
+        if self.maybe(0.4, "armature"):
+            out.set("armature", text(self.log(1e-3, 1)))
+        if scalar:
+            self.scalar(e, out, kind)
+        return out
+
+    def scalar(self, e: ET.Element, out: ET.Element, kind: str) -> None:
+        self.scalars.append(out.get("name", ""))
+        out.set("axis", text(self.axis(e, kind)))
+        if self.maybe(0.3, "ref"):
+            out.set("ref", text(self.normal(0.3, 1)))
+        if self.maybe(0.3, "springref"):
+            out.set("springref", text(self.normal(0.3, 1)))
+        if self.maybe(0.5, "limit"):
+            low = self.uniform(-1, 0.2)
+            out.set("range", text([low, low + self.log(0.02, 2)]))
+            if self.maybe(0.4, "limit margin"):
+                out.set("margin", text(self.log(1e-3, 0.3)))
+            self.softness(out, "limit")
+        if self.maybe(0.15, "actuatorfrcrange"):
+            out.set("actuatorfrcrange", text([-self.log(0.1, 5), self.log(0.1, 5)]))
+
+    def axis(self, body: ET.Element, kind: str) -> object:
+        """Any direction, or a coordinate axis that no joint of the kind has yet in this body."""
+        taken = [j.get("axis", "") for j in body.findall("joint") if j.get("type") == kind]
+        taken += [text([-float(x) + 0.0 for x in a.split()]) for a in taken]
+        planes = {"hinge": [[0, 1, 0], [0, -1, 0]], "slide": [[1, 0, 0], [0, 0, 1]]}[kind] if self.planar else None
+        axes = planes or [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, -1, 0], [-1, 1, 0], [1, 0, 1]]
+        free = [a for a in axes if text(a) not in taken]
+        if not self.planar and (not free or self.maybe(0.4, "any axis")):
+            return self.normal(1)
+        if not free and not self.maybe(0.1, "singular inertia"):
+            for joint in body.findall("joint"):
+                joint.set("armature", text(self.log(1e-3, 1)))
+        return self.pick(*(free or axes))
+
+    def softness(self, out: ET.Element, kind: str = "") -> None:
+        """solref and solimp."""
+        if self.maybe(0.4, f"solref {kind}".strip()):
+            direct = self.maybe(0.3, f"direct solref {kind}".strip())
+            ref = [-self.log(10, 5000), -self.log(0.1, 100)] if direct else [self.log(2e-3, 0.2), self.log(0.2, 3)]
+            out.set(f"solref{kind}", text(ref))
+        if self.maybe(0.4, f"solimp {kind}".strip()):
+            low, high = sorted([self.uniform(0, 1), self.uniform(0.3, 1)])
+            imp = [low, low if self.maybe(0.1) else high, self.pick(0, self.log(1e-4, 0.1), self.log(1e-3, 0.1))]
+            if self.maybe(0.6):
+                imp += [self.uniform(0, 1), self.pick(0.5, 1, 2, 3, self.uniform(1, 6))]
+            out.set(f"solimp{kind}", text(imp))
+
+    # matter
+
+    def matter(self, e: ET.Element, jointed: bool) -> None:
+        """Geoms, an inertial element, or both; what has no joint may have neither."""
+        if not jointed and self.maybe(0.2, "empty body"):
+            return
+        explicit = self.inertials and self.maybe(0.25, "inertial")
+        if explicit:
+            self.inertial(e)
+        for k in range(int(self.pick(0, 1)) if explicit else int(self.pick(1, 1, 1, 2))):
+            self.geom(e, moving=True, jointed=jointed, heavy=k == 0)
+
+    def inertial(self, e: ET.Element) -> None:
+        out = self.element(e, "inertial", pos=self.vector(0.1), mass=self.log(0.05, 10))
+        size = self.rng.uniform(0.02, 0.3, 3) ** 2 * float(out.get("mass", 1))
+        moments = [size[1] + size[2], size[0] + size[2], size[0] + size[1]]
+        if self.maybe(0.2, "equal moments"):
+            moments = [moments[0]] * 3
+        if self.planar or self.maybe(0.5):
+            out.set("diaginertia", text(moments))
+            if not self.planar and self.maybe(0.6, "turned inertia"):
+                self.orientation(out)
+        else:
+            axes = np.linalg.qr(self.rng.normal(size=(3, 3)))[0]
+            full = axes @ np.diag(moments) @ axes.T
+            out.set("fullinertia", text([full[0, 0], full[1, 1], full[2, 2], full[0, 1], full[0, 2], full[1, 2]]))
+
+    def geom(self, e: ET.Element, moving: bool, jointed: bool = False, heavy: bool = True) -> None:
+        out = self.element(e, "geom")
+        apart = e.tag == "body" and not jointed and not self.maybe(0.8, "touching body without joints")
+        touches = self.touching < self.most_touching and not apart and (self.many or self.maybe(0.8))
+        solid = ("sphere", "sphere", "capsule", "capsule", "capsule")
+        kind = str(self.pick(*(solid if touches else (*solid, "box", "cylinder", "ellipsoid"))))
+        out.set("type", kind)
+        self.shape(out, kind)
+        if self.maybe(0.3):
+            self.geoms += 1
+            out.set("name", f"g{self.geoms}")
+        if self.maybe(0.1, "massless geom") and not heavy:
+            out.set("mass", "0")
+        elif self.maybe(0.3):
+            out.set("mass", text(self.log(0.05, 5)))
+        elif self.maybe(0.5):
+            out.set("density", text(self.log(100, 5000)))
+        if touches:
+            self.touching += 1
+            self.surface(out)
+        else:
+            out.set("contype", "0")
+            out.set("conaffinity", "0")
+
+    def shape(self, out: ET.Element, kind: str) -> None:
+        radius, half = self.log(0.03, 0.15), self.log(0.03, 0.3)
+        if kind == "capsule" and self.maybe(0.4, "fromto"):
+            out.set("fromto", text(np.concatenate([self.vector(0.1), self.vector(0.2)])))
+            out.set("size", text(radius))
+            return
+        out.set("size", text({"sphere": [radius], "capsule": [radius, half], "cylinder": [radius, half]}.get(
+            kind, [radius, half, self.log(0.03, 0.2)])))  # fmt: skip
+        if not self.centred:
+            out.set("pos", text(self.vector(0.15)))
+        if not self.planar and self.maybe(0.6):
+            self.orientation(out)
+
+    def surface(self, out: ET.Element) -> None:
+        """What a geom's contacts are like."""
+        if self.many:
+            out.set("condim", "1")
+            return
+        if self.maybe(0.4, "condim 1"):
+            out.set("condim", "1")
+        if self.maybe(0.8):
+            slide = self.log(0.05, 3)
+            if self.maybe(0.2, "small friction"):
+                slide = float(self.pick(0, self.log(1e-6, 0.03)))
+            out.set("friction", text([slide, 0.005, 0.0001]))
+        if self.maybe(0.15, "priority"):
+            out.set("priority", str(self.pick(1, 2)))
+        if self.maybe(0.2, "solmix"):
+            out.set("solmix", text(self.pick(0, self.log(0.1, 10))))
+        if self.maybe(0.3, "margin"):
+            out.set("margin", text(self.log(1e-3, 0.05)))
+        if self.maybe(0.15, "gap"):
+            out.set("gap", text(self.log(1e-3, 0.03)))
+        if self.maybe(0.15, "contype"):
+            out.set("contype", str(self.pick(0, 1, 2, 3)))
+            out.set("conaffinity", str(self.pick(1, 2, 3)))
+        self.softness(out)
+
+    def plane(self, e: ET.Element) -> None:
+        out = self.element(e, "geom", name="floor", type="plane", size=[0, 0, 1])
+        out.set("pos", text([0, 0, self.uniform(-0.1, 0.3)]))
+        if self.maybe(0.3, "tilted plane"):
+            if self.planar:
+                out.set("euler", text([0, self.uniform(-1, 1), 0]))
+            else:
+                self.orientation(out)
+        self.surface(out)
+
+    def site(self, e: ET.Element) -> None:
+        self.sites.append(f"s{len(self.sites)}")
+        out = self.element(e, "site", name=self.sites[-1], pos=self.vector(0.2))
+        if self.maybe(0.3):
+            self.orientation(out)
+
+    # what acts on joints, measures them, or forbids contacts
+
+    def actuators(self, root: ET.Element) -> None:
+        section = ET.SubElement(root, "actuator")
+        for joint in self.scalars:
+            for _ in range(int(self.maybe(0.5)) + int(self.maybe(0.1))):
+                where = {str(self.pick("joint", "joint", "jointinparent")): joint}
+                out = self.element(section, "motor", name=f"m{len(section)}", **where)
+                if self.maybe(0.7):
+                    out.set("gear", text(self.normal(3, int(self.pick(1, 6)))))
+                if self.maybe(0.5, "ctrlrange"):
+                    out.set("ctrlrange", text([-self.log(0.1, 2), self.log(0.1, 2)]))
+                    if self.maybe(0.2, "ctrlrange unused"):
+                        out.set("ctrllimited", "false")
+                if self.maybe(0.3, "forcerange"):
+                    out.set("forcerange", text([-self.log(0.1, 2), self.log(0.1, 2)]))
+
+    def tendons(self, root: ET.Element) -> None:
+        section = ET.SubElement(root, "tendon")
+        if self.scalars and self.maybe(0.2, "fixed tendon"):
+            out = ET.SubElement(section, "fixed")
+            for joint in self.rng.permutation(self.scalars)[: int(self.rng.integers(1, 4))]:
+                self.element(out, "joint", joint=str(joint), coef=self.normal(1, 1))
+        if len(self.sites) > 1 and self.maybe(0.5, "spatial tendon"):
+            out = ET.SubElement(section, "spatial")
+            for site in self.rng.permutation(self.sites)[:4]:
+                self.element(out, "site", site=str(site))
+
+    def excludes(self, root: ET.Element) -> None:
+        named = [b.get("name", "") for b in root.iter("body") if b.get("name")]
+        if len(named) > 1 and self.maybe(0.1, "exclude"):
+            one, two = self.rng.permutation(named)[:2]
+            self.element(ET.SubElement(root, "contact"), "exclude", body1=str(one), body2=str(two))

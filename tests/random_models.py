@@ -1,0 +1,264 @@
+"""Random models beside MuJoCo C: what is compared, by what bound, and how a failure becomes small.
+
+    python tests/random_models.py --seed 7           # one model, shrunk if it fails
+    python tests/random_models.py --seed 0 --count 1000
+
+An error counts where it is beyond `TIMES` times what MuJoCo's own answer moves when the state is moved by `NUDGE`, and
+the forces by a rounding of the largest constraint force, plus `FLOOR` of the largest entry. So where MuJoCo's answer is
+well conditioned the bound is rounding, and where it is not (a contact about to open, an inertia next to singular,
+contacts that press a joint from two sides) no more is asked than there is to know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+
+import mujoco
+import numpy as np
+import oracle
+import random_mjcf
+import torch
+from random_mjcf import Case, World
+
+from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
+
+OUTPUT_NAMES = tuple(OUTPUTS)
+STEPS = (1, 10)
+TIMES, NUDGE, NUDGES, FLOOR = 300, 1e-14, 3, 1e-13
+ROUNDING = 1e-16
+FASTEST = 2.0  # radians or metres a step: beyond it nothing is simulated any more
+UNUSED = {"crb": 1}  # its first row is the world's
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """What is wrong: an output of a world after so many steps, or an exception."""
+
+    what: str
+    steps: int = 0
+    world: int = 0
+    error: float = 0.0
+    bound: float = 0.0
+
+    def __str__(self) -> str:
+        where = f" of world {self.world} after {self.steps} steps: error {self.error:.2e}, bound {self.bound:.2e}"
+        return self.what + (where if self.steps else "")
+
+
+@dataclasses.dataclass
+class Answer:
+    """MuJoCo's fields after some steps, and how far they move."""
+
+    fields: dict[str, np.ndarray]
+    moved: dict[str, float]
+
+
+def silence(_: object) -> None:
+    """MuJoCo's warnings go nowhere: they are counted in mjData."""
+
+
+def expected(mjm: mujoco.MjModel, state: tuple, steps: int, names: tuple[str, ...]) -> Answer | None:
+    """MuJoCo's answer; None where it gave up (a singular matrix, a state that blew up)."""
+    d = advance(mjm, state, steps)
+    if d is None:
+        return None
+    fields = _fields(mjm, d, names)
+    force = ROUNDING * np.max(np.abs(d.efc_force), initial=0.0)
+    moved = dict.fromkeys(fields, 0.0)
+    rng = np.random.default_rng(steps)
+    for _ in range(NUDGES):
+        qpos, qvel = (x + NUDGE * np.maximum(1, np.abs(x)) * rng.choice([-1, 1], x.shape) for x in state[:2])
+        d = advance(mjm, (qpos, qvel, *state[2:]), steps, force * rng.choice([-1, 1], mjm.nv))
+        if d is None:
+            return None
+        for name, x in _fields(mjm, d, names).items():
+            moved[name] = max(moved[name], float(np.max(np.abs(fields[name] - x), initial=0.0)))
+    return Answer(fields, moved)
+
+
+def _fields(mjm: mujoco.MjModel, d: mujoco.MjData, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    return {name: oracle.field(mjm, d, name).copy() for name in ("qpos", "qvel", *names)}
+
+
+def advance(mjm: mujoco.MjModel, state: tuple, steps: int, force: np.ndarray | float = 0.0) -> mujoco.MjData | None:
+    """Some steps from a state, a force on each dof added; None where that is no simulation any more."""
+    d = mujoco.MjData(mjm)
+    d.qpos[:], d.qvel[:], d.qacc_warmstart[:], d.ctrl[:] = state
+    d.qfrc_applied[:] = force
+    for _ in range(steps):
+        mujoco.mj_step(mjm, d)
+        if any(w.number for w in d.warning) or np.max(np.abs(d.qvel), initial=0.0) * mjm.opt.timestep > FASTEST:
+            return None
+    mujoco.mj_rnePostConstraint(mjm, d)
+    return d
+
+
+def failures(
+    xml: str,
+    worlds: list[World],
+    names: tuple[str, ...] = OUTPUT_NAMES,
+    steps: tuple[int, ...] = STEPS,
+) -> list[Failure]:
+    """Everything that differs from MuJoCo, the worst first."""
+    mjm = mujoco.MjModel.from_xml_string(xml)
+    states = [random_mjcf.join(mjm, world) for world in worlds]
+    columns = [np.stack(x) for x in zip(*states, strict=True)]
+    sharp = oracle.sharpen(copy.copy(mjm))
+    try:
+        sim = Simulation(mjm, len(worlds), dtype=torch.float64, outputs=names)
+    except Exception as error:  # UnsupportedModel too: a model that is drawn is one that is supported
+        return [Failure(f"{type(error).__name__}: {error}")]
+    found = []
+    for n in steps:
+        for name in sim.outputs:
+            getattr(sim, name).fill_(float("nan"))
+        for x, values in zip((sim.qpos, sim.qvel, sim.qacc_warmstart, sim.ctrl), columns, strict=True):
+            x.copy_(torch.tensor(values))
+        sim.step(n)
+        for world, state in enumerate(states):
+            answer = expected(sharp, state, n, names)
+            if answer is not None:
+                found += _compare(sim, world, n, answer)
+    return sorted(found, key=lambda f: -f.error / f.bound)
+
+
+def _compare(sim: Simulation, world: int, steps: int, answer: Answer) -> Iterator[Failure]:
+    for name, want in answer.fields.items():
+        skip = UNUSED.get(name, 0)
+        got = getattr(sim, name)[world].cpu().numpy().astype(np.float64)
+        got = got.reshape(want.shape)
+        error = np.max(np.abs(got[skip:] - want[skip:]), initial=0.0)
+        scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
+        bound = TIMES * answer.moved[name] + FLOOR * scale
+        if not error <= bound:
+            yield Failure(name, steps, world, float(error), bound)
+
+
+# shrinking
+
+
+def shrink(case: Case, failure: Failure, seconds: float = 60.0) -> tuple[Case, Failure]:
+    """The case with all deleted that the failure does not need, as far as the time allows."""
+    names = () if failure.what in ("qpos", "qvel") or not failure.steps else (failure.what,)
+    until = time.monotonic() + seconds
+    worlds = [case.worlds[failure.world]] if failure.steps else case.worlds[:1]
+    steps = (failure.steps,) if failure.steps else STEPS
+    small = Case(case.root, worlds, case.drawn)
+
+    def fails(root: ET.Element, worlds: list[World]) -> Failure | None:
+        try:
+            found = failures(ET.tostring(root, encoding="unicode"), worlds, names, steps=steps)
+        except (ValueError, KeyError, mujoco.FatalError):  # what is left is no model
+            return None
+        alike = [f for f in found if bool(f.steps) == bool(failure.steps) and f.what == failure.what]
+        return alike[0] if alike else None
+
+    failure = fails(small.root, small.worlds) or failure
+    at, tried = 0, 0  # the place in the list of things to leave out, and how many in a row it could not do without
+    while time.monotonic() < until:
+        smaller = list(_smaller(small))
+        if tried >= len(smaller):
+            break
+        at %= len(smaller)
+        root, worlds = smaller[at]
+        still = fails(root, worlds)
+        if still:
+            small, failure, tried = Case(root, worlds, small.drawn), still, 0
+        else:
+            at, tried = at + 1, tried + 1
+    return small, failure
+
+
+def _smaller(case: Case) -> Iterator[tuple[ET.Element, list[World]]]:
+    """The case with one thing less, the largest first."""
+    elements = list(case.root.iter())
+    for i, e in enumerate(elements):
+        if i and e.tag not in ("worldbody", "compiler"):
+            root = copy.deepcopy(case.root)
+            victim = list(root.iter())[i]
+            parent = next(p for p in root.iter() if victim in list(p))
+            parent.remove(victim)
+            yield root, case.worlds
+            if e.tag == "body" and len(e):  # its children may stay
+                root = copy.deepcopy(case.root)
+                victim = list(root.iter())[i]
+                parent = next(p for p in root.iter() if victim in list(p))
+                inner = victim.findall("body")
+                if inner:
+                    at = list(parent).index(victim)
+                    parent.remove(victim)
+                    for child in reversed(inner):
+                        parent.insert(at, child)
+                    yield root, case.worlds
+    for i, e in enumerate(elements):
+        for key in e.attrib:
+            if not (key == "name" and e.tag in ("joint", "freejoint", "motor", "site")) and key != "angle":
+                root = copy.deepcopy(case.root)
+                del list(root.iter())[i].attrib[key]
+                yield root, case.worlds
+    yield from ((case.root, worlds) for worlds in _plainer(case.worlds))
+
+
+def _plainer(worlds: list[World]) -> Iterator[list[World]]:
+    """The states with fewer numbers in them."""
+    if len(worlds) != 1:
+        return
+    (world,) = worlds
+    for name, values in world.joints.items():
+        for k in (1, 2):
+            if values[k].any():
+                plain = list(values)
+                plain[k] = np.zeros_like(values[k])
+                yield [World({**world.joints, name: (plain[0], plain[1], plain[2])}, world.ctrl)]
+    for name, value in world.ctrl.items():
+        if value:
+            yield [World(world.joints, {**world.ctrl, name: 0.0})]
+
+
+def report(seed: int, case: Case, failure: Failure) -> str:
+    """All that is needed to see the failure again."""
+    mjm = mujoco.MjModel.from_xml_string(case.xml)
+    lines = [f"model {seed}: {failure}", f"again: python tests/random_models.py --seed {seed}", case.xml]
+    for world in case.worlds:
+        for name, x in zip(("qpos", "qvel", "qacc_warmstart", "ctrl"), random_mjcf.join(mjm, world), strict=True):
+            lines.append(f"{name} = {x.tolist()}")
+    return "\n".join(lines)
+
+
+def check(seed: int, seconds: float = 60.0) -> str:
+    """A report of what is wrong with model `seed`, shrunk; empty where nothing is."""
+    case = random_mjcf.case(seed)
+    found = failures(case.xml, case.worlds)
+    if not found:
+        return ""
+    return report(seed, *shrink(case, found[0], seconds))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0, help="the first model")
+    parser.add_argument("--count", type=int, default=1, help="how many")
+    parser.add_argument("--seconds", type=float, default=60.0, help="to shrink one for")
+    parser.add_argument("--show", action="store_true", help="print the models")
+    args = parser.parse_args()
+    bad = 0
+    for seed in range(args.seed, args.seed + args.count):
+        if args.show:
+            print(random_mjcf.case(seed).xml)
+        wrong = check(seed, args.seconds)
+        bad += bool(wrong)
+        if wrong:
+            print(wrong, flush=True)
+    print(f"{args.count - bad} of {args.count} models agree with MuJoCo {mujoco.__version__}")
+    raise SystemExit(bad > 0)
+
+
+if __name__ == "__main__":
+    mujoco.set_mju_user_warning(silence)
+    torch.set_num_threads(1)
+    main()

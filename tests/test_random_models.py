@@ -1,0 +1,92 @@
+"""Random models of the supported subset beside MuJoCo C: every output, after one step and after ten.
+
+A failure is shrunk to a small MJCF, and printed with the output, the world and the error. `python
+tests/random_models.py --seed 7` is the same for one model.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import mujoco
+import oracle
+import pytest
+import random_mjcf
+import random_models
+
+FEW, MANY = range(200), range(200, 1200)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """States that MuJoCo warns of are left out of the comparison: its warnings need not be printed."""
+    mujoco.set_mju_user_warning(lambda _: None)
+    yield
+    mujoco.set_mju_user_warning(None)
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_a_random_model_moves_as_in_mujoco(seed):
+    wrong = random_models.check(seed)
+    assert not wrong, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", MANY)
+def test_a_thousand_random_models_move_as_in_mujoco(seed):
+    wrong = random_models.check(seed)
+    assert not wrong, wrong
+
+
+def test_the_random_models_have_what_they_are_to_test():
+    """Worlds in which a thing acts, and models that have it: so that what is green has tested something."""
+    worlds, models, drawn = Counter[str](), Counter[str](), Counter[str]()
+    for seed in FEW:
+        case = random_mjcf.case(seed)
+        drawn.update(what for what, n in case.drawn.items() if n)
+        mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(case.xml))
+        models["euler" if mjm.opt.integrator == 0 else "rk4"] += 1
+        d = mujoco.MjData(mjm)
+        for world in case.worlds:
+            state = random_mjcf.join(mjm, world)
+            d.qpos[:], d.qvel[:], d.qacc_warmstart[:], d.ctrl[:] = state
+            mujoco.mj_forward(mjm, d)
+            worlds.update(_acting(mjm, d))
+            worlds["compared"] += random_models.advance(mjm, state, 10) is not None
+    print(worlds, models, drawn)
+    n = 6 * len(FEW)
+    assert worlds["compared"] > 0.9 * n
+    assert worlds["contact"] > 0.3 * n and worlds["limit"] > 0.4 * n
+    assert worlds["of two moving bodies"] > 0.05 * n and worlds["of two trees"] > 0.01 * n
+    assert worlds["clipped force"] > 0.1 * n and worlds["warm start"] > 0.2 * n
+    for kind in ("plane-sphere", "plane-capsule", "sphere-sphere", "sphere-capsule", "capsule-capsule"):
+        assert worlds[kind] >= 3, kind
+    assert worlds["condim 1"] > 0.1 * n and worlds["condim 3"] > 0.2 * n
+    assert min(models["euler"], models["rk4"]) > len(FEW) / 5
+    for what in ("hinge", "slide", "ball", "free", "planar", "welded child", "static root", "inertial", "fluid"):
+        assert drawn[what] > 0.1 * len(FEW), what
+    rare = ("many alike", "exclude", "priority", "solmix", "gap", "ball among slides", "fixed tendon", "tilted plane")
+    flags = ("no contact", "no spring", "no damper", "no clampctrl", "no filterparent", "no gravity")
+    for what in (*rare, *flags, "negative stiffness"):
+        assert drawn[what] >= 3, what
+
+
+def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
+    found = set()
+    names = {0: "plane", 2: "sphere", 3: "capsule"}
+    for contact in d.contact:
+        bodies = mjm.geom_bodyid[contact.geom]
+        found |= {"contact", f"condim {contact.dim}", "-".join(names[mjm.geom_type[g]] for g in contact.geom)}
+        if all(mjm.body_weldid[bodies] != 0):
+            found.add("of two moving bodies")
+            if mjm.body_rootid[bodies[0]] != mjm.body_rootid[bodies[1]]:
+                found.add("of two trees")
+    if mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT in d.efc_type:
+        found.add("limit")
+    if any(limited and x in ends for limited, x, ends in zip(
+        mjm.actuator_forcelimited, d.actuator_force, mjm.actuator_forcerange, strict=True)):  # fmt: skip
+        found.add("clipped force")
+    if d.qacc_warmstart.any():
+        found.add("warm start")
+    return found
