@@ -261,6 +261,26 @@ def test_integrators(name, integrator, damping):
         assert error(sim.qpos[k], d.qpos) < 1e-10 and error(sim.qvel[k], d.qvel) < 1e-9
 
 
+SPINNING = """<mujoco><option timestep=".01" integrator="RK4"/><worldbody>
+  <body><joint type="ball"/><geom type="capsule" size=".1 .2" pos=".1 .1 .2"/></body>
+  <body pos="2 0 0"><freejoint/><geom type="capsule" size=".1 .2" pos=".1 .1 .2"/></body>
+</worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("speed", [280, 290, 330, 620, 640, 900])
+def test_more_than_half_a_turn_in_a_stage_of_runge_kutta_is_a_turn_the_shorter_way(speed):
+    """MuJoCo's stages know orientations alone, which do not tell a turn from none; pi is 314 rad/s here."""
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(SPINNING))
+    sim = Simulation(mjm, 1, dtype=torch.float64)
+    d = mujoco.MjData(mjm)
+    d.qvel[:3] = speed * np.array([0.6, 0.8, 0])
+    d.qvel[6:] = speed * np.array([0.0, 0.28, 0.96])
+    sim.qvel.copy_(torch.tensor(d.qvel))
+    sim.step()
+    mujoco.mj_step(mjm, d)
+    assert error(sim.qpos[0], d.qpos) < 1e-12 and error(sim.qvel[0], d.qvel) < 1e-10
+
+
 # many steps
 
 

@@ -5,12 +5,13 @@ Letters: h time step, w angular velocity in the body's frame, K a position rate 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import mujoco
 
 from ..compiler.control import repeat, when_any
-from ..compiler.scalar import Scalar, cos, lookup, maximum, select, sin, sqrt
+from ..compiler.scalar import Scalar, absolute, atan2, cos, lookup, maximum, select, sin, sqrt
 from .data import Data
 from .inertia import factor, mul_m, solve
 from .model import Model
@@ -58,6 +59,19 @@ def quat_integrate(quat: list, th: list) -> list:
     by = select(small, 0.5 - square * (1 / 48), sin(half) / angle)
     turn = [select(small, 1.0 - square * (1 / 8), cos(half)), *scale(th, by)]
     return quat_normalize(quat_mul(quat, turn))
+
+
+def shorter_way(th: list) -> list:
+    """The rotation vector of at most half a turn that has the same effect as th. mju_quat2Vel."""
+    square = dot(th, th)
+
+    def back(th: list) -> list:
+        angle = sqrt(maximum(square, 1.0))
+        s, c = sin(0.5 * angle), cos(0.5 * angle)
+        half = atan2(select(c < 0.0, -s, s), absolute(c))
+        return scale(th, 2.0 * half / angle)
+
+    return when_any(square > math.pi**2, back, th)
 
 
 def orientation_rate(w: list, th: list) -> list:
@@ -112,7 +126,7 @@ def rk4(
         rate = list(speed)
         for _, v in turned:
             th = scale(carry["rate"][v : v + 3], h * a)
-            rate[v : v + 3] = orientation_rate(speed[v : v + 3], th)
+            rate[v : v + 3] = orientation_rate(speed[v : v + 3], shorter_way(th))
         seen = carry["observed"]
         return {
             "rate": rate,
