@@ -48,26 +48,102 @@ def _translate(ir: str) -> bytes:
 
 
 class Kernel(launch.Kernel):
-    """A program loaded on one GPU. `registers` and `local_bytes` are what a thread takes of each."""
+    """A program loaded on one GPU.
+
+    `registers` and `local_bytes` are what a thread takes of each; `blocks`, how many blocks a multiprocessor holds at
+    once; `reserved_bytes`, about how much of the GPU's memory the driver sets aside as local memory, once for all
+    kernels of a process: for the largest, and as many threads as the GPU can hold, however many worlds there are.
+    """
 
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, ptx: bytes, device: torch.device):
         super().__init__(name, buffers, dtype, device)
         cuda = _driver()
-        torch.zeros((), device=device)  # torch's context is what the module is loaded into
         with torch.cuda.device(device):
+            torch.zeros((), device=device)  # torch's context is what the module is loaded into
             self.context = _check(cuda.cuCtxGetCurrent())
-            self._module = _check(cuda.cuModuleLoadData(ptx + b"\0"))
+            if not int(self.context):
+                raise RuntimeError(
+                    f"torch made no CUDA context on {device}: does torch.zeros(1, device={device!s}) work?"
+                )
+            self._gpu = _check(cuda.cuCtxGetDevice())
+            self._module = self._load(ptx)
             self.function = _check(cuda.cuModuleGetFunction(self._module, b"kernel"))
             what = cuda.CUfunction_attribute
-            # No shared memory is used: all of it may serve as L1, where spilled values live.
-            carveout = what.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
-            _check(cuda.cuFuncSetAttribute(self.function, carveout, 0))
             self.registers = int(_check(cuda.cuFuncGetAttribute(what.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function)))
             local = what.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
             self.local_bytes = int(_check(cuda.cuFuncGetAttribute(local, self.function)))
+            self.blocks = self._share_out()
+            self.reserved_bytes = self._reserve()
 
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         return _Run(self, tensors, worlds)
+
+    def _load(self, ptx: bytes) -> Any:
+        cuda, log = _driver(), bytearray(8192)
+        options = cuda.CUjit_option.CU_JIT_ERROR_LOG_BUFFER, cuda.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+        answer = _with_room(lambda: cuda.cuModuleLoadDataEx(ptx + b"\0", 2, list(options), [log, len(log)]))
+        said = log.partition(b"\0")[0].decode(errors="replace").strip()
+        return _check(answer, f"CUDA's driver, given the code of {self.name} for {self.device}, answered", said)
+
+    def _attribute(self, name: str) -> int:
+        cuda = _driver()
+        attribute = getattr(cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_check(cuda.cuDeviceGetAttribute(attribute, self._gpu)))
+
+    def _share_out(self) -> int:
+        """As much of a multiprocessor's memory as L1 as may be, since there spilled values live. How many blocks it
+        then holds.
+
+        No shared memory is used, but of it the system takes some for each block: asked for none, the driver leaves
+        room for 8 blocks on newer chips, where registers allow up to 32.
+        """
+        cuda, get = _driver(), self._attribute
+        warps = -(-THREADS // 32)
+        quarter = get("MAX_REGISTERS_PER_MULTIPROCESSOR") // 4  # each of four schedulers has its own
+        most = 4 * (quarter // (-(-32 * self.registers // 256) * 256)) // warps  # registers are given out by 256
+        most = min(most, get("MAX_THREADS_PER_MULTIPROCESSOR") // THREADS, get("MAX_BLOCKS_PER_MULTIPROCESSOR"))
+        taken = 100 * most * get("RESERVED_SHARED_MEMORY_PER_BLOCK") // get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
+        carveout = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        blocks = 0
+        for percent in (taken, taken + 1):  # of what is asked for the driver makes the next size that there is
+            _check(cuda.cuFuncSetAttribute(self.function, carveout, percent))
+            blocks = int(_check(cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.function, THREADS, 0)))
+            if blocks >= most:
+                break
+        return blocks
+
+    def _reserve(self) -> int:
+        """Launch it for no worlds, so that the driver reserves local memory now: later it would be in a first step,
+        with a wait, and not allowed at all while a user captures a graph.
+
+        Raises torch.OutOfMemoryError if there is not enough, even without what torch keeps for later.
+        """
+        threads = self._attribute("MAX_THREADS_PER_MULTIPROCESSOR") * self._attribute("MULTIPROCESSOR_COUNT")
+        reserved = (self.local_bytes + 512) * threads if self.local_bytes else 0  # what a call takes is beside it
+        nothing = _Arguments([0] * (len(self.buffers) + 1))
+        stream = torch.cuda.current_stream().cuda_stream
+        launch_kernel = _driver().cuLaunchKernel
+        answer = _with_room(lambda: launch_kernel(self.function, 1, 1, 1, THREADS, 1, 1, 0, stream, nothing.address, 0))
+        if int(answer[0]) == OUT_OF_MEMORY:
+            free, total = torch.cuda.mem_get_info()
+            raise torch.OutOfMemoryError(
+                f"{self.name} keeps {self.local_bytes:,} bytes a thread in the memory of {self.device}, and CUDA "
+                f"reserves that for all {threads:,} threads that it can hold, whatever the number of worlds: about "
+                f"{reserved / 1e9:.1f} GB. Of its {total / 1e9:.1f} GB, {free / 1e9:.1f} GB are free. Make room: by "
+                "fewer processes on this GPU, smaller tensors, or float32 instead of float64"
+            )
+        _check(answer)
+        return reserved
+
+
+class _Arguments:
+    """What a kernel is called with: `address` is that of a list of the places of its arguments."""
+
+    def __init__(self, values: Sequence[int]):
+        self._values = (ctypes.c_uint64 * len(values))(*values)
+        size, start = ctypes.sizeof(ctypes.c_uint64), ctypes.addressof(self._values)
+        self._places = (ctypes.c_void_p * len(values))(*[start + size * k for k in range(len(values))])
+        self.address = ctypes.addressof(self._places)
 
 
 class _Run:
@@ -75,11 +151,8 @@ class _Run:
 
     def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
         self._kernel, self._blocks = kernel, -(-worlds // THREADS)
-        count = len(tensors) + 1
-        self._values = (ctypes.c_uint64 * count)(*[x.data_ptr() for x in tensors], worlds)
-        size, start = ctypes.sizeof(ctypes.c_uint64), ctypes.addressof(self._values)
-        self._places = (ctypes.c_void_p * count)(*[start + size * k for k in range(count)])
-        self._parameters = ctypes.addressof(self._places)
+        self._arguments = _Arguments([*[x.data_ptr() for x in tensors], worlds])
+        self._parameters = self._arguments.address
         self._enter, self._launch = _driver().cuCtxSetCurrent, _driver().cuLaunchKernel
 
     def __call__(self, times: int) -> None:
@@ -92,6 +165,18 @@ class _Run:
                 _check(self._launch(kernel.function, self._blocks, 1, 1, THREADS, 1, 1, 0, stream, self._parameters, 0))
 
 
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+
+
+def _with_room(call: Callable[[], tuple]) -> tuple:
+    """The driver's answer; where memory was short, after torch has given back what it keeps for later."""
+    answer = call()
+    if int(answer[0]) == OUT_OF_MEMORY:
+        torch.cuda.empty_cache()
+        answer = call()
+    return answer
+
+
 @functools.cache
 def _driver() -> ModuleType:
     """CUDA's driver API, which torch's CUDA builds bring with them."""
@@ -102,12 +187,14 @@ def _driver() -> ModuleType:
     return driver
 
 
-def _check(answer: tuple) -> Any:
+def _check(answer: tuple, what: str = "CUDA's driver answered", more: str = "") -> Any:
     """What a call of the driver gave, without its status. Raises RuntimeError if that is an error."""
     status, *results = answer
     if int(status):
-        name = _driver().cuGetErrorName(status)[1]
-        raise RuntimeError(f"CUDA's driver answered {name.decode() if name else status}")
+        cuda = _driver()
+        said = [x.decode() for x in (cuda.cuGetErrorName(status)[1], cuda.cuGetErrorString(status)[1]) if x]
+        text = ": ".join(said) or str(status)
+        raise RuntimeError(f"{what} {text}" + (f"\n{more}" if more else ""))
     return results[0] if results else None
 
 
