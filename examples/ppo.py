@@ -166,7 +166,7 @@ class Replayed:
             return
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            with torch.cuda.graph(self.graph, stream=self.stream):
                 self.function(self.x)
         self.graph.replay()
 

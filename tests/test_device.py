@@ -7,14 +7,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import gymnasium
 import pytest
 import torch
+import torch._dynamo
 from gymnasium.vector import AutoresetMode
 from test_wrappers import NoWaiting
 
-from torch_mjenvs import TASKS, Simulation, TorchVectorEnv
-from torch_mjenvs.compiler import cpu, cuda
+from torch_mjenvs import TASKS, Simulation, TorchVectorEnv, wrappers
+from torch_mjenvs.compiler import cpu, cuda, devices, launch
 from torch_mjenvs.envs.engine import Engine
 
 HERE = torch.get_default_device()
@@ -66,6 +69,84 @@ def test_devices_that_are_not_there(device, text):
     ):
         with pytest.raises(ValueError, match=text):
             make()
+
+
+@pytest.fixture
+def gpu(monkeypatch) -> dict:
+    """What torch says of a GPU that it sees."""
+    says = {"is_available": True, "device_count": 1, "current_device": 0, "get_device_capability": (9, 0)}
+    for name in says:
+        monkeypatch.setattr(torch.cuda, name, lambda *_, name=name: says[name])
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.version, "hip", None)
+    return says
+
+
+@pytest.mark.cpu
+def test_which_gpus_are_picked(gpu, monkeypatch):
+    """Those that can be used. torch calls AMD's cuda, too."""
+    assert devices.choose_device(None) == devices.choose_device("cuda") == torch.device("cuda:0")
+    gpu["get_device_capability"] = (7, 0)
+    assert devices.choose_device(None) == torch.device("cpu")
+    with pytest.raises(ValueError, match=r"is of compute capability 7\.0, this takes 7\.5"):
+        devices.choose_device("cuda:0")
+    gpu["get_device_capability"] = (9, 4)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    assert devices.choose_device(None) == torch.device("cpu")
+    with pytest.raises(ValueError, match="only NVIDIA's"):
+        devices.choose_device("cuda")
+
+
+@pytest.mark.cpu
+def test_one_world_for_numpy_is_on_the_cpu_unless_asked(gpu):
+    assert gymnasium.make("TorchHopper-v0").unwrapped.device == torch.device("cpu")
+    with pytest.raises(Exception, match=r"(?i)cuda"):  # so it was tried there
+        gymnasium.make("TorchHopper-v0", device="cuda")
+
+
+@pytest.mark.cpu
+def test_who_does_not_compile_does_not_wait_for_torchs_compiler():
+    """Its import takes seconds. For a step on a GPU, the device is claimed to be one."""
+    program = """if True:
+        import sys, torch
+        before = set(sys.modules)
+        import torch_mjenvs
+        from torch_mjenvs import wrappers
+        env = torch_mjenvs.TorchVectorEnv("Hopper", 4, device="cpu", autoreset_mode="SameStep")
+        env = wrappers.RecordEpisodeStatistics(wrappers.NormalizeObservation(env))
+        env.reset(seed=0)
+        env.step(torch.zeros(4, 3))
+        engine = env.unwrapped.engine
+        engine.device = torch.device("cuda")
+        engine.step()
+        torch_mjenvs.Simulation(engine.mjmodel, 3, "cpu").step()
+        print([x for x in set(sys.modules) - before if x.startswith("torch.")])
+    """
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert run.stdout.splitlines()[-1:] == ["[]"], run.stdout + run.stderr
+
+
+@pytest.mark.cpu
+def test_torch_is_told_that_buffers_keep_their_place(monkeypatch):
+    """As torch's own function would tell it, of all that a step writes into."""
+    marked = torch.zeros(1)
+    torch._dynamo.mark_static_address(marked)
+    claimed = SimpleNamespace(is_cuda=True)
+    launch.keeps_its_place(claimed)
+    assert vars(claimed) == {"is_cuda": True, **vars(marked)}
+    assert not vars(launch.keeps_its_place(torch.zeros(1)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "is_cuda", property(lambda x: True), raising=False)
+        env = TorchVectorEnv("Hopper", 3, autoreset_mode="SameStep")
+        sim = Simulation(env.model, 3, outputs=("xpos",))
+        statistics = wrappers.RecordEpisodeStatistics(env)
+        normal = wrappers.NormalizeReward(wrappers.NormalizeObservation(statistics))
+    kept = [*env.engine.buffers.values(), *env.engine.outputs.buffers.values(), *sim._buffers.values(), sim._start]
+    kept += [*statistics._state().values(), *normal._state().values(), *normal.env._state().values()]
+    untold = [x.shape for x in kept if not hasattr(x if x._base is None else x._base, "_dynamo_static_input_type")]
+    assert not untold and len(kept) > 40
 
 
 def test_torchs_default_device_is_of_no_account():

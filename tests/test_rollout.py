@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 from gymnasium.error import ResetNeeded
+from ppo import Replayed
 
 from torch_mjenvs import TorchVectorEnv
+from torch_mjenvs.envs import engine
 
 N, T = 16, 10
 
@@ -86,3 +92,85 @@ def test_what_cannot_be():
         env.capture(lambda obs: (obs[:, :3], {"mean": obs[0]}), T)
     with pytest.raises(ValueError, match="resets itself"):
         make("Disabled").capture(lambda obs: obs[:, :3], T)
+
+
+# captures, without a GPU: torch's names for CUDA do nothing, but are watched
+
+
+@pytest.fixture
+def captures(monkeypatch) -> list:
+    """(GPU, current GPU) of each capture's stream; whatever is captured runs."""
+    seen: list = []
+
+    @contextlib.contextmanager
+    def graph(graph, stream=None):
+        seen.append((stream.device, current[-1]))
+        yield
+
+    @contextlib.contextmanager
+    def device(chosen):
+        current.append(torch.device(chosen))
+        yield
+        current.pop()
+
+    def stream_on(device=None):
+        return SimpleNamespace(device=device or current[-1], wait_stream=lambda other: None)
+
+    current = [torch.device("cuda:0")]
+    patches = {
+        "Stream": stream_on, "current_stream": stream_on, "stream": lambda stream: contextlib.nullcontext(),
+        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: seen.append("replay")), "graph": graph, "device": device,
+    }  # fmt: skip
+    for name, stand_in in patches.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    return seen
+
+
+@pytest.mark.cpu
+def test_a_capture_is_on_a_stream_of_the_worlds_gpu(captures):
+    """Not on torch's own, which is on whichever GPU was first used for one."""
+    env = make()
+    env.reset(seed=0)
+    rollout = env.capture(lambda obs: obs[:, :3].tanh(), 2)
+    before = env.state_dict()
+    env.device = torch.device("cuda:1")
+    rollout._capture()
+    assert captures == [(torch.device("cuda:1"),) * 2]
+    rollout()
+    assert captures[1:] == ["replay"]
+    assert all(x.equal(before[name]) for name, x in env.state_dict().items())
+
+
+@pytest.mark.cpu
+def test_so_is_that_of_an_update_of_the_example(captures):
+    replayed = Replayed(lambda x: None)
+    with torch.cuda.device("cuda:1"):
+        for _ in range(4):
+            replayed._replay(torch.zeros(2))
+    assert captures == [(torch.device("cuda:1"),) * 2, "replay"]
+
+
+@pytest.mark.cpu
+def test_a_policy_of_cuda_graphs_is_refused(captures, monkeypatch):
+    """And leaves the worlds as they were; so does an error within a capture."""
+    manager = SimpleNamespace(current_gen=-1)
+    trees = SimpleNamespace(get_manager=lambda index, create_if_none_exists: manager)
+    monkeypatch.setitem(sys.modules, engine.MARKED_STEPS, trees)
+    env = make()
+    env.reset(seed=0)
+
+    def policy(obs):
+        manager.current_gen -= graphs
+        return obs[:, :3].tanh()
+
+    graphs = 1
+    rollout = env.capture(policy, 2)
+    before = env.state_dict()
+    env.device = torch.device("cuda:0")
+    with pytest.raises(ValueError, match=r"CUDA graphs of its own.*max-autotune-no-cudagraphs"):
+        rollout._capture()
+    assert not captures and rollout._graph is None
+    assert all(x.equal(before[name]) for name, x in env.state_dict().items())
+    graphs = 0
+    rollout._capture()
+    assert len(captures) == 1

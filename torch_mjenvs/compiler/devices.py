@@ -11,20 +11,25 @@ from . import cpu, cuda
 from .launch import Kernel
 from .program import Buffer, Program
 
+OLDEST = (7, 5)  # the compute capability that PTX is made for
+
 
 def choose_device(device: torch.device | str | None) -> torch.device:
-    """The device with its index, if kernels can run on it; None: the current GPU, or the CPU where there is none.
+    """The device with its index, if kernels can run on it; None: the current GPU, or the CPU where none can be used.
 
     Raises ValueError for a device that is not there or not supported.
     """
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device is None:  # torch calls AMD's GPUs cuda, too
+        usable = torch.cuda.is_available() and torch.version.cuda and torch.cuda.get_device_capability() >= OLDEST
+        device = "cuda" if usable else "cpu"
     try:
         chosen = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"there is no device {device!r}: use 'cpu' or 'cuda'") from error
     if chosen.type == "cpu":
         return torch.device("cpu")
+    if chosen.type == "cuda" and torch.version.hip:
+        raise ValueError(f"device {str(chosen)!r}: of GPUs only NVIDIA's are supported; use device='cpu'")
     if chosen.type != "cuda":
         raise ValueError(f"device {str(chosen)!r} is not supported: use 'cpu' or 'cuda'")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -33,6 +38,9 @@ def choose_device(device: torch.device | str | None) -> torch.device:
     index = torch.cuda.current_device() if chosen.index is None else chosen.index
     if index >= count:
         raise ValueError(f"device {str(chosen)!r}: there are only {count} GPUs")
+    if (found := torch.cuda.get_device_capability(index)) < OLDEST:
+        has, takes = (".".join(map(str, x)) for x in (found, OLDEST))
+        raise ValueError(f"device {str(chosen)!r} is of compute capability {has}, this takes {takes}: use device='cpu'")
     return torch.device("cuda", index)
 
 

@@ -48,7 +48,8 @@ class Kernel(ABC):
     def allocate(self, buffer: Buffer, worlds: int) -> torch.Tensor:
         """Zeros for a buffer."""
         shape = (padded(worlds), buffer.size) if buffer.rows else (buffer.size, padded(worlds))
-        return torch.zeros(shape, dtype=TORCH_TYPES.get(buffer.type, self.float_type), device=self.device)
+        dtype = TORCH_TYPES.get(buffer.type, self.float_type)
+        return keeps_its_place(torch.zeros(shape, dtype=dtype, device=self.device))
 
     def check(self, buffer: Buffer, x: torch.Tensor) -> int:
         """The number of worlds that a buffer's tensor is for. Raises ValueError."""
@@ -86,6 +87,18 @@ def copied(x: torch.Tensor) -> torch.Tensor:
     There `clone` will not do: inductor takes it for one of a value that never changes, and hands out the buffer.
     """
     return torch.ops.torch_mjenvs.copy(x) if torch.compiler.is_compiling() else x.clone()
+
+
+def keeps_its_place(x: torch.Tensor) -> torch.Tensor:
+    """x, of which torch now knows that its address never changes, should it compile: else a CUDA graph would be made
+    of nothing that writes into it, and copy it at every call where it is read.
+
+    It is what `torch._dynamo.mark_static_address` does (a test compares them), whose import takes seconds, and who does
+    not compile has no use for it. On a CPU there are no such graphs.
+    """
+    if x.is_cuda:
+        x._dynamo_static_input_type = "unguarded"  # type: ignore[attr-defined]
+    return x
 
 
 def settle(*buffers: torch.Tensor) -> None:

@@ -10,14 +10,14 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..compiler import devices, launch
-from ..compiler.launch import copied
+from ..compiler.launch import copied, keeps_its_place
 from ..compiler.together import Together
 from ..physics.model import Model, load
 from ..physics.simulation import check_dtype, solver_tolerance
 from .kernels import BAD_STATE, Kernels
 from .task import Task
 
-__all__ = ["COLUMNS", "Engine", "copied", "named_columns"]
+__all__ = ["COLUMNS", "Engine", "copied", "keeps_its_place", "named_columns"]
 
 # Buffers of one number a world, which users see as (N,).
 COLUMNS = frozenset(("reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "reset_mask"))
@@ -105,9 +105,6 @@ class Engine:
         self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
         self._refreshing: launch.Launch | None = None
         self._views = {name: self._view_of(name) for name in self.buffers}
-        if self.device.type == "cuda":
-            for buffer in self.buffers.values():  # a CUDA graph that torch makes need not copy them
-                torch._dynamo.mark_static_address(buffer)
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
         self.seed(int(torch.randint(2**62, (), device="cpu").item()))
 

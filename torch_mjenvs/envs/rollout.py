@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,24 @@ import torch
 from gymnasium.error import ResetNeeded
 from gymnasium.vector import AutoresetMode
 
+from .engine import MARKED_STEPS
+
 if TYPE_CHECKING:
     from .vector_env import TorchVectorEnv
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
 WARM_UP = 3  # runs before a graph is captured, in which libraries allocate what they need
+
+
+def torchs_graphs(device: torch.device) -> object:
+    """What changes when torch.compile's own CUDA graphs run, or are made, on this GPU after a step of ours.
+
+    Nothing of torch that is public tells of them. Were one replayed within a capture, torch raises an error or, where
+    no random numbers are drawn, captures memory that it gives to others later.
+    """
+    trees = sys.modules.get(MARKED_STEPS)
+    manager = trees and trees.get_manager(device.index, create_if_none_exists=False)
+    return manager and (id(manager), getattr(manager, "current_gen", None))
 
 
 class Rollout:
@@ -28,6 +42,7 @@ class Rollout:
 
     On a GPU the call replays one CUDA graph: no Python, no launch from the host but one. So the policy must be made of
     operations that a graph can hold, on tensors that stay where they are: change parameters in place, as optimisers do.
+    It may be compiled by torch, but not into CUDA graphs of its own (mode="reduce-overhead"): that is a ValueError.
     """
 
     def __init__(self, env: TorchVectorEnv, policy: Policy, steps: int):
@@ -85,17 +100,28 @@ class Rollout:
         """The worlds are afterwards as they were before."""
         env, device = self._env, self._env.device
         state = env.engine.state_dict()
+        # torch's own stream for captures is on whichever GPU was first used for one
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.device(device), torch.cuda.stream(side):
-            for _ in range(WARM_UP):
-                self._run()
-        torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.device(device), torch.cuda.graph(graph):
-            self._run()
+        try:
+            with torch.cuda.device(device):
+                before = torchs_graphs(device)
+                with torch.cuda.stream(side):
+                    for _ in range(WARM_UP):
+                        self._run()
+                torch.cuda.current_stream(device).wait_stream(side)
+                if torchs_graphs(device) != before:
+                    raise ValueError(
+                        "the policy is compiled into CUDA graphs of its own, by torch.compile with mode "
+                        "'reduce-overhead' or 'max-autotune', and a CUDA graph cannot hold those: compile it without "
+                        "a mode, or with 'max-autotune-no-cudagraphs'"
+                    )
+                with torch.cuda.graph(graph, stream=side):
+                    self._run()
+        finally:
+            env.engine.load_state_dict(state)
         self._graph = graph
-        env.engine.load_state_dict(state)
 
     def __call__(self) -> dict[str, torch.Tensor]:
         """The next `steps` steps. Raises ResetNeeded before the environment's first reset."""

@@ -24,7 +24,8 @@ class TorchEnv(gymnasium.Env):
     """One world of a task behind Gymnasium's single interface: NumPy observations, Python numbers and flags.
 
     Takes the place of a v5 environment, with the same arguments and float64 numbers; the time limit is
-    `gymnasium.make`'s. For speed use `TorchVectorEnv`, whose arguments of the same names mean the same.
+    `gymnasium.make`'s. For speed use `TorchVectorEnv`, whose arguments of the same names mean the same, but for
+    `device`: None is the CPU here, where one world's numbers are wanted after every step.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["human", *IMAGE_MODES]}  # noqa: RUF012 (as above)
@@ -48,7 +49,7 @@ class TorchEnv(gymnasium.Env):
         self.engine = engine = Engine(
             make_task(task, task_arguments, ARGUMENTS),
             1,
-            device=device,
+            device="cpu" if device is None else device,
             dtype=dtype,
             autoreset_mode=AutoresetMode.DISABLED,
             max_episode_steps=None,

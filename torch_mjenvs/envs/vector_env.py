@@ -317,7 +317,8 @@ class TorchVectorEnv(VectorEnv):
         `policy` takes observations (N, D) and gives actions (N, nu), or a tuple of those and a dict of further tensors
         (N, ...) to record. It runs without gradients. Episodes go on from call to call, and `step` may come between.
 
-        Raises ValueError for steps below 1, autoreset DISABLED, or what the policy gives if it is of a wrong shape.
+        Raises ValueError for steps below 1, autoreset DISABLED, what the policy gives if it is of a wrong shape, and on
+        a GPU for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead").
         """
         return Rollout(self, policy, steps)
 

@@ -23,6 +23,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers.utils import rescale_box
 
+from .engine import keeps_its_place
 from .inputs import as_mask, as_tensor
 from .vector_env import TorchVectorEnv
 
@@ -88,11 +89,12 @@ class RunningMeanStd:
     """
 
     def __init__(self, n: int, shape: tuple[int, ...], device: torch.device, epsilon: float = 1e-4):
-        self.mean = torch.zeros(shape, dtype=torch.float64, device=device)
-        self.var = torch.ones_like(self.mean)
-        self.count = torch.tensor(epsilon, dtype=torch.float64, device=device)
-        self._ones = torch.ones(n, dtype=torch.float64, device=device)
-        self._rows = torch.empty(n, self.mean.numel(), dtype=torch.float64, device=device)  # a fresh one costs more
+        self.mean = keeps_its_place(torch.zeros(shape, dtype=torch.float64, device=device))
+        self.var = keeps_its_place(torch.ones_like(self.mean))
+        self.count = keeps_its_place(torch.tensor(epsilon, dtype=torch.float64, device=device))
+        self._ones = keeps_its_place(torch.ones(n, dtype=torch.float64, device=device))
+        # A fresh one for each update would cost more.
+        self._rows = keeps_its_place(torch.empty(n, self.mean.numel(), dtype=torch.float64, device=device))
 
     def update(self, rows: torch.Tensor, mask: torch.Tensor | None = None) -> None:
         """Add n rows, or those of the (n,) bool mask."""
@@ -132,13 +134,13 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         if buffer_length < 1:
             raise ValueError(f"buffer_length must be 1 or more, not {buffer_length}")
         self._stats_key, self._length, n = stats_key, buffer_length, self.num_envs
-        self.episode_count = torch.zeros((), dtype=torch.int64, device=self.device)
-        self.episode_start_times = torch.zeros(n, dtype=torch.float64, device=self.device)
-        self.episode_returns = torch.zeros(n, dtype=torch.float64, device=self.device)
-        self.episode_lengths = torch.zeros(n, dtype=torch.int64, device=self.device)
-        self.prev_dones = torch.zeros(n, dtype=torch.bool, device=self.device)
+        self.episode_count = keeps_its_place(torch.zeros((), dtype=torch.int64, device=self.device))
+        self.episode_start_times = keeps_its_place(torch.zeros(n, dtype=torch.float64, device=self.device))
+        self.episode_returns = keeps_its_place(torch.zeros(n, dtype=torch.float64, device=self.device))
+        self.episode_lengths = keeps_its_place(torch.zeros(n, dtype=torch.int64, device=self.device))
+        self.prev_dones = keeps_its_place(torch.zeros(n, dtype=torch.bool, device=self.device))
         # Return, length and seconds, used in a ring; worlds of which nothing is to be kept write into the last row.
-        self._ring = torch.zeros(buffer_length + 1, 3, dtype=torch.float64, device=self.device)
+        self._ring = keeps_its_place(torch.zeros(buffer_length + 1, 3, dtype=torch.float64, device=self.device))
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -303,9 +305,9 @@ class NormalizeReward(TorchVectorWrapper):
         if epsilon <= 0:
             raise InvalidBound(f"`epsilon` should be strictly positive. Received {epsilon}")
         self.return_rms = RunningMeanStd(self.num_envs, (), self.device)
-        self.accumulated_reward = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
+        self.accumulated_reward = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.float64, device=self.device))
         self.gamma, self.epsilon, self.update_running_mean = gamma, epsilon, True
-        self._prev_dones = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+        self._prev_dones = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.bool, device=self.device))
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -358,7 +360,9 @@ class RescaleAction(TorchVectorWrapper):
         offset = backward(np.zeros(space.shape))
         scale = backward(np.ones(space.shape)) - offset
         dtype = self.unwrapped.dtype  # type: ignore[attr-defined]
-        self._offset, self._scale = (torch.tensor(x, dtype=dtype, device=self.device) for x in (offset, scale))
+        self._offset, self._scale = (
+            keeps_its_place(torch.tensor(x, dtype=dtype, device=self.device)) for x in (offset, scale)
+        )
 
     @cached_property
     def action_space(self) -> gymnasium.Space:  # type: ignore[override]

@@ -208,7 +208,7 @@ class Simulation:
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
-        self._start = torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)
+        self._start = launch.keeps_its_place(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device))
         self.reset()
 
     qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
