@@ -23,6 +23,7 @@ from kernels import HERE, at_lanes, garbage, record_list
 
 from torch_mjenvs import InvertedPendulum, Outcome, Simulation, TorchEnv, TorchVectorEnv
 from torch_mjenvs.compiler import cache, cpu, devices, launch, source
+from torch_mjenvs.compiler.expr import Expr
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import sqrt
 from torch_mjenvs.envs import inverted_pendulum
@@ -578,6 +579,19 @@ def makers() -> dict[str, Callable[[], object]]:
         "single": lambda: TorchEnv("InvertedPendulum"),
     }
     return found
+
+
+def test_a_graph_goes_when_its_kernel_is_made(no_collector):
+    """Of a user's task, which is traced whenever an environment is made."""
+
+    def count() -> int:
+        return sum(type(x) is Expr for x in gc.get_objects())
+
+    before = count()
+    env = TorchVectorEnv(Scaled(), 3)
+    assert count() == before
+    held = env.engine._kernels.program("step", "float32")
+    assert count() > before + 500, f"{held.name} is not empty"
 
 
 @pytest.mark.parametrize("kind", makers())

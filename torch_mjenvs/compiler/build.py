@@ -43,9 +43,17 @@ def build_known(
 
     `origin` must say all that the program follows from: see `source.origin`. None: it cannot be known.
     """
-    if origin is None:
-        return build(back, make())
-    return _shared(back, name, buffers, dtype, origin, lambda: back.translate(back.lower(make())))
+    if origin is not None:
+        return _shared(back, name, buffers, dtype, origin, lambda: back.translate(_traced(back, make)))
+    ir = _traced(back, make)
+    return _shared(back, name, buffers, dtype, ir, lambda: back.translate(ir))
+
+
+def _traced(back: BackEnd, make: Callable[[], Program]) -> str:
+    program = make()
+    ir = back.lower(program)
+    program.release()
+    return ir
 
 
 _loaded: weakref.WeakValueDictionary[tuple[bytes, torch.device], Kernel] = weakref.WeakValueDictionary()
@@ -71,6 +79,8 @@ def _load(
     try:
         if kept is not None:
             return back.load(name, buffers, dtype, kept)
+    except torch.OutOfMemoryError:
+        raise
     except Exception:
         code = make()
         if code == kept:  # so it was no fault of the file

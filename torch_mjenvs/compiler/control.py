@@ -7,7 +7,7 @@ bit for bit, so no world's result depends on which other worlds share its vector
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -246,23 +246,24 @@ def _check(form: str, old: list, new: list) -> None:
 def _flatten(tree: Carry) -> tuple[list, Callable[[list], Carry]]:
     """The leaves in order, and a function that puts other leaves in their places."""
     leaves: list = []
+    shape = _shape_of(tree, leaves)
+    return leaves, lambda new: _shaped(shape, iter(new))
 
-    def walk(t: Any) -> Any:
-        if isinstance(t, (list, tuple)):
-            return type(t), [walk(x) for x in t]
-        if isinstance(t, dict):
-            return dict, {k: walk(t[k]) for k in sorted(t)}  # the same order, however it came to be
-        leaves.append(t)
-        return None
 
-    shape = walk(tree)
+def _shape_of(tree: Any, leaves: list) -> Any:
+    if isinstance(tree, (list, tuple)):
+        return type(tree), [_shape_of(x, leaves) for x in tree]
+    if isinstance(tree, dict):
+        # the same order, however it came to be
+        return dict, {k: _shape_of(tree[k], leaves) for k in sorted(tree)}
+    leaves.append(tree)
+    return None
 
-    def build(s: Any, it: Any) -> Any:
-        if s is None:
-            return next(it)
-        kind, inner = s
-        if kind is dict:
-            return {k: build(x, it) for k, x in inner.items()}
-        return kind(build(x, it) for x in inner)
 
-    return leaves, lambda new: build(shape, iter(new))
+def _shaped(shape: Any, leaves: Iterator) -> Any:
+    if shape is None:
+        return next(leaves)
+    kind, inner = shape
+    if kind is dict:
+        return {k: _shaped(x, leaves) for k, x in inner.items()}
+    return kind(_shaped(x, leaves) for x in inner)

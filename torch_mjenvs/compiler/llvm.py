@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -665,19 +665,11 @@ def _is_sum_beside(u: Expr, product: Expr) -> bool:
     return u.op in ("add", "sub") and u.region is product.region and u.args[0] is not u.args[1]
 
 
-def _in_order(program: Program) -> list[Expr]:
+def _in_order(program: Program, region: Region | None = None) -> Iterator[Expr]:
     """The live nodes in program order (a set's order would differ between processes)."""
-    out: list[Expr] = []
-
-    def walk(region: Region) -> None:
-        for e in region.nodes:
-            if e in program.live:
-                out.append(e)
-                if e.op in FORMS:
-                    head, body = regions_of(e)
-                    walk(head)
-                    if body is not head:
-                        walk(body)
-
-    walk(program.trace.top)
-    return out
+    for e in (region or program.trace.top).nodes:
+        if e in program.live:
+            yield e
+            if e.op in FORMS:
+                for inner in dict.fromkeys(regions_of(e)):
+                    yield from _in_order(program, inner)

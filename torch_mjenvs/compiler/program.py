@@ -43,6 +43,17 @@ class Program:
         """How many of each arithmetic operation the code holds (a loop's body counts once, a fused pair as two)."""
         return Counter(e.op for e in self.live if e.op in OPS and e.op not in NOT_COUNTED)
 
+    def release(self) -> None:
+        """Undo the graph, in which nodes and regions hold each other: else it would stay until a collection of all."""
+        regions = [self.trace.top]
+        for region in regions:
+            for e in region.nodes:
+                if e.op in FORMS:
+                    regions += regions_of(e)
+                e.args, e.attr = (), None
+            region.nodes.clear()
+            region.table.clear()
+
 
 FORMS = ("when", "while", "repeat", "each")
 
