@@ -405,8 +405,8 @@ class Machine:
         functions = f"{_PRELUDE}{self._function()}".replace(") {\n", ") nounwind {\n")
         module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{functions}')
         code = loader.machine(host.triple, host.cpu, host.features, opt=0).emit_object(module)
-        self._loaded = loader.Loaded(code, "thread", host.triple)
-        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(self._loaded.address)
+        self._loaded = loader.Loaded(code, ["thread"], host.triple)
+        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(self._loaded.addresses[0])
 
     # -- from PTX to IR -----------------------------------------------------------------------------------------------
     def _put(self, line: str) -> None:

@@ -123,12 +123,12 @@ def sound() -> bytes:
 
 
 def test_sound_code_is_loaded(sound):
-    assert loader.Loaded(sound, "kernel", HOST).address
+    assert loader.Loaded(sound, ["kernel", "room"], HOST).addresses[0]
 
 
 def test_a_function_that_is_not_there(sound):
     with pytest.raises(loader.BadObject, match="holds no function kernels"):
-        loader.Loaded(sound, "kernels", HOST)
+        loader.Loaded(sound, ["kernels"], HOST)
 
 
 @elf
@@ -151,7 +151,7 @@ def test_what_is_no_such_code_is_refused(sound, wrong, text):
     if damaged == sound:
         pytest.skip("nothing is called here")
     with pytest.raises(loader.BadObject, match=text):
-        loader.Loaded(damaged, "kernel", HOST)
+        loader.Loaded(damaged, ["kernel", "room"], HOST)
 
 
 @elf
@@ -160,7 +160,7 @@ def test_code_of_the_small_model_is_refused():
     made = llvm.parse_assembly(cpu.assembly(record_list(lambda x: [x[0] * 3.7 + 0.1], 1, 1, "float32"), cpu.host()))
     machine = llvm.Target.from_triple(HOST).create_target_machine(reloc="pic", codemodel="default")
     with pytest.raises(loader.BadObject, match="does not reach all addresses"):
-        loader.Loaded(machine.emit_object(made), "kernel", HOST)
+        loader.Loaded(machine.emit_object(made), ["kernel", "room"], HOST)
 
 
 def test_code_for_another_processor_is_refused(sound, tmp_path, monkeypatch):
@@ -170,7 +170,7 @@ def test_code_for_another_processor_is_refused(sound, tmp_path, monkeypatch):
     other = cpu.Target(*(AARCH64 if HOST.startswith("x86_64") else X86_64), 16)
     code = cpu.compile_object(record_list(lambda x: [x[0] * 3.7], 1, 1, "float32"), other)
     with pytest.raises(loader.BadObject, match="not for"):
-        loader.Loaded(code, "kernel", HOST)
+        loader.Loaded(code, ["kernel", "room"], HOST)
 
 
 DAMAGED = """
@@ -185,7 +185,7 @@ for k in range(400):
         at = rng.randrange(len(damaged) * 3 // 4 if near_end else 0, len(damaged))
         damaged[at] = rng.choice((0, 1, 128, 255, (damaged[at] + 1) % 256))
     try:
-        loader.Loaded(bytes(damaged), "kernel", triple)
+        loader.Loaded(bytes(damaged), ["kernel", "room"], triple)
     except loader.BadObject:
         refused += 1
 print(refused)

@@ -13,12 +13,14 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import llvmlite.binding as llvm
 import torch
 
 from . import build as building
-from . import cache, fork, launch, loader, source
+from . import cache, fork, launch, loader, source, stacks
+from .driver import FIELDS, driver
 from .llvm import render
 from .program import Buffer, Program, collector_paused
 
@@ -48,51 +50,6 @@ def host() -> Target:
     return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten(), width)
 
 
-# One call takes `chunk` tiles at a time off a shared counter until none are left, so that a thread that the machine
-# holds up does not hold up the others. The job is {buffers, counter, tiles, chunk, worlds allocated, times}.
-_DRIVER = """
-define void @kernel(ptr %job) nounwind {{
-entry:
-  %buffers = load ptr, ptr %job
-  %at1 = getelementptr i64, ptr %job, i64 1
-  %counter = load ptr, ptr %at1
-  %at2 = getelementptr i64, ptr %job, i64 2
-  %tiles = load i64, ptr %at2
-  %at3 = getelementptr i64, ptr %job, i64 3
-  %chunk = load i64, ptr %at3
-  %at4 = getelementptr i64, ptr %job, i64 4
-  %worlds = load i64, ptr %at4
-  %at5 = getelementptr i64, ptr %job, i64 5
-  %times = load i64, ptr %at5
-  br label %grab
-grab:
-  %first = atomicrmw add ptr %counter, i64 %chunk monotonic
-  %some = icmp slt i64 %first, %tiles
-  br i1 %some, label %work, label %exit
-work:
-  %end = add i64 %first, %chunk
-  %last = call i64 @llvm.smin.i64(i64 %end, i64 %tiles)
-  br label %next
-next:
-  %tile = phi i64 [ %first, %work ], [ %following, %latch ]
-  %world = mul i64 %tile, {lanes}
-  br label %again
-again:
-  %done = phi i64 [ 0, %next ], [ %more, %again ]
-  call void @tile(ptr %buffers, i64 %world, i64 %worlds)
-  %more = add i64 %done, 1
-  %repeated = icmp slt i64 %more, %times
-  br i1 %repeated, label %again, label %latch
-latch:
-  %following = add i64 %tile, 1
-  %left = icmp slt i64 %following, %last
-  br i1 %left, label %next, label %grab
-exit:
-  ret void
-}}
-"""
-
-
 def lanes_of(dtype: str, target: Target) -> int:
     return target.vector_bytes // (4 if dtype == "float32" else 8)
 
@@ -111,7 +68,7 @@ def assembly(program: Program, target: Target) -> str:
     lanes = lanes_of(program.dtype, target)
     with collector_paused():
         tile = render(program, lanes)
-    return f'target triple = "{target.triple}"\n{tile}\n{_DRIVER.format(lanes=lanes)}'
+    return f'target triple = "{target.triple}"\n{tile}\n{driver(tile, lanes, target.vector_bytes, target.triple)}'
 
 
 def _assemble(ir: str, target: Target) -> bytes:
@@ -131,9 +88,10 @@ class Kernel(launch.Kernel):
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, code: bytes, lanes: int):
         super().__init__(name, buffers, dtype, torch.device("cpu"))
         self.lanes, self.code_bytes = lanes, len(code)
-        self._loaded = loader.Loaded(code, "kernel", host().triple)
-        self.address = self._loaded.address
+        self._loaded = loader.Loaded(code, ("kernel", "room"), host().triple)
+        self.address, room = self._loaded.addresses
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
+        self.room = ctypes.CFUNCTYPE(ctypes.c_int64)(room)()
 
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         return _Run(self, tensors, worlds)
@@ -147,40 +105,60 @@ class _Run:
         self._pointers = (ctypes.c_void_p * len(tensors))(*[x.data_ptr() for x in tensors])
         self._counter = ctypes.c_int64(0)
         self._tiles = worlds // kernel.lanes
-        places = ctypes.addressof(self._pointers), ctypes.addressof(self._counter)
-        self._job = (ctypes.c_int64 * 6)(*places, self._tiles, 1, worlds, 1)
+        self._job = _Job(
+            buffers=ctypes.addressof(self._pointers), counter=ctypes.addressof(self._counter),
+            tiles=self._tiles, worlds=worlds, room=kernel.room,
+        )  # fmt: skip
         self._job_address = ctypes.addressof(self._job)
 
     def __call__(self, times: int) -> None:
         """On as many threads as torch uses."""
         threads = max(1, min(torch.get_num_threads(), self._tiles // TILES_A_THREAD))
-        self._counter.value = 0
-        self._job[3] = max(1, self._tiles // (16 * threads))
-        self._job[5] = times
+        team = _team() if threads > 1 else None
+        job, room = self._job, self._kernel.room
+        self._counter.value = job.seat = 0
+        job.chunk, job.times = max(1, self._tiles // (16 * threads)), times
+        job.number = team.number if team else 0
+        held = stacks.take(threads, room) if room else None
+        job.stacks = held.address if held else 0
         if threads == 1:
             self._kernel.call(self._job_address)
-        elif (team := _team()) is not None:
-            team(self._kernel.address, self._job_address, threads, 0)
+        elif team is not None:
+            team.start(self._kernel.address, self._job_address, threads, 0)
         else:
             helpers = [_pool().submit(self._kernel.call, self._job_address) for _ in range(threads - 1)]
             self._kernel.call(self._job_address)
             for helper in helpers:
                 helper.result()
+        if held:
+            stacks.give(held, room)
+
+
+class _Job(ctypes.Structure):
+    """What `driver` reads."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
+
+
+class _Team(NamedTuple):
+    start: Callable[[int, int, int, int], None]  # a function with its argument on so many threads
+    number: int  # the address of what tells a thread which of them it is
 
 
 @functools.cache
-def _team() -> Callable[[int, int, int, int], None] | None:
-    """Start a function on a team of OpenMP threads: torch's own.
+def _team() -> _Team | None:
+    """OpenMP threads: torch's own.
 
     They stand ready within microseconds, and, unlike threads of ours, are not kept from the cores by torch's, which
     wait for more work by spinning. None where torch's OpenMP does not have GNU's entry.
     """
     try:
-        start = ctypes.CDLL(None).GOMP_parallel
-    except (AttributeError, OSError):
+        here = ctypes.CDLL(None)
+        start, number = here.GOMP_parallel, here.omp_get_thread_num
+    except (AttributeError, OSError, TypeError):  # TypeError: on Windows
         return None
     start.argtypes, start.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
-    return start
+    return _Team(start, ctypes.cast(number, ctypes.c_void_p).value or 0)
 
 
 @functools.cache

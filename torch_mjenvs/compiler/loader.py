@@ -8,6 +8,7 @@ it answers by abort(), so all that it is given is read here first.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -30,28 +31,32 @@ def machine(triple: str, cpu: str, features: str, opt: int | None = None) -> llv
 
 
 class Loaded:
-    """A function of an object file, for as long as this lives."""
+    """Functions of an object file, for as long as this lives."""
 
-    def __init__(self, code: bytes, function: str, triple: str):
+    def __init__(self, code: bytes, functions: Sequence[str], triple: str):
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine(triple, "", ""))
-        _check(code, function, triple)  # after, since an engine makes this process's own functions known to LLVM
+        _check(code, functions, triple)  # after, since an engine makes this process's own functions known to LLVM
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         self._engine = engine
-        self.address = engine.get_function_address(function)
-        if not self.address:
-            raise BadObject(f"LLVM does not find {function} in it")
+        self.addresses = [engine.get_function_address(name) for name in functions]
+        if not all(self.addresses):
+            raise BadObject(f"LLVM does not find {functions} in it")
 
 
-def _check(code: bytes, function: str, triple: str) -> None:
+def _check(code: bytes, functions: Sequence[str], triple: str) -> None:
     """Raise BadObject for what LLVM would abort on, or what would be jumped to in vain."""
+    read = _mach_o if llvm.get_object_format(triple) == "MachO" else _elf
     try:
-        called = (_mach_o if llvm.get_object_format(triple) == "MachO" else _elf)(code, function, triple)
+        held, called = read(code, triple)
     except (struct.error, IndexError, ValueError) as error:
         raise BadObject(f"not an object file, or part of one ({error})") from error
-    for name in sorted(called):
-        if name not in CALLED or not llvm.address_of_symbol(name):
-            raise BadObject(f"it calls {name}, which this process does not have")
+    for name in functions:
+        _need(name in held, f"it holds no function {name}")
+    for name in called:
+        _need(
+            name in CALLED and bool(llvm.address_of_symbol(name)), f"it calls {name}, which this process does not have"
+        )
 
 
 def _need(holds: bool, what: str) -> None:
@@ -95,8 +100,8 @@ class _Section:
         return code[self.offset : self.offset + self.size]
 
 
-def _elf(code: bytes, function: str, triple: str) -> set[str]:
-    """The functions that it calls but does not hold."""
+def _elf(code: bytes, triple: str) -> tuple[list[str], list[str]]:
+    """The functions that it holds, and those that it calls besides."""
     _need(code[:7] == b"\x7fELF\x02\x01\x01", "not an ELF file of 64 bits")
     kind, arch, version, _, _, first, _, head, _, _, size, count, names = struct.unpack_from("<HHIQQQIHHHHHH", code, 16)
     _need(kind == 1 and version == 1 and head == size == 64, "not a relocatable object")
@@ -129,9 +134,8 @@ def _elf(code: bytes, function: str, triple: str) -> set[str]:
                 target = symbols[info >> 32]
                 room = sections[target].size if 0 < target < count else 0
                 _need(0 <= addend <= room, "a relocation points beyond a section")
-    found = external.pop(function, 0)
-    _need(bool(found) and bool(sections[found].flags & EXECUTABLE), f"it holds no function {function}")
-    return {name for name, section in external.items() if not section}
+    held = [name for name, section in external.items() if sections[section].flags & EXECUTABLE]
+    return held, [name for name, section in external.items() if not section]
 
 
 def _elf_symbols(code: bytes, sections: list[_Section], table: _Section) -> tuple[list[int], dict[str, int]]:
@@ -158,8 +162,8 @@ def _elf_symbols(code: bytes, sections: list[_Section], table: _Section) -> tupl
 # Mach-O: macOS
 
 
-def _mach_o(code: bytes, function: str, triple: str) -> set[str]:
-    """The functions that it calls but does not hold."""
+def _mach_o(code: bytes, triple: str) -> tuple[list[str], list[str]]:
+    """The functions that it holds, and those that it calls besides."""
     magic, arch, _, kind, count, room = struct.unpack_from("<6I", code)
     _need(magic == 0xFEEDFACF and kind == 1, "not a relocatable Mach-O file of 64 bits")
     _need(arch == (0x01000007 if triple.startswith("x86_64") else 0x0100000C), f"not for {triple.split('-')[0]}")
@@ -184,5 +188,6 @@ def _mach_o(code: bytes, function: str, triple: str) -> set[str]:
                 if info & 1:
                     external[_text(names, name).removeprefix("_")] = section
         at += size
-    _need(bool(external.pop(function, 0)), f"it holds no function {function}")
-    return {name for name, section in external.items() if not section}
+    return [name for name, section in external.items() if section], [
+        name for name, section in external.items() if not section
+    ]

@@ -1,0 +1,167 @@
+"""What threads enter: IR of `@kernel(ptr job)`, which has tiles of worlds done until none are left.
+
+The job is eleven numbers of 64 bits, `FIELDS` in order. One call takes `chunk` tiles at a time off a shared counter, so
+that a thread that the machine holds up does not hold up the others.
+
+The floating-point mode is ours while tiles are done: rounding to nearest, subnormal numbers kept. Bits would otherwise
+depend on `torch.set_flush_denormal`, and on which thread has it set.
+
+Tiles are done on a stack that the job brings (but not on Windows, which knows where its threads' stacks are). A large
+model spills hundreds of kilobytes, and a thread may have as few as 16: `OMP_STACKSIZE`, `threading.stack_size`, and the
+512 kilobytes of macOS are for others to choose.
+"""
+
+from __future__ import annotations
+
+import re
+
+FIELDS = (
+    "buffers",  # a pointer to the pointers to the program's buffers
+    "counter",  # a pointer to the number of the first tile that nobody has taken
+    "tiles",
+    "chunk",
+    "worlds",  # that are allocated
+    "times",  # each tile is done
+    "stacks",  # of all threads, one after the other
+    "room",  # bytes of one of them
+    "seat",  # of the next thread that comes, where `number` is null
+    "number",  # a function that tells a thread which stack is its own
+)
+
+_DEAL = """
+define internal void @deal(ptr %job) noinline nounwind {{
+entry:
+  %buffers.at = getelementptr i64, ptr %job, i64 {buffers}
+  %buffers = load ptr, ptr %buffers.at
+  %counter.at = getelementptr i64, ptr %job, i64 {counter}
+  %counter = load ptr, ptr %counter.at
+  %tiles.at = getelementptr i64, ptr %job, i64 {tiles}
+  %tiles = load i64, ptr %tiles.at
+  %chunk.at = getelementptr i64, ptr %job, i64 {chunk}
+  %chunk = load i64, ptr %chunk.at
+  %worlds.at = getelementptr i64, ptr %job, i64 {worlds}
+  %worlds = load i64, ptr %worlds.at
+  %times.at = getelementptr i64, ptr %job, i64 {times}
+  %times = load i64, ptr %times.at
+  br label %grab
+grab:
+  %first = atomicrmw add ptr %counter, i64 %chunk monotonic
+  %some = icmp slt i64 %first, %tiles
+  br i1 %some, label %work, label %exit
+work:
+  %end = add i64 %first, %chunk
+  %last = call i64 @llvm.smin.i64(i64 %end, i64 %tiles)
+  br label %next
+next:
+  %tile = phi i64 [ %first, %work ], [ %following, %latch ]
+  %world = mul i64 %tile, {lanes}
+  br label %again
+again:
+  %done = phi i64 [ 0, %next ], [ %more, %again ]
+  call void @tile(ptr %buffers, i64 %world, i64 %worlds)
+  %more = add i64 %done, 1
+  %repeated = icmp slt i64 %more, %times
+  br i1 %repeated, label %again, label %latch
+latch:
+  %following = add i64 %tile, 1
+  %left = icmp slt i64 %following, %last
+  br i1 %left, label %next, label %grab
+exit:
+  ret void
+}}
+"""
+
+# `held` makes the code find its own things by the frame pointer, whatever the stack pointer is.
+_KERNEL = """
+define void @kernel(ptr %job) nounwind "frame-pointer"="all" {{
+entry:
+  %mode = alloca i32
+  %plain = alloca i32
+  {enter}
+  %number.at = getelementptr i64, ptr %job, i64 {number}
+  %number = load ptr, ptr %number.at
+  %numbered = icmp ne ptr %number, null
+  br i1 %numbered, label %ask, label %count
+ask:
+  %asked = call i32 %number()
+  %known = zext i32 %asked to i64
+  br label %seated
+count:
+  %seat.at = getelementptr i64, ptr %job, i64 {seat}
+  %next = atomicrmw add ptr %seat.at, i64 1 monotonic
+  br label %seated
+seated:
+  %seat = phi i64 [ %known, %ask ], [ %next, %count ]
+  %stacks.at = getelementptr i64, ptr %job, i64 {stacks}
+  %stacks = load ptr, ptr %stacks.at
+  %room.at = getelementptr i64, ptr %job, i64 {room}
+  %room = load i64, ptr %room.at
+  %before = mul i64 %seat, %room
+  %end = add i64 %before, %room
+  %top = getelementptr i8, ptr %stacks, i64 %end
+  %few = and i64 %seat, 1
+  %held = alloca i8, i64 %few
+  %own = call ptr @llvm.stacksave.p0()
+  call void @llvm.stackrestore.p0(ptr %top)
+  call void @deal(ptr %job)
+  call void @llvm.stackrestore.p0(ptr %own)
+  {leave}
+  ret void
+}}
+"""
+
+_KERNEL_HERE = """
+define void @kernel(ptr %job) nounwind {{
+entry:
+  %mode = alloca i32
+  %plain = alloca i32
+  {enter}
+  call void @deal(ptr %job)
+  {leave}
+  ret void
+}}
+"""
+
+_ROOM = """
+define i64 @room() nounwind {{
+  ret i64 {room}
+}}
+"""
+
+_X86 = (
+    "call void @llvm.x86.sse.stmxcsr(ptr %mode)\n  store i32 8064, ptr %plain\n"  # 0x1f80: every exception masked
+    "  call void @llvm.x86.sse.ldmxcsr(ptr %plain)",
+    "call void @llvm.x86.sse.ldmxcsr(ptr %mode)",
+)
+_ARM = (
+    "%was = call i64 @llvm.aarch64.get.fpcr()\n  call void @llvm.aarch64.set.fpcr(i64 0)",
+    "call void @llvm.aarch64.set.fpcr(i64 %was)",
+)
+
+
+def driver(tile: str, lanes: int, vector_bytes: int, triple: str) -> str:
+    """`@kernel` for a `@tile`, and `@room()`: the bytes of stack for each thread, 0 where it takes its own."""
+    enter, leave = _X86 if triple.startswith("x86_64") else _ARM
+    places = {name: k for k, name in enumerate(FIELDS)}
+    here = "windows" in triple
+    parts = (
+        _DEAL,
+        _KERNEL_HERE if here else _KERNEL,
+        _ROOM.replace("{room}", "0" if here else str(_room(tile, vector_bytes))),
+    )
+    return "".join(part.format(lanes=lanes, enter=enter, leave=leave, **places) for part in parts)
+
+
+def _room(tile: str, vector_bytes: int) -> int:
+    """Bytes of stack that suffice: for its arrays, for every value that it computes, and for a signal's handler.
+
+    A value is at most a vector of numbers twice as wide, or, where the processor has no such vectors, 16 bytes for each
+    lane. Most values never leave their registers: this is room in the address space, of which little is touched.
+    A power of two, so that many kernels share it.
+    """
+    arrays = 0
+    for count, lanes, element in re.findall(r"= alloca \[(\d+) x (?:<(\d+) x )?(\w+)>?\]", tile):
+        bits = {"float": 32, "double": 64}.get(element) or int(element.removeprefix("i"))
+        arrays += int(count) * int(lanes or 1) * -(-bits // 8)
+    enough = arrays + 4 * vector_bytes * tile.count(" = ") + (1 << 17)
+    return 1 << enough.bit_length()

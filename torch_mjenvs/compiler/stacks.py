@@ -1,0 +1,44 @@
+"""Stacks for the threads that run kernels: address space, of which what is touched becomes memory.
+
+They are kept and used again, the last first, since it is in the processor's caches still.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+
+_ANONYMOUS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+if sys.platform == "linux":
+    _ANONYMOUS["flags"] |= 0x4000  # MAP_NORESERVE: it does not count as used before it is
+
+
+class Stacks:
+    """One for each of so many threads, of so many bytes."""
+
+    def __init__(self, threads: int, room: int):
+        self.threads = threads
+        try:
+            self._memory = mmap.mmap(-1, threads * room, **_ANONYMOUS)
+        except (OSError, ValueError, OverflowError) as error:
+            raise MemoryError(f"no address space for the stacks of {threads} threads, {room} bytes each") from error
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+
+
+_free: dict[int, list[Stacks]] = {}
+
+
+def take(threads: int, room: int) -> Stacks:
+    """Stacks that nobody else has. Raises MemoryError."""
+    free = _free.setdefault(room, [])
+    try:
+        found = free.pop()
+    except IndexError:
+        return Stacks(threads, room)
+    return found if found.threads >= threads else Stacks(threads, room)
+
+
+def give(stacks: Stacks, room: int) -> None:
+    """Back, when no thread is on them any more."""
+    _free[room].append(stacks)
