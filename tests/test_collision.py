@@ -119,6 +119,22 @@ def test_parallel_capsules(tilt: float, flips: tuple[int, int]) -> None:
     assert twice > 0 if tilt < 1e-4 else twice == 0
 
 
+@pytest.mark.parametrize("half", [1e-12, 1e-9, 1.5e-8, 1.7e-8, 1e-6])
+def test_a_capsule_of_next_to_no_length(half: float) -> None:
+    """MuJoCo takes it for its lower end up to half of the root of mjMINVAL, we for its centre: it touches once."""
+    xml = f"""<mujoco><worldbody><body><freejoint/><geom type="capsule" size=".1 .3"/></body>
+        <body><freejoint/><geom type="capsule" size=".1 {half}"/></body></worldbody></mujoco>"""
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(xml))
+    qpos = np.array([0, 0, 0, 1, 0, 0, 0, 0.15, 0, 0.1, 1, 0, 0, 0])
+    if half > 1.6e-8:
+        assert check(mjm, load(mjm), qpos) == 2
+        return
+    (want,) = oracle.forward(mjm, qpos, np.zeros(mjm.nv), np.zeros(0)).contact
+    (got,) = contacts(load(mjm), Data(qpos=qpos.tolist()))
+    assert got.dist == pytest.approx(want.dist, abs=TOLERANCE)
+    assert np.allclose(got.locate()[0], want.pos, rtol=0, atol=1.01 * half + 1e-15)
+
+
 @pytest.mark.parametrize("kinds", list(itertools.product(SHAPES, SHAPES)))
 def test_coincident(kinds: tuple[str, str]) -> None:
     """Centres in one place: the normal falls back as MuJoCo's does, and nothing raises."""

@@ -84,6 +84,19 @@ REFUSED = {
 }
 
 
+REFUSED["two hinges about one axis"] = (
+    mjcf(more='<worldbody><body><joint name="a"/><joint name="b"/><geom size=".1" pos="1 0 0"/></body></worldbody>'),
+    "motions of joint 'a' and joint 'b' cancel",
+)
+REFUSED["four slides"] = (
+    mjcf(
+        more=f"""<worldbody><body>{"".join(f'<joint type="slide" axis="{a}"/>' for a in ("1 0 0", "0 1 0", "0 0 1"))}
+        <joint name="d" type="slide" axis="1 2 3"/><geom size=".1"/></body></worldbody>"""
+    ),
+    "joint 'd' cancel",
+)
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str) -> None:
     xml, named = REFUSED[case]
@@ -113,6 +126,40 @@ ALLOWED = {
 @pytest.mark.parametrize("case", ALLOWED)
 def test_allowed(case: str) -> None:
     assert load(ALLOWED[case]).nv == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "i", "value", "named"),
+    [
+        ("body_quat", 1, [0, 0, 0, 0], "body_quat [0.0, 0.0, 0.0, 0.0] of body 'arm'"),
+        ("body_iquat", 1, [1, 1, 0, 0], "body_iquat"),
+        ("geom_quat", 1, [0, 0, 0, 0], "geom 'rod'"),
+        ("jnt_axis", 0, [0, 0, 0], "joint 'elbow'"),
+        ("body_mass", 1, 0, "body 'arm', which moves without mass"),
+        ("body_inertia", 1, 0, "body 'arm', which moves without mass or inertia"),
+    ],
+)
+def test_what_the_compiler_would_have_put_right_is_refused(field: str, i: int, value: object, named: str) -> None:
+    """In an MjModel that was changed after it was compiled."""
+    mjm = mujoco.MjModel.from_xml_string(mjcf())
+    getattr(mjm, field)[i] = value
+    with pytest.raises(UnsupportedModel) as error:
+        load(mjm)
+    assert named in str(error.value)
+
+
+def test_which_pivots_may_vanish() -> None:
+    """Of three hinges through one point, without armature; not of slides and a hinge across them."""
+    three = "".join(f'<joint axis="{a}" {{}}/>' for a in ("1 0 0", "0 1 0", "0 0 1"))
+    planar = '<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/>'
+    for joints, clamped in (
+        (three.format("", "", ""), (True, True, True)),
+        (three.format("", "", 'armature=".1"'), (False, False, False)),
+        (planar, (False, False, False)),
+    ):
+        body = f'<body>{joints}<geom size=".1" pos=".3 0 0"/></body>'
+        assert load(f"<mujoco><worldbody>{body}</worldbody></mujoco>").dof_clamped == clamped
+    assert not any(any(load(oracle.model(name)).dof_clamped) for name in oracle.MODELS)
 
 
 def test_time_step() -> None:

@@ -281,6 +281,104 @@ def test_more_than_half_a_turn_in_a_stage_of_runge_kutta_is_a_turn_the_shorter_w
     assert error(sim.qpos[0], d.qpos) < 1e-12 and error(sim.qvel[0], d.qvel) < 1e-10
 
 
+FALLING = """<mujoco><option timestep="0.004" {option}/><worldbody><geom type="plane" size="5 5 1"/>
+    <body pos="0 0 .4"><freejoint/><geom type="capsule" size=".1 .2" quat="1 .3 .2 .1"/>
+      <body pos="0 .1 .2"><joint name="ball" type="ball" {ball}/><geom type="capsule" size=".05 .2"/>
+        <body pos="0 0 .3"><joint name="hinge" axis="0 1 0" range="-1 .2" limited="true" {hinge}/>
+          <geom size=".1" pos=".1 0 .1"/></body></body></body></worldbody></mujoco>"""
+
+
+def falling(option: str = "", ball: str = "", hinge: str = "") -> mujoco.MjModel:
+    return oracle.sharpen(mujoco.MjModel.from_xml_string(FALLING.format(option=option, ball=ball, hinge=hinge)))
+
+
+def follow(mjm: mujoco.MjModel, ours: mujoco.MjModel, start: list, nstep: int, bound: float) -> None:
+    """Our floats against MuJoCo's, from qpos `start`, over some steps."""
+    m, d = load(ours), mujoco.MjData(mjm)
+    d.qpos[:], d.qvel[:] = start, np.random.default_rng(0).normal(0, 1, mjm.nv)
+    state = State(d.qpos.tolist(), d.qvel.tolist(), [0.0] * m.nv)
+    for _ in range(nstep):
+        state = step(m, state, [0.0] * m.nu)
+        mujoco.mj_step(mjm, d)
+    np.testing.assert_allclose(state.qpos, d.qpos, rtol=0, atol=bound * max(1, np.max(np.abs(d.qpos))))
+    np.testing.assert_allclose(state.qvel, d.qvel, rtol=0, atol=bound * max(1, np.max(np.abs(d.qvel))))
+
+
+@pytest.mark.parametrize("ball", ["0", "-.02", ".02"])
+@pytest.mark.parametrize("hinge", ["0", "-.1", ".1"])
+def test_negative_damping_is_implicit_only_beside_positive(ball, hinge):
+    mjm = falling(ball=f'damping="{ball}"', hinge=f'damping="{hinge}"')
+    follow(mjm, mjm, mjm.qpos0.tolist(), 5, 1e-12)
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 3, 100])
+def test_the_search_converges_whatever_the_file_says(iterations):
+    """... of iterations and tolerances; MuJoCo stops there."""
+    told = falling()
+    told.opt.iterations = told.opt.ls_iterations = iterations
+    told.opt.tolerance, told.opt.ls_tolerance = 0.1, 0.9
+    follow(falling(), told, told.qpos0.tolist(), 60, 1e-9)
+    assert load(told) == load(falling())
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "RK4"])
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e-16, 1e-12, 1e-3, 1e4])
+def test_quaternions_of_any_length(size, integrator):
+    """MuJoCo takes one shorter than mjMINVAL for the identity, and makes all others unit quaternions, as it goes on."""
+    mjm = falling(f'integrator="{integrator}"')
+    start = mjm.qpos0.copy()
+    start[3:7] = size * np.array([0.5, 0.1, -0.7, 0.5])
+    start[7:11] = size * np.array([-0.5, 0.1, 0.7, 0.5])
+    follow(mjm, mjm, start.tolist(), 1, 1e-12)
+    follow(mjm, mjm, start.tolist(), 5, 1e-10)
+
+
+GIMBAL = """<mujoco><option timestep="0.004" integrator="{integrator}"/><worldbody><body>
+    <joint axis="1 0 0" {damping}/><joint axis="0 1 0" {damping}/><joint axis="1 0 0" {damping}/>
+    <geom size=".1" pos=".3 .1 0"/></body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("damping", ["", 'damping=".01"'])
+@pytest.mark.parametrize("integrator", ["Euler", "RK4"])
+def test_gimbal_lock_at_the_start(integrator, damping):
+    """M is singular there to the last bit: accelerations are finite, and MuJoCo's in what they do to the body."""
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(GIMBAL.format(integrator=integrator, damping=damping)))
+    sim = Simulation(mjm, 1, dtype=torch.float64, outputs=("qacc", "qacc_smooth"))
+    sim.forward()
+    d = mujoco.MjData(mjm)
+    mujoco.mj_forward(mjm, d)
+    for got in (sim.qacc[0].cpu().numpy(), sim.qacc_smooth[0].cpu().numpy()):
+        assert abs(got[1] - d.qacc[1]) < 1e-9 and abs(got[0] + got[2] - d.qacc[0] - d.qacc[2]) < 1e-9
+    sim.step()
+    assert sim.qpos.isfinite().all() and sim.qvel.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_a_spoilt_warm_start_is_not_kept(dtype):
+    """The solution does not depend on it, so a world recovers from one that is not a number, or far out."""
+    mjm = falling()
+    spoilt = [0.0, float("nan"), float("inf"), -float("inf"), 1e11, 1e8]
+    sim = Simulation(mjm, len(spoilt), dtype=dtype, outputs=("qacc",))
+    sim.qpos[:, 2] = 0.25  # on the floor
+    for k, x in enumerate(spoilt):
+        sim.qacc_warmstart[k, k:] = x
+    sim.forward()
+    assert error(sim.qacc, sim.qacc[:1].double().cpu().numpy().repeat(len(spoilt), 0)) < 10 * TOLERANCE[dtype]
+    sim.step(3)
+    assert sim.qvel.isfinite().all() and sim.qacc_warmstart.isfinite().all()
+
+
+def test_empty_outputs_have_mujoco_s_shapes():
+    for xml in ("<mujoco/>", "<mujoco><worldbody><body><joint/><geom size='1'/></body></worldbody></mujoco>"):
+        mjm = mujoco.MjModel.from_xml_string(xml)
+        d = mujoco.MjData(mjm)
+        sim = Simulation(mjm, 2, outputs=NAMES)
+        for name in NAMES:
+            assert getattr(sim, name).shape[1:] == oracle.field(mjm, d, name).shape, name
+        sim.step()
+        sim.forward()
+
+
 # many steps
 
 

@@ -20,10 +20,10 @@ from ..compiler.random import Random
 from ..compiler.scalar import Mask, absolute, logical_and, logical_not, logical_or, select
 from ..physics.model import Model
 from ..physics.simulation import derive
+from ..physics.spatial import MAXVAL
 from ..physics.step import State, steps
 from .task import Task, World
 
-MAX_VAL = 1e10  # mjMAXVAL
 BAD_STATE = "bad_state"
 
 
@@ -66,7 +66,7 @@ class Layout:
 
 def is_bad(xs: list) -> Mask:
     """Any of them not finite, or beyond mjMAXVAL. mj_checkPos, mj_checkVel, mj_checkAcc."""
-    return logical_not(logical_and(*(absolute(x) <= MAX_VAL for x in xs)))
+    return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
 
 
 def choose(mask: Mask, a: list, b: list) -> list:

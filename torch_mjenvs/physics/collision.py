@@ -180,6 +180,8 @@ def _capsule_capsule(m: Model, d: Data, pair: Pair) -> list[tuple[Scalar, Locate
     """mjc_CapsuleCapsule."""
     one, two = _rods(m, d, pair)
     parallel, first, second = nearest(one, two)
+    if is_zero(one.half) or is_zero(two.half):  # a sphere touches once
+        parallel = False
     dist, locate = balls(one, two, *second)
     return [balls(one, two, *first), (select(parallel, dist, NEVER), locate)]
 
@@ -245,8 +247,9 @@ def _hold(x: Scalar, limit: Scalar) -> Scalar:
 
 
 def half(m: Model, geom: int) -> float:
-    """Half the length of a capsule's segment; 0 of a sphere."""
-    return m.geom_size[geom][1] if m.geom_type[geom] == CAPSULE else 0.0
+    """Half the length of a capsule's segment; 0 of a sphere, and of a capsule that is one to MuJoCo, too."""
+    length = m.geom_size[geom][1] if m.geom_type[geom] == CAPSULE else 0.0
+    return length if (2 * length) ** 2 >= MINVAL else 0.0
 
 
 def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec) -> list[Scalar]:

@@ -19,10 +19,11 @@ i j k rows and columns
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..compiler.scalar import Scalar
+from ..compiler.scalar import Scalar, maximum
 from .data import Data
 from .kinematics import Frame, between
 from .model import BALL, FREE, SLIDE, Floats, Model, frame_mul, snap
@@ -223,14 +224,17 @@ class Factor:
     inverse: list[Scalar]
 
 
-def factor(rows: Rows) -> Factor:
-    """mj_factorI: factor a positive definite matrix of any pattern; its fill-in is found on the way."""
+def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
+    """mj_factorI: factor a positive definite matrix of any pattern; its fill-in is found on the way.
+
+    Pivots that are `clamped` are at least mjMINVAL.
+    """
     a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
     n = len(a)
     inverse: list[Scalar] = [0.0] * n
     L: Rows = [{} for _ in range(n)]
     for k in range(n - 1, -1, -1):
-        inverse[k] = 1.0 / a[k][k]
+        inverse[k] = 1.0 / (maximum(a[k][k], MINVAL) if clamped and clamped[k] else a[k][k])
         L[k] = {j: x * inverse[k] for j, x in a[k].items() if j < k}
         for i, lower in L[k].items():
             for j in L[k]:

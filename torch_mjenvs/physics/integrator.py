@@ -15,7 +15,7 @@ from ..compiler.scalar import Scalar, absolute, atan2, cos, lookup, maximum, sel
 from .data import Data
 from .inertia import factor, mul_m, solve
 from .model import Model
-from .spatial import add, add_scaled, cross, dot, quat_mul, quat_normalize, scale
+from .spatial import add, add_scaled, cross, dot, normalize, quat_mul, scale
 
 FREE, BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 
@@ -51,14 +51,14 @@ def integrate_pos(m: Model, qpos: Sequence, rate: Sequence, h: Scalar) -> list:
 
 
 def quat_integrate(quat: list, th: list) -> list:
-    """quat exp(th / 2). mju_quatIntegrate."""
+    """quat exp(th / 2), where quat is made a unit quaternion first. mju_quatIntegrate."""
     square = dot(th, th)
     small = square < 1e-12
     angle = sqrt(maximum(square, 1e-12))
     half = 0.5 * angle
     by = select(small, 0.5 - square * (1 / 48), sin(half) / angle)
     turn = [select(small, 1.0 - square * (1 / 8), cos(half)), *scale(th, by)]
-    return quat_normalize(quat_mul(quat, turn))
+    return normalize(quat_mul(quat, turn), turn)
 
 
 def shorter_way(th: list) -> list:
@@ -92,11 +92,11 @@ def orientation_rate(w: list, th: list) -> list:
 def euler(m: Model, d: Data) -> tuple[list, list]:
     """(qpos, qvel) after one step from d's accelerations. mj_Euler."""
     h, qacc = m.timestep, d.qacc
-    if any(m.dof_damping):
+    if any(damping > 0 for damping in m.dof_damping):  # negative damping alone is taken explicitly
         damped = [dict(row) for row in d.M]
         for v, damping in enumerate(m.dof_damping):
             damped[v][v] = damped[v][v] + h * damping
-        qacc = solve(factor(damped), mul_m(d.M, d.qacc))
+        qacc = solve(factor(damped, m.dof_clamped), mul_m(d.M, d.qacc))
     qvel = [v + h * a for v, a in zip(d.qvel, qacc, strict=True)]
     return integrate_pos(m, d.qpos, qvel, h), qvel
 

@@ -205,12 +205,3 @@ def _outputs(m: Model, d: Data, i: int) -> None:
 def between(d: Data, a: int, b: int) -> list[Scalar]:
     """The origin b, from the origin a."""
     return [0.0, 0.0, 0.0] if a == b else sub(d.origin[b], d.origin[a])
-
-
-def tendon(m: Model, d: Data) -> None:
-    """mj_tendon: ten_length and ten_velocity of fixed tendons. Spatial ones are not measured: 0."""
-    d.ten_length, d.ten_velocity = zeros(len(m.ten_joints)), zeros(len(m.ten_joints))
-    for t, joints in enumerate(m.ten_joints):
-        for j, coef in joints:
-            d.ten_length[t] = d.ten_length[t] + coef * d.qpos[m.jnt_qposadr[j]]
-            d.ten_velocity[t] = d.ten_velocity[t] + coef * d.qvel[m.jnt_dofadr[j]]

@@ -19,6 +19,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from .singular import dependent
 from .spatial import mat_mul, quat_to_mat
 
 Floats = tuple[float, ...]
@@ -68,6 +69,7 @@ class Model:
     njnt: int
     ngeom: int
     nsite: int
+    ntendon: int
 
     timestep: float
     gravity: Floats
@@ -75,10 +77,7 @@ class Model:
     viscosity: float
     wind: Floats
     integrator: str  # "euler" or "rk4"
-    iterations: int
-    ls_iterations: int
-    tolerance: float
-    ls_tolerance: float
+    tolerance: float  # where Newton stops, in units of meaninertia: not the file's, but what float64 can reach
     impratio: float
     meaninertia: float
 
@@ -125,6 +124,7 @@ class Model:
     dof_invweight0: Floats
     dof_simplenum: Ints
     dof_M0: Floats
+    dof_clamped: tuple[bool, ...]  # whose pivot of M may vanish, and is held at mjMINVAL or more as MuJoCo holds all
 
     qpos0: Floats
     qpos_spring: Floats
@@ -148,6 +148,8 @@ class Model:
     actuator_forcerange: Rows
 
     ten_joints: tuple[tuple[tuple[int, float], ...], ...]  # (joint, coefficient) of each fixed tendon; else empty
+    ten_sites: tuple[tuple[tuple[int, int, float], ...], ...]  # (site, next site, 1 / divisor) of each spatial one
+    ten_wraps: tuple[str, ...]  # who they are that wrap round geoms
 
     pairs: tuple[Pair, ...]
 
@@ -199,7 +201,7 @@ def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
 # reading
 
 
-_INTS = """nq nv nu nbody njnt ngeom nsite
+_INTS = """nq nv nu nbody njnt ngeom nsite ntendon
     body_parentid body_rootid body_weldid body_jntadr body_jntnum body_dofadr body_dofnum
     jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_treeid dof_simplenum
     geom_type geom_bodyid site_bodyid""".split()  # noqa: SIM905
@@ -213,8 +215,7 @@ _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat"]
 
 def _options(mjm: mujoco.MjModel) -> dict:
     opt = mjm.opt
-    names = ["iterations", "ls_iterations", "tolerance", "ls_tolerance", "timestep", "impratio"]
-    out = {name: getattr(opt, name) for name in names}
+    out: dict = {"timestep": opt.timestep, "impratio": opt.impratio, "tolerance": 1e-13}
     out["integrator"] = {0: "euler", 1: "rk4"}[int(opt.integrator)]
     out["gravity"] = (0.0, 0.0, 0.0) if _disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
     out["meaninertia"] = float(mjm.stat.meaninertia)
@@ -241,6 +242,7 @@ def _derived(mjm: mujoco.MjModel) -> dict:
     limited = not (_disabled(mjm, "LIMIT") or _disabled(mjm, "CONSTRAINT"))
     return {
         "body_originid": _origins(mjm),
+        "dof_clamped": _clamped(mjm),
         "body_mat": mats(mjm.body_quat),
         "body_imat": mats(mjm.body_iquat),
         "geom_mat": mats(mjm.geom_quat),
@@ -249,8 +251,7 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
         "actuator_ctrllimited": tuple(bool(x) and not _disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
         "actuator_trnid": _tuple(mjm.actuator_trnid[:, 0], int),
-        "ten_joints": tuple(_tendon(mjm, i) for i in range(mjm.ntendon)),
-    }
+    } | _tendons(mjm)
 
 
 def _origins(mjm: mujoco.MjModel) -> Ints:
@@ -262,11 +263,24 @@ def _origins(mjm: mujoco.MjModel) -> Ints:
     return tuple(out)
 
 
-def _tendon(mjm: mujoco.MjModel, i: int) -> tuple[tuple[int, float], ...]:
-    wraps = range(mjm.tendon_adr[i], mjm.tendon_adr[i] + mjm.tendon_num[i])
-    if any(mjm.wrap_type[w] != mujoco.mjtWrap.mjWRAP_JOINT for w in wraps):
-        return ()
-    return tuple((int(mjm.wrap_objid[w]), float(mjm.wrap_prm[w])) for w in wraps)
+def _tendons(mjm: mujoco.MjModel) -> dict:
+    wrap, joints, sites, round_geoms = mujoco.mjtWrap, [], [], []
+    for i in range(mjm.ntendon):
+        path = range(mjm.tendon_adr[i], mjm.tendon_adr[i] + mjm.tendon_num[i])
+        kinds = [int(mjm.wrap_type[w]) for w in path]
+        at = [int(mjm.wrap_objid[w]) for w in path]
+        parameters = [float(mjm.wrap_prm[w]) for w in path]
+        joints.append(tuple((j, c) for k, j, c in zip(kinds, at, parameters, strict=True) if k == wrap.mjWRAP_JOINT))
+        if wrap.mjWRAP_SPHERE in kinds or wrap.mjWRAP_CYLINDER in kinds:
+            round_geoms.append(_who(mjm, "tendon", i))
+        straight, divisor = [], 1.0
+        for w in range(len(kinds) - 1):
+            if kinds[w] == wrap.mjWRAP_PULLEY:
+                divisor = parameters[w]
+            elif kinds[w] == kinds[w + 1] == wrap.mjWRAP_SITE:
+                straight.append((at[w], at[w + 1], 1.0 / divisor))
+        sites.append(tuple(straight))
+    return {"ten_joints": tuple(joints), "ten_sites": tuple(sites), "ten_wraps": tuple(round_geoms)}
 
 
 def _names(mjm: mujoco.MjModel) -> dict:
@@ -406,10 +420,19 @@ _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
 
 
 def _refuse(mjm: mujoco.MjModel) -> None:
-    for check in (_check_options, _check_flags, _check_elements, _check_tendons, _check_bodies, _check_geoms):
+    for check in (
+        _check_options,
+        _check_flags,
+        _check_elements,
+        _check_tendons,
+        _check_bodies,
+        _check_rotations,
+        _check_inertia,
+        _check_geoms,
+        _check_joints,
+        _check_actuators,
+    ):
         check(mjm)
-    _check_joints(mjm)
-    _check_actuators(mjm)
 
 
 def _no(what: str, instead: str) -> None:
@@ -558,6 +581,34 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
             i, 1, i, 1,
         ):  # fmt: skip
             _no(f"{who}, which has not just one control and one force,", "use a <motor>")
+
+
+def _clamped(mjm: mujoco.MjModel) -> tuple[bool, ...]:
+    """Which dofs may lose their inertia to others; those that always do are refused."""
+    joints, clamped = dependent(mjm)
+    if joints:
+        who = " and ".join(_who(mjm, "joint", j) for j in joints)
+        _no(f"a singular inertia matrix (motions of {who} cancel)", "remove one or give it armature")
+    return tuple(clamped)
+
+
+def _check_rotations(mjm: mujoco.MjModel) -> None:
+    """MuJoCo's compiler makes them unit quaternions; in an MjModel that was changed since, they may be anything."""
+    for kind, name in (("body", "body_quat"), ("body", "body_iquat"), ("geom", "geom_quat")):
+        for i, quat in enumerate(getattr(mjm, name)):
+            if not abs(np.linalg.norm(quat) - 1) < 1e-6:
+                _no(f"{name} {quat.tolist()} of {_who(mjm, kind, i)}", "use a quaternion of length 1")
+    for j in range(mjm.njnt):
+        if not abs(np.linalg.norm(mjm.jnt_axis[j]) - 1) < 1e-6:
+            _no(f"jnt_axis {mjm.jnt_axis[j].tolist()} of {_who(mjm, 'joint', j)}", "use an axis of length 1")
+
+
+def _check_inertia(mjm: mujoco.MjModel) -> None:
+    """MuJoCo's compiler sees to it that what moves has mass and inertia."""
+    for i in np.flatnonzero(mjm.body_weldid == np.arange(mjm.nbody))[1:].tolist():
+        carried = mjm.body_weldid == i
+        if not (mjm.body_mass[carried].sum() >= mujoco.mjMINVAL and mjm.body_inertia[carried].sum(0).min() > 0):
+            _no(f"{_who(mjm, 'body', i)}, which moves without mass or inertia,", "give it both")
 
 
 def _refuse_pairs(mjm: mujoco.MjModel, pairs: tuple[Pair, ...]) -> None:

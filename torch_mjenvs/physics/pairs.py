@@ -19,7 +19,7 @@ from ..compiler.scalar import Scalar, logical_and, lookup, lookup_index, minimum
 from .collision import NEVER, Rod, balls, half, nearest
 from .constraint import MIN_VAL, impedance, many_alike, reference, sides_of
 from .data import Data
-from .model import CAPSULE, Model, Pair
+from .model import Model, Pair
 from .spatial import cross, dot, scale
 
 DIST, S, T = range(3)
@@ -85,7 +85,7 @@ def _touch(m: Model, d: Data, g: Group) -> None:
     moving = memory([[*d.odof[v], d.qvel[v]] for v in g.dofs] + [[0.0] * 7])
     ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
     margin = [p.margin for p in g.pairs]
-    twice = [1.0 if all(m.geom_type[x] == CAPSULE for x in (p.geom1, p.geom2)) else 0.0 for p in g.pairs]
+    twice = [1.0 if half(m, p.geom1) and half(m, p.geom2) else 0.0 for p in g.pairs]
     weight = [max(sum(m.body_invweight0[body][0] for body in b), MIN_VAL) for b in g.bodies]
     k, b = zip(*(reference(p.solref, p.solimp, m.timestep) for p in g.pairs), strict=True)
 

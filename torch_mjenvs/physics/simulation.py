@@ -14,16 +14,19 @@ import torch
 
 from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
+from ..compiler.scalar import absolute, select
 from .collision import collision
 from .constraint import make_constraint
 from .data import Data
 from .forces import actuation, passive
 from .inertia import com_pos, crb, factor, solve
-from .kinematics import kinematics, tendon
+from .kinematics import kinematics
 from .model import Model, load
 from .pairs import make_pairs
 from .solver import constraint_force, newton, rne_post_constraint
+from .spatial import MAXVAL
 from .step import State, smooth, step
+from .tendon import tendon
 from .velocity import bias, com_vel
 
 
@@ -44,19 +47,28 @@ def _field(name: str) -> Callable[[Model, Data], Any]:
     return lambda _, d: getattr(d, name)
 
 
-# What `outputs` may name: fields of MuJoCo's mjData.
-OUTPUTS: dict[str, Callable[[Model, Data], Any]] = {
-    name: _field(name)
-    for name in (
-        "xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis", "geom_xpos", "geom_xmat", "site_xpos",
-        "subtree_com", "cinert", "cdof", "crb", "cvel", "cdof_dot", "qfrc_bias", "qfrc_passive", "qfrc_fluid",
-        "actuator_force", "qfrc_actuator", "qfrc_smooth", "qfrc_constraint", "qacc", "cfrc_ext",
-        "ten_length", "ten_velocity",
-    )
-} | {
+# The shapes of what `outputs` may name, fields of MuJoCo's mjData; "nv" and so on as the model has them.
+_SHAPES: dict[tuple[str | int, ...], str] = {
+    ("nbody", 3): "xpos xipos subtree_com",
+    ("nbody", 4): "xquat",
+    ("nbody", 6): "cvel cfrc_ext",
+    ("nbody", 9): "xmat ximat",
+    ("nbody", 10): "cinert crb",
+    ("njnt", 3): "xanchor xaxis",
+    ("ngeom", 3): "geom_xpos",
+    ("ngeom", 9): "geom_xmat",
+    ("nsite", 3): "site_xpos",
+    ("ntendon",): "ten_length ten_velocity",
+    ("nu",): "actuator_force",
+    ("nv", 6): "cdof cdof_dot",
+    ("nv", "nv"): "M",
+    ("nv",): "qacc qacc_smooth qfrc_bias qfrc_passive qfrc_fluid qfrc_actuator qfrc_smooth qfrc_constraint",
+}
+SHAPE_OF = {name: shape for shape, names in _SHAPES.items() for name in names.split()}
+OUTPUTS: dict[str, Callable[[Model, Data], Any]] = {name: _field(name) for name in SHAPE_OF} | {
     "M": _mass_matrix,
-    "qacc_smooth": lambda _, d: solve(factor(d.M), d.qfrc_smooth),
-}  # fmt: skip
+    "qacc_smooth": lambda m, d: solve(factor(d.M, m.dof_clamped), d.qfrc_smooth),
+}
 
 
 class Derived(Data):
@@ -115,17 +127,9 @@ def _flat(x: Any) -> list:
     return [y for part in x for y in _flat(part)] if isinstance(x, (list, tuple)) else [x]
 
 
-def _shape(x: Any) -> tuple[int, ...]:
-    if not isinstance(x, (list, tuple)):
-        return ()
-    return (len(x), *_shape(x[0])) if x else (0,)
-
-
 def output_shapes(m: Model, outputs: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """The shape of each output in one world, found by computing it once."""
-    zeros = [0.0] * m.nv
-    d = derive(m, list(m.qpos0), zeros, zeros, [0.0] * m.nu)
-    return {name: _shape(OUTPUTS[name](m, d)) for name in outputs}
+    """The shape of each output in one world: mjData's, for M the whole matrix."""
+    return {name: tuple(n if isinstance(n, int) else getattr(m, n) for n in SHAPE_OF[name]) for name in outputs}
 
 
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
@@ -159,9 +163,10 @@ def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool 
         return {name: _floats(_flat(OUTPUTS[name](m, d))) for name in outputs}
 
     def body(b: dict[str, list]) -> dict[str, list]:
+        warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever
         if not stepping:
-            return computed(Derived(m, **{name: b[name] for name in STATE}))
-        s = step(m, State(b["qpos"], b["qvel"], b["qacc_warmstart"]), b["ctrl"])
+            return computed(Derived(m, **{name: b[name] for name in STATE} | {"qacc_warmstart": warmstart}))
+        s = step(m, State(b["qpos"], b["qvel"], warmstart), b["ctrl"])
         out = computed(derive(m, s.last["qpos"], s.last["qvel"], s.last["qacc"], b["ctrl"]))
         if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
             out["qacc"] = s.last["mean_qacc"]

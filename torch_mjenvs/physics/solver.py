@@ -25,6 +25,10 @@ from .kinematics import between
 from .model import Model
 from .spatial import add, cross, dot, scale, sub
 
+# The file's `iterations` and tolerances are not used: MuJoCo stops there, converged or not. A search that has not ended
+# here is left at its last point, where the cost is lowest.
+ITERATIONS, LS_ITERATIONS = 100, 50
+LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
 FULL_STEPS = 2  # iterations that take the full step even where it does not end the search
 
 
@@ -38,13 +42,13 @@ def newton(m: Model, d: Data) -> None:
     def search(carry: list) -> list:
         a, _, count = carry
         gradient, hessian = linearise(m, d, a)
-        dx = [-x for x in solve(factor(hessian), gradient)]
+        dx = [-x for x in solve(factor(hessian, m.dof_clamped), gradient)]
         alpha, flipped = line_search(m, d, a, dx, dot(gradient, dx), tolerance, count < FULL_STEPS)
         done = logical_not(flipped > tolerance)
         return [[x + alpha * s for x, s in zip(a, dx, strict=True)], done, count + 1.0]
 
     start = [list(d.qacc_warmstart), False, 0.0]
-    d.qacc, _, d.solver_niter = while_any(lambda c: logical_not(c[1]), search, start, m.iterations)
+    d.qacc, _, d.solver_niter = while_any(lambda c: logical_not(c[1]), search, start, ITERATIONS)
 
 
 def constraint_force(m: Model, d: Data) -> None:
@@ -194,7 +198,7 @@ def line_search(
     by Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece. PrimalSearch.
     """
     inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
-    enough = absolute(slope) * m.ls_tolerance
+    enough = absolute(slope) * LS_TOLERANCE
 
     def step(carry: list) -> list:
         alpha, low, high, at_end, _ = carry
@@ -225,7 +229,7 @@ def line_search(
         return [select(done, alpha, select(inside, trial, 0.5 * (low + high))), low, high, flipped, done]
 
     start = [1.0, 0.0, 1e10, -1.0, False]
-    alpha, _, _, flipped, _ = while_any(lambda c: logical_not(c[4]), step, start, m.ls_iterations)
+    alpha, _, _, flipped, _ = while_any(lambda c: logical_not(c[4]), step, start, LS_ITERATIONS)
     return alpha, flipped
 
 

@@ -19,6 +19,7 @@ from ..compiler.scalar import Mask, Scalar, atan2, maximum, select, sqrt
 Vec = Sequence[Scalar]
 
 MINVAL = 1e-15  # mjMINVAL
+MAXVAL = 1e10  # mjMAXVAL
 IDENTITY = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
 
 

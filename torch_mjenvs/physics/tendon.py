@@ -1,0 +1,43 @@
+"""Lengths of tendons and how fast they change: mj_tendon. They are measured; those that act are refused.
+
+Adds to Data:
+
+ten_length ten_velocity  tendon
+"""
+
+from __future__ import annotations
+
+from ..compiler.scalar import Scalar
+from .data import Data
+from .kinematics import between
+from .model import Model, UnsupportedModel
+from .spatial import add, cross, dot, norm, normalize, sub
+
+
+def tendon(m: Model, d: Data) -> None:
+    """mj_tendon. Raises `UnsupportedModel` where a tendon wraps round a geom."""
+    for name in m.ten_wraps:
+        raise UnsupportedModel(
+            f"ten_length and ten_velocity of {name}, which wraps round a geom, are not supported: lead it from site to "
+            "site, or do not ask for them"
+        )
+    d.ten_length, d.ten_velocity = [0.0] * m.ntendon, [0.0] * m.ntendon
+    for t in range(m.ntendon):
+        for j, coef in m.ten_joints[t]:
+            d.ten_length[t] = d.ten_length[t] + coef * d.qpos[m.jnt_qposadr[j]]
+            d.ten_velocity[t] = d.ten_velocity[t] + coef * d.qvel[m.jnt_dofadr[j]]
+        for site1, site2, share in m.ten_sites[t]:
+            length, velocity = _straight(m, d, site1, site2)
+            d.ten_length[t] = d.ten_length[t] + length * share
+            d.ten_velocity[t] = d.ten_velocity[t] + velocity * share
+
+
+def _straight(m: Model, d: Data, site1: int, site2: int) -> tuple[Scalar, Scalar]:
+    """The distance of two sites and its rate."""
+    body1, body2 = m.site_bodyid[site1], m.site_bodyid[site2]
+    if body1 == body2:  # a constant
+        return norm(sub(m.site_pos[site2], m.site_pos[site1])), 0.0
+    p1, p2 = (d.frame[body].point(m.site_pos[site]) for body, site in ((body1, site1), (body2, site2)))
+    v1, v2 = (add(d.ovel[body][3:], cross(d.ovel[body][:3], p)) for body, p in ((body1, p1), (body2, p2)))
+    apart = sub(add(p2, between(d, m.body_originid[body1], m.body_originid[body2])), p1)
+    return norm(apart), dot(normalize(apart, [1.0, 0.0, 0.0]), sub(v2, v1))
