@@ -607,6 +607,17 @@ def test_an_environment_goes_with_its_last_user(no_collector, kind):
     assert [x() for x in held] == [None] * len(held)
 
 
+def test_a_torchrl_environment_goes_with_its_last_user(no_collector):
+    pytest.importorskip("torchrl")
+    from torch_mjenvs import InvertedPendulumEnv
+
+    env = InvertedPendulumEnv(3)
+    env.rollout(2)
+    held = [weakref.ref(x) for x in (env, env.engine, env.engine._step.kernel)]
+    del env
+    assert [x() for x in held] == [None] * len(held)
+
+
 def test_a_simulation_goes_with_its_last_user(no_collector):
     sim = Simulation(InvertedPendulum().load(), 3, outputs=("xpos",))
     sim.step()

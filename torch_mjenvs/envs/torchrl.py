@@ -73,6 +73,7 @@ class TorchRLEnv(EnvBase):
 
     _supports_set_state = True
     _has_frame_skip = True  # else TorchRL would repeat every action
+    auto_complete_done_specs = False  # ours are; what completes them would keep the environment until a collection
 
     def __init__(
         self,
