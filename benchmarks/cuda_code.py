@@ -50,7 +50,7 @@ WARMUP, MEASURED, WORLDS = 300, 4, 512  # environment steps, and worlds: 16 warp
 
 # The GPU for which limits are computed: NVIDIA's H200.
 MULTIPROCESSORS, SCHEDULERS, HERTZ = 132, 4, 1.98e9
-L1_BYTES_A_CYCLE, HBM_BYTES_A_SECOND = 128, 4.8e12
+L1_WAVEFRONTS_A_CYCLE, HBM_BYTES_A_SECOND = 1, 4.8e12
 REGISTERS, L1_BYTES, L2_BYTES = 65536, 256 * 1024, 50e6
 
 
@@ -129,17 +129,32 @@ KINDS = {
 }  # HFMA2 only as a way to move a constant; of all others there is one kind, "other"
 _LINE = re.compile(r'//## File ".*", line (\d+)')
 _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w+)(\.[\w.]+)?(.*);")
+_FIXED = re.compile(r"\[R1(?:\+0x([0-9a-f]+))?\]")  # R1 is where a thread's stack begins
+_DEPOT = re.compile(r"\.local .*__local_depot\d+\[(\d+)\]")
 WIDTHS = {".U8": 1, ".S8": 1, ".U16": 2, ".64": 8, ".128": 16}
+
+
+def depot_bytes(text: str) -> int:
+    """What PTX itself keeps on a thread's stack, below what the assembler spills: the memories of loops."""
+    match = _DEPOT.search(text)
+    return int(match[1]) if match else 0
 
 
 @dataclass
 class Share:
-    """Of one block of PTX: machine instructions by kind, and bytes that a thread moves."""
+    """Of one block of PTX: machine instructions by kind, and bytes that a thread moves.
+
+    Local memory lies so that one word of all 32 threads is a line of 128 bytes. A word at a place on the stack that is
+    known (`words`) takes L1 one wavefront, however few of the threads are active; one at an index of each thread's own
+    (`indexed_words`), up to one for each active thread.
+    """
 
     instructions: Counter[str] = field(default_factory=Counter)
     local_bytes: int = 0
     spilled_bytes: int = 0
     global_bytes: int = 0
+    words: int = 0
+    indexed_words: int = 0
 
 
 def shares(text: str, firsts: list[int]) -> list[Share]:
@@ -156,19 +171,24 @@ def shares(text: str, firsts: list[int]) -> list[Share]:
         path.write_bytes(cubin)
         listing = subprocess.run([nvdisasm, "-g", "-c", str(path)], capture_output=True, text=True, check=True).stdout
     out = [Share() for _ in firsts]
-    line = firsts[0]
-    straight: list[tuple[int, str, str, bool]] = []  # up to the next branch or label
+    line, depot = firsts[0], depot_bytes(text)
+    straight: list[tuple[int, str, str, str]] = []  # up to the next branch or label
 
     def close() -> None:
         if not any(name == "CALL" for _, name, _, _ in straight):
-            for at, name, suffix, spilled in straight:
+            for at, name, suffix, operands in straight:
                 share = out[bisect_right(firsts, at) - 1]
                 kind = next((kind for kind, names in KINDS.items() if name in names), "other")
                 share.instructions[kind] += 1
                 size = next((size for mark, size in WIDTHS.items() if mark in suffix), 4)
-                share.local_bytes += size * (kind == "local")
-                share.spilled_bytes += size * (kind == "local" and spilled)
                 share.global_bytes += size * (kind == "global")
+                if kind == "local":
+                    share.local_bytes += size
+                    # by its place: ptxas leaves its mark "SpillRefill" off most of them
+                    fixed = _FIXED.search(operands)
+                    share.spilled_bytes += size * (fixed is not None and int(fixed[1] or "0", 16) >= depot)
+                    share.words += max(1, size // 4) * (fixed is not None)
+                    share.indexed_words += max(1, size // 4) * (fixed is None)
         straight.clear()
 
     for row in listing.splitlines():
@@ -179,7 +199,7 @@ def shares(text: str, firsts: list[int]) -> list[Share]:
         elif row.startswith("."):
             close()
         elif (match := _INSTRUCTION.search(row)) and match[1] != "NOP":
-            straight.append((line, match[1], match[2] or "", "SpillRefill" in row))
+            straight.append((line, match[1], match[2] or "", match[3]))
             if match[1] in ("BRA", "EXIT"):
                 close()
     close()
@@ -210,7 +230,7 @@ def kernel(task: str, what: str, dtype: str) -> dict:
     code, _ = assemble(text)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    names = {"task": task, "what": what, "dtype": dtype}
+    names = {"task": task, "what": what, "dtype": dtype, "depot": depot_bytes(text)}
     return names | {"ptx_bytes": len(text), "ptx_s": made, "ptxas_s": spent} | asdict(code)
 
 
@@ -239,9 +259,12 @@ def step(task: str) -> dict:
         for name in ("local_bytes", "spilled_bytes", "global_bytes")
     }
     total = sum(kinds.values())
+    wavefronts = sum(runs[k] * (s.words + s.indexed_words) for k, s in share.items())
+    scattered = sum(runs[k] * s.words + WARP * visits[k] * s.indexed_words for k, s in share.items())
     return {
         "task": task, "physics_steps": engine.task.frame_skip, "instructions": total, "kinds": kinds,
         "threads_active": useful / total * WORLDS / (WORLDS // WARP * WARP), **moved,
+        "wavefronts": wavefronts, "scattered_wavefronts": scattered,
     }  # fmt: skip
 
 
@@ -263,15 +286,18 @@ def in_play(task: str) -> Engine:
 
 def limits(code: dict, run: dict) -> dict[str, float]:
     """Physics steps a second at the most, and what is resident at once."""
-    warps = min(64, REGISTERS // (-(-code["registers"] // 8) * 8 * 32))
+    # As `cuda.Kernel` counts them: a quarter for each scheduler, 32 blocks at the most.
+    warps = min(32, 4 * (REGISTERS // 4 // (-(-code["registers"] // 8) * 8 * 32)))
     cycles = MULTIPROCESSORS * HERTZ
     worlds = 32 * run["physics_steps"]
+    lines = [x / L1_WAVEFRONTS_A_CYCLE for x in (run["wavefronts"], run["scattered_wavefronts"])]
     local = run["local_bytes"] / run["physics_steps"]
     return {
         "warps": warps,
         "resident_bytes": warps * 32 * code["stack"] * MULTIPROCESSORS,
         "issue": SCHEDULERS * cycles * worlds / run["instructions"],
-        "l1": L1_BYTES_A_CYCLE * cycles / local if local else float("inf"),
+        "l1": cycles * worlds / lines[0] if local else float("inf"),
+        "scattered": cycles * worlds / lines[1] if local else float("inf"),
         "hbm": HBM_BYTES_A_SECOND / local if local else float("inf"),
     }
 
@@ -281,12 +307,24 @@ def markdown(data: dict) -> str:
     rows = [
         [
             f"{task}, {what}", f"{k['ptx_bytes'] / 1e3:,.0f} kB", f"{k['ptx_s']:.1f} s", f"{k['ptxas_s']:.1f} s",
-            str(k["registers"]), f"{k['stack']:,} B", f"{k['spill_stores']:,} B", f"{k['spill_loads']:,} B",
+            str(k["registers"]), f"{k['stack']:,} B", f"{k['stack'] - k['depot']:,} B",
+            f"{k['spill_stores']:,} B", f"{k['spill_loads']:,} B",
             f"{k['code_bytes'] / 1e3:,.0f} kB",
         ]
         for (task, what), k in kernels.items()
     ]  # fmt: skip
-    head = ["kernel, float32", "PTX", "made in", "ptxas", "registers", "stack", "spill stores", "loads", "code"]
+    head = [
+        "kernel, float32",
+        "PTX",
+        "made in",
+        "ptxas",
+        "registers",
+        "stack",
+        "of it spills",
+        "spill stores",
+        "loads",
+        "code",
+    ]
     work_head = ["task", "instructions", "threads active", *KINDS, "other", "local", "spills", "global"]
     work, bounds = [], []
     for run in data["steps"]:
@@ -295,7 +333,7 @@ def markdown(data: dict) -> str:
         moved = [f"{run[k] / 1e3:,.1f} kB" for k in ("local_bytes", "spilled_bytes", "global_bytes")]
         work.append([run["task"], f"{total:,.0f}", f"{100 * run['threads_active']:.0f} %", *parts, *moved])
         most = limits(kernels[run["task"], "step"], run)
-        rates = [number(most[k]) if most[k] < float("inf") else "-" for k in ("issue", "l1", "hbm")]
+        rates = [number(most[k]) if most[k] < float("inf") else "-" for k in ("issue", "l1", "scattered", "hbm")]
         bounds.append([run["task"], str(most["warps"]), f"{most['resident_bytes'] / 1e6:,.0f} MB", *rates])
     return "\n\n".join(
         [
@@ -303,15 +341,20 @@ def markdown(data: dict) -> str:
             "of one processor core.",
             table(head, rows),
             "One environment step of a warp, in machine instructions: counted by running the PTX, not measured. "
-            "*Threads active*: of the warp's, over instructions. Bytes are a world's; *spills* are part of *local*.",
+            "*Threads active*: of the warp's, over instructions. Bytes are a world's; *spills* are part of *local*: by "
+            "their place, above the memories of loops.",
             table(work_head, work),
             f"**Limits, computed and not measured**, for an H200 ({MULTIPROCESSORS} multiprocessors, {SCHEDULERS} "
             f"instructions a cycle each, {HERTZ / 1e9:.2f} GHz, {HBM_BYTES_A_SECOND / 1e12:.1f} TB/s). Physics steps/s "
             "if no instruction ever waited; if there were only local memory and L1 served all of it "
-            f"({L1_BYTES_A_CYCLE} bytes a cycle and multiprocessor); if HBM had to. *Warps* are those that a "
-            "multiprocessor's registers hold at once, and *stacks* the local memory of all of them, beside "
+            "(a wavefront a cycle and multiprocessor, which is a word of a whole warp, however few of its threads are "
+            "active), without and with one for each active thread where each has an index of its own; if HBM had to "
+            "move the active threads' bytes. *Warps* are those that a multiprocessor's registers hold at once, and "
+            "*stacks* the local memory of all of them, beside "
             f"{L1_BYTES * MULTIPROCESSORS / 1e6:.0f} MB of L1 and {L2_BYTES / 1e6:.0f} MB of L2.",
-            table(["task", "warps", "stacks", "instructions", "local from L1", "local from HBM"], bounds),
+            table(
+                ["task", "warps", "stacks", "instructions", "local from L1", "indices apart", "local from HBM"], bounds
+            ),
         ]
     )
 

@@ -321,6 +321,7 @@ class Driver:
         CU_FUNC_ATTRIBUTE_NUM_REGS="registers",
         CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES="local",
     )
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED="relaxed")
     CUjit_option = SimpleNamespace(CU_JIT_ERROR_LOG_BUFFER="log", CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES="size")
     CUdevice_attribute = SimpleNamespace(
         CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR=65536,
@@ -366,6 +367,23 @@ class Driver:
         if module not in self.machines:
             self.machines[module] = Machine(module[:-1].decode())
         return self.answer, module
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: str) -> tuple:
+        self.calls.append(("mode", mode))
+        return 0, "global"
+
+    def cuCtxPushCurrent(self, context: int) -> tuple:
+        assert context == self.context
+        self.calls.append(("push",))
+        return (0,)
+
+    def cuCtxPopCurrent(self) -> tuple:
+        self.calls.append(("pop",))
+        return 0, self.context
+
+    def cuModuleUnload(self, module: bytes) -> tuple:
+        del self.machines[module]
+        return (self.answer,)
 
     def cuFuncSetAttribute(self, function: bytes, what: str, value: int) -> tuple:
         self.calls.append(("set", what, value))
@@ -451,14 +469,25 @@ def test_l1_gives_up_what_its_blocks_need_and_no_more(driver, registers, percent
 def test_local_memory_is_reserved_when_a_kernel_is_loaded(driver):
     """If that takes what torch keeps for later, torch gives it back; if it is not enough, the error says how much."""
     driver.attributes["local"] = 29360
-    assert cuda.build(map_program(), CPU).reserved_bytes == (29360 + 512) * 2048 * 132
+    first = cuda.build(map_program(), CPU)
+    assert first.reserved_bytes == (29360 + 512) * 2048 * 132
     assert driver.calls[-1][0] == "reserve"
     driver.short = 1
-    cuda.build(map_program("float32"), CPU)
+    second = cuda.build(map_program("float32"), CPU)
+    assert second.reserved_bytes == first.reserved_bytes
     assert [call[0] for call in driver.calls[-3:]] == ["reserve", "emptied", "reserve"]
     driver.short = 2
     with pytest.raises(torch.OutOfMemoryError, match=r"about 8\.1 GB\. Of its 85\.0 GB, 3\.0 GB are free"):
-        cuda.build(map_program("float32"), CPU)
+        cuda.build(record("other", [Buffer("x", 1)], lambda b: {"x": [b["x"][0] + 1.0]}, "float32"), CPU)
+
+
+def test_code_goes_with_its_last_user(driver):
+    """Also while somebody captures a graph, and from a thread that is in another context."""
+    launched = cuda.build(map_program(), CPU).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
+    assert len(driver.machines) == 1
+    del launched
+    assert not driver.machines
+    assert driver.calls[-4:] == [("mode", "relaxed"), ("push",), ("pop",), ("mode", "global")]
 
 
 def test_a_torch_without_a_context(driver):
@@ -582,6 +611,36 @@ def test_it_assembles(ptxas, name, arch, dtype):
         for what in ("registers", "stack", "spill_stores", "spill_loads", "code_bytes"):
             most = 1.05 * kept[what] + 64
             assert getattr(code, what) <= most, f"{what}: python -m benchmarks.cuda_code, if this is worth it"
+
+
+@pytest.fixture
+def nvdisasm(ptxas) -> None:
+    if cuda_code.tool("nvdisasm") is None:
+        pytest.skip("the package nvidia-cuda-nvdisasm is not installed")
+
+
+def test_a_memory_is_no_spill(nvdisasm):
+    """What lies on a thread's stack by the program's own will, and is read at an index."""
+
+    def body(b: dict[str, list]) -> dict[str, list]:
+        rows = memory([[x] for x in b["x"]])
+        return {"y": repeat(20, lambda k, c: [c[0] * get(rows, lookup_index((3, 1, 2, 0) * 5, k))], [1.0])}
+
+    program = record("indexed", [Buffer("x", 8), Buffer("y", 1)], body, "float32")
+    text = cuda.assembly(program)
+    (share,) = cuda_code.shares(text, [1])
+    assert cuda_code.depot_bytes(text) >= 8 * 4 and share.indexed_words > 0
+    assert share.local_bytes > 0 and share.spilled_bytes == 0
+
+
+@pytest.mark.slow
+def test_what_ptxas_spills_lies_above_the_memories(nvdisasm):
+    """Most of Humanoid's accesses to its stack, though ptxas marks hardly a third of them."""
+    text = cuda_code.ptx("Humanoid", "step", "float32")
+    code, _ = cuda_code.assemble(text)
+    (share,) = cuda_code.shares(text, [1])
+    assert 0.7 * share.local_bytes < share.spilled_bytes < share.local_bytes
+    assert share.spilled_bytes <= code.spill_stores + code.spill_loads
 
 
 def test_what_does_not_assemble(ptxas):

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,6 +45,7 @@ def test_truly_there():
     if ON_GPU:
         kernel = env.engine._step.kernel
         assert 0 < kernel.registers <= 255 and kernel.local_bytes >= 0
+        assert kernel.blocks >= 8 and kernel.reserved_bytes >= kernel.local_bytes
 
 
 @pytest.mark.cpu
@@ -244,6 +246,97 @@ def test_a_gpu_that_is_not_the_current_one():
     assert first[0].equal(first[1]) and envs[1].engine.obs.device.index == 1
     seen = [env.capture(lambda obs: obs[:, :3].tanh(), 5)()["obs"].cpu() for env in envs]
     assert seen[0].equal(seen[1])
+
+
+# what only a GPU shows
+
+
+def beside_torch() -> int:
+    """Bytes of the GPU that are in use, but not by torch's allocator."""
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    return total - free - torch.cuda.memory_reserved()
+
+
+def assert_same_worlds(ours: TorchVectorEnv, theirs: TorchVectorEnv) -> None:
+    other = theirs.state_dict()
+    assert not [name for name, x in ours.state_dict().items() if not x.cpu().equal(other[name].cpu())]
+
+
+@on_gpu
+def test_local_memory_is_there_before_the_first_step():
+    """So that a first step neither waits for it, nor fails within a capture."""
+    env = TorchVectorEnv("Walker2d", 64)
+    env.reset(seed=0)
+    before = beside_torch()
+    env.engine.step()
+    assert beside_torch() <= before + 2**20
+
+
+@on_gpu
+def test_a_step_that_has_never_run_in_a_graph_of_the_users():
+    env, twin = (TorchVectorEnv("Hopper", 40, device=device, autoreset_mode="SameStep") for device in (HERE, "cpu"))
+    env.reset(seed=0), twin.reset(seed=0)
+    before = env.state_dict()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        env.engine.step()
+    env.load_state_dict(before)
+    for _ in range(5):
+        graph.replay()
+        twin.engine.step()
+    assert_same_worlds(env, twin)
+
+
+@on_gpu
+def test_another_stream_and_another_thread():
+    env, twin = (TorchVectorEnv("Hopper", 40, device=device, autoreset_mode="SameStep") for device in (HERE, "cpu"))
+    env.reset(seed=0), twin.reset(seed=0)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(10):
+            env.engine.step()
+    torch.cuda.current_stream().wait_stream(side)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(env.engine.step).result()
+    torch.cuda.synchronize()
+    for _ in range(11):
+        twin.engine.step()
+    assert_same_worlds(env, twin)
+
+
+@on_gpu
+def test_a_graph_outlives_what_a_larger_stack_takes():
+    """Local memory grows, and may move, when a kernel with a larger stack is loaded."""
+    env, twin = (TorchVectorEnv("Hopper", 40, device=device, autoreset_mode="SameStep") for device in (HERE, "cpu"))
+    rollouts = []
+    for each in (env, twin):
+        each.reset(seed=0)
+        rollouts.append(each.capture(lambda obs: obs[:, :3], 5))
+        rollouts[-1]()
+    TorchVectorEnv("HalfCheetah", 40, dtype=torch.float64).reset()
+    for rollout in rollouts:
+        rollout()
+    assert_same_worlds(env, twin)
+
+
+@on_gpu
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_a_compiled_policy_in_a_capture(mode):
+    pytest.importorskip("triton")
+    torch.compiler.reset()
+    env = TorchVectorEnv("Hopper", 40, autoreset_mode="SameStep")
+    env.reset(seed=0)
+    net = torch.nn.Linear(11, 3)
+    before = env.state_dict()
+    if mode is None:
+        data = env.capture(torch.compile(net), 8)()
+        torch.testing.assert_close(data["action"], net(data["obs"]).detach(), atol=1e-3, rtol=1e-3)
+        return
+    with pytest.raises(ValueError, match="CUDA graphs of its own"):
+        env.capture(torch.compile(net, mode=mode), 8)
+    assert all(x.equal(before[name]) for name, x in env.state_dict().items())
 
 
 # nothing waits

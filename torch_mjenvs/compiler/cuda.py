@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -67,6 +68,7 @@ class Kernel(launch.Kernel):
                 )
             self._gpu = _check(cuda.cuCtxGetDevice())
             self._module = self._load(ptx)
+            weakref.finalize(self, _unload, self.context, self._module).atexit = False
             self.function = _check(cuda.cuModuleGetFunction(self._module, b"kernel"))
             what = cuda.CUfunction_attribute
             self.registers = int(_check(cuda.cuFuncGetAttribute(what.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function)))
@@ -134,6 +136,21 @@ class Kernel(launch.Kernel):
             )
         _check(answer)
         return reserved
+
+
+def _unload(context: Any, module: Any) -> None:
+    """Give back the GPU's memory of code whose last user has gone, on whatever Python thread that is noticed.
+
+    The driver waits for what of it still runs. Without the change of mode, this would spoil another's graph that is
+    being captured at the time. Errors mean that there is nothing to give back, as in a forked child.
+    """
+    cuda = _driver()
+    relaxed = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    error, before = cuda.cuThreadExchangeStreamCaptureMode(relaxed)
+    if not int(error) and not int(cuda.cuCtxPushCurrent(context)[0]):
+        cuda.cuModuleUnload(module)
+        cuda.cuCtxPopCurrent()
+        cuda.cuThreadExchangeStreamCaptureMode(before)
 
 
 class _Arguments:
