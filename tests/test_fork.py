@@ -1,19 +1,14 @@
 """Forked children (multiprocessing, DataLoader, AsyncVectorEnv) have what their parent had, and never wait for it.
-
-Each case is a process of its own, killed with its children when it takes too long.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import run
 
-ROOT = Path(__file__).parents[1]
 pytestmark = [
     pytest.mark.cpu,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here"),
@@ -42,26 +37,13 @@ def joined(*children):
 """
 
 
-def run(script: str, tmp_path: Path | None = None, seconds: float = 60) -> str:
-    """What the script printed, once it and all its children have come to a good end."""
-    env = os.environ | ({"TORCH_MJENVS_CACHE": str(tmp_path)} if tmp_path else {})
-    process = subprocess.Popen(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", START + script],
-        cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    try:
-        out, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        pytest.fail(f"hung for {seconds} s")
-    assert process.returncode == 0, err[-3000:]
-    return out
+def run_forking(script: str, cache: Path | None = None) -> None:
+    run(START + script, **({} if cache is None else {"TORCH_MJENVS_CACHE": str(cache)}))
 
 
 def test_an_environment_made_before_a_fork_goes_on_alike_in_both():
     """With so many worlds torch copies in threads, too, which the child must not wait for."""
-    run("""
+    run_forking("""
 env = TorchVectorEnv("Hopper", 4096, autoreset_mode="SameStep")
 env.reset(seed=0)
 actions = torch.rand(4, 4096, 3) * 2 - 1
@@ -78,7 +60,7 @@ joined(child)
 
 
 def test_a_child_makes_environments_of_its_own():
-    run("""
+    run_forking("""
 torch.ones(4096, 40).exp().sum()  # torch's threads have run
 def make():
     env = TorchVectorEnv("Hopper", 4096)
@@ -92,7 +74,7 @@ joined(*children)
 
 def test_a_fork_while_another_thread_compiles(tmp_path):
     """It waits until LLVM is free: the child finds no lock held by a thread that it does not have."""
-    run(
+    run_forking(
         """
 from torch_mjenvs.compiler import cpu
 assemble, begun = cpu._assemble, threading.Event()
@@ -121,7 +103,7 @@ assert make(dtype=torch.float64)
 
 def test_a_fork_while_another_thread_first_sets_a_state(tmp_path):
     """What is built when it is first asked for is not built under a lock, which the child would find held for ever."""
-    run(
+    run_forking(
         """
 from torch_mjenvs.compiler import cpu
 env, other = (TorchVectorEnv(name, 4) for name in ("Walker2d", "InvertedPendulum"))
@@ -144,7 +126,7 @@ thread.join()
 
 
 def test_gymnasiums_async_vector_env():
-    run("""
+    run_forking("""
 import gymnasium, numpy as np
 torch.ones(4096, 40).exp().sum()
 make = lambda: gymnasium.make("TorchHopper-v0", device="cpu")
@@ -162,7 +144,7 @@ assert (obs[1] == expected).all()
 
 
 def test_data_loader_workers():
-    run("""
+    run_forking("""
 from torch.utils.data import DataLoader, IterableDataset
 env = TorchVectorEnv("Hopper", 4096, autoreset_mode="SameStep")
 env.reset(seed=0)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
@@ -126,12 +128,47 @@ class _Run:
         elif team is not None:
             team.start(self._kernel.address, self._job_address, threads, 0)
         else:
-            helpers = [_pool().submit(self._kernel.call, self._job_address) for _ in range(threads - 1)]
-            self._kernel.call(self._job_address)
-            for helper in helpers:
-                helper.result()
+            self._share_out(threads)
         if held:
             stacks.give(held, room)
+
+    def _share_out(self, threads: int) -> None:
+        """On threads of our own; an interrupt, which may come between any two lines, goes on its way when all is done.
+
+        Who is at work has said so, in `begun`, and who comes when it is done, and the stacks are another's, sees that.
+        """
+        counter = ctypes.c_int64(0)
+        job, mine = (_Job.from_buffer_copy(self._job) for _ in range(2))
+        job.counter = mine.counter = ctypes.addressof(counter)
+        mine.stacks += (threads - 1) * mine.room
+        begun: list[bool] = []
+        ended: list[bool] = []
+        done: list[bool] = []
+        bell: SimpleQueue[None] = SimpleQueue()
+
+        def help_out() -> None:
+            begun.append(True)
+            if not done:
+                self._kernel.call(ctypes.addressof(job))
+            ended.append(True)
+            bell.put(None)
+
+        helpers, interrupt = threads - 1, None
+        while True:
+            try:
+                for _ in range(helpers):
+                    _helpers().put(help_out)
+                mine.seat = 0
+                self._kernel.call(ctypes.addressof(mine))  # until no tile is left that nobody has begun
+                done.append(True)
+                while len(ended) < len(begun):
+                    with suppress(Empty):
+                        bell.get(timeout=0.01)
+                break
+            except BaseException as error:
+                interrupt, helpers = error, 0
+        if interrupt is not None:
+            raise interrupt
 
 
 class _Job(ctypes.Structure):
@@ -162,13 +199,25 @@ def _team() -> _Team | None:
 
 
 @functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="torch_mjenvs")
+def _helpers() -> SimpleQueue[Callable[[], None]]:
+    """What is put in is called on one of our threads, one for each processor.
+
+    Not a ThreadPoolExecutor: an interrupt of who hands it work can leave its locks locked for ever.
+    """
+    work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            work.get()()
+
+    for _ in range(os.cpu_count() or 1):
+        threading.Thread(target=serve, name="torch_mjenvs", daemon=True).start()
+    return work
 
 
 fork.prepare()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
 def back_end() -> building.BackEnd:

@@ -1,0 +1,60 @@
+"""Ctrl-C at any moment leaves every world where it was before a step, or where it is after: never some here, some there."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from processes import run
+
+STORM = """
+import random, signal, sys, threading, time
+import torch
+from torch_mjenvs import TASKS
+from torch_mjenvs.compiler import cpu
+from torch_mjenvs.envs.engine import Engine
+
+how, tries, steps = sys.argv[1], int(sys.argv[2]), 20
+torch.set_num_threads(1 if how == "one thread" else 2)
+if how == "threads of ours":
+    cpu._team = lambda: None
+engine = Engine(TASKS["Hopper"](), 1024, device="cpu", max_episode_steps=None)
+engine.seed(0)
+engine.reset()
+engine.action.fill_(0.5)
+start, expected = engine.state_dict(), [engine.qpos.clone()]
+for _ in range(steps):
+    engine.step()
+    expected.append(engine.qpos.clone())
+if how == "threads of ours":  # which come late, as on a busy machine
+    kernel = engine._step.kernel
+    call = kernel.call
+    def late(job):
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(random.uniform(0, 3e-3))
+        call(job)
+    kernel.call = late
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+caught = 0
+random.seed(1)
+for _ in range(tries):
+    engine.load_state_dict(start)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 1e-2))
+        for _ in range(steps):
+            engine.step()
+    except KeyboardInterrupt:
+        caught += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    done = int(engine.elapsed_steps.max())
+    assert engine.elapsed_steps.eq(done).all() and engine.qpos.equal(expected[done]), "torn"
+assert caught > tries // 2, caught
+"""
+
+
+@pytest.mark.cpu
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer to interrupt with")
+@pytest.mark.parametrize("how", ["one thread", "torch's threads", "threads of ours"])
+def test_ctrl_c_never_tears_a_step(how):
+    run(STORM, how, "400")
