@@ -1,4 +1,4 @@
-"""Scripts run in a process of their own, killed with its children when they take too long: a hang fails, and hangs no one."""
+"""Scripts run in a process of their own, killed with its children when they take too long: a hang is a failure."""
 
 from __future__ import annotations
 

@@ -11,15 +11,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 import torch._dynamo
 from gymnasium.vector import AutoresetMode
 from test_wrappers import NoWaiting
 
-from torch_mjenvs import TASKS, Simulation, TorchVectorEnv, wrappers
+from torch_mjenvs import TASKS, Simulation, TorchEnv, TorchVectorEnv, wrappers
 from torch_mjenvs.compiler import cpu, cuda, devices, launch
 from torch_mjenvs.envs.engine import Engine
+from torch_mjenvs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
 HERE = torch.get_default_device()
 ON_GPU = HERE.type == "cuda"
@@ -160,9 +162,19 @@ def test_torchs_default_device_is_of_no_account():
         env.step([[0.1, 0.2, 0.3]] * 3)
         env.set_state(env.qpos.clone(), env.qvel.clone())
         env.capture(lambda obs: obs[:, :3], 2)()
-        sim = Simulation(TASKS["Hopper"]().load(), 3, "cpu")
+        sim = Simulation(TASKS["Hopper"]().load(), 3, "cpu", outputs=("xpos",))
         sim.step(2)
         sim.reset(env.engine.done)
+        sim.forward()
+        env.load_state_dict(env.state_dict())
+        env.load_state_dict(env.state_dict() | {"ready": torch.tensor(True, device="cpu")})
+        around = NormalizeReward(NormalizeObservation(RecordEpisodeStatistics(RescaleAction(env, -1.0, 1.0))))
+        around.reset()
+        around.step([[0.1, 0.2, 0.3]] * 3)
+        around.load_state_dict(around.state_dict())
+        single = TorchEnv("Hopper", device="cpu")
+        single.reset(seed=np.array(1))
+        single.step([0.1, 0.2, 0.3])
         if ON_GPU:
             TorchVectorEnv("Hopper", 3).reset(seed=0)
     assert env.qpos.device == sim.qpos.device == torch.device("cpu")

@@ -1,5 +1,4 @@
-"""Forked children (multiprocessing, DataLoader, AsyncVectorEnv) have what their parent had, and never wait for it.
-"""
+"""Forked children (multiprocessing, DataLoader, AsyncVectorEnv) have what their parent had, and never wait for it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ from gymnasium.wrappers import vector as wrappers
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_mjenvs
-from torch_mjenvs import Hopper, TorchEnv, TorchVectorEnv
+from torch_mjenvs import Hopper, Simulation, TorchEnv, TorchVectorEnv
+from torch_mjenvs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
 MODES = list(AutoresetMode)
@@ -200,17 +201,52 @@ def test_actions_are_left_alone():
     assert (actions == 7).all()
 
 
-def test_inference_mode():
+def wrapped(**kwargs: Any) -> Any:
+    env = TorchVectorEnv("Hopper", 2, **kwargs)
+    return NormalizeReward(NormalizeObservation(RecordEpisodeStatistics(RescaleAction(env, -1.0, 1.0))))
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+@pytest.mark.parametrize("make", [TorchVectorEnv, wrapped])
+def test_inference_mode(make, mode, copy):
     """Made and used inside or outside of it."""
+    arguments = {"autoreset_mode": mode, "copy": copy} | ({} if make is wrapped else {"task": "Hopper", "num_envs": 2})
     with torch.inference_mode():
-        env = TorchVectorEnv("Hopper", 2)
+        env = make(**arguments)
         env.reset()
+        state = env.state_dict()
     env.step(torch.zeros(2, 3))
+    env.load_state_dict(state)
     with torch.inference_mode():
         env.step(torch.zeros(2, 3))
         env.reset(seed=1)
+        env.load_state_dict(env.state_dict())
+        env.unwrapped.set_state(env.unwrapped.qpos.clone(), env.unwrapped.qvel.clone())
     obs, *_ = env.step(torch.zeros(2, 3))
     torch.nn.Linear(11, 1)(obs).sum().backward()
+
+
+def test_inference_mode_in_rollouts_simulations_and_single_worlds():
+    policy = torch.nn.Linear(11, 3)
+    with torch.inference_mode():
+        env = TorchVectorEnv("Hopper", 2)
+        rollout, single = env.capture(policy, 2), TorchEnv("Hopper")
+        sim = Simulation(Hopper().load(), 2, outputs=("xpos",))
+        for made in (env, single, sim):
+            made.reset()
+        rollout()
+    data = rollout()
+    with torch.inference_mode():
+        rollout()
+    policy(data["obs"]).sum().backward()
+    single.reset()
+    single.step(np.zeros(3))
+    sim.ctrl.fill_(0.1)
+    sim.step(2)
+    sim.forward()
+    sim.reset(torch.ones(2, dtype=torch.bool))
+    assert not any(x.is_inference() for x in (*data.values(), sim.qpos, sim.xpos, env.engine.obs))
 
 
 # -- Copies and buffers ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment leaves every world where it was before a step, or where it is after: never some here, some there."""
+"""Ctrl-C at any moment leaves all worlds as they were before a step, or all as they are after it."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 
-from torch_mjenvs import Hopper, Task, TorchEnv, TorchVectorEnv
+from torch_mjenvs import Hopper, Simulation, Task, TorchEnv, TorchVectorEnv
 from torch_mjenvs.envs.engine import Engine
+from torch_mjenvs.wrappers import NormalizeObservation
 
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
 MODES = ["NextStep", "SameStep", "Disabled"]
@@ -187,7 +188,34 @@ WRONG_ACTIONS = [
     (None, TypeError, "real numbers"),
     (Undefined(), TypeError, "no array"),
     (torch.zeros(4, 3, device="meta"), ValueError, f"must be on {HERE}, not on meta"),
+    (torch.zeros(4, 3).to_sparse(), TypeError, "actions must be a dense tensor, not a sparse_coo one"),
+    (torch.nested.nested_tensor([torch.zeros(3)] * 4, layout=torch.jagged), TypeError, "not a nested one"),
+    (torch.tensor(0.0), ValueError, r"not \(\)"),
+    ([torch.zeros(3, requires_grad=True)] * 4, TypeError, "requires grad"),
 ]
+
+# All the same action.
+FINE_ACTIONS = [
+    torch.ones(3, 4).T,
+    torch.ones(1, 1).expand(4, 3),
+    torch.ones(4, 3, requires_grad=True),
+    torch.nn.Parameter(torch.ones(4, 3)),
+    *(torch.ones(4, 3, dtype=dtype) for dtype in (torch.float64, torch.float16, torch.int64, torch.uint8)),
+    np.ones((3, 4)).T,
+    np.ones((4, 3), dtype=np.float32),
+    np.ones((4, 3), dtype=int),
+    [[1, 1.0, np.float32(1)]] * 4,
+    [np.ones(3)] * 4,
+]
+
+
+@pytest.mark.parametrize("action", FINE_ACTIONS)
+def test_whatever_holds_the_numbers(env, action):
+    twin = TorchVectorEnv("Hopper", 4)
+    twin.reset(seed=0)
+    twin.step(torch.ones(4, 3))
+    obs, *_ = env.step(action)
+    assert obs.equal(twin.step(torch.ones(4, 3))[0]) and not obs.requires_grad
 
 
 @pytest.mark.parametrize(("wrong", "error", "text"), WRONG_ACTIONS)
@@ -206,8 +234,10 @@ WRONG_STATES = [
     ((Z(4, 6), Z(4, 6, dtype=torch.bool)), TypeError, "qvel"),
     ((Z(4, 6), Z(4, 6, device="meta")), ValueError, f"qvel must be on {HERE}"),
     ((Z(4, 6), Z(4, 6), Z(4)), TypeError, "mask must have dtype=bool"),
-    ((Z(4, 6), Z(4, 6), Z(5, dtype=torch.bool)), ValueError, "mask must have shape"),
+    ((Z(4, 6), Z(4, 6), Z(5, dtype=torch.bool)), ValueError, "mask must be of shape"),
     ((Z(4, 6), Z(4, 6), [True] * 4), TypeError, "mask must be a tensor or a NumPy array"),
+    ((Z(4, 6).to_sparse(), Z(4, 6)), TypeError, "qpos must be a dense tensor"),
+    ((Z(4, 6), Z(4, 6), torch.ones(4, dtype=torch.bool).to_sparse()), TypeError, "mask must be a dense tensor"),
 ]
 
 
@@ -230,6 +260,13 @@ WRONG_RESETS = [
     ({"seed": 1.5}, TypeError, "whole number"),
     ({"seed": True}, TypeError, "whole number"),
     ({"seed": "7"}, TypeError, "whole number"),
+    ({"seed": "abcd"}, TypeError, "whole number"),
+    ({"seed": np.array(3.0)}, TypeError, "whole number"),
+    ({"seed": torch.arange(4)}, TypeError, "whole number"),
+    ({"options": "x"}, TypeError, "options must be a dict or None, not 'x'"),
+    ({"options": "reset_mask"}, TypeError, "options must be a dict"),
+    ({"options": ["reset_mask"]}, TypeError, "options must be a dict"),
+    (masked(torch.ones(4, dtype=torch.bool).to_sparse()), TypeError, "must be a dense tensor"),
     (masked(np.zeros(4, dtype=bool)), ValueError, "at least one True"),
     (
         masked(torch.zeros(4, dtype=torch.bool, device="cpu")),
@@ -255,11 +292,128 @@ def test_wrong_resets(env, wrong, error, text):
     assert snapshot(env) == before
 
 
+@pytest.mark.parametrize("seed", [np.array(3), np.int32(3), torch.tensor(3)])
+def test_a_seed_is_whatever_is_a_whole_number(env, seed):
+    obs, _ = env.reset(seed=seed)
+    assert obs.equal(env.reset(seed=3)[0])
+    many, _ = env.reset(seed=range(4))
+    assert many.equal(env.reset(seed=np.arange(4))[0])
+    single = TorchEnv("Hopper")
+    assert (single.reset(seed=seed)[0] == single.reset(seed=3)[0]).all()
+
+
+@pytest.mark.parametrize("wrong", [{"seed": -1}, {"seed": 1.5}, {"seed": [1]}, {"options": "x"}])
+def test_wrong_resets_of_one_world(wrong):
+    env = TorchEnv("Hopper")
+    env.reset(seed=0)
+    before = env.engine.state_dict()
+    with pytest.raises((TypeError, ValueError), match=r"seed must|options must"):
+        env.reset(**wrong)
+    assert all(x.equal(before[name]) for name, x in env.engine.state_dict().items())
+
+
+def test_numbers_of_numpy_count():
+    env = TorchVectorEnv(
+        "Hopper", np.int64(3), max_episode_steps=np.int32(5), first_world=np.uint8(2), frame_skip=np.int64(2)
+    )
+    assert env.num_envs == 3 and type(env.num_envs) is int and env.reset()[0].shape == (3, 11)
+    sim = Simulation(Hopper().load(), np.int64(3))
+    sim.step(np.int64(2))
+    assert sim.qpos.shape == (3, 6)
+
+
+def test_more_worlds_than_memory_holds():
+    """Before anything is compiled or allocated: Linux would hand the memory out, and kill the process that uses it."""
+    for make in (lambda n: TorchVectorEnv("Hopper", n), lambda n: Simulation(Hopper().load(), n)):
+        with pytest.raises((MemoryError, torch.OutOfMemoryError), match="GiB"):
+            make(2**31 - 1)
+
+
+def bad_states(env: Any) -> list[tuple[Any, type[Exception], str]]:
+    state = env.state_dict()
+    return [
+        (3, TypeError, "a state is a dict of tensors"),
+        ({name: x.cpu().numpy() for name, x in state.items()}, TypeError, "must be a dense tensor"),
+        ({name: x.to_sparse() for name, x in state.items()}, TypeError, "must be a dense tensor"),
+        ({name: x.to("meta") for name, x in state.items()}, TypeError, "must be a dense tensor"),
+        (state | {3: torch.zeros(1)}, ValueError, "not the state of .*: 3 differ"),
+        ({name: x.double() for name, x in state.items()}, ValueError, "not the state of"),
+        ({}, ValueError, "not the state of"),
+    ]
+
+
+def test_what_is_no_state(env):
+    for kept in (env, NormalizeObservation(env)):
+        before = kept.state_dict()
+        for wrong, error, text in bad_states(kept):
+            with pytest.raises(error, match=text):
+                kept.load_state_dict(wrong)
+            assert all(x.equal(before[name]) for name, x in kept.state_dict().items())
+
+
+WRONG_POLICIES: list[tuple[Any, type[Exception], str]] = [
+    (lambda obs: None, TypeError, "the policy must give a tensor of actions"),
+    (lambda obs: obs[:, :3].cpu().numpy(), TypeError, "the policy must give a tensor of actions"),
+    (lambda obs: (obs[:, :3], {}, 1), TypeError, "a tuple of one and a dict"),
+    (lambda obs: (obs[:, :3], [1]), TypeError, "a tuple of one and a dict"),
+    (lambda obs: obs[:, :3].to_sparse(), TypeError, "the policy's actions must be a dense tensor"),
+    (lambda obs: obs[:, :3].to("meta"), ValueError, "the policy's actions must be on"),
+    (lambda obs: obs[:, :3] > 0, TypeError, "the policy's actions must be of real numbers"),
+    (lambda obs: (obs[:, :3], {"value": obs[:, 0].cpu().numpy()}), TypeError, "the policy's 'value' must be a tensor"),
+    (lambda obs: (obs[:, :3], {"value": obs.sum()}), ValueError, "the policy's 'value' must have 4 rows"),
+]
+
+
+@pytest.mark.parametrize(("policy", "error", "text"), WRONG_POLICIES)
+def test_wrong_policies(env, policy, error, text):
+    before = snapshot(env)
+    with pytest.raises(error, match=text):
+        env.capture(policy, 2)
+    assert snapshot(env) == before
+
+
+WRONG_SIMULATIONS = [
+    (lambda sim: sim.step(0), ValueError, "nstep must be a positive whole number, not 0"),
+    (lambda sim: sim.step(2.0), ValueError, "nstep must be a positive whole number"),
+    (lambda sim: sim.step(10**30), ValueError, r"nstep must be below 2\*\*31"),
+    (lambda sim: sim.reset([True] * 2), TypeError, "mask must be a tensor or a NumPy array"),
+    (lambda sim: sim.reset(torch.ones(2)), TypeError, "mask must have dtype=bool"),
+    (lambda sim: sim.reset(torch.ones(3, dtype=torch.bool)), ValueError, r"mask must be of shape \(2,\), not \(3,\)"),
+    (lambda sim: sim.reset(torch.ones(2, dtype=torch.bool).to_sparse()), TypeError, "mask must be a dense tensor"),
+]
+
+
+@pytest.mark.parametrize(("act", "error", "text"), WRONG_SIMULATIONS)
+def test_wrong_calls_of_a_simulation(act, error, text):
+    sim = Simulation(Hopper().load(), 2)
+    sim.qvel.fill_(1.0)
+    before = [x.clone() for x in (sim.qpos, sim.qvel, sim.ctrl)]
+    with pytest.raises(error, match=text):
+        act(sim)
+    assert all(x.equal(y) for x, y in zip((sim.qpos, sim.qvel, sim.ctrl), before, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(10**30, r"below 2\*\*31"), (0, "positive"), (True, "positive"), (2.0, "positive")]
+)
+def test_wrong_numbers_of_worlds_of_a_simulation(number, text):
+    with pytest.raises(ValueError, match=f"num_worlds must be .*{text}"):
+        Simulation(Hopper().load(), number)
+
+
 WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"num_envs": 0}, ValueError, "num_envs must be a positive whole number"),
     ({"num_envs": -3}, ValueError, "num_envs"),
     ({"num_envs": 2.0}, ValueError, "num_envs"),
     ({"num_envs": True}, ValueError, "num_envs"),
+    ({"num_envs": "2"}, ValueError, "num_envs"),
+    ({"num_envs": float("nan")}, ValueError, "num_envs"),
+    ({"num_envs": 2**31}, ValueError, r"num_envs must be below 2\*\*31"),
+    ({"first_world": 2**31 - 2}, ValueError, r"first_world \+ num_envs must be below 2\*\*31"),
+    ({"max_episode_steps": 2.5}, ValueError, "max_episode_steps must be a whole number"),
+    ({"max_episode_steps": 2**31}, ValueError, r"max_episode_steps must be below 2\*\*31"),
+    ({"forward_reward_weight": float("nan")}, ValueError, "forward_reward_weight must be a number, not nan"),
+    ({"reset_noise_scale": -0.1}, ValueError, "noise must not be negative"),
     ({"dtype": torch.float16}, ValueError, "dtype"),
     ({"dtype": "float32"}, ValueError, "dtype"),
     ({"device": "nowhere"}, ValueError, "there is no device 'nowhere'"),

@@ -84,7 +84,7 @@ def test_what_cannot_be():
     for steps in (0, -1, 2.0, True):
         with pytest.raises(ValueError, match="steps must be"):
             env.capture(lambda obs: obs[:, :3], steps)
-    with pytest.raises(ValueError, match=r"must give actions \(16, 3\)"):
+    with pytest.raises(ValueError, match=r"actions must be of shape \(16, 3\)"):
         env.capture(lambda obs: obs[:, :2], T)
     with pytest.raises(ValueError, match="rollout's own"):
         env.capture(lambda obs: (obs[:, :3], {"reward": obs[:, 0]}), T)

@@ -21,7 +21,6 @@ ADAPTING = {
     "rollout.py",
     "single_env.py",
     "camera.py",
-    "inputs.py",
     "spaces.py",
     "torchrl.py",
     "wrappers.py",

@@ -25,6 +25,11 @@ def padded(n: int) -> int:
     return -(-n // PADDING) * PADDING
 
 
+def bytes_a_world(buffers: Sequence[Buffer], dtype: torch.dtype) -> int:
+    """What the tensors of these buffers take."""
+    return sum(b.size * TORCH_TYPES.get(b.type, dtype).itemsize for b in buffers)
+
+
 class Kernel(ABC):
     """Loaded machine code of a program, for one device."""
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 import torch
 from gymnasium.vector import AutoresetMode
 
+from ..calls import exclusive, lasting, turn
+from ..checks import as_count, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.launch import copied, keeps_its_place
 from ..compiler.together import Together
@@ -64,9 +66,12 @@ class Engine:
     Worlds are numbered from `first_world` on: random numbers depend on a world's number, so engines that share out the
     numbers of one large engine go through its trajectories.
 
-    Raises ValueError or TypeError for what cannot be: a negative number of worlds, an unknown dtype or device.
+    Raises ValueError or TypeError for what cannot be: a negative number of worlds, an unknown dtype or device;
+    MemoryError for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread
+    is in one.
     """
 
+    @lasting
     def __init__(
         self,
         task: Task,
@@ -78,29 +83,28 @@ class Engine:
         max_episode_steps: int | None = 1000,
         first_world: int = 0,
     ):
-        if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
-            raise ValueError(f"num_envs must be a positive whole number, not {num_envs!r}")
+        num_envs = as_count("num_envs", num_envs)
         check_dtype(dtype)
-        if max_episode_steps is not None and max_episode_steps < 1:
-            max_episode_steps = None  # Gymnasium's -1: no time limit
+        if max_episode_steps is not None:
+            max_episode_steps = as_count("max_episode_steps", max_episode_steps, -1)
+            max_episode_steps = max_episode_steps if max_episode_steps > 0 else None  # Gymnasium's -1: no time limit
         self.device = devices.choose_device(device)
-        if isinstance(first_world, bool) or not isinstance(first_world, int) or not 0 <= first_world < 2**31 - num_envs:
-            raise ValueError(f"first_world must be a whole number from 0 on, not {first_world!r}")
+        first_world = as_count("first_world", first_world, 0)
+        as_count("first_world + num_envs", first_world + num_envs)
         self.task, self.num_envs, self.dtype, self.first_world = task, num_envs, dtype, first_world
         self.mode = AutoresetMode(autoreset_mode)
+        self._turn = turn()
         self.mjmodel = task.load()
         self.model = load(self.mjmodel)
         kernels = kernels_of(task, self.model, dtype, self.mode, max_episode_steps)
         self.layout = kernels.layout
+        check_memory("num_envs", num_envs, launch.bytes_a_world(self.layout.buffers(), dtype), self.device)
         self._kernels = kernels
         origin = kernels.origin()
         step = self._kernel("step", origin)
-        with torch.inference_mode(False):  # else a later step outside of inference mode could not write into them
-            self.outputs = self._allocate_outputs()
-            given = self.outputs.buffers
-            self.buffers = {
-                b.name: given[b.name] if b.name in given else step.allocate(b, num_envs) for b in step.buffers
-            }
+        self.outputs = self._allocate_outputs()
+        given = self.outputs.buffers
+        self.buffers = {b.name: given[b.name] if b.name in given else step.allocate(b, num_envs) for b in step.buffers}
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
         self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
         self._refreshing: launch.Launch | None = None
@@ -167,6 +171,7 @@ class Engine:
     def _named(self, values: torch.Tensor) -> dict[str, torch.Tensor]:
         return dict(zip(self.layout.info, named_columns(values, self.layout.info.values()), strict=True))
 
+    @exclusive
     def seed(self, seed: int | Sequence[int | None], mask: torch.Tensor | None = None) -> None:
         """Key every world's random numbers by (seed, its number), or by (its own seed, 0) for a list of N seeds.
 
@@ -189,6 +194,7 @@ class Engine:
         self.key.copy_(torch.where(chosen[:, None], key, self.key))
         self.episode.masked_fill_(chosen, 0)
 
+    @exclusive
     def reset(self, mask: torch.Tensor | None = None) -> None:
         """Start new episodes, in the worlds of the (N,) bool mask only where there is one."""
         self._choose(mask)
@@ -198,6 +204,7 @@ class Engine:
         """The worlds that the next reset or refresh concerns."""
         self.reset_mask.copy_(mask) if mask is not None else self.reset_mask.fill_(True)
 
+    @exclusive
     def step(self) -> None:
         """One environment step from `self.action`.
 
@@ -233,41 +240,38 @@ class Engine:
             self._refreshing = self._kernel("refresh", self._kernels.origin()).bind(self.buffers)
         self._refreshing()
 
+    @exclusive
     def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:
         """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`: nothing is carried over from before.
 
         `obs` and `info` are then what a reset into that state would give.
 
-        qpos (N, nq), qvel (N, nv); only the worlds of the (N,) bool mask where there is one. Raises ValueError for
-        other shapes, and changes nothing then.
+        qpos (N, nq), qvel (N, nv); only the worlds of the (N,) bool mask where there is one. Raises TypeError or
+        ValueError for the wrong type, shape or device, and changes nothing then.
         """
         n = self.num_envs
-        for name, x, width in (("qpos", qpos, self.layout.nq), ("qvel", qvel, self.layout.nv)):
-            if tuple(x.shape) != (n, width):
-                raise ValueError(f"{name} must be of shape {(n, width)}, not {tuple(x.shape)}")
-        if mask is not None and (tuple(mask.shape) != (n,) or mask.dtype != torch.bool):
-            raise ValueError(f"mask must be a bool tensor of shape {(n,)}, not {mask.dtype} of {tuple(mask.shape)}")
-        self._choose(mask)
+        qpos = as_tensor("qpos", qpos, (n, self.layout.nq), self.device)
+        qvel = as_tensor("qvel", qvel, (n, self.layout.nv), self.device)
+        self._choose(None if mask is None else as_mask("mask", mask, n, self.device))
         chosen = self.reset_mask[:, None]
-        self.qpos.copy_(torch.where(chosen, qpos.to(self.device, self.dtype), self.qpos))
-        self.qvel.copy_(torch.where(chosen, qvel.to(self.device, self.dtype), self.qvel))
+        self.qpos.copy_(torch.where(chosen, qpos.to(self.dtype), self.qpos))
+        self.qvel.copy_(torch.where(chosen, qvel.to(self.dtype), self.qvel))
         self.qacc_warmstart.masked_fill_(chosen, 0.0)
         self._refresh()
 
+    @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of all buffers by name, (N, width): with them `load_state_dict` goes on exactly from here."""
         return {name: view.clone() for name, view in self._views.items()}
 
+    @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Go on from what `state_dict` of an engine of the same task, worlds and dtype gave; it may be on any device.
 
-        Raises ValueError for names, shapes or dtypes that do not fit, and changes nothing then.
+        Raises ValueError for names, shapes or dtypes that do not fit, TypeError for what is no dense tensor, and
+        changes nothing then.
         """
-        ours = {name: (tuple(view.shape), view.dtype) for name, view in self._views.items()}
-        theirs = {name: (tuple(x.shape), x.dtype) for name, x in state.items()}
-        if ours != theirs:
-            differing = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
-            raise ValueError(f"this is not the state of such an environment: {', '.join(differing)} differ")
+        check_state(state, self._views, "such an environment")
         for name, view in self._views.items():
             view.copy_(state[name])
 

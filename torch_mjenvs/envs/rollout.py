@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
-from gymnasium.error import ResetNeeded
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
+from ..calls import exclusive, lasting
+from ..checks import as_count, as_tensor
 from .engine import MARKED_STEPS
 
 if TYPE_CHECKING:
@@ -45,12 +47,12 @@ class Rollout:
     It may be compiled by torch, but not into CUDA graphs of its own (mode="reduce-overhead"): that is a ValueError.
     """
 
+    @lasting
     def __init__(self, env: TorchVectorEnv, policy: Policy, steps: int):
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise ValueError(f"steps must be a positive whole number, not {steps!r}")
+        steps = as_count("steps", steps)
         if env.autoreset_mode is AutoresetMode.DISABLED:
             raise ValueError("a rollout needs an environment that resets itself: autoreset_mode NEXT_STEP or SAME_STEP")
-        self._env, self._policy, self._steps = env, policy, steps
+        self._env, self._policy, self._steps, self._turn = env, policy, steps, env.engine._turn
         self._outputs = ["reward", "terminated", "truncated"]
         if env.autoreset_mode is AutoresetMode.SAME_STEP:
             self._outputs.append("final_obs")
@@ -66,17 +68,20 @@ class Rollout:
         action, extras = self._act(engine.obs)
         first = {"obs": engine.obs, "action": action} | dict(extras) | {k: engine.view(k) for k in self._outputs}
         for name, x in first.items():
-            if len(x) != shape[1]:
+            if not isinstance(x, torch.Tensor):
+                raise TypeError(f"the policy's {name!r} must be a tensor, not {type(x)}")
+            if x.ndim == 0 or len(x) != shape[1]:
                 raise ValueError(f"the policy's {name!r} must have {shape[1]} rows, one a world, not {tuple(x.shape)}")
         tensors = {k: torch.zeros(*shape, *x.shape[1:], dtype=x.dtype, device=x.device) for k, x in first.items()}
         return tensors | {"next_obs": torch.zeros_like(engine.obs)}
 
     def _act(self, obs: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
         given = self._policy(obs)
-        action, extras = given if isinstance(given, tuple) else (given, {})
+        action, extras = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
         engine = self._env.engine
-        if action.shape != engine.action.shape:
-            raise ValueError(f"the policy must give actions {tuple(engine.action.shape)}, not {tuple(action.shape)}")
+        if not isinstance(action, torch.Tensor) or not isinstance(extras, Mapping):
+            raise TypeError("the policy must give a tensor of actions, or a tuple of one and a dict of further tensors")
+        action = as_tensor("the policy's actions", action, engine.action.shape, engine.device)
         taken = {"obs", "action", "next_obs", *self._outputs} & set(extras)
         if taken:
             raise ValueError(f"the policy may not name what it gives {sorted(taken)}: these are the rollout's own")
@@ -123,8 +128,11 @@ class Rollout:
             env.engine.load_state_dict(state)
         self._graph = graph
 
+    @exclusive
     def __call__(self) -> dict[str, torch.Tensor]:
         """The next `steps` steps. Raises ResetNeeded before the environment's first reset."""
+        if self._env.closed:
+            raise ClosedEnvironmentError("the environment of this rollout is closed")
         if not self._env.ready:
             raise ResetNeeded("call reset() before a rollout")
         if self._graph is not None:

@@ -10,9 +10,10 @@ import torch
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
+from ..calls import exclusive, lasting
+from ..checks import as_options, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .engine import Engine, named_columns
-from .inputs import as_seed, as_tensor
 from .kernels import BAD_STATE
 from .spaces import action_space, observation_space
 from .task import Task
@@ -30,6 +31,7 @@ class TorchEnv(gymnasium.Env):
 
     metadata: dict[str, Any] = {"render_modes": ["human", *IMAGE_MODES]}  # noqa: RUF012 (as above)
 
+    @lasting
     def __init__(
         self,
         task: Task | type[Task] | str,
@@ -54,6 +56,7 @@ class TorchEnv(gymnasium.Env):
             autoreset_mode=AutoresetMode.DISABLED,
             max_episode_steps=None,
         )
+        self._turn = engine._turn
         self.model, self.device, self.dtype = engine.mjmodel, engine.device, dtype
         self.dt = engine.task.dt(engine.model)
         self.metadata = self.metadata | {"render_fps": round(1 / self.dt)}
@@ -77,20 +80,24 @@ class TorchEnv(gymnasium.Env):
         """(nv,), a copy."""
         return self.engine.qvel[0].cpu().numpy().copy()
 
+    @exclusive
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start a new episode. Observation (D,) and info."""
         self._check_open()
+        as_options(options)
+        seed = None if seed is None else as_seed(seed)
         super().reset(seed=seed)
         if seed is not None:
-            self.engine.seed(as_seed(seed))
+            self.engine.seed(seed)
         self.engine.reset()
         self._ready = True
         if self.render_mode == "human":
             self.render()
         return self._observation(), self._info(self.engine.layout.reset_info)
 
+    @exclusive
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One step; action (nu,). Raises TypeError or ValueError for an action of another type or shape."""
         self._check_open()
@@ -118,6 +125,7 @@ class TorchEnv(gymnasium.Env):
         if self._closed:
             raise ClosedEnvironmentError(f"this {type(self).__name__} is closed")
 
+    @exclusive
     def set_state(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
         """qpos (nq,), qvel (nv,). Raises TypeError or ValueError for another type or shape, changing nothing."""
         self._check_open()

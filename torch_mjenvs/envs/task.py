@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import mujoco
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
+from ..checks import as_count
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, Scalar, logical_and
 from ..physics.data import Data
@@ -55,12 +56,13 @@ class Task:
     frame_skip: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.frame_skip, int) or self.frame_skip < 1:
-            raise ValueError(f"frame_skip must be a positive whole number, not {self.frame_skip!r}")
+        object.__setattr__(self, "frame_skip", as_count("frame_skip", self.frame_skip))
         for field in fields(self):  # lists are taken as Gymnasium takes them, but a task must be hashable
             value = getattr(self, field.name)
             if isinstance(value, list):
                 object.__setattr__(self, field.name, tuple(value))
+            if isinstance(value, float) and value != value:
+                raise ValueError(f"{field.name} must be a number, not nan")
 
     def load(self) -> mujoco.MjModel:
         """The MuJoCo model. Raises OSError where there is no such file."""
@@ -93,6 +95,8 @@ class Task:
 
 def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
     """values + U(-scale, scale)."""
+    if scale < 0:
+        raise ValueError(f"the scale of a reset's noise must not be negative, but is {scale}")
     if scale == 0:
         return list(values)
     return [x + rng.uniform(-scale, scale) for x in values]

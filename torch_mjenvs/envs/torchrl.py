@@ -15,13 +15,14 @@ from tensordict import TensorDict, TensorDictBase
 from torchrl.data import Binary, Bounded, Composite, Unbounded
 from torchrl.envs import EnvBase
 
+from ..calls import exclusive, lasting
+from ..checks import as_seed, as_tensor
 from .ant import Ant
 from .engine import Engine, copied
 from .halfcheetah import HalfCheetah
 from .hopper import Hopper
 from .humanoid import Humanoid
 from .humanoid_standup import HumanoidStandup
-from .inputs import as_seed, as_tensor
 from .inverted_double_pendulum import InvertedDoublePendulum
 from .inverted_pendulum import InvertedPendulum
 from .kernels import BAD_STATE
@@ -75,6 +76,7 @@ class TorchRLEnv(EnvBase):
     _has_frame_skip = True  # else TorchRL would repeat every action
     auto_complete_done_specs = False  # ours are; what completes them would keep the environment until a collection
 
+    @lasting
     def __init__(
         self,
         task: Task | type[Task] | str,
@@ -98,8 +100,9 @@ class TorchRLEnv(EnvBase):
             max_episode_steps=made.max_episode_steps if max_episode_steps is None else max_episode_steps,
             first_world=first_world,
         )
+        num_envs = engine.num_envs
         super().__init__(device=engine.device, batch_size=[num_envs])
-        self.engine, self.num_envs, self.dtype = engine, num_envs, dtype
+        self.engine, self.num_envs, self.dtype, self._turn = engine, num_envs, dtype, engine._turn
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
         self._action_shape = (num_envs, engine.layout.nu)
         self._info_keys = tuple(info_keys)
@@ -130,6 +133,7 @@ class TorchRLEnv(EnvBase):
             {name: Binary(shape=(n, 1), dtype=torch.bool, device=device) for name in flags}, shape=(n,), device=device
         )
 
+    @exclusive
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         engine = self.engine
         engine.action.copy_(as_tensor("action", tensordict["action"], self._action_shape, self.device))
@@ -142,6 +146,7 @@ class TorchRLEnv(EnvBase):
             truncated=truncated,
         )
 
+    @exclusive
     def _reset(
         self, tensordict: TensorDictBase | None, set_state: bool = False, state: TensorDictBase | None = None
     ) -> TensorDictBase:
@@ -194,6 +199,7 @@ class TorchRLEnv(EnvBase):
         seen = {name: copied(x) for name, x in self._seen().items()}
         return TensorDict(seen | entries, self.batch_size, device=self.device)
 
+    @exclusive
     def _step_and_maybe_reset(self, tensordict: TensorDictBase) -> tuple[TensorDictBase, TensorDictBase]:
         """As TorchRL's own, but a graph of it has no branch, and a GPU is not waited for.
 
@@ -214,6 +220,7 @@ class TorchRLEnv(EnvBase):
         if seed is not None:
             self.engine.seed(as_seed(seed))
 
+    @exclusive
     def get_state(self) -> TensorDict:
         """A copy of what the worlds' episodes have come to: `reset(state, set_state=True)` goes on exactly from there.
 

@@ -18,9 +18,10 @@ from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from ..calls import exclusive, lasting
+from ..checks import as_mask, as_options, as_seeds, as_tensor, check_state
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .engine import MASKS, Engine, copied, named_columns
-from .inputs import as_mask, as_seed, as_tensor
 from .kernels import BAD_STATE
 from .rollout import Policy, Rollout
 from .spaces import action_space, observation_space
@@ -75,6 +76,7 @@ class TorchVectorEnv(VectorEnv):
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
+    @lasting
     def __init__(
         self,
         task: Task | type[Task] | str,
@@ -107,13 +109,14 @@ class TorchVectorEnv(VectorEnv):
             max_episode_steps=made.max_episode_steps if max_episode_steps is None else max_episode_steps,
             first_world=first_world,
         )
-        self.num_envs, self.device, self.dtype, self.copy = num_envs, engine.device, dtype, copy
+        self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, dtype, copy
+        self._turn = engine._turn
         self.model, self.autoreset_mode = engine.mjmodel, engine.mode
         self.dt = engine.task.dt(engine.model)
         self.metadata = self.metadata | {"render_fps": round(1 / self.dt), "autoreset_mode": engine.mode}
         self.render_mode, self.render_worlds = render_mode, tuple(render_worlds)
-        if not all(0 <= operator.index(i) < num_envs for i in self.render_worlds):
-            raise ValueError(f"render_worlds must be from 0 to {num_envs - 1}, not {self.render_worlds}")
+        if not all(0 <= operator.index(i) < self.num_envs for i in self.render_worlds):
+            raise ValueError(f"render_worlds must be from 0 to {self.num_envs - 1}, not {self.render_worlds}")
         self._camera = Camera(
             engine, render_mode, IMAGE_MODES, width, height,
             camera_id=camera_id, camera_name=camera_name, max_geom=max_geom, visual_options=visual_options,
@@ -165,6 +168,7 @@ class TorchVectorEnv(VectorEnv):
         """(N,) int32, steps since each world's last reset, the engine's own: writing into it moves the truncation."""
         return self.engine.elapsed_steps
 
+    @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -179,7 +183,8 @@ class TorchVectorEnv(VectorEnv):
         if self.closed:
             self._refuse()
         engine = self.engine
-        mask = None if options is None or "reset_mask" not in options else self._reset_mask(options["reset_mask"])
+        chosen = as_options(options)
+        mask = self._reset_mask(chosen["reset_mask"]) if "reset_mask" in chosen else None
         if mask is not None and not self._ready and not bool(mask.all()):
             raise ResetNeeded("the first reset must be of every world")
         self._seed(seed, mask)
@@ -203,18 +208,12 @@ class TorchVectorEnv(VectorEnv):
     def _seed(self, seed: int | Sequence[int | None] | None, mask: torch.Tensor | None) -> None:
         if seed is None:
             return
-        if not isinstance(seed, (list, tuple, np.ndarray)):
-            seed = as_seed(seed)
+        seed = as_seeds(seed, self.num_envs)
+        if isinstance(seed, int):
             super().reset(seed=seed)
-            self.engine.seed(seed, mask)
-            return
-        if len(seed) != self.num_envs:
-            raise ValueError(
-                "If seeds are passed as a list the length must match "
-                f"num_envs={self.num_envs} but got length={len(seed)}."
-            )
-        self.engine.seed([None if s is None else as_seed(s) for s in seed], mask)
+        self.engine.seed(seed, mask)
 
+    @exclusive
     def step(
         self, actions: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
@@ -290,6 +289,7 @@ class TorchVectorEnv(VectorEnv):
             f"worlds {shown} have ended, and autoreset is disabled: reset them with options={{'reset_mask': mask}}"
         )
 
+    @exclusive
     def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:
         """Put worlds, those of the (N,) bool mask where there is one, into a state: qpos (N, nq), qvel (N, nv).
 
@@ -298,10 +298,7 @@ class TorchVectorEnv(VectorEnv):
         """
         if self.closed:
             self._refuse()
-        n, layout = self.num_envs, self.engine.layout
-        qpos = as_tensor("qpos", qpos, (n, layout.nq), self.device)
-        qvel = as_tensor("qvel", qvel, (n, layout.nv), self.device)
-        self.engine.set_state(qpos, qvel, None if mask is None else as_mask("mask", mask, n, self.device))
+        self.engine.set_state(qpos, qvel, mask)
 
     @property
     def ready(self) -> bool:
@@ -320,23 +317,29 @@ class TorchVectorEnv(VectorEnv):
         Raises ValueError for steps below 1, autoreset DISABLED, what the policy gives if it is of a wrong shape, and on
         a GPU for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead").
         """
+        if self.closed:
+            self._refuse()
         return Rollout(self, policy, steps)
 
+    @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of all that the worlds carry: an environment that loads them goes on from here, bit for bit."""
-        return self.engine.state_dict() | {"ready": torch.tensor(self._ready)}
+        return self.engine.state_dict() | {"ready": torch.tensor(self._ready, device="cpu")}
 
+    @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Go on from what `state_dict` of an environment with the same arguments gave, on whatever device.
 
-        Raises ValueError for the state of another task, number of worlds or dtype, and changes nothing then.
+        Raises ValueError for the state of another task, number of worlds or dtype, TypeError for what is no state, and
+        changes nothing then.
         """
         if self.closed:
             self._refuse()
-        state = dict(state)
-        ready = state.pop("ready", torch.tensor(False))
-        self.engine.load_state_dict(state)
-        self._ready = bool(ready)
+        unready = {"ready": torch.tensor(False, device="cpu")}
+        state = unready | dict(state) if isinstance(state, Mapping) else state
+        check_state(state, self.engine._views | unready, "such an environment")
+        self.engine.load_state_dict({name: x for name, x in state.items() if name != "ready"})
+        self._ready = bool(state["ready"])
 
     def render(self) -> tuple[Any, ...] | None:
         """A frame for each of `render_worlds`; None, and a warning, without a render_mode."""

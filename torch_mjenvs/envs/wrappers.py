@@ -23,8 +23,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers.utils import rescale_box
 
+from ..calls import exclusive, lasting
+from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import keeps_its_place
-from .inputs import as_mask, as_tensor
 from .vector_env import TorchVectorEnv
 
 Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
@@ -36,11 +37,12 @@ class TorchVectorWrapper(VectorWrapper):
     Raises TypeError for an environment that is not, within other wrappers, a `TorchVectorEnv`.
     """
 
+    @lasting
     def __init__(self, env: VectorEnv):
         super().__init__(env)
         if not isinstance(env.unwrapped, TorchVectorEnv):
             raise TypeError(f"{type(self).__name__} goes around a TorchVectorEnv, not around {env.unwrapped}")
-        self.device = env.unwrapped.device
+        self.device, self._turn = env.unwrapped.device, env.unwrapped._turn
         self._same_step = env.unwrapped.autoreset_mode is AutoresetMode.SAME_STEP
 
     def _state(self) -> dict[str, torch.Tensor]:
@@ -54,21 +56,22 @@ class TorchVectorWrapper(VectorWrapper):
             inner = inner.env
         return inner
 
+    @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of all that this wrapper keeps, and, under names that begin with "env.", the environment inside."""
         own = {name: x.clone() for name, x in self._state().items()}
         return own | {f"env.{name}": x for name, x in self._inner().state_dict().items()}
 
+    @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Go on, bit for bit, from what `state_dict` of the same wrappers gave, on whatever device.
 
         Raises ValueError for the state of others, and changes nothing then.
         """
         own = self._state()
-        given = {name: x for name, x in state.items() if not name.startswith("env.")}
-        differing = sorted(own.keys() ^ given.keys()) or [n for n, x in own.items() if x.shape != given[n].shape]
-        if differing:
-            raise ValueError(f"this is not the state of {type(self).__name__}: {', '.join(differing)} differ")
+        if isinstance(state, Mapping):
+            given = {name: x for name, x in state.items() if not str(name).startswith("env.")}
+        check_state(given if isinstance(state, Mapping) else state, own, type(self).__name__)
         inner = {name.removeprefix("env."): x for name, x in state.items() if name.startswith("env.")}
         self._inner().load_state_dict(inner)
         for name, x in own.items():
@@ -88,6 +91,7 @@ class RunningMeanStd:
     `epsilon` rows of mean 0 and variance 1.
     """
 
+    @lasting
     def __init__(self, n: int, shape: tuple[int, ...], device: torch.device, epsilon: float = 1e-4):
         self.mean = keeps_its_place(torch.zeros(shape, dtype=torch.float64, device=device))
         self.var = keeps_its_place(torch.ones_like(self.mean))
@@ -129,10 +133,10 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
     Raises ValueError for a `buffer_length` below 1, and in `step` where the key is in info already.
     """
 
+    @lasting
     def __init__(self, env: VectorEnv, buffer_length: int = 100, stats_key: str = "episode"):
         super().__init__(env)
-        if buffer_length < 1:
-            raise ValueError(f"buffer_length must be 1 or more, not {buffer_length}")
+        buffer_length = as_count("buffer_length", buffer_length)
         self._stats_key, self._length, n = stats_key, buffer_length, self.num_envs
         self.episode_count = keeps_its_place(torch.zeros((), dtype=torch.int64, device=self.device))
         self.episode_start_times = keeps_its_place(torch.zeros(n, dtype=torch.float64, device=self.device))
@@ -142,6 +146,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         # Return, length and seconds, used in a ring; worlds of which nothing is to be kept write into the last row.
         self._ring = keeps_its_place(torch.zeros(buffer_length + 1, 3, dtype=torch.float64, device=self.device))
 
+    @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -157,6 +162,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         self.episode_lengths.masked_fill_(chosen, 0)
         self.prev_dones.masked_fill_(chosen, False)
 
+    @exclusive
     def step(self, actions: torch.Tensor) -> Step:
         """As the environment's, with info[stats_key] and its mask."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
@@ -217,12 +223,14 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         names = ("episode_count", "episode_start_times", "episode_returns", "episode_lengths", "prev_dones")
         return {name: getattr(self, name) for name in names} | {"ring": self._ring[: self._length]}
 
+    @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
         """As the base's; times are kept as counted from now, since another process has another clock."""
         state = super().state_dict()
         state["episode_start_times"] -= time.perf_counter()
         return state
 
+    @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """As the base's."""
         super().load_state_dict(state)
@@ -242,9 +250,10 @@ class NormalizeObservation(TorchVectorWrapper):
     Raises `InvalidBound` unless epsilon is above 0.
     """
 
+    @lasting
     def __init__(self, env: VectorEnv, epsilon: float = 1e-8):
         super().__init__(env)
-        if epsilon <= 0:
+        if not epsilon > 0:
             raise InvalidBound(f"`epsilon` should be strictly positive. Received {epsilon}")
         inside = env.single_observation_space
         if not isinstance(inside, Box):
@@ -257,6 +266,7 @@ class NormalizeObservation(TorchVectorWrapper):
     def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
         return batch_space(self.single_observation_space, self.num_envs)
 
+    @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -264,6 +274,7 @@ class NormalizeObservation(TorchVectorWrapper):
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         return self._seen(obs, self._chosen(options)), info
 
+    @exclusive
     def step(self, actions: torch.Tensor) -> Step:
         """As the environment's, with normalised observations."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
@@ -298,17 +309,19 @@ class NormalizeReward(TorchVectorWrapper):
     Raises `InvalidBound` for a gamma outside 0 to 1, or unless epsilon is above 0.
     """
 
+    @lasting
     def __init__(self, env: VectorEnv, gamma: float = 0.99, epsilon: float = 1e-8):
         super().__init__(env)
         if not 0 <= gamma <= 1:
             raise InvalidBound(f"`gamma` should be in the interval [0, 1]. Received {gamma}")
-        if epsilon <= 0:
+        if not epsilon > 0:
             raise InvalidBound(f"`epsilon` should be strictly positive. Received {epsilon}")
         self.return_rms = RunningMeanStd(self.num_envs, (), self.device)
         self.accumulated_reward = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.float64, device=self.device))
         self.gamma, self.epsilon, self.update_running_mean = gamma, epsilon, True
         self._prev_dones = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.bool, device=self.device))
 
+    @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, dict[str, Any]]:
@@ -319,6 +332,7 @@ class NormalizeReward(TorchVectorWrapper):
             x.zero_() if chosen is None else x.masked_fill_(chosen, 0)
         return obs, info
 
+    @exclusive
     def step(self, actions: torch.Tensor) -> Step:
         """As the environment's, with normalised rewards."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
@@ -346,6 +360,7 @@ class RescaleAction(TorchVectorWrapper):
     and where an actuator has no range.
     """
 
+    @lasting
     def __init__(self, env: VectorEnv, min_action: float | np.ndarray, max_action: float | np.ndarray):
         super().__init__(env)
         inside = env.single_action_space
@@ -368,6 +383,7 @@ class RescaleAction(TorchVectorWrapper):
     def action_space(self) -> gymnasium.Space:  # type: ignore[override]
         return batch_space(self.single_action_space, self.num_envs)
 
+    @exclusive
     def step(self, actions: torch.Tensor) -> Step:
         """As the environment's, with actions (N, nu) of this wrapper's range."""
         shape = (self.num_envs, *self._scale.shape)

@@ -12,6 +12,8 @@ from typing import Any
 import mujoco
 import torch
 
+from ..calls import exclusive, lasting, turn
+from ..checks import as_count, as_mask, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
@@ -186,9 +188,11 @@ class Simulation:
     Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the present state.
 
     Raises `UnsupportedModel`, naming the element, if the model asks for a feature that is not there; ValueError for an
-    unknown output, dtype or device, or a number of worlds below 1.
+    unknown output, dtype or device, or a number of worlds below 1; MemoryError for more worlds than the machine can
+    hold; in calls AlreadyPendingCallError while another Python thread is in one.
     """
 
+    @lasting
     def __init__(
         self,
         model: mujoco.MjModel | str | os.PathLike,
@@ -197,17 +201,18 @@ class Simulation:
         dtype: torch.dtype = torch.float32,
         outputs: Sequence[str] = (),
     ):
-        if isinstance(num_worlds, bool) or not isinstance(num_worlds, int) or num_worlds < 1:
-            raise ValueError(f"num_worlds must be a positive whole number, not {num_worlds!r}")
+        num_worlds = as_count("num_worlds", num_worlds)
         self.device, self.dtype = devices.choose_device(device), check_dtype(dtype)
         self.outputs = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in self.outputs if name not in OUTPUTS]
         if unknown:
             raise ValueError(f"unknown outputs {unknown}: choose from {sorted(OUTPUTS)}")
-        self.num_worlds = num_worlds
+        self.num_worlds, self._turn = num_worlds, turn()
         self.model = replace(load(model), tolerance=solver_tolerance(dtype))
         self._name = str(dtype).removeprefix("torch.")
         self._shapes = output_shapes(self.model, self.outputs)
+        needed = launch.bytes_a_world(_buffers(self.model, self._shapes), dtype)
+        check_memory("num_worlds", num_worlds, needed, self.device)
         kernel = _kernel(self.model, self._name, self._shapes, True, self.device)
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
@@ -236,13 +241,14 @@ class Simulation:
         hint = f"; pass outputs=({name!r},) to compute it" if name in OUTPUTS else ""
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
+    @exclusive
     def step(self, nstep: int = 1) -> None:
         """Advance every world by `nstep` steps under the present `ctrl`. mj_step."""
-        if isinstance(nstep, bool) or not isinstance(nstep, int) or nstep < 1:
-            raise ValueError(f"nstep must be a positive whole number, not {nstep!r}")
+        nstep = as_count("nstep", nstep)
         launch.settle(*(self._buffers[name] for name in STATE))
         self._step(nstep)
 
+    @exclusive
     def forward(self) -> None:
         """Compute the outputs for the present state and `ctrl`, advancing nothing. mj_forward."""
         if not self.outputs:
@@ -252,16 +258,18 @@ class Simulation:
         launch.settle(*(self._buffers[name] for name in STATE))
         self._forward()
 
+    @exclusive
     def reset(self, mask: torch.Tensor | None = None) -> None:
-        """Put every world, or those of the (N,) bool mask, into the model's initial state. mj_resetData."""
-        if mask is not None and (tuple(mask.shape) != (self.num_worlds,) or mask.dtype != torch.bool):
-            raise ValueError(f"mask must be a bool tensor of shape {(self.num_worlds,)}")
+        """Put every world, or those of the (N,) bool mask, into the model's initial state. mj_resetData.
+
+        Raises TypeError for a mask that is not bool, ValueError for one of another shape or device.
+        """
         if mask is None:  # the padding too
             self._buffers["qpos"].copy_(self._start[:, None].expand_as(self._buffers["qpos"]))
             for name in ("qvel", "qacc_warmstart", "ctrl"):
                 self._buffers[name].zero_()
             return
-        chosen = mask.to(self.device)[:, None]
+        chosen = as_mask("mask", mask, self.num_worlds, self.device)[:, None]
         self.qpos.copy_(torch.where(chosen, self._start, self.qpos))
         for x in (self.qvel, self.qacc_warmstart, self.ctrl):
             x.masked_fill_(chosen, 0.0)

@@ -1,0 +1,49 @@
+"""How calls come in from users: one thread at a time, and, where buffers are made, out of inference mode."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+from gymnasium.error import AlreadyPendingCallError
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def lasting(make: Method) -> Method:
+    """For what makes tensors that later calls write into: those of inference mode could be written into only there."""
+    return torch.inference_mode(False)(make)
+
+
+def exclusive(method: Method) -> Method:
+    """Refuse the call while another thread is in one that holds the same `_turn`.
+
+    Kernels run without Python's lock, so two threads would write into the same worlds at the same time. In code that
+    torch compiled nobody watches.
+    """
+
+    @functools.wraps(method)
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            return method(self, *args, **kwargs)
+        turn = self._turn
+        if not turn.acquire(False):
+            raise AlreadyPendingCallError(
+                f"{method.__name__}() was called while another thread is in a call of the same worlds: let one thread "
+                "at a time call them, or give each thread worlds of its own",
+                method.__name__,
+            )
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            turn.release()
+
+    return cast(Method, watched)
+
+
+def turn() -> Any:
+    """What the methods of one owner, and of what goes around it, hold; a thread may take it again in its own call."""
+    return threading.RLock()

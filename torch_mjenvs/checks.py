@@ -1,0 +1,143 @@
+"""What users hand in, checked and made into what is worked with. Errors speak of the user's terms; nothing has changed
+when one is raised.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+LARGEST = 2**31 - 1  # of what is counted in the kernels' int32: worlds, steps
+
+
+def as_count(name: str, x: Any, least: int = 1) -> int:
+    """x as a whole number from `least` to LARGEST. Raises ValueError."""
+    kind = {0: "whole number from 0 on", 1: "positive whole number"}.get(least, f"whole number from {least} on")
+    try:
+        count = least - 1 if isinstance(x, (bool, np.bool_)) else operator.index(x)
+    except TypeError:
+        count = least - 1
+    if count < least:
+        raise ValueError(f"{name} must be a {kind}, not {x!r}")
+    if count > LARGEST:
+        raise ValueError(f"{name} must be below 2**31, not {x!r}")
+    return count
+
+
+def check_memory(name: str, count: int, bytes_each: int, device: torch.device) -> None:
+    """Raises MemoryError for more than the host can hold: Linux hands it out, and kills who then writes into it."""
+    there = _available() if device.type == "cpu" else None
+    if there is not None and count * bytes_each > there:
+        wanted, had = (x / 2**30 for x in (count * bytes_each, there))
+        raise MemoryError(f"{name}={count} takes {wanted:.1f} GiB, and {had:.1f} GiB can be had: take fewer")
+
+
+def _available() -> int | None:
+    """Bytes of memory that can still be had; None where that cannot be known."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        kilobytes = {name: int(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
+        return (kilobytes["MemAvailable"] + kilobytes["SwapFree"]) * 1024
+    except (OSError, KeyError, ValueError):  # not Linux
+        return None
+
+
+def as_tensor(name: str, x: Any, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """x as a real tensor of this shape. NumPy arrays and lists may come from the host, a tensor must be on the device.
+
+    Raises TypeError for what is not numeric or not dense, ValueError for another shape or device.
+    """
+    if not isinstance(x, torch.Tensor):
+        x = _from_numpy(name, x, device)
+    _check_place(name, x, shape, device)
+    if not x.dtype.is_floating_point and (x.dtype == torch.bool or x.dtype.is_complex):
+        raise TypeError(f"{name} must be of real numbers, not of {x.dtype}")
+    return x.detach() if x.requires_grad else x
+
+
+def _check_place(name: str, x: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    if x.device != device:
+        raise ValueError(f"{name} must be on {device}, not on {x.device}")
+    if x.layout != torch.strided or x.is_nested or x.is_quantized:
+        kind = "nested" if x.is_nested else "quantized" if x.is_quantized else str(x.layout).removeprefix("torch.")
+        raise TypeError(f"{name} must be a dense tensor, not a {kind} one")
+    if x.shape != shape:
+        raise ValueError(f"{name} must be of shape {tuple(shape)}, not {tuple(x.shape)}")
+
+
+def _from_numpy(name: str, x: Any, device: torch.device) -> torch.Tensor:
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of tensors in a list
+        raise TypeError(f"{name} must be a tensor, an array or nested lists of numbers: {error}") from error
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must be of real numbers, not of {array.dtype}")
+    return torch.from_numpy(np.array(array, dtype=np.float64)).to(device)
+
+
+def as_mask(name: str, x: Any, num_envs: int, device: torch.device) -> torch.Tensor:
+    """x as an (N,) bool tensor. Raises TypeError for another type, ValueError for another shape or device."""
+    if isinstance(x, np.ndarray):
+        if x.dtype != np.bool_:
+            raise TypeError(f"{name} must have dtype=bool, not {x.dtype}")
+        x = torch.from_numpy(x.copy()).to(device)
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor or a NumPy array, not {type(x)}")
+    if x.dtype != torch.bool:
+        raise TypeError(f"{name} must have dtype=bool, not {x.dtype}")
+    _check_place(name, x, (num_envs,), device)
+    return x
+
+
+def check_state(state: Any, ours: Mapping[str, torch.Tensor], owner: str) -> None:
+    """Whether a state dict holds dense tensors of these names, shapes and dtypes. Raises TypeError or ValueError."""
+    if not isinstance(state, Mapping):
+        raise TypeError(f"a state is a dict of tensors, as state_dict() gave it, not {type(state)}")
+    for name, x in state.items():
+        if not isinstance(x, torch.Tensor) or x.layout != torch.strided or x.is_meta:
+            kind = f"{x.layout} on {x.device}" if isinstance(x, torch.Tensor) else type(x)
+            raise TypeError(f"the state's {name!r} must be a dense tensor that holds numbers, not {kind}")
+    theirs = {name: (x.shape, x.dtype) for name, x in state.items()}
+    expected = {name: (x.shape, x.dtype) for name, x in ours.items()}
+    differing = sorted(str(k) for k in expected.keys() | theirs.keys() if expected.get(k) != theirs.get(k))
+    if differing:
+        raise ValueError(f"this is not the state of {owner}: {', '.join(differing)} differ")
+
+
+def as_options(options: Any) -> Mapping[str, Any]:
+    """The options of a reset. Raises TypeError for what is neither a dict nor None."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options must be a dict or None, not {options!r}")
+    return options
+
+
+def as_seed(seed: Any) -> int:
+    """A whole number from 0 on. Raises TypeError or ValueError."""
+    if isinstance(seed, (bool, np.bool_)):
+        raise TypeError(f"seed must be a whole number, not {seed!r}")
+    try:
+        seed = operator.index(seed)
+    except TypeError as error:
+        raise TypeError(f"seed must be a whole number, not {seed!r}") from error
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, but is {seed}")
+    return seed
+
+
+def as_seeds(seed: Any, num_envs: int) -> int | list[int | None]:
+    """One seed, or one for each world, None where its stream shall stay. Raises TypeError or ValueError."""
+    many = isinstance(seed, Sequence) and not isinstance(seed, (str, bytes))
+    if not many and not (isinstance(seed, np.ndarray) and seed.ndim):
+        return as_seed(seed)
+    if len(seed) != num_envs:
+        raise ValueError(
+            f"If seeds are passed as a list the length must match num_envs={num_envs} but got length={len(seed)}."
+        )
+    return [None if s is None else as_seed(s) for s in seed]
