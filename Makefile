@@ -2,13 +2,14 @@
 PYTHON ?= python3
 ENV ?= TorchHalfCheetah-v0
 ARGS ?=
+STEPS ?= 1e6
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 
-.PHONY: help setup train test slow lint fix bench bench-gpu wheel clean
+.PHONY: help setup train test slow soak lint fix bench bench-gpu wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +32,9 @@ test: $(STAMP) lint  ## lint, types, and the fast tests
 
 slow: $(STAMP)  ## the slow tests
 	$(BIN)/python -m pytest -q -m slow $(ARGS)
+
+soak: $(STAMP)  ## long runs of every task with bad worlds injected (STEPS=1e6 in each of 20 cases), figures printed
+	$(BIN)/python -m pytest -q -s -m "" tests/test_soak.py --soak-steps $(STEPS) $(ARGS)
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -24,6 +24,7 @@ launched: Counter[str] = Counter()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", choices=("cpu", "cuda"), help="where the tests' worlds live")
+    parser.addoption("--soak-steps", default="40e3", help="steps of worlds in each case of test_soak.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:

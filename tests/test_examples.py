@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -143,6 +145,27 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
 
     with pytest.raises(SystemExit, match="is of another run"):
         ppo.main([*parted, "--resume", "--seed", "1"])
+
+
+@pytest.mark.slow
+def test_a_run_killed_twice_and_resumed_ends_with_the_same_bits(tmp_path):
+    """By SIGKILL as soon as a checkpoint has been written, so that it may be amid the next one."""
+    ppo.main([*SMALL, "--out", str(tmp_path / "whole")])
+    checkpoint = tmp_path / "parted" / "checkpoint.pt"
+    command = [sys.executable, str(ROOT / "examples" / "ppo.py"), *SMALL, "--out", str(checkpoint.parent)]
+    seen = None
+    for resume in ([], ["--resume"]):
+        with subprocess.Popen([*command, *resume], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+            deadline = time.monotonic() + 120
+            while run.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == seen):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            seen = checkpoint.stat().st_mtime_ns
+            run.kill()
+        assert run.returncode == -signal.SIGKILL, "it came to its end before it was killed"
+    ppo.main([*SMALL, "--out", str(checkpoint.parent), "--resume"])
+    whole, again = policy(tmp_path / "whole"), policy(checkpoint.parent)
+    assert whole.keys() == again.keys() and all(torch.equal(whole[name], again[name]) for name in whole)
 
 
 def test_a_truncated_episode_counts_what_it_was_still_worth():
