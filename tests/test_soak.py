@@ -1,7 +1,6 @@
 """Long runs: no number that is not finite, and bad worlds, injected in every step, that change no bit beside them.
 
-A little of it is done in every run of the tests; `make soak` does more (`--soak-steps`), for every task, and prints what
-was done.
+A little of it is done in every run of the tests; `make soak` does more, for every task, and prints what was done.
 """
 
 from __future__ import annotations
