@@ -3,8 +3,8 @@
     python tests/random_models.py --seed 7           # one model, shrunk if it fails
     python tests/random_models.py --seed 0 --count 1000
 
-An error counts where it is beyond `TIMES` times what MuJoCo's own answer moves when the state is moved by `NUDGE`, and
-the forces by a rounding of the largest constraint force, plus `FLOOR` of the largest entry. So where MuJoCo's answer is
+An error counts where it is beyond `times` times what MuJoCo's own answer moves when the state is moved by `nudge`, and
+the forces by a `rounding` of the largest constraint force, plus `floor` of the largest entry. So where MuJoCo's answer is
 well conditioned the bound is rounding, and where it is not (a contact about to open, an inertia next to singular,
 contacts that press a joint from two sides) no more is asked than there is to know.
 """
@@ -29,10 +29,25 @@ from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
 
 OUTPUT_NAMES = tuple(OUTPUTS)
 STEPS = (1, 10)
-TIMES, NUDGE, NUDGES, FLOOR = 300, 1e-14, 3, 1e-13
-ROUNDING = 1e-16
+NUDGES = 3
 FASTEST = 2.0  # radians or metres a step: beyond it nothing is simulated any more
 UNUSED = {"crb": 1}  # its first row is the world's
+
+
+@dataclasses.dataclass(frozen=True)
+class Precision:
+    """What may be wrong in a precision: see the top."""
+
+    times: float
+    nudge: float
+    rounding: float
+    floor: float
+
+
+PRECISIONS = {
+    torch.float64: Precision(times=300, nudge=1e-14, rounding=1e-16, floor=1e-13),
+    torch.float32: Precision(times=1000, nudge=1e-7, rounding=6e-8, floor=1e-5),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,17 +77,19 @@ def silence(_: object) -> None:
     """MuJoCo's warnings go nowhere: they are counted in mjData."""
 
 
-def expected(mjm: mujoco.MjModel, state: tuple, steps: int, names: tuple[str, ...]) -> Answer | None:
+def expected(
+    mjm: mujoco.MjModel, state: tuple, steps: int, names: tuple[str, ...], precision: Precision
+) -> Answer | None:
     """MuJoCo's answer; None where it gave up (a singular matrix, a state that blew up)."""
     d = advance(mjm, state, steps)
     if d is None:
         return None
     fields = _fields(mjm, d, names)
-    force = ROUNDING * np.max(np.abs(d.efc_force), initial=0.0)
+    force = precision.rounding * np.max(np.abs(d.efc_force), initial=0.0)
     moved = dict.fromkeys(fields, 0.0)
     rng = np.random.default_rng(steps)
     for _ in range(NUDGES):
-        qpos, qvel = (x + NUDGE * np.maximum(1, np.abs(x)) * rng.choice([-1, 1], x.shape) for x in state[:2])
+        qpos, qvel = (x + precision.nudge * np.maximum(1, np.abs(x)) * rng.choice([-1, 1], x.shape) for x in state[:2])
         d = advance(mjm, (qpos, qvel, *state[2:]), steps, force * rng.choice([-1, 1], mjm.nv))
         if d is None:
             return None
@@ -103,14 +120,16 @@ def failures(
     worlds: list[World],
     names: tuple[str, ...] = OUTPUT_NAMES,
     steps: tuple[int, ...] = STEPS,
+    dtype: torch.dtype = torch.float64,
 ) -> list[Failure]:
     """Everything that differs from MuJoCo, the worst first."""
     mjm = mujoco.MjModel.from_xml_string(xml)
-    states = [random_mjcf.join(mjm, world) for world in worlds]
+    rounded = np.float32 if dtype == torch.float32 else np.float64
+    states = [tuple(x.astype(rounded).astype(float) for x in random_mjcf.join(mjm, world)) for world in worlds]
     columns = [np.stack(x) for x in zip(*states, strict=True)]
     sharp = oracle.sharpen(copy.copy(mjm))
     try:
-        sim = Simulation(mjm, len(worlds), dtype=torch.float64, outputs=names)
+        sim = Simulation(mjm, len(worlds), dtype=dtype, outputs=names)
     except Exception as error:  # UnsupportedModel too: a model that is drawn is one that is supported
         return [Failure(f"{type(error).__name__}: {error}")]
     found = []
@@ -121,20 +140,20 @@ def failures(
             x.copy_(torch.tensor(values))
         sim.step(n)
         for world, state in enumerate(states):
-            answer = expected(sharp, state, n, names)
+            answer = expected(sharp, state, n, names, PRECISIONS[dtype])
             if answer is not None:
-                found += _compare(sim, world, n, answer)
+                found += _compare(sim, world, n, answer, PRECISIONS[dtype])
     return sorted(found, key=lambda f: -f.error / f.bound)
 
 
-def _compare(sim: Simulation, world: int, steps: int, answer: Answer) -> Iterator[Failure]:
+def _compare(sim: Simulation, world: int, steps: int, answer: Answer, precision: Precision) -> Iterator[Failure]:
     for name, want in answer.fields.items():
         skip = UNUSED.get(name, 0)
         got = getattr(sim, name)[world].cpu().numpy().astype(np.float64)
         got = got.reshape(want.shape)
         error = np.max(np.abs(got[skip:] - want[skip:]), initial=0.0)
         scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
-        bound = TIMES * answer.moved[name] + FLOOR * scale
+        bound = precision.times * answer.moved[name] + precision.floor * scale
         if not error <= bound:
             yield Failure(name, steps, world, float(error), bound)
 
@@ -142,9 +161,9 @@ def _compare(sim: Simulation, world: int, steps: int, answer: Answer) -> Iterato
 # shrinking
 
 
-def shrink(case: Case, failure: Failure, seconds: float = 60.0) -> tuple[Case, Failure]:
+def shrink(case: Case, failure: Failure, seconds: float = 60.0, dtype: torch.dtype = torch.float64) -> tuple[Case, Failure]:
     """The case with all deleted that the failure does not need, as far as the time allows."""
-    names = () if failure.what in ("qpos", "qvel") or not failure.steps else (failure.what,)
+    names = (failure.what,) if failure.what in OUTPUT_NAMES else ()
     until = time.monotonic() + seconds
     worlds = [case.worlds[failure.world]] if failure.steps else case.worlds[:1]
     steps = (failure.steps,) if failure.steps else STEPS
@@ -152,7 +171,7 @@ def shrink(case: Case, failure: Failure, seconds: float = 60.0) -> tuple[Case, F
 
     def fails(root: ET.Element, worlds: list[World]) -> Failure | None:
         try:
-            found = failures(ET.tostring(root, encoding="unicode"), worlds, names, steps=steps)
+            found = failures(ET.tostring(root, encoding="unicode"), worlds, names, steps, dtype)
         except (ValueError, KeyError, mujoco.FatalError):  # what is left is no model
             return None
         alike = [f for f in found if bool(f.steps) == bool(failure.steps) and f.what == failure.what]
@@ -230,13 +249,13 @@ def report(seed: int, case: Case, failure: Failure) -> str:
     return "\n".join(lines)
 
 
-def check(seed: int, seconds: float = 60.0) -> str:
-    """A report of what is wrong with model `seed`, shrunk; empty where nothing is."""
+def check(seed: int, dtype: torch.dtype = torch.float64, seconds: float = 60.0) -> str:
+    """A report of what is wrong with model `seed`, shrunk; empty where nothing is. In float32 of the state alone."""
     case = random_mjcf.case(seed)
-    found = failures(case.xml, case.worlds)
+    found = failures(case.xml, case.worlds, OUTPUT_NAMES if dtype == torch.float64 else (), dtype=dtype)
     if not found:
         return ""
-    return report(seed, *shrink(case, found[0], seconds))
+    return report(seed, *shrink(case, found[0], seconds, dtype))
 
 
 def main() -> None:
@@ -244,13 +263,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="the first model")
     parser.add_argument("--count", type=int, default=1, help="how many")
     parser.add_argument("--seconds", type=float, default=60.0, help="to shrink one for")
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
     parser.add_argument("--show", action="store_true", help="print the models")
     args = parser.parse_args()
     bad = 0
     for seed in range(args.seed, args.seed + args.count):
         if args.show:
             print(random_mjcf.case(seed).xml)
-        wrong = check(seed, args.seconds)
+        wrong = check(seed, getattr(torch, args.dtype), args.seconds)
         bad += bool(wrong)
         if wrong:
             print(wrong, flush=True)

@@ -14,6 +14,7 @@ import oracle
 import pytest
 import random_mjcf
 import random_models
+import torch
 
 FEW, MANY = range(200), range(200, 1200)
 
@@ -36,6 +37,14 @@ def test_a_random_model_moves_as_in_mujoco(seed):
 @pytest.mark.parametrize("seed", MANY)
 def test_a_thousand_random_models_move_as_in_mujoco(seed):
     wrong = random_models.check(seed)
+    assert not wrong, wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*FEW, *MANY])
+def test_a_random_model_makes_sense_in_float32(seed):
+    """The state, within a thousand times of what MuJoCo's own answer moves when the state is rounded otherwise."""
+    wrong = random_models.check(seed, torch.float32)
     assert not wrong, wrong
 
 
