@@ -16,6 +16,9 @@ import random_mjcf
 import random_models
 import torch
 
+from torch_mjenvs.physics.model import UnsupportedModel, load
+from torch_mjenvs.physics.simulation import output_shapes
+
 FEW, MANY = range(200), range(200, 1200)
 
 
@@ -99,3 +102,20 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
     if d.qacc_warmstart.any():
         found.add("warm start")
     return found
+
+
+def test_strange_models_are_refused_by_name_or_taken():
+    """What is not supported, and numbers at the edge: nothing is raised while a model is read but `UnsupportedModel`."""
+    ends = Counter[str]()
+    for seed in range(500):
+        try:
+            mjm = mujoco.MjModel.from_xml_string(random_mjcf.strange(seed))
+        except ValueError:
+            continue  # MuJoCo refuses it, too
+        try:
+            output_shapes(load(mjm), random_models.OUTPUT_NAMES)  # every stage, in plain Python
+        except UnsupportedModel:
+            ends["refused"] += 1
+        else:
+            ends["taken"] += 1
+    assert min(ends["refused"], ends["taken"]) > 100
