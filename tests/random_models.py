@@ -4,8 +4,8 @@
     python tests/random_models.py --seed 0 --count 1000
 
 An error counts where it is beyond `times` times what MuJoCo's own answer moves when the state is moved by `nudge`, and
-the forces by a `rounding` of the largest constraint force, plus `floor` of the largest entry. So where MuJoCo's answer is
-well conditioned the bound is rounding, and where it is not (a contact about to open, an inertia next to singular,
+the forces by a `rounding` of the largest constraint force, plus `floor` of the largest entry. So where MuJoCo's answer
+is well conditioned the bound is rounding, and where it is not (a contact about to open, an inertia next to singular,
 contacts that press a joint from two sides) no more is asked than there is to know.
 """
 
@@ -150,7 +150,9 @@ def _compare(sim: Simulation, world: int, steps: int, answer: Answer, precision:
     for name, want in answer.fields.items():
         skip = UNUSED.get(name, 0)
         got = getattr(sim, name)[world].cpu().numpy().astype(np.float64)
-        got = got.reshape(want.shape)
+        if got.shape != want.shape:
+            yield Failure(f"{name} has the shape {got.shape}, not {want.shape}")
+            continue
         error = np.max(np.abs(got[skip:] - want[skip:]), initial=0.0)
         scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
         bound = precision.times * answer.moved[name] + precision.floor * scale
@@ -161,7 +163,9 @@ def _compare(sim: Simulation, world: int, steps: int, answer: Answer, precision:
 # shrinking
 
 
-def shrink(case: Case, failure: Failure, seconds: float = 60.0, dtype: torch.dtype = torch.float64) -> tuple[Case, Failure]:
+def shrink(
+    case: Case, failure: Failure, seconds: float = 60.0, dtype: torch.dtype = torch.float64
+) -> tuple[Case, Failure]:
     """The case with all deleted that the failure does not need, as far as the time allows."""
     names = (failure.what,) if failure.what in OUTPUT_NAMES else ()
     until = time.monotonic() + seconds

@@ -14,6 +14,7 @@ import oracle
 import pytest
 import random_mjcf
 import random_models
+import strange_mjcf
 import torch
 
 from torch_mjenvs.physics.model import UnsupportedModel, load
@@ -78,7 +79,20 @@ def test_the_random_models_have_what_they_are_to_test():
     assert min(models["euler"], models["rk4"]) > len(FEW) / 5
     for what in ("hinge", "slide", "ball", "free", "planar", "welded child", "static root", "inertial", "fluid"):
         assert drawn[what] > 0.1 * len(FEW), what
-    rare = ("many alike", "exclude", "priority", "solmix", "gap", "ball among slides", "fixed tendon", "tilted plane")
+    rare = (
+        "negative damping",
+        "few iterations",
+        "spatial tendon",
+        "touching body without joints",
+        "many alike",
+        "exclude",
+        "priority",
+        "solmix",
+        "gap",
+        "ball among slides",
+        "fixed tendon",
+        "tilted plane",
+    )
     flags = ("no contact", "no spring", "no damper", "no clampctrl", "no filterparent", "no gravity")
     for what in (*rare, *flags, "negative stiffness"):
         assert drawn[what] >= 3, what
@@ -105,11 +119,11 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
 
 
 def test_strange_models_are_refused_by_name_or_taken():
-    """What is not supported, and numbers at the edge: nothing is raised while a model is read but `UnsupportedModel`."""
+    """What is not supported, and numbers at the edge: reading a model raises `UnsupportedModel` or nothing."""
     ends = Counter[str]()
     for seed in range(500):
         try:
-            mjm = mujoco.MjModel.from_xml_string(random_mjcf.strange(seed))
+            mjm = mujoco.MjModel.from_xml_string(strange_mjcf.strange(seed))
         except ValueError:
             continue  # MuJoCo refuses it, too
         try:
