@@ -294,7 +294,7 @@ def one_step(case: Case, n: int, device: torch.device, seasoned: ours.Season) ->
 
     steps()
     kernel = engine._step.kernel
-    found |= {"registers": kernel.registers, "local_bytes": kernel.local_bytes}
+    found |= {name: getattr(kernel, name) for name in ("registers", "local_bytes", "blocks", "reserved_bytes")}
     found["wall_ms"] = steps()
     try:
         on_gpu = events(steps)

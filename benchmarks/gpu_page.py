@@ -93,6 +93,8 @@ def step_table(results: dict[str, Any]) -> str:
         "share of instructions",
         "registers",
         "local bytes",
+        "of all threads",
+        "blocks a multiprocessor",
     ]
     rows = []
     for task, found in results["tasks"].items():
@@ -107,6 +109,7 @@ def step_table(results: dict[str, Any]) -> str:
             issued = counted.get(task, 0) * s["num_envs"] / WARP / (1e-3 * s["kernel_ms"])
             share = f"{100 * issued / (results['machine']['flops'] / (2 * WARP)):.0f} %" if task in counted else "-"
         numbers = [kernel, f"{s['wall_ms']:,.3g} ms", share, str(s["registers"]), f"{s['local_bytes']:,}"]
+        numbers += [f"{s['reserved_bytes'] / 1e9:.1f} GB", str(s["blocks"])]
         rows.append([task, f"{s['num_envs']:,}", launches or s["profiler"], *numbers])
     return table(header, rows) if rows else "Not measured: this was no GPU."
 

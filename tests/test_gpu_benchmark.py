@@ -45,7 +45,7 @@ def test_measures(saved):
     assert saved[-1]["machine"]["flops"] > 1e8 and saved[-1]["machine"]["bytes_a_second"] > 1e8
     if HERE.type == "cuda":
         assert list(found["step"]["launches_a_step"].values()) == [1]
-        assert found["step"]["kernel_ms"] > 0 and 0 < found["step"]["registers"] <= 255
+        assert found["step"]["kernel_ms"] > 0 and 0 < found["step"]["registers"] <= 255 and found["step"]["blocks"] >= 8
 
 
 def test_page(saved):
@@ -63,15 +63,16 @@ def test_page(saved):
     issued = results["machine"]["flops"] / 64
     milliseconds = 4 * 1e3 * instructions * 48 / 32 / issued  # four times what the instructions need
     found["step"] = {"num_envs": 48, "launches_a_step": {"kernel": 1.0}, "kernel_ms": milliseconds, "wall_ms": 9.0}
-    found["step"] |= {"registers": 255, "local_bytes": 168}
+    found["step"] |= {"registers": 255, "local_bytes": 168, "reserved_bytes": 180_000_000, "blocks": 8}
     page = gpu_page.markdown(results)
-    assert "| Hopper | 48 | 1 kernel |" in page and "| 25 % | 255 | 168 |" in page
+    assert "| Hopper | 48 | 1 kernel |" in page and "| 25 % | 255 | 168 | 0.2 GB | 8 |" in page
     assert "jax is not installed" in page and "123x (1 to 200)" in page and "Parity fails" not in page
     median = 4 * found["rates"][1]["rates"]["engine"]["median"]  # physics steps
     assert f"| Hopper | 48 | float32 | {gpu_page.number(median)} |" in page
 
     found["gymnasium"] = {"absent": "ModuleNotFoundError: no imageio"}
     found["step"] = {"num_envs": 48, "registers": 9, "local_bytes": 0, "wall_ms": 1.0, "profiler": "CUPTI may not look"}
+    found["step"] |= {"reserved_bytes": 0, "blocks": 32}
     assert "no imageio" in gpu_page.markdown(results) and "CUPTI may not look" in gpu_page.markdown(results)
     assert not gpu_page.failures(results)
     found["gymnasium"] = {"failed": "Hopper: float64 is 1e-3 from Hopper-v5"}
