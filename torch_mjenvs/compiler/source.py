@@ -21,6 +21,7 @@ import numpy
 
 PACKAGE = __name__.split(".")[0]
 SIMPLE = frozenset((type(None), bool, int, float, complex, str, bytes, type(...)))
+MUTABLE = frozenset((dict, list, set))
 WRAPPING = (property, classmethod, staticmethod, functools.cached_property, functools._lru_cache_wrapper)
 WRAPPED = ("fget", "fset", "fdel", "__func__", "func", "__wrapped__")
 
@@ -67,13 +68,14 @@ class Listing:
         self.items: list[object] = []
         self.held: dict[int, object] = {}
         for module in modules:
-            for name, x in vars(module).items():
+            for name, x in list(vars(module).items()):  # another thread may be importing
                 # Python and torch's compiler put names with __ there, and an import of a module its own name.
                 if not name.startswith("__") and not (isinstance(x, types.ModuleType) and _is_own(x.__name__)):
                     self.items.append(name)
-                    self._add(x)
+                    # Constants are in capitals; other containers hold what the process is at.
+                    self._add(x, type(x) not in MUTABLE or name.isupper())
 
-    def _add(self, x: Any) -> None:
+    def _add(self, x: Any, look_inside: bool = True) -> None:
         kind = type(x)
         if kind in SIMPLE:
             self.items.append(repr(x))
@@ -83,7 +85,8 @@ class Listing:
             self.items.append(id(x))
             if id(x) not in self.held:
                 self.held[id(x)] = x
-                self._add_contents(x, kind)
+                if look_inside:
+                    self._add_contents(x, kind)
 
     def _add_contents(self, x: Any, kind: type) -> None:
         if kind is types.FunctionType:
