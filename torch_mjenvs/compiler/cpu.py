@@ -44,12 +44,17 @@ class Target:
 
 @functools.cache
 def host() -> Target:
-    """This machine: AVX-512, AVX2, or the 16 bytes that SSE and NEON have."""
+    """This machine: AVX-512, AVX2, or the 16 bytes that SSE and NEON have. Raises OSError where it is neither."""
+    triple = llvm.get_process_triple()
+    if not triple.startswith(("x86_64", "aarch64", "arm64")):
+        raise OSError(f"kernels are made for x86-64 and 64-bit ARM; this process runs on {triple}")
+    if "windows" in triple:
+        triple += "-elf"  # what LLVM's loader takes there
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
     width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
-    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten(), width)
+    return Target(triple, llvm.get_host_cpu_name(), features.flatten(), width)
 
 
 def lanes_of(dtype: str, target: Target) -> int:

@@ -9,9 +9,10 @@ import ctypes
 import mmap
 import sys
 
-_ANONYMOUS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-if sys.platform == "linux":
-    _ANONYMOUS["flags"] |= 0x4000  # MAP_NORESERVE: it does not count as used before it is
+_FLAGS: dict[str, int] = {}
+if hasattr(mmap, "MAP_PRIVATE"):
+    unreserved = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE: what is not touched does not count as used
+    _FLAGS["flags"] = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | unreserved
 
 
 class Stacks:
@@ -20,7 +21,7 @@ class Stacks:
     def __init__(self, threads: int, room: int):
         self.threads = threads
         try:
-            self._memory = mmap.mmap(-1, threads * room, **_ANONYMOUS)
+            self._memory = mmap.mmap(-1, threads * room, **_FLAGS)
         except (OSError, ValueError, OverflowError) as error:
             raise MemoryError(f"no address space for the stacks of {threads} threads, {room} bytes each") from error
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))

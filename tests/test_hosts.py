@@ -1,0 +1,108 @@
+"""Hosts that nothing here runs on, as far as they can be played: Windows has no fork and no process-wide CDLL."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import pytest
+from kernels import record_list
+
+from torch_mjenvs.compiler import cpu, loader
+from torch_mjenvs.compiler.control import repeat
+from torch_mjenvs.compiler.scalar import lookup, sin
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.cpu
+
+STEPPED = """
+import hashlib, torch
+
+def stepped():
+    from torch_mjenvs import TorchVectorEnv
+    env = TorchVectorEnv("Reacher", 256, device="cpu")
+    env.reset(seed=0)
+    env.step(torch.full((256, 2), 0.5))
+    return hashlib.sha256(env.engine.qpos.numpy().tobytes()).hexdigest()
+"""
+
+WINDOWS = """
+import ctypes, mmap, os, posix, sys
+import gymnasium, mujoco, platformdirs, torch._dynamo  # what they need of a host is their own matter
+
+for module in (os, posix):
+    for name in ("fork", "register_at_fork", "getuid", "geteuid", "getgid", "fchmod", "fchown", "O_NOFOLLOW",
+                 "O_NONBLOCK", "O_CLOEXEC", "O_DIRECTORY", "sched_getaffinity"):
+        if hasattr(module, name):
+            delattr(module, name)
+for name in ("fcntl", "resource", "pwd", "grp"):
+    sys.modules[name] = None
+for name in [x for x in dir(mmap) if x.startswith(("MAP_", "PROT_"))]:
+    delattr(mmap, name)
+
+class CDLL(ctypes.CDLL):
+    def __init__(self, name, *more, **options):
+        if name is None:
+            raise TypeError("argument of type 'NoneType' is not iterable")
+        super().__init__(name, *more, **options)
+
+ctypes.CDLL = CDLL
+torch.set_num_threads(2)
+print(stepped())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="what it lacks is lacking")
+def test_what_windows_lacks_is_not_needed():
+    """Without OpenMP's entry the tiles are done by threads of Python, with the same bits."""
+    done = subprocess.run(
+        [sys.executable, "-c", STEPPED + WINDOWS], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    scope: dict = {}
+    exec(STEPPED, scope)
+    assert done.stdout.split() == [scope["stepped"]()]
+
+
+def body(x: list) -> list:
+    """Constants and a table."""
+    return repeat(5, lambda i, c: [sin(c[0]) * 0.1234567 + lookup((3.0, -1.0, 4.0, 1.0, -5.0), i)], x)
+
+
+def made(triple: str, processor: str) -> bytes:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = cpu.Target(triple, processor, "", 16)
+    return target.machine().emit_object(llvm.parse_assembly(cpu.assembly(record_list(body, 1, 1, "float32"), target)))
+
+
+@pytest.mark.parametrize(
+    ("triple", "processor"),
+    [
+        ("arm64-apple-macosx", "apple-m1"),
+        ("aarch64-unknown-linux-gnu", "generic"),
+        ("x86_64-pc-windows-msvc-elf", "haswell"),
+    ],
+)
+def test_code_of_every_host_can_be_read_before_it_is_loaded(triple, processor):
+    """By what refuses damaged code; nothing but Windows' own probe of a large stack frame is called."""
+    code = made(triple, processor)
+    read = loader._mach_o if "apple" in triple else loader._elf
+    held, called = read(code, triple)
+    assert {"kernel", "room"} <= set(held)
+    assert set(called) <= ({"__chkstk"} if "windows" in triple else set())
+    other = "x86_64-unknown-linux-gnu" if "x86" not in triple else "aarch64-unknown-linux-gnu"
+    with pytest.raises(loader.BadObject, match="not for"):
+        read(code, other)
+    with pytest.raises((loader.BadObject, ValueError, IndexError)):
+        read(code[: len(code) // 2], triple)
+
+
+def test_hosts_by_name(monkeypatch):
+    monkeypatch.setattr(llvm, "get_process_triple", lambda: "x86_64-pc-windows-msvc")
+    assert cpu.host.__wrapped__().triple == "x86_64-pc-windows-msvc-elf"
+    monkeypatch.setattr(llvm, "get_process_triple", lambda: "riscv64-unknown-linux-gnu")
+    with pytest.raises(OSError, match="x86-64 and 64-bit ARM; this process runs on riscv64"):
+        cpu.host.__wrapped__()
