@@ -379,6 +379,55 @@ def test_empty_outputs_have_mujoco_s_shapes():
         sim.forward()
 
 
+WEIGHTS = {
+    "stack": """<geom type="plane" size="5 5 1"/>
+        <body pos="0 0 .1"><freejoint/><geom size=".1" mass="{0}"/></body>
+        <body pos="0.001 0 .299"><freejoint/><geom size=".1" mass="{1}"/></body>""",
+    "arm": """<body pos="0 0 2"><joint axis="0 1 0" damping=".01"/>
+        <geom type="capsule" fromto="0 0 0 .3 0 0" size=".04" mass="{0}"/>
+        <body pos=".3 0 0"><joint axis="0 1 0"/><joint axis="1 0 0"/>
+          <geom type="capsule" fromto="0 0 0 .3 .1 0" size=".04" mass="{1}"/></body></body>""",
+    "free": """<geom type="plane" size="5 5 1"/><body pos="0 0 .05"><freejoint/>
+        <geom type="capsule" fromto="0 0 0 .3 0 0" size=".05" mass="{0}"/>
+        <body pos=".3 0 0"><joint axis="0 1 0"/>
+          <geom type="capsule" fromto="0 0 0 .3 .1 0" size=".04" mass="{1}"/></body></body>""",
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "masses", "bound32", "bound64"),
+    [
+        ("stack", (1, 1e6), 2e-6, 1e-13),
+        ("stack", (1e6, 1), 2e-6, 1e-13),
+        ("arm", (1, 1e6), 4e-6, 1e-13),
+        ("arm", (1e6, 1), 4e-6, 1e-13),
+        ("free", (1e4, 1), 1e-5, 1e-13),
+        ("free", (1, 100), 3e-4, 1e-11),
+        ("free", (1, 1e4), 0.5, 1e-8),
+    ],
+)
+def test_heavy_on_light_and_light_on_heavy(case, masses, bound32, bound64):
+    """The table in docs/limits.md."""
+    mjm = oracle.sharpen(
+        mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{WEIGHTS[case].format(*masses)}</worldbody></mujoco>")
+    )
+    d, rng, starts, want = mujoco.MjData(mjm), np.random.default_rng(0), [], []
+    for _ in range(24):
+        mujoco.mj_resetData(mjm, d)
+        d.qvel[:] = rng.normal(0, 0.3, mjm.nv)
+        mujoco.mj_step(mjm, d, int(rng.integers(0, 60)))
+        starts.append([x.astype(np.float32) for x in (d.qpos, d.qvel)])
+        mujoco.mj_resetData(mjm, d)
+        d.qpos[:], d.qvel[:] = starts[-1]
+        mujoco.mj_step(mjm, d)
+        want.append(d.qvel.copy())
+    for dtype, tolerance, bound in ((torch.float32, 1e-6, bound32), (torch.float64, 1e-13, bound64)):
+        qpos, qvel = ([torch.tensor(c, dtype=dtype) for c in np.stack(x).T] for x in zip(*starts, strict=True))
+        m = replace(load(mjm), tolerance=tolerance)
+        got = step(m, State(qpos, qvel, [torch.zeros(24, dtype=dtype)] * m.nv), [])
+        assert (torch.stack(got.qvel, 1).double().cpu() - torch.tensor(np.stack(want)).cpu()).abs().max() < bound
+
+
 # many steps
 
 
