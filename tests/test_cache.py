@@ -22,6 +22,7 @@ import torch
 from kernels import HERE, at_lanes, garbage, record_list
 
 from torch_mjenvs import InvertedPendulum, Outcome, Simulation, TorchEnv, TorchVectorEnv
+from torch_mjenvs import cache as command
 from torch_mjenvs.compiler import cache, cpu, devices, launch, source
 from torch_mjenvs.compiler.expr import Expr
 from torch_mjenvs.compiler.program import Buffer, Program, record
@@ -552,13 +553,15 @@ def test_what_killed_writers_left_goes_after_an_hour(folder, monkeypatch):
     assert all(x.exists() for x in others), "files that are not the cache's are nobody's business"
 
 
-def test_the_command_shows_and_clears(folder, monkeypatch):
+def test_the_command_shows_and_clears(folder, monkeypatch, capsys):
     compiled(monkeypatch, axpy())
     (folder / "notes.txt").write_text("mine")
-    shown = run("from torch_mjenvs.cache import main; main([])")
-    assert str(folder) in shown and "axpy" in shown and "1 file" in shown
-    cleared = run("from torch_mjenvs.cache import main; main(['--clear'])")
-    assert "1 file" in cleared and [path.name for path in folder.iterdir()] == ["notes.txt"]
+    command.main([])
+    shown = capsys.readouterr().out
+    assert str(folder) in shown and "axpy" in shown and "1 file" in shown and "ago" in shown
+    command.main(["--clear"])
+    assert "removed 1 file" in capsys.readouterr().out
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
 # whose last user goes
