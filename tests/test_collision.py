@@ -144,6 +144,16 @@ def test_coincident(kinds: tuple[str, str]) -> None:
         check(mjm, m, np.array([0, 0, 0, 1, 0, 0, 0, 0, 0, 0, *quat], dtype=float))
 
 
+def test_capsules_that_cross() -> None:
+    """Axes that meet, or next to: the normal is MuJoCo's on either side, as near as rounding leaves it one."""
+    xml = """<mujoco><worldbody><body><freejoint/><geom type="capsule" size=".1 .3"/></body>
+        <body><freejoint/><geom type="capsule" size=".1 .3" zaxis="1 0 1"/></body></worldbody></mujoco>"""
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(xml))
+    for apart in (0.0, 1e-17, 1e-7, 1.9e-6, 2.1e-6, 1e-4):
+        for y in (apart, -apart):
+            assert check(mjm, load(mjm), np.array([0, 0, 0, 1, 0, 0, 0, 0.1, y, 0.05, 1, 0, 0, 0])) == 1
+
+
 def test_upright_capsule() -> None:
     """A capsule along the plane's normal leaves the first tangent undefined: MuJoCo's falls back to x."""
     xml = '<geom type="plane" size="1 1 1"/><body pos="0 0 .35"><freejoint/><geom type="capsule" size=".1 .3"/></body>'

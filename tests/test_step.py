@@ -236,6 +236,27 @@ def test_contact_forces_on_bodies_without_joints(case):
     assert seen > 2
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_capsules_that_cross_in_one_plane(dtype):
+    """Their axes meet: what float32's rounding leaves of the distance is no direction to push in."""
+    rod = """<body><joint axis="0 1 0"/><joint type="slide" axis="1 0 0" damping="1"/>
+        <geom type="capsule" size=".05" fromto="{0} 0 {1} -{0} 0 -{1}"/></body>"""
+    xml = f"<mujoco><worldbody>{rod.format(0.1, 0.4)}{rod.format(0.4, 0.1)}</worldbody></mujoco>"
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(xml))
+    rng = np.random.default_rng(0)
+    qpos, qvel = rng.normal(0, 0.2, (64, 4)), rng.normal(0, 1, (64, 4))
+    sim, crossed = Simulation(mjm, 64, dtype=dtype), 0
+    put(sim, qpos, qvel, np.zeros((64, 0)))
+    sim.step(10)
+    for k in range(64):
+        crossed += any(c.dist < -0.0999 for c in oracle.forward(mjm, qpos[k], qvel[k], np.zeros(0)).contact)
+        d = mujoco.MjData(mjm)
+        d.qpos[:], d.qvel[:] = qpos[k], qvel[k]
+        mujoco.mj_step(mjm, d, 10)
+        assert max(error(sim.qpos[k], d.qpos), error(sim.qvel[k], d.qvel)) < 10 * TOLERANCE[dtype]
+    assert crossed > 40
+
+
 def integrator_of(name: str, integrator: str, damping: bool) -> mujoco.MjModel:
     mjm = oracle.sharpen(mujoco.MjModel.from_xml_path(str(oracle.ASSETS / f"{name}.xml")))
     mjm.opt.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator}")

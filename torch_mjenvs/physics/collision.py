@@ -37,6 +37,7 @@ from .spatial import (
 )
 
 PARALLEL = 1e-8  # squared sine of the angle below which two capsules are parallel and touch twice
+CROSSING = 1e-5  # share of the radii; below it the distance of two axes may be float32's rounding, and no direction
 NEVER = 1e10  # a distance at which nothing acts
 
 Locate = Callable[[], tuple[list[Scalar], list[list[Scalar]]]]
@@ -236,7 +237,7 @@ def balls(one: Rod, two: Rod, s: Scalar, t: Scalar) -> tuple[Scalar, Locate]:
     dist = between - (one.radius + two.radius)
 
     def locate() -> tuple[list[Scalar], list[list[Scalar]]]:
-        n = _normal(apart, between, one.axis, two.axis)
+        n = _normal(apart, between, one.axis, two.axis, (one.radius + two.radius) * CROSSING)
         return add_scaled(p2, n, -(dist * 0.5 + two.radius)), make_frame(n, None)
 
     return dist, locate
@@ -252,10 +253,15 @@ def half(m: Model, geom: int) -> float:
     return length if (2 * length) ** 2 >= MINVAL else 0.0
 
 
-def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec) -> list[Scalar]:
-    """apart / |apart|; where that is nothing, the common normal of the axes, and where there is none, x."""
+def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> list[Scalar]:
+    """apart / |apart|; where that is nothing, the common normal of the axes, and where there is none, x.
+
+    Capsules in one plane cross like that as long as they touch. Nothing is to MuJoCo what is below mjMINVAL; what is
+    below `crossing` has the direction of the common normal anyway, where both points are inside of their segments.
+    """
     spare = normalize(cross(a1, a2), [1.0, 0.0, 0.0])
-    return choose(between < MINVAL, spare, scale(apart, 1.0 / maximum(between, MINVAL)))
+    spare = choose(dot(apart, spare) < -MINVAL, scale(spare, -1.0), spare)
+    return choose(between < crossing, spare, scale(apart, 1.0 / maximum(between, MINVAL)))
 
 
 def make_frame(n: Vec, along: Vec | None) -> list[list[Scalar]]:
