@@ -124,6 +124,34 @@ thread.join()
     )
 
 
+def test_what_another_thread_was_in_stays_refused_in_the_child():
+    """Its worlds may be half stepped there, and the thread that was to finish it is not there."""
+    run_forking("""
+from gymnasium.error import AlreadyPendingCallError
+from torch_mjenvs.compiler import launch
+env, inside, go_on = TorchVectorEnv("InvertedPendulum", 4), threading.Event(), threading.Event()
+env.reset(seed=0)
+run = launch.Launch.__call__
+def held(self, times=1):
+    inside.set()
+    go_on.wait()
+    run(self, times)
+launch.Launch.__call__ = held
+thread = threading.Thread(target=env.step, args=(torch.zeros(4, 1),))
+thread.start()
+inside.wait()
+def refused():
+    try:
+        env.step(torch.zeros(4, 1))
+    except AlreadyPendingCallError:
+        return True
+joined(forked(refused))
+go_on.set()
+thread.join()
+env.step(torch.zeros(4, 1))
+""")
+
+
 def test_gymnasiums_async_vector_env():
     run_forking("""
 import gymnasium, numpy as np
