@@ -71,6 +71,19 @@ joined(*children)
 """)
 
 
+def test_where_openmp_cannot_be_told_to_stop_a_child_has_one_thread():
+    """GNU's before GCC 9."""
+    run_forking("""
+from torch_mjenvs.compiler import fork
+fork._pause = lambda: None
+env = TorchVectorEnv("Hopper", 4096)
+env.reset(seed=0)
+env.step(torch.zeros(4096, 3))
+joined(forked(lambda: torch.get_num_threads() == 1 and env.step(torch.zeros(4096, 3))[0].isfinite().all()))
+assert torch.get_num_threads() == 2
+""")
+
+
 def test_a_fork_while_another_thread_compiles(tmp_path):
     """It waits until LLVM is free: the child finds no lock held by a thread that it does not have."""
     run_forking(
