@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from torch_mjenvs.compiler import cpu, cuda
+from torch_mjenvs.compiler import cpu, cuda, source
 
 # Batches here are small, and tests may run beside each other; those that are about threads ask for them.
 torch.set_num_threads(1)
@@ -36,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_default_device("cuda")  # before test modules are imported: some make tensors then
     count("cpu", cpu._Run)
     count("cuda", cuda._Run)
+    source.imported.cache_clear()  # else nothing would be known any more, and every kernel traced whenever it is built
+    source.imported()
 
 
 def count(name: str, run: type) -> None:

@@ -31,6 +31,7 @@ from torch_mjenvs.envs import inverted_pendulum
 from torch_mjenvs.physics import spatial
 
 ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.cpu
 
 
 @pytest.fixture(autouse=True)
@@ -349,8 +350,6 @@ def test_two_files_that_were_swapped_are_made_anew(folder, monkeypatch):
 
 def test_a_sound_file_that_is_no_code_is_replaced(folder, monkeypatch):
     """Where loading it fails: the code is made anew, and kept."""
-    if HERE.type != "cpu":
-        pytest.skip("about the CPU's code")
     devices.build(HERE, axpy())
     (path,) = folder.iterdir()
     good = path.read_bytes()

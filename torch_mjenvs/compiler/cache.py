@@ -23,7 +23,7 @@ import platformdirs
 
 MAGIC = b"torch_mjenvs code 1\n"  # what a file begins with; the digests of key and code come next
 DIGEST = hashlib.sha256().digest_size
-LIMIT = 512 * 2**20  # bytes that the folder may hold; beyond them, what was not used for longest goes
+LIMIT = 512_000_000  # bytes that the folder may hold; beyond them, what was not used for longest goes
 STALE = 3600  # seconds after which a file that is being written has no writer any more
 NAMES = re.compile(r"[\w-]+-[0-9a-f]{32}\.o(?P<unfinished>\.\w+\.tmp)?")
 CHECKED = hasattr(os, "geteuid")  # Windows has no owners of this kind, and a user's folders are their own
