@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 import oracle
 import pytest
+import torch
 
 from torch_mjenvs.physics import collision, inertia, kinematics
 from torch_mjenvs.physics.data import Data
@@ -117,6 +118,33 @@ def test_parallel_capsules(tilt: float, flips: tuple[int, int]) -> None:
         qpos = np.concatenate([[0.02, 0, 0], quats[0], [0.2, 0.01, height], quats[1]])
         twice += check(mjm, m, qpos) == 2
     assert twice > 0 if tilt < 1e-4 else twice == 0
+
+
+@pytest.mark.parametrize("tilt", [0.0, 5e-5, 9.5e-5, 1.05e-4, 5e-4, 1e-2])
+def test_nearly_parallel_capsules_in_float32(tilt: float) -> None:
+    """On the same side of MuJoCo's threshold; the point where they are nearest is no better known than orientations."""
+    mjm, rng, states = two("capsule", "capsule"), np.random.default_rng(0), []
+    d = mujoco.MjData(mjm)
+    while len(states) < 50:
+        quat, axis = rng.normal(size=4), np.array([*rng.normal(size=2), 0.0])
+        quat, axis = quat / np.linalg.norm(quat), axis / np.linalg.norm(axis)
+        mat, turned = np.zeros(9), np.zeros(4)
+        mujoco.mju_mulQuat(turned, quat, np.array([np.cos(tilt / 2), *(np.sin(tilt / 2) * axis)]))
+        mujoco.mju_quat2Mat(mat, quat)
+        place = mat.reshape(3, 3) @ [0.15, 0.05, rng.uniform(-0.4, 0.4)]
+        state = np.array([0, 0, 0, *quat, *place, *turned], dtype=np.float32)
+        d.qpos[:] = state
+        mujoco.mj_forward(mjm, d)
+        if d.ncon:
+            states.append((state, d.ncon, d.contact[0].dist))
+    qpos, ncon, dist = zip(*states, strict=True)
+    ours = Data(qpos=[torch.tensor(x) for x in np.stack(qpos).T])
+    m = load(mjm)
+    kinematics.kinematics(m, ours)
+    inertia.com_pos(m, ours)
+    first, second = (c.dist.cpu().numpy() for c in collision.collision(m, ours)[0].contacts())
+    assert (1 + (second < 0) == ncon).all()
+    assert np.max(np.abs(first - dist)) < 3e-7
 
 
 @pytest.mark.parametrize("half", [1e-12, 1e-9, 1.5e-8, 1.7e-8, 1e-6])

@@ -26,7 +26,7 @@ from .model import Model
 from .spatial import add, cross, dot, scale, sub
 
 # The file's `iterations` and tolerances are not used: MuJoCo stops there, converged or not. A search that has not ended
-# here is left at its last point, where the cost is lowest.
+# here is left at its last point, where the cost is lowest; the tests' models need 5 iterations at the most, cold.
 ITERATIONS, LS_ITERATIONS = 100, 50
 LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
 FULL_STEPS = 2  # iterations that take the full step even where it does not end the search
