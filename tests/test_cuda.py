@@ -533,7 +533,18 @@ def test_ptx_is_kept(driver, monkeypatch, tmp_path):
         want = (3.7 * x) * (1.0 - x)
         kernel.bind({"x": x})()
         assert torch.allclose(x, want, rtol=1e-15)
-    assert len(made) == 1 and len(driver.machines) == 1
+        del kernel
+    assert len(made) == 1
+
+
+def test_ptx_of_a_program_whose_origin_is_not_known_is_kept_too(driver, monkeypatch, tmp_path):
+    """By its IR: a user's task is traced in every process, but lowered in one."""
+    monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path))
+    made, translate = [], cuda._translate
+    monkeypatch.setattr(cuda, "_translate", lambda ir: made.append(ir) or translate(ir))
+    for _ in range(2):
+        cuda.build(map_program(), CPU)
+    assert len(made) == 1 and len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
