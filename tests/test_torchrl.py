@@ -389,3 +389,18 @@ def test_without_torchrl(monkeypatch):
         torch_mjenvs.HumanoidEnv  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'PusherEnv'"):
         torch_mjenvs.PusherEnv  # noqa: B018
+
+
+@pytest.mark.parametrize("native_autoreset", [False, True])
+def test_inference_mode(native_autoreset):
+    """Made inside and used outside, or the other way round."""
+    with torch.inference_mode():
+        env = HopperEnv(4, native_autoreset=native_autoreset, info_keys=("x_velocity",))
+        env.rollout(2)
+    data = env.rollout(3, break_when_any_done=False)
+    with torch.inference_mode():
+        env.rollout(2)
+    env.reset(env.get_state(), set_state=True)
+    actions = torch.ones(4, 3, requires_grad=True)
+    loss = torch.nn.Linear(11, 1)(data["observation"]).sum() + env.action_spec.project(2 * actions).sum()
+    loss.backward()
