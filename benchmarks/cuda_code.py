@@ -24,7 +24,7 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from torch_mjenvs.envs.engine import Engine
 from torch_mjenvs.envs.kernels import Kernels
 from torch_mjenvs.envs.tasks import TASKS
 from torch_mjenvs.physics.model import load
-from torch_mjenvs.physics.simulation import solver_tolerance
+from torch_mjenvs.physics.simulation import in_precision
 
 from .report import number, table
 
@@ -61,7 +61,7 @@ REGISTERS, L1_BYTES, L2_BYTES = 65536, 256 * 1024, 50e6
 def ptx(task: str, what: str, dtype: str, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> str:
     """The code of a task's kernel `what`, as an environment with the task's own arguments has it."""
     made = TASKS[task]()
-    model = replace(load(made.load()), tolerance=solver_tolerance(getattr(torch, dtype)))
+    model = in_precision(load(made.load()), getattr(torch, dtype))
     return cuda.assembly(Kernels(made, model, mode, made.max_episode_steps).program(what, dtype))
 
 

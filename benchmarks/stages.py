@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
@@ -22,7 +21,7 @@ from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.forces import actuation
 from torch_mjenvs.physics.model import Model
 from torch_mjenvs.physics.pairs import D, make_pairs
-from torch_mjenvs.physics.simulation import solver_tolerance
+from torch_mjenvs.physics.simulation import in_precision
 from torch_mjenvs.physics.solver import newton
 from torch_mjenvs.physics.step import position, smooth, velocity
 
@@ -87,7 +86,7 @@ def main() -> None:
         for _ in range(40):
             env.step((torch.rand(WORLDS, len(high)) * 2 - 1) * high)
         engine = env.engine
-        m = replace(engine.model, tolerance=solver_tolerance(torch.float32))
+        m = in_precision(engine.model, torch.float32)
         tensors = {name: engine.buffers[name] for name in ("qpos", "qvel", "qacc_warmstart")}
         tensors |= {"ctrl": engine.buffers["action"].T.contiguous(), "sum": torch.zeros(1, WORLDS)}
         launches = [kernel(m, stages)[0].bind(tensors) for stages in (smooth_dynamics, constraints, everything)]

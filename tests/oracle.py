@@ -6,9 +6,11 @@ Everything is seeded; nothing here imports the package under test.
 from __future__ import annotations
 
 import functools
+import itertools
 from pathlib import Path
 
 import gymnasium
+import mpmath
 import mujoco
 import numpy as np
 
@@ -68,6 +70,51 @@ def forward(mjm: mujoco.MjModel, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.nd
     d.qpos[:], d.qvel[:], d.ctrl[:] = qpos, qvel, ctrl
     mujoco.mj_forward(mjm, d)
     return d
+
+
+def exact_qacc(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
+    """The minimum of the constraint problem that mj_forward has posed, by Newton's method at 50 digits.
+
+    For rows so stiff that MuJoCo's own answer is none.
+    """
+
+    def exact(x: np.ndarray) -> np.ndarray:
+        return np.vectorize(mpmath.mpf, otypes=[object])(x)
+
+    def solve(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return np.array(list(mpmath.lu_solve(mpmath.matrix(matrix.tolist()), mpmath.matrix(x.tolist()))), dtype=object)
+
+    with mpmath.workdps(50):
+        m, force, n = exact(field(mjm, d, "M")), exact(d.qfrc_smooth), d.nefc
+        a = solve(m, force)
+        if not n:
+            return a.astype(float)
+        jacobian, stiffness, wanted = exact(d.efc_J.reshape(n, -1)), exact(d.efc_D), exact(d.efc_aref)
+        for _ in range(200):
+            e = jacobian @ a - wanted
+            pressed = e < 0
+            rows = jacobian[pressed]
+            gradient = m @ a - force + rows.T @ (stiffness[pressed] * e[pressed])
+            dx = -solve(m + rows.T @ (stiffness[pressed][:, None] * rows), gradient)
+            if max(abs(dx)) < 1e-30 * (1 + max(abs(a))):
+                return a.astype(float)
+            a = a + _share(m @ a - force, m @ dx, dx, e, jacobian @ dx, stiffness) * dx
+    raise AssertionError("no minimum found")
+
+
+def _share(rest: np.ndarray, m_dx: np.ndarray, dx: np.ndarray, e: np.ndarray, v: np.ndarray, stiffness: np.ndarray):
+    """How far along dx the cost is least: its derivative is linear between the signs' changes."""
+
+    def derivative(share):
+        at = e + share * v
+        return dx @ (rest + share * m_dx) + (stiffness * np.where(at < 0, at, 0)) @ v
+
+    ends = [mpmath.mpf(0), *sorted(-x / y for x, y in zip(e, v, strict=True) if y and 0 < -x / y < 1), mpmath.mpf(1)]
+    for low, high in itertools.pairwise(ends):
+        if derivative(high) > 0:
+            first, last = derivative(low), derivative(high)
+            return low + (high - low) * first / (first - last)
+    return ends[-1]
 
 
 def field(mjm: mujoco.MjModel, d: mujoco.MjData, name: str) -> np.ndarray:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import mujoco
 import numpy as np
@@ -16,7 +15,7 @@ import torch
 
 from torch_mjenvs.physics import Data, Simulation, State, forward, load, step
 from torch_mjenvs.physics.model import Model
-from torch_mjenvs.physics.simulation import solver_tolerance
+from torch_mjenvs.physics.simulation import in_precision
 
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")
 RANDOM = ("random-21", "random-25", "random-29", "random-33", "random-80")
@@ -29,7 +28,7 @@ def states(name: str, n: int = 16) -> list[torch.Tensor]:
 
 
 def model(name: str, dtype: torch.dtype = torch.float64) -> Model:
-    return replace(load(oracle.model(name)), tolerance=solver_tolerance(dtype))
+    return in_precision(load(oracle.model(name)), dtype)
 
 
 def columns(x: torch.Tensor) -> list[torch.Tensor]:

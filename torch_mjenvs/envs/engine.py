@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 import torch
 from gymnasium.vector import AutoresetMode
@@ -15,7 +14,7 @@ from ..compiler import devices, launch
 from ..compiler.launch import copied, keeps_its_place
 from ..compiler.together import Together
 from ..physics.model import Model, load
-from ..physics.simulation import check_dtype, solver_tolerance
+from ..physics.simulation import check_dtype, in_precision
 from .kernels import BAD_STATE, Kernels
 from .task import Task
 
@@ -40,7 +39,7 @@ def kernels_of(
     task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None
 ) -> Kernels:
     """What is traced for a task: in float32 the solver stops where its rounding lets it."""
-    return Kernels(task, replace(model, tolerance=solver_tolerance(dtype)), mode, max_episode_steps)
+    return Kernels(task, in_precision(model, dtype), mode, max_episode_steps)
 
 
 def _view(name: str, doc: str) -> property:

@@ -4,17 +4,21 @@ MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + sum over rows of 1/2 D min(
 `J a - aref` is kept as `J a + y0`, y0 = b vel + k imp (pos - margin), and no Jacobian is stored: J a is the
 acceleration of a point, which follows from the accelerations of bodies.
 
+What rounding does not bear is softened: see `stiff`.
+
 Letters: n, t1, t2 the contact frame's normal and tangents; r a point as seen from its tree's moving origin.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..compiler.control import compute_any, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, minimum, power, select
+from . import stiff
 from .collision import NEVER, Candidate
 from .data import Data
 from .model import PLANE, Model, Pair
@@ -39,7 +43,7 @@ class ContactForce:
     """A contact that may touch. What `compute` gave (None: nothing did) holds where `active`.
 
     The normal points from bodies[0] to bodies[1]. `sides` are the bodies whose dofs move the point, each with +1 or -1
-    for the direction in which the normal counts, and the dofs that belong to it alone.
+    for the direction in which the normal counts, and the dofs that belong to it alone. bound: what rounding bears.
     """
 
     active: Mask
@@ -47,6 +51,7 @@ class ContactForce:
     mu: float
     bodies: tuple[int, int]
     sides: list[tuple[int, float, list[int]]]
+    bound: stiff.Bound
     computed: Any  # (place, D, y0 in n, t1, t2); place: (r, frame) against the world, else lines by side, by axis
 
     @property
@@ -68,7 +73,8 @@ def many_alike(m: Model) -> list[list[Pair]]:
     for p in m.pairs:
         bodies = m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
-        if p.condim == 1 and m.geom_type[p.geom1] != PLANE and one_tree and len(sides_of(m, *bodies)) == 2:
+        rods = m.geom_type[p.geom1] != PLANE and len(sides_of(m, *bodies)) == 2
+        if p.condim == 1 and rods and one_tree and not bound_of(m, p).shows:
             found.setdefault(tuple(p.solimp), []).append(p)
     return [pairs for pairs in found.values() if len(pairs) >= FEWEST]
 
@@ -131,10 +137,7 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
         found = compute_any(near, lambda: [[c.dist, c.oarms()] for c in candidate.contacts()])
         found = found or [[NEVER, None]] * candidate.ncon  # in plain Python, where nothing was near
         places = [(select(near, dist, NEVER), _always(where)) for dist, where in found]
-    weight = sum(m.body_invweight0[body][0] for body in bodies)
-    mu = pair.friction[0]
-    if pair.condim == 3:
-        weight *= (1 + mu * mu) * 2 * mu * mu / m.impratio
+    mu, weight, bound = pair.friction[0], row_weight(m, pair), bound_of(m, pair)
     k, b = reference(pair.solref, pair.solimp, m.timestep)
     ovel = d.ovel
 
@@ -146,7 +149,9 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
             axes = frame[: pair.condim]
             depth = distance - pair.margin
             imp = impedance(pair.solimp, depth)
-            stiffness = imp / ((1.0 - imp) * max(weight, MIN_VAL))
+            stiffness = imp / ((1.0 - imp) * weight)
+            if bound.row < math.inf:
+                stiffness = minimum(stiffness, bound.row)
             if len(sides) == 1:
                 r = arm2 if sides[0][1] > 0 else arm1
                 place: Any = r, frame
@@ -158,9 +163,28 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
             y0[0] = y0[0] + k * imp * depth
             return place, stiffness, y0
 
-        return ContactForce(active, pair.condim, mu, bodies, sides, compute_any(active, compute))
+        return ContactForce(active, pair.condim, mu, bodies, sides, bound, compute_any(active, compute))
 
     return [contact(distance, where) for distance, where in places]
+
+
+def bodies_weight(m: Model, pair: Pair) -> float:
+    """The inverse inertia of both bodies' centres of mass."""
+    return sum(m.body_invweight0[m.geom_bodyid[geom]][0] for geom in (pair.geom1, pair.geom2))
+
+
+def row_weight(m: Model, pair: Pair) -> float:
+    """A row's diagApprox: D is imp / (1 - imp) by this. mj_makeImpedance."""
+    mu, weight = pair.friction[0], bodies_weight(m, pair)
+    if pair.condim == 3:
+        weight *= (1 + mu * mu) * 2 * mu * mu / m.impratio
+    return max(weight, MIN_VAL)
+
+
+def bound_of(m: Model, pair: Pair) -> stiff.Bound:
+    """Whether rounding bears the pair's contacts, at their stiffest."""
+    most = min(max(*pair.solimp[:2], MIN_IMP), MAX_IMP)
+    return stiff.bound(m, pair, most / ((1 - most) * row_weight(m, pair)), bodies_weight(m, pair))
 
 
 def _always(x: Any) -> Callable[[], Any]:
@@ -240,9 +264,11 @@ def rows_of(c: ContactForce, x: list) -> list[tuple[Scalar, float, float, float]
 
 
 def pyramid(c: ContactForce, D: Scalar, y: list) -> tuple[list, list]:
-    """Force along n, t1, t2 and stiffness (nn, n1, n2, 11, 22) of the contact at residuals y."""
+    """Force along n, t1, t2 and stiffness (nn, n1, n2, 11, 22, 12) of the contact at residuals y."""
+    if c.bound.spring:
+        return stiff.push(c, D, y, stiff.pressed_rows(c, D, y))
     force = [0.0, 0.0, 0.0]
-    weight = [0.0] * 5
+    weight = [0.0] * 6
     for e, n, t1, t2 in rows_of(c, y):
         pressed = select(e < 0.0, D, 0.0)
         f = -(pressed * e)
@@ -253,6 +279,7 @@ def pyramid(c: ContactForce, D: Scalar, y: list) -> tuple[list, list]:
             weight[2] + t2 * pressed,
             weight[3] + t1 * t1 * pressed,
             weight[4] + t2 * t2 * pressed,
+            0.0,
         ]
     return force, weight
 
@@ -268,10 +295,10 @@ def in_world(frame: list, force: list) -> list:
 def stiffness_matrix(frame: list, weight: list) -> list[list[Scalar]]:
     """The 3 x 3 stiffness in world axes."""
     n, t1, t2 = frame
-    nn, n1, n2, w11, w22 = weight
+    nn, n1, n2, w11, w22, w12 = weight
     un = add(add(scale(n, nn), scale(t1, n1)), scale(t2, n2))
-    u1 = add(scale(n, n1), scale(t1, w11))
-    u2 = add(scale(n, n2), scale(t2, w22))
+    u1 = add(add(scale(n, n1), scale(t1, w11)), scale(t2, w12))
+    u2 = add(add(scale(n, n2), scale(t1, w12)), scale(t2, w22))
     out = [[0.0] * 3 for _ in range(3)]
     for i in range(3):
         for j in range(i + 1):

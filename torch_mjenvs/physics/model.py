@@ -78,6 +78,8 @@ class Model:
     wind: Floats
     integrator: str  # "euler" or "rk4"
     tolerance: float  # where Newton stops, in units of meaninertia: not the file's, but what float64 can reach
+    stiff: float  # a contact's stiffness, in units of the inertia that it acts on, from which rounding shows in a step,
+    stiffest: float  # and from which it is more than rounding bears
     impratio: float
     meaninertia: float
 
@@ -218,6 +220,7 @@ def _options(mjm: mujoco.MjModel) -> dict:
     out: dict = {"timestep": opt.timestep, "impratio": opt.impratio, "tolerance": 1e-13}
     out["integrator"] = {0: "euler", 1: "rk4"}[int(opt.integrator)]
     out["gravity"] = (0.0, 0.0, 0.0) if _disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
+    out |= {"stiff": 1e5, "stiffest": 3e9}
     out["meaninertia"] = float(mjm.stat.meaninertia)
     out["wind"] = _tuple(opt.wind, float)
     still = _disabled(mjm, "SPRING") and _disabled(mjm, "DAMPER")  # mj_passive does nothing at all then

@@ -32,9 +32,10 @@ from .tendon import tendon
 from .velocity import bias, com_vel
 
 
-def solver_tolerance(dtype: torch.dtype) -> float:
-    """Where Newton stops, in units of the model's mean inertia: what rounding lets it reach."""
-    return 1e-6 if dtype == torch.float32 else 1e-13
+def in_precision(m: Model, dtype: torch.dtype) -> Model:
+    """The model with what rounding lets the solver do: where it stops, and how stiff a contact may be."""
+    tolerance, stiff, stiffest = (1e-6, 1e3, 1e4) if dtype == torch.float32 else (1e-13, 1e5, 3e9)
+    return replace(m, tolerance=tolerance, stiff=stiff, stiffest=stiffest)
 
 
 def _mass_matrix(m: Model, d: Data) -> list:
@@ -208,7 +209,7 @@ class Simulation:
         if unknown:
             raise ValueError(f"unknown outputs {unknown}: choose from {sorted(OUTPUTS)}")
         self.num_worlds, self._turn = num_worlds, turn()
-        self.model = replace(load(model), tolerance=solver_tolerance(dtype))
+        self.model = in_precision(load(model), dtype)
         self._name = str(dtype).removeprefix("torch.")
         self._shapes = output_shapes(self.model, self.outputs)
         needed = launch.bytes_a_world(_buffers(self.model, self._shapes), dtype)

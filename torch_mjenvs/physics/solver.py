@@ -13,11 +13,12 @@ contact stiffness, a symmetric 6 x 6 in blocks (angular 3 x 3, angular-linear 3 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from ..compiler.control import when_any, while_any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, minimum, select
-from . import pairs
+from . import pairs, stiff
 from .constraint import ContactForce, in_world, pyramid, residual, rows_of, stiffness_matrix
 from .data import Data
 from .inertia import factor, mul_m, solve
@@ -38,17 +39,22 @@ def newton(m: Model, d: Data) -> None:
         d.qacc, d.solver_niter = [], 0.0
         return
     tolerance = m.tolerance * m.meaninertia * m.nv
+    uncertain = [c.active for c in d.contacts if c.bound.shows]
 
     def search(carry: list) -> list:
-        a, _, count = carry
+        a, _, count, *landed = carry
         gradient, hessian = linearise(m, d, a)
         dx = [-x for x in solve(factor(hessian, m.dof_clamped), gradient)]
         alpha, flipped = line_search(m, d, a, dx, dot(gradient, dx), tolerance, count < FULL_STEPS)
         done = logical_not(flipped > tolerance)
-        return [[x + alpha * s for x, s in zip(a, dx, strict=True)], done, count + 1.0]
+        a = [x + alpha * s for x, s in zip(a, dx, strict=True)]
+        if not uncertain:
+            return [a, done, count + 1.0]
+        certain = logical_not(functools.reduce(logical_or, uncertain))
+        return [a, logical_and(done, logical_or(landed[0], certain)), count + 1.0, done]  # else the step is repeated
 
-    start = [list(d.qacc_warmstart), False, 0.0]
-    d.qacc, _, d.solver_niter = while_any(lambda c: logical_not(c[1]), search, start, ITERATIONS)
+    start = [list(d.qacc_warmstart), False, 0.0] + [False] * bool(uncertain)
+    d.qacc, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, start, ITERATIONS)
 
 
 def constraint_force(m: Model, d: Data) -> None:
@@ -170,8 +176,8 @@ def pair_contact(m: Model, d: Data, c: ContactForce, a: list, gradient: list, he
         ]
         y = [sum_of(row[v] * a[v] for v in dofs) + y for row, y in zip(jacobian, y0, strict=True)]
         force, weight = pyramid(c, D, y)
-        nn, n1, n2, w11, w22 = weight
-        weights = [[nn, n1, n2], [n1, w11, 0.0], [n2, 0.0, w22]]
+        nn, n1, n2, w11, w22, w12 = weight
+        weights = [[nn, n1, n2], [n1, w11, w12], [n2, w12, w22]]
         rows = range(c.condim)
         g = [old - sum_of(force[k] * jacobian[k][v] for k in rows) for v, old in zip(dofs, carry[0], strict=True)]
         image = [{v: sum_of(weights[k][i] * jacobian[i][v] for i in rows) for v in dofs} for k in rows]
@@ -215,10 +221,23 @@ def line_search(
                 total[3] + select(e < 0.0, change, 0.0),
             ]
 
+        def whole(total: list, c: ContactForce, D: Scalar, y: list, v: list) -> list:
+            """The same for a contact whose rows share a spring."""
+            at = add(y, scale(v, alpha))
+            before, now = stiff.pressed_rows(c, D, y), stiff.pressed_rows(c, D, at)
+            force, weight = stiff.push(c, D, at, now)
+            expected, before_weight = stiff.push(c, D, at, before)
+            return [
+                total[0] - dot(force, v),
+                total[1] + curvature(weight, v),
+                total[2] + sum_of(absolute(x - y) for x, y in zip(force, expected, strict=True)),
+                total[3] + curvature(before_weight, v),
+            ]
+
         total = [0.0] * 4
         for limit in d.limits:
             total = row(total, limit.sign * a[limit.dof] + limit.y0, limit.sign * dx[limit.dof], limit.D)
-        first, second, flipped, pressed = fold_contacts(m, d, a, dx, row, total)
+        first, second, flipped, pressed = fold_contacts(m, d, a, dx, row, whole, total)
         curve = -slope - pressed  # dx' M dx, since dx' (M + J'DJ) dx = -slope
         first, second = first + inertial + alpha * curve, second + curve
         flipped = select(at_end < 0.0, flipped, at_end)  # what the first turn found, at the full step
@@ -233,13 +252,18 @@ def line_search(
     return alpha, flipped
 
 
-def fold_contacts(m: Model, d: Data, a: list, dx: list, row: Callable, total: list) -> list:
-    """`total = row(total, residual at a, change along dx, D)` over the rows of every touching contact."""
+def fold_contacts(m: Model, d: Data, a: list, dx: list, row: Callable, whole: Callable, total: list) -> list:
+    """`total = row(total, residual at a, change along dx, D)` over the rows of every touching contact.
+
+    A contact whose rows share a spring is a `whole`, by its residual and change along n, t1, t2.
+    """
     motion, change = body_motion(m, d, a), body_motion(m, d, dx)
     for c in d.contacts:
 
         def push(carry: list, c: ContactForce = c) -> list:
             _, D, y0 = c.computed
+            if c.bound.spring:
+                return whole(carry, c, D, residual(c, motion, y0), residual(c, change, [0.0] * c.condim))
             es = rows_of(c, residual(c, motion, y0))
             vs = rows_of(c, residual(c, change, [0.0] * c.condim))
             for (e, *_), (change_e, *_) in zip(es, vs, strict=True):
@@ -250,6 +274,14 @@ def fold_contacts(m: Model, d: Data, a: list, dx: list, row: Callable, total: li
     for group in d.groups:
         total = pairs.fold_rows(group, a, dx, row, total)
     return total
+
+
+def curvature(weight: list, v: list) -> Scalar:
+    """v'Wv of a contact's stiffness, given as by `pyramid`."""
+    nn, n1, n2, w11, w22, w12 = weight
+    n, one, two = v
+    across = n * (n1 * one + n2 * two) + w12 * one * two
+    return nn * n * n + w11 * one * one + w22 * two * two + 2.0 * across
 
 
 def body_motion(m: Model, d: Data, x: list) -> list[list]:

@@ -1,0 +1,50 @@
+"""How easily what is touched gives way: MuJoCo's body_invweight0, but of a geom's surface.
+
+That of a body is of its centre of mass, which may be where nothing can move it.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from .data import Data
+from .inertia import com_pos, crb, factor, solve
+from .kinematics import kinematics
+from .model import CAPSULE, Model
+from .spatial import Vec, add, add_scaled, column, cross, dot, scale
+
+
+@functools.lru_cache(maxsize=64)
+def at_start(m: Model) -> Data:
+    """Kinematics and inertia at qpos0."""
+    d = Data(qpos=list(m.qpos0))
+    for stage in (kinematics, com_pos, crb):
+        stage(m, d)
+    return d
+
+
+@functools.lru_cache(maxsize=1024)
+def geom_invweight0(m: Model, geom: int) -> float:
+    """Mean of J M^-1 J' at qpos0 over points of the surface of a sphere or capsule, and over directions."""
+    d, (radius, length, _) = at_start(m), m.geom_size[geom]
+    across, along = [column(d.geom_xmat[geom], k) for k in (0, 1)], column(d.geom_xmat[geom], 2)
+    half = length if m.geom_type[geom] == CAPSULE else 0.0
+    ends = [add_scaled(d.geom_xrel[geom], along, x) for x in (half, -half)]
+    points = [add(end, scale(axis, x)) for end in ends for axis in across for x in (radius, -radius)]
+    rows = [row for p in points for row in _jacobian(m, d, m.geom_bodyid[geom], p)]
+    inverse = factor(d.M, m.dof_clamped)
+    return sum(dot(row, solve(inverse, row)) for row in rows) / len(rows)
+
+
+def _jacobian(m: Model, d: Data, body: int, r: Vec) -> list[list[float]]:
+    """mj_jac of the body's point r, as seen from its tree's origin."""
+    out = [[0.0] * m.nv for _ in range(3)]
+    while body:
+        for v in range(m.body_dofadr[body], m.body_dofadr[body] + m.body_dofnum[body]):
+            if m.dof_clamped[v]:  # without inertia of its own
+                continue
+            motion = add(d.odof[v][3:], cross(d.odof[v][:3], r))
+            for row, x in zip(out, motion, strict=True):
+                row[v] = x
+        body = m.body_parentid[body]
+    return out
