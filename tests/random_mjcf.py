@@ -114,18 +114,19 @@ def _put(d: mujoco.MjData, state: tuple) -> None:
 def _state(mjm: mujoco.MjModel, rng: np.random.Generator) -> tuple:
     qpos = mjm.qpos0.copy()
     wide = rng.choice([0.02, 0.1, 0.3])
+    turned = wide * (10 ** rng.uniform(-7, -2) if rng.random() < 0.15 else 1.0)
     for j in range(mjm.njnt):
         (q, _), kind = _places(mjm, j), int(mjm.jnt_type[j])
         if kind == 0:
             qpos[q][:3] += rng.normal(0, wide, 3)
         if kind in (0, 1):
             quat = qpos[q][-4:]
-            quat += rng.normal(0, wide * rng.choice([1, 5]), 4)
+            quat += rng.normal(0, turned * rng.choice([1, 5]), 4)
             quat *= (rng.uniform(0.5, 2) if rng.random() < 0.5 else 1.0) / np.linalg.norm(quat)
         else:
             low, high = mjm.jnt_range[j] if mjm.jnt_limited[j] else (0.0, 0.0)
             at = (low, high, qpos[q][0])[int(rng.integers(3))] if mjm.jnt_limited[j] else qpos[q][0]
-            qpos[q] = at + rng.normal(0, wide * (2.0 if kind == 3 else 1.0))
+            qpos[q] = at + rng.normal(0, 2 * turned if kind == 3 else wide)
     qvel = rng.normal(0, rng.choice([0.0, 0.1, 1.0, 8.0]), mjm.nv)
     warm = rng.normal(0, 10, mjm.nv) if rng.random() < 0.3 else np.zeros(mjm.nv)
     return qpos, qvel, warm, rng.normal(0, rng.choice([0.3, 1.5]), mjm.nu)
@@ -180,6 +181,7 @@ class Maker:
     def model(self) -> ET.Element:
         self.most_touching = int(self.pick(0, 2, 3, 3, 4))  # each pair of geoms costs time to compile
         self.planar = self.maybe(0.2, "planar")
+        self.aligned = self.maybe(0.12, "aligned")  # capsules are parallel, or nearly
         self.many = self.maybe(0.03, "many alike")  # pairs enough for a loop over them
         if self.many:
             self.most_touching = 6
@@ -242,7 +244,7 @@ class Maker:
         self.bodies += 1
         e = self.element(parent, "body", name=f"b{self.bodies}" if self.maybe(0.8) else None)
         e.set("pos", text(self.vector(0.15) + ([0, 0, 0.3] if depth == 0 else [0, 0, 0])))
-        if not self.planar and self.maybe(0.5, "turned body"):
+        if not self.planar and not self.aligned and self.maybe(0.5, "turned body"):
             self.orientation(e)
         free = depth == 0 and self.dofs >= 6 and self.maybe(0.35 if not self.planar else 0)
         jointed = self.dofs > 0 and (free or self.maybe(0.75))
@@ -413,7 +415,7 @@ class Maker:
 
     def shape(self, out: ET.Element, kind: str) -> None:
         radius, half = self.log(0.03, 0.15), self.log(0.03, 0.3)
-        if kind == "capsule" and self.maybe(0.4, "fromto"):
+        if kind == "capsule" and not self.aligned and self.maybe(0.4, "fromto"):
             out.set("fromto", text(np.concatenate([self.vector(0.1), self.vector(0.2)])))
             out.set("size", text(radius))
             return
@@ -421,7 +423,7 @@ class Maker:
             kind, [radius, half, self.log(0.03, 0.2)])))  # fmt: skip
         if not self.centred:
             out.set("pos", text(self.vector(0.15)))
-        if not self.planar and self.maybe(0.6):
+        if not self.planar and not self.aligned and self.maybe(0.6):
             self.orientation(out)
 
     def surface(self, out: ET.Element) -> None:

@@ -77,6 +77,7 @@ def test_the_random_models_have_what_they_are_to_test():
         assert worlds[kind] >= 3, kind
     assert worlds["condim 1"] > 0.1 * n and worlds["condim 3"] > 0.2 * n
     assert min(models["euler"], models["rk4"]) > len(FEW) / 5
+    assert worlds["touching twice"] >= 3
     for what in ("hinge", "slide", "ball", "free", "planar", "welded child", "static root", "inertial", "fluid"):
         assert drawn[what] > 0.1 * len(FEW), what
     rare = (
@@ -108,6 +109,9 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
             found.add("of two moving bodies")
             if mjm.body_rootid[bodies[0]] != mjm.body_rootid[bodies[1]]:
                 found.add("of two trees")
+    pairs = [tuple(contact.geom) for contact in d.contact if all(mjm.geom_type[contact.geom] == 3)]
+    if len(pairs) > len(set(pairs)):
+        found.add("touching twice")  # parallel capsules
     if mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT in d.efc_type:
         found.add("limit")
     if any(limited and x in ends for limited, x, ends in zip(
