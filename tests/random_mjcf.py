@@ -100,9 +100,11 @@ def states(mjm: mujoco.MjModel, n: int, seed: int) -> list[World]:
 def _interest(d: mujoco.MjData, depth: float) -> float:
     """States with rows are worth more, those that lie deep in each other less."""
     bodies = d.model.body_weldid[d.model.geom_bodyid[d.contact.geom]]
-    among = bool(np.any(np.all(bodies != 0, axis=1))) if d.ncon else False
+    moving = bodies[np.all(bodies != 0, axis=1)] if d.ncon else bodies
+    trees = d.model.body_rootid[moving]
+    among = (1.0 if len(moving) else 0.0) + (1.0 if d.ncon and np.any(trees[:, 0] != trees[:, 1]) else 0.0)
     shallow = 0.5 if d.ncon and depth > -0.05 else -1.0 if depth < -0.2 else 0.0
-    return bool(d.nefc) + among + shallow
+    return (1.0 if d.nefc else 0.0) + among + shallow
 
 
 def _put(d: mujoco.MjData, state: tuple) -> None:
@@ -183,8 +185,9 @@ class Maker:
         self.planar = self.maybe(0.2, "planar")
         self.aligned = self.maybe(0.12, "aligned")  # capsules are parallel, or nearly
         self.many = self.maybe(0.03, "many alike")  # pairs enough for a loop over them
+        self.trees = int(self.pick(1, 1, 2, 2))
         if self.many:
-            self.most_touching = 6
+            self.most_touching, self.trees = 6, 1
         self.centred = self.maybe(0.1, "centred on its joint")
         self.inertials = self.maybe(0.7)
         root = ET.Element("mujoco")
@@ -195,8 +198,7 @@ class Maker:
             self.plane(world)
         for _ in range(int(self.rng.integers(0, 3)) if self.maybe(0.25, "geom of the world") else 0):
             self.geom(world, moving=False)
-        trees = int(self.pick(1, 1, 2)) if not self.many else 1
-        for _ in range(trees):
+        for _ in range(self.trees):
             self.body(world, depth=0)
         self.actuators(root)
         self.tendons(root)
@@ -392,7 +394,11 @@ class Maker:
     def geom(self, e: ET.Element, moving: bool, jointed: bool = False, heavy: bool = True) -> None:
         out = self.element(e, "geom")
         apart = e.tag == "body" and not jointed and not self.maybe(0.8, "touching body without joints")
-        touches = self.touching < self.most_touching and not apart and (self.many or self.maybe(0.8))
+        touches = (
+            self.touching < self.most_touching
+            and not apart
+            and (self.many or self.maybe(0.8 if self.trees == 1 else 0.5))
+        )
         solid = ("sphere", "sphere", "capsule", "capsule", "capsule")
         kind = str(self.pick(*(solid if touches else (*solid, "box", "cylinder", "ellipsoid"))))
         out.set("type", kind)
