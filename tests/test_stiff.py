@@ -104,6 +104,12 @@ def test_accelerations_of_bodies_that_turn_about_their_centre_of_mass(friction, 
     check(model, states, dtype)
 
 
+@pytest.mark.parametrize(("aside", "dtype"), [(1e-5, F32), (1e-4, F32), (1e-5, F64)])
+def test_accelerations_of_a_body_that_turns_about_nearly_its_centre_of_mass(aside, dtype):
+    model, rng = world(rod("hinge", 0, "10 20 0", aside), 1, condim=1), np.random.default_rng(0)
+    check(model, [(rng.normal(0, 0.3, 2), rng.normal(0, 1, 2)) for _ in range(12)], dtype)
+
+
 @pytest.mark.parametrize("dtype", [F32, F64])
 def test_two_bodies_that_turn_about_their_centres_of_mass_touch(dtype):
     """Many and alike: but for their stiffness these pairs would be handled by a loop."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .constraint import ContactForce
 
 SLIPPERY = 0.3  # friction below which the normal alone is softened
-FIXED = 1e-8  # centres of mass that move by so little, seen beside the surface, do not
+FIXED = 1e-3  # over the root of `stiffest`: centres of mass that move by so little, seen beside the surface, do not
 LIGHT = 100  # surfaces that give way so much more easily than the centre of mass turn light parts, as of a wheel: they
 # are not what the contact holds up
 
@@ -50,7 +50,7 @@ def bound(m: Model, pair: Pair, stiffness: float, weight: float) -> Bound:
     """The bound, where a row can be as stiff as said, and `weight` is the body_invweight0 of both bodies."""
     rows, mu = (1, 1.0) if pair.condim == 1 else (4, pair.friction[0])
     surface = sum(geom_invweight0(m, geom) for geom in (pair.geom1, pair.geom2) if m.geom_type[geom] != PLANE)
-    fixed = weight < FIXED * surface
+    fixed = weight < FIXED / math.sqrt(m.stiffest) * surface
     weight = surface if fixed else min(surface, LIGHT * weight)
     if rows * stiffness * weight <= m.stiffest:
         return Bound(rows * stiffness * weight > m.stiff)
