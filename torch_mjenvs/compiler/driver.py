@@ -1,6 +1,6 @@
 """What threads enter: IR of `@kernel(ptr job)`, which has tiles of worlds done until none are left.
 
-The job is eleven numbers of 64 bits, `FIELDS` in order. One call takes `chunk` tiles at a time off a shared counter, so
+The job is numbers of 64 bits, `FIELDS` in order. One call takes `chunk` tiles at a time off a shared counter, so
 that a thread that the machine holds up does not hold up the others.
 
 The floating-point mode is ours while tiles are done: rounding to nearest, subnormal numbers kept. Bits would otherwise
