@@ -15,7 +15,7 @@ import numpy as np
 
 # What is left out: its contacts are softened on purpose, as even float64's rounding would drown the answer (forces up
 # to 1e17 in MuJoCo). test_stiff.py compares it with solutions at 50 digits.
-SOFTENED = frozenset({"small friction", "centred on its joint"})
+SOFTENED = frozenset({"next to no friction", "centred on its joint"})
 
 
 @dataclasses.dataclass
@@ -400,7 +400,7 @@ class Maker:
             and not apart
             and (self.many or self.maybe(0.8 if self.trees == 1 else 0.5))
         )
-        solid = ("sphere", "sphere", "capsule", "capsule", "capsule")
+        solid = ("sphere", "sphere", "sphere", "capsule", "capsule", "capsule")
         kind = str(self.pick(*(solid if touches else (*solid, "box", "cylinder", "ellipsoid"))))
         out.set("type", kind)
         self.shape(out, kind)
@@ -438,12 +438,14 @@ class Maker:
         if self.many:
             out.set("condim", "1")
             return
-        if self.maybe(0.4, "condim 1"):
+        if self.maybe(0.5, "condim 1"):
             out.set("condim", "1")
         if self.maybe(0.8):
             slide = self.log(0.05, 3)
             if self.maybe(0.2, "small friction"):
-                slide = float(self.pick(0, self.log(1e-6, 0.03)))
+                slide = self.log(1e-3, 0.05)
+                if self.maybe(0.5, "next to no friction"):
+                    slide = float(self.pick(0, self.log(1e-6, 1e-3)))
             out.set("friction", text([slide, 0.005, 0.0001]))
         if self.maybe(0.15, "priority"):
             out.set("priority", str(self.pick(1, 2)))
