@@ -21,37 +21,40 @@ def dependent(mjm: mujoco.MjModel) -> tuple[tuple[int, ...], list[bool]]:
         joints = range(mjm.body_jntadr[b], mjm.body_jntadr[b] + mjm.body_jntnum[b])
         if len(joints) < 2:
             continue
-        found = [_independence(mjm, joints, rng) for _ in range(SAMPLES)]
-        if max(found) < ALWAYS:
+        found = _independence(mjm, joints, rng)
+        if found.max() < ALWAYS:
             return tuple(joints), []
-        if min(found) < NEARLY:
+        if found.min() < NEARLY:
             locks.add(b)
     return (), [int(mjm.dof_bodyid[v]) in locks and not mjm.dof_armature[v] for v in range(mjm.nv)]
 
 
-def _independence(mjm: mujoco.MjModel, joints: range, rng: np.random.Generator) -> float:
-    """How far from singular the motions of a body's joints are, by themselves, in a random state."""
-    mat, pos, motions = np.eye(3), np.zeros(3), []
+def _independence(mjm: mujoco.MjModel, joints: range, rng: np.random.Generator) -> np.ndarray:
+    """(SAMPLES,) how far from singular the motions of a body's joints are, by themselves, in random states."""
+    mat, pos, motions = np.tile(np.eye(3), (SAMPLES, 1, 1)), np.zeros((SAMPLES, 3)), []
     for j in joints:
         axis, anchor, kind = mat @ mjm.jnt_axis[j], pos + mat @ mjm.jnt_pos[j], mjm.jnt_type[j]
-        turned, x = np.zeros(4), rng.normal(0, 2)
+        x = rng.normal(0, 2, (SAMPLES, 1))
         if kind == mujoco.mjtJoint.mjJNT_SLIDE:
-            motions.append((np.zeros(3), axis))
+            motions.append((np.zeros_like(axis), axis))
             pos = pos + axis * x
             continue
         if kind == mujoco.mjtJoint.mjJNT_HINGE:
             motions.append((axis, -np.cross(axis, anchor)))
-            mujoco.mju_axisAngle2Quat(turned, axis, x)
         else:  # a ball: which way it turns does not matter to its three motions
-            motions += [(e, -np.cross(e, anchor)) for e in np.eye(3)]
-            turned[:] = rng.normal(size=4)
-            mujoco.mju_normalize4(turned)
-        rotation = np.zeros(9)
-        mujoco.mju_quat2Mat(rotation, turned)
-        mat = rotation.reshape(3, 3) @ mat
+            motions += [(np.tile(e, (SAMPLES, 1)), -np.cross(e, anchor)) for e in np.eye(3)]
+            axis = rng.normal(size=(SAMPLES, 3))
+            axis /= np.linalg.norm(axis, axis=1, keepdims=True)
+        mat = _rotation(axis, x[:, :, None]) @ mat
         pos = anchor - mat @ mjm.jnt_pos[j]
-    about = np.array([[*turning, *(moving + np.cross(turning, anchor))] for turning, moving in motions])
+    about = np.stack([np.hstack([turning, moving + np.cross(turning, anchor)]) for turning, moving in motions], 1)
     first = int(mjm.jnt_dofadr[joints[0]])
     armature = mjm.dof_armature[first : first + len(motions)] > 0
-    values = np.linalg.eigvalsh(about @ about.T + np.diag(armature))
-    return float(values[0] / values[-1])
+    values = np.linalg.eigvalsh(about @ about.transpose(0, 2, 1) + np.diag(armature))
+    return values[:, 0] / values[:, -1]
+
+
+def _rotation(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
+    """Rotation matrices about unit vectors."""
+    across = np.cross(axis[:, None], -np.eye(3))  # across v is axis x v
+    return np.eye(3) + np.sin(angle) * across + (1.0 - np.cos(angle)) * (across @ across)
