@@ -443,9 +443,9 @@ class Maker:
         if self.maybe(0.8):
             slide = self.log(0.05, 3)
             if self.maybe(0.2, "small friction"):
-                slide = self.log(1e-3, 0.05)
+                slide = self.log(5e-3, 0.05)
                 if self.maybe(0.5, "next to no friction"):
-                    slide = float(self.pick(0, self.log(1e-6, 1e-3)))
+                    slide = float(self.pick(0, self.log(1e-6, 5e-3)))
             out.set("friction", text([slide, 0.005, 0.0001]))
         if self.maybe(0.15, "priority"):
             out.set("priority", str(self.pick(1, 2)))
