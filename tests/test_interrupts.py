@@ -34,22 +34,28 @@ if how == "threads of ours":  # which come late, as on a busy machine
             time.sleep(random.uniform(0, 3e-3))
         call(job)
     kernel.call = late
+began = time.perf_counter()
+for _ in range(5 * steps):
+    engine.step()
+lasts = (time.perf_counter() - began) / 5
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 caught = 0
 random.seed(1)
 for _ in range(tries):
     engine.load_state_dict(start)
     try:
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 1e-2))
-        for _ in range(steps):
-            engine.step()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, lasts))
+            for _ in range(steps):
+                engine.step()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            time.sleep(0)  # a signal that has come, but not been heard of yet, is heard here
     except KeyboardInterrupt:
         caught += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
     done = int(engine.elapsed_steps.max())
     assert engine.elapsed_steps.eq(done).all() and engine.qpos.equal(expected[done]), "torn"
-assert caught > tries // 2, caught
+assert caught > tries // 4, caught
 """
 
 
