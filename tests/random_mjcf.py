@@ -13,8 +13,8 @@ from collections import Counter
 import mujoco
 import numpy as np
 
-# What is left out: its contacts are softened on purpose, as even float64's rounding would drown the answer (forces up
-# to 1e17 in MuJoCo). test_stiff.py compares it with solutions at 50 digits.
+# What is left out, and in float32 "small friction" as well: its contacts are softened on purpose, as rounding would
+# drown the answer (forces up to 1e17 in MuJoCo). test_stiff.py compares it with solutions at 50 digits.
 SOFTENED = frozenset({"next to no friction", "centred on its joint"})
 
 
