@@ -33,9 +33,11 @@ from .velocity import bias, com_vel
 
 
 def in_precision(m: Model, dtype: torch.dtype) -> Model:
-    """The model with what rounding lets the solver do: where it stops, and how stiff a contact may be."""
-    tolerance, stiff, stiffest = (1e-6, 1e3, 1e4) if dtype == torch.float32 else (1e-13, 1e5, 3e9)
-    return replace(m, tolerance=tolerance, stiff=stiff, stiffest=stiffest)
+    """The model with what rounding lets the solver do: where it stops, and how stiff a contact may be.
+
+    As it is loaded, it is for float64.
+    """
+    return replace(m, tolerance=1e-6, stiff=1e3, stiffest=1e4) if dtype == torch.float32 else m
 
 
 def _mass_matrix(m: Model, d: Data) -> list:
