@@ -36,7 +36,7 @@ from torch_mjenvs.compiler import cuda, launch
 from torch_mjenvs.envs.engine import Engine
 from torch_mjenvs.envs.kernels import Kernels
 from torch_mjenvs.envs.tasks import TASKS
-from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import in_precision
 
 from .report import number, table

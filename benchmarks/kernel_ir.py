@@ -22,7 +22,7 @@ from torch_mjenvs import TASKS
 from torch_mjenvs.compiler import cuda
 from torch_mjenvs.compiler.llvm import render, render_thread
 from torch_mjenvs.envs.engine import kernels_of
-from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics import load
 
 KEPT = Path(__file__).parent / "results" / "kernel-ir.json"
 KERNELS = ("step", "reset", "refresh")

@@ -14,7 +14,7 @@ import torch
 from kernels import DTYPES, bits, build, tensors
 
 from torch_mjenvs.compiler import cpu
-from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import program as physics
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"

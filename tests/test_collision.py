@@ -10,9 +10,9 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import collision, inertia, kinematics
+from torch_mjenvs.physics import collision, inertia, kinematics, load
 from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.model import Model, load
+from torch_mjenvs.physics.model import Model
 
 TOLERANCE = 1e-11
 NAMES = [*oracle.MODELS, *(f"random-{s}" for s in range(12))]

@@ -22,7 +22,7 @@ from torch_mjenvs.compiler.control import repeat, when_any
 from torch_mjenvs.compiler.llvm import render
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import select, sin, sqrt
-from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import program as physics
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -365,7 +365,7 @@ import hashlib, sys
 sys.path.insert(0, "tests")
 import oracle
 from torch_mjenvs.compiler.llvm import render
-from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import program
 print(hashlib.sha256(render(program(load(oracle.asset("half_cheetah")), "float32"), 16).encode()).hexdigest())
 """

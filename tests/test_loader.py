@@ -15,7 +15,7 @@ from kernels import DTYPES, record_list
 from torch_mjenvs.compiler import cpu, loader
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.scalar import lookup, sin
-from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import program as physics
 
 ROOT = Path(__file__).resolve().parents[1]

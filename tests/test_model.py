@@ -8,7 +8,8 @@ import mujoco
 import oracle
 import pytest
 
-from torch_mjenvs.physics.model import Model, UnsupportedModel, load
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.model import Model, UnsupportedModel
 
 
 def mjcf(

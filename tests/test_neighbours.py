@@ -24,7 +24,8 @@ from test_env_parity import oracle as real_env
 
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.envs.gymnasium import TASKS
-from torch_mjenvs.physics.model import UnsupportedModel, load
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.model import UnsupportedModel
 from torch_mjenvs.physics.simulation import Simulation, derive
 
 NEIGHBOURS = ["Swimmer", "Reacher", "InvertedPendulum", "InvertedDoublePendulum", "HumanoidStandup"]

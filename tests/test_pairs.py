@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_mjenvs.physics import constraint
-from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics import constraint, load
 from torch_mjenvs.physics.simulation import Simulation
 
 ROD = """

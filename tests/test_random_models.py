@@ -17,7 +17,8 @@ import random_models
 import strange_mjcf
 import torch
 
-from torch_mjenvs.physics.model import UnsupportedModel, load
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.model import UnsupportedModel
 from torch_mjenvs.physics.simulation import output_shapes
 
 FEW, MANY = range(200), range(200, 1200)

@@ -8,9 +8,9 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import forces, inertia, kinematics, velocity
+from torch_mjenvs.physics import forces, inertia, kinematics, load, velocity
 from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.model import Model, UnsupportedModel, load
+from torch_mjenvs.physics.model import Model, UnsupportedModel
 from torch_mjenvs.physics.simulation import Simulation, derive
 
 TOLERANCE = 1e-11  # relative to the largest entry of a field, or to 1

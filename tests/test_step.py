@@ -14,7 +14,8 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics.model import UnsupportedModel, load
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.model import UnsupportedModel
 from torch_mjenvs.physics.simulation import OUTPUTS, Simulation, derive
 from torch_mjenvs.physics.step import State, step
 

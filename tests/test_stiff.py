@@ -14,10 +14,9 @@ import pytest
 import torch
 
 from torch_mjenvs import TASKS
-from torch_mjenvs.physics import constraint, stiff
+from torch_mjenvs.physics import constraint, load, stiff
 from torch_mjenvs.physics.constraint import ContactForce
 from torch_mjenvs.physics.invweight import geom_invweight0
-from torch_mjenvs.physics.model import load
 from torch_mjenvs.physics.simulation import Simulation, derive, in_precision
 
 F32, F64 = torch.float32, torch.float64

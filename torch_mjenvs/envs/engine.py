@@ -13,7 +13,8 @@ from ..checks import as_count, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.launch import copied, keeps_its_place
 from ..compiler.together import Together
-from ..physics.model import Model, load
+from ..physics.loading import load
+from ..physics.model import Model
 from ..physics.simulation import check_dtype, in_precision
 from .kernels import BAD_STATE, Kernels
 from .task import Task

@@ -7,7 +7,8 @@ computes N worlds with torch, differentiable and on any device: the reference fo
 """
 
 from .data import Data
-from .model import Model, UnsupportedModel, load
+from .loading import load
+from .model import Model, UnsupportedModel
 from .simulation import Simulation
 from .step import State, forward, step
 

@@ -26,7 +26,7 @@ import numpy as np
 from ..compiler.scalar import Scalar, maximum
 from .data import Data
 from .kinematics import Frame, between
-from .model import BALL, FREE, SLIDE, Floats, Model, frame_mul, snap
+from .model import BALL, FREE, SLIDE, Floats, Model
 from .spatial import (
     IDENTITY,
     MINVAL,
@@ -37,11 +37,13 @@ from .spatial import (
     column,
     cross,
     dot,
+    frame_mul,
     inert_com,
     is_zero,
     mat_vec,
     mul_inert_vec,
     scale,
+    snap,
     sub,
     zeros,
 )

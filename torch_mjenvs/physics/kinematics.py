@@ -33,13 +33,14 @@ import dataclasses
 
 from ..compiler.scalar import Scalar, cos, sin
 from .data import Data
-from .model import BALL, FREE, SLIDE, Floats, Model, frame_mul, snap
+from .model import BALL, FREE, SLIDE, Floats, Model
 from .spatial import (
     IDENTITY,
     Vec,
     add,
     add_scaled,
     column,
+    frame_mul,
     mat_mul,
     mat_vec,
     mix_columns,
@@ -47,6 +48,7 @@ from .spatial import (
     quat_normalize,
     quat_to_mat,
     scale,
+    snap,
     sub,
     transpose,
     turn,

@@ -23,7 +23,8 @@ from .data import Data
 from .forces import actuation, passive
 from .inertia import com_pos, crb, factor, solve
 from .kinematics import kinematics
-from .model import Model, load
+from .loading import load
+from .model import Model
 from .pairs import make_pairs
 from .solver import constraint_force, newton, rne_post_constraint
 from .spatial import MAXVAL

@@ -20,6 +20,7 @@ Vec = Sequence[Scalar]
 
 MINVAL = 1e-15  # mjMINVAL
 MAXVAL = 1e10  # mjMAXVAL
+ROUNDING = 1e-14  # how far from 0 or 1 the rounding of a rotation's entries may take it
 IDENTITY = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
 
 
@@ -154,6 +155,24 @@ def quat_sub(p: Vec, q: Vec) -> list[Scalar]:
     s = norm(d[1:])
     angle = 2.0 * atan2(s, d[0])
     return scale(d[1:], select(s < MINVAL, 2.0, angle / maximum(s, MINVAL)))
+
+
+# constant rotations
+
+
+def rotation(quat: list[float]) -> tuple[float, ...]:
+    """The rotation matrix of a quaternion, without the rounding noise that would keep a planar model from folding."""
+    return snap(quat_to_mat(snap(quat)))
+
+
+def frame_mul(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:
+    """The product of two constant rotation matrices, without rounding noise."""
+    return snap(mat_mul(a, b))
+
+
+def snap(xs: Sequence[float]) -> tuple[float, ...]:
+    """Entries of a unit vector or a rotation that differ from 0 or 1 by rounding only, made exact."""
+    return tuple(next((c for c in (0.0, 1.0, -1.0) if abs(x - c) < ROUNDING), x) for x in xs)
 
 
 # 6-D motion and force vectors

@@ -1,0 +1,234 @@
+"""Reading an `mjModel` into a `Model`: `load`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from .model import MINMU, Floats, Ints, Model, Pair, Rows
+from .refusals import describe, disabled, not_supported, refuse, refuse_pairs
+from .singular import dependent
+from .spatial import rotation, snap
+
+
+def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
+    """The `Model` of an `MjModel`, of an MJCF string or of an MJCF or binary file.
+
+    Raises: FileNotFoundError, ValueError (MJCF that MuJoCo does not compile), TypeError, `UnsupportedModel`.
+    """
+    if isinstance(model, mujoco.MjModel):
+        return _read(model)
+    if isinstance(model, str) and model.lstrip().startswith("<"):
+        return _read(mujoco.MjModel.from_xml_string(model))
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(f"load takes an mujoco.MjModel, an MJCF string or a path, not {type(model).__name__}")
+    path = Path(model).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no model file {str(path)!r}")
+    read = mujoco.MjModel.from_binary_path if path.suffix == ".mjb" else mujoco.MjModel.from_xml_path
+    return _read(read(str(path)))
+
+
+def _read(mjm: mujoco.MjModel) -> Model:
+    refuse(mjm)
+    pairs = _pairs(mjm)
+    refuse_pairs(mjm, pairs)
+    return Model(pairs=pairs, **_options(mjm), **_fields(mjm), **_derived(mjm), **_names(mjm))
+
+
+_INTS = """nq nv nu nbody njnt ngeom nsite ntendon
+    body_parentid body_rootid body_weldid body_jntadr body_jntnum body_dofadr body_dofnum
+    jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_treeid dof_simplenum
+    geom_type geom_bodyid site_bodyid""".split()  # noqa: SIM905
+_FLOATS = """body_pos body_ipos body_mass body_subtreemass body_inertia body_invweight0
+    jnt_pos jnt_range jnt_margin jnt_solref jnt_solimp jnt_actfrcrange dof_armature dof_invweight0 dof_M0
+    qpos0 qpos_spring geom_pos geom_size site_pos
+    actuator_gear actuator_gainprm actuator_ctrlrange actuator_forcerange""".split()  # noqa: SIM905
+_BOOLS = ["jnt_actfrclimited", "actuator_forcelimited"]
+_DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat"]
+
+
+def _options(mjm: mujoco.MjModel) -> dict:
+    opt = mjm.opt
+    out: dict = {"timestep": opt.timestep, "impratio": opt.impratio, "tolerance": 1e-13}
+    out["integrator"] = {0: "euler", 1: "rk4"}[int(opt.integrator)]
+    out["gravity"] = (0.0, 0.0, 0.0) if disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
+    out |= {"stiff": 1e5, "stiffest": 3e9}
+    out["meaninertia"] = float(mjm.stat.meaninertia)
+    out["wind"] = _tuple(opt.wind, float)
+    still = disabled(mjm, "SPRING") and disabled(mjm, "DAMPER")  # mj_passive does nothing at all then
+    out |= {name: 0.0 if still else float(getattr(opt, name)) for name in ("density", "viscosity")}
+    return out
+
+
+def _fields(mjm: mujoco.MjModel) -> dict:
+    out = {name: _tuple(getattr(mjm, name), int) for name in _INTS}
+    out |= {name: _tuple(getattr(mjm, name), float) for name in _FLOATS}
+    out |= {name: _tuple(getattr(mjm, name), bool) for name in _BOOLS}
+    out |= {name: tuple(snap(row) for row in getattr(mjm, name).tolist()) for name in _DIRECTIONS}
+    return out
+
+
+def _derived(mjm: mujoco.MjModel) -> dict:
+    """Fields that MuJoCo keeps otherwise, or that a disable flag changes."""
+
+    def mats(quats: np.ndarray) -> Rows:
+        return tuple(rotation(q) for q in quats.tolist())
+
+    limited = not (disabled(mjm, "LIMIT") or disabled(mjm, "CONSTRAINT"))
+    return {
+        "body_originid": _origins(mjm),
+        "dof_clamped": _clamped(mjm),
+        "body_mat": mats(mjm.body_quat),
+        "body_imat": mats(mjm.body_iquat),
+        "geom_mat": mats(mjm.geom_quat),
+        "jnt_limited": tuple(bool(x) and limited for x in mjm.jnt_limited),
+        "jnt_stiffness": _unless(mjm, "SPRING", mjm.jnt_stiffness),
+        "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
+        "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
+        "actuator_trnid": _tuple(mjm.actuator_trnid[:, 0], int),
+    } | _tendons(mjm)
+
+
+def _origins(mjm: mujoco.MjModel) -> Ints:
+    out = [0]
+    for i in range(1, mjm.nbody):
+        parent = int(mjm.body_parentid[i])
+        begins = parent == 0 or (mjm.body_weldid[parent] == 0 and mjm.body_weldid[i] != 0)
+        out.append(i if begins else out[parent])
+    return tuple(out)
+
+
+def _tendons(mjm: mujoco.MjModel) -> dict:
+    wrap, joints, sites, round_geoms = mujoco.mjtWrap, [], [], []
+    for i in range(mjm.ntendon):
+        path = range(mjm.tendon_adr[i], mjm.tendon_adr[i] + mjm.tendon_num[i])
+        kinds = [int(mjm.wrap_type[w]) for w in path]
+        at = [int(mjm.wrap_objid[w]) for w in path]
+        parameters = [float(mjm.wrap_prm[w]) for w in path]
+        joints.append(tuple((j, c) for k, j, c in zip(kinds, at, parameters, strict=True) if k == wrap.mjWRAP_JOINT))
+        if wrap.mjWRAP_SPHERE in kinds or wrap.mjWRAP_CYLINDER in kinds:
+            round_geoms.append(describe(mjm, "tendon", i))
+        straight, divisor = [], 1.0
+        for w in range(len(kinds) - 1):
+            if kinds[w] == wrap.mjWRAP_PULLEY:
+                divisor = parameters[w]
+            elif kinds[w] == kinds[w + 1] == wrap.mjWRAP_SITE:
+                straight.append((at[w], at[w + 1], 1.0 / divisor))
+        sites.append(tuple(straight))
+    return {"ten_joints": tuple(joints), "ten_sites": tuple(sites), "ten_wraps": tuple(round_geoms)}
+
+
+def _names(mjm: mujoco.MjModel) -> dict:
+    def names(kind: str, n: int) -> tuple[str, ...]:
+        return tuple(_name(mjm, kind, i) for i in range(n))
+
+    return {
+        "body_names": names("body", mjm.nbody),
+        "jnt_names": names("joint", mjm.njnt),
+        "geom_names": names("geom", mjm.ngeom),
+        "site_names": names("site", mjm.nsite),
+        "actuator_names": names("actuator", mjm.nactuator),
+    }
+
+
+def _tuple(x: Any, kind: type) -> Any:
+    if isinstance(x, np.ndarray):
+        x = x.tolist()
+    return tuple(_tuple(y, kind) for y in x) if isinstance(x, list) else kind(x)
+
+
+def _unless(mjm: mujoco.MjModel, flag: str, values: np.ndarray) -> Floats:
+    return tuple(0.0 if disabled(mjm, flag) else float(x) for x in values)
+
+
+def _name(mjm: mujoco.MjModel, kind: str, i: int) -> str:
+    return mujoco.mj_id2name(mjm, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i) or f"{kind} {i}"
+
+
+
+# contact candidates
+
+
+def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
+    """Every geom pair that mj_collision may hand to a collision function, whatever the state."""
+    if disabled(mjm, "CONTACT") or disabled(mjm, "CONSTRAINT"):
+        return ()
+    excluded = {(s >> 16, s & 0xFFFF) for s in mjm.exclude_signature.tolist()}
+    bodies = mjm.geom_bodyid.tolist()
+    found = []
+    for b1 in range(mjm.nbody):
+        for b2 in range(b1 + 1, mjm.nbody):
+            if (b1, b2) in excluded or _filter_bodies(mjm, b1, b2):
+                continue
+            geoms = [[g for g in range(mjm.ngeom) if bodies[g] == b] for b in (b1, b2)]
+            found += [(g1, g2) for g1 in geoms[0] for g2 in geoms[1] if _may_touch(mjm, g1, g2)]
+    return tuple(_pair(mjm, *sorted(p, key=lambda g: mjm.geom_type[g])) for p in found)
+
+
+def _filter_bodies(mjm: mujoco.MjModel, b1: int, b2: int) -> bool:
+    """filterBodyPair: bodies welded together, and parent and child unless the parent is fixed to the world."""
+    weld1, weld2 = int(mjm.body_weldid[b1]), int(mjm.body_weldid[b2])
+    if weld1 == weld2:
+        return True
+    if disabled(mjm, "FILTERPARENT") or weld1 == 0 or weld2 == 0:
+        return False
+    parent1, parent2 = (int(mjm.body_weldid[mjm.body_parentid[w]]) for w in (weld1, weld2))
+    return weld1 == parent2 or weld2 == parent1
+
+
+def _may_touch(mjm: mujoco.MjModel, g1: int, g2: int) -> bool:
+    """filterBitmask; and planes and height fields have no collision function with each other."""
+    if mjm.geom_type[g1] <= 1 and mjm.geom_type[g2] <= 1:
+        return False
+    types, affinities = mjm.geom_contype, mjm.geom_conaffinity
+    return bool(types[g1] & affinities[g2]) or bool(types[g2] & affinities[g1])
+
+
+def _pair(mjm: mujoco.MjModel, g1: int, g2: int) -> Pair:
+    """mj_contactParam."""
+    priority1, priority2 = int(mjm.geom_priority[g1]), int(mjm.geom_priority[g2])
+    if priority1 != priority2:
+        g = g1 if priority1 > priority2 else g2
+        condim, slide = int(mjm.geom_condim[g]), mjm.geom_friction[g]
+        solref, solimp = mjm.geom_solref[g], mjm.geom_solimp[g]
+    else:
+        condim = int(max(mjm.geom_condim[g1], mjm.geom_condim[g2]))
+        slide = np.maximum(mjm.geom_friction[g1], mjm.geom_friction[g2])
+        solref, solimp = _mix(mjm, g1, g2)
+    friction = np.maximum(slide, MINMU)[[0, 0, 1, 2, 2]]
+    return Pair(
+        geom1=g1,
+        geom2=g2,
+        condim=condim,
+        friction=_tuple(friction, float),
+        solref=_tuple(solref, float),
+        solimp=_tuple(solimp, float),
+        margin=float(mjm.geom_margin[g1] + mjm.geom_margin[g2]),
+        gap=float(mjm.geom_gap[g1] + mjm.geom_gap[g2]),
+    )
+
+
+def _mix(mjm: mujoco.MjModel, g1: int, g2: int) -> tuple[np.ndarray, np.ndarray]:
+    """solref and solimp of two geoms of equal priority."""
+    mix1, mix2 = float(mjm.geom_solmix[g1]), float(mjm.geom_solmix[g2])
+    tiny1, tiny2 = mix1 < mujoco.mjMINVAL, mix2 < mujoco.mjMINVAL
+    mix = (0.5 if tiny2 else 0.0) if tiny1 else (1.0 if tiny2 else mix1 / (mix1 + mix2))
+    ref1, ref2 = mjm.geom_solref[g1], mjm.geom_solref[g2]
+    both_standard = ref1[0] > 0 and ref2[0] > 0
+    solref = mix * ref1 + (1 - mix) * ref2 if both_standard else np.minimum(ref1, ref2)
+    return solref, mix * mjm.geom_solimp[g1] + (1 - mix) * mjm.geom_solimp[g2]
+
+
+
+def _clamped(mjm: mujoco.MjModel) -> tuple[bool, ...]:
+    """Which dofs may lose their inertia to others; those that always do are refused."""
+    joints, clamped = dependent(mjm)
+    if joints:
+        who = " and ".join(describe(mjm, "joint", j) for j in joints)
+        not_supported(f"a singular inertia matrix (motions of {who} cancel)", "remove one or give it armature")
+    return tuple(clamped)

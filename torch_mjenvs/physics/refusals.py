@@ -1,0 +1,253 @@
+"""What is not implemented is refused by name: `refuse` and `refuse_pairs` raise `UnsupportedModel`.
+
+Each check looks at one kind of element of the `mjModel`, and says what to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mujoco
+import numpy as np
+
+from .model import CONTACTS, HINGE, SLIDE, Pair, UnsupportedModel
+
+_HARMLESS_DISABLE = [
+    "EQUALITY",
+    "FRICTIONLOSS",
+    "WARMSTART",
+    "SENSOR",
+    "MIDPHASE",
+    "AUTORESET",
+    "NATIVECCD",
+    "ISLAND",
+    "MULTICCD",
+]
+_DONE_DISABLE = ["CONSTRAINT", "LIMIT", "CONTACT", "SPRING", "DAMPER", "GRAVITY", "CLAMPCTRL", "FILTERPARENT"]
+_HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
+
+
+def refuse(mjm: mujoco.MjModel) -> None:
+    """Raise `UnsupportedModel` for the first thing found that is not implemented; contacts apart."""
+    for check in (
+        _check_options,
+        _check_flags,
+        _check_elements,
+        _check_tendons,
+        _check_bodies,
+        _check_rotations,
+        _check_inertia,
+        _check_geoms,
+        _check_joints,
+        _check_actuators,
+    ):
+        check(mjm)
+
+
+def not_supported(what: str, instead: str) -> None:
+    """Raise `UnsupportedModel` that names the element and the remedy."""
+    raise UnsupportedModel(f"{what} is not supported: {instead}")
+
+
+def _check_options(mjm: mujoco.MjModel) -> None:
+    opt = mjm.opt
+    if int(opt.integrator) not in (0, 1):
+        name = mujoco.mjtIntegrator(int(opt.integrator)).name.removeprefix("mjINT_").lower()
+        not_supported(f"option integrator={name!r}", "use 'Euler' or 'RK4'")
+    if not opt.timestep > 0:
+        not_supported(f"option timestep={opt.timestep}", "use a positive time step")
+    if not opt.impratio > 0:
+        not_supported(f"option impratio={opt.impratio}", "use a positive ratio")
+    if opt.noslip_iterations > 0:
+        not_supported("option noslip_iterations > 0", "set it to 0")
+    if opt.disableactuator:
+        not_supported("option actuatorgroupdisable", "remove the disabled actuators from the model")
+    for name in ("cb_passive", "cb_control", "cb_contactfilter"):
+        getter = getattr(mujoco, f"get_mj{name}", None)
+        if getter is not None and getter() is not None:
+            not_supported(f"the callback mj{name}", f"unset it: mujoco.set_mj{name}(None)")
+
+
+def _check_flags(mjm: mujoco.MjModel) -> None:
+    for member, flags, fine in (
+        (mujoco.mjtDisableBit, mjm.opt.disableflags, _HARMLESS_DISABLE + _DONE_DISABLE),
+        (mujoco.mjtEnableBit, mjm.opt.enableflags, _HARMLESS_ENABLE),
+    ):
+        known = {int(v): k for k, v in member.__members__.items() if k[2] != "N"}
+        for bit in range(32):
+            if flags >> bit & 1:
+                name = known.get(1 << bit, f"bit {bit}")
+                if name.split("_")[-1] not in fine:
+                    not_supported(f"option flag {name}", "leave the flag at its default")
+
+
+def _check_elements(mjm: mujoco.MjModel) -> None:
+    """Elements that add forces, state or constraints of kinds that are not implemented."""
+    gone = disabled(mjm, "CONSTRAINT")
+    found = {
+        "equality constraints": 0 if gone or disabled(mjm, "EQUALITY") else mjm.neq,
+        "sensors": 0 if disabled(mjm, "SENSOR") else mjm.nsensor,
+        "flexes": mjm.nflex,
+        "plugins": mjm.nplugin,
+        "mocap bodies": mjm.nmocap,
+        "explicit contact pairs (contact/pair)": 0 if gone or disabled(mjm, "CONTACT") else mjm.npair,
+        "plastic deformation": mjm.nplastic,
+        "activation states": mjm.na,
+        "history buffers (delays)": mjm.nhistory,
+        "plugin state": mjm.npluginstate,
+        "surface velocities (geom surfacevel)": mjm.flg_surfacevel,
+        "adhesion (geom adhesion)": mjm.flg_adhesion,
+        "the implicit metric of deformables": mjm.nefm0dof,
+    }
+    for what, n in found.items():
+        if n:
+            not_supported(what, "remove them from the model")
+
+
+def _check_tendons(mjm: mujoco.MjModel) -> None:
+    """A tendon that makes no force and no constraint is only a measurement: let it be."""
+    acts = [
+        "stiffness",
+        "stiffnesspoly",
+        "damping",
+        "dampingpoly",
+        "limited",
+        "frictionloss",
+        "armature",
+        "springyield",
+        "actfrclimited",
+    ]
+    for i in range(mjm.ntendon):
+        for name in acts:
+            if np.any(getattr(mjm, f"tendon_{name}")[i]):
+                not_supported(f"{name} of {describe(mjm, 'tendon', i)}", "remove it")
+
+
+def _check_bodies(mjm: mujoco.MjModel) -> None:
+    for i in range(mjm.nbody):
+        if mjm.body_gravcomp[i]:
+            not_supported(f"gravity compensation of {describe(mjm, 'body', i)}", "set gravcomp to 0")
+        if mjm.body_plugin[i] >= 0:
+            not_supported(f"the plugin of {describe(mjm, 'body', i)}", "remove it")
+    if mjm.flg_gravcomp:
+        not_supported("gravity compensation", "set gravcomp to 0")
+    asleep = mujoco.mjtSleepPolicy.mjSLEEP_INIT
+    if any(int(p) == int(asleep) for p in mjm.tree_sleep_policy):
+        not_supported("a tree that starts asleep", "remove sleep='init'")
+
+
+def _check_geoms(mjm: mujoco.MjModel) -> None:
+    for g in range(mjm.ngeom):
+        if np.any(mjm.geom_fluid[g]) and (mjm.opt.density or mjm.opt.viscosity):
+            who = f"the ellipsoid fluid model (fluidshape) of {describe(mjm, 'geom', g)}"
+            not_supported(who, "leave fluidshape at 'none'")
+
+
+def _check_joints(mjm: mujoco.MjModel) -> None:
+    friction = not (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
+    for j in range(mjm.njnt):
+        who, scalar = describe(mjm, "joint", j), mjm.jnt_type[j] in (SLIDE, HINGE)
+        if mjm.jnt_limited[j] and not scalar:
+            not_supported(f"the limit of {who}, which is a ball joint", "set limited='false'")
+        if mjm.jnt_actfrclimited[j] and not scalar:
+            not_supported(f"actuatorfrcrange of {who}, which is a ball or free joint", "remove it")
+        if mjm.jnt_limited[j] and _mixed(mjm.jnt_solref[j]):
+            not_supported(f"solreflimit of {who}, one number positive and one not,", "give both the same sign")
+        if np.any(mjm.jnt_stiffnesspoly[j]):
+            not_supported(f"polynomial stiffness of {who}", "give stiffness one number")
+        if mjm.jnt_springyield[j] or mjm.jnt_plasticadr[j] >= 0:
+            not_supported(f"plasticity (springyield) of {who}", "remove it")
+        if mjm.jnt_actgravcomp[j]:
+            not_supported(f"actuatorgravcomp of {who}", "set it to 'false'")
+        if mjm.jnt_actuatorid[j] >= 0:
+            not_supported(f"damping or armature that an actuator gives {who}", "give them to the joint")
+    for v in range(mjm.nv):
+        who = describe(mjm, "joint", int(mjm.dof_jntid[v]))
+        if mjm.dof_frictionloss[v] and friction:
+            not_supported(f"frictionloss of {who}", "set it to 0")
+        if np.any(mjm.dof_dampingpoly[v]):
+            not_supported(f"polynomial damping of {who}", "give damping one number")
+
+
+def _check_actuators(mjm: mujoco.MjModel) -> None:
+    for i in range(mjm.nactuator):
+        who = describe(mjm, "actuator", i)
+        joint = int(mjm.actuator_trnid[i, 0])
+        # JOINTINPARENT differs from JOINT for ball and free joints only
+        if mjm.actuator_trntype[i] not in (0, 1) or mjm.jnt_type[joint] not in (SLIDE, HINGE):
+            not_supported(f"the transmission of {who}", "drive a slide or a hinge joint")
+        if mjm.actuator_dyntype[i] != 0 or mjm.actuator_actnum[i]:
+            not_supported(f"the activation dynamics of {who}", "use a <motor>")
+        if mjm.actuator_gaintype[i] != 0:
+            not_supported(f"the gain type of {who}", "use a <motor> (gaintype 'fixed')")
+        if mjm.actuator_biastype[i] != 0:
+            not_supported(f"the bias type of {who}", "use a <motor> (biastype 'none')")
+        if mjm.actuator_damping[i] or np.any(mjm.actuator_dampingpoly[i]) or mjm.actuator_armature[i]:
+            not_supported(f"damping or armature of {who}", "give them to the joint")
+        if mjm.actuator_delay[i] or np.any(mjm.actuator_history[i]) or mjm.actuator_historyadr[i] >= 0:
+            not_supported(f"the delay of {who}", "remove delay and nsample")
+        if mjm.actuator_plugin[i] >= 0:
+            not_supported(f"the plugin of {who}", "use a <motor>")
+        if (mjm.actuator_ctrladr[i], mjm.actuator_ctrlnum[i], mjm.actuator_outadr[i], mjm.actuator_outnum[i]) != (
+            i, 1, i, 1,
+        ):  # fmt: skip
+            not_supported(f"{who}, which has not just one control and one force,", "use a <motor>")
+
+
+def _check_rotations(mjm: mujoco.MjModel) -> None:
+    """MuJoCo's compiler makes them unit quaternions; in an MjModel that was changed since, they may be anything."""
+    for kind, name in (("body", "body_quat"), ("body", "body_iquat"), ("geom", "geom_quat")):
+        for i, quat in enumerate(getattr(mjm, name)):
+            if not abs(np.linalg.norm(quat) - 1) < 1e-6:
+                not_supported(f"{name} {quat.tolist()} of {describe(mjm, kind, i)}", "use a quaternion of length 1")
+    for j in range(mjm.njnt):
+        if not abs(np.linalg.norm(mjm.jnt_axis[j]) - 1) < 1e-6:
+            who = f"jnt_axis {mjm.jnt_axis[j].tolist()} of {describe(mjm, 'joint', j)}"
+            not_supported(who, "use an axis of length 1")
+
+
+def _check_inertia(mjm: mujoco.MjModel) -> None:
+    """MuJoCo's compiler sees to it that what moves has mass and inertia."""
+    for i in np.flatnonzero(mjm.body_weldid == np.arange(mjm.nbody))[1:].tolist():
+        carried = mjm.body_weldid == i
+        if not (mjm.body_mass[carried].sum() >= mujoco.mjMINVAL and mjm.body_inertia[carried].sum(0).min() > 0):
+            not_supported(f"{describe(mjm, 'body', i)}, which moves without mass or inertia,", "give it both")
+
+
+def refuse_pairs(mjm: mujoco.MjModel, pairs: tuple[Pair, ...]) -> None:
+    """The same of geoms that may touch."""
+    if pairs and int(mjm.opt.cone) != 0:
+        not_supported("option cone='elliptic'", "use 'pyramidal'")
+    for pair in pairs:
+        types = int(mjm.geom_type[pair.geom1]), int(mjm.geom_type[pair.geom2])
+        who = f"the contact of {describe(mjm, 'geom', pair.geom1)} and {describe(mjm, 'geom', pair.geom2)}"
+        if types not in CONTACTS:
+            kinds = " and ".join(mujoco.mjtGeom(t).name.removeprefix("mjGEOM_").lower() for t in types)
+            instead = "use planes, spheres and capsules, or keep them apart by contype or <exclude>"
+            not_supported(f"{who} ({kinds})", instead)
+        if pair.condim not in (1, 3):
+            not_supported(f"{who} with condim {pair.condim}", "use condim 1 or 3")
+        if _mixed(pair.solref):
+            not_supported(f"{who} with a solref of which one number is positive and one not", "give both the same sign")
+        if pair.gap < 0:
+            not_supported(f"{who} with a negative gap", "use a gap of 0 or more")
+        if any(mjm.geom_plugin[g] >= 0 for g in (pair.geom1, pair.geom2)):
+            not_supported(f"{who}, one of which is a plugin,", "remove the plugin")
+
+
+def _mixed(solref: Sequence[float]) -> bool:
+    """Neither the standard nor the direct format: MuJoCo would warn and take the default."""
+    return (solref[0] > 0) != (solref[1] > 0)
+
+
+def describe(mjm: mujoco.MjModel, kind: str, i: int) -> str:
+    """An element as messages call it: by its name, or else by its number and its body."""
+    name = mujoco.mj_id2name(mjm, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
+    body = {"joint": "jnt_bodyid", "geom": "geom_bodyid"}.get(kind)
+    where = f" of {describe(mjm, 'body', int(getattr(mjm, body)[i]))}" if body and not name else ""
+    return f"{kind} {name!r}" if name else f"{kind} {i}{where}"
+
+
+def disabled(mjm: mujoco.MjModel, flag: str) -> bool:
+    """Whether a flag of option/flag is switched off."""
+    return bool(mjm.opt.disableflags & getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}"))
