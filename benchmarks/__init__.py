@@ -1,1 +1,1 @@
-"""Speed, compile time and memory of torch_mjenvs, beside its peers. Run `make bench`, or `python benchmarks/run.py`."""
+"""Speed, compile time and memory of torch_mjenvs, beside its peers: `make bench`, or `python -m benchmarks --help`."""

@@ -37,9 +37,9 @@ from torch_mjenvs.compiler.launch import PADDING
 from torch_mjenvs.compiler.program import Buffer, record
 from torch_mjenvs.envs.engine import Engine
 
-from . import gpu_page, gpu_peers, machine, ours, parity
-from .cases import CASES, DTYPES, Case
-from .timing import spread
+from . import gpu_peers, machine, parity, report
+from .cases import ACTION_SETS, CASES, Case, Season, draw_actions, season
+from .machine import DTYPES, spread
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_ENVS = (1, 1024, 4096, 32768, 131072)
@@ -75,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def save(results: dict[str, Any]) -> None:
         data.write_text(json.dumps(results, indent=1) + "\n")
-        page.write_text(gpu_page.markdown(results))
+        page.write_text(report.gpu_markdown(results))
 
     device = torch.device("cuda", torch.cuda.current_device())
     results = measure(cases, sorted(set(args.num_envs)), device, save)
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
         gpu_peers.measure(cases, results, end, save)
     print(page.read_text())
     print(f"wrote {data} and {page}")
-    return int(bool(gpu_page.failures(results)))
+    return int(bool(report.failures(results)))
 
 
 def measure(
@@ -100,7 +100,7 @@ def measure(
 
         for case in cases:
             bar.set_description(case.name)
-            seasoned = ours.season(case)
+            seasoned = season(case)
             found: dict[str, Any] = {
                 "frame_skip": case.task().frame_skip,
                 "parity": stage(
@@ -122,13 +122,13 @@ def measure(
 
 def profiled_size(sizes: list[int]) -> int:
     """The size of the aims, or the largest there is."""
-    return gpu_page.AIMED_NUM_ENVS if gpu_page.AIMED_NUM_ENVS in sizes else max(sizes)
+    return report.AIMED_NUM_ENVS if report.AIMED_NUM_ENVS in sizes else max(sizes)
 
 
 # parity
 
 
-def engine_of(case: Case, n: int, device: torch.device, dtype: torch.dtype, seasoned: ours.Season) -> Engine:
+def engine_of(case: Case, n: int, device: torch.device, dtype: torch.dtype, seasoned: Season) -> Engine:
     """In states, and at ages, that random actions lead to."""
     engine = Engine(case.task(), n, device=device, dtype=dtype, autoreset_mode=AutoresetMode.SAME_STEP)
     engine.seed(0)
@@ -137,13 +137,13 @@ def engine_of(case: Case, n: int, device: torch.device, dtype: torch.dtype, seas
     return engine
 
 
-def same_steps(case: Case, dtype: torch.dtype, device: torch.device, seasoned: ours.Season) -> dict[str, Any]:
+def same_steps(case: Case, dtype: torch.dtype, device: torch.device, seasoned: Season) -> dict[str, Any]:
     """The same steps on the device and on the CPU, falls and resets too: how many numbers differ, and by how much."""
     here, there = (engine_of(case, PARITY_WORLDS, d, dtype, seasoned) for d in (torch.device("cpu"), device))
     torch.manual_seed(0)
     differing, worst, count = 0, 0.0, 0
     parted = torch.zeros(PARITY_WORLDS, dtype=torch.bool)
-    for action in ours.actions(here, PARITY_WORLDS, PARITY_STEPS):
+    for action in draw_actions(here, PARITY_WORLDS, PARITY_STEPS):
         for engine in (here, there):
             engine.action.copy_(action)
             engine.step()
@@ -189,7 +189,7 @@ class Work:
     steps: int
 
 
-def rates(case: Case, n: int, dtype: torch.dtype, device: torch.device, seasoned: ours.Season) -> dict[str, Any]:
+def rates(case: Case, n: int, dtype: torch.dtype, device: torch.device, seasoned: Season) -> dict[str, Any]:
     """Environment steps a second of `n` worlds by three ways of stepping, and the memory they take."""
     before = allocated(device)
     env = TorchVectorEnv(case.task(), n, device=device, dtype=dtype, autoreset_mode=AutoresetMode.SAME_STEP)
@@ -198,7 +198,7 @@ def rates(case: Case, n: int, dtype: torch.dtype, device: torch.device, seasoned
     env.reset(seed=0)
     load = seasoned.loader(engine)
     load()
-    actions = list(ours.actions(engine, n, ours.ACTION_SETS).to(device))
+    actions = list(draw_actions(engine, n, ACTION_SETS).to(device))
     turn = 0
 
     def act() -> torch.Tensor:
@@ -276,10 +276,10 @@ def beside_torch(device: torch.device) -> int:
     return total - free - torch.cuda.memory_reserved(device)
 
 
-def one_step(case: Case, n: int, device: torch.device, seasoned: ours.Season) -> dict[str, Any]:
+def one_step(case: Case, n: int, device: torch.device, seasoned: Season) -> dict[str, Any]:
     """What one `engine.step()` launches, and how long that takes on the GPU and by the clock on the wall."""
     engine = engine_of(case, n, device, torch.float32, seasoned)
-    engine.action.copy_(ours.actions(engine, n, 1)[0])
+    engine.action.copy_(draw_actions(engine, n, 1)[0])
     found: dict[str, Any] = {"num_envs": n}
     if device.type == "cpu":
         return found

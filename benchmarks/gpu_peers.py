@@ -27,9 +27,8 @@ import torch
 
 from torch_mjenvs.physics.simulation import Simulation
 
-from . import ours
-from .cases import CASES, Case
-from .timing import spread
+from .cases import CASES, Case, season
+from .machine import spread
 
 ROOT = Path(__file__).resolve().parents[1]
 NUM_ENVS = (4096, 32768)
@@ -83,7 +82,7 @@ def in_process(peer: str, case: Case, n: int, seconds: float) -> dict[str, Any]:
 
 def time_peer(peer: str, case: Case, n: int, device: torch.device) -> dict[str, Any]:
     """Physics steps a second of the peer and of ours, in turns, by the clock on the wall."""
-    seasoned = ours.season(case)
+    seasoned = season(case)
     chosen = torch.arange(n) % len(seasoned.states["qpos"])
     states = {name: seasoned.states[name][chosen] for name in ("qpos", "qvel")}
     task = case.task()

@@ -1,14 +1,21 @@
-"""What it ran on, what that machine can do, and how much of it a step asks for."""
+"""The machine: what it is and can do, how much of it a step asks for, and how contenders share it.
+
+Contenders take turns, so that a machine that slows down slows them all; rounds that others disturb are retaken.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import statistics
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import mujoco
 import torch
 
 from torch_mjenvs.compiler import cpu
@@ -18,9 +25,9 @@ from torch_mjenvs.compiler.launch import PADDING
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.physics.simulation import Simulation, program
 
-from .cases import DTYPES, Case
-from .timing import cores
-
+LEAST_CALL = 1e-3  # seconds between two looks at the clock, so that looking costs nothing
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+QUIET = 0.15  # cores that others may use during a round before it is taken again
 PACKAGES = ("torch_mjenvs", "torch", "mujoco", "gymnasium", "llvmlite", "numpy", "envpool")
 CHAINS, LENGTH = 12, 4096  # enough independent multiply-adds to hide their latency
 
@@ -79,14 +86,13 @@ def peak(dtype: str) -> float:
     return statistics.median(rates)
 
 
-def operations(case: Case) -> dict:
-    """What one physics step of the task's model is made of.
+def operations(model: mujoco.MjModel) -> dict:
+    """What one physics step of a model is made of.
 
     `code`: operations in the code. `step`: those that run, with every repetition of a fixed count (Runge-Kutta's
     stages), every contact touched, and one iteration of the solver and of its line search.
     """
-    model = Simulation(case.task().load(), 1, "cpu").model
-    recorded = program(model, "float32")
+    recorded = program(Simulation(model, 1, "cpu").model, "float32")
     return {"code": sum(recorded.count_ops().values()), "step": counted(recorded)}
 
 
@@ -101,3 +107,122 @@ def counted(recorded: Program) -> int:
 
     arithmetic = Counter(e.region for e in recorded.live if e.op in OPS and e.op not in ("load", "neg"))
     return sum(n * runs(region) for region, n in arithmetic.items())
+
+
+# contenders in turns
+
+
+@dataclass
+class Contender:
+    """`step()` does some work and says how many environment (or physics) steps that was."""
+
+    name: str
+    step: Callable[[], int]
+    threads: int | None = None  # torch threads; None: as many as cores
+    calls: int = 1
+    extra: bool = False  # for the tables only, not for the plot
+
+    def prepare(self, warmup: float) -> None:
+        """Warm up, and find how many calls fit between two looks at the clock."""
+        self._take_threads()
+        start = time.perf_counter()
+        while time.perf_counter() - start < warmup:
+            began = time.perf_counter()
+            for _ in range(self.calls):
+                self.step()
+            if time.perf_counter() - began < LEAST_CALL:
+                self.calls *= 2
+
+    def window(self, seconds: float) -> float:
+        """Steps a second over at least `seconds`."""
+        self._take_threads()
+        steps, start = 0, time.perf_counter()
+        while (now := time.perf_counter()) - start < seconds:
+            for _ in range(self.calls):
+                steps += self.step()
+        return steps / (now - start)
+
+    def _take_threads(self) -> None:
+        torch.set_num_threads(self.threads or cores())
+
+
+@dataclass
+class Race:
+    """What came of it: steps/s of every contender in every round that counts."""
+
+    rates: dict[str, list[float]]
+    retaken: int = 0
+    disturbed: bool = False  # too few quiet rounds came: all of them count
+    foreign_cores: list[float] = field(default_factory=list)
+
+    def summary(self, name: str) -> dict[str, float]:
+        return spread(self.rates[name])
+
+    def ratio(self, ours: str, theirs: str) -> dict[str, float]:
+        """Ratio of medians; the spread is that of the rounds' own ratios."""
+        pairs = zip(self.rates[ours], self.rates[theirs], strict=True)
+        ratios = [a / b for a, b in pairs]
+        median = statistics.median(self.rates[ours]) / statistics.median(self.rates[theirs])
+        return {"median": median, "min": min(ratios), "max": max(ratios)}
+
+    def weather(self) -> dict[str, float | int | bool]:
+        """How quiet the machine was."""
+        return {
+            "rounds_retaken": self.retaken,
+            "disturbed": self.disturbed,
+            "foreign_cores": statistics.median(self.foreign_cores),
+        }
+
+
+def race(contenders: list[Contender], rounds: int, window: float, warmup: float, quiet: float) -> Race:
+    """`rounds` rounds in which others used at most `quiet` cores, out of at most twice as many."""
+    for contender in contenders:
+        contender.prepare(warmup)
+    good: list[list[float]] = []
+    every: list[list[float]] = []
+    foreign = []
+    while len(good) < rounds and len(every) < 2 * rounds:
+        watch = Watch()
+        every.append([c.window(window) for c in contenders])
+        foreign.append(watch.foreign_cores())
+        if foreign[-1] <= quiet:
+            good.append(every[-1])
+    disturbed = len(good) < min(3, rounds)
+    chosen = every if disturbed else good
+    rates = {c.name: [row[k] for row in chosen] for k, c in enumerate(contenders)}
+    return Race(rates, len(every) - len(good), disturbed, foreign)
+
+
+class Watch:
+    """What others do on this machine from now on."""
+
+    def __init__(self) -> None:
+        self.start = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        return time.perf_counter(), busy_seconds(), sum(os.times()[:4])
+
+    def foreign_cores(self) -> float:
+        """Cores kept busy by others, the hypervisor's other guests included; 0 where the system does not tell."""
+        seconds, busy, own = (b - a for a, b in zip(self.start, self._now(), strict=True))
+        return max(0.0, (busy - own) / seconds)
+
+
+def busy_seconds() -> float:
+    """Core-seconds that the whole machine was busy, or stolen from, so far; 0 where the system does not tell."""
+    try:
+        with open("/proc/stat") as f:
+            user, nice, system, _, _, irq, softirq, steal = (int(x) for x in f.readline().split()[1:9])
+    except (OSError, ValueError):
+        return 0.0
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def cores() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

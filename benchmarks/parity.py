@@ -17,7 +17,8 @@ from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs.envs.engine import Engine
 
-from .cases import DTYPES, Case
+from .cases import Case
+from .machine import DTYPES
 
 STATES = 48
 STEPS_APART = 3

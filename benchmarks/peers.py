@@ -14,9 +14,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from mujoco import rollout
 
-from . import ours
-from .cases import ENVPOOL_NUM_ENVS, SYNC_NUM_ENVS, Case
-from .timing import Contender, cores
+from .cases import ENVPOOL_NUM_ENVS, SYNC_NUM_ENVS, Case, starts
+from .machine import Contender, cores
 
 ACTION_SETS = 64
 LEAST_ROLLOUT = 0.1  # seconds a call: enough that handing out the work costs nothing
@@ -113,7 +112,7 @@ def c_rollout(case: Case, episode_length: float, threads: int) -> Contender:
 def initial_states(case: Case, model: mujoco.MjModel, data: mujoco.MjData, batch: int) -> np.ndarray:
     kind = mujoco.mjtState.mjSTATE_FULLPHYSICS
     out = np.zeros((batch, mujoco.mj_stateSize(model, kind)))
-    for row, qpos, qvel in zip(out, *(x.numpy() for x in ours.starts(case, batch)), strict=True):
+    for row, qpos, qvel in zip(out, *(x.numpy() for x in starts(case, batch)), strict=True):
         mujoco.mj_resetData(model, data)
         data.qpos[:], data.qvel[:] = qpos, qvel
         mujoco.mj_getState(model, data, row, kind)

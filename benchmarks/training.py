@@ -25,8 +25,8 @@ from typing import Any
 import torch
 
 from . import machine
+from .machine import Watch, cores
 from .report import number, table
-from .timing import Watch, cores
 
 ROOT = Path(__file__).resolve().parents[1]
 TASKS = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")

@@ -10,13 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
-from benchmarks import parity, report, suite
+from benchmarks import __main__ as suite
+from benchmarks import parity, report
 from benchmarks.cases import CASES
-from benchmarks.timing import Contender, race
+from benchmarks.machine import Contender, race
+from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics.simulation import in_precision
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,10 +29,10 @@ ROOT = Path(__file__).resolve().parents[1]
 def results(tmp_path_factory) -> tuple[Path, str]:
     """The folder and the standard output of a run in a process of its own."""
     out = tmp_path_factory.mktemp("results")
-    command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--quick", "--tasks", "Hopper", "--num-envs", "16"]
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--tasks", "Hopper", "--num-envs", "16"]
     command += ["--out", str(out), "--name", "small"]
     environment = os.environ | {"TORCH_MJENVS_CACHE": str(out / "cache")}
-    finished = subprocess.run(command, env=environment, cwd=out, capture_output=True, text=True, timeout=300)
+    finished = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
     return out, finished.stdout
 
@@ -92,7 +96,7 @@ def test_verdict(broken):
 
 def test_race_retakes_disturbed_rounds(monkeypatch):
     busy = iter([1.0, 0.0, 1.0, 0.0, 0.0])
-    monkeypatch.setattr("benchmarks.timing.Watch.foreign_cores", lambda _: next(busy))
+    monkeypatch.setattr("benchmarks.machine.Watch.foreign_cores", lambda _: next(busy))
     found = race([Contender("one", lambda: 1)], rounds=3, window=0.002, warmup=0.0, quiet=0.1)
     assert (found.retaken, found.disturbed, len(found.rates["one"])) == (2, False, 3)
 
@@ -117,3 +121,10 @@ def test_page_is_filled(tmp_path, results):
 def test_every_page_with_figures_has_its_markers():
     text = (ROOT / "docs" / "performance.md").read_text()
     assert text.count(report.BEGIN) == text.count(report.END) == 1
+
+
+def test_each_kernel_of_the_table_of_stages_computes_more_than_the_one_before():
+    tables = pytest.importorskip("benchmarks.tables")
+    model = in_precision(load(CASES["Humanoid"].task().load()), torch.float32)
+    counts = [tables.stop_after(model, computed).count_ops().total() for computed in tables.STAGES]
+    assert 1000 < counts[0] < 0.9 * counts[1] and counts[1] < 0.9 * counts[2]

@@ -9,8 +9,8 @@ import torch
 
 pytest.importorskip("tqdm")
 
-from benchmarks import gpu, gpu_page, gpu_peers, parity
-from benchmarks.cases import CASES
+from benchmarks import gpu, gpu_peers, parity, report
+from benchmarks.cases import CASES, season
 
 HERE = torch.get_default_device()
 HOPPER = CASES["Hopper"]
@@ -39,7 +39,7 @@ def test_measures(saved):
     assert 0 < found["gymnasium"]["float64_worst"] < parity.FLOAT64_LIMIT
     assert [(r["num_envs"], r["dtype"]) for r in found["rates"]] == [(1, "float32"), (48, "float32"), (48, "float64")]
     for row in found["rates"]:
-        assert set(row["rates"]) == set(gpu_page.WAYS) and 1 <= row["graph_steps"] <= gpu.GRAPH_STEPS
+        assert set(row["rates"]) == set(report.WAYS) and 1 <= row["graph_steps"] <= gpu.GRAPH_STEPS
         assert all(0 < way["min"] <= way["median"] <= way["max"] for way in row["rates"].values())
     assert found["step"]["num_envs"] == 48
     assert saved[-1]["machine"]["flops"] > 1e8 and saved[-1]["machine"]["bytes_a_second"] > 1e8
@@ -58,26 +58,26 @@ def test_page(saved):
         | {"apart": 1e-3, "ratio": {"median": 123.0, "min": 1.0, "max": 200.0}},
     ]
     instructions = next(
-        s["instructions"] for s in json.loads(gpu_page.CODE.read_text())["steps"] if s["task"] == "Hopper"
+        s["instructions"] for s in json.loads(report.CODE.read_text())["steps"] if s["task"] == "Hopper"
     )
     issued = results["machine"]["flops"] / 64
     milliseconds = 4 * 1e3 * instructions * 48 / 32 / issued  # four times what the instructions need
     found["step"] = {"num_envs": 48, "launches_a_step": {"kernel": 1.0}, "kernel_ms": milliseconds, "wall_ms": 9.0}
     found["step"] |= {"registers": 255, "local_bytes": 168, "reserved_bytes": 180_000_000, "blocks": 8}
-    page = gpu_page.markdown(results)
+    page = report.gpu_markdown(results)
     assert "| Hopper | 48 | 1 kernel |" in page and "| 25 % | 255 | 168 | 0.2 GB | 8 |" in page
     assert "jax is not installed" in page and "123x (1 to 200)" in page and "Parity fails" not in page
     median = 4 * found["rates"][1]["rates"]["engine"]["median"]  # physics steps
-    assert f"| Hopper | 48 | float32 | {gpu_page.number(median)} |" in page
+    assert f"| Hopper | 48 | float32 | {report.number(median)} |" in page
 
     found["gymnasium"] = {"absent": "ModuleNotFoundError: no imageio"}
     found["step"] = {"num_envs": 48, "registers": 9, "local_bytes": 0, "wall_ms": 1.0, "profiler": "CUPTI may not look"}
     found["step"] |= {"reserved_bytes": 0, "blocks": 32}
-    assert "no imageio" in gpu_page.markdown(results) and "CUPTI may not look" in gpu_page.markdown(results)
-    assert not gpu_page.failures(results)
+    assert "no imageio" in report.gpu_markdown(results) and "CUPTI may not look" in report.gpu_markdown(results)
+    assert not report.failures(results)
     found["gymnasium"] = {"failed": "Hopper: float64 is 1e-3 from Hopper-v5"}
     found["parity"]["float64"] |= {"failed": True, "worst": 2e-3}
-    page = gpu_page.markdown(results)
+    page = report.gpu_markdown(results)
     assert page.count("**Parity fails**") == 2 and "2.0e-03 from the CPU" in page
 
 
@@ -94,7 +94,7 @@ def test_parity_is_not_blind(monkeypatch):
         return engine
 
     monkeypatch.setattr(gpu, "engine_of", disturbed)
-    found = gpu.same_steps(HOPPER, torch.float64, HERE, gpu.ours.season(HOPPER))
+    found = gpu.same_steps(HOPPER, torch.float64, HERE, season(HOPPER))
     assert found["failed"] and found["worlds_differing"] == 1 and found["differing"] > 5 and found["worst"] > 1e-4
 
 
@@ -107,7 +107,7 @@ def test_a_gymnasium_that_does_not_run(monkeypatch):
 
 
 def test_graphs_are_not_too_long():
-    engine = gpu.engine_of(HOPPER, 1024, HERE, torch.float32, gpu.ours.season(HOPPER))
+    engine = gpu.engine_of(HOPPER, 1024, HERE, torch.float32, season(HOPPER))
     assert gpu.graph_steps(engine, 1e-6) == gpu.GRAPH_STEPS
     assert gpu.graph_steps(engine, gpu.GRAPH_SECONDS / 7.5) == 7 and gpu.graph_steps(engine, 10.0) == 1
 

@@ -1,0 +1,308 @@
+"""Tables of the documents that stand for themselves. Each is printed. They need what `make setup` installs.
+
+    python -m benchmarks.tables stages          # where the time of one evaluation goes: docs/decisions.md
+    python -m benchmarks.tables torchrl         # what TorchRL adds to a step: docs/torchrl.md
+    python -m benchmarks.tables pgs > docs/humanoid_pgs.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+import gymnasium
+import numpy as np
+import torch
+from scipy.stats import bootstrap, ks_2samp
+from tensordict import TensorDictBase
+from torchrl.collectors import Collector
+from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEnv
+
+from torch_mjenvs import HalfCheetahEnv, TorchVectorEnv
+from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler.control import fold_each, get, when_any
+from torch_mjenvs.compiler.program import Buffer, Program, record
+from torch_mjenvs.physics.constraint import make_constraint
+from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.forces import actuation
+from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.pairs import D, make_pairs
+from torch_mjenvs.physics.simulation import in_precision
+from torch_mjenvs.physics.solver import newton
+from torch_mjenvs.physics.step import position, smooth, velocity
+
+from .cases import CASES
+from .machine import cpu_model
+
+# where the time of one evaluation goes
+
+STAGE_WORLDS, STAGE_ROUNDS = 1024, 15
+
+
+def smooth_dynamics(m: Model, d: Data) -> list:
+    """Kinematics, M, bias, passive and actuator forces."""
+    position(m, d)
+    velocity(m, d)
+    actuation(m, d)
+    smooth(m, d)
+    return [x for row in d.M for x in row.values()] + d.qfrc_smooth
+
+
+def constraints(m: Model, d: Data) -> list:
+    """... and distances, limits, and the rows of contacts that touch."""
+    total = smooth_dynamics(m, d)
+    make_constraint(m, d)
+    make_pairs(m, d)
+    total += [x for limit in d.limits for x in (limit.D, limit.y0)]
+    stiffness = [0.0]
+    for c in d.contacts:
+        stiffness = when_any(c.active, lambda s, c=c: [s[0] + c.computed[1] + c.computed[2][0]], stiffness)
+    for g in d.groups:
+        stiffness = fold_each(g.touching, lambda i, s, g=g: [s[0] + get(g.rows, i, D)], stiffness)
+    return total + stiffness
+
+
+def everything(m: Model, d: Data) -> list:
+    """... and Newton."""
+    position(m, d)
+    velocity(m, d)
+    actuation(m, d)
+    smooth(m, d)
+    make_constraint(m, d)
+    make_pairs(m, d)
+    newton(m, d)
+    return d.qacc
+
+
+STAGES = (smooth_dynamics, constraints, everything)
+
+
+def stop_after(m: Model, computed: Callable[[Model, Data], list]) -> Program:
+    """A kernel whose only output is a sum over what was computed, so that nothing after it is."""
+    buffers = [Buffer("qpos", m.nq), Buffer("qvel", m.nv), Buffer("qacc_warmstart", m.nv), Buffer("ctrl", m.nu)]
+
+    def body(b: dict[str, list]) -> dict[str, list]:
+        total = 0.0
+        for x in computed(m, Data(**{k: b[k] for k in ("qpos", "qvel", "qacc_warmstart", "ctrl")})):
+            total = total + x
+        return {"sum": [total]}
+
+    return record("stages", [*buffers, Buffer("sum", 1)], body, "float32")
+
+
+def stages() -> None:
+    """Kernels that stop after a stage, from the states of a rollout, one core."""
+    torch.set_num_threads(1)
+    print("| | smooth dynamics | constraint rows | Newton | all, us a vector |\n|---|--:|--:|--:|--:|")
+    for case in CASES.values():
+        env = TorchVectorEnv(case.task(), STAGE_WORLDS, autoreset_mode="SameStep", device="cpu")
+        env.reset(seed=0)
+        high = torch.from_numpy(env.single_action_space.high)
+        for _ in range(40):
+            env.step((torch.rand(STAGE_WORLDS, len(high)) * 2 - 1) * high)
+        engine = env.engine
+        m = in_precision(engine.model, torch.float32)
+        tensors = {name: engine.buffers[name] for name in ("qpos", "qvel", "qacc_warmstart")}
+        tensors |= {"ctrl": engine.buffers["action"].T.contiguous(), "sum": torch.zeros(1, STAGE_WORLDS)}
+        launches = [cpu.build(stop_after(m, computed)).bind(tensors) for computed in STAGES]
+        times: list[list[float]] = [[], [], []]
+        for _ in range(STAGE_ROUNDS):
+            for launch, seen in zip(launches, times, strict=True):
+                began = time.perf_counter()
+                launch(times=10)
+                seen.append((time.perf_counter() - began) / 10 / (STAGE_WORLDS / 16) * 1e6)
+        first, second, whole = (statistics.median(seen) for seen in times)
+        parts = (first, second - first, whole - second)
+        shares = " | ".join(f"{part:.2f} us, {part / whole:.0%}" for part in parts)
+        print(f"| {case.name} | {shares} | {whole:.2f} |")
+
+
+# what TorchRL adds
+
+SIZES = (64, 1024, 4096)
+STEPS, ROUNDS = 50, 21  # of a round; of each
+
+
+def grow_old(engine) -> None:
+    engine.elapsed_steps.copy_(torch.randint(1000, (engine.num_envs,)))
+
+
+def engine_alone(n: int) -> Iterator[None]:
+    vector = TorchVectorEnv("HalfCheetah", n, autoreset_mode="SameStep", device="cpu")
+    vector.reset(seed=0)
+    grow_old(vector.engine)
+    vector.engine.action.uniform_(-1, 1)
+    while True:
+        for _ in range(STEPS):
+            vector.engine.step()
+        yield
+
+
+def vector_env(n: int) -> Iterator[None]:
+    env = TorchVectorEnv("HalfCheetah", n, autoreset_mode="SameStep", device="cpu")
+    env.reset(seed=0)
+    grow_old(env.engine)
+    action = torch.rand(n, 6) * 2 - 1
+    while True:
+        for _ in range(STEPS):
+            env.step(action)
+        yield
+
+
+def stepped(native: bool = False, transforms: bool = False, ordinary: bool = False) -> Callable[[int], Iterator[None]]:
+    def run(n: int) -> Iterator[None]:
+        base = HalfCheetahEnv(n, native_autoreset=native, device="cpu")
+        env = TransformedEnv(base, Compose(StepCounter(), RewardSum())) if transforms else base
+        td = env.reset()
+        grow_old(base.engine)
+        action = env.rand_action()["action"]
+        while True:
+            for _ in range(STEPS):
+                td.set("action", action)
+                _, td = EnvBase._step_and_maybe_reset(env, td) if ordinary else env.step_and_maybe_reset(td)
+            yield
+
+    return run
+
+
+def collected(**arguments) -> Callable[[int], Iterator[None]]:
+    def run(n: int) -> Iterator[None]:
+        env = HalfCheetahEnv(n, device="cpu")
+        action = env.rand_action()["action"]
+
+        def policy(td: TensorDictBase) -> TensorDictBase:
+            return td.set("action", action)
+
+        collector = Collector(env, policy, frames_per_batch=n * STEPS, **arguments)
+        grow_old(env.engine)
+        for _ in collector:
+            yield
+
+    return run
+
+
+ROWS = {
+    "the engine alone": engine_alone,
+    "`TorchVectorEnv`": vector_env,
+    "`HalfCheetahEnv`": stepped(),
+    "... by TorchRL's own order of step and reset": stepped(ordinary=True),
+    "... with `native_autoreset=True`": stepped(native=True),
+    "with StepCounter and RewardSum": stepped(transforms=True),
+    "... with `native_autoreset=True` ": stepped(transforms=True, native=True),
+    "in a `Collector`": collected(),
+    "... with `track_traj_ids=False`": collected(track_traj_ids=False),
+}
+
+
+def torchrl() -> None:
+    """HalfCheetah, actions drawn beforehand, one thread, worlds of all ages, so that an episode ends in most steps.
+
+    What is timed takes turns, and the processor's time is counted, so that other work on the machine matters little.
+    """
+    torch.set_num_threads(1)
+    seconds: dict[tuple[str, int], list[float]] = {}
+    for n in SIZES:
+        runs = {name: make(n) for name, make in ROWS.items()}
+        for _ in range(ROUNDS + 1):
+            for name, run in runs.items():
+                began = time.thread_time()
+                next(run)
+                seconds.setdefault((name, n), []).append(time.thread_time() - began)
+    print(f"{cpu_model()}, one thread\n")
+    print("| | " + " | ".join(f"{n:,} worlds" for n in SIZES) + " |\n|---|" + "--:|" * len(SIZES))
+    for name in ROWS:
+        took = [statistics.median(seconds[name, n][1:]) / STEPS for n in SIZES]
+        cells = [f"{n / t / 1e3:,.0f} k ({1e6 * t:,.0f} µs)" for n, t in zip(SIZES, took, strict=True)]
+        print(f"| {name.strip()} |", " | ".join(cells), "|")
+
+
+# PGS, and what it stops short of
+
+STATES = EPISODES = 2000
+
+
+def one_step() -> np.ndarray:
+    """Largest |difference| of qvel after one environment step (float64), from states along random rollouts."""
+    stock = gymnasium.make("Humanoid-v5", terminate_when_unhealthy=False).unwrapped
+    rng = np.random.default_rng(0)
+    qpos, qvel, actions, after = [], [], [], []
+    for step in range(STATES):
+        if step % 100 == 0:
+            stock.reset(seed=step)
+        action = rng.uniform(-0.4, 0.4, 17)
+        qpos.append(stock.data.qpos.copy())
+        qvel.append(stock.data.qvel.copy())
+        stock.step(action)
+        actions.append(action)
+        after.append(stock.data.qvel.copy())
+    ours = TorchVectorEnv("Humanoid", STATES, dtype=torch.float64, autoreset_mode="Disabled", device="cpu")
+    ours.reset(seed=0)
+    ours.set_state(torch.tensor(np.array(qpos)), torch.tensor(np.array(qvel)))
+    ours.step(torch.tensor(np.array(actions)))
+    return np.abs(ours.qvel.numpy() - np.array(after)).max(1)
+
+
+def our_episodes() -> tuple[np.ndarray, np.ndarray]:
+    n = EPISODES
+    env = TorchVectorEnv("Humanoid", n, dtype=torch.float64, autoreset_mode="SameStep", device="cpu")
+    env.reset(seed=1)
+    generator = torch.Generator().manual_seed(2)
+    returns, lengths, alive = torch.zeros(n, dtype=torch.float64), torch.zeros(n), torch.ones(n, dtype=torch.bool)
+    while alive.any():
+        _, reward, terminated, truncated, _ = env.step(torch.rand(n, 17, generator=generator) * 0.8 - 0.4)
+        returns += torch.where(alive, reward, 0.0)
+        lengths += alive
+        alive &= ~(terminated | truncated)
+    return returns.numpy(), lengths.numpy()
+
+
+def stock_episodes() -> tuple[np.ndarray, np.ndarray]:
+    env = gymnasium.make("Humanoid-v5")
+    env.action_space.seed(3)
+    returns, lengths = np.zeros(EPISODES), np.zeros(EPISODES)
+    for k in range(EPISODES):
+        env.reset(seed=k)
+        over = False
+        while not over:
+            _, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            returns[k] += reward
+            lengths[k] += 1
+            over = terminated or truncated
+    return returns, lengths
+
+
+def interval(x: np.ndarray) -> str:
+    low, high = bootstrap((x,), np.mean, n_resamples=2000, rng=0).confidence_interval
+    return f"{x.mean():.2f} [{low:.2f}, {high:.2f}]"
+
+
+def pgs() -> None:
+    """How far stock Humanoid, whose PGS solver stops early, is from the same problem solved to convergence."""
+    d = one_step()
+    (returns, lengths), (stock_returns, stock_lengths) = our_episodes(), stock_episodes()
+    print(f"""# Humanoid: converged here, PGS there
+
+Written by `python -m benchmarks.tables pgs`. Gymnasium's `humanoid.xml` asks for MuJoCo's PGS solver with at most 50
+iterations. Both solve the same convex problem; PGS stops before its solution, and here it is reached.
+
+**One environment step**, float64, {STATES:,} states along random rollouts that go on after a fall: the largest
+difference in qvel is {np.median(d):.1e} in the median, {np.quantile(d, 0.99):.1e} at the 99th percentile, {d.max():.1e}
+at the worst.
+
+**Episodes**, uniform random actions, {EPISODES:,} in each, mean and its 95% interval; p of the Kolmogorov-Smirnov test
+that the distributions are one:
+
+| | here | Gymnasium's Humanoid-v5 | p |
+|---|--:|--:|--:|
+| return | {interval(returns)} | {interval(stock_returns)} | {ks_2samp(returns, stock_returns).pvalue:.2f} |
+| length | {interval(lengths)} | {interval(stock_lengths)} | {ks_2samp(lengths, stock_lengths).pvalue:.2f} |""")
+
+
+TABLES = {"stages": stages, "torchrl": torchrl, "pgs": pgs}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=TABLES)
+    TABLES[parser.parse_args().table]()
