@@ -11,11 +11,16 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import collision, inertia, kinematics, load
+from torch_mjenvs.physics.contact_param import ContactParam, contact_param
 from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.model import Model, Pair
 
 TOLERANCE = 1e-11
 NAMES = [*oracle.MODELS, *(f"random-{s}" for s in range(12))]
+
+
+def param(m: Model, pair: Pair) -> ContactParam:
+    return contact_param(m, pair.geom1, pair.geom2)
 
 
 def contacts(m: Model, d: Data) -> list[collision.Contact]:
@@ -26,7 +31,7 @@ def contacts(m: Model, d: Data) -> list[collision.Contact]:
     for candidate in collision.collision(m, d):
         found = candidate.contacts()
         assert len(found) == candidate.ncon
-        acting = [c for c in found if c.dist < c.pair.margin]
+        acting = [c for c in found if c.dist < param(m, c.pair).margin]
         assert not acting or candidate.near()
         out += acting
     return out
@@ -47,10 +52,10 @@ def check(mjm: mujoco.MjModel, m: Model, qpos: np.ndarray) -> int:
 
 
 def _check_contact(m: Model, d: Data, expected: mujoco.MjData, w: object, g: collision.Contact) -> None:
-    pair = g.pair
-    assert (pair.condim, pair.margin) == (w.dim, w.includemargin)
+    mixed = param(m, g.pair)
+    assert (g.pair.condim, mixed.margin) == (w.dim, w.includemargin)
     for name in ("friction", "solref", "solimp"):
-        assert np.allclose(getattr(pair, name), getattr(w, name), rtol=1e-15, atol=0), name
+        assert np.allclose(getattr(mixed, name), getattr(w, name), rtol=1e-15, atol=0), name
     pos, frame = g.locate()
     assert g.dist == pytest.approx(w.dist, abs=TOLERANCE)
     assert np.allclose(pos, w.pos, rtol=0, atol=TOLERANCE)
@@ -60,7 +65,7 @@ def _check_contact(m: Model, d: Data, expected: mujoco.MjData, w: object, g: col
         flip = np.sign(np.dot(t, expected_t))
         assert np.allclose(np.multiply(t, flip), expected_t, rtol=0, atol=1e-8)
     for arms, base in ((g.arms(), expected.subtree_com), (g.oarms(), d.origin)):
-        for geom, arm in zip((pair.geom1, pair.geom2), arms[:2], strict=True):
+        for geom, arm in zip((g.pair.geom1, g.pair.geom2), arms[:2], strict=True):
             root = m.body_rootid[m.geom_bodyid[geom]]
             assert np.allclose(arm, w.pos - base[root], rtol=0, atol=TOLERANCE)
 

@@ -7,8 +7,10 @@ import dataclasses
 import mujoco
 import oracle
 import pytest
+import torch
 
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.contact_param import contact_param
 from torch_mjenvs.physics.model import Model, UnsupportedModel
 
 
@@ -266,6 +268,11 @@ def test_excluded_pairs() -> None:
     assert everything - some == {("c1", "a1"), ("a2", "c1")}
 
 
+def tensor(x: object) -> object:
+    """A field as parameters of one world."""
+    return tuple(map(tensor, x)) if isinstance(x, tuple) else torch.tensor([x], dtype=torch.float64)
+
+
 MIX = """<mujoco><worldbody>
     <geom name="floor" type="plane" size="1 1 1" {floor}/>
     <body pos="0 0 .05"><freejoint/><geom name="ball" size=".1" {ball}/></body></worldbody></mujoco>"""
@@ -287,7 +294,14 @@ def test_mixing(floor: str, ball: str) -> None:
     mjm = mujoco.MjModel.from_xml_string(MIX.format(floor=floor, ball=ball))
     d = mujoco.MjData(mjm)
     mujoco.mj_forward(mjm, d)
-    (pair,), (contact,) = load(mjm).pairs, d.contact
-    assert (pair.condim, pair.margin) == (contact.dim, contact.includemargin)
+    m, (contact,) = load(mjm), d.contact
+    (pair,) = m.pairs
+    mixed = contact_param(m, pair.geom1, pair.geom2)
+    assert (pair.condim, mixed.margin) == (contact.dim, contact.includemargin)
+    assert mixed.direct == (contact.solref[0] <= 0)
+    fields = "geom_friction", "geom_solref", "geom_solimp", "geom_margin", "geom_gap"
+    tensors = {name: tensor(getattr(m, name)) for name in fields}
+    as_tensors = contact_param(dataclasses.replace(m, **tensors), pair.geom1, pair.geom2)
     for name in ("friction", "solref", "solimp"):
-        assert getattr(pair, name) == tuple(getattr(contact, name)), name
+        assert getattr(mixed, name) == list(getattr(contact, name)), name
+        assert [float(x) for x in getattr(as_tensors, name)] == getattr(mixed, name), name

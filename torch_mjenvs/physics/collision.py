@@ -17,6 +17,7 @@ import dataclasses
 from collections.abc import Callable
 
 from ..compiler.scalar import Mask, Scalar, absolute, maximum, minimum, select
+from .contact_param import contact_param
 from .data import Data
 from .kinematics import between
 from .model import CAPSULE, CONTACTS, PLANE, SPHERE, Model, Pair
@@ -45,7 +46,7 @@ Locate = Callable[[], tuple[list[Scalar], list[list[Scalar]]]]
 
 @dataclasses.dataclass(frozen=True)
 class Contact:
-    """One point in which a pair may touch. It acts in the worlds where dist < pair.margin.
+    """One point in which a pair may touch. It acts in the worlds where dist < margin, as `contact_param` gives it.
 
     dist: distance of the surfaces, negative where they overlap, metres.
     """
@@ -105,7 +106,7 @@ class Candidate:
         m, d = self._model, self._data
         g1, g2 = self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], _first_centre(m, d, self.pair))
-        reach = _bound(m, g1) + _bound(m, g2) + self.pair.margin
+        reach = _bound(m, g1) + _bound(m, g2) + contact_param(m, g1, g2).margin
         return dot(apart, apart) < reach * reach if reach > 0 else False
 
     def contacts(self) -> list[Contact]:

@@ -12,7 +12,7 @@ Letters: n, t1, t2 the contact frame's normal and tangents; r a point as seen fr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..compiler.control import compute_any, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, minimum, power, select
 from . import stiff
 from .collision import NEVER, Candidate
+from .contact_param import contact_param
 from .data import Data
 from .model import PLANE, Model, Pair
 from .spatial import add, cross, dot, scale, sub
@@ -71,24 +72,24 @@ def many_alike(m: Model) -> list[list[Pair]]:
     """The pairs that are many and alike, for `pairs.py`: without friction, of one tree, of one impedance."""
     found: dict[tuple, list[Pair]] = {}
     for p in m.pairs:
-        bodies = m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]
+        bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p.geom1, p.geom2).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         rods = m.geom_type[p.geom1] != PLANE and len(sides_of(m, *bodies)) == 2
         if p.condim == 1 and rods and one_tree and not bound_of(m, p).shows:
-            found.setdefault(tuple(p.solimp), []).append(p)
+            found.setdefault(tuple(solimp), []).append(p)
     return [pairs for pairs in found.values() if len(pairs) >= FEWEST]
 
 
-def reference(solref: tuple, solimp: tuple, timestep: float) -> tuple[float, float]:
+def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float) -> tuple[float, float]:
     """Stiffness k and damping b of a constraint. getsolparam and mj_makeImpedance, with `refsafe`."""
     dmax = min(max(solimp[1], MIN_IMP), MAX_IMP)
-    if solref[0] <= 0:
+    if direct:
         return -solref[0] / max(MIN_VAL, dmax * dmax), -solref[1] / max(MIN_VAL, dmax)
     time, ratio = max(solref[0], 2 * timestep), solref[1]
     return 1 / max(MIN_VAL, (dmax * time * ratio) ** 2), 2 / max(MIN_VAL, dmax * time)
 
 
-def impedance(solimp: tuple, distance: Scalar) -> Scalar:
+def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
     """d(|pos - margin|), a power curve from dmin to dmax. getimpedance."""
     dmin, dmax = (min(max(x, MIN_IMP), MAX_IMP) for x in solimp[:2])
     width, mid, p = solimp[2], min(max(solimp[3], MIN_IMP), MAX_IMP), max(1.0, solimp[4])
@@ -107,7 +108,7 @@ def joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
     v, q = m.jnt_dofadr[j], d.qpos[m.jnt_qposadr[j]]
     low, high = m.jnt_range[j]
     margin = m.jnt_margin[j]
-    k, b = reference(m.jnt_solref[j], m.jnt_solimp[j], m.timestep)
+    k, b = reference(m.jnt_solref[j], m.jnt_solimp[j], m.jnt_direct[j], m.timestep)
 
     def row(sign: Scalar, position: Scalar) -> Limit:
         def compute(_: Any) -> list[Scalar]:
@@ -137,18 +138,18 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
         found = compute_any(near, lambda: [[c.dist, c.oarms()] for c in candidate.contacts()])
         found = found or [[NEVER, None]] * candidate.ncon  # in plain Python, where nothing was near
         places = [(select(near, dist, NEVER), _always(where)) for dist, where in found]
-    mu, weight, bound = pair.friction[0], row_weight(m, pair), bound_of(m, pair)
-    k, b = reference(pair.solref, pair.solimp, m.timestep)
+    param, weight, bound = contact_param(m, pair.geom1, pair.geom2), row_weight(m, pair), bound_of(m, pair)
+    k, b = reference(param.solref, param.solimp, param.direct, m.timestep)
     ovel = d.ovel
 
     def contact(distance: Scalar, where: Callable[[], Any]) -> ContactForce:
-        active = distance < pair.margin  # a gap widens detection alone
+        active = distance < param.margin
 
         def compute() -> tuple:
             arm1, arm2, frame = where()
             axes = frame[: pair.condim]
-            depth = distance - pair.margin
-            imp = impedance(pair.solimp, depth)
+            depth = distance - param.margin
+            imp = impedance(param.solimp, depth)
             stiffness = imp / ((1.0 - imp) * weight)
             if bound.row < math.inf:
                 stiffness = minimum(stiffness, bound.row)
@@ -163,7 +164,7 @@ def contacts(m: Model, d: Data, candidate: Candidate) -> list[ContactForce]:
             y0[0] = y0[0] + k * imp * depth
             return place, stiffness, y0
 
-        return ContactForce(active, pair.condim, mu, bodies, sides, bound, compute_any(active, compute))
+        return ContactForce(active, pair.condim, param.friction[0], bodies, sides, bound, compute_any(active, compute))
 
     return [contact(distance, where) for distance, where in places]
 
@@ -175,7 +176,7 @@ def bodies_weight(m: Model, pair: Pair) -> float:
 
 def row_weight(m: Model, pair: Pair) -> float:
     """A row's diagApprox: D is imp / (1 - imp) by this. mj_makeImpedance."""
-    mu, weight = pair.friction[0], bodies_weight(m, pair)
+    mu, weight = contact_param(m, pair.geom1, pair.geom2).friction[0], bodies_weight(m, pair)
     if pair.condim == 3:
         weight *= (1 + mu * mu) * 2 * mu * mu / m.impratio
     return max(weight, MIN_VAL)
@@ -183,7 +184,7 @@ def row_weight(m: Model, pair: Pair) -> float:
 
 def bound_of(m: Model, pair: Pair) -> stiff.Bound:
     """Whether rounding bears the pair's contacts, at their stiffest."""
-    most = min(max(*pair.solimp[:2], MIN_IMP), MAX_IMP)
+    most = min(max(*contact_param(m, pair.geom1, pair.geom2).solimp[:2], MIN_IMP), MAX_IMP)
     return stiff.bound(m, pair, most / ((1 - most) * row_weight(m, pair)), bodies_weight(m, pair))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from .model import MINMU, Floats, Ints, Model, Pair, Rows
+from .contact_param import contact_dim
+from .model import Floats, Ints, Model, Pair, Rows
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs
 from .singular import dependent
 from .spatial import rotation, snap
@@ -35,19 +37,21 @@ def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
 
 def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
-    pairs = _pairs(mjm)
-    refuse_pairs(mjm, pairs)
-    return Model(pairs=pairs, **_options(mjm), **_fields(mjm), **_derived(mjm), **_names(mjm))
+    m = Model(pairs=(), **_options(mjm), **_fields(mjm), **_derived(mjm), **_names(mjm))
+    m = dataclasses.replace(m, pairs=_pairs(mjm, m))
+    refuse_pairs(mjm, m)
+    return m
 
 
 _INTS = """nq nv nu nbody njnt ngeom nsite ntendon
     body_parentid body_rootid body_weldid body_jntadr body_jntnum body_dofadr body_dofnum
     jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_treeid dof_simplenum
-    geom_type geom_bodyid site_bodyid""".split()  # noqa: SIM905
+    geom_type geom_bodyid geom_condim geom_priority site_bodyid
+    tendon_adr tendon_num wrap_type wrap_objid""".split()  # noqa: SIM905
 _FLOATS = """body_pos body_ipos body_mass body_subtreemass body_inertia body_invweight0
     jnt_pos jnt_range jnt_margin jnt_solref jnt_solimp jnt_actfrcrange dof_armature dof_invweight0 dof_M0
-    qpos0 qpos_spring geom_pos geom_size site_pos
-    actuator_gear actuator_gainprm actuator_ctrlrange actuator_forcerange""".split()  # noqa: SIM905
+    qpos0 qpos_spring geom_pos geom_size geom_friction geom_solmix geom_solref geom_solimp geom_margin geom_gap site_pos
+    wrap_prm actuator_gear actuator_gainprm actuator_ctrlrange actuator_forcerange""".split()  # noqa: SIM905
 _BOOLS = ["jnt_actfrclimited", "actuator_forcelimited"]
 _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat"]
 
@@ -86,12 +90,18 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "body_mat": mats(mjm.body_quat),
         "body_imat": mats(mjm.body_iquat),
         "geom_mat": mats(mjm.geom_quat),
+        "jnt_direct": _direct(mjm.jnt_solref),
+        "geom_direct": _direct(mjm.geom_solref),
         "jnt_limited": tuple(bool(x) and limited for x in mjm.jnt_limited),
         "jnt_stiffness": _unless(mjm, "SPRING", mjm.jnt_stiffness),
         "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
         "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
         "actuator_trnid": _tuple(mjm.actuator_trnid[:, 0], int),
-    } | _tendons(mjm)
+    }
+
+
+def _direct(solref: np.ndarray) -> tuple[bool, ...]:
+    return tuple(ref <= 0 for ref in solref[:, 0].tolist())
 
 
 def _origins(mjm: mujoco.MjModel) -> Ints:
@@ -101,26 +111,6 @@ def _origins(mjm: mujoco.MjModel) -> Ints:
         begins = parent == 0 or (mjm.body_weldid[parent] == 0 and mjm.body_weldid[i] != 0)
         out.append(i if begins else out[parent])
     return tuple(out)
-
-
-def _tendons(mjm: mujoco.MjModel) -> dict:
-    wrap, joints, sites, round_geoms = mujoco.mjtWrap, [], [], []
-    for i in range(mjm.ntendon):
-        path = range(mjm.tendon_adr[i], mjm.tendon_adr[i] + mjm.tendon_num[i])
-        kinds = [int(mjm.wrap_type[w]) for w in path]
-        at = [int(mjm.wrap_objid[w]) for w in path]
-        parameters = [float(mjm.wrap_prm[w]) for w in path]
-        joints.append(tuple((j, c) for k, j, c in zip(kinds, at, parameters, strict=True) if k == wrap.mjWRAP_JOINT))
-        if wrap.mjWRAP_SPHERE in kinds or wrap.mjWRAP_CYLINDER in kinds:
-            round_geoms.append(describe(mjm, "tendon", i))
-        straight, divisor = [], 1.0
-        for w in range(len(kinds) - 1):
-            if kinds[w] == wrap.mjWRAP_PULLEY:
-                divisor = parameters[w]
-            elif kinds[w] == kinds[w + 1] == wrap.mjWRAP_SITE:
-                straight.append((at[w], at[w + 1], 1.0 / divisor))
-        sites.append(tuple(straight))
-    return {"ten_joints": tuple(joints), "ten_sites": tuple(sites), "ten_wraps": tuple(round_geoms)}
 
 
 def _names(mjm: mujoco.MjModel) -> dict:
@@ -133,6 +123,7 @@ def _names(mjm: mujoco.MjModel) -> dict:
         "geom_names": names("geom", mjm.ngeom),
         "site_names": names("site", mjm.nsite),
         "actuator_names": names("actuator", mjm.nactuator),
+        "tendon_names": names("tendon", mjm.ntendon),
     }
 
 
@@ -154,7 +145,7 @@ def _name(mjm: mujoco.MjModel, kind: str, i: int) -> str:
 # contact candidates
 
 
-def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
+def _pairs(mjm: mujoco.MjModel, m: Model) -> tuple[Pair, ...]:
     """Every geom pair that mj_collision may hand to a collision function, whatever the state."""
     if disabled(mjm, "CONTACT") or disabled(mjm, "CONSTRAINT"):
         return ()
@@ -167,7 +158,8 @@ def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
                 continue
             geoms = [[g for g in range(mjm.ngeom) if bodies[g] == b] for b in (b1, b2)]
             found += [(g1, g2) for g1 in geoms[0] for g2 in geoms[1] if _may_touch(mjm, g1, g2)]
-    return tuple(_pair(mjm, *sorted(p, key=lambda g: mjm.geom_type[g])) for p in found)
+    ordered = [sorted(p, key=lambda g: m.geom_type[g]) for p in found]
+    return tuple(Pair(g1, g2, contact_dim(m, g1, g2)) for g1, g2 in ordered)
 
 
 def _filter_bodies(mjm: mujoco.MjModel, b1: int, b2: int) -> bool:
@@ -187,42 +179,6 @@ def _may_touch(mjm: mujoco.MjModel, g1: int, g2: int) -> bool:
         return False
     types, affinities = mjm.geom_contype, mjm.geom_conaffinity
     return bool(types[g1] & affinities[g2]) or bool(types[g2] & affinities[g1])
-
-
-def _pair(mjm: mujoco.MjModel, g1: int, g2: int) -> Pair:
-    """mj_contactParam."""
-    priority1, priority2 = int(mjm.geom_priority[g1]), int(mjm.geom_priority[g2])
-    if priority1 != priority2:
-        g = g1 if priority1 > priority2 else g2
-        condim, slide = int(mjm.geom_condim[g]), mjm.geom_friction[g]
-        solref, solimp = mjm.geom_solref[g], mjm.geom_solimp[g]
-    else:
-        condim = int(max(mjm.geom_condim[g1], mjm.geom_condim[g2]))
-        slide = np.maximum(mjm.geom_friction[g1], mjm.geom_friction[g2])
-        solref, solimp = _mix(mjm, g1, g2)
-    friction = np.maximum(slide, MINMU)[[0, 0, 1, 2, 2]]
-    return Pair(
-        geom1=g1,
-        geom2=g2,
-        condim=condim,
-        friction=_tuple(friction, float),
-        solref=_tuple(solref, float),
-        solimp=_tuple(solimp, float),
-        margin=float(mjm.geom_margin[g1] + mjm.geom_margin[g2]),
-        gap=float(mjm.geom_gap[g1] + mjm.geom_gap[g2]),
-    )
-
-
-def _mix(mjm: mujoco.MjModel, g1: int, g2: int) -> tuple[np.ndarray, np.ndarray]:
-    """solref and solimp of two geoms of equal priority."""
-    mix1, mix2 = float(mjm.geom_solmix[g1]), float(mjm.geom_solmix[g2])
-    tiny1, tiny2 = mix1 < mujoco.mjMINVAL, mix2 < mujoco.mjMINVAL
-    mix = (0.5 if tiny2 else 0.0) if tiny1 else (1.0 if tiny2 else mix1 / (mix1 + mix2))
-    ref1, ref2 = mjm.geom_solref[g1], mjm.geom_solref[g2]
-    both_standard = ref1[0] > 0 and ref2[0] > 0
-    solref = mix * ref1 + (1 - mix) * ref2 if both_standard else np.minimum(ref1, ref2)
-    return solref, mix * mjm.geom_solimp[g1] + (1 - mix) * mjm.geom_solimp[g2]
-
 
 
 def _clamped(mjm: mujoco.MjModel) -> tuple[bool, ...]:

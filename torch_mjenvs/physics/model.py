@@ -18,8 +18,8 @@ Rows = tuple[Floats, ...]
 
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
 PLANE, SPHERE, CAPSULE = 0, 2, 3  # mjtGeom
+WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, WRAP_CYLINDER = range(1, 6)  # mjtWrap
 
-MINMU = 1e-5  # mjMINMU
 
 CONTACTS = {(PLANE, SPHERE): 1, (PLANE, CAPSULE): 2, (SPHERE, SPHERE): 1, (SPHERE, CAPSULE): 1, (CAPSULE, CAPSULE): 2}
 
@@ -30,21 +30,14 @@ class UnsupportedModel(NotImplementedError):
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two geoms that may touch, and what holds for their contacts (mj_contactParam).
+    """Two geoms that may touch: `contact_param` says what holds for their contacts.
 
     geom1, geom2: in the order of their types (mjtGeom), as in `mjContact.geom`.
-    friction: tangent 1 and 2, spin, roll 1 and 2. solref, solimp: as MuJoCo's, not yet made safe.
-    A contact acts while dist < margin (metres).
     """
 
     geom1: int
     geom2: int
     condim: int
-    friction: Floats
-    solref: Floats
-    solimp: Floats
-    margin: float
-    gap: float
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,6 +92,7 @@ class Model:
     jnt_axis: Rows
     jnt_stiffness: Floats
     jnt_limited: tuple[bool, ...]
+    jnt_direct: tuple[bool, ...]  # as geom_direct
     jnt_range: Rows
     jnt_margin: Floats
     jnt_solref: Rows
@@ -122,10 +116,19 @@ class Model:
 
     geom_type: Ints
     geom_bodyid: Ints
+    geom_condim: Ints
+    geom_priority: Ints
+    geom_direct: tuple[bool, ...]  # whose solref is (-stiffness, -damping) instead of (time constant, damping ratio)
     geom_pos: Rows
     geom_quat: Rows
     geom_mat: Rows  # rotation matrix of geom_quat
     geom_size: Rows
+    geom_friction: Rows
+    geom_solmix: Floats
+    geom_solref: Rows
+    geom_solimp: Rows
+    geom_margin: Floats
+    geom_gap: Floats
 
     site_bodyid: Ints
     site_pos: Rows
@@ -138,9 +141,11 @@ class Model:
     actuator_forcelimited: tuple[bool, ...]
     actuator_forcerange: Rows
 
-    ten_joints: tuple[tuple[tuple[int, float], ...], ...]  # (joint, coefficient) of each fixed tendon; else empty
-    ten_sites: tuple[tuple[tuple[int, int, float], ...], ...]  # (site, next site, 1 / divisor) of each spatial one
-    ten_wraps: tuple[str, ...]  # who they are that wrap round geoms
+    tendon_adr: Ints
+    tendon_num: Ints
+    wrap_type: Ints
+    wrap_objid: Ints
+    wrap_prm: Floats
 
     pairs: tuple[Pair, ...]
 
@@ -149,6 +154,7 @@ class Model:
     geom_names: tuple[str, ...]
     site_names: tuple[str, ...]
     actuator_names: tuple[str, ...]
+    tendon_names: tuple[str, ...]
 
     @functools.cached_property
     def key(self) -> str:

@@ -18,6 +18,7 @@ from ..compiler.control import add_each, choose_each, compute_each, fold_each, g
 from ..compiler.scalar import Scalar, logical_and, lookup, lookup_index, minimum, select
 from .collision import NEVER, Rod, balls, half, nearest
 from .constraint import MIN_VAL, impedance, many_alike, reference, sides_of
+from .contact_param import contact_param
 from .data import Data
 from .model import Model, Pair
 from .spatial import cross, dot, scale
@@ -84,10 +85,11 @@ def _touch(m: Model, d: Data, g: Group) -> None:
     poses = memory([[*d.geom_xrel[x], d.geom_xmat[x][2], d.geom_xmat[x][5], d.geom_xmat[x][8]] for x in geoms])
     moving = memory([[*d.odof[v], d.qvel[v]] for v in g.dofs] + [[0.0] * 7])
     ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
-    margin = [p.margin for p in g.pairs]
+    params = [contact_param(m, p.geom1, p.geom2) for p in g.pairs]
+    margin = [p.margin for p in params]
     twice = [1.0 if half(m, p.geom1) and half(m, p.geom2) else 0.0 for p in g.pairs]
     weight = [max(sum(m.body_invweight0[body][0] for body in b), MIN_VAL) for b in g.bodies]
-    k, b = zip(*(reference(p.solref, p.solimp, m.timestep) for p in g.pairs), strict=True)
+    k, b = zip(*(reference(p.solref, p.solimp, p.direct, m.timestep) for p in params), strict=True)
 
     def rods(i: Any) -> list[Rod]:
         out = []
@@ -112,7 +114,7 @@ def _touch(m: Model, d: Data, g: Group) -> None:
         p, frame = locate()
         line = cross(p, frame[0]) + frame[0]
         depth = dist - g.per_contact(margin, i)
-        imp = impedance(g.pairs[0].solimp, depth)
+        imp = impedance(params[0].solimp, depth)
         row, speed = [], 0.0
         for c in range(g.most):
             dof = get_row(moving, g.dof(i, c), range(7))

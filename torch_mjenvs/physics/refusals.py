@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
-from .model import CONTACTS, HINGE, SLIDE, Pair, UnsupportedModel
+from .contact_param import contact_param
+from .model import CONTACTS, HINGE, SLIDE, Model, UnsupportedModel
 
 _HARMLESS_DISABLE = [
     "EQUALITY",
@@ -214,11 +215,11 @@ def _check_inertia(mjm: mujoco.MjModel) -> None:
             not_supported(f"{describe(mjm, 'body', i)}, which moves without mass or inertia,", "give it both")
 
 
-def refuse_pairs(mjm: mujoco.MjModel, pairs: tuple[Pair, ...]) -> None:
+def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
     """The same of geoms that may touch."""
-    if pairs and int(mjm.opt.cone) != 0:
+    if m.pairs and int(mjm.opt.cone) != 0:
         not_supported("option cone='elliptic'", "use 'pyramidal'")
-    for pair in pairs:
+    for pair in m.pairs:
         types = int(mjm.geom_type[pair.geom1]), int(mjm.geom_type[pair.geom2])
         who = f"the contact of {describe(mjm, 'geom', pair.geom1)} and {describe(mjm, 'geom', pair.geom2)}"
         if types not in CONTACTS:
@@ -227,9 +228,10 @@ def refuse_pairs(mjm: mujoco.MjModel, pairs: tuple[Pair, ...]) -> None:
             not_supported(f"{who} ({kinds})", instead)
         if pair.condim not in (1, 3):
             not_supported(f"{who} with condim {pair.condim}", "use condim 1 or 3")
-        if _mixed(pair.solref):
+        param = contact_param(m, pair.geom1, pair.geom2)
+        if _mixed(param.solref):
             not_supported(f"{who} with a solref of which one number is positive and one not", "give both the same sign")
-        if pair.gap < 0:
+        if param.gap < 0:
             not_supported(f"{who} with a negative gap", "use a gap of 0 or more")
         if any(mjm.geom_plugin[g] >= 0 for g in (pair.geom1, pair.geom2)):
             not_supported(f"{who}, one of which is a plugin,", "remove the plugin")

@@ -10,26 +10,31 @@ from __future__ import annotations
 from ..compiler.scalar import Scalar
 from .data import Data
 from .kinematics import between
-from .model import Model, UnsupportedModel
+from .model import WRAP_CYLINDER, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, Model, UnsupportedModel
 from .spatial import add, cross, dot, norm, normalize, sub
 
 
 def tendon(m: Model, d: Data) -> None:
     """mj_tendon. Raises `UnsupportedModel` where a tendon wraps round a geom."""
-    for name in m.ten_wraps:
-        raise UnsupportedModel(
-            f"ten_length and ten_velocity of {name}, which wraps round a geom, are not supported: lead it from site to "
-            "site, or do not ask for them"
-        )
     d.ten_length, d.ten_velocity = [0.0] * m.ntendon, [0.0] * m.ntendon
     for t in range(m.ntendon):
-        for j, coef in m.ten_joints[t]:
-            d.ten_length[t] = d.ten_length[t] + coef * d.qpos[m.jnt_qposadr[j]]
-            d.ten_velocity[t] = d.ten_velocity[t] + coef * d.qvel[m.jnt_dofadr[j]]
-        for site1, site2, share in m.ten_sites[t]:
-            length, velocity = _straight(m, d, site1, site2)
-            d.ten_length[t] = d.ten_length[t] + length * share
-            d.ten_velocity[t] = d.ten_velocity[t] + velocity * share
+        share: Scalar = 1.0  # of what lies behind a pulley
+        for w in range(m.tendon_adr[t], m.tendon_adr[t] + m.tendon_num[t]):
+            kind, at, prm = m.wrap_type[w], m.wrap_objid[w], m.wrap_prm[w]
+            if kind == WRAP_JOINT:
+                d.ten_length[t] = d.ten_length[t] + prm * d.qpos[m.jnt_qposadr[at]]
+                d.ten_velocity[t] = d.ten_velocity[t] + prm * d.qvel[m.jnt_dofadr[at]]
+            elif kind == WRAP_PULLEY:
+                share = 1.0 / prm
+            elif kind in (WRAP_SPHERE, WRAP_CYLINDER):
+                raise UnsupportedModel(
+                    f"ten_length and ten_velocity of tendon {m.tendon_names[t]!r}, which wraps round a geom, are not "
+                    "supported: lead it from site to site, or do not ask for them"
+                )
+            elif w + 1 < m.tendon_adr[t] + m.tendon_num[t] and m.wrap_type[w + 1] == WRAP_SITE:
+                length, velocity = _straight(m, d, at, m.wrap_objid[w + 1])
+                d.ten_length[t] = d.ten_length[t] + length * share
+                d.ten_velocity[t] = d.ten_velocity[t] + velocity * share
 
 
 def _straight(m: Model, d: Data, site1: int, site2: int) -> tuple[Scalar, Scalar]:
