@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import mujoco
+import numpy as np
 import oracle
 import pytest
 import torch
+from scipy.spatial.transform import Rotation
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.contact_param import contact_param
@@ -213,6 +215,30 @@ def test_content_is_identity() -> None:
     assert a != c and a.key != c.key
     with pytest.raises(dataclasses.FrozenInstanceError):
         a.nq = 3
+
+
+def test_models_whose_fields_vary_are_never_taken_for_one_another() -> None:
+    """repr does not tell one tensor or traced value from another: such a model is itself alone, and has no key."""
+    m = load(mjcf())
+    mass = torch.ones(3)
+    one, two = (dataclasses.replace(m, body_mass=(0.0, mass)) for _ in range(2))
+    assert one == one and one != two and one != m and m != one
+    assert len({m, one, two}) == 3
+    with pytest.raises(TypeError, match="plain numbers"):
+        _ = one.key
+    assert m.key == load(mjcf()).key
+
+
+def test_rotation_matrices_follow_quaternions() -> None:
+    """However a model is changed."""
+    m = load(oracle.model("ant"))
+    quats = np.random.default_rng(0).normal(size=(m.nbody, 4))
+    one = dataclasses.replace(m, body_quat=tuple(map(tuple, quats.tolist())))
+    want = Rotation.from_quat(quats, scalar_first=True).as_matrix().reshape(-1, 9)
+    assert np.allclose(one.body_mat, want, rtol=0, atol=1e-14)
+    assert one.body_imat == m.body_imat and one.geom_mat == m.geom_mat
+    with pytest.raises((TypeError, ValueError)):
+        dataclasses.replace(m, body_mat=m.body_mat)
 
 
 def test_fields_are_plain_numbers() -> None:

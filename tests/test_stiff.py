@@ -16,7 +16,6 @@ import torch
 from torch_mjenvs import TASKS
 from torch_mjenvs.physics import constraint, load, stiff
 from torch_mjenvs.physics.constraint import ContactForce
-from torch_mjenvs.physics.invweight import geom_invweight0
 from torch_mjenvs.physics.simulation import Simulation, derive, in_precision
 
 F32, F64 = torch.float32, torch.float64
@@ -240,7 +239,7 @@ def test_how_easily_a_surface_gives_way():
                 mujoco.mj_jac(model, d, jacobian, None, point, model.geom_bodyid[g])
                 mujoco.mj_solveM(model, d, moved, jacobian)
                 found.append((jacobian * moved).sum() / 3)
-        assert geom_invweight0(m, g) == pytest.approx(np.mean(found), rel=1e-12)
+        assert m.geom_invweight0[g] == pytest.approx(np.mean(found), rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
@@ -250,7 +249,7 @@ def test_a_light_wheel_does_not_make_the_contact_soft(dtype):
     car = '<freejoint/><geom type="capsule" size=".05 .1" mass="1" pos="0 0 .2"/>'
     model = world(f'<body pos="0 0 .0495">{car}{wheel.format(y=0.2)}{wheel.format(y=-0.2)}</body>', 1)
     m = in_precision(load(model), dtype)
-    assert geom_invweight0(m, 2) > 1e3 * model.body_invweight0[2, 0] > 0
+    assert m.geom_invweight0[2] > 1e3 * model.body_invweight0[2, 0] > 0
     for pair in m.pairs:
         assert constraint.bound_of(m, pair).row == math.inf and not constraint.bound_of(m, pair).spring
 

@@ -53,12 +53,6 @@ def contact_param(m: Model, geom1: int, geom2: int) -> ContactParam:
     )
 
 
-def contact_dim(m: Model, geom1: int, geom2: int) -> int:
-    """Directions of the contact force: condim."""
-    first = max(m.geom_priority[geom1], m.geom_priority[geom2])
-    return max(m.geom_condim[g] for g in (geom1, geom2) if m.geom_priority[g] == first)
-
-
 def _share(solmix1: float, solmix2: float) -> float:
     """The weight of the first geom's solref and solimp."""
     if solmix1 < MINVAL or solmix2 < MINVAL:

@@ -5,34 +5,35 @@ That of a body is of its centre of mass, which may be where nothing can move it.
 
 from __future__ import annotations
 
-import functools
-
 from .data import Data
-from .inertia import com_pos, crb, factor, solve
+from .inertia import Factor, com_pos, crb, factor, solve
 from .kinematics import kinematics
-from .model import CAPSULE, Model
+from .model import CAPSULE, PLANE, Floats, Model
 from .spatial import Vec, add, add_scaled, column, cross, dot, scale
 
 
-@functools.lru_cache(maxsize=64)
-def at_start(m: Model) -> Data:
-    """Kinematics and inertia at qpos0."""
+def geom_invweight0(m: Model) -> Floats:
+    """Mean of J M^-1 J' at qpos0 over points of the surface of a sphere or capsule, and over directions.
+
+    By geom; 0 of a geom that touches nothing, and of a plane. Ask `Model.geom_invweight0`, which keeps them.
+    """
+    touching = {geom for pair in m.pairs for geom in (pair.geom1, pair.geom2) if m.geom_type[geom] != PLANE}
+    if not touching:
+        return (0.0,) * m.ngeom
     d = Data(qpos=list(m.qpos0))
     for stage in (kinematics, com_pos, crb):
         stage(m, d)
-    return d
+    inverse = factor(d.M, m.dof_clamped)
+    return tuple(_surface(m, d, inverse, geom) if geom in touching else 0.0 for geom in range(m.ngeom))
 
 
-@functools.lru_cache(maxsize=1024)
-def geom_invweight0(m: Model, geom: int) -> float:
-    """Mean of J M^-1 J' at qpos0 over points of the surface of a sphere or capsule, and over directions."""
-    d, (radius, length, _) = at_start(m), m.geom_size[geom]
+def _surface(m: Model, d: Data, inverse: Factor, geom: int) -> float:
+    radius, length, _ = m.geom_size[geom]
     across, along = [column(d.geom_xmat[geom], k) for k in (0, 1)], column(d.geom_xmat[geom], 2)
     half = length if m.geom_type[geom] == CAPSULE else 0.0
     ends = [add_scaled(d.geom_xrel[geom], along, x) for x in (half, -half)]
     points = [add(end, scale(axis, x)) for end in ends for axis in across for x in (radius, -radius)]
     rows = [row for p in points for row in _jacobian(m, d, m.geom_bodyid[geom], p)]
-    inverse = factor(d.M, m.dof_clamped)
     return sum(dot(row, solve(inverse, row)) for row in rows) / len(rows)
 
 

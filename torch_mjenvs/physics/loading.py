@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,10 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from .contact_param import contact_dim
-from .model import Floats, Ints, Model, Pair, Rows
+from .model import Floats, Ints, Model, Pair
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs
 from .singular import dependent
-from .spatial import rotation, snap
+from .spatial import snap
 
 
 def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
@@ -37,8 +35,7 @@ def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
 
 def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
-    m = Model(pairs=(), **_options(mjm), **_fields(mjm), **_derived(mjm), **_names(mjm))
-    m = dataclasses.replace(m, pairs=_pairs(mjm, m))
+    m = Model(pairs=_pairs(mjm), **_options(mjm), **_fields(mjm), **_derived(mjm), **_names(mjm))
     refuse_pairs(mjm, m)
     return m
 
@@ -46,7 +43,7 @@ def _read(mjm: mujoco.MjModel) -> Model:
 _INTS = """nq nv nu nbody njnt ngeom nsite ntendon
     body_parentid body_rootid body_weldid body_jntadr body_jntnum body_dofadr body_dofnum
     jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_treeid dof_simplenum
-    geom_type geom_bodyid geom_condim geom_priority site_bodyid
+    geom_type geom_bodyid geom_priority site_bodyid
     tendon_adr tendon_num wrap_type wrap_objid""".split()  # noqa: SIM905
 _FLOATS = """body_pos body_ipos body_mass body_subtreemass body_inertia body_invweight0
     jnt_pos jnt_range jnt_margin jnt_solref jnt_solimp jnt_actfrcrange dof_armature dof_invweight0 dof_M0
@@ -80,16 +77,10 @@ def _fields(mjm: mujoco.MjModel) -> dict:
 def _derived(mjm: mujoco.MjModel) -> dict:
     """Fields that MuJoCo keeps otherwise, or that a disable flag changes."""
 
-    def mats(quats: np.ndarray) -> Rows:
-        return tuple(rotation(q) for q in quats.tolist())
-
     limited = not (disabled(mjm, "LIMIT") or disabled(mjm, "CONSTRAINT"))
     return {
         "body_originid": _origins(mjm),
         "dof_clamped": _clamped(mjm),
-        "body_mat": mats(mjm.body_quat),
-        "body_imat": mats(mjm.body_iquat),
-        "geom_mat": mats(mjm.geom_quat),
         "jnt_direct": _direct(mjm.jnt_solref),
         "geom_direct": _direct(mjm.geom_solref),
         "jnt_limited": tuple(bool(x) and limited for x in mjm.jnt_limited),
@@ -145,7 +136,7 @@ def _name(mjm: mujoco.MjModel, kind: str, i: int) -> str:
 # contact candidates
 
 
-def _pairs(mjm: mujoco.MjModel, m: Model) -> tuple[Pair, ...]:
+def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
     """Every geom pair that mj_collision may hand to a collision function, whatever the state."""
     if disabled(mjm, "CONTACT") or disabled(mjm, "CONSTRAINT"):
         return ()
@@ -158,8 +149,8 @@ def _pairs(mjm: mujoco.MjModel, m: Model) -> tuple[Pair, ...]:
                 continue
             geoms = [[g for g in range(mjm.ngeom) if bodies[g] == b] for b in (b1, b2)]
             found += [(g1, g2) for g1 in geoms[0] for g2 in geoms[1] if _may_touch(mjm, g1, g2)]
-    ordered = [sorted(p, key=lambda g: m.geom_type[g]) for p in found]
-    return tuple(Pair(g1, g2, contact_dim(m, g1, g2)) for g1, g2 in ordered)
+    ordered = [sorted(p, key=lambda g: mjm.geom_type[g]) for p in found]
+    return tuple(Pair(g1, g2, _condim(mjm, g1, g2)) for g1, g2 in ordered)
 
 
 def _filter_bodies(mjm: mujoco.MjModel, b1: int, b2: int) -> bool:
@@ -179,6 +170,12 @@ def _may_touch(mjm: mujoco.MjModel, g1: int, g2: int) -> bool:
         return False
     types, affinities = mjm.geom_contype, mjm.geom_conaffinity
     return bool(types[g1] & affinities[g2]) or bool(types[g2] & affinities[g1])
+
+
+def _condim(mjm: mujoco.MjModel, g1: int, g2: int) -> int:
+    """The greater one of the geoms with the higher priority. mj_contactParam."""
+    first = max(mjm.geom_priority[g1], mjm.geom_priority[g2])
+    return max(int(mjm.geom_condim[g]) for g in (g1, g2) if mjm.geom_priority[g] == first)
 
 
 def _clamped(mjm: mujoco.MjModel) -> tuple[bool, ...]:

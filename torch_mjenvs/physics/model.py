@@ -12,6 +12,8 @@ import dataclasses
 import functools
 import hashlib
 
+from .spatial import rotation
+
 Floats = tuple[float, ...]
 Ints = tuple[int, ...]
 Rows = tuple[Floats, ...]
@@ -42,7 +44,7 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model:
-    """An `mjModel` as nested tuples. Equal and hashed by content."""
+    """An `mjModel` as nested tuples. Equal and hashed by content, if all of it is constant; else by identity."""
 
     nq: int
     nv: int
@@ -75,10 +77,8 @@ class Model:
     body_dofnum: Ints
     body_pos: Rows
     body_quat: Rows
-    body_mat: Rows  # rotation matrix of body_quat
     body_ipos: Rows
     body_iquat: Rows
-    body_imat: Rows  # rotation matrix of body_iquat
     body_mass: Floats
     body_subtreemass: Floats
     body_inertia: Rows
@@ -116,12 +116,10 @@ class Model:
 
     geom_type: Ints
     geom_bodyid: Ints
-    geom_condim: Ints
     geom_priority: Ints
     geom_direct: tuple[bool, ...]  # whose solref is (-stiffness, -damping) instead of (time constant, damping ratio)
     geom_pos: Rows
     geom_quat: Rows
-    geom_mat: Rows  # rotation matrix of geom_quat
     geom_size: Rows
     geom_friction: Rows
     geom_solmix: Floats
@@ -156,14 +154,50 @@ class Model:
     actuator_names: tuple[str, ...]
     tendon_names: tuple[str, ...]
 
+    # What is the same in another form follows by itself, in whatever way a model is made: it cannot fall apart.
+    body_mat: Rows = dataclasses.field(init=False)  # rotation matrices of body_quat, body_iquat and geom_quat
+    body_imat: Rows = dataclasses.field(init=False)
+    geom_mat: Rows = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        for mat, quat in (("body_mat", "body_quat"), ("body_imat", "body_iquat"), ("geom_mat", "geom_quat")):
+            object.__setattr__(self, mat, tuple(map(rotation, getattr(self, quat))))
+
+    @functools.cached_property
+    def geom_invweight0(self) -> Floats:
+        """How easily the surfaces of geoms give way, at qpos0: see `invweight`."""
+        from .invweight import geom_invweight0  # which is written with models
+
+        return geom_invweight0(self)
+
+    @functools.cached_property
+    def constant(self) -> bool:
+        """Whether all fields are plain numbers: none is a tensor, or a value of a kernel that is being traced."""
+        return all(_is_plain(getattr(self, f.name)) for f in dataclasses.fields(self))
+
     @functools.cached_property
     def key(self) -> str:
-        """A digest of all fields: equal models have equal keys, in every process."""
+        """A digest of all fields: equal models have equal keys, in every process.
+
+        Raises TypeError where fields are not constant: such models are told apart, and what follows from one is not
+        kept for another.
+        """
+        if not self.constant:
+            raise TypeError("a model has a key only while all of its fields are plain numbers")
         fields = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
         return hashlib.sha256(repr(fields).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Model) and self.key == other.key
+        if self is other or not (isinstance(other, Model) and self.constant and other.constant):
+            return self is other
+        return self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return hash(self.key) if self.constant else id(self)
+
+
+def _is_plain(x: object) -> bool:
+    """Whether repr says all of it."""
+    if type(x) is tuple:
+        return all(map(_is_plain, x))
+    return type(x) in (bool, int, float, str, Pair)

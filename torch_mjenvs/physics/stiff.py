@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 
 from ..compiler.scalar import Mask, Scalar, maximum, select
 from .contact_param import contact_param
-from .invweight import geom_invweight0
-from .model import PLANE, Model, Pair
+from .model import Model, Pair
 
 if TYPE_CHECKING:
     from .constraint import ContactForce
@@ -50,7 +49,7 @@ class Bound:
 def bound(m: Model, pair: Pair, stiffness: float, weight: float) -> Bound:
     """The bound, where a row can be as stiff as said, and `weight` is the body_invweight0 of both bodies."""
     rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair.geom1, pair.geom2).friction[0])
-    surface = sum(geom_invweight0(m, geom) for geom in (pair.geom1, pair.geom2) if m.geom_type[geom] != PLANE)
+    surface = m.geom_invweight0[pair.geom1] + m.geom_invweight0[pair.geom2]
     fixed = weight < FIXED / math.sqrt(m.stiffest) * surface
     weight = surface if fixed else min(surface, LIGHT * weight)
     if rows * stiffness * weight <= m.stiffest:
