@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs import TASKS
 from torch_mjenvs.envs.engine import Engine
-from torch_mjenvs.envs.task import Task
+from torch_mjenvs.envs.tasks.base import Task
 from torch_mjenvs.physics.simulation import Simulation
 
 from .machine import DTYPES, Contender

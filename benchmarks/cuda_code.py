@@ -34,8 +34,8 @@ from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs.compiler import cuda, launch
 from torch_mjenvs.envs.engine import Engine
-from torch_mjenvs.envs.kernels import Kernels
-from torch_mjenvs.envs.tasks import TASKS
+from torch_mjenvs.envs.episode import Episode
+from torch_mjenvs.envs.tasks.registry import TASKS
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import in_precision
 
@@ -62,7 +62,7 @@ def ptx(task: str, what: str, dtype: str, mode: AutoresetMode = AutoresetMode.NE
     """The code of a task's kernel `what`, as an environment with the task's own arguments has it."""
     made = TASKS[task]()
     model = in_precision(load(made.load()), getattr(torch, dtype))
-    return cuda.assembly(Kernels(made, model, mode, made.max_episode_steps).program(what, dtype))
+    return cuda.assembly(Episode(made, model, mode, made.max_episode_steps).program(what, dtype))
 
 
 def tool(name: str) -> str | None:

@@ -21,7 +21,7 @@ from gymnasium.vector import AutoresetMode
 from torch_mjenvs import TASKS
 from torch_mjenvs.compiler import cuda
 from torch_mjenvs.compiler.llvm import render, render_thread
-from torch_mjenvs.envs.engine import kernels_of
+from torch_mjenvs.envs.engine import episode_of
 from torch_mjenvs.physics import load
 
 KEPT = Path(__file__).parent / "results" / "kernel-ir.json"
@@ -35,9 +35,9 @@ def kernels() -> dict[str, dict]:
     for task in TASKS.values():
         for dtype, lanes in DTYPES.items():
             model = load(task().load())
-            kernels = kernels_of(task(), model, getattr(torch, dtype), AutoresetMode.SAME_STEP, 1000)
+            episode = episode_of(task(), model, getattr(torch, dtype), AutoresetMode.SAME_STEP, 1000)
             for what in KERNELS:
-                program = kernels.program(what, dtype)
+                program = episode.program(what, dtype)
                 texts = {"cpu": render(program, lanes), "cuda": render_thread(program, cuda.THREADS)}
                 digests = {back: hashlib.sha256(text.encode()).hexdigest()[:16] for back, text in texts.items()}
                 found[f"{task.__name__} {what} {dtype}"] = digests | {"operations": program.count_ops().total()}

@@ -27,7 +27,7 @@ from torch_mjenvs.compiler import cache, cpu, devices, launch, source
 from torch_mjenvs.compiler.expr import Expr
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import sqrt
-from torch_mjenvs.envs import inverted_pendulum
+from torch_mjenvs.envs.tasks import inverted_pendulum
 from torch_mjenvs.physics import spatial
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -210,7 +210,7 @@ import torch_mjenvs
 from pathlib import Path
 text = 'reward = select(terminated, 0.0, {})'
 if len(sys.argv) > 1:  # an update beside an open notebook
-    path = Path(sys.argv[2], "torch_mjenvs", "envs", "inverted_pendulum.py")
+    path = Path(sys.argv[2], "torch_mjenvs", "envs", "tasks", "inverted_pendulum.py")
     before = path.read_text()
     path.write_text(before.replace(text.format("1.0"), text.format(sys.argv[1])))
     assert path.read_text() != before
@@ -224,7 +224,7 @@ def installed(place: Path, how: str, reward: str = "1.0") -> Path:
     """The package with this reward, and where Python finds it."""
     copy = place / "copy"
     shutil.copytree(ROOT / "torch_mjenvs", copy / "torch_mjenvs", ignore=shutil.ignore_patterns("__pycache__"))
-    task = copy / "torch_mjenvs" / "envs" / "inverted_pendulum.py"
+    task = copy / "torch_mjenvs" / "envs" / "tasks" / "inverted_pendulum.py"
     task.write_text(task.read_text().replace("terminated, 0.0, 1.0", f"terminated, 0.0, {reward}"))
     if how == "zip":
         with zipfile.ZipFile(place / "package.zip", "w") as archive:
@@ -592,7 +592,7 @@ def test_a_graph_goes_when_its_kernel_is_made(no_collector):
     before = count()
     env = TorchVectorEnv(Scaled(), 3)
     assert count() == before
-    held = env.engine._kernels.program("step", "float32")
+    held = env.engine._episode.program("step", "float32")
     assert count() > before + 500, f"{held.name} is not empty"
 
 

@@ -82,7 +82,7 @@ def test_reduce_overhead_and_many_steps_in_a_graph():
 @compiler
 def test_simulation_in_a_graph():
     torch.compiler.reset()
-    from torch_mjenvs.envs.tasks import TASKS
+    from torch_mjenvs.envs.tasks.registry import TASKS
 
     model = TASKS["Walker2d"]().load()
     sim, twin = (Simulation(model, N, outputs=("xpos",)) for _ in range(2))

@@ -31,7 +31,7 @@ from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import lookup, lookup_index
 from torch_mjenvs.envs import engine
 from torch_mjenvs.envs.engine import Engine
-from torch_mjenvs.envs.tasks import TASKS
+from torch_mjenvs.envs.tasks.registry import TASKS
 
 if torch.get_default_device().type != "cpu":
     pytest.skip("on a GPU all other tests run this code itself", allow_module_level=True)

@@ -23,7 +23,7 @@ from test_env_parity import Samples, compare, error, oracle_steps, our_steps
 from test_env_parity import oracle as real_env
 
 from torch_mjenvs import TorchVectorEnv
-from torch_mjenvs.envs.gymnasium import TASKS
+from torch_mjenvs.envs.tasks.registry import TASKS
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.model import UnsupportedModel
 from torch_mjenvs.physics.simulation import Simulation, derive

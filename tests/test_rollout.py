@@ -133,7 +133,7 @@ def test_a_capture_is_on_a_stream_of_the_worlds_gpu(captures):
     env.reset(seed=0)
     rollout = env.capture(lambda obs: obs[:, :3].tanh(), 2)
     before = env.state_dict()
-    env.device = torch.device("cuda:1")
+    rollout._device = torch.device("cuda:1")
     rollout._capture()
     assert captures == [(torch.device("cuda:1"),) * 2]
     rollout()

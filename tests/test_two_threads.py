@@ -17,7 +17,7 @@ from gymnasium.error import AlreadyPendingCallError
 from torch_mjenvs import Simulation, TorchEnv, TorchVectorEnv
 from torch_mjenvs.compiler import launch
 from torch_mjenvs.envs.engine import Engine
-from torch_mjenvs.envs.hopper import Hopper
+from torch_mjenvs.envs.tasks.hopper import Hopper
 from torch_mjenvs.wrappers import NormalizeObservation, RecordEpisodeStatistics
 
 N = 4

@@ -14,36 +14,34 @@ NAME = PACKAGE.name
 COMPILER = sorted((PACKAGE / "compiler").glob("*.py"))
 PHYSICS = sorted((PACKAGE / "physics").glob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
+TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
 EDGE = {"simulation.py"}  # of physics: the one file that meets torch and kernels
-ADAPTING = {
-    "gymnasium.py",
-    "vector_env.py",
-    "rollout.py",
-    "single_env.py",
-    "camera.py",
-    "spaces.py",
-    "torchrl.py",
-    "wrappers.py",
-}
-RUNNING = ADAPTING | {"engine.py", "kernels.py", "tasks.py", "__init__.py"}  # of envs: all others are tasks
+CORE = {"engine.py", "episode.py"}  # of envs: what holds the kernels; all else there is an adapter
 STAGES = [p for p in PHYSICS if p.name not in EDGE | {"__init__.py"}]
-TASKS = [p for p in ENVS if p.name not in RUNNING]
-ADAPTERS = [p for p in ENVS if p.name in ADAPTING]
+ADAPTERS = [p for p in ENVS if p.name not in CORE]
 
 SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "control", "random")}
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Full names of all modules that a file imports, wherever in the file."""
+def imports(path: Path, at_once: bool = False) -> Iterator[str]:
+    """Full names of all modules that a file imports, wherever in the file, or only those that it does `at_once`."""
     module = [NAME, *path.relative_to(PACKAGE).with_suffix("").parts]
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = module[: -node.level] if node.level else []
             start = ".".join([*base, *(node.module or "").split(".")]).strip(".")
-            yield start
-            yield from (f"{start}.{alias.name}" for alias in node.names)
+            names = [f"{start}.{alias.name}" for alias in node.names]
+            yield from names
+            if not all(map(is_module, names)):
+                yield start
+
+
+def is_module(name: str) -> bool:
+    place = PACKAGE.parent.joinpath(*name.split("."))
+    return place.is_dir() or place.with_suffix(".py").exists()
 
 
 def meets(path: Path, *names: str) -> list[str]:
@@ -56,7 +54,8 @@ def ids(paths: list[Path]) -> list[str]:
 
 
 def test_there_is_something_to_look_at():
-    assert len(COMPILER) > 5 and len(STAGES) > 8 and len(TASKS) > 2
+    assert len(COMPILER) > 5 and len(STAGES) > 8 and len(TASKS) > 2 and len(ADAPTERS) > 5
+    assert {p.name for p in PHYSICS} > EDGE and {p.name for p in ENVS} > CORE
     assert "torch" in set(imports(PACKAGE / "physics" / "simulation.py"))
     assert f"{NAME}.compiler.scalar" in set(imports(PACKAGE / "physics" / "solver.py"))
 
@@ -91,12 +90,52 @@ def test_recording_and_rendering_need_no_torch(path):
 
 @pytest.mark.parametrize("path", TASKS, ids=ids(TASKS))
 def test_a_task_is_only_scalars(path):
-    assert not meets(path, "torch", "llvmlite", "numpy", f"{NAME}.envs.engine", f"{NAME}.physics.simulation")
+    assert not meets(path, "torch", "llvmlite", "numpy", f"{NAME}.compiler", f"{NAME}.physics.simulation")
+    own = [x for x in meets(path, f"{NAME}.envs") if not x.startswith(f"{NAME}.envs.tasks")]
+    assert not own, f"a task knows nothing of what runs it, as {own}"
 
 
 @pytest.mark.parametrize("path", ADAPTERS, ids=ids(ADAPTERS))
 def test_an_adapter_holds_no_physics(path):
     assert not meets(path, f"{NAME}.physics", f"{NAME}.compiler")
+
+
+def module_of(path: Path) -> str:
+    return ".".join([NAME, *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+
+
+def import_graph() -> dict[str, set[str]]:
+    """The package's modules, and which of them each imports: at once in physics, elsewhere in functions too."""
+    files = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+    physics = PACKAGE / "physics"
+    return {
+        name: {x for x in imports(path, at_once=path.parent == physics) if x in files} - {name}
+        for name, path in files.items()
+    }
+
+
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """One that the graph has, or nothing."""
+    done: set[str] = set()
+
+    def search(at: str, way: list[str]) -> list[str]:
+        if at in way:
+            return [*way[way.index(at) :], at]
+        if at not in done:
+            for following in sorted(graph[at]):
+                if found := search(following, [*way, at]):
+                    return found
+            done.add(at)
+        return []
+
+    return next((found for at in sorted(graph) if (found := search(at, []))), [])
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    graph = import_graph()
+    assert len(graph) > 50 and "torch_mjenvs.compiler.expr" in graph["torch_mjenvs.compiler.math"]
+    assert not circle(graph), " -> ".join(circle(graph))
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
 
 
 def test_mujoco_never_steps_in_the_product():

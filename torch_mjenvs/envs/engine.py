@@ -16,8 +16,8 @@ from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
 from ..physics.simulation import check_dtype, in_precision
-from .kernels import BAD_STATE, Kernels
-from .task import Task
+from .episode import BAD_STATE, Episode
+from .tasks.base import Task
 
 __all__ = ["COLUMNS", "Engine", "copied", "keeps_its_place", "named_columns"]
 
@@ -31,16 +31,16 @@ NUMBERS, FLAGS, MASKS = ("reward", "info"), ("terminated", "truncated", BAD_STAT
 MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
-def _build(kernels: Kernels, what: str, dtype: str, device: torch.device, origin: str | None) -> launch.Kernel:
-    name, buffers = kernels.name(what), kernels.layout.buffers()
-    return devices.build_known(device, name, buffers, dtype, origin, lambda: kernels.program(what, dtype))
+def _build(episode: Episode, what: str, dtype: str, device: torch.device, origin: str | None) -> launch.Kernel:
+    name, buffers = episode.name(what), episode.layout.buffers()
+    return devices.build_known(device, name, buffers, dtype, origin, lambda: episode.program(what, dtype))
 
 
-def kernels_of(
+def episode_of(
     task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None
-) -> Kernels:
+) -> Episode:
     """What is traced for a task: in float32 the solver stops where its rounding lets it."""
-    return Kernels(task, in_precision(model, dtype), mode, max_episode_steps)
+    return Episode(task, in_precision(model, dtype), mode, max_episode_steps)
 
 
 def _view(name: str, doc: str) -> property:
@@ -96,11 +96,11 @@ class Engine:
         self._turn = turn()
         self.mjmodel = task.load()
         self.model = load(self.mjmodel)
-        kernels = kernels_of(task, self.model, dtype, self.mode, max_episode_steps)
-        self.layout = kernels.layout
+        episode = episode_of(task, self.model, dtype, self.mode, max_episode_steps)
+        self.layout = episode.layout
         check_memory("num_envs", num_envs, launch.bytes_a_world(self.layout.buffers(), dtype), self.device)
-        self._kernels = kernels
-        origin = kernels.origin()
+        self._episode = episode
+        origin = episode.origin()
         step = self._kernel("step", origin)
         self.outputs = self._allocate_outputs()
         given = self.outputs.buffers
@@ -118,7 +118,7 @@ class Engine:
         return Together({k: sizes[k] for k in numbers}, (*FLAGS, *MASKS), self.num_envs, self.dtype, self.device)
 
     def _kernel(self, what: str, origin: str | None) -> launch.Kernel:
-        return _build(self._kernels, what, str(self.dtype).removeprefix("torch."), self.device, origin)
+        return _build(self._episode, what, str(self.dtype).removeprefix("torch."), self.device, origin)
 
     def _view_of(self, name: str) -> torch.Tensor:
         """A buffer's worlds as rows, (N, width); (N,) of those that hold one number by nature."""
@@ -237,7 +237,7 @@ class Engine:
 
     def _refresh(self) -> None:
         if self._refreshing is None:  # most never set a state
-            self._refreshing = self._kernel("refresh", self._kernels.origin()).bind(self.buffers)
+            self._refreshing = self._kernel("refresh", self._episode.origin()).bind(self.buffers)
         self._refreshing()
 
     @exclusive

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import torch
-from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_tensor
-from .engine import MARKED_STEPS
-
-if TYPE_CHECKING:
-    from .vector_env import TorchVectorEnv
+from .engine import MARKED_STEPS, Engine
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
 WARM_UP = 3  # runs before a graph is captured, in which libraries allocate what they need
@@ -48,23 +43,25 @@ class Rollout:
     """
 
     @lasting
-    def __init__(self, env: TorchVectorEnv, policy: Policy, steps: int):
+    def __init__(self, engine: Engine, check: Callable[[], None], policy: Policy, steps: int):
+        """`check` raises an exception where the engine is not to be stepped now."""
         steps = as_count("steps", steps)
-        if env.autoreset_mode is AutoresetMode.DISABLED:
+        if engine.mode is AutoresetMode.DISABLED:
             raise ValueError("a rollout needs an environment that resets itself: autoreset_mode NEXT_STEP or SAME_STEP")
-        self._env, self._policy, self._steps, self._turn = env, policy, steps, env.engine._turn
+        self._engine, self._check, self._turn = engine, check, engine._turn
+        self._policy, self._steps, self._device = policy, steps, engine.device
         self._outputs = ["reward", "terminated", "truncated"]
-        if env.autoreset_mode is AutoresetMode.SAME_STEP:
+        if engine.mode is AutoresetMode.SAME_STEP:
             self._outputs.append("final_obs")
         self._graph: torch.cuda.CUDAGraph | None = None
-        gpus = [env.device] if env.device.type == "cuda" else []
+        gpus = [engine.device] if engine.device.type == "cuda" else []
         with torch.no_grad(), torch.random.fork_rng(gpus):  # torch's random numbers go on as if nothing had run
             self.tensors = self._allocate()
             if gpus:
                 self._capture()
 
     def _allocate(self) -> dict[str, torch.Tensor]:
-        engine, shape = self._env.engine, (self._steps, self._env.num_envs)
+        engine, shape = self._engine, (self._steps, self._engine.num_envs)
         action, extras = self._act(engine.obs)
         first = {"obs": engine.obs, "action": action} | dict(extras) | {k: engine.view(k) for k in self._outputs}
         for name, x in first.items():
@@ -78,7 +75,7 @@ class Rollout:
     def _act(self, obs: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
         given = self._policy(obs)
         action, extras = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
-        engine = self._env.engine
+        engine = self._engine
         if not isinstance(action, torch.Tensor) or not isinstance(extras, Mapping):
             raise TypeError("the policy must give a tensor of actions, or a tuple of one and a dict of further tensors")
         action = as_tensor("the policy's actions", action, engine.action.shape, engine.device)
@@ -88,7 +85,7 @@ class Rollout:
         return action, extras
 
     def _run(self) -> None:
-        engine, out = self._env.engine, self.tensors
+        engine, out = self._engine, self.tensors
         for t in range(self._steps):
             out["obs"][t] = engine.obs
             action, extras = self._act(out["obs"][t])
@@ -103,8 +100,8 @@ class Rollout:
 
     def _capture(self) -> None:
         """The worlds are afterwards as they were before."""
-        env, device = self._env, self._env.device
-        state = env.engine.state_dict()
+        engine, device = self._engine, self._device
+        state = engine.state_dict()
         # torch's own stream for captures is on whichever GPU was first used for one
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
@@ -125,16 +122,15 @@ class Rollout:
                 with torch.cuda.graph(graph, stream=side):
                     self._run()
         finally:
-            env.engine.load_state_dict(state)
+            engine.load_state_dict(state)
         self._graph = graph
 
     @exclusive
     def __call__(self) -> dict[str, torch.Tensor]:
-        """The next `steps` steps. Raises ResetNeeded before the environment's first reset."""
-        if self._env.closed:
-            raise ClosedEnvironmentError("the environment of this rollout is closed")
-        if not self._env.ready:
-            raise ResetNeeded("call reset() before a rollout")
+        """The next `steps` steps. Raises ResetNeeded before the environment's first reset, ClosedEnvironmentError after
+        its `close`.
+        """
+        self._check()
         if self._graph is not None:
             self._graph.replay()
         else:

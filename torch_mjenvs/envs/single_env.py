@@ -14,10 +14,10 @@ from ..calls import exclusive, lasting
 from ..checks import as_options, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .engine import Engine, named_columns
-from .kernels import BAD_STATE
+from .episode import BAD_STATE
 from .spaces import action_space, observation_space
-from .task import Task
-from .tasks import make_task
+from .tasks.base import Task
+from .tasks.registry import make_task
 from .vector_env import ARGUMENTS
 
 
@@ -102,7 +102,7 @@ class TorchEnv(gymnasium.Env):
         """One step; action (nu,). Raises TypeError or ValueError for an action of another type or shape."""
         self._check_open()
         if not self._ready:
-            raise ResetNeeded("call reset() before step()")
+            raise ResetNeeded("call reset() before the first step")
         engine = self.engine
         engine.action[0] = as_tensor("action", action, (engine.layout.nu,), self.device)
         engine.step()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from gymnasium.vector import AutoresetMode
@@ -17,21 +17,11 @@ from torchrl.envs import EnvBase
 
 from ..calls import exclusive, lasting
 from ..checks import as_seed, as_tensor
-from .ant import Ant
 from .engine import Engine, copied
-from .halfcheetah import HalfCheetah
-from .hopper import Hopper
-from .humanoid import Humanoid
-from .humanoid_standup import HumanoidStandup
-from .inverted_double_pendulum import InvertedDoublePendulum
-from .inverted_pendulum import InvertedPendulum
-from .kernels import BAD_STATE
-from .reacher import Reacher
+from .episode import BAD_STATE
 from .spaces import action_space
-from .swimmer import Swimmer
-from .task import Task
-from .tasks import make_task
-from .walker2d import Walker2d
+from .tasks.base import Task
+from .tasks.registry import TASKS, make_task
 
 # What `get_state` gives: with it, an episode goes on exactly.
 STATE = ("qpos", "qvel", "qacc_warmstart", "memory", "elapsed_steps", "obs", "info")
@@ -156,7 +146,7 @@ class TorchRLEnv(EnvBase):
             self._put(tensordict if state is None else state, mask)
         else:
             self.engine.reset(mask)
-        return self._begun()
+        return self._after_reset()
 
     def _put(self, state: TensorDictBase | None, mask: torch.Tensor | None) -> None:
         if state is None or "qpos" not in state or "qvel" not in state:
@@ -174,7 +164,7 @@ class TorchRLEnv(EnvBase):
             old.copy_(x if mask is None else torch.where(mask.view(-1, *[1] * (old.ndim - 1)), x, old))
         engine.load_state_dict(new)
 
-    def _begun(self) -> TensorDict:
+    def _after_reset(self) -> TensorDict:
         """All worlds after a reset; those that it left out may have ended."""
         engine = self.engine
         done = copied(engine.done)[:, None]
@@ -213,7 +203,7 @@ class TorchRLEnv(EnvBase):
         following, ended = self._step_mdp(tensordict), self.engine.done
         if torch.compiler.is_compiling() or ended.is_cuda or ended.any():
             self.engine.reset(ended)
-            following.update(self._begun())
+            following.update(self._after_reset())
         return tensordict, following
 
     def _set_seed(self, seed: int | None) -> None:
@@ -251,61 +241,14 @@ class _NamedEnv(TorchRLEnv):
         super().__init__(self.kind, num_envs, **arguments)
 
 
-class HalfCheetahEnv(_NamedEnv):
-    """HalfCheetah-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `HalfCheetah`."""
-
-    kind = HalfCheetah
-
-
-class Walker2dEnv(_NamedEnv):
-    """Walker2d-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Walker2d`."""
-
-    kind = Walker2d
+def _named(name: str, kind: type[Task]) -> type[_NamedEnv]:
+    doc = f"{name}-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `{name}`."
+    return type(f"{name}Env", (_NamedEnv,), {"kind": kind, "__doc__": doc, "__module__": __name__})
 
 
-class HopperEnv(_NamedEnv):
-    """Hopper-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Hopper`."""
+# HopperEnv and so on
+globals().update({f"{name}Env": _named(name, kind) for name, kind in TASKS.items()})
 
-    kind = Hopper
+if TYPE_CHECKING:  # of which type checkers cannot know
 
-
-class AntEnv(_NamedEnv):
-    """Ant-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Ant`."""
-
-    kind = Ant
-
-
-class HumanoidEnv(_NamedEnv):
-    """Humanoid-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Humanoid`."""
-
-    kind = Humanoid
-
-
-class SwimmerEnv(_NamedEnv):
-    """Swimmer-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Swimmer`."""
-
-    kind = Swimmer
-
-
-class ReacherEnv(_NamedEnv):
-    """Reacher-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `Reacher`."""
-
-    kind = Reacher
-
-
-class InvertedPendulumEnv(_NamedEnv):
-    """InvertedPendulum-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `InvertedPendulum`."""
-
-    kind = InvertedPendulum
-
-
-class InvertedDoublePendulumEnv(_NamedEnv):
-    """InvertedDoublePendulum-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `InvertedDoublePendulum`."""
-
-    kind = InvertedDoublePendulum
-
-
-class HumanoidStandupEnv(_NamedEnv):
-    """HumanoidStandup-v5, `num_envs` times. Arguments: see `TorchRLEnv` and `HumanoidStandup`."""
-
-    kind = HumanoidStandup
+    def __getattr__(name: str) -> type[_NamedEnv]: ...

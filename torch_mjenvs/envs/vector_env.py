@@ -22,11 +22,11 @@ from ..calls import exclusive, lasting
 from ..checks import as_mask, as_options, as_seeds, as_tensor, check_state
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .engine import MASKS, Engine, copied, named_columns
-from .kernels import BAD_STATE
+from .episode import BAD_STATE
 from .rollout import Policy, Rollout
 from .spaces import action_space, observation_space
-from .task import Task
-from .tasks import make_task
+from .tasks.base import Task
+from .tasks.registry import make_task
 
 
 class TorchVectorEnv(VectorEnv):
@@ -277,10 +277,14 @@ class TorchVectorEnv(VectorEnv):
         obs = copied(self.engine.final_obs) if self.copy else self.engine.final_obs
         info |= {"final_obs": obs, "_final_obs": ended, "final_info": final, "_final_info": ended}
 
+    def _check_ready(self) -> None:
+        if not self.ready:
+            self._refuse()
+
     def _refuse(self) -> NoReturn:
         if self.closed:
             raise ClosedEnvironmentError(f"this {type(self).__name__} is closed")
-        raise ResetNeeded("call reset() before step()")
+        raise ResetNeeded("call reset() before the first step")
 
     def _refuse_ended(self) -> NoReturn:
         worlds = self.engine.done.nonzero()[:, 0].tolist()
@@ -319,7 +323,7 @@ class TorchVectorEnv(VectorEnv):
         """
         if self.closed:
             self._refuse()
-        return Rollout(self, policy, steps)
+        return Rollout(self.engine, self._check_ready, policy, steps)
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:

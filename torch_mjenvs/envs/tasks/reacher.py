@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..compiler.random import Random
-from ..compiler.scalar import cos, sin, sqrt
-from ..physics.model import Model
-from ..physics.spatial import norm, scale, sub
-from .task import Outcome, Task, World, squared, uniform_noise
+from ...physics.model import Model
+from ...physics.spatial import norm, scale, sub
+from ...scalar import Random, cos, sin, sqrt
+from .base import Outcome, Task, World, squared, uniform_noise
 
 GOAL_RADIUS = 0.2
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..compiler.random import Random
-from ..compiler.scalar import Mask, clip, logical_and, logical_not, select, sqrt
-from ..physics.model import Model
-from .task import Outcome, Task, World, flat, squared, uniform_noise
+from ...physics.model import Model
+from ...scalar import Mask, Random, clip, logical_and, logical_not, select, sqrt
+from .base import Outcome, Task, World, flat, squared, uniform_noise
 
 
 @dataclass(frozen=True)

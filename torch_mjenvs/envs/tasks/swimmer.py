@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..compiler.random import Random
-from ..physics.model import Model
+from ...physics.model import Model
+from ...scalar import Random
 from .ant import planar_position
-from .task import Outcome, Task, World, squared, uniform_noise
+from .base import Outcome, Task, World, squared, uniform_noise
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..compiler.random import Random
-from ..compiler.scalar import clip, logical_and, logical_not, select
-from ..physics.model import Model
+from ...physics.model import Model
+from ...scalar import Random, clip, logical_and, logical_not, select
 from .ant import planar_position
-from .task import Outcome, Task, World, flat, squared, uniform_noise, within
+from .base import Outcome, Task, World, flat, squared, uniform_noise, within
 
 
 class Human(Task):

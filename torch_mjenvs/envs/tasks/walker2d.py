@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..compiler.random import Random
-from ..compiler.scalar import Mask, clip, logical_and, logical_not, select
-from ..physics.model import Model
-from .task import Outcome, Task, World, squared, uniform_noise, within
+from ...physics.model import Model
+from ...scalar import Mask, Random, clip, logical_and, logical_not, select
+from .base import Outcome, Task, World, squared, uniform_noise, within
 
 
 @dataclass(frozen=True)

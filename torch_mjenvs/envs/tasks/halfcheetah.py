@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..compiler.random import Random
-from ..physics.model import Model
-from .task import Outcome, Task, World, squared, uniform_noise
+from ...physics.model import Model
+from ...scalar import Random
+from .base import Outcome, Task, World, squared, uniform_noise
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The tasks by name."""
+"""The tasks by name: what Gymnasium's ids, TorchRL's classes and this package's exports are made from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from .ant import Ant
+from .base import Task
 from .halfcheetah import HalfCheetah
 from .hopper import Hopper
 from .humanoid import Humanoid
@@ -15,8 +16,21 @@ from .inverted_double_pendulum import InvertedDoublePendulum
 from .inverted_pendulum import InvertedPendulum
 from .reacher import Reacher
 from .swimmer import Swimmer
-from .task import Task
 from .walker2d import Walker2d
+
+__all__ = [
+    "TASKS",
+    "Ant",
+    "HalfCheetah",
+    "Hopper",
+    "Humanoid",
+    "HumanoidStandup",
+    "InvertedDoublePendulum",
+    "InvertedPendulum",
+    "Reacher",
+    "Swimmer",
+    "Walker2d",
+]
 
 TASKS: dict[str, type[Task]] = {
     task.__name__: task

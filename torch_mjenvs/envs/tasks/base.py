@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 import mujoco
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
-from ..checks import as_count
-from ..compiler.random import Random
-from ..compiler.scalar import Mask, Scalar, logical_and
-from ..physics.data import Data
-from ..physics.model import Model
-from ..physics.spatial import dot
+from ...checks import as_count
+from ...physics.data import Data
+from ...physics.model import Model
+from ...physics.spatial import dot
+from ...scalar import Mask, Random, Scalar, logical_and
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..compiler.scalar import Mask, logical_and
-from .task import World, within
+from ...scalar import Mask, logical_and
+from .base import World, within
 from .walker2d import Walker2d
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..compiler.scalar import clip
-from ..physics.model import Model
+from ...physics.model import Model
+from ...scalar import clip
+from .base import Outcome, World, flat, squared
 from .humanoid import Human
-from .task import Outcome, World, flat, squared
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..compiler.random import Random
-from ..compiler.scalar import clip, cos, select, sin
-from ..physics.model import Model
-from .task import Outcome, Task, World, uniform_noise
+from ...physics.model import Model
+from ...scalar import Random, clip, cos, select, sin
+from .base import Outcome, Task, World, uniform_noise
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gymnasium
 
 from .single_env import TorchEnv
-from .tasks import TASKS
+from .tasks.registry import TASKS
 from .vector_env import TorchVectorEnv
 
-__all__ = ["TASKS", "TorchEnv", "TorchVectorEnv", "register"]
+__all__ = ["TorchEnv", "TorchVectorEnv", "register"]
 
 
 def register() -> None:

@@ -1,0 +1,312 @@
+"""An environment step of one world, as it is traced into a kernel: guard, advance, judge, restart.
+
+- `guard`: a world whose action or state is not finite (or passes mjMAXVAL) will go on from good numbers, flagged.
+- `advance`: the action is applied for all substeps. A world that comes out bad stays at its last good state.
+- `judge`: observation, reward, flags and info of the step. A bad world is ended with reward 0; no other can tell.
+- `restart`: where an episode ended, and the autoreset mode asks for it, the next one begins within the same kernel.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gymnasium.vector import AutoresetMode
+
+from ..compiler import source
+from ..compiler.control import when_any
+from ..compiler.program import Buffer, Program, record
+from ..compiler.random import Random
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
+from ..physics.model import Model
+from ..physics.simulation import derive
+from ..physics.spatial import MAXVAL
+from ..physics.step import State, steps
+from .tasks.base import Task, World
+
+BAD_STATE = "bad_state"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The widths of a task's buffers, and the names in its info."""
+
+    nq: int
+    nv: int
+    nu: int
+    obs: int
+    memory: int
+    info: dict[str, int]  # width of each name of the next two together; 0: one number per world, not a list of them
+    step_info: tuple[str, ...]
+    reset_info: tuple[str, ...]
+
+    def buffers(self) -> list[Buffer]:
+        """State is world-minor; what users hand in and out has a row per world."""
+        return [
+            Buffer("qpos", self.nq),
+            Buffer("qvel", self.nv),
+            Buffer("qacc_warmstart", self.nv),
+            Buffer("memory", self.memory),
+            Buffer("elapsed_steps", 1, "i"),
+            Buffer("episode", 1, "i"),
+            Buffer("key", 3, "i"),
+            Buffer("done", 1, "b"),
+            Buffer("reset_mask", 1, "b"),
+            Buffer("action", self.nu, rows=True),
+            Buffer("obs", self.obs, rows=True),
+            Buffer("final_obs", self.obs, rows=True),
+            Buffer("reward", 1),
+            Buffer("terminated", 1, "b"),
+            Buffer("truncated", 1, "b"),
+            Buffer(BAD_STATE, 1, "b"),
+            Buffer("info", sum(max(1, width) for width in self.info.values())),
+            Buffer("final_info", sum(max(1, width) for width in self.info.values())),
+        ]
+
+
+Columns = Mapping[str, list]  # what the buffers hold, by name
+
+
+@dataclass
+class Moment:
+    """What a world carries from one step to the next."""
+
+    qpos: list
+    qvel: list
+    qacc_warmstart: list
+    memory: list
+
+
+@dataclass
+class Scene:
+    """Where a world is in its episode, and what users see of that."""
+
+    elapsed: Scalar
+    episode: Scalar
+    info: list
+    obs: list
+    moment: Moment
+
+    def carry(self) -> list:
+        """As control forms take it."""
+        return [self.elapsed, self.episode, self.info, self.obs, list(vars(self.moment).values())]
+
+    @classmethod
+    def of(cls, carry: list) -> Scene:
+        elapsed, episode, info, obs, moment = carry
+        return cls(elapsed, episode, info, obs, Moment(*moment))
+
+
+@dataclass
+class Verdict:
+    """What a step came to."""
+
+    reward: Scalar
+    terminated: Mask
+    truncated: Mask
+    bad: Mask
+
+    @property
+    def ended(self) -> Mask:
+        return logical_or(self.terminated, self.truncated)
+
+
+def is_bad(xs: list) -> Mask:
+    """Any of them not finite, or beyond mjMAXVAL. mj_checkPos, mj_checkVel, mj_checkAcc."""
+    return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
+
+
+def choose(mask: Mask, a: list, b: list) -> list:
+    """select, for lists."""
+    return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
+
+
+def _is_plain(x: object) -> bool:
+    """Whether repr says all of it: what is derived from these types may say less."""
+    if type(x) is tuple:
+        return all(map(_is_plain, x))
+    return type(x) in (type(None), bool, int, float, str)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The episodes of one task: what its kernels `step`, `reset` and `refresh` do in each world."""
+
+    task: Task
+    model: Model
+    mode: AutoresetMode
+    max_episode_steps: int | None
+
+    # how an episode begins
+
+    def begin(self, b: Columns) -> Scene:
+        """A new episode."""
+        rng = Random(b["key"][0], b["key"][1], b["episode"][0], b["key"][2], 0)
+        return self.enter(b, *self.task.reset(self.model, rng))
+
+    def enter(self, b: Columns, qpos: list, qvel: list) -> Scene:
+        """An episode that begins in this state."""
+        m, world = self.model, self.at_rest(qpos, qvel)
+        world.memory = self.task.memory(m, world)
+        obs = self.task.observe(m, world)
+        info = self.named(self.task.reset_info(m, world))
+        return Scene(0, b["episode"][0] + 1, info, obs, Moment(qpos, qvel, [0.0] * m.nv, world.memory))
+
+    def at_rest(self, qpos: list, qvel: list) -> World:
+        """A world that was put into a state: mj_forward has run, but not mj_rnePostConstraint."""
+        m = self.model
+        data = derive(m, qpos, qvel, None, [0.0] * m.nu)
+        data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
+        return World(qpos, qvel, [], data)
+
+    # what a step does, in this order
+
+    def guard(self, b: Columns) -> tuple[Moment, list, Mask, Mask]:
+        """The state and action to go on from, and where the state and the action were bad."""
+        m = self.model
+        bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"])
+        zeros = [0.0] * m.nv
+        moment = Moment(
+            choose(bad_state, list(m.qpos0), b["qpos"]),
+            choose(bad_state, zeros, b["qvel"]),
+            choose(bad_state, zeros, b["qacc_warmstart"]),
+            b["memory"],
+        )
+        action = choose(bad_action, [0.0] * m.nu, b["action"])
+        return moment, action, bad_state, bad_action
+
+    def advance(self, old: Moment, action: list, *bad: Mask) -> tuple[Moment, World, Mask]:
+        """All substeps: what they led to, which is the old state where anything was `bad` or became so, and where."""
+        m = self.model
+        moved = steps(m, State(old.qpos, old.qvel, old.qacc_warmstart), action, self.task.frame_skip)
+        stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart))
+        new = Moment(
+            choose(stopped, old.qpos, moved.qpos),
+            choose(stopped, old.qvel, moved.qvel),
+            choose(stopped, old.qacc_warmstart, moved.qacc_warmstart),
+            [],
+        )
+        last = {
+            "qpos": choose(stopped, old.qpos, moved.last["qpos"]),
+            "qvel": choose(stopped, old.qvel, moved.last["qvel"]),
+            "qacc": choose(stopped, old.qacc_warmstart, moved.last["qacc"]),
+        }
+        data = derive(m, last["qpos"], last["qvel"], last["qacc"], action)
+        data.cfrc_ext = [choose(stopped, [0.0] * 6, wrench) for wrench in moved.last["cfrc_ext"]]
+        world = World(new.qpos, new.qvel, [], data)
+        new.memory = world.memory = self.task.memory(m, world)
+        return new, world, stopped
+
+    def judge(
+        self, b: Columns, before: World, action: list, after: World, new: Moment, bad: Mask
+    ) -> tuple[Scene, Verdict]:
+        """The scene and the verdict."""
+        outcome = self.task.outcome(self.model, before, action, after)
+        elapsed = b["elapsed_steps"][0] + 1
+        limit = self.max_episode_steps
+        verdict = Verdict(
+            select(bad, 0.0, outcome.reward),
+            logical_or(outcome.terminated, bad),
+            False if limit is None else logical_not(elapsed < limit),
+            bad,
+        )
+        obs = self.task.observe(self.model, after)
+        return Scene(elapsed, b["episode"][0], self.named(outcome.info), obs, new), verdict
+
+    def restart(self, b: Columns, mask: Mask, scene: Scene) -> Scene:
+        """The scene, but with a new episode in the worlds of the mask."""
+        return Scene.of(when_any(mask, lambda _: self.begin(b).carry(), scene.carry()))
+
+    # the kernels
+
+    def step(self, b: Columns) -> dict[str, list]:
+        """One environment step of every world, autoreset included."""
+        old, action, bad_state, bad_action = self.guard(b)
+        new, after, bad = self.advance(old, action, bad_action, bad_state)
+        before = self.at_rest(old.qpos, old.qvel)
+        before.memory = choose(bad_state, self.task.memory(self.model, before), old.memory)
+        scene, verdict = self.judge(b, before, action, after, new, bad)
+        done, final = verdict.ended, {}
+        if self.mode == AutoresetMode.SAME_STEP:
+            final = {"final_obs": scene.obs, "final_info": scene.info}
+            scene = self.restart(b, verdict.ended, scene)
+            done = False
+        elif self.mode == AutoresetMode.NEXT_STEP:
+            waiting = b["done"][0]
+            scene = self.restart(b, waiting, scene)
+            alive = logical_not(waiting)
+            verdict.reward = select(waiting, 0.0, verdict.reward)
+            for flag in ("terminated", "truncated", "bad"):
+                setattr(verdict, flag, logical_and(getattr(verdict, flag), alive))
+            done = logical_and(done, alive)
+        return {
+            **vars(scene.moment),
+            "elapsed_steps": [scene.elapsed],
+            "episode": [scene.episode],
+            "done": [done],
+            "obs": scene.obs,
+            "reward": [verdict.reward],
+            "terminated": [verdict.terminated],
+            "truncated": [verdict.truncated],
+            BAD_STATE: [verdict.bad],
+            "info": scene.info,
+        } | final
+
+    def reset(self, b: Columns) -> dict[str, list]:
+        """New episodes in the worlds of `reset_mask`; the others stay as they are."""
+        mask, scene = b["reset_mask"][0], self.begin(b)
+        return {
+            **{name: choose(mask, x, b[name]) for name, x in vars(scene.moment).items()},
+            "elapsed_steps": [select(mask, scene.elapsed, b["elapsed_steps"][0])],
+            "episode": [select(mask, scene.episode, b["episode"][0])],
+            "done": [logical_and(b["done"][0], logical_not(mask))],
+            "obs": choose(mask, scene.obs, b["obs"]),
+            "info": choose(mask, scene.info, b["info"]),
+        }
+
+    def refresh(self, b: Columns) -> dict[str, list]:
+        """What follows from the state of the worlds of `reset_mask`, after it was set from outside."""
+        mask, scene = b["reset_mask"][0], self.enter(b, b["qpos"], b["qvel"])
+        return {
+            "memory": choose(mask, scene.moment.memory, b["memory"]),
+            "obs": choose(mask, scene.obs, b["obs"]),
+            "info": choose(mask, scene.info, b["info"]),
+        }
+
+    # what they are made of, and from
+
+    def named(self, info: dict) -> list:
+        """In the layout's order, 0 where a name is absent."""
+        out: list = []
+        for name, width in self.layout.info.items():
+            value = info.get(name, [0.0] * width if width else 0.0)
+            out += value if width else [value]
+        return out
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """Found by running the task once on plain numbers."""
+        m = self.model
+        world = self.at_rest(list(m.qpos0), [0.0] * m.nv)
+        world.memory = self.task.memory(m, world)
+        reset_info = self.task.reset_info(m, world)
+        step_info = self.task.outcome(m, world, [0.0] * m.nu, world).info
+        widths = {name: len(x) if isinstance(x, list) else 0 for name, x in (step_info | reset_info).items()}
+        obs, memory = self.task.observe(m, world), world.memory
+        return Layout(m.nq, m.nv, m.nu, len(obs), len(memory), widths, tuple(step_info), tuple(reset_info))
+
+    def name(self, what: str) -> str:
+        return f"{type(self.task).__name__.lower()}-{what}"
+
+    def origin(self) -> str | None:
+        """All that the kernels follow from; None for a user's task, whose Python rests on more than can be known."""
+        values = vars(self.task)
+        if not (source.holds(type(self.task)) and all(map(_is_plain, values.values()))):
+            return None
+        task = f"{type(self.task).__qualname__} {values}"
+        return source.origin(task, self.model.key, f"{self.mode} {self.max_episode_steps!r}")
+
+    def program(self, what: str, dtype: str) -> Program:
+        """The kernel `step`, `reset` or `refresh`, recorded."""
+        return record(self.name(what), self.layout.buffers(), getattr(self, what), dtype)
