@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import math
 import sys
@@ -34,13 +35,59 @@ def parser(description: str) -> argparse.ArgumentParser:
     known = ", ".join(name for name in tomllib.loads(SETTINGS.read_text()) if name != "defaults")
     out = argparse.ArgumentParser(description=description)
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"tuned settings are there for {known}")
-    out.add_argument("--num-envs", type=int, help="instead of the task's own number in settings.toml")
-    out.add_argument("--total-steps", type=float, help="frames to train on, instead of the task's own number")
+    out.add_argument("--num-envs", type=count, help="instead of the task's own number in settings.toml")
+    out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
     out.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     out.add_argument("--seed", type=int, default=0)
-    out.add_argument("--episodes", type=int, default=100, help="to score the result by, here and in Gymnasium's own")
-    out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED")
-    out.add_argument("--resume", action="store_true", help="go on from OUT/checkpoint.pt")
+    out.add_argument("--episodes", type=count, default=100, help="to score the result by, here and in Gymnasium's own")
+    out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
+    out.add_argument(
+        "--resume", action="store_true", help="go on from OUT/checkpoint.pt; with more --total-steps, beyond its end"
+    )
+    return out
+
+
+def count(text: str) -> int:
+    """A whole number above 0, also written as 2e7."""
+    number = float(text)
+    if not (number >= 1 and number.is_integer()):
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return int(number)
+
+
+def task_id(name: str) -> str:
+    """The full id of a Torch task, given with or without its module and its version. Raises SystemExit."""
+    module, _, name = name.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    ours = [spec for spec in gymnasium.registry.values() if str(spec.vector_entry_point).startswith("torch_mjenvs.")]
+    known = sorted(spec.id for spec in ours)
+    found = [full for full in known if name in (full, full.rpartition("-v")[0])]
+    if not found:
+        raise SystemExit(f"there is no task {name!r}: choose from {', '.join(known)}")
+    return max(found, key=lambda full: int(full.rpartition("-v")[2]))
+
+
+def folder(given: Path | None, name: str, resume: bool) -> Path:
+    """Where results go, made here: `given`, or runs/NAME, runs/NAME-2 and so on. Nothing that is there is overwritten.
+
+    Raises SystemExit where there is nothing to resume, or results of another run are in the way.
+    """
+
+    def used(out: Path) -> bool:
+        return any((out / file).exists() for file in ("checkpoint.pt", "policy.pt", "result.json"))
+
+    names = [Path("runs") / name] + [Path("runs") / f"{name}-{k}" for k in range(2, 1000)]
+    if given is None:
+        taken = [out for out in names if used(out)]
+        out = (taken or names)[-1 if taken else 0] if resume else next(out for out in names if not used(out))
+    else:
+        out = given
+    if resume and not (out / "checkpoint.pt").exists():
+        raise SystemExit(f"there is nothing to resume: {out / 'checkpoint.pt'} does not exist")
+    if not resume and used(out):
+        raise SystemExit(f"{out} holds the results of a run: go on with it by --resume, or choose another --out")
+    out.mkdir(parents=True, exist_ok=True)
     return out
 
 
@@ -85,8 +132,9 @@ def train(agent: Agent, run: dict[str, Any], checkpoint: Path, resume: bool) -> 
     curve, before, total = [], 0.0, agent.settings.total_steps
     if resume:
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        if state["run"] != run:
-            raise SystemExit(f"{checkpoint} is of another run: {state['run']}, not {run}")
+        differs = [f"{k} is {old} there, {new} here" for k, old, new in _differences(state["run"], run)]
+        if differs:
+            raise SystemExit(f"{checkpoint} is of another run: {'; '.join(differs)}")
         agent.load_state_dict(state["agent"])
         curve, before = state["curve"], state["seconds"]
     start = time.perf_counter() - before
@@ -103,6 +151,13 @@ def train(agent: Agent, run: dict[str, Any], checkpoint: Path, resume: bool) -> 
                 state = {"run": run, "agent": agent.state_dict(), "curve": curve, "seconds": seconds}
                 save(state, checkpoint)
     return curve
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """What tells two runs apart, but for their lengths."""
+    flat = [run["settings"] | {k: v for k, v in run.items() if k != "settings"} for run in (old, new)]
+    names = sorted((flat[0].keys() | flat[1].keys()) - {"total_steps"})
+    return [(k, flat[0].get(k), flat[1].get(k)) for k in names if flat[0].get(k) != flat[1].get(k)]
 
 
 def original(env_id: str) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import common
@@ -98,6 +97,7 @@ def gathered(x: Tensor) -> Tensor:
 
 def main() -> None:
     args = common.parser(__doc__.splitlines()[0]).parse_args()
+    env_id = common.task_id(args.env)
     ranks, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     device = torch.device(args.device)
     if device.type == "cuda":
@@ -109,15 +109,15 @@ def main() -> None:
     if worlds % (2 * ranks):
         raise SystemExit(f"--num-envs {worlds} cannot be shared out: use a multiple of {2 * ranks}")
     mine = slice(rank * worlds // ranks, (rank + 1) * worlds // ranks)
-    env = common.make(args.env, mine.stop - mine.start, str(device), first_world=mine.start)
+    env = common.make(env_id, mine.stop - mine.start, str(device), first_world=mine.start)
     search = Search(env.single_observation_space.shape[0], env.single_action_space.shape[0], args.seed)
-    out = args.out or Path("runs") / f"search-{args.env}-{args.seed}"
-    out.mkdir(parents=True, exist_ok=True)
+    if rank == 0 or args.resume:
+        out = common.folder(args.out, f"search-{env_id}-{args.seed}", args.resume)
     if args.resume:
         search.load_state_dict(torch.load(out / "checkpoint.pt", weights_only=True))
 
     start, curve = time.perf_counter(), []
-    with tqdm(total=int(frames), initial=int(search.count), unit="frame", unit_scale=True, disable=rank > 0) as bar:
+    with tqdm(total=frames, initial=int(search.count), unit="frame", unit_scale=True, disable=rank > 0) as bar:
         while search.count < frames:
             directions = search.directions(worlds)
             signed = torch.cat([directions, -directions])[mine]
@@ -133,12 +133,12 @@ def main() -> None:
     env.close()
     dist.destroy_process_group()
     if rank == 0:
-        common.save_curve(out / "curve.png", f"random search, {args.env}, {worlds} worlds, {ranks} processes", curve)
+        common.save_curve(out / "curve.png", f"random search, {env_id}, {worlds} worlds, {ranks} processes", curve)
         mean, std = search.normalised()
         found = common.scores(
-            lambda obs: act(search.weights, mean, std, obs), args.env, args.episodes, "cpu", args.seed
+            lambda obs: act(search.weights, mean, std, obs), env_id, args.episodes, "cpu", args.seed
         )
-        record = {"env": args.env, "seed": args.seed, "frames": search.count, "processes": ranks}
+        record = {"env": env_id, "seed": args.seed, "frames": search.count, "processes": ranks}
         common.report(out, found, record | {"seconds": round(time.perf_counter() - start, 1)})
 
 

@@ -16,7 +16,6 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import common
@@ -328,21 +327,20 @@ class PPO:
 @torch.no_grad()  # gradients are written out above
 def main(argv: list[str] | None = None) -> None:
     args = common.parser(__doc__.splitlines()[0]).parse_args(argv)
-    out = args.out or Path("runs") / f"{args.env}-{args.seed}"
-    out.mkdir(parents=True, exist_ok=True)
-    total_steps = None if args.total_steps is None else int(args.total_steps)
-    settings = Settings(**common.settings(args.env, num_envs=args.num_envs, total_steps=total_steps))
+    env_id = common.task_id(args.env)
+    settings = Settings(**common.settings(env_id, num_envs=args.num_envs, total_steps=args.total_steps))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
-    env = common.make(args.env, settings.num_envs, args.device)
+    env = common.make(env_id, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)
-    run = {"algorithm": "PPO", "env": args.env, "seed": args.seed, "settings": asdict(settings)}
+    out = common.folder(args.out, f"{env_id}-{args.seed}", args.resume)
+    run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "settings": asdict(settings)}
     curve = common.train(agent, run, out / "checkpoint.pt", args.resume)
     env.close()
-    torch.save({"env": args.env, **agent.networks()}, out / "policy.pt")
-    common.save_curve(out / "curve.png", f"PPO, {args.env}, {settings.num_envs:,} worlds, seed {args.seed}", curve)
-    found = common.scores(agent.act, args.env, args.episodes, args.device, seed=args.seed + 1)
+    torch.save({"env": env_id, **agent.networks()}, out / "policy.pt")
+    common.save_curve(out / "curve.png", f"PPO, {env_id}, {settings.num_envs:,} worlds, seed {args.seed}", curve)
+    found = common.scores(agent.act, env_id, args.episodes, args.device, seed=args.seed + 1)
     record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads(), "curve": curve}
     common.report(out, found, run | record)
 

@@ -8,7 +8,6 @@ Shapes: N worlds, T steps of a rollout.
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -189,22 +188,21 @@ class PPO:
 
 def main(argv: list[str] | None = None) -> None:
     args = common.parser(__doc__.splitlines()[0]).parse_args(argv)
-    out = args.out or Path("runs") / f"torchrl-{args.env}-{args.seed}"
-    out.mkdir(parents=True, exist_ok=True)
-    total_steps = None if args.total_steps is None else int(args.total_steps)
-    settings = SimpleNamespace(**common.settings(args.env, num_envs=args.num_envs, total_steps=total_steps))
+    env_id = common.task_id(args.env)
+    settings = SimpleNamespace(**common.settings(env_id, num_envs=args.num_envs, total_steps=args.total_steps))
     torch.manual_seed(args.seed)
 
-    env = make_env(args.env, settings.num_envs, args.device)
+    env = make_env(env_id, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)
-    run = {"algorithm": "PPO by TorchRL", "env": args.env, "seed": args.seed, "settings": vars(settings)}
+    out = common.folder(args.out, f"torchrl-{env_id}-{args.seed}", args.resume)
+    run = {"algorithm": "PPO by TorchRL", "env": env_id, "seed": args.seed, "settings": vars(settings)}
     curve = common.train(agent, run, out / "checkpoint.pt", args.resume)
     torch.save(
-        {"env": args.env, "networks": agent.loss.state_dict(), "transforms": env.state_dict()}, out / "policy.pt"
+        {"env": env_id, "networks": agent.loss.state_dict(), "transforms": env.state_dict()}, out / "policy.pt"
     )
-    title = f"TorchRL's PPO, {args.env}, {settings.num_envs:,} worlds, seed {args.seed}"
+    title = f"TorchRL's PPO, {env_id}, {settings.num_envs:,} worlds, seed {args.seed}"
     common.save_curve(out / "curve.png", title, curve)
-    found = common.scores(agent.act, args.env, args.episodes, args.device, seed=args.seed + 1)
+    found = common.scores(agent.act, env_id, args.episodes, args.device, seed=args.seed + 1)
     record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads(), "curve": curve}
     common.report(out, found, run | record)
 

@@ -144,8 +144,49 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
     assert results[0]["scores"] == results[1]["scores"]
     assert [row[1:] for row in results[0]["curve"]] == [row[1:] for row in results[1]["curve"]]
 
-    with pytest.raises(SystemExit, match="is of another run"):
+    with pytest.raises(SystemExit, match="is of another run: seed is 0 there, 1 here"):
         ppo.main([*parted, "--resume", "--seed", "1"])
+    with pytest.raises(SystemExit, match="holds the results of a run"):
+        ppo.main(parted)
+    longer = [*parted, "--total-steps", "60000", "--resume"]
+    ppo.main(longer)
+    assert json.loads((tmp_path / "parted" / "result.json").read_text())["frames"] >= 60000 > results[1]["frames"]
+
+
+def test_results_never_go_over_those_of_another_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = common.folder(None, "Hopper-0", resume=False)
+    assert common.folder(None, "Hopper-0", resume=False) == first  # as long as there is nothing in it
+    (first / "result.json").write_text("{}")
+    second = common.folder(None, "Hopper-0", resume=False)
+    assert [str(first), str(second)] == ["runs/Hopper-0", "runs/Hopper-0-2"]
+    with pytest.raises(SystemExit, match="nothing to resume"):
+        common.folder(None, "Hopper-0", resume=True)
+    for out in (first, second):
+        (out / "checkpoint.pt").touch()
+    assert common.folder(None, "Hopper-0", resume=True) == second
+
+
+@pytest.mark.parametrize("name", ["TorchHopper-v0", "TorchHopper", "torch_mjenvs:TorchHopper-v0"])
+def test_a_task_is_found_by_its_id_with_or_without_module_and_version(name):
+    assert common.task_id(name) == "TorchHopper-v0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--env", "Hopper-v5"], "there is no task 'Hopper-v5': choose from TorchAnt-v0"),
+        (["--resume"], "nothing to resume"),
+        (["--episodes", "0"], "0 is not a whole number above 0"),
+        (["--total-steps", "1.5"], "1.5 is not a whole number above 0"),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_anything_is_made(tmp_path, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        ppo.main(["--env", "TorchInvertedPendulum", "--num-envs", "64", *arguments])
+    assert said in f"{stop.value} {capsys.readouterr().err}"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
