@@ -1,6 +1,6 @@
 """Compile time, cold and cached, and memory: each in a process of its own, which imports all but this when timed.
 
-    python -m benchmarks.compiling HalfCheetah float32 65536     # what such a process prints; 0: no look at memory
+python -m benchmarks.compiling HalfCheetah float32 65536     # what such a process prints; 0: no look at memory
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tables of the documents that stand for themselves. Each is printed. They need what `make setup` installs.
 
-    python -m benchmarks.tables stages          # where the time of one evaluation goes: docs/decisions.md
-    python -m benchmarks.tables torchrl         # what TorchRL adds to a step: docs/torchrl.md
-    python -m benchmarks.tables pgs > docs/humanoid_pgs.md
+python -m benchmarks.tables stages          # where the time of one evaluation goes: docs/decisions.md
+python -m benchmarks.tables torchrl         # what TorchRL adds to a step: docs/torchrl.md
+python -m benchmarks.tables pgs > docs/humanoid_pgs.md
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEn
 
 from torch_mjenvs import HalfCheetahEnv, TorchVectorEnv
 from torch_mjenvs.compiler import cpu
-from torch_mjenvs.compiler.control import fold_each, get, when_any
 from torch_mjenvs.compiler.program import Buffer, Program, record
-from torch_mjenvs.physics.constraint import make_constraint
+from torch_mjenvs.physics.constraints import make_constraint
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.forces import actuation
 from torch_mjenvs.physics.model import Model
-from torch_mjenvs.physics.pairs import D, make_pairs
 from torch_mjenvs.physics.simulation import in_precision
 from torch_mjenvs.physics.solver import newton
 from torch_mjenvs.physics.step import position, smooth, velocity
@@ -51,17 +49,13 @@ def smooth_dynamics(m: Model, d: Data) -> list:
 
 
 def constraints(m: Model, d: Data) -> list:
-    """... and distances, limits, and the rows of contacts that touch."""
+    """... and distances, limits, the rows of contacts that touch, and one look at each."""
     total = smooth_dynamics(m, d)
     make_constraint(m, d)
-    make_pairs(m, d)
-    total += [x for limit in d.limits for x in (limit.D, limit.y0)]
-    stiffness = [0.0]
-    for c in d.contacts:
-        stiffness = when_any(c.active, lambda s, c=c: [s[0] + c.computed[1] + c.computed[2][0]], stiffness)
-    for g in d.groups:
-        stiffness = fold_each(g.touching, lambda i, s, g=g: [s[0] + get(g.rows, i, D)], stiffness)
-    return total + stiffness
+    slopes = [0.0] * 4
+    for c in d.constraints:
+        slopes = c.fold_rows(m, d, d.qvel, d.qvel, 1.0, slopes)
+    return total + slopes
 
 
 def everything(m: Model, d: Data) -> list:
@@ -71,7 +65,6 @@ def everything(m: Model, d: Data) -> list:
     actuation(m, d)
     smooth(m, d)
     make_constraint(m, d)
-    make_pairs(m, d)
     newton(m, d)
     return d.qacc
 

@@ -1,5 +1,5 @@
-"""Pairs that are handled by one loop (`physics/pairs.py`), where Humanoid does not take them: parallel capsules, which
-touch twice, and the same model with too few pairs for a loop.
+"""Pairs that are handled by one loop (`constraints/contact_groups.py`), where Humanoid does not take them: parallel
+capsules, which touch twice, and the same model with too few pairs for a loop.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from torch_mjenvs.physics import constraint, load
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.constraints import many_alike
 from torch_mjenvs.physics.simulation import Simulation
 
 ROD = """
@@ -33,7 +34,7 @@ def rods(n: int) -> mujoco.MjModel:
 @pytest.mark.parametrize(("n", "looped"), [(5, True), (3, False)])
 def test_parallel_capsules(n, looped):
     model = rods(n)
-    assert bool(constraint.many_alike(load(model))) == looped
+    assert bool(many_alike(load(model))) == looped
     generator = torch.Generator().manual_seed(0)
     sim = Simulation(model, 8, dtype=torch.float64)
     qvel = 0.1 * torch.randn(8, model.nv, generator=generator, device="cpu").double()

@@ -1,4 +1,4 @@
-"""Contacts that are stiffer than rounding bears (`physics/stiff.py`): no friction, or a fixed centre of mass.
+"""Contacts that are stiffer than rounding bears (`constraints/stiff.py`): no friction, or a fixed centre of mass.
 
 MuJoCo's problem is right but for rounding, so the oracle solves it at 50 digits.
 """
@@ -14,8 +14,11 @@ import pytest
 import torch
 
 from torch_mjenvs import TASKS
-from torch_mjenvs.physics import constraint, load, stiff
-from torch_mjenvs.physics.constraint import ContactForce
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.constraints import many_alike
+from torch_mjenvs.physics.constraints.contacts import bound_of
+from torch_mjenvs.physics.constraints.pyramid import Pyramid
+from torch_mjenvs.physics.constraints.stiff import SpringPyramid
 from torch_mjenvs.physics.simulation import Simulation, derive, in_precision
 
 F32, F64 = torch.float32, torch.float64
@@ -113,7 +116,7 @@ def test_two_bodies_that_turn_about_their_centres_of_mass_touch(dtype):
     """Many and alike: but for their stiffness these pairs would be handled by a loop."""
     rods = "".join(rod("hinge", 0.42 * i, f"0 {20 * (-1) ** i} {4 * i}") for i in range(5))
     model = world(f'<body pos="0 0 2">{rods}</body>', 1, condim=1)
-    assert model.npair == 0 and constraint.many_alike(in_precision(load(model), dtype)) == []
+    assert model.npair == 0 and many_alike(in_precision(load(model), dtype)) == []
     rng = np.random.default_rng(1)
     states = [(rng.normal(0, 0.3, 10), rng.normal(0, 1, 10)) for _ in range(6)]
     assert sum(oracle.forward(model, *s, np.zeros(0)).ncon for s in states) > 4
@@ -176,11 +179,6 @@ def test_a_humanoid_without_friction_falls_and_lies_still(friction):
 # -- The algebra -------------------------------------------------------------------------------------------------------
 
 
-def contact(friction: float, spring: float) -> ContactForce:
-    bound = stiff.Bound(True, math.inf, spring)
-    return ContactForce(True, 3, friction, (0, 1), [(1, 1.0, [])], bound, None)
-
-
 def residuals(n: int) -> list[list[float]]:
     rng = np.random.default_rng(0)
     return [(rng.normal(0, 1, 3) * [0.02, 1, rng.choice([0, 0.1, 1])]).tolist() for _ in range(n)]
@@ -188,7 +186,7 @@ def residuals(n: int) -> list[list[float]]:
 
 def test_an_endless_spring_changes_nothing():
     for y in residuals(50):
-        with_spring, without = (constraint.pyramid(contact(0.02, k), 7.0, y) for k in (1e14, 0.0))
+        with_spring, without = SpringPyramid(3, 0.02, 7.0, 1e14).push(y), Pyramid(3, 0.02, 7.0).push(y)
         for x, expected in zip(with_spring, without, strict=True):
             np.testing.assert_allclose(x, expected, rtol=1e-9, atol=1e-9)
 
@@ -196,7 +194,7 @@ def test_an_endless_spring_changes_nothing():
 def test_the_spring_and_the_rows_are_in_balance():
     """Force and stiffness are the first and second derivative of the least energy of rows and spring together."""
     friction, spring, row = 0.02, 300.0, 2000.0
-    c, seen = contact(friction, spring), set()
+    pyramid, seen = SpringPyramid(3, friction, row, spring), set()
 
     def energy(y: list[float]) -> float:
         def of(z: float) -> float:
@@ -210,15 +208,15 @@ def test_the_spring_and_the_rows_are_in_balance():
         return of(low)
 
     for y in residuals(100):
-        pressed = stiff.pressed_rows(c, row, y)
+        pressed = pyramid.pressed(y)
         seen.add(sum(pressed))
-        force, weight = stiff.push(c, row, y, pressed)
+        force, weight = pyramid.push_of(y, pressed)
         nn, n1, n2, w11, w22, w12 = weight
         for k in range(3):
             step = np.eye(3)[k] * 1e-5
             slope = (energy((y + step).tolist()) - energy((y - step).tolist())) / 2e-5
             assert abs(slope + force[k]) < 1e-6
-            forces = [stiff.push(c, row, (y + x).tolist(), pressed)[0] for x in (step, -step)]
+            forces = [pyramid.push_of((y + x).tolist(), pressed)[0] for x in (step, -step)]
             change = [(b - a) / 2e-5 for a, b in zip(*forces, strict=True)]
             np.testing.assert_allclose(change, [[nn, n1, n2], [n1, w11, w12], [n2, w12, w22]][k], atol=1e-6)
     assert seen == {0, 1, 2, 3, 4}
@@ -251,7 +249,7 @@ def test_a_light_wheel_does_not_make_the_contact_soft(dtype):
     m = in_precision(load(model), dtype)
     assert m.geom_invweight0[2] > 1e3 * model.body_invweight0[2, 0] > 0
     for pair in m.pairs:
-        assert constraint.bound_of(m, pair).row == math.inf and not constraint.bound_of(m, pair).spring
+        assert bound_of(m, pair).row == math.inf and not bound_of(m, pair).spring
 
 
 def test_no_task_has_such_contacts():
@@ -259,4 +257,4 @@ def test_no_task_has_such_contacts():
     for task in TASKS.values():
         for dtype in (F32, F64):
             m = in_precision(load(task().load()), dtype)
-            assert not any(constraint.bound_of(m, pair).shows for pair in m.pairs)
+            assert not any(bound_of(m, pair).shows for pair in m.pairs)

@@ -132,7 +132,6 @@ def _name(mjm: mujoco.MjModel, kind: str, i: int) -> str:
     return mujoco.mj_id2name(mjm, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i) or f"{kind} {i}"
 
 
-
 # contact candidates
 
 

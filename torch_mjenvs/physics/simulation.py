@@ -18,14 +18,13 @@ from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
 from .collision import collision
-from .constraint import make_constraint
+from .constraints import make_constraint
 from .data import Data
 from .forces import actuation, passive
 from .inertia import com_pos, crb, factor, solve
 from .kinematics import kinematics
 from .loading import load
 from .model import Model
-from .pairs import make_pairs
 from .solver import constraint_force, newton, rne_post_constraint
 from .spatial import MAXVAL
 from .step import State, smooth, step
@@ -104,7 +103,7 @@ def _candidates(m: Model, d: Data) -> None:
 
 def _newton(m: Model, d: Data) -> None:
     # What a loop is the first to ask for would be computed in it, and be unknown outside.
-    _ = d.M, d.odof, d.qfrc_smooth, d.limits, d.contacts, d.groups
+    _ = d.M, d.odof, d.qfrc_smooth, d.constraints
     newton(m, d)
 
 
@@ -120,8 +119,7 @@ _STAGES: dict[Callable[[Model, Data], None], str] = {
     actuation: "actuator_force qfrc_actuator",
     smooth: "qfrc_smooth",
     _candidates: "candidates",
-    make_constraint: "limits contacts",
-    make_pairs: "groups",
+    make_constraint: "constraints",
     _newton: "qacc solver_niter",
     constraint_force: "qfrc_constraint",
     rne_post_constraint: "cfrc_ext",

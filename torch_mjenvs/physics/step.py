@@ -11,14 +11,13 @@ from typing import Any
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, lookup
 from .collision import collision
-from .constraint import make_constraint
+from .constraints import make_constraint
 from .data import Data
 from .forces import actuation, passive
 from .inertia import com_pos, crb
 from .integrator import euler, rk4
 from .kinematics import kinematics
 from .model import Model
-from .pairs import make_pairs
 from .solver import newton, rne_post_constraint
 from .velocity import bias, com_vel
 
@@ -57,7 +56,6 @@ def acceleration(m: Model, d: Data) -> None:
     actuation(m, d)
     smooth(m, d)
     make_constraint(m, d)
-    make_pairs(m, d)
     newton(m, d)
 
 

@@ -1,0 +1,20 @@
+"""Constraints: a file a kind, a class a kind, each with the three verbs of `rows.Constraint`.
+
+MuJoCo's engine_core_constraint.c.
+"""
+
+from __future__ import annotations
+
+from ..data import Data
+from ..model import Model
+from .contact_groups import contact_groups, many_alike
+from .contacts import contacts
+from .limits import joint_limits
+
+
+def make_constraint(m: Model, d: Data) -> None:
+    """d.constraints. mj_makeConstraint, mj_referenceConstraint."""
+    grouped = many_alike(m)
+    in_groups = {id(p) for pairs in grouped for p in pairs}
+    alone = [c for c in d.candidates if id(c.pair) not in in_groups]
+    d.constraints = [*joint_limits(m, d), *contacts(m, d, alone), *contact_groups(m, d, grouped)]

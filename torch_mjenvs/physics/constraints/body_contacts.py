@@ -1,0 +1,117 @@
+"""Contacts between two moving bodies, by their Jacobians in the dofs that tell the bodies apart.
+
+A line is an axis of the contact frame as a spatial vector, (r x axis, axis): its product with a body's motion is how
+fast the body's point r moves along the axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...compiler.control import when_any
+from ..data import Data
+from ..model import Model
+from ..spatial import cross, dot, sub
+from .contact_force import ContactForce, Contacts, in_world, moving_body
+from .rows import sum_of
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two bodies: the one that moves the point, and the dofs that move it but not the other.
+
+    sign: +1 for the body that the normal points to, else -1.
+    """
+
+    body: int
+    sign: float
+    dofs: tuple[int, ...]
+
+
+@dataclass
+class BodyContact(ContactForce):
+    """sides: of the second body, and of the first. lines: for each of them, along n, t1, t2 (condim)."""
+
+    sides: tuple[Side, Side]
+    lines: list[list[list]]
+
+    def along(self, motion: list) -> list:
+        return along(self.lines, self.sides, motion)
+
+    def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
+        return [in_world(lines, force) for lines in reversed(self.lines)]
+
+
+@dataclass
+class BodyContacts(Contacts):
+    """All of them."""
+
+    contacts: Sequence[BodyContact]
+
+    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+        for c in self.contacts:
+            _add_rows(c, d, a, gradient, hessian)
+
+
+def _add_rows(c: BodyContact, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+    dofs = sorted(v for side in c.sides for v in side.dofs)
+    entries = [(u, v) for u in dofs for v in dofs if v <= u]
+    rows = range(c.pyramid.condim)
+
+    def push(carry: list) -> list:
+        sides = list(zip(c.lines, c.sides, strict=True))
+        jacobian = [{v: dot(lines[k], d.odof[v]) * side.sign for lines, side in sides for v in side.dofs} for k in rows]
+        y = [sum_of(row[v] * a[v] for v in dofs) + y for row, y in zip(jacobian, c.y0, strict=True)]
+        force, weight = c.pyramid.push(y)
+        nn, n1, n2, w11, w22, w12 = weight
+        weights = [[nn, n1, n2], [n1, w11, w12], [n2, w12, w22]]
+        g = [old - sum_of(force[k] * jacobian[k][v] for k in rows) for v, old in zip(dofs, carry[0], strict=True)]
+        image = [{v: sum_of(weights[k][i] * jacobian[i][v] for i in rows) for v in dofs} for k in rows]
+        h = [
+            old + sum_of(jacobian[k][u] * image[k][v] for k in rows)
+            for (u, v), old in zip(entries, carry[1], strict=True)
+        ]
+        return [g, h]
+
+    g, h = when_any(c.active, push, [[gradient[v] for v in dofs], [hessian[u].get(v, 0.0) for u, v in entries]])
+    for v, x in zip(dofs, g, strict=True):
+        gradient[v] = x
+    for (u, v), x in zip(entries, h, strict=True):
+        hessian[u][v] = x
+
+
+def along(lines: list, sides: tuple[Side, Side], motion: list) -> list:
+    """Relative motion of the two bodies along each line."""
+    body2, body1 = (side.body for side in sides)
+    if all(x is y for two, one in zip(*lines, strict=True) for x, y in zip(two, one, strict=True)):  # one tree
+        apart = sub(motion[body2], motion[body1])
+        return [dot(line, apart) for line in lines[0]]
+    return [dot(two, motion[body2]) - dot(one, motion[body1]) for two, one in zip(*lines, strict=True)]
+
+
+def lines_of(arms: tuple[list, list], axes: list) -> list[list[list]]:
+    """`BodyContact.lines` of a point with these arms from the first and the second body's tree."""
+    arm1, arm2 = arms
+    return [[cross(r, axis) + axis for axis in axes] for r in (arm2, arm1)]
+
+
+def sides_of(m: Model, body1: int, body2: int) -> list[Side]:
+    """The moving bodies of a contact between body1 and body2 (the normal points from 1 to 2): the second's first."""
+    dofs1, dofs2 = dofs_of(m, body1), dofs_of(m, body2)
+    sides = [
+        Side(moving_body(m, body2), 1.0, tuple(v for v in dofs2 if v not in dofs1)),
+        Side(moving_body(m, body1), -1.0, tuple(v for v in dofs1 if v not in dofs2)),
+    ]
+    return [s for s in sides if s.body != 0]
+
+
+def dofs_of(m: Model, body: int) -> list[int]:
+    """The dofs that move a body, from its own to the root's."""
+    body = moving_body(m, body)
+    v = m.body_dofadr[body] + m.body_dofnum[body] - 1 if body else -1
+    out = []
+    while v >= 0:
+        out.append(v)
+        v = m.dof_parentid[v]
+    return out

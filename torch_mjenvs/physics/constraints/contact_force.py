@@ -1,0 +1,108 @@
+"""What contacts that are written out one by one have in common: see `world_contacts` and `body_contacts`.
+
+motion: spatial acceleration or velocity (angular, linear) of each body, at the moving origin of its tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...compiler.control import when_any
+from ...compiler.scalar import Mask, Scalar
+from ..data import Data
+from ..model import Model
+from ..spatial import add, scale
+from .pyramid import Pyramid
+from .rows import Constraint
+
+
+@dataclass
+class ContactForce:
+    """A contact that may touch. Where it is not `active`, what depends on the state is unspecified or None.
+
+    bodies: of geom1 and geom2; the normal points from the first to the second. y0: along n, t1, t2 (condim).
+    shows: see `Constraint.shows`.
+    """
+
+    active: Mask
+    bodies: tuple[int, int]
+    pyramid: Pyramid
+    y0: list
+    shows: bool
+
+    def along(self, motion: list) -> list:
+        """J x along n, t1, t2 (condim), where the bodies move by `motion`."""
+        raise NotImplementedError
+
+    def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
+        """Of a force (condim) along n, t1, t2: (torque, force) on the second body, about each body's origin."""
+        raise NotImplementedError
+
+    def residual(self, motion: list) -> list:
+        """J a + y0 along n, t1, t2 (condim)."""
+        return [x + y for x, y in zip(self.along(motion), self.y0, strict=True)]
+
+
+@dataclass
+class Contacts(Constraint):
+    """Contacts of one kind, one after the other."""
+
+    contacts: Sequence[ContactForce]
+
+    @property
+    def shows(self) -> list[Mask]:
+        return [c.active for c in self.contacts if c.shows]
+
+    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+        motion, change = body_motion(m, d, a), body_motion(m, d, dx)
+        for c in self.contacts:
+
+            def push(carry: list, c: ContactForce = c) -> list:
+                rows = c.pyramid.rows
+                return c.pyramid.fold(carry, rows(c.residual(motion)), rows(c.along(change)), alpha)
+
+            total = when_any(c.active, push, total)
+        return total
+
+    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+        motion = body_motion(m, d, a)
+        for c in self.contacts:
+            touched = [(side, body) for side, body in enumerate(c.bodies) if body]
+
+            def push(carry: list, c: ContactForce = c, touched: list = touched) -> list:
+                force = c.pyramid.push(c.residual(motion))[0][: c.pyramid.condim]
+                pushed = c.wrenches(m, d, force)
+                return [
+                    add(old, scale(pushed[side], (-1.0, 1.0)[side]))
+                    for old, (side, _) in zip(carry, touched, strict=True)
+                ]
+
+            new = when_any(c.active, push, [wrench[body] for _, body in touched])
+            for (_, body), x in zip(touched, new, strict=True):
+                wrench[body] = x
+
+
+def body_motion(m: Model, d: Data, x: list) -> list[list]:
+    """Spatial motion of every body for the dof values x."""
+    motion = [[0.0] * 6 for _ in range(m.nbody)]
+    for b in range(1, m.nbody):
+        motion[b] = motion[m.body_parentid[b]]
+        for v in range(m.body_dofadr[b], m.body_dofadr[b] + m.body_dofnum[b]):
+            motion[b] = [s + c * x[v] for s, c in zip(motion[b], d.odof[v], strict=True)]
+    return motion
+
+
+def moving_body(m: Model, body: int) -> int:
+    """The nearest body, from this one to the root, that has joints of its own; 0 where there is none."""
+    while body and not m.body_dofnum[body]:
+        body = m.body_parentid[body]
+    return body
+
+
+def in_world(frame: list, force: list) -> list:
+    """A vector given along n, t1, t2, in world axes; of lines, the wrench."""
+    out = [0.0] * len(frame[0])
+    for axis, f in zip(frame, force, strict=False):
+        out = add(out, scale(axis, f))
+    return out

@@ -1,0 +1,210 @@
+"""Contacts between the moving bodies of one tree, all by the same code: what tells them apart is looked up in tables.
+
+Humanoid has 109 pairs of geoms that may touch each other, and at any time next to none of them do. Written out they
+would be three quarters of its code. Here a pair is a number, and loops run over those that are near, or touch.
+
+A sphere is a capsule of no length. Of a pair of n, a second contact (of parallel capsules) has the number n + i.
+
+i number of a pair or contact   J its row of the Jacobian, in the `dofs` that tell its bodies apart, `own` in number
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...compiler.control import add_each, choose_each, fold_each, get, memory, touched
+from ...compiler.scalar import Scalar, logical_and, lookup, lookup_index, minimum, select
+from ..collision import NEVER, Rod, balls, half, nearest
+from ..contact_param import contact_param
+from ..data import Data
+from ..model import PLANE, Model, Pair
+from ..spatial import cross, dot, scale
+from .body_contacts import sides_of
+from .contacts import bound_of
+from .rows import MIN_VAL, Constraint, fold_row, impedance, reference
+from .tables import Table, table, table_each
+
+FEWEST = 8  # pairs for which tables are worth while
+
+
+@dataclass
+class Alike:
+    """Pairs alike, as tables of the dofs that tell their bodies apart."""
+
+    pairs: list[Pair]
+    bodies: list[tuple[int, int]]
+    dofs: list[int]  # all that occur; in memories of dofs they come in this order, and then one that never moves
+    own: list[list[int]]  # of each pair, places in `dofs`, all lists of one length
+    signs: list[list[float]]
+
+    @property
+    def most(self) -> int:
+        return len(self.own[0])
+
+    def per_contact(self, values: Sequence, i: Any) -> Any:
+        """The entry of a table of pairs for a contact."""
+        find = lookup_index if isinstance(values[0], int) else lookup
+        return find([*values, *values], i)
+
+    def dof(self, i: Any, k: int) -> Any:
+        """The place in `dofs` of a contact's k-th."""
+        return self.per_contact([own[k] for own in self.own], i)
+
+
+@dataclass
+class ContactGroup(Constraint):
+    """The contacts of pairs alike. rows: of those `touching`, line (r x n, n), D, y0 and J."""
+
+    alike: Alike
+    touching: Any
+    rows: Table
+
+    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+        g, x = self.alike, self._of_dofs(a)
+        n = len(g.dofs)
+        wanted = sorted({(u, v) for own in g.own for u in own for v in own if v <= u < n})
+
+        def push(i: Any) -> list:
+            row = self.rows.at(i, "J")
+            e = dot(row, [get(x, g.dof(i, c)) for c in range(g.most)]) + self.rows.at(i, "y0")
+            pressed = select(e < 0.0, self.rows.at(i, "D"), 0.0)
+            f = pressed * e
+            places = [g.dof(i, c) for c in range(g.most)]
+            starts = [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
+            image = scale(row, pressed)
+            return [
+                [(place, f * r) for place, r in zip(places, row, strict=True)],
+                [(starts[u] + places[v], image[u] * row[v]) for u in range(g.most) for v in range(u + 1)],
+            ]
+
+        lower = [(u, v) for u in range(n) for v in range(u + 1)]
+        old = [hessian[g.dofs[u]].get(g.dofs[v], 0.0) for u, v in lower] + [0.0] * (n + 1)
+        pushed, stiffness = add_each(self.touching, push, [[gradient[v] for v in g.dofs] + [0.0], old])
+        for k, v in enumerate(g.dofs):
+            gradient[v] = pushed[k]
+        for u, v in wanted:
+            hessian[g.dofs[u]][g.dofs[v]] = stiffness[u * (u + 1) // 2 + v]
+
+    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+        x, change = self._of_dofs(a), self._of_dofs(dx)
+
+        def push(i: Any, carry: list) -> list:
+            e, v = self._along(i, x) + self.rows.at(i, "y0"), self._along(i, change)
+            return fold_row(carry, e, v, self.rows.at(i, "D"), alpha)
+
+        return fold_each(self.touching, push, total)
+
+    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+        x = self._of_dofs(a)
+
+        def push(i: Any) -> list:
+            force = self.rows.at(i, "D") * minimum(self._along(i, x) + self.rows.at(i, "y0"), 0.0)
+            f = scale(self.rows.at(i, "line"), force)
+            starts = [[6 * body[side] for body in self.alike.bodies] for side in (0, 1)]
+            first, second = (self.alike.per_contact(start, i) for start in starts)
+            return [[(first + c, y) for c, y in enumerate(f)] + [(second + c, -y) for c, y in enumerate(f)]]
+
+        (flat,) = add_each(self.touching, push, [[y for w in wrench for y in w]])
+        for body in {body for pair in self.alike.bodies for body in pair}:
+            wrench[body] = flat[6 * body : 6 * body + 6]
+
+    def _of_dofs(self, x: list) -> Any:
+        """A memory of one number a dof."""
+        return memory([[x[v]] for v in self.alike.dofs] + [[0.0]])
+
+    def _along(self, i: Any, x: Any) -> Scalar:
+        """J x, where x is a memory of one number a dof."""
+        return dot(self.rows.at(i, "J"), [get(x, self.alike.dof(i, k)) for k in range(self.alike.most)])
+
+
+def contact_groups(m: Model, d: Data, grouped: list[list[Pair]]) -> list[ContactGroup]:
+    """The contacts of the pairs that are many and alike. mj_collision, mj_makeConstraint."""
+    groups = [_alike(m, pairs) for pairs in grouped]
+    return [_touch(m, d, group) for group in groups]
+
+
+def many_alike(m: Model) -> list[list[Pair]]:
+    """The pairs that are many and alike: without friction, of one tree, of one impedance."""
+    found: dict[tuple, list[Pair]] = {}
+    for p in m.pairs:
+        bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p.geom1, p.geom2).solimp
+        one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
+        rods = m.geom_type[p.geom1] != PLANE and len(sides_of(m, *bodies)) == 2
+        if p.condim == 1 and rods and one_tree and not bound_of(m, p).shows:
+            found.setdefault(tuple(solimp), []).append(p)
+    return [pairs for pairs in found.values() if len(pairs) >= FEWEST]
+
+
+def _alike(m: Model, pairs: list[Pair]) -> Alike:
+    bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs]
+    moved = [sorted((v, side.sign) for side in sides_of(m, *b) for v in side.dofs) for b in bodies]
+    dofs = sorted({v for own in moved for v, _ in own})
+    place = {v: k for k, v in enumerate(dofs)}
+    most = max(len(own) for own in moved)
+    own = [[place[v] for v, _ in x] + [len(dofs)] * (most - len(x)) for x in moved]
+    signs = [[sign for _, sign in x] + [0.0] * (most - len(x)) for x in moved]
+    return Alike(pairs, bodies, dofs, own, signs)
+
+
+def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
+    """Which of the pairs' contacts touch, and their rows."""
+    n, per_contact = len(g.pairs), g.per_contact
+    geoms = sorted({x for p in g.pairs for x in (p.geom1, p.geom2)})
+    place = {x: k for k, x in enumerate(geoms)}
+    poses = table([{"centre": list(d.geom_xrel[x]), "axis": [d.geom_xmat[x][k] for k in (2, 5, 8)]} for x in geoms])
+    moving = table([{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in g.dofs] + [{"odof": [0.0] * 6, "qvel": 0.0}])
+    ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
+    params = [contact_param(m, p.geom1, p.geom2) for p in g.pairs]
+    margin = [p.margin for p in params]
+    twice = [1.0 if half(m, p.geom1) and half(m, p.geom2) else 0.0 for p in g.pairs]
+    weight = [max(sum(m.body_invweight0[body][0] for body in b), MIN_VAL) for b in g.bodies]
+    k, b = zip(*(reference(p.solref, p.solimp, p.direct, m.timestep) for p in params), strict=True)
+
+    def rod(end: list[int], i: Any) -> Rod:
+        pose = per_contact([place[x] for x in end], i)
+        centre, axis = poses.at(pose, "centre"), poses.at(pose, "axis")
+        shape = [per_contact(values, i) for values in ([half(m, x) for x in end], [m.geom_size[x][0] for x in end])]
+        return Rod(centre, axis, *shape)
+
+    def rods(i: Any) -> tuple[Rod, Rod]:
+        one, two = (rod(end, i) for end in ends)
+        return one, two
+
+    def measure(i: Any) -> dict:
+        one, two = rods(i)
+        parallel, first, second = nearest(one, two)
+        parallel = logical_and(parallel, lookup(twice, i) > 0.5)
+        far = select(parallel, balls(one, two, *second)[0], NEVER)
+        near = balls(one, two, *first)[0]
+        return {"dist": near, "s": first[0], "t": first[1], "dist2": far, "s2": second[0], "t2": second[1]}
+
+    def prepare(i: Any) -> dict:
+        # the second contact's numbers stand behind the first's
+        pair, is_second = per_contact(range(n), i), lookup([0.0] * n + [1.0] * n, i) > 0.5
+        dist, s, t = (select(is_second, found.at(pair, f"{x}2"), found.at(pair, x)) for x in ("dist", "s", "t"))
+        dist, locate = balls(*rods(i), s, t)
+        p, frame = locate()
+        line = cross(p, frame[0]) + frame[0]
+        depth = dist - per_contact(margin, i)
+        imp = impedance(params[0].solimp, depth)
+        row, speed = [], 0.0
+        for c in range(g.most):
+            dof = g.dof(i, c)
+            odof, qvel = moving.at(dof, "odof"), moving.at(dof, "qvel")
+            row.append(dot(line, odof) * per_contact([s[c] for s in g.signs], i))
+            speed = speed + row[-1] * qvel
+        D = imp / ((1.0 - imp) * per_contact(weight, i))
+        y0 = per_contact(b, i) * speed + per_contact(k, i) * imp * depth
+        return {"line": line, "D": D, "y0": y0, "J": row}
+
+    known = {id(p) for p in g.pairs}
+    near = touched([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
+    found = table_each(near, measure)
+
+    def touching(i: Any) -> list:
+        return [found.at(i, "dist") < lookup(margin, i), found.at(i, "dist2") < lookup(margin, i)]
+
+    which = choose_each(near, touching, n)
+    return ContactGroup(g, which, table_each(which, prepare))

@@ -1,0 +1,111 @@
+"""What becomes of the geoms that may touch: the contacts' rows, against the world and between two moving bodies.
+
+Nothing is computed for pairs that are far apart in all worlds, nor rows for those that do not touch. What rounding
+does not bear is softened: see `stiff`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...compiler.control import compute_any
+from ...compiler.scalar import Scalar, minimum, select
+from ..collision import NEVER, Candidate
+from ..contact_param import contact_param
+from ..data import Data
+from ..model import Model, Pair
+from . import body_contacts, stiff, world_contacts
+from .body_contacts import BodyContact, BodyContacts, sides_of
+from .pyramid import Pyramid
+from .rows import MAX_IMP, MIN_IMP, MIN_VAL, impedance, reference
+from .world_contacts import WorldContact, WorldContacts
+
+_NOTHING: Any = (None, None), None, None  # what is known, in plain Python, of a contact that does not touch
+
+
+def contacts(m: Model, d: Data, candidates: list[Candidate]) -> tuple[WorldContacts, BodyContacts]:
+    """The contacts that the candidates may come to. mj_instantiateContact."""
+    found = [c for candidate in candidates for c in _contacts(m, d, candidate)]
+    return (
+        WorldContacts([c for c in found if isinstance(c, WorldContact)]),
+        BodyContacts([c for c in found if isinstance(c, BodyContact)]),
+    )
+
+
+def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | BodyContact]:
+    pair = candidate.pair
+    bodies = m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
+    sides = sides_of(m, *bodies)
+    if not sides:
+        return []
+    near = candidate.near()
+    if near is True:  # nothing is saved by a block of its own
+        places = [(c.dist, c.oarms) for c in candidate.contacts()]
+    else:
+        found = compute_any(near, lambda: [[c.dist, c.oarms()] for c in candidate.contacts()])
+        found = found or [[NEVER, None]] * candidate.ncon  # in plain Python, where nothing was near
+        places = [(select(near, dist, NEVER), _always(where)) for dist, where in found]
+    param, weight, bound = contact_param(m, pair.geom1, pair.geom2), row_weight(m, pair), bound_of(m, pair)
+    k, b = reference(param.solref, param.solimp, param.direct, m.timestep)
+    ovel = d.ovel
+
+    def contact(distance: Scalar, where: Callable[[], Any]) -> WorldContact | BodyContact:
+        active = distance < param.margin
+
+        def compute() -> tuple:
+            arm1, arm2, frame = where()
+            axes = frame[: pair.condim]
+            depth = distance - param.margin
+            imp = impedance(param.solimp, depth)
+            stiffness = imp / ((1.0 - imp) * weight)
+            if bound.row < math.inf:
+                stiffness = minimum(stiffness, bound.row)
+            place: Any
+            if len(sides) == 1:
+                (side,) = sides
+                r = arm2 if side.sign > 0 else arm1
+                place = r, frame
+                velocity = world_contacts.along(r, axes, side.sign, ovel[side.body])
+            else:
+                place = body_contacts.lines_of((arm1, arm2), axes)
+                velocity = body_contacts.along(place, (sides[0], sides[1]), ovel)
+            y0 = [b * v for v in velocity]
+            y0[0] = y0[0] + k * imp * depth
+            return place, stiffness, y0
+
+        place, stiffness, y0 = compute_any(active, compute) or _NOTHING
+        if bound.spring:
+            pyramid: Pyramid = stiff.SpringPyramid(pair.condim, param.friction[0], stiffness, bound.spring)
+        else:
+            pyramid = Pyramid(pair.condim, param.friction[0], stiffness)
+        if len(sides) == 1:
+            r, frame = place
+            return WorldContact(active, bodies, pyramid, y0, bound.shows, sides[0].body, sides[0].sign, r, frame)
+        return BodyContact(active, bodies, pyramid, y0, bound.shows, (sides[0], sides[1]), place)
+
+    return [contact(distance, where) for distance, where in places]
+
+
+def bodies_weight(m: Model, pair: Pair) -> float:
+    """The inverse inertia of both bodies' centres of mass."""
+    return sum(m.body_invweight0[m.geom_bodyid[geom]][0] for geom in (pair.geom1, pair.geom2))
+
+
+def row_weight(m: Model, pair: Pair) -> float:
+    """A row's diagApprox: D is imp / (1 - imp) by this. mj_makeImpedance."""
+    mu, weight = contact_param(m, pair.geom1, pair.geom2).friction[0], bodies_weight(m, pair)
+    if pair.condim == 3:
+        weight *= (1 + mu * mu) * 2 * mu * mu / m.impratio
+    return max(weight, MIN_VAL)
+
+
+def bound_of(m: Model, pair: Pair) -> stiff.Bound:
+    """Whether rounding bears the pair's contacts, at their stiffest."""
+    most = min(max(*contact_param(m, pair.geom1, pair.geom2).solimp[:2], MIN_IMP), MAX_IMP)
+    return stiff.bound(m, pair, most / ((1 - most) * row_weight(m, pair)), bodies_weight(m, pair))
+
+
+def _always(x: Any) -> Callable[[], Any]:
+    return lambda: x

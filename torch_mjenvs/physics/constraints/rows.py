@@ -1,0 +1,88 @@
+"""What every constraint is: rows J a + y0, their stiffness D, and three verbs by which the solver meets them.
+
+MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + the sum over rows of 1/2 D min(0, J a - aref)**2. A row's residual
+`J a - aref` is kept as `J a + y0`, y0 = b vel + k imp (pos - margin), and no Jacobian is stored: a constraint knows how
+its residuals follow from the accelerations of dofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...compiler.scalar import Mask, Scalar, absolute, minimum, power, select
+from ..data import Data
+from ..model import Model
+
+MIN_IMP, MAX_IMP, MIN_VAL = 1e-4, 0.9999, 1e-15  # mjMINIMP, mjMAXIMP, mjMINVAL
+
+
+class Constraint:
+    """Some rows. A new kind is a class with these verbs, and a line in `make_constraint`.
+
+    a: an acceleration (V). dx: a step from there (V).
+    """
+
+    @property
+    def shows(self) -> list[Mask]:
+        """Where rounding shows in a Newton step, so that the last is to be repeated: see `stiff`."""
+        return []
+
+    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+        """Add -J'f to the gradient (V) and J'DJ to the Hessian (rows of its lower triangle, by column), at a."""
+        raise NotImplementedError
+
+    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+        """`total` and what the rows add to it at a + alpha dx: see `fold_row`."""
+        raise NotImplementedError
+
+    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+        """Add the wrenches on the bodies at a: (torque, force) about the body's origin. Contacts alone make any."""
+
+
+def fold_row(total: list, e: Scalar, v: Scalar, D: Scalar, alpha: Scalar) -> list:
+    """What a row pressed where e < 0 adds along a line on which its residual is e + alpha v.
+
+    total: the cost's slope and curvature at alpha; the force that is out of place there, if the rows that are pressed
+    are taken to be those at 0; and the curvature at 0.
+    """
+    at = e + alpha * v
+    force = D * minimum(at, 0.0)
+    expected = select(e < 0.0, D * at, 0.0)
+    change = D * v * v
+    return [
+        total[0] + force * v,
+        total[1] + select(at < 0.0, change, 0.0),
+        total[2] + absolute(force - expected),
+        total[3] + select(e < 0.0, change, 0.0),
+    ]
+
+
+def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float) -> tuple[float, float]:
+    """Stiffness k and damping b of a constraint. getsolparam and mj_makeImpedance, with `refsafe`."""
+    dmax = min(max(solimp[1], MIN_IMP), MAX_IMP)
+    if direct:
+        return -solref[0] / max(MIN_VAL, dmax * dmax), -solref[1] / max(MIN_VAL, dmax)
+    time, ratio = max(solref[0], 2 * timestep), solref[1]
+    return 1 / max(MIN_VAL, (dmax * time * ratio) ** 2), 2 / max(MIN_VAL, dmax * time)
+
+
+def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
+    """d(|pos - margin|), a power curve from dmin to dmax. getimpedance."""
+    dmin, dmax = (min(max(x, MIN_IMP), MAX_IMP) for x in solimp[:2])
+    width, mid, p = solimp[2], min(max(solimp[3], MIN_IMP), MAX_IMP), max(1.0, solimp[4])
+    if dmin == dmax or width <= MIN_VAL:
+        return 0.5 * (dmin + dmax)
+    x = minimum(absolute(distance) * (1 / width), 1.0)
+    if p == 1:
+        return dmin + x * (dmax - dmin)
+    below = power(x, p) * (1 / mid ** (p - 1))
+    above = 1.0 - power(1.0 - x, p) * (1 / (1 - mid) ** (p - 1))
+    return dmin + select(x <= mid, below, above) * (dmax - dmin)
+
+
+def sum_of(values) -> Scalar:
+    """The sum; 0 of nothing."""
+    out: Scalar = 0.0
+    for x in values:
+        out = out + x
+    return out

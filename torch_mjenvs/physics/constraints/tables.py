@@ -1,0 +1,56 @@
+"""Memories (see `compiler.control`) whose columns have names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...compiler.control import compute_each, get, get_row, memory
+from ...compiler.scalar import Scalar
+
+Row = Mapping[str, Any]  # a scalar or a list of them a name, in the order of the columns
+
+
+@dataclass
+class Table:
+    """Rows of a scalar or a list of scalars a name."""
+
+    rows: Any
+    columns: dict[str, int | range]
+
+    def at(self, i: Any, name: str) -> Any:
+        """What row i has under the name."""
+        where = self.columns[name]
+        return get(self.rows, i, where) if isinstance(where, int) else get_row(self.rows, i, where)
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """A table of these rows."""
+    return Table(memory([_flat(row) for row in rows]), _columns(rows[0]))
+
+
+def table_each(which: Any, compute: Callable[[Any], Row]) -> Table:
+    """`compute_each`, whose rows have names."""
+    found = Table(None, {})
+
+    def row(i: Any) -> list[Scalar]:
+        computed = compute(i)
+        found.columns = _columns(computed)
+        return _flat(computed)
+
+    found.rows = compute_each(which, row)
+    return found
+
+
+def _flat(row: Row) -> list[Scalar]:
+    return [x for part in row.values() for x in (part if isinstance(part, list) else [part])]
+
+
+def _columns(row: Row) -> dict[str, int | range]:
+    columns: dict[str, int | range] = {}
+    n = 0
+    for name, part in row.items():
+        columns[name] = range(n, n + len(part)) if isinstance(part, list) else n
+        n += len(part) if isinstance(part, list) else 1
+    return columns

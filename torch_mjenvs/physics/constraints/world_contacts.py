@@ -1,0 +1,127 @@
+"""Contacts of one moving body with the world: J'DJ is a stiffness of the touching body.
+
+It adds to the body's inertia, and the Hessian follows by the composite-rigid-body sum over the tree that also gives M.
+Its pattern is M's, whatever the number of contacts.
+
+Letters: r a point as seen from its tree's moving origin; S a body's contact stiffness, a symmetric 6 x 6 of 21 numbers:
+angular block (lower triangle, 6), angular-linear block (9), linear block (lower triangle, 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...compiler.control import when_any
+from ...compiler.scalar import Scalar
+from ..data import Data
+from ..kinematics import between
+from ..model import Model
+from ..spatial import add, cross, dot, scale
+from .contact_force import ContactForce, Contacts, body_motion, in_world
+
+
+@dataclass
+class WorldContact(ContactForce):
+    """`body` moves the contact's point. The normal counts as `sign` says: +1 where it points to the body, else -1."""
+
+    body: int
+    sign: float
+    r: list
+    frame: list[list]
+
+    def along(self, motion: list) -> list:
+        return along(self.r, self.frame[: self.pyramid.condim], self.sign, motion[self.body])
+
+    def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
+        f = in_world(self.frame, force)
+        here = m.body_originid[self.body]
+        arms = [add(self.r, between(d, m.body_originid[body], here)) for body in self.bodies]
+        return [cross(arm, f) + f for arm in arms]
+
+
+@dataclass
+class WorldContacts(Contacts):
+    """All of them: a wrench and a stiffness of each body, summed over its subtree."""
+
+    contacts: Sequence[WorldContact]
+
+    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+        motion = body_motion(m, d, a)
+        wrench: dict[int, list] = {}
+        stiffness: dict[int, list] = {}
+        for c in self.contacts:
+
+            def push(carry: list, c: WorldContact = c) -> list:
+                force, weight = c.pyramid.push(c.residual(motion))
+                f = scale(in_world(c.frame, force), -c.sign)
+                k = _stiffness_matrix(c.frame, weight)
+                return [add(carry[0], cross(c.r, f) + f), add(carry[1], _at(k, c.r))]
+
+            old = [wrench.get(c.body, [0.0] * 6), stiffness.get(c.body, [0.0] * 21)]
+            wrench[c.body], stiffness[c.body] = when_any(c.active, push, old)
+        for body in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
+            parent = m.body_parentid[body]
+            if body not in wrench:
+                continue
+            if parent:
+                wrench[parent] = add(wrench.get(parent, [0.0] * 6), wrench[body])
+                stiffness[parent] = add(stiffness.get(parent, [0.0] * 21), stiffness[body])
+        for i in range(m.nv):
+            body = m.dof_bodyid[i]
+            if body not in wrench:
+                continue
+            gradient[i] = gradient[i] + dot(d.odof[i], wrench[body])
+            image = _mul(stiffness[body], d.odof[i])
+            j = i
+            while j >= 0:
+                hessian[i][j] = hessian[i].get(j, 0.0) + dot(d.odof[j], image)
+                j = m.dof_parentid[j]
+
+
+def along(r: list, axes: list, sign: float, motion: list) -> list:
+    """The motion of a body's point r along each axis: v + w x r."""
+    point = scale(add(motion[3:], cross(motion[:3], r)), sign)
+    return [dot(axis, point) for axis in axes]
+
+
+def _stiffness_matrix(frame: list, weight: list) -> list[list[Scalar]]:
+    """The 3 x 3 stiffness in world axes."""
+    n, t1, t2 = frame
+    nn, n1, n2, w11, w22, w12 = weight
+    un = add(add(scale(n, nn), scale(t1, n1)), scale(t2, n2))
+    u1 = add(add(scale(n, n1), scale(t1, w11)), scale(t2, w12))
+    u2 = add(add(scale(n, n2), scale(t1, w12)), scale(t2, w22))
+    out = [[0.0] * 3 for _ in range(3)]
+    for i in range(3):
+        for j in range(i + 1):
+            out[i][j] = out[j][i] = un[i] * n[j] + u1[i] * t1[j] + u2[i] * t2[j]
+    return out
+
+
+_LOWER = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+
+
+def _at(k: list[list], r: list) -> list:
+    """The stiffness k of the point r as one of spatial motion."""
+    columns = [cross(r, [k[0][j], k[1][j], k[2][j]]) for j in range(3)]  # [r]k
+    rows = [[columns[j][i] for j in range(3)] for i in range(3)]
+    angular = [cross(r, rows[j])[i] for i, j in _LOWER]  # [r]k[r]'
+    return angular + [x for row in rows for x in row] + [k[i][j] for i, j in _LOWER]
+
+
+def _mul(s: list, v: list) -> list:
+    """S v."""
+
+    def symmetric(t: list, x: list) -> list:
+        return [
+            t[0] * x[0] + t[1] * x[1] + t[3] * x[2],
+            t[1] * x[0] + t[2] * x[1] + t[4] * x[2],
+            t[3] * x[0] + t[4] * x[1] + t[5] * x[2],
+        ]
+
+    mixed = [s[6:9], s[9:12], s[12:15]]
+    w, u = v[:3], v[3:]
+    angular = add(symmetric(s[:6], w), [dot(row, u) for row in mixed])
+    linear = add([dot([mixed[i][j] for i in range(3)], w) for j in range(3)], symmetric(s[15:], u))
+    return angular + linear
