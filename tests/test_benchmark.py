@@ -19,7 +19,7 @@ from benchmarks import __main__ as suite
 from benchmarks import parity, report
 from benchmarks.cases import CASES
 from benchmarks.machine import Contender, race
-from torch_mjenvs.physics.model import load
+from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import in_precision
 
 ROOT = Path(__file__).resolve().parents[1]
