@@ -459,3 +459,30 @@ def test_numpy_wrappers_over_array_conversion(mode):
             total[ended] = 0
             episodes += ended.sum()
     assert episodes == 12
+
+
+def test_call_and_attributes_are_a_world_each():
+    env = TorchVectorEnv("Hopper", 3)
+    obs, _ = env.reset(seed=0)
+    assert env.get_attr("dt") == (0.008,) * 3
+    assert torch.equal(torch.stack(env.get_attr("qpos")), env.qpos) and len(env.call("elapsed_steps")) == 3
+    assert torch.equal(env.obs, obs)
+    with pytest.warns(UserWarning, match="render"):
+        assert env.call("render") == (None,) * 3
+    assert torch.equal(env.call("step", torch.zeros(3, 3))[0], env.obs)
+    with pytest.raises(AttributeError, match="no_such"):
+        env.call("no_such")
+
+
+def test_attributes_that_are_built_in_cannot_be_set():
+    env = TorchVectorEnv("Hopper", 3)
+    for name, values in (("copy", False), ("copy", [False] * 3), ("render_worlds", (1, 2))):
+        env.set_attr(name, values)
+    assert env.copy is False and env.render_worlds == (1, 2)
+    for name in ("dt", "healthy_reward", "no_such"):
+        with pytest.raises(AttributeError, match=f"'{name}' cannot be set"):
+            env.set_attr(name, 1.0)
+    with pytest.raises(ValueError, match="shared by all worlds"):
+        env.set_attr("copy", [True, False, True])
+    with pytest.raises(ValueError, match="a list of 3"):
+        env.set_attr("copy", [True])

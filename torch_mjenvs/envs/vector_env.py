@@ -154,6 +154,11 @@ class TorchVectorEnv(VectorEnv):
         return batch_space(self.single_action_space, self.num_envs)
 
     @property
+    def obs(self) -> torch.Tensor:
+        """(N, D), what `reset` or `step` returned last, the engine's own."""
+        return self.engine.obs
+
+    @property
     def qpos(self) -> torch.Tensor:
         """(N, nq), the engine's own: read it, or write into it at your own risk; `set_state` is the clean way."""
         return self.engine.qpos
@@ -304,6 +309,40 @@ class TorchVectorEnv(VectorEnv):
             self._refuse()
         self.engine.set_state(qpos, qvel, mask)
 
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """A method, called once for all worlds, or an attribute; one result a world, as SyncVectorEnv gives them.
+
+        A result that is a tuple already is given as it is: `call("render")` is `render()`. A tensor with a row a world
+        is given row by row, and anything else, which all worlds share, N times.
+        """
+        found = getattr(self, name)
+        result = found(*args, **kwargs) if callable(found) else found
+        if isinstance(result, tuple):
+            return result
+        if isinstance(result, torch.Tensor) and result.ndim and len(result) == self.num_envs:
+            return result.unbind()
+        return (result,) * self.num_envs
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """An attribute of every world: `get_attr("dt")`, `get_attr("qpos")`. As `call` without arguments."""
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set "copy", "metadata", "render_worlds" or "spec" to one value, or to a list of N equal ones.
+
+        Raises AttributeError for any other name, since it would change nothing: a task's arguments, say, are compiled
+        into the kernel. Raises ValueError for N values that differ, since all worlds share the attribute.
+        """
+        if name not in SETTABLE:
+            raise AttributeError(f"{name!r} cannot be set on a built environment, only {sorted(SETTABLE)} can")
+        if isinstance(values, (list, tuple)) and name != "render_worlds":
+            if len(values) != self.num_envs:
+                raise ValueError(f"values must be one value or a list of {self.num_envs}, not of {len(values)}")
+            if any(x != values[0] for x in values):
+                raise ValueError(f"{name!r} is shared by all worlds, and cannot differ between them")
+            values = values[0]
+        setattr(self, name, values)
+
     @property
     def ready(self) -> bool:
         """Whether there has been a reset, and no `close`."""
@@ -356,4 +395,5 @@ class TorchVectorEnv(VectorEnv):
         self._camera.close()
 
 
+SETTABLE = frozenset(("copy", "metadata", "render_worlds", "spec"))
 ARGUMENTS = frozenset(inspect.signature(TorchVectorEnv).parameters)

@@ -60,5 +60,9 @@ def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reser
         raise TypeError(f"fields {taken} of {kind.__name__} are named like arguments of the environment: rename them")
     unknown = [name for name in arguments if name not in accepted]
     if unknown:
-        raise TypeError(f"{kind.__name__} takes no argument {unknown}; it takes {accepted}")
+        others = sorted(set(reserved) - {"task", "task_arguments"})
+        raise TypeError(  # in Python's words, which TorchRL's GymEnv looks for
+            f"{kind.__name__} got an unexpected keyword argument {unknown[0]!r}; it takes {accepted}, and the "
+            f"environment itself {others}"
+        )
     return kind(**arguments) if isinstance(task, type) else replace(task, **arguments)
