@@ -19,7 +19,6 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs import TASKS
-from torch_mjenvs.compiler import cuda
 from torch_mjenvs.compiler.llvm import render, render_thread
 from torch_mjenvs.envs.engine import episode_of
 from torch_mjenvs.physics import load
@@ -38,7 +37,7 @@ def kernels() -> dict[str, dict]:
             episode = episode_of(task(), model, getattr(torch, dtype), AutoresetMode.SAME_STEP, 1000)
             for what in KERNELS:
                 program = episode.program(what, dtype)
-                texts = {"cpu": render(program, lanes), "cuda": render_thread(program, cuda.THREADS)}
+                texts = {"cpu": render(program, lanes), "cuda": render_thread(program)}
                 digests = {back: hashlib.sha256(text.encode()).hexdigest()[:16] for back, text in texts.items()}
                 found[f"{task.__name__} {what} {dtype}"] = digests | {"operations": program.count_ops().total()}
                 print(".", end="", file=sys.stderr, flush=True)

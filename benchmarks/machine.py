@@ -20,8 +20,10 @@ import torch
 
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.control import repeat
-from torch_mjenvs.compiler.expr import OPS, Region
+from torch_mjenvs.compiler.expr import Region
+from torch_mjenvs.compiler.forms import Repeat
 from torch_mjenvs.compiler.launch import PADDING
+from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.physics.simulation import Simulation, program
 
@@ -99,13 +101,13 @@ def operations(model: mujoco.MjModel) -> dict:
 def counted(recorded: Program) -> int:
     times: dict[Region, int] = {}
     for e in recorded.live:
-        if e.op == "repeat":
-            times[e.attr[0]] = e.attr[3]
+        if isinstance(e.attr, Repeat):
+            times[e.attr.body] = e.attr.times
 
     def runs(region: Region | None) -> int:
         return 1 if region is None else times.get(region, 1) * runs(region.parent)
 
-    arithmetic = Counter(e.region for e in recorded.live if e.op in OPS and e.op not in ("load", "neg"))
+    arithmetic = Counter(e.region for e in recorded.live if OPS[e.op].counts)
     return sum(n * runs(region) for region, n in arithmetic.items())
 
 

@@ -12,7 +12,7 @@ import torch
 from ptx import Machine
 
 from torch_mjenvs.compiler import cuda, devices, launch
-from torch_mjenvs.compiler.expr import OPS
+from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
 HERE, CPU = torch.get_default_device(), torch.device("cpu")
@@ -45,7 +45,7 @@ def evaluate(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
                 buffer, column = e.attr
                 values[e] = inputs[program.buffers[buffer].name][column].astype(python_types[e.type])
             else:
-                args = [value(a, t) for a, t in zip(e.args, OPS[e.op][0], strict=True)]
+                args = [value(a, t) for a, t in zip(e.args, OPS[e.op].takes, strict=True)]
                 values[e] = np.asarray(_FUNCTIONS[e.op](*args)).astype(python_types[e.type], copy=False)
     out: dict[str, dict[int, np.ndarray]] = {}
     for k, c, x in program.stores:

@@ -20,7 +20,8 @@ import llvmlite.binding as llvm
 import numpy as np
 import torch
 
-from torch_mjenvs.compiler import cpu, cuda, loader
+from torch_mjenvs.compiler import cpu, loader
+from torch_mjenvs.compiler.llvm import NVIDIA
 
 WIDTHS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64}
 FLOATS = {"f32": ("float", "i32"), "f64": ("double", "i64")}
@@ -602,7 +603,7 @@ class Machine:
         """`run` over the buffers of a kernel as `cuda` launches it; nothing else may be touched."""
         parameters = [*(x.data_ptr() for x in tensors), worlds]
         memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in tensors]
-        return self.run(parameters, -(-worlds // cuda.THREADS), cuda.THREADS, memory)
+        return self.run(parameters, -(-worlds // NVIDIA.threads), NVIDIA.threads, memory)
 
 
 # warps

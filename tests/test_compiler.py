@@ -19,7 +19,8 @@ from kernels import DTYPES, LANES, at_lanes, bits, build, garbage, record_list, 
 
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.control import repeat, when_any
-from torch_mjenvs.compiler.llvm import render
+from torch_mjenvs.compiler.llvm import frames, render
+from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import select, sin, sqrt
 from torch_mjenvs.physics import load
@@ -342,6 +343,10 @@ def test_x86_code_calls_nothing():
         pytest.skip("makes x86 code")
     haswell = replace(cpu.host(), cpu="haswell", features="", vector_bytes=32)
     assert "callq" not in assembly(cheetah(), haswell)
+
+
+def test_every_operation_of_the_table_can_be_written():
+    assert set(frames.ROWS) == set(OPS)
 
 
 # steady counts: what a change may not add unnoticed

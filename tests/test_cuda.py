@@ -26,7 +26,9 @@ from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cuda, launch
 from torch_mjenvs.compiler.control import get, memory, repeat
-from torch_mjenvs.compiler.expr import OPS, node, tracing
+from torch_mjenvs.compiler.expr import node, tracing
+from torch_mjenvs.compiler.llvm import NVIDIA
+from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import lookup, lookup_index
 from torch_mjenvs.envs import engine
@@ -71,7 +73,7 @@ EXTREME = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-310, 1e-40, -1e-40,
 
 
 def every_operation(b: dict[str, list]) -> dict[str, list]:
-    """Each row of the table `OPS`: of floats f and g, of p > 0, of whole numbers, of exponents and of shifts."""
+    """Each arithmetic row of the table `OPS`: of floats f and g, of p > 0, of whole numbers, exponents and shifts."""
     f, g, p = b["f"]
     i, j, exponent, shift = b["i"]
     first = {"f": (f, g, 0.7), "i": (i, j), "b": b["b"]}
@@ -80,14 +82,14 @@ def every_operation(b: dict[str, list]) -> dict[str, list]:
         "ishl": (i, shift), "lshr": (i, shift),
     }  # fmt: skip
     out: dict[str, list] = {"f": [], "i": [], "b": []}
-    for op, (types, result) in OPS.items():
-        if set(types) <= set("fib") and op != "load":
+    for op, row in OPS.items():
+        if row.takes and set(row.takes + row.gives) <= set("fib"):
             taken = {"f": 0, "i": 0, "b": 0}
             args = []
-            for t in types:
+            for t in row.takes:
                 args.append(first[t][taken[t] % len(first[t])])
                 taken[t] += 1
-            out[result].append(node(op, *special.get(op, args)))
+            out[row.gives].append(node(op, *special.get(op, args)))
 
     def turn(k: Any, c: list) -> list:
         here = lookup_index((2, 0, 1), k)
@@ -116,7 +118,9 @@ def test_every_operation(dtype):
     given = [Buffer("f", 3), Buffer("i", 4, "i"), Buffer("b", 3, "b")]
     outputs = [Buffer(name, size, name[0]) for name, size in widths(every_operation, given, dtype).items()]
     program = record("every", given + outputs, every_operation, dtype)
-    assert {e.op for e in program.live} >= set(OPS)
+    assert {e.op for e in program.live} >= {
+        op for op, row in OPS.items() if row.takes and set(row.takes + row.gives) <= set("fibms")
+    }
     on_both(program, {"f": floats, "i": whole, "b": rng.random((3, n)) < 0.5})
 
 
@@ -393,7 +397,7 @@ class Driver:
         return self.answer, self.attributes[what]
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: bytes, threads: int, shared: int) -> tuple:
-        assert (threads, shared) == (cuda.THREADS, 0)
+        assert (threads, shared) == (NVIDIA.threads, 0)
         return self.answer, 1 if self.calls[-1][2] <= self.narrow else 32
 
     def cuLaunchKernel(

@@ -9,7 +9,7 @@ import torch
 from kernels import record_list
 
 from torch_mjenvs.compiler import scalar
-from torch_mjenvs.compiler.control import compute_any, repeat, when_any, while_any
+from torch_mjenvs.compiler.control import compute_any, compute_each, get, repeat, touched, when_any, while_any
 from torch_mjenvs.compiler.expr import Expr, current, node, tracing
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
@@ -176,8 +176,9 @@ def test_a_loop_in_a_block_is_for_the_worlds_of_the_block():
 
     program = record_list(body, 2, 1, "float32")
     (loop,) = (e for e in program.live if e.op == "while")
-    assert shape(loop.args[0])[0] == "and" and shape(loop.args[0].args[0])[0] == "lt"
-    assert loop.args[0].args[0] in program.trace.top.nodes
+    active = loop.attr.active
+    assert shape(active)[0] == "and" and shape(active.args[0])[0] == "lt"
+    assert active.args[0] in program.trace.top.nodes
 
 
 def test_carries_keep_their_shape():
@@ -284,6 +285,11 @@ def test_operations_obey_the_table():
         record_list(lambda x: [scalar.select(scalar.logical_and(x[0] < 0.0, x[0]), 1.0, 0.0)], 1, 1, "float32")
     with pytest.raises(TypeError, match="sqrt takes 'f'"):
         record_list(lambda x: [node("sqrt", x[0], x[0])], 1, 1, "float32")
+    with pytest.raises(TypeError, match="lookup needs a tuple, got 3"):
+        record_list(lambda x: repeat(2, lambda i, c: [node("lookup", i, attr=3)], x), 1, 1, "float32")
+    with pytest.raises(TypeError, match="each needs a 'f', got <lt:b>"):
+        masks = lambda x: compute_each(touched([x[0] < 0.0]), lambda i: [x[0] < 1.0])  # noqa: E731
+        record_list(lambda x: [get(masks(x), 0)], 1, 1, "float32")
 
 
 def test_traces_do_not_nest_and_do_not_linger():

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, node, type_of
+from .forms import Carried, Each, Form, Put, Repeat, Shape, When, While
 from .scalar import logical_and, select
 
 Carry = Any
@@ -33,10 +35,10 @@ def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
     old, _ = _flatten(carry)
     _check("when_any", old, new)
     changed = [i for i, (o, n) in enumerate(zip(old, new, strict=True)) if not _same(o, n)]
-    block = fresh("when", mask, attr=(region, [(old[i], new[i]) for i in changed]), type_="none")
     out = list(old)
-    for k, i in enumerate(changed):
-        out[i] = fresh("result", block, attr=k, type_=type_of(new[i]))
+    results = _results(_form("when", mask, attr=When(region, [Carried(old[i], new[i]) for i in changed])))
+    for i, result in zip(changed, results, strict=True):
+        out[i] = result
     return rebuild(out)
 
 
@@ -55,9 +57,9 @@ def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
     with trace.inside(region):
         new, rebuild = _flatten(compute())
     inside = [i for i, x in enumerate(new) if type(x) is Expr and x.region is region]
-    block = fresh("when", mask, attr=(region, [(None, new[i]) for i in inside]), type_="none")
-    for k, i in enumerate(inside):
-        new[i] = fresh("result", block, attr=k, type_=type_of(new[i]))
+    results = _results(_form("when", mask, attr=When(region, [Carried(None, new[i]) for i in inside])))
+    for i, result in zip(inside, results, strict=True):
+        new[i] = result
     return rebuild(new)
 
 
@@ -67,7 +69,7 @@ def while_any(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carr
     A world whose `cond` was once false is done.
     """
     if is_tracing():
-        return _loop("while", cond, lambda _, c: body(c), carry, max_iterations)
+        return _while(cond, body, carry, max_iterations)
     active: Any = True
     for _ in range(max_iterations):
         active = logical_and(active, cond(carry))
@@ -81,7 +83,7 @@ def while_any(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carr
 def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
     """`for i in range(n): carry = body(i, carry)`, its code made once."""
     if n > 1 and is_tracing():
-        return _loop("repeat", None, body, carry, n)
+        return _repeat(n, body, carry)
     for i in range(n):
         carry = body(i, carry)
     return carry
@@ -97,7 +99,7 @@ def memory(rows: Sequence[Sequence]) -> Any:
     """Rows of floats, all of one length, that can be read at any lane-uniform index."""
     if not is_tracing():
         return rows
-    return fresh("memory", *(x for row in rows for x in row), attr=(len(rows), len(rows[0])), type_="m")
+    return fresh("memory", *(x for row in rows for x in row), attr=Shape(len(rows), len(rows[0])))
 
 
 def get(where: Any, i: Any, column: int = 0) -> Any:
@@ -112,7 +114,7 @@ def get_row(where: Any, i: Any, columns: Iterable[int]) -> list:
 def touched(masks: Sequence) -> Any:
     """The numbers of the masks that hold in any world of the vector, and where they do."""
     if is_tracing():
-        return fresh("touched", *masks, attr=len(masks), type_="t")
+        return fresh("touched", *masks, attr=len(masks))
     return [(i, mask) for i, mask in enumerate(masks) if _holds(mask)]
 
 
@@ -120,14 +122,15 @@ def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Any:
     """A memory with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
     if type(which) is not Expr:
         return {i: compute(i) for i, _ in which}
-    room = fresh("memory", attr=None, type_="m")
+    room = fresh("memory")
 
-    def turn(i: Any, _: Carry) -> tuple:
+    def turn(i: Any, _: Carry) -> Turn:
         row = compute(i)
-        room.attr = which.attr, len(row)
-        return [], [(room, i, k, x, None) for k, x in enumerate(row)], []
+        room.attr = Shape(which.attr, len(row))
+        return Turn(puts=[Put(room, i, k, x, None) for k, x in enumerate(row)])
 
-    return fresh("rows", room, _each(which, turn, []), attr=room.attr, type_="m")
+    form = _each(which, turn, [])
+    return fresh("filled", room, form, attr=room.attr)
 
 
 def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
@@ -135,8 +138,8 @@ def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
     if type(which) is not Expr:
         parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
         return [(i, mask) for i, mask in parts if _holds(mask)]
-    form = _each(which, lambda i, _: ([], [], list(test(i))), [])
-    return fresh("chosen", form, attr=n * len(form.attr[4]), type_="t")
+    form = _each(which, lambda i, _: Turn(chosen=list(test(i))), [])
+    return fresh("chosen", form, attr=n * len(form.attr.chosen))
 
 
 def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
@@ -146,8 +149,7 @@ def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> 
             carry = when_any(mask, functools.partial(body, i), carry)
         return carry
     _, rebuild = _flatten(carry)
-    form = _each(which, lambda i, c: (body(i, c), [], []), carry)
-    return rebuild([fresh("result", form, attr=k, type_=phi.type) for k, (_, phi, _) in enumerate(form.attr[-1])])
+    return rebuild(_results(_each(which, lambda i, c: Turn(body(i, c)), carry)))
 
 
 def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], totals: Sequence[Sequence]) -> list[list]:
@@ -164,64 +166,98 @@ def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], total
         return out
     rooms = [memory([[x] for x in total]) for total in totals]
 
-    def turn(i: Any, _: Carry) -> tuple:
+    def turn(i: Any, _: Carry) -> Turn:
         puts = []
         for room, parts in zip(rooms, body(i), strict=True):
             for k, x in parts:
                 old = get(room, k)
-                puts.append((room, k, 0, old + x, old))
-        return [], puts, []
+                puts.append(Put(room, k, 0, old + x, old))
+        return Turn(puts=puts)
 
     form = _each(which, turn, [])
     return [
-        [fresh("after", room, form, attr=k, type_="f") for k in range(len(total))]
+        [fresh("after", room, form, attr=k) for k in range(len(total))]
         for room, total in zip(rooms, totals, strict=True)
     ]
 
 
-def _each(which: Expr, body: Callable[[Any, Carry], tuple[Carry, list, list]], carry: Carry) -> Expr:
-    """The form beneath: `body` gives the carry, (memory, index, column, value, value for other worlds), and masks."""
+@dataclass
+class Turn:
+    """What the body of an `each` makes."""
+
+    carry: Carry = ()
+    puts: Sequence[Put] = ()
+    chosen: Sequence = ()
+
+
+def _each(which: Expr, body: Callable[[Any, Carry], Turn], carry: Carry) -> Expr:
+    """The form beneath the loops over what is touched."""
     trace = current()
-    init, rebuild = _flatten(carry)
+    before, rebuild = _flatten(carry)
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
-        number = fresh("counter", attr=None, type_="s")
-        phis = [fresh("phi", attr=None, type_=type_of(x)) for x in init]
-        new, puts, chosen = body(number, rebuild(phis))
-        new, _ = _flatten(new)
-    _check("each", init, new)
-    attr = (region, region, number, puts, chosen, list(zip(init, phis, new, strict=True)))
-    form = fresh("each", which, attr=attr, type_="none")
-    for k, phi in enumerate(phis):
-        phi.attr = (form, k)
+        number, carried = _variables(before)
+        made = body(number, rebuild([x.variable for x in carried]))
+    _carry_on("each", carried, made.carry)
+    return _form("each", which, attr=Each(region, carried, number, list(made.puts), list(made.chosen)))
+
+
+def _repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
+    trace = current()
+    before, rebuild = _flatten(carry)
+    region = Region(trace.region, trace.region.mask)
+    with trace.inside(region):
+        counter, carried = _variables(before)
+        new = body(counter, rebuild([x.variable for x in carried]))
+    _carry_on("repeat", carried, new)
+    return rebuild(_results(_form("repeat", attr=Repeat(region, carried, counter, n))))
+
+
+def _while(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carry: Carry, limit: int) -> Carry:
+    trace = current()
+    before, rebuild = _flatten(carry)
+    head = Region(trace.region, trace.region.mask)
+    with trace.inside(head):
+        counter, carried = _variables(before)
+        inner = rebuild([x.variable for x in carried])
+        active = logical_and(head.mask, cond(inner))
+        region = Region(head, active)
+        with trace.inside(region):
+            new = body(inner)
+    _carry_on("while", carried, new)
+    return rebuild(_results(_form("while", attr=While(region, carried, counter, limit, head, active))))
+
+
+def _variables(before: list) -> tuple[Expr, list[Carried]]:
+    """A loop's counter, and a variable for each leaf of its carry."""
+    counter = fresh("counter")
+    return counter, [Carried(x, variable=fresh("phi", type_=type_of(x))) for x in before]
+
+
+def _carry_on(form: str, carried: list[Carried], new: Carry) -> None:
+    """Note what the body made of each variable."""
+    leaves, _ = _flatten(new)
+    _check(form, [x.before for x in carried], leaves)
+    for x, leaf in zip(carried, leaves, strict=True):
+        x.after = leaf
+
+
+def _form(op: str, *args: Any, attr: Form) -> Expr:
+    """A control form's node, and the results of what it carries."""
+    form = fresh(op, *args, attr=attr)
+    for x in attr.carries:
+        x.form, x.result = form, fresh("result", form, attr=x, type_=type_of(x.after))
+        if x.variable is not None:
+            x.variable.attr = x
     return form
+
+
+def _results(form: Expr) -> list:
+    return [x.result for x in form.attr.carries]
 
 
 def _holds(mask: Any) -> bool:
     return bool(mask.any()) if isinstance(mask, torch.Tensor) else bool(mask)
-
-
-def _loop(kind: str, cond: Callable | None, body: Callable, carry: Carry, n: int) -> Carry:
-    """A form that holds its counter, a variable (phi) for each leaf of the carry, and what the body makes of it."""
-    trace = current()
-    init, rebuild = _flatten(carry)
-    region = Region(trace.region, trace.region.mask)
-    with trace.inside(region):
-        counter = fresh("counter", attr=None, type_="s")
-        phis = [fresh("phi", attr=None, type_=type_of(x)) for x in init]
-        active: Any = True
-        inner = region
-        if cond is not None:
-            active = logical_and(region.mask, cond(rebuild(phis)))
-            inner = Region(region, active)
-        with trace.inside(inner):
-            new, _ = _flatten(body(counter, rebuild(phis)))
-    _check(kind, init, new)
-    attr = (region, inner, counter, n, list(zip(init, phis, new, strict=True)))
-    loop = fresh(kind, active, attr=attr, type_="none")
-    for k, phi in enumerate(phis):
-        phi.attr = (loop, k)
-    return rebuild([fresh("result", loop, attr=k, type_=x.type) for k, x in enumerate(phis)])
 
 
 def _merge(mask: Any, new: Carry, old: Carry) -> Carry:

@@ -18,15 +18,8 @@ import torch
 
 from . import build as building
 from . import launch, source
-from .llvm import render_thread
+from .llvm import NVIDIA, render_thread
 from .program import Buffer, Program, collector_paused
-
-TRIPLE = "nvptx64-nvidia-cuda"
-# The oldest chip that CUDA 13 knows. The code uses nothing newer, and so is the same for every chip.
-CHIP, FEATURES = "sm_75", "+ptx70"
-# One warp a block: a few thousand worlds are then spread over all multiprocessors, and many worlds are no slower, since
-# registers, not blocks, limit how many are resident.
-THREADS = 32
 
 
 def assembly(program: Program) -> str:
@@ -36,7 +29,7 @@ def assembly(program: Program) -> str:
 
 def _lower(program: Program) -> str:
     with collector_paused():
-        return f'target triple = "{TRIPLE}"\n{render_thread(program, THREADS)}'
+        return f'target triple = "{NVIDIA.triple}"\n{render_thread(program, NVIDIA)}'
 
 
 def _translate(ir: str) -> bytes:
@@ -44,7 +37,9 @@ def _translate(ir: str) -> bytes:
     llvm.initialize_all_asmprinters()
     module = llvm.parse_assembly(ir)
     module.verify()
-    machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=CHIP, features=FEATURES, opt=2)
+    machine = llvm.Target.from_triple(NVIDIA.triple).create_target_machine(
+        cpu=NVIDIA.chip, features=NVIDIA.features, opt=2
+    )
     return machine.emit_assembly(module).encode()
 
 
@@ -100,16 +95,16 @@ class Kernel(launch.Kernel):
         room for 8 blocks on newer chips, where registers allow up to 32.
         """
         cuda, get = _driver(), self._attribute
-        warps = -(-THREADS // 32)
+        warps = -(-NVIDIA.threads // 32)
         quarter = get("MAX_REGISTERS_PER_MULTIPROCESSOR") // 4  # each of four schedulers has its own
         most = 4 * (quarter // (-(-32 * self.registers // 256) * 256)) // warps  # registers are given out by 256
-        most = min(most, get("MAX_THREADS_PER_MULTIPROCESSOR") // THREADS, get("MAX_BLOCKS_PER_MULTIPROCESSOR"))
+        most = min(most, get("MAX_THREADS_PER_MULTIPROCESSOR") // NVIDIA.threads, get("MAX_BLOCKS_PER_MULTIPROCESSOR"))
         taken = 100 * most * get("RESERVED_SHARED_MEMORY_PER_BLOCK") // get("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
         carveout = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
         blocks = 0
         for percent in (taken, taken + 1):  # of what is asked for the driver makes the next size that there is
             _check(cuda.cuFuncSetAttribute(self.function, carveout, percent))
-            blocks = int(_check(cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.function, THREADS, 0)))
+            blocks = int(_check(cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.function, NVIDIA.threads, 0)))
             if blocks >= most:
                 break
         return blocks
@@ -125,7 +120,9 @@ class Kernel(launch.Kernel):
         nothing = _Arguments([0] * (len(self.buffers) + 1))
         stream = torch.cuda.current_stream().cuda_stream
         launch_kernel = _driver().cuLaunchKernel
-        answer = _with_room(lambda: launch_kernel(self.function, 1, 1, 1, THREADS, 1, 1, 0, stream, nothing.address, 0))
+        answer = _with_room(
+            lambda: launch_kernel(self.function, 1, 1, 1, NVIDIA.threads, 1, 1, 0, stream, nothing.address, 0)
+        )
         if int(answer[0]) == OUT_OF_MEMORY:
             free, total = torch.cuda.mem_get_info()
             raise torch.OutOfMemoryError(
@@ -167,7 +164,7 @@ class _Run:
     """The kernel with everything that it is called with."""
 
     def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
-        self._kernel, self._blocks = kernel, -(-worlds // THREADS)
+        self._kernel, self._blocks = kernel, -(-worlds // NVIDIA.threads)
         self._arguments = _Arguments([*[x.data_ptr() for x in tensors], worlds])
         self._parameters = self._arguments.address
         self._enter, self._launch = _driver().cuCtxSetCurrent, _driver().cuLaunchKernel
@@ -179,7 +176,11 @@ class _Run:
             _check(self._enter(kernel.context))  # a Python thread in which torch has not used CUDA yet is in none
             stream = torch.cuda.current_stream().cuda_stream
             for _ in range(times):
-                _check(self._launch(kernel.function, self._blocks, 1, 1, THREADS, 1, 1, 0, stream, self._parameters, 0))
+                _check(
+                    self._launch(
+                        kernel.function, self._blocks, 1, 1, NVIDIA.threads, 1, 1, 0, stream, self._parameters, 0
+                    )
+                )
 
 
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -218,7 +219,7 @@ def _check(answer: tuple, what: str = "CUDA's driver answered", more: str = "") 
 def back_end(device: torch.device) -> building.BackEnd:
     """This GPU. What is kept on disk is PTX."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    toolchain = f"{version} {CHIP} {FEATURES} {THREADS} {source.digest_of(_translate)}"
+    toolchain = f"{version} {NVIDIA} {source.digest_of(_translate)}"
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, device)

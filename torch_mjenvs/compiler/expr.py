@@ -15,34 +15,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-# name: (types of the arguments, type of the result). The legality table of the graph; `llvm.py` renders each row.
-# "s" is a lane-uniform integer (a loop counter, an index), "m" a memory, "t" what is touched (see `control.py`).
-OPS: dict[str, tuple[str, str]] = {
-    "add": ("ff", "f"), "sub": ("ff", "f"), "mul": ("ff", "f"), "div": ("ff", "f"), "neg": ("f", "f"),
-    "fma": ("fff", "f"), "sqrt": ("f", "f"), "abs": ("f", "f"), "min": ("ff", "f"), "max": ("ff", "f"),
-    "rint": ("f", "f"),
-    "lt": ("ff", "b"), "le": ("ff", "b"),
-    "and": ("bb", "b"), "or": ("bb", "b"), "not": ("b", "b"),
-    "select": ("bff", "f"), "iselect": ("bii", "i"), "bselect": ("bbb", "b"),
-    "iadd": ("ii", "i"), "isub": ("ii", "i"), "imul": ("ii", "i"), "umulh": ("ii", "i"),
-    "iand": ("ii", "i"), "ior": ("ii", "i"), "ixor": ("ii", "i"), "ishl": ("ii", "i"), "lshr": ("ii", "i"),
-    "ieq": ("ii", "b"), "ilt": ("ii", "b"),
-    "f2i": ("f", "i"), "i2f": ("i", "f"), "u2f": ("i", "f"),
-    "pow2": ("i", "f"),          # 2**n for a normal exponent n
-    "exponent": ("f", "i"),      # n of a positive normal x = m * 2**n, 1 <= m < 2
-    "mantissa": ("f", "f"),      # its m
-    "lookup": ("s", "f"),        # constant table (attr) at a lane-uniform index
-    "slookup": ("s", "s"),       # the same of integers
-    "sadd": ("ss", "s"),
-    "get": ("ms", "f"),          # a memory at a lane-uniform index
-    "load": ("", "?"),           # attr: (buffer, column); the type is the buffer's
-}  # fmt: skip
+from .ops import OPS
 
 PYTHON_TYPE = {float: "f", int: "i", bool: "b"}
 
 
 class Expr:
-    """One node. `args` are `Expr`s and Python numbers; `attr` is what the operation needs besides."""
+    """One node, of the table `OPS`. `args` are `Expr`s and Python numbers; `attr` is what it needs besides."""
 
     __slots__ = ("args", "attr", "op", "region", "type")
 
@@ -207,7 +186,7 @@ def tracing(dtype: str) -> Iterator[Trace]:
         _local.trace = None
 
 
-_COMMUTES = frozenset(("add", "mul", "and", "or", "iadd", "imul", "umulh", "iand", "ior", "ixor", "ieq"))
+_COMMUTES = frozenset(name for name, op in OPS.items() if op.commutes)
 
 
 def node(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
@@ -221,7 +200,7 @@ def node(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
         if found is not None:
             return found
         r = r.parent
-    made = Expr(op, args, attr, type_ or OPS[op][1], region)
+    made = Expr(op, args, attr, type_ or OPS[op].gives, region)
     region.nodes.append(made)
     region.table[key] = made
     if op in _COMMUTES:
@@ -229,10 +208,10 @@ def node(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
     return made
 
 
-def fresh(op: str, *args, attr: object, type_: str) -> Expr:
+def fresh(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
     """A node that is equal to no other: a loop's variable, a control form or one of its results."""
     region = _local.trace.region
-    made = Expr(op, args, attr, type_, region)
+    made = Expr(op, args, attr, type_ or OPS[op].gives, region)
     region.nodes.append(made)
     return made
 

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .expr import OPS, Expr, Region, Trace, node, tracing, type_of
-
-NOT_COUNTED = ("load", "neg", "get", "slookup", "sadd")
+from .expr import Expr, Trace, node, tracing, type_of
+from .forms import Carried, Form
+from .ops import OPS
+from .verify import verify
 
 
 @dataclass(frozen=True)
@@ -41,21 +42,18 @@ class Program:
 
     def count_ops(self) -> Counter[str]:
         """How many of each arithmetic operation the code holds (a loop's body counts once, a fused pair as two)."""
-        return Counter(e.op for e in self.live if e.op in OPS and e.op not in NOT_COUNTED)
+        return Counter(e.op for e in self.live if OPS[e.op].counts)
 
     def release(self) -> None:
         """Undo the graph, in which nodes and regions hold each other: else it would stay until a collection of all."""
         regions = [self.trace.top]
         for region in regions:
             for e in region.nodes:
-                if e.op in FORMS:
-                    regions += regions_of(e)
+                if isinstance(e.attr, Form):
+                    regions += e.attr.regions
                 e.args, e.attr = (), None
             region.nodes.clear()
             region.table.clear()
-
-
-FORMS = ("when", "while", "repeat", "each")
 
 
 def record(
@@ -84,7 +82,7 @@ def record(
                 stores.append((index[key], c, value))
         program = Program(name, dtype, tuple(buffers), trace, stores)
         _find_live(program)
-        _verify(program)
+        verify(program)
     return program
 
 
@@ -104,11 +102,6 @@ def _find_live(program: Program) -> None:
     """Mark what the stores need, and who uses it (None: a store, a control form or a loop's back edge)."""
     live, uses = program.live, program.uses
     todo: list[tuple[object, Expr | None]] = [(value, None) for _, _, value in program.stores]
-
-    def carried(form: Expr, k: int) -> list:
-        entry = form.attr[-1][k]
-        return [entry[0], entry[-1]]
-
     while todo:
         x, user = todo.pop()
         if type(x) is not Expr:
@@ -117,72 +110,9 @@ def _find_live(program: Program) -> None:
         if x in live:
             continue
         live.add(x)
-        if x.op == "result":
-            form, k = x.args[0], x.attr
-            todo.append((form, None))
-            todo += [(y, None) for y in carried(form, k)]
-            if form.op != "when":
-                todo.append((form.attr[-1][k][1], None))
-        elif x.op == "phi":
-            form, k = x.attr
-            todo.append((form, None))
-            todo += [(y, None) for y in carried(form, k)]
-        elif x.op in FORMS:
-            todo += [(a, None) for a in (*x.args, *put_and_chosen(x))]
+        if isinstance(x.attr, Carried):
+            todo += [(y, None) for y in (x.attr.form, x.attr.before, x.attr.after, x.attr.variable)]
+        elif isinstance(x.attr, Form):
+            todo += [(y, None) for y in (*x.args, *(y for y, _, _ in x.attr.reads()))]
         else:
-            todo += [(a, x) for a in x.args]
-
-
-def _verify(program: Program) -> None:
-    """Operations obey the table `OPS`, and no value is used where it has not been computed for sure."""
-    for e in program.live:
-        if e.op in OPS and e.op != "load":
-            types = OPS[e.op][0]
-            if len(types) != len(e.args) or not all(_fits(a, t) for a, t in zip(e.args, types, strict=True)):
-                raise TypeError(f"kernel {program.name}: {e.op} takes {types!r}, got {e.args}")
-    used = [(value, program.trace.top) for _, _, value in program.stores]
-    for e in program.live:
-        used += _operands(e)
-    for x, region in used:
-        if type(x) is Expr and x.region is not region and not _visible(x, region):
-            raise ValueError(f"kernel {program.name}: {x!r} is used outside the block or loop that computes it")
-
-
-def _fits(x: object, t: str) -> bool:
-    if type(x) is Expr:
-        return x.type == t
-    kinds: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "s": (int,), "b": (bool,)}
-    return isinstance(x, kinds.get(t, ())) and isinstance(x, bool) == (t == "b")
-
-
-def _operands(e: Expr) -> list[tuple[object, Region]]:
-    """What a node needs, and the region in which it needs it."""
-    if e.op not in FORMS:
-        return [(a, e.region) for a in e.args]
-    head, body = regions_of(e)
-    out: list[tuple[object, Region]] = [(a, e.region if e.op in ("when", "each") else head) for a in e.args]
-    out += [(a, body) for a in put_and_chosen(e)]
-    for entry in e.attr[-1]:
-        out += [(entry[0], e.region), (entry[-1], body)]
-    return out
-
-
-def put_and_chosen(form: Expr) -> list[object]:
-    """What an `each` puts into memories and chooses, computed by its body."""
-    if form.op != "each":
-        return []
-    _, _, _, puts, chosen, _ = form.attr
-    return [x for put in puts for x in put] + list(chosen)
-
-
-def _visible(x: Expr, region: Region | None) -> bool:
-    while region is not None and region is not x.region:
-        region = region.parent
-    return region is not None
-
-
-def regions_of(form: Expr) -> tuple[Region, Region]:
-    """The region of a control form's head and that of its body (one and the same but for `while`)."""
-    if form.op == "when":
-        return form.attr[0], form.attr[0]
-    return form.attr[0], form.attr[1]
+            todo += [(y, x) for y in x.args]

@@ -8,7 +8,8 @@ first when the turn of that block, loop or store comes.
 from __future__ import annotations
 
 from .expr import Expr, Region
-from .program import FORMS, Program, put_and_chosen, regions_of
+from .forms import Form
+from .program import Program
 
 LEAVES = ("phi", "counter", "load")
 
@@ -30,12 +31,12 @@ class _Region:
         self.done: set[Expr] = set()
         self.order: list[Expr] = []
         self.needs: dict[Expr, None] = {}
-        self.operands = {e: self._operands_of(e, live, stored, orders) for e in self.nodes if e.op in FORMS}
+        self.operands = {e: self._operands_of(e, live, stored, orders) for e in self.nodes if isinstance(e.attr, Form)}
         for e in self.nodes:
             if e.op in LEAVES:
                 self._compute(e)
         for e in self.nodes:
-            if e.op in FORMS or e in stored:
+            if e in self.operands or e in stored:
                 self._compute(e)
         for e in self.nodes:  # what a loop carries on, or an inner region's results
             self._compute(e)
@@ -43,16 +44,14 @@ class _Region:
 
     def _operands_of(self, form: Expr, live: set[Expr], stored: set[Expr], orders: dict) -> list[Expr]:
         """What must be there before a block or loop is entered."""
-        head, body = regions_of(form)
-        inner = [_Region(r, live, stored, orders) for r in ((head,) if head is body else (head, body))]
-        needs = dict.fromkeys(a for a in form.args if type(a) is Expr)
-        for part in inner:
-            needs |= part.needs
-        if form.op == "each":
-            needs |= dict.fromkeys(x for x in put_and_chosen(form) if type(x) is Expr)
-        for entry in form.attr[-1]:
-            needs |= dict.fromkeys(x for x in (entry[0], entry[-1]) if type(x) is Expr and x in live)
-        return [x for x in needs if x.region not in (head, body)]
+        record: Form = form.attr
+        needs: dict = dict.fromkeys(form.args)
+        for region in record.regions:
+            needs |= _Region(region, live, stored, orders).needs
+        needs |= dict.fromkeys(x for x, _, _ in record.reads())
+        for carried in record.carries:
+            needs |= dict.fromkeys(x for x in (carried.before, carried.after) if x in live)
+        return [x for x in needs if type(x) is Expr and x.region not in record.regions]
 
     def _compute(self, target: Expr) -> None:
         todo = [(target, False)]
@@ -68,7 +67,7 @@ class _Region:
                 self.order.append(e)
                 continue
             todo.append((e, True))
-            if e.op in FORMS:
+            if e in self.operands:
                 operands = self.operands[e]
             elif e.op in LEAVES:
                 operands = []

@@ -1,0 +1,128 @@
+"""Control forms: the few nodes that hold code of their own, in regions. These records are their nodes' `attr`.
+
+A form carries values. Each is a `Carried`: what it is before the form, inside, at the end of the body, and afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .expr import Expr, Region
+
+Value = object  # an Expr or a constant
+Read = tuple[Value, str, "Region"]  # a value, the type that it must have, and the region in which it is read
+
+
+@dataclass(eq=False, slots=True)
+class Carried:
+    """One value that a form carries.
+
+    `before` is its value outside; None where that is unspecified, as for a block that only computes. `variable` is what
+    the body of a loop sees (a "phi"); the body of a block sees `before` itself. `after` is what the body makes of it,
+    and `result` the node that the code after the form reads. `form` is the form's own node.
+    """
+
+    before: Value
+    after: Value = None
+    variable: Any = None
+    result: Any = None
+    form: Any = None
+
+    @property
+    def type(self) -> str:
+        return self.result.type
+
+
+@dataclass(eq=False, slots=True)
+class Form:
+    """A control form: where its code is, and what it carries."""
+
+    body: Region
+    carries: list[Carried]
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The regions of its code, in the order in which they run."""
+        return (self.body,)
+
+    def reads(self) -> Iterator[Read]:
+        """What its regions compute for it, besides what is carried."""
+        return iter(())
+
+
+@dataclass(eq=False, slots=True)
+class When(Form):
+    """A block that is skipped where no world of the vector is in the mask, its argument."""
+
+
+@dataclass(eq=False, slots=True)
+class Loop(Form):
+    """Turns, counted by `counter` from 0."""
+
+    counter: Expr
+
+
+@dataclass(eq=False, slots=True)
+class Repeat(Loop):
+    """`times` turns."""
+
+    times: int
+
+
+@dataclass(eq=False, slots=True)
+class While(Loop):
+    """Turns until no world of the vector is `active`, at most so many. `head` is the code that finds out."""
+
+    limit: int
+    head: Region
+    active: Value
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return (self.head, self.body)
+
+    def reads(self) -> Iterator[Read]:
+        yield self.active, "b", self.head
+
+
+@dataclass(eq=False, slots=True)
+class Each(Loop):
+    """A turn for each number that is touched, its argument; there `counter` is that number, and not how many before.
+
+    A turn can put values into memories, and choose parts: a mask for each part of this number.
+    """
+
+    puts: list[Put] = field(default_factory=list)
+    chosen: list[Value] = field(default_factory=list)
+
+    def reads(self) -> Iterator[Read]:
+        for put in self.puts:
+            yield put.memory, "m", self.body
+            yield put.row, "s", self.body
+            yield put.value, "f", self.body
+            if put.otherwise is not None:
+                yield put.otherwise, "f", self.body
+        for mask in self.chosen:
+            yield mask, "b", self.body
+
+
+@dataclass(eq=False, slots=True)
+class Put:
+    """memory[row][column] = value in the worlds of the turn; in others, `otherwise`, or unspecified if that is None."""
+
+    memory: Expr
+    row: Value
+    column: int
+    value: Value
+    otherwise: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a memory."""
+
+    rows: int
+    columns: int

@@ -1,0 +1,125 @@
+"""Buffers: loads and stores of a program's columns.
+
+World-minor buffers are read where they stand. Rows are too, where a thread is a world; where a world is a lane, the
+tile's rows are transposed into columns on the stack before the program runs, and back afterwards.
+"""
+
+from __future__ import annotations
+
+from ..expr import Expr
+from ..program import Buffer
+from .writer import Row, Writer
+
+
+def load(w: Writer, e: Expr) -> None:
+    """A column of the worlds at hand."""
+    k, column = e.attr
+    buffer = w.program.buffers[k]
+    element, size = w.types.memory(buffer.type)
+    vector = w.types.vector(element)
+    x = w.assign(f"load {vector}, {w.types.shared} {_column(w, k, column)}, align {size}")
+    if buffer.type == "b":
+        x = w.assign(f"icmp ne {vector} {x}, {w.types.splat('i8', 0)}")
+    w.names[e] = x
+
+
+def store(w: Writer, e: Expr) -> None:
+    """A value, into a column."""
+    k, column = e.attr
+    buffer = w.program.buffers[k]
+    element, size = w.types.memory(buffer.type)
+    vector = w.types.vector(element)
+    x = w.value(e.args[0], buffer.type)
+    if buffer.type == "b":
+        x = w.assign(f"zext {w.types.of('b')} {x} to {vector}")
+    w.put(f"store {vector} {x}, {w.types.shared} {_column(w, k, column)}, align {size}")
+
+
+def _column(w: Writer, k: int, column: int) -> str:
+    """Where a column of buffer k stands, from the world at hand on. The buffer itself is at %pk."""
+    element = w.types.memory(w.program.buffers[k].type)[0]
+    if w.program.buffers[k].rows:
+        base = f"%q{k}" if w.types.lanes == 1 else f"%s{k}"
+        return w.assign(f"getelementptr {w.types.vector(element)}, {w.types.shared} {base}, i64 {column}")
+    offset = w.assign(f"mul i64 %worlds, {column}")
+    index = w.assign(f"add i64 {offset}, %world")
+    return w.assign(f"getelementptr {element}, {w.types.shared} %p{k}, i64 {index}")
+
+
+def buffers_used(w: Writer) -> list[int]:
+    return sorted(set(_loaded(w)) | set(_stored(w)))
+
+
+def rows_used(w: Writer) -> list[int]:
+    """Of these, the ones whose worlds are rows."""
+    return [k for k in buffers_used(w) if w.program.buffers[k].rows]
+
+
+def find_rows(w: Writer) -> None:
+    """The row of the first world at hand: %qk."""
+    for k in rows_used(w):
+        buffer = w.program.buffers[k]
+        w.put(f"%o{k} = mul i64 %world, {buffer.size}")
+        w.put(f"%q{k} = getelementptr {w.types.memory(buffer.type)[0]}, {w.types.shared} %p{k}, i64 %o{k}")
+
+
+def room_for_columns(w: Writer) -> list[str]:
+    """Arrays in which the columns of a tile's rows stand: %sk."""
+    if w.types.lanes == 1:
+        return []
+    buffers = [(k, w.program.buffers[k]) for k in rows_used(w)]
+    return [f"  %s{k} = {w.types.array(b.size, w.types.vector(w.types.memory(b.type)[0]))}" for k, b in buffers]
+
+
+def rows_to_columns(w: Writer) -> None:
+    for k in sorted(set(_loaded(w))):
+        _transpose(w, k, w.program.buffers[k], into_rows=False)
+
+
+def columns_to_rows(w: Writer) -> None:
+    for k in sorted(set(_stored(w))):
+        _transpose(w, k, w.program.buffers[k], into_rows=True)
+
+
+def _loaded(w: Writer) -> list[int]:
+    return [e.attr[0] for e in w.live if e.op == "load"]
+
+
+def _stored(w: Writer) -> list[int]:
+    return [k for k, _, _ in w.program.stores]
+
+
+def _transpose(w: Writer, k: int, buffer: Buffer, into_rows: bool) -> None:
+    """Copy between rows and columns: loops, since unrolled they would be most of the code."""
+    if w.types.lanes == 1 or not buffer.rows:
+        return
+    element, size = w.types.memory(buffer.type)
+    n = "out" if into_rows else "in"
+    lane, column, row = f"%{n}.lane{k}", f"%{n}.column{k}", f"{n}.row{k}"
+    before = w.block
+    w.put(f"br label %{row}")
+    w.label(row)
+    w.put(f"{lane} = phi i64 [ 0, %{before} ], [ {lane}.next, %{row}.end ]")
+    start = w.assign(f"mul i64 {lane}, {buffer.size}")
+    w.put(f"br label %{row}.columns")
+    w.label(f"{row}.columns")
+    w.put(f"{column} = phi i64 [ 0, %{row} ], [ {column}.next, %{row}.columns ]")
+    first = w.assign(f"mul i64 {column}, {w.types.lanes}")
+    places = []
+    for base, at, offset in ((f"%s{k}", first, lane), (f"%q{k}", start, column)):
+        index = w.assign(f"add i64 {at}, {offset}")
+        places.append(w.assign(f"getelementptr {element}, ptr {base}, i64 {index}"))
+    source, target = places if into_rows else reversed(places)
+    x = w.assign(f"load {element}, ptr {source}, align {size}")
+    w.put(f"store {element} {x}, ptr {target}, align {size}")
+    w.put(f"{column}.next = add i64 {column}, 1")
+    more = w.assign(f"icmp slt i64 {column}.next, {buffer.size}")
+    w.put(f"br i1 {more}, label %{row}.columns, label %{row}.end")
+    w.label(f"{row}.end")
+    w.put(f"{lane}.next = add i64 {lane}, 1")
+    more = w.assign(f"icmp slt i64 {lane}.next, {w.types.lanes}")
+    w.put(f"br i1 {more}, label %{row}, label %{row}.done")
+    w.label(f"{row}.done")
+
+
+ROWS: dict[str, Row] = {"load": load, "store": store}

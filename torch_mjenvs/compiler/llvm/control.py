@@ -1,0 +1,144 @@
+"""Control forms: blocks that may be skipped, and loops.
+
+On vectors a branch is taken if any lane takes it, and masks keep the values of the other lanes. A thread that is a
+world simply branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..expr import Expr
+from ..forms import Carried, Repeat, When, While
+from .writer import Row, Writer
+
+
+class Variables:
+    """The variables of a loop: what they are before, and, once it is written, what a turn makes of them."""
+
+    def __init__(self, w: Writer, before: str):
+        self._w, self._before = w, before
+        self._places: list[int] = []
+
+    def add(self, name: str, type_: str, init: str) -> str:
+        self._places.append(len(self._w.lines))
+        self._w.put(f"{name} = phi {type_} [ {init}, %{self._before} ], ")
+        return name
+
+    def close(self, back: Sequence[str]) -> None:
+        """What comes back from the block at hand, in the order of `add`."""
+        for at, x in zip(self._places, back, strict=True):
+            self._w.lines[at] += f"[ {x}, %{self._w.block} ]"
+
+
+def any_lane(w: Writer, mask: object) -> str:
+    """Whether the mask holds in a lane."""
+    x = w.value(mask, "b")
+    if w.types.lanes == 1:
+        return x
+    bits = w.assign(f"bitcast {w.types.of('b')} {x} to {w.types.mask}")
+    return w.assign(f"icmp ne {w.types.mask} {bits}, 0")
+
+
+def masked(w: Writer, mask: object, new: object, old: object, t: str) -> str:
+    """`new` in the worlds of the mask; a thread that came here is in the mask."""
+    if w.types.lanes == 1 or mask is True or new is old or old is None:
+        return w.value(new, t)
+    return select(w, w.value(mask, "b"), w.value(new, t), w.value(old, t), t)
+
+
+def select(w: Writer, mask: str, a: str, b: str, t: str) -> str:
+    vector = w.types.of(t)
+    return w.assign(f"select {w.types.of('b')} {mask}, {vector} {a}, {vector} {b}")
+
+
+def when(w: Writer, e: Expr) -> None:
+    """A branch around a block."""
+    form: When = e.attr
+    (mask,) = e.args
+    carries = [x for x in form.carries if x.result in w.live]
+    go = any_lane(w, mask)
+    body, join = w.fresh_labels("body", "join")
+    before = w.block
+    w.put(f"br i1 {go}, label %{body}, label %{join}")
+    w.label(body)
+    w.region(form.body)
+    new = [masked(w, mask, x.after, x.before, x.type) for x in carries]
+    after = w.block
+    w.put(f"br label %{join}")
+    w.label(join)
+    for x, name in zip(carries, new, strict=True):
+        old = "poison" if x.before is None else w.value(x.before, x.type)
+        w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {old}, %{before} ], [ {name}, %{after} ]")
+    for x in carries:
+        if x.before is None and x.type == "b":  # a branch may follow it, and must not follow poison
+            w.names[x.result] = w.assign(f"freeze {w.types.of('b')} {w.names[x.result]}")
+
+
+def repeat(w: Writer, e: Expr) -> None:
+    """A loop with its test at the end."""
+    form: Repeat = e.attr
+    head, out = w.fresh_labels("head", "out")
+    variables, carries, i = _open(w, form, head)
+    w.region(form.body)
+    following = w.assign(f"add i32 {i}, 1")
+    again = w.assign(f"icmp slt i32 {following}, {form.times}")
+    variables.close([following, *(w.value(x.after, x.type) for x in carries)])
+    w.put(f"br i1 {again}, label %{head}, label %{out}")
+    w.label(out)
+    for x in carries:
+        if x.result in w.live:
+            w.names[x.result] = w.value(x.after, x.type)
+
+
+def while_(w: Writer, e: Expr) -> None:
+    """A loop with its test between head and body."""
+    form: While = e.attr
+    head, body, out = w.fresh_labels("head", "body", "out")
+    variables, carries, i = _open(w, form, head)
+    w.region(form.head)
+    go = any_lane(w, form.active)
+    left = w.assign(f"icmp slt i32 {i}, {form.limit}")
+    go = w.assign(f"and i1 {go}, {left}")
+    w.put(f"br i1 {go}, label %{body}, label %{out}")
+    w.label(body)
+    w.region(form.body)
+    back = [masked(w, form.active, x.after, x.variable, x.type) for x in carries]
+    variables.close([w.assign(f"add i32 {i}, 1"), *back])
+    w.put(f"br label %{head}")
+    w.label(out)
+    for x in carries:
+        if x.result in w.live:
+            w.names[x.result] = w.names[x.variable]
+
+
+def _open(w: Writer, form: Repeat | While, head: str) -> tuple[Variables, list[Carried], str]:
+    """Go to the loop's head: its variables, what of the carried is alive, and how many turns came before."""
+    variables = Variables(w, w.block)
+    w.put(f"br label %{head}")
+    w.label(head)
+    i = w.names[form.counter] = variables.add(w.fresh("i"), "i32", "0")
+    return variables, add_carried(w, variables, form.carries), i
+
+
+def add_carried(w: Writer, variables: Variables, carries: list[Carried]) -> list[Carried]:
+    """Variables for what is carried; what of it is alive."""
+    alive = [x for x in carries if x.variable in w.live]
+    for x in alive:
+        name = w.names[x.variable] = w.fresh()
+        variables.add(name, w.types.of(x.type), w.value(x.before, x.type))
+    return alive
+
+
+def named_by_its_form(w: Writer, e: Expr) -> None:
+    """Nothing is left to write."""
+
+
+ROWS: dict[str, Row] = {
+    "when": when,
+    "repeat": repeat,
+    "while": while_,
+    "counter": named_by_its_form,
+    "phi": named_by_its_form,
+    "result": named_by_its_form,
+}

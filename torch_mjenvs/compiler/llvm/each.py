@@ -1,0 +1,98 @@
+"""Loops over what is touched: lists of numbers, each with the mask of the worlds that it is about."""
+
+from __future__ import annotations
+
+from ..expr import Expr
+from ..forms import Each
+from .control import Variables, add_carried, select
+from .memory import place
+from .writer import Row, Touched, Writer
+
+
+def touched(w: Writer, e: Expr) -> None:
+    """The list, without a branch: every number is written, and the next one over it if no lane needs it."""
+    numbers, masks, count = *_arrays(w, e.attr), "0"
+    for k, mask in enumerate(e.args):
+        count = _append(w, numbers, masks, str(k), w.value(mask, "b"), count)
+    w.touched[e] = Touched(numbers, masks, count)
+
+
+def chosen(w: Writer, e: Expr) -> None:
+    w.touched[e] = w.touched[e.args[0]]
+
+
+def _arrays(w: Writer, n: int) -> tuple[str, str]:
+    return w.array(n, "i32"), w.array(n, w.types.mask)
+
+
+def _append(w: Writer, numbers: str, masks: str, number: str, mask: str, count: str) -> str:
+    """Note a number and its mask if any lane holds; the new count."""
+    integer, own = w.types.mask, w.types.own
+    bits = mask if w.types.lanes == 1 else w.assign(f"bitcast {w.types.of('b')} {mask} to {integer}")
+    at = w.assign(f"getelementptr {integer}, {own} {masks}, i32 {number}")
+    w.put(f"store {integer} {bits}, {own} {at}")
+    at = w.assign(f"getelementptr i32, {own} {numbers}, i32 {count}")
+    w.put(f"store i32 {number}, {own} {at}")
+    some = w.assign(f"icmp ne {integer} {bits}, 0")
+    more = w.assign(f"zext i1 {some} to i32")
+    return w.assign(f"add i32 {count}, {more}")
+
+
+def each(w: Writer, e: Expr) -> None:
+    """A loop over the list, with its test at the end, and a branch around it for where the list is empty."""
+    form: Each = e.attr
+    (which,) = e.args
+    numbers, masks, count = w.touched[which]
+    parts = _arrays(w, which.attr * len(form.chosen)) if form.chosen else None
+    before, (head, out) = w.block, w.fresh_labels("head", "out")
+    some = w.assign(f"icmp sgt i32 {count}, 0")
+    w.put(f"br i1 {some}, label %{head}, label %{out}")
+    w.label(head)
+    variables = Variables(w, before)
+    i = variables.add(w.fresh("i"), "i32", "0")
+    n = variables.add(w.fresh("n"), "i32", "0") if parts else ""
+    carries = add_carried(w, variables, form.carries)
+    number, here = _number(w, numbers, masks, i)
+    w.names[form.counter] = number
+    w.region(form.body)
+    _put(w, form, here)
+    back = [w.assign(f"add i32 {i}, 1")]
+    if parts:
+        for k, mask in enumerate(form.chosen):
+            part = w.assign(f"add i32 {number}, {k * which.attr}")
+            inside = select(w, here, w.value(mask, "b"), w.types.constant("b", False), "b")
+            n = _append(w, *parts, part, inside, n)
+        back.append(n)
+    back += [select(w, here, w.value(x.after, x.type), w.names[x.variable], x.type) for x in carries]
+    variables.close(back)
+    again = w.assign(f"icmp slt i32 {back[0]}, {count}")
+    after = w.block
+    w.put(f"br i1 {again}, label %{head}, label %{out}")
+    w.label(out)
+    w.assign(f"phi i32 [ 0, %{before} ], [ {back[0]}, %{after} ]")
+    if parts:
+        w.touched[e] = Touched(*parts, w.assign(f"phi i32 [ 0, %{before} ], [ {n}, %{after} ]"))
+    for x, end in zip(carries, back[len(back) - len(carries) :], strict=True):
+        init = w.value(x.before, x.type)
+        w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {init}, %{before} ], [ {end}, %{after} ]")
+
+
+def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
+    """The i-th number, and its mask."""
+    integer, own = w.types.mask, w.types.own
+    at = w.assign(f"getelementptr i32, {own} {numbers}, i32 {i}")
+    number = w.assign(f"load i32, {own} {at}")
+    at = w.assign(f"getelementptr {integer}, {own} {masks}, i32 {number}")
+    mask = w.assign(f"load {integer}, {own} {at}")
+    return number, mask if w.types.lanes == 1 else w.assign(f"bitcast {integer} {mask} to {w.types.of('b')}")
+
+
+def _put(w: Writer, form: Each, here: str) -> None:
+    for put in form.puts:
+        x = w.value(put.value, "f")
+        if put.otherwise is not None:
+            x = select(w, here, x, w.value(put.otherwise, "f"), "f")
+        w.put(f"store {w.types.of('f')} {x}, {w.types.own} {place(w, put.memory, put.row, put.column)}")
+
+
+ROWS: dict[str, Row] = {"touched": touched, "chosen": chosen, "each": each}

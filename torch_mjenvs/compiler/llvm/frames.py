@@ -1,0 +1,61 @@
+"""The function around a program: for a processor, a tile of worlds a call; for a GPU, a world a thread."""
+
+from __future__ import annotations
+
+from ..lower import lower
+from ..program import Program
+from . import buffers, control, each, memory, scalars
+from .gpu import NVIDIA, Gpu
+from .types import Types
+from .writer import Row, Writer
+
+ROWS: dict[str, Row] = scalars.ROWS | buffers.ROWS | memory.ROWS | each.ROWS | control.ROWS
+
+# wide vectors are wanted even where the host's tuning prefers narrower ones
+TILE = 'noinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
+
+
+def render(program: Program, lanes: int) -> str:
+    """IR of `@tile(ptr buffers, i64 first world, i64 worlds allocated)`: one vector of worlds through the program."""
+    w = _writer(program, Types(lanes, program.dtype))
+    for k in buffers.buffers_used(w):
+        w.put(f"%a{k} = getelementptr ptr, ptr %buffers, i64 {k}")
+        w.put(f"%p{k} = load ptr, ptr %a{k}")
+    _body(w)
+    w.put("ret void")
+    head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {TILE}"
+    body = "\n".join(w.lines)
+    return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *buffers.room_for_columns(w), *w.arrays, f"{body}\n}}"])
+
+
+def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
+    """IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for a GPU: each thread is one world."""
+    w = _writer(program, Types(1, program.dtype, gpu.shared, gpu.own))
+    w.put(f"%thread = call i32 @{gpu.thread}()")
+    w.put(f"%block = call i32 @{gpu.block}()")
+    w.put(f"%before = mul i32 %block, {gpu.threads}")
+    w.put("%index = add i32 %before, %thread")
+    w.put("%world = zext i32 %index to i64")
+    w.put("%there = icmp ult i64 %world, %worlds")
+    w.put("br i1 %there, label %begin, label %end")
+    w.label("begin")
+    _body(w)
+    w.put("br label %end")
+    w.label("end")
+    w.put("ret void")
+    arguments = [f"{gpu.shared} noalias %p{k}" for k in range(len(program.buffers))] + ["i64 %worlds"]
+    attributes = gpu.attributes.format(threads=gpu.threads)
+    head = f"define {gpu.convention} void @kernel({', '.join(arguments)}) {attributes}"
+    return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *w.arrays, *w.lines, "}"])
+
+
+def _writer(program: Program, types: Types) -> Writer:
+    return Writer(lower(program), types, ROWS, scalars.templates(types))
+
+
+def _body(w: Writer) -> None:
+    """The program for the worlds from %world on; buffer k is at %pk."""
+    buffers.find_rows(w)
+    buffers.rows_to_columns(w)
+    w.region(w.program.trace.top)
+    buffers.columns_to_rows(w)

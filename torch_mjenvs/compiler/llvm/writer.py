@@ -1,0 +1,78 @@
+"""The text of a function as it grows, and the names of what is computed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ..expr import Expr, Region
+from ..lower import Code
+from .types import Types
+
+Row = Callable[["Writer", Expr], None]
+
+
+class Touched(NamedTuple):
+    """Names of two arrays, the numbers that are touched and the mask of each number, and of how many there are."""
+
+    numbers: str
+    masks: str
+    size: str
+
+
+class Writer:
+    """Writes a program's code, an operation at a time, by `rows`: what writes each operation of the table."""
+
+    def __init__(self, code: Code, types: Types, rows: Mapping[str, Row], templates: Mapping[str, list[str]]):
+        self.program, self.types, self.rows, self.templates = code.program, types, rows, templates
+        self.order, self.sums, self.live = code.order, code.sums, code.program.live
+        self.lines: list[str] = []
+        self.names: dict[Expr, str] = {}
+        self.touched: dict[Expr, Touched] = {}
+        self.block = "entry"
+        self.tables: dict[str, str] = {}
+        self.arrays: list[str] = []  # in the thread's own memory
+        self._count = 0
+
+    def fresh(self, stem: str = "v") -> str:
+        """A new name."""
+        self._count += 1
+        return f"%{stem}{self._count}"
+
+    def put(self, line: str) -> None:
+        self.lines.append("  " + line)
+
+    def assign(self, text: str) -> str:
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def fresh_labels(self, *stems: str) -> list[str]:
+        return [self.fresh(stem)[1:] for stem in stems]
+
+    def label(self, name: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def value(self, x: object, t: str) -> str:
+        return self.names[x] if type(x) is Expr else self.types.constant(t, x)
+
+    def array(self, size: int, of: str) -> str:
+        name = self.fresh("m")
+        self.arrays.append(f"  {name} = {self.types.array(size, of)}")
+        return name
+
+    def operation(self, op: str, *args: str) -> str:
+        """Write the lines of `TEMPLATES`; the name of what they give."""
+        r = self.fresh()
+        *before, last = self.templates[op]
+        for i, line in enumerate(before):
+            self.lines.append(f"  {r}.{i} = {line.format(*args, r=r)}")
+        self.lines.append(f"  {r} = {last.format(*args, r=r)}")
+        return r
+
+    def region(self, region: Region) -> None:
+        """The code of a region."""
+        for e in self.order[region]:
+            self.rows[e.op](self, e)

@@ -1,0 +1,46 @@
+"""From a recorded program to code that a back end only has to write out: the passes, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .expr import Expr
+from .fuse import Fused, Order, fuse
+from .ops import OPS
+from .program import Program
+from .schedule import schedule
+
+
+@dataclass(frozen=True)
+class Code:
+    """A program with the order of its nodes in each region, and the sums that became fused multiply-adds."""
+
+    program: Program
+    order: Order
+    sums: dict[Expr, Fused]
+
+
+def lower(program: Program) -> Code:
+    """The program itself stays as it was recorded."""
+    order = schedule(program)
+    order = place_stores(program, order)
+    order, sums = fuse(program, order)
+    return Code(program, order, sums)
+
+
+def place_stores(program: Program, order: Order) -> Order:
+    """With each value's stores right after it, where it is at hand; of constants, and of what was loaded, at the end.
+
+    The latter may go into the very buffer that is loaded from, so they come after all loads.
+    """
+    at_once: dict[Expr, list[Expr]] = {}
+    at_the_end: list[Expr] = []
+    top = program.trace.top
+    for buffer, column, x in program.stores:
+        store = Expr("store", (x,), (buffer, column), OPS["store"].gives, top)
+        if type(x) is Expr and x.op != "load":
+            at_once.setdefault(x, []).append(store)
+        else:
+            at_the_end.append(store)
+    placed = [y for e in order[top] for y in (e, *at_once.get(e, ()))]
+    return order | {top: placed + at_the_end}

@@ -1,0 +1,93 @@
+"""The table of operations: everything that a node of the graph can be. `verify.py` holds a program to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import NoneType
+
+from .forms import Carried, Each, Repeat, Shape, When, While
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What an operation takes and gives, by letters for types; "f*" is any number of floats, "?" is up to the node.
+
+    | f | float | s | integer that all worlds share: a counter, an index |
+    | b | truth value | m | memory: rows of floats, read at an "s" |
+    | i | 32-bit integer | t | the numbers that are touched, and in which worlds |
+    | | | c | no value: a control form, a store |
+    """
+
+    takes: str
+    gives: str
+    attr: type = NoneType  # of what the node needs besides its arguments
+    commutes: bool = False
+    counts: bool = False  # as arithmetic, where operations are counted
+
+
+def _arithmetic(takes: str, gives: str, commutes: bool = False) -> Op:
+    return Op(takes, gives, commutes=commutes, counts=True)
+
+
+OPS: dict[str, Op] = {
+    # floats
+    "add": _arithmetic("ff", "f", commutes=True),
+    "sub": _arithmetic("ff", "f"),
+    "mul": _arithmetic("ff", "f", commutes=True),
+    "div": _arithmetic("ff", "f"),
+    "neg": Op("f", "f"),
+    "fma": _arithmetic("fff", "f"),
+    "sqrt": _arithmetic("f", "f"),
+    "abs": _arithmetic("f", "f"),
+    "min": _arithmetic("ff", "f"),
+    "max": _arithmetic("ff", "f"),
+    "rint": _arithmetic("f", "f"),
+    "select": _arithmetic("bff", "f"),
+    "pow2": _arithmetic("i", "f"),  # 2**n for a normal exponent n
+    "exponent": _arithmetic("f", "i"),  # n of a positive normal x = m * 2**n, 1 <= m < 2
+    "mantissa": _arithmetic("f", "f"),  # its m
+    # truth values
+    "lt": _arithmetic("ff", "b"),
+    "le": _arithmetic("ff", "b"),
+    "ieq": _arithmetic("ii", "b", commutes=True),
+    "ilt": _arithmetic("ii", "b"),
+    "and": _arithmetic("bb", "b", commutes=True),
+    "or": _arithmetic("bb", "b", commutes=True),
+    "not": _arithmetic("b", "b"),
+    "bselect": _arithmetic("bbb", "b"),
+    # integers
+    "iadd": _arithmetic("ii", "i", commutes=True),
+    "isub": _arithmetic("ii", "i"),
+    "imul": _arithmetic("ii", "i", commutes=True),
+    "umulh": _arithmetic("ii", "i", commutes=True),  # the high word of the unsigned product
+    "iand": _arithmetic("ii", "i", commutes=True),
+    "ior": _arithmetic("ii", "i", commutes=True),
+    "ixor": _arithmetic("ii", "i", commutes=True),
+    "ishl": _arithmetic("ii", "i"),
+    "lshr": _arithmetic("ii", "i"),
+    "iselect": _arithmetic("bii", "i"),
+    "f2i": _arithmetic("f", "i"),
+    "i2f": _arithmetic("i", "f"),
+    "u2f": _arithmetic("i", "f"),  # of the integer taken as unsigned
+    # buffers and tables
+    "load": Op("", "?", tuple),  # attr: (buffer, column); the type is the buffer's
+    "store": Op("?", "c", tuple),  # the same; the passes of `lower.py` put stores among the nodes
+    "lookup": Op("s", "f", tuple, counts=True),  # attr: a table of constants
+    "slookup": Op("s", "s", tuple),
+    "sadd": Op("ss", "s"),
+    # memories, and what is touched
+    "memory": Op("f*", "m", Shape),  # with these values in it, row by row; with none, unspecified
+    "get": Op("ms", "f", int),  # the row's entry in column attr
+    "filled": Op("mc", "m", Shape),  # the memory after a form has put values into it
+    "after": Op("mc", "f", int),  # entry attr of a memory of one column, after a form
+    "touched": Op("b*", "t", int),  # which of attr masks hold in any world
+    "chosen": Op("c", "t", int),  # which of attr parts an `each` chose
+    # control
+    "when": Op("b", "c", When),
+    "while": Op("", "c", While),
+    "repeat": Op("", "c", Repeat),
+    "each": Op("t", "c", Each),
+    "counter": Op("", "s"),
+    "phi": Op("", "?", Carried),  # what a loop's body sees of what is carried
+    "result": Op("c", "?", Carried),  # and what the code after a form does
+}
