@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .expr import Expr, Region
+from .expr import Expr, Region
 
 Value = object  # an Expr or a constant
-Read = tuple[Value, str, "Region"]  # a value, the type that it must have, and the region in which it is read
+Read = tuple[Value, str, Region]  # a value, the type that it must have, and the region in which it is read
 
 
 @dataclass(eq=False, slots=True)

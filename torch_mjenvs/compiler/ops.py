@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import NoneType
-
-from .forms import Carried, Each, Repeat, Shape, When, While
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +17,7 @@ class Op:
 
     takes: str
     gives: str
-    attr: type = NoneType  # of what the node needs besides its arguments
+    attr: str = "NoneType"  # the class of what the node needs besides its arguments
     commutes: bool = False
     counts: bool = False  # as arithmetic, where operations are counted
 
@@ -70,24 +67,24 @@ OPS: dict[str, Op] = {
     "i2f": _arithmetic("i", "f"),
     "u2f": _arithmetic("i", "f"),  # of the integer taken as unsigned
     # buffers and tables
-    "load": Op("", "?", tuple),  # attr: (buffer, column); the type is the buffer's
-    "store": Op("?", "c", tuple),  # the same; the passes of `lower.py` put stores among the nodes
-    "lookup": Op("s", "f", tuple, counts=True),  # attr: a table of constants
-    "slookup": Op("s", "s", tuple),
+    "load": Op("", "?", "tuple"),  # attr: (buffer, column); the type is the buffer's
+    "store": Op("?", "c", "tuple"),  # the same; the passes of `lower.py` put stores among the nodes
+    "lookup": Op("s", "f", "tuple", counts=True),  # attr: a table of constants
+    "slookup": Op("s", "s", "tuple"),
     "sadd": Op("ss", "s"),
     # memories, and what is touched
-    "memory": Op("f*", "m", Shape),  # with these values in it, row by row; with none, unspecified
-    "get": Op("ms", "f", int),  # the row's entry in column attr
-    "filled": Op("mc", "m", Shape),  # the memory after a form has put values into it
-    "after": Op("mc", "f", int),  # entry attr of a memory of one column, after a form
-    "touched": Op("b*", "t", int),  # which of attr masks hold in any world
-    "chosen": Op("c", "t", int),  # which of attr parts an `each` chose
+    "memory": Op("f*", "m", "Shape"),  # with these values in it, row by row; with none, unspecified
+    "get": Op("ms", "f", "int"),  # the row's entry in column attr
+    "filled": Op("mc", "m", "Shape"),  # the memory after a form has put values into it
+    "after": Op("mc", "f", "int"),  # entry attr of a memory of one column, after a form
+    "touched": Op("b*", "t", "int"),  # which of attr masks hold in any world
+    "chosen": Op("c", "t", "int"),  # which of attr parts an `each` chose
     # control
-    "when": Op("b", "c", When),
-    "while": Op("", "c", While),
-    "repeat": Op("", "c", Repeat),
-    "each": Op("t", "c", Each),
+    "when": Op("b", "c", "When"),
+    "while": Op("", "c", "While"),
+    "repeat": Op("", "c", "Repeat"),
+    "each": Op("t", "c", "Each"),
     "counter": Op("", "s"),
-    "phi": Op("", "?", Carried),  # what a loop's body sees of what is carried
-    "result": Op("c", "?", Carried),  # and what the code after a form does
+    "phi": Op("", "?", "Carried"),  # what a loop's body sees of what is carried
+    "result": Op("c", "?", "Carried"),  # and what the code after a form does
 }

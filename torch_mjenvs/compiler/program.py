@@ -82,7 +82,10 @@ def record(
                 stores.append((index[key], c, value))
         program = Program(name, dtype, tuple(buffers), trace, stores)
         _find_live(program)
-        verify(program)
+        try:
+            verify(program.live, [value for _, _, value in stores], trace.top)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"kernel {name}: {error}") from None
     return program
 
 

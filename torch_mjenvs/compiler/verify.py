@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from .expr import Expr, Region
 from .forms import Form, Read
 from .ops import OPS
 
-if TYPE_CHECKING:
-    from .program import Program
-
 CONSTANTS: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "s": (int,), "b": (bool,)}
 
 
-def verify(program: Program) -> None:
-    """Raise TypeError or ValueError for the first node that is not."""
-    try:
-        for _, _, value in program.stores:
-            _check_visible(value, program.trace.top)
-        for e in program.live:
-            _check_node(e)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"kernel {program.name}: {error}") from None
+def verify(nodes: Iterable[Expr], stored: Iterable[object], top: Region) -> None:
+    """Raise TypeError or ValueError for a node that is not. What is stored is read in the region `top`."""
+    for x in stored:
+        _check_visible(x, top)
+    for e in nodes:
+        _check_node(e)
 
 
 def _check_node(e: Expr) -> None:
@@ -33,8 +26,8 @@ def _check_node(e: Expr) -> None:
         raise TypeError(f"{e.op} takes {op.takes!r}, got {e.args}")
     if op.gives not in ("?", e.type):
         raise TypeError(f"{e.op} gives {op.gives!r}, not {e.type!r}")
-    if type(e.attr) is not op.attr:
-        raise TypeError(f"{e.op} needs a {op.attr.__name__}, got {e.attr!r}")
+    if type(e.attr).__name__ != op.attr:
+        raise TypeError(f"{e.op} needs a {op.attr}, got {e.attr!r}")
     region = e.region
     for x in e.args:
         if type(x) is Expr and x.region is not region:
