@@ -25,8 +25,9 @@ from test_env_parity import oracle as real_env
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.envs.tasks.registry import TASKS
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import UnsupportedModel
-from torch_mjenvs.physics.simulation import Simulation, derive
+from torch_mjenvs.physics.simulation import Simulation
 
 NEIGHBOURS = ["Swimmer", "Reacher", "InvertedPendulum", "InvertedDoublePendulum", "HumanoidStandup"]
 ASSETS = Path(mujoco_env.__file__).parent / "assets"

@@ -10,8 +10,9 @@ import torch
 
 from torch_mjenvs.physics import forces, inertia, kinematics, load, velocity
 from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import Model, UnsupportedModel
-from torch_mjenvs.physics.simulation import Simulation, derive
+from torch_mjenvs.physics.simulation import Simulation
 
 TOLERANCE = 1e-11  # relative to the largest entry of a field, or to 1
 RANDOM = [f"random-{s}" for s in range(12)]

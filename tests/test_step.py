@@ -15,8 +15,9 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import UnsupportedModel
-from torch_mjenvs.physics.simulation import OUTPUTS, Simulation, derive
+from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
 from torch_mjenvs.physics.step import State, step
 
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")

@@ -19,7 +19,8 @@ from torch_mjenvs.physics.constraints import many_alike
 from torch_mjenvs.physics.constraints.contacts import bound_of
 from torch_mjenvs.physics.constraints.pyramid import Pyramid
 from torch_mjenvs.physics.constraints.stiff import SpringPyramid
-from torch_mjenvs.physics.simulation import Simulation, derive, in_precision
+from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics.simulation import Simulation, in_precision
 
 F32, F64 = torch.float32, torch.float64
 

@@ -19,8 +19,8 @@ from ..compiler.control import when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
+from ..physics.derived import derive
 from ..physics.model import Model
-from ..physics.simulation import derive
 from ..physics.spatial import MAXVAL
 from ..physics.step import State, steps
 from .tasks.base import Task, World

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from ..compiler.scalar import Mask, Scalar, absolute, maximum, minimum, select
 from .contact_param import contact_param
-from .data import Data
+from .data import Data, stage
 from .kinematics import between
 from .model import CAPSULE, CONTACTS, PLANE, SPHERE, Model, Pair
 from .spatial import (
@@ -117,10 +117,11 @@ class Candidate:
         return [Contact(pair, dist, locate, d, origin, m) for dist, locate in found]
 
 
-def collision(m: Model, d: Data) -> list[Candidate]:
-    """mj_collision: the candidates, one for each of `m.pairs` in order, from `kinematics` (and `com_pos`)."""
+@stage(reads="", computes="candidates")
+def collision(m: Model, d: Data) -> None:
+    """mj_collision: the candidates, one for each of `m.pairs` in order. They read the data when they are asked."""
     kinds = [(m.geom_type[p.geom1], m.geom_type[p.geom2]) for p in m.pairs]
-    return [Candidate(pair, CONTACTS[kind], m, d) for pair, kind in zip(m.pairs, kinds, strict=True)]
+    d.candidates = [Candidate(pair, CONTACTS[kind], m, d) for pair, kind in zip(m.pairs, kinds, strict=True)]
 
 
 # places

@@ -1,12 +1,132 @@
-"""The state of a world while a step is computed."""
+"""The state of a world while a step is computed, and what each stage of the step says of itself.
+
+nq positions   nv dofs   nu actuators   nbody bodies   njnt joints   ngeom geoms   nsite sites   ntendon tendons
+"""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from .model import Model
 
 
-class Data(SimpleNamespace):
-    """What the stages read and write: MuJoCo's mjData, one list of scalars (or of lists of them) a field.
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """A declared field of `Data`: nested lists of this shape in one world, by the model's sizes.
 
-    The caller sets `qpos`, `qvel` and `ctrl`; each stage says which fields it adds.
+    output: whether it is one of mjData's that a `Simulation` can be asked for.
     """
+
+    shape: tuple[str | int, ...]
+    output: bool = False
+    name: str = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        object.__setattr__(self, "name", name)
+
+    def __get__(self, d: Data | None, owner: type) -> Any:
+        if d is None:
+            return self
+        raise AttributeError(f"{self.name} is not there yet: run the stage that computes it first")
+
+
+def field(*shape: str | int) -> Any:
+    """A field of `Data` that only stages, and the tests, read."""
+    return Field(shape)
+
+
+def output(*shape: str | int) -> Any:
+    """A field of mjData that a `Simulation` can be asked for."""
+    return Field(shape, output=True)
+
+
+class Data:
+    """MuJoCo's mjData as the stages fill it: the fields that are declared here, and no others."""
+
+    # what the caller gives
+    qpos = field("nq")
+    qvel = field("nv")
+    ctrl = field("nu")
+    qacc_warmstart = field("nv")
+
+    # kinematics: `...rel` is a position from the origin of the body's tree, which is by `body_originid`
+    origin = field("nbody", 3)
+    frame = field("nbody")  # Frame
+    xpos, xrel = output("nbody", 3), field("nbody", 3)  # of the body's frame
+    xquat, xmat = output("nbody", 4), output("nbody", 9)  # its orientation; the quaternion is for reading only
+    xipos, xirel = output("nbody", 3), field("nbody", 3)  # centre of mass
+    ximat = output("nbody", 9)  # principal axes of inertia
+    xanchor, xanchorrel = output("njnt", 3), field("njnt", 3)
+    xaxis = output("njnt", 3)
+    geom_xpos, geom_xrel, geom_xmat = output("ngeom", 3), field("ngeom", 3), output("ngeom", 9)
+    site_xpos = output("nsite", 3)
+    ten_length, ten_velocity = output("ntendon"), output("ntendon")
+
+    # inertia: what is about the tree's origin has a name with `o` for MuJoCo's `c`, which is about subtree_com of the
+    # root, and for reading only
+    comrel = field("nbody", 3)  # subtree_com of the root, from the body's origin; by `body_originid`
+    subtree_com = output("nbody", 3)
+    cinert, crb = output("nbody", 10), output("nbody", 10)  # inertia of the body, and of its subtree
+    lump = field("nbody")  # Lump: what is welded together, at the body that carries its joints; elsewhere None
+    cdof, odof = output("nv", 6), field("nv", 6)  # motion axes
+    M = output("nv", "nv")  # {column: entry} for each row: the lower triangle, the row's dof and its ancestors
+
+    # velocity
+    cvel, ovel = output("nbody", 6), field("nbody", 6)
+    cdof_dot = output("nv", 6)
+    bias_acc = field("nbody", 6)  # sum of the rate of odof times qvel over the dofs of the body
+    qfrc_bias = output("nv")  # Coriolis, centrifugal and gravitational force
+
+    # forces
+    qfrc_passive = output("nv")  # springs, dampers and fluid
+    qfrc_fluid = output("nv")
+    actuator_force = output("nu")  # before the gear
+    qfrc_actuator = output("nv")
+    qfrc_smooth = output("nv")  # all forces but those of constraints
+    qacc_smooth = output("nv")
+
+    # constraints
+    candidates = field()  # [Candidate], one for each of the model's pairs
+    constraints = field()  # [Constraint], by kind
+    qacc = output("nv")
+    solver_niter = field()  # Newton iterations
+    qfrc_constraint = output("nv")
+    cfrc_ext = output("nbody", 6)  # wrench (torque, force) of all contacts, about the root's subtree_com
+
+    def __init__(self, **given: Any):
+        for name, value in given.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in FIELDS:
+            raise AttributeError(f"Data has no field {name!r}: declare it in {Data.__module__}")
+        self.__dict__[name] = value
+
+
+FIELDS: dict[str, Field] = {name: x for name, x in vars(Data).items() if isinstance(x, Field)}
+
+
+class Stage(Protocol):
+    """A function of a step: it reads some fields of `Data` and computes others, all of them for every model."""
+
+    __name__: str
+    reads: tuple[str, ...]
+    computes: tuple[str, ...]
+
+    def __call__(self, m: Model, d: Data) -> None: ...
+
+
+def stage(reads: str, computes: str) -> Callable[[Callable], Stage]:
+    """Declare what a function of the model and the data reads and computes."""
+
+    def declare(function: Callable) -> Stage:
+        declared = cast(Stage, function)
+        declared.reads, declared.computes = tuple(reads.split()), tuple(computes.split())
+        unknown = [name for name in declared.reads + declared.computes if name not in FIELDS]
+        assert not unknown, f"Data has no fields {unknown}"
+        return declared
+
+    return declare

@@ -1,23 +1,16 @@
-"""Passive and actuator forces: mj_passive, mj_fwdActuation.
-
-Adds to Data:
-
-qfrc_passive    dof       springs, dampers and fluid
-qfrc_fluid      dof       drag in the medium
-actuator_force  actuator  force before the gear
-qfrc_actuator   dof
-"""
+"""Passive and actuator forces: mj_passive, mj_fwdActuation."""
 
 from __future__ import annotations
 
 import math
 
 from ..compiler.scalar import Scalar, absolute, clip
-from .data import Data
+from .data import Data, stage
 from .model import BALL, HINGE, SLIDE, Model
 from .spatial import MINVAL, add, cross, dot, mat_vec, quat_normalize, quat_sub, sub, transpose, zeros
 
 
+@stage(reads="qpos qvel xirel ximat odof ovel", computes="qfrc_passive qfrc_fluid")
 def passive(m: Model, d: Data) -> None:
     """mj_passive: joint springs, linear dampers, and the fluid where there is one."""
     d.qfrc_passive = [-(d.qvel[v] * m.dof_damping[v]) if m.dof_damping[v] != 0 else 0.0 for v in range(m.nv)]
@@ -83,6 +76,7 @@ def inertia_box(m: Model, i: int) -> tuple[float, float, float]:
     return x, y, z
 
 
+@stage(reads="ctrl", computes="actuator_force qfrc_actuator")
 def actuation(m: Model, d: Data) -> None:
     """mj_fwdActuation of motors on hinge and slide joints, from d.ctrl."""
     d.actuator_force = [_actuator_force(m, d, i) for i in range(m.nu)]

@@ -4,15 +4,6 @@ MuJoCo gives motion, inertia and force about subtree_com of the root body. M and
 point, and they need fewest operations, and no centre of mass, about the tree's moving origin (see `kinematics`): what
 is about that has a name with an `o` for MuJoCo's `c`, and is what later stages use.
 
-Adds to Data:
-
-comrel              body  (3) subtree_com of the root, from the body's origin; by `body_originid`
-subtree_com         body  (3) centre of mass of the subtree
-cinert crb          body  (10) inertia about subtree_com of the root, of the body and of its subtree: for reading only
-cdof odof           dof   (6) motion axis about subtree_com of the root (for reading), about the tree's origin
-lump                body  Lump: what is welded together, at the body that carries its joints; elsewhere None
-M                   dof   {column: entry} for each row: the lower triangle, the row's dof and its ancestors
-
 i j k rows and columns
 """
 
@@ -24,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..compiler.scalar import Scalar, maximum
-from .data import Data
+from .data import Data, stage
 from .kinematics import Frame, between
 from .model import BALL, FREE, SLIDE, Floats, Model
 from .spatial import (
@@ -65,6 +56,10 @@ class Lump:
     oinert: list[Scalar]
 
 
+@stage(
+    reads="origin frame xmat xipos xirel ximat xanchorrel xaxis",
+    computes="comrel subtree_com cinert lump cdof odof",
+)
 def com_pos(m: Model, d: Data) -> None:
     """mj_comPos: subtree_com, cinert, cdof."""
     rigid = _rigid_bodies(m)
@@ -191,6 +186,7 @@ def _joint_odof(m: Model, d: Data, j: int) -> None:
         d.odof[v + k] = list(axis) + cross(d.xanchorrel[j], axis)
 
 
+@stage(reads="cinert lump odof", computes="crb M")
 def crb(m: Model, d: Data) -> None:
     """mj_crb: composite inertias and M, with armature."""
     d.crb = [list(c) for c in d.cinert]

@@ -9,21 +9,6 @@ Two liberties are taken with MuJoCo's arithmetic, none with its results:
   far from the world's origin, and most of what follows needs no absolute position at all. What moves on a static body
   is a tree of its own; static bodies are measured from their root, so what is between them is constant.
 
-Adds to Data, one entry for each body, joint, geom or site:
-
-origin            body    (3) position from which positions `...rel` are measured; by `body_originid`
-xpos xrel         body    (3) position of the body's frame; the same from the origin
-xquat             body    (4) orientation: of no use to other stages
-xmat              body    (9) orientation
-frame             body    Frame
-xipos xirel       body    (3) centre of mass
-ximat             body    (9) orientation of the principal axes of inertia
-xanchor xanchorrel joint  (3)
-xaxis             joint   (3)
-geom_xpos geom_xrel geom  (3)
-geom_xmat         geom    (9)
-site_xpos         site    (3)
-
 a axis   c cosine   k index of a coordinate axis   o offset   q position   s sine
 """
 
@@ -32,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..compiler.scalar import Scalar, cos, sin
-from .data import Data
+from .data import Data, stage
 from .model import BALL, FREE, SLIDE, Floats, Model
 from .spatial import (
     IDENTITY,
@@ -85,6 +70,11 @@ class Frame:
         return mat_mul(self.mat, frame_mul(self.fixed, r))
 
 
+@stage(
+    reads="qpos",
+    computes="origin frame xpos xrel xquat xmat xipos xirel ximat xanchor xanchorrel xaxis "
+    "geom_xpos geom_xrel geom_xmat site_xpos",
+)
 def kinematics(m: Model, d: Data) -> None:
     """mj_kinematics: all poses, from d.qpos."""
     _start(m, d)

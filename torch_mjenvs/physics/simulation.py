@@ -5,7 +5,7 @@ kernels.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,19 +17,12 @@ from ..checks import as_count, as_mask, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
-from .collision import collision
-from .constraints import make_constraint
-from .data import Data
-from .forces import actuation, passive
-from .inertia import com_pos, crb, factor, solve
-from .kinematics import kinematics
+from .data import FIELDS, Data
+from .derived import Derived, derive
 from .loading import load
 from .model import Model
-from .solver import constraint_force, newton, rne_post_constraint
 from .spatial import MAXVAL
-from .step import State, smooth, step
-from .tendon import tendon
-from .velocity import bias, com_vel
+from .step import State, step
 
 
 def in_precision(m: Model, dtype: torch.dtype) -> Model:
@@ -48,83 +41,7 @@ def _mass_matrix(m: Model, d: Data) -> list:
     return full
 
 
-def _field(name: str) -> Callable[[Model, Data], Any]:
-    return lambda _, d: getattr(d, name)
-
-
-# The shapes of what `outputs` may name, fields of MuJoCo's mjData; "nv" and so on as the model has them.
-_SHAPES: dict[tuple[str | int, ...], str] = {
-    ("nbody", 3): "xpos xipos subtree_com",
-    ("nbody", 4): "xquat",
-    ("nbody", 6): "cvel cfrc_ext",
-    ("nbody", 9): "xmat ximat",
-    ("nbody", 10): "cinert crb",
-    ("njnt", 3): "xanchor xaxis",
-    ("ngeom", 3): "geom_xpos",
-    ("ngeom", 9): "geom_xmat",
-    ("nsite", 3): "site_xpos",
-    ("ntendon",): "ten_length ten_velocity",
-    ("nu",): "actuator_force",
-    ("nv", 6): "cdof cdof_dot",
-    ("nv", "nv"): "M",
-    ("nv",): "qacc qacc_smooth qfrc_bias qfrc_passive qfrc_fluid qfrc_actuator qfrc_smooth qfrc_constraint",
-}
-SHAPE_OF = {name: shape for shape, names in _SHAPES.items() for name in names.split()}
-OUTPUTS: dict[str, Callable[[Model, Data], Any]] = {name: _field(name) for name in SHAPE_OF} | {
-    "M": _mass_matrix,
-    "qacc_smooth": lambda m, d: solve(factor(d.M, m.dof_clamped), d.qfrc_smooth),
-}
-
-
-class Derived(Data):
-    """A state of which each stage is computed when one of its fields is first asked for."""
-
-    def __init__(self, m: Model, **fields: Any):
-        super().__init__(**fields)
-        self._model = m
-
-    def __getattr__(self, name: str) -> Any:
-        stage = STAGE_OF.get(name)
-        if stage is None:
-            raise AttributeError(f"no stage computes {name!r}")
-        stage(self._model, self)
-        return getattr(self, name)
-
-
-def derive(m: Model, qpos: list, qvel: list, qacc: list | None, ctrl: list) -> Data:
-    """mjData at a state. Nothing is computed that nobody reads, nor the acceleration where it is given."""
-    known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc": qacc}
-    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, **known)
-
-
-def _candidates(m: Model, d: Data) -> None:
-    d.candidates = collision(m, d)
-
-
-def _newton(m: Model, d: Data) -> None:
-    # What a loop is the first to ask for would be computed in it, and be unknown outside.
-    _ = d.M, d.odof, d.qfrc_smooth, d.constraints
-    newton(m, d)
-
-
-_STAGES: dict[Callable[[Model, Data], None], str] = {
-    kinematics: "origin xpos xrel xquat xmat frame xipos xirel ximat xanchor xanchorrel xaxis "
-    "geom_xpos geom_xrel geom_xmat site_xpos",
-    tendon: "ten_length ten_velocity",
-    com_pos: "comrel subtree_com rotational cinert lump cdof odof",
-    crb: "crb M",
-    com_vel: "cvel ovel cdof_dot bias_acc",
-    passive: "qfrc_passive qfrc_fluid",
-    bias: "qfrc_bias",
-    actuation: "actuator_force qfrc_actuator",
-    smooth: "qfrc_smooth",
-    _candidates: "candidates",
-    make_constraint: "constraints",
-    _newton: "qacc solver_niter",
-    constraint_force: "qfrc_constraint",
-    rne_post_constraint: "cfrc_ext",
-}
-STAGE_OF = {name: stage for stage, names in _STAGES.items() for name in names.split()}
+OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on as the model has them
 
 
 def _flat(x: Any) -> list:
@@ -133,7 +50,7 @@ def _flat(x: Any) -> list:
 
 def output_shapes(m: Model, outputs: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """The shape of each output in one world: mjData's, for M the whole matrix."""
-    return {name: tuple(n if isinstance(n, int) else getattr(m, n) for n in SHAPE_OF[name]) for name in outputs}
+    return {name: tuple(n if isinstance(n, int) else getattr(m, n) for n in OUTPUTS[name]) for name in outputs}
 
 
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
@@ -164,7 +81,7 @@ def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool 
     """One step, or one forward evaluation, of the model, recorded."""
 
     def computed(d: Data) -> dict[str, list]:
-        return {name: _floats(_flat(OUTPUTS[name](m, d))) for name in outputs}
+        return {name: _floats(_flat(_mass_matrix(m, d) if name == "M" else getattr(d, name))) for name in outputs}
 
     def body(b: dict[str, list]) -> dict[str, list]:
         warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever

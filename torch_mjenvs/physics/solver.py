@@ -13,7 +13,7 @@ import functools
 
 from ..compiler.control import while_any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
-from .data import Data
+from .data import Data, stage
 from .inertia import factor, mul_m, solve
 from .model import Model
 from .spatial import cross, dot, sub
@@ -25,6 +25,7 @@ LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
 FULL_STEPS = 2  # iterations that take the full step even where it does not end the search
 
 
+@stage(reads="qacc_warmstart odof M qfrc_smooth constraints", computes="qacc solver_niter")
 def newton(m: Model, d: Data) -> None:
     """d.qacc, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
     if not m.nv:  # nothing moves
@@ -49,11 +50,13 @@ def newton(m: Model, d: Data) -> None:
     d.qacc, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, start, ITERATIONS)
 
 
+@stage(reads="odof constraints qacc", computes="qfrc_constraint")
 def constraint_force(m: Model, d: Data) -> None:
     """d.qfrc_constraint = J'f at d.qacc. mj_constraintUpdate."""
     d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc)[0]]
 
 
+@stage(reads="origin comrel odof constraints qacc", computes="cfrc_ext")
 def rne_post_constraint(m: Model, d: Data) -> None:
     """d.cfrc_ext: the wrench (torque, force) of all contacts on each body, about its root's subtree_com.
 

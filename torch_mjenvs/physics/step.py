@@ -12,9 +12,9 @@ from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, lookup
 from .collision import collision
 from .constraints import make_constraint
-from .data import Data
+from .data import Data, stage
 from .forces import actuation, passive
-from .inertia import com_pos, crb
+from .inertia import com_pos, crb, factor, solve
 from .integrator import euler, rk4
 from .kinematics import kinematics
 from .model import Model
@@ -41,7 +41,7 @@ def position(m: Model, d: Data) -> None:
     kinematics(m, d)
     com_pos(m, d)
     crb(m, d)
-    d.candidates = collision(m, d)
+    collision(m, d)
 
 
 def velocity(m: Model, d: Data) -> None:
@@ -59,10 +59,17 @@ def acceleration(m: Model, d: Data) -> None:
     newton(m, d)
 
 
+@stage(reads="qfrc_bias qfrc_passive qfrc_actuator", computes="qfrc_smooth")
 def smooth(m: Model, d: Data) -> None:
     """d.qfrc_smooth: all forces but those of constraints. mj_fwdAcceleration."""
     forces = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
     d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in forces]
+
+
+@stage(reads="M qfrc_smooth", computes="qacc_smooth")
+def smooth_acceleration(m: Model, d: Data) -> None:
+    """d.qacc_smooth: the acceleration without constraints, which no other stage needs. mj_fwdAcceleration."""
+    d.qacc_smooth = solve(factor(d.M, m.dof_clamped), d.qfrc_smooth)
 
 
 def forward(m: Model, d: Data) -> None:

@@ -1,19 +1,15 @@
-"""Lengths of tendons and how fast they change: mj_tendon. They are measured; those that act are refused.
-
-Adds to Data:
-
-ten_length ten_velocity  tendon
-"""
+"""Lengths of tendons and how fast they change: mj_tendon. They are measured; those that act are refused."""
 
 from __future__ import annotations
 
 from ..compiler.scalar import Scalar
-from .data import Data
+from .data import Data, stage
 from .kinematics import between
 from .model import WRAP_CYLINDER, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, Model, UnsupportedModel
 from .spatial import add, cross, dot, norm, normalize, sub
 
 
+@stage(reads="qpos qvel origin frame ovel", computes="ten_length ten_velocity")
 def tendon(m: Model, d: Data) -> None:
     """mj_tendon. Raises `UnsupportedModel` where a tendon wraps round a geom."""
     d.ten_length, d.ten_velocity = [0.0] * m.ntendon, [0.0] * m.ntendon

@@ -1,24 +1,18 @@
 """Velocities and bias forces: mj_comVel, mj_rne.
 
-Adds to Data:
-
-cvel ovel  body  (6) velocity about subtree_com of the root (for reading), about the tree's origin
-cdof_dot   dof   (6) rate of cdof: for reading only
-bias_acc   body  (6) sum of the rate of odof times qvel over the dofs of the body
-qfrc_bias  dof   Coriolis, centrifugal and gravitational force
-
 v velocity   a acceleration   dv what a joint adds to the velocity
 """
 
 from __future__ import annotations
 
 from ..compiler.scalar import Scalar
-from .data import Data
+from .data import Data, stage
 from .inertia import Lump
 from .model import BALL, FREE, Model
 from .spatial import Vec, about, add, add_scaled, cross, cross_motion, dot, scale, sym_vec, zeros
 
 
+@stage(reads="qvel comrel odof", computes="cvel ovel cdof_dot bias_acc")
 def com_vel(m: Model, d: Data) -> None:
     """mj_comVel: cvel and cdof_dot, from d.qvel."""
     d.ovel, d.cdof_dot, d.bias_acc = [zeros(6)] * m.nbody, [zeros(6)] * m.nv, [zeros(6)] * m.nbody
@@ -81,6 +75,7 @@ def _inertial_force(lump: Lump, v: Vec, a: Vec) -> list[Scalar]:
     return add(torque, cross(r, force)) + force
 
 
+@stage(reads="lump odof ovel bias_acc", computes="qfrc_bias")
 def bias(m: Model, d: Data) -> None:
     """qfrc_bias: mj_rne without acceleration."""
     d.qfrc_bias = rne(m, d)

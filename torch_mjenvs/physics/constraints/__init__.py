@@ -5,13 +5,17 @@ MuJoCo's engine_core_constraint.c.
 
 from __future__ import annotations
 
-from ..data import Data
+from ..data import Data, stage
 from ..model import Model
 from .contact_groups import contact_groups, many_alike
 from .contacts import contacts
 from .limits import joint_limits
 
 
+@stage(
+    reads="qpos qvel origin frame geom_xrel geom_xmat odof ovel candidates",
+    computes="constraints",
+)
 def make_constraint(m: Model, d: Data) -> None:
     """d.constraints. mj_makeConstraint, mj_referenceConstraint."""
     grouped = many_alike(m)

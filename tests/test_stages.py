@@ -1,0 +1,79 @@
+"""What stages declare to read and to compute is what they read and compute; fields that nobody declares are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import oracle
+import pytest
+
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.data import FIELDS, Data
+from torch_mjenvs.physics.derived import STAGES
+
+GIVEN = {"qpos", "qvel", "ctrl", "qacc_warmstart"}
+
+# What the others lack: tendons from site to site, springs of balls, contacts between two trees, a fluid.
+MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="plane" size="1 1 1"/><site name="a"/>
+    <body pos="0 0 1"><joint type="ball" stiffness="1" damping="1"/><geom size=".1" pos=".1 .2 .3"/>
+      <site name="b" pos=".3 0 0"/><body pos=".2 0 0"><joint range="-1 1" limited="true"/><geom size=".1"/></body>
+    </body>
+    <body pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" size=".15 .2"/><site name="c"/></body></worldbody>
+    <tendon><spatial><site site="a"/><site site="b"/><site site="c"/></spatial></tendon></mujoco>"""
+
+
+class Watched(Data):
+    """Notes which fields are read and which are set, each set of names one after the other."""
+
+    def __init__(self, **given: Any):
+        self.__dict__["read"], self.__dict__["written"] = set(), set()
+        super().__init__(**given)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in FIELDS:
+            object.__getattribute__(self, "__dict__")["read"].add(name)
+        return super().__getattribute__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        self.__dict__["written"].add(name)
+
+
+def test_stages_read_and_compute_what_they_declare() -> None:
+    """All that is computed is so for every model; what is read may depend on the model."""
+    read: dict[str, set[str]] = {stage.__name__: set() for stage in STAGES}
+    for name in ("hopper", "humanoid", "ant", "random-1", "more"):
+        mjm = mujoco.MjModel.from_xml_string(MORE) if name == "more" else oracle.model(name)
+        m = load(mjm)
+        states = [(mjm.qpos0, *[[0.1] * mjm.nv, [0.0] * mjm.nu])] if name == "more" else oracle.states(name, 4)
+        for qpos, qvel, ctrl in states:
+            lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
+            d = Watched(**dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
+            for stage in STAGES:
+                d.read.clear(), d.written.clear()
+                stage(m, d)
+                assert d.written == set(stage.computes), stage.__name__
+                read[stage.__name__] |= d.read - set(stage.computes)
+    for stage in STAGES:
+        assert read[stage.__name__] == set(stage.reads), stage.__name__
+
+
+def test_every_field_is_given_or_computed_by_one_stage() -> None:
+    computed = [name for stage in STAGES for name in stage.computes]
+    assert len(set(computed)) == len(computed)
+    assert GIVEN | set(computed) == set(FIELDS)
+    before = set(GIVEN)
+    for stage in STAGES:  # which stand in an order in which they can run
+        assert set(stage.reads) <= before, stage.__name__
+        before |= set(stage.computes)
+
+
+def test_fields_that_are_not_declared_are_refused() -> None:
+    d = Data(qpos=[0.0])
+    with pytest.raises(AttributeError, match="qvel is not there yet"):
+        _ = d.qvel
+    with pytest.raises(AttributeError, match="no field 'xpso'"):
+        d.xpso = []
+    with pytest.raises(AttributeError, match="no field 'qpso'"):
+        Data(qpso=[])

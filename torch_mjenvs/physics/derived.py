@@ -1,0 +1,61 @@
+"""What follows from a state: the fields of mjData, each stage run when one of its fields is first asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .collision import collision
+from .constraints import make_constraint
+from .data import Data, Stage
+from .forces import actuation, passive
+from .inertia import com_pos, crb
+from .kinematics import kinematics
+from .model import Model
+from .solver import constraint_force, newton, rne_post_constraint
+from .step import smooth, smooth_acceleration
+from .tendon import tendon
+from .velocity import bias, com_vel
+
+STAGES: tuple[Stage, ...] = (
+    kinematics,
+    com_pos,
+    crb,
+    collision,
+    com_vel,
+    tendon,
+    passive,
+    bias,
+    actuation,
+    smooth,
+    smooth_acceleration,
+    make_constraint,
+    newton,
+    constraint_force,
+    rne_post_constraint,
+)
+# Stages with loops and blocks: a field first asked for inside one would be computed there, and be unknown outside.
+BRANCHING: tuple[Stage, ...] = (make_constraint, newton, constraint_force, rne_post_constraint)
+STAGE_OF: dict[str, Stage] = {name: stage for stage in STAGES for name in stage.computes}
+
+
+class Derived(Data):
+    """A state of which each stage is computed when one of its fields is first asked for."""
+
+    def __init__(self, m: Model, **given: Any):
+        super().__init__(**given)
+        self.__dict__["model"] = m
+
+    def __getattr__(self, name: str) -> Any:
+        stage = STAGE_OF.get(name)
+        if stage is None:
+            raise AttributeError(f"no stage computes {name!r}")
+        for read in stage.reads if stage in BRANCHING else ():
+            getattr(self, read)
+        stage(self.__dict__["model"], self)
+        return self.__dict__[name]
+
+
+def derive(m: Model, qpos: list, qvel: list, qacc: list | None, ctrl: list) -> Data:
+    """mjData at a state. Nothing is computed that nobody reads, nor the acceleration where it is given."""
+    known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc": qacc}
+    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, **known)
