@@ -47,14 +47,17 @@ def _available() -> int | None:
         return None
 
 
-def as_tensor(name: str, x: Any, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
-    """x as a real tensor of this shape. NumPy arrays and lists may come from the host, a tensor must be on the device.
+def as_tensor(
+    name: str, x: Any, shape: tuple[int, ...], device: torch.device, other: tuple[int, ...] | None = None
+) -> torch.Tensor:
+    """x as a real tensor of this shape, or of the other. NumPy arrays and lists may come from the host, a tensor must
+    be on the device.
 
     Raises TypeError for what is not numeric or not dense, ValueError for another shape or device.
     """
     if not isinstance(x, torch.Tensor):
         x = _from_numpy(name, x, device)
-    _check_place(name, x, shape, device)
+    _check_place(name, x, shape if other is None or x.shape != other else other, device)
     if not x.dtype.is_floating_point and (x.dtype == torch.bool or x.dtype.is_complex):
         raise TypeError(f"{name} must be of real numbers, not of {x.dtype}")
     return x.detach() if x.requires_grad else x

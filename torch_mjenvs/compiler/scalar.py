@@ -125,11 +125,11 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
     return torch.where(a < b, b, a)
 
 
-def clip(x: Scalar, low: float, high: float) -> Scalar:
+def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
     """x held inside [low, high]; an infinite bound is none."""
-    if low > -_m.inf:
+    if not isinstance(low, float) or low > -_m.inf:
         x = maximum(x, low)
-    return minimum(x, high) if high < _m.inf else x
+    return minimum(x, high) if not isinstance(high, float) or high < _m.inf else x
 
 
 def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:

@@ -9,7 +9,8 @@ computes N worlds with torch, differentiable and on any device: the reference fo
 from .data import Data
 from .loading import load
 from .model import Model, UnsupportedModel
+from .params import vary
 from .simulation import Simulation
 from .step import State, forward, step
 
-__all__ = ["Data", "Model", "Simulation", "State", "UnsupportedModel", "forward", "load", "step"]
+__all__ = ["Data", "Model", "Simulation", "State", "UnsupportedModel", "forward", "load", "step", "vary"]

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import math
 
-from ..compiler.scalar import Scalar, absolute, clip
+from ..compiler.scalar import Scalar, absolute, clip, maximum, power, sqrt
 from .data import Data, stage
 from .model import BALL, HINGE, SLIDE, Model
-from .spatial import MINVAL, add, cross, dot, mat_vec, quat_normalize, quat_sub, sub, transpose, zeros
+from .spatial import (
+    MINVAL,
+    add,
+    choose,
+    cross,
+    dot,
+    is_number,
+    is_zero,
+    mat_vec,
+    quat_normalize,
+    quat_sub,
+    sub,
+    transpose,
+    zeros,
+)
 
 
 @stage(reads="qpos qvel xirel ximat odof ovel", computes="qfrc_passive qfrc_fluid")
 def passive(m: Model, d: Data) -> None:
     """mj_passive: joint springs, linear dampers, and the fluid where there is one."""
-    d.qfrc_passive = [-(d.qvel[v] * m.dof_damping[v]) if m.dof_damping[v] != 0 else 0.0 for v in range(m.nv)]
+    d.qfrc_passive = [-(d.qvel[v] * m.dof_damping[v]) if not is_zero(m.dof_damping[v]) else 0.0 for v in range(m.nv)]
     for j in range(m.njnt):
-        if m.jnt_stiffness[j] != 0:
+        if not is_zero(m.jnt_stiffness[j]):
             for v, stretch in enumerate(_stretch(m, d, j), start=m.jnt_dofadr[j]):
                 d.qfrc_passive[v] = d.qfrc_passive[v] - stretch * m.jnt_stiffness[j]
     d.qfrc_fluid = zeros(m.nv)
-    if m.density > 0 or m.viscosity > 0:
+    if not (is_zero(m.density) and is_zero(m.viscosity)):
         fluid(m, d)
         d.qfrc_passive = add(d.qfrc_passive, d.qfrc_fluid)
 
@@ -42,8 +56,11 @@ def fluid(m: Model, d: Data) -> None:
         carrier, parent = m.body_weldid[i], m.body_weldid[m.body_parentid[i]]
         if carrier == 0:
             continue
-        if m.body_mass[i] >= MINVAL:
+        mass = m.body_mass[i]
+        if not is_number(mass) or mass >= MINVAL:
             drag = _drag(m, d, i)
+            if not is_number(mass):
+                drag = choose(mass < MINVAL, zeros(6), drag)
             wrench[carrier] = add(wrench[carrier], drag) if wrench[carrier] else drag
         if carrier == i and parent > 0 and wrench[i]:
             wrench[parent] = add(wrench[parent], wrench[i]) if wrench[parent] else wrench[i]
@@ -60,7 +77,8 @@ def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
     diameter = (x + y + z) / 3
     viscous = math.pi * m.viscosity * diameter
     areas = y * z, x * z, x * y
-    moments = x * (y**4 + z**4), y * (x**4 + z**4), z * (x**4 + y**4)
+    xx, yy, zz = (side**4 if is_number(side) else power(side, 4) for side in (x, y, z))
+    moments = x * (yy + zz), y * (xx + zz), z * (xx + yy)
     linear = [-(u * (3 * viscous + 0.5 * m.density * a * absolute(u))) for u, a in zip(v, areas, strict=True)]
     angular = [
         -(u * (viscous * diameter**2 + m.density / 64 * b * absolute(u))) for u, b in zip(w, moments, strict=True)
@@ -69,10 +87,11 @@ def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
     return add(torque, cross(r, force)) + force
 
 
-def inertia_box(m: Model, i: int) -> tuple[float, float, float]:
+def inertia_box(m: Model, i: int) -> tuple[Scalar, Scalar, Scalar]:
     """Sides of the box of uniform density that has the mass and the moments of inertia of body i."""
     xx, yy, zz = m.body_inertia[i]
-    x, y, z = (math.sqrt(max(MINVAL, s) / m.body_mass[i] * 6) for s in (yy + zz - xx, xx + zz - yy, xx + yy - zz))
+    mass = m.body_mass[i] if is_number(m.body_mass[i]) else maximum(m.body_mass[i], MINVAL)
+    x, y, z = (sqrt(maximum(s, MINVAL) / mass * 6) for s in (yy + zz - xx, xx + zz - yy, xx + yy - zz))
     return x, y, z
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .kinematics import Frame, between
-from .model import BALL, FREE, SLIDE, Floats, Model
+from .model import BALL, FREE, SLIDE, Model
 from .spatial import (
     IDENTITY,
     MINVAL,
@@ -25,17 +25,20 @@ from .spatial import (
     about,
     add,
     add_scaled,
+    choose,
     column,
     cross,
     dot,
     frame_mul,
     inert_com,
+    is_number,
     is_zero,
     mat_vec,
     mul_inert_vec,
     scale,
     snap,
     sub,
+    sym_turned,
     zeros,
 )
 
@@ -78,23 +81,32 @@ def com_pos(m: Model, d: Data) -> None:
 
 
 def _lump(frame: Frame, body: Rigid) -> Lump:
-    rel, rotational = frame.point(body.ipos), _rotational(body.inertia, frame.rotation(body.imat))
+    rel = frame.point(body.ipos)
+    if body.rotational is None:
+        rotational = _rotational(body.inertia, frame.rotation(body.imat))
+    else:
+        rotational = sym_turned(frame.mat, sym_turned(frame.fixed, body.rotational))
     return Lump(body.mass, rel, rotational, inert_com(rotational, rel, body.mass))
 
 
 @dataclasses.dataclass(frozen=True)
 class Rigid:
-    """Mass, centre of mass, principal moments and their axes, in the frame of the body that carries the joints."""
+    """Mass, centre of mass, principal moments and their axes, in the frame of the body that carries the joints.
 
-    mass: float
-    ipos: Floats
-    inertia: Floats
-    imat: Floats
+    rotational: inertia about the centre of mass (xx yy zz xy xz yz) in that frame, where parts that vary from world to
+    world are welded: then principal axes are not known beforehand.
+    """
+
+    mass: Scalar
+    ipos: Vec
+    inertia: Vec = ()
+    imat: Vec = ()
+    rotational: Vec | None = None
 
 
 def _rigid_bodies(m: Model) -> dict[int, Rigid]:
     """What moves with each body that moves by joints of its own."""
-    members: dict[int, list[tuple[int, Floats, Floats]]] = {}  # body, position and rotation in the carrier's frame
+    members: dict[int, list[tuple[int, Vec, Vec]]] = {}  # body, position and rotation in the carrier's frame
     for i in range(1, m.nbody):
         carrier, parent = m.body_weldid[i], m.body_parentid[i]
         if carrier == i:
@@ -106,9 +118,9 @@ def _rigid_bodies(m: Model) -> dict[int, Rigid]:
     return {carrier: _weld(m, bodies) for carrier, bodies in members.items()}
 
 
-def _weld(m: Model, bodies: list[tuple[int, Floats, Floats]]) -> Rigid:
+def _weld(m: Model, bodies: list[tuple[int, Vec, Vec]]) -> Rigid:
     """The bodies as one."""
-    heavy = [(i, add(pos, mat_vec(mat, m.body_ipos[i])), mat) for i, pos, mat in bodies if m.body_mass[i] != 0]
+    heavy = [(i, add(pos, mat_vec(mat, m.body_ipos[i])), mat) for i, pos, mat in bodies if not is_zero(m.body_mass[i])]
     if len(heavy) <= 1:
         i, ipos, mat = heavy[0] if heavy else (bodies[0][0], m.body_ipos[bodies[0][0]], tuple(IDENTITY))
         return Rigid(m.body_mass[i], tuple(ipos), m.body_inertia[i], frame_mul(mat, m.body_imat[i]))
@@ -118,9 +130,18 @@ def _weld(m: Model, bodies: list[tuple[int, Floats, Floats]]) -> Rigid:
     for i, ipos, mat in heavy:
         rotational = _rotational(m.body_inertia[i], frame_mul(mat, m.body_imat[i]))
         total = add(total, inert_com(rotational, sub(ipos, centre), m.body_mass[i])[:6])
+    if not is_number(*total):
+        return Rigid(mass, tuple(centre), rotational=tuple(total))
     xx, yy, zz, xy, xz, yz = total
     inertia, axes = np.linalg.eigh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     return Rigid(mass, tuple(centre), tuple(inertia.tolist()), snap(axes.ravel().tolist()))
+
+
+def _centre(moment: Vec, mass: Scalar, otherwise: Vec) -> list[Scalar]:
+    """moment / mass, or `otherwise` where there is next to no mass."""
+    if is_number(mass):
+        return otherwise if mass < MINVAL else scale(moment, 1.0 / mass)
+    return choose(mass < MINVAL, otherwise, scale(moment, 1.0 / maximum(mass, MINVAL)))
 
 
 def _subtree_com(m: Model, d: Data, rigid: dict[int, Rigid]) -> None:
@@ -132,42 +153,41 @@ def _subtree_com(m: Model, d: Data, rigid: dict[int, Rigid]) -> None:
         origin = m.body_originid[i]
         if i in rigid:
             tree[origin] = add_scaled(tree[origin], d.frame[i].point(rigid[i].ipos), rigid[i].mass)
-            mass[origin] += rigid[i].mass
+            mass[origin] = mass[origin] + rigid[i].mass
         elif m.body_weldid[i] == 0:
             tree[origin] = add_scaled(tree[origin], d.xirel[i], m.body_mass[i])
-            mass[origin] += m.body_mass[i]
+            mass[origin] = mass[origin] + m.body_mass[i]
     d.comrel, d.subtree_com = [None] * m.nbody, [None] * m.nbody
     for i in range(m.nbody):
-        total = m.body_subtreemass[i]
-        d.subtree_com[i] = d.xipos[i] if total < MINVAL else scale(moment[i], 1.0 / total)
+        d.subtree_com[i] = _centre(moment[i], m.body_subtreemass[i], d.xipos[i])
     d.comrel[0] = d.subtree_com[0]
     for i in sorted(set(m.body_originid) - {0}):
         root, whole = m.body_rootid[i], tree[i]
-        total = m.body_subtreemass[root]
         for other in sorted(set(m.body_originid) - {i}):
             if m.body_rootid[other] == root:
                 whole = add(whole, add_scaled(tree[other], between(d, i, other), mass[other]))
-        massless = total < MINVAL
-        d.comrel[i] = add(d.xirel[root], between(d, i, root)) if massless else scale(whole, 1.0 / total)
+        d.comrel[i] = _centre(whole, m.body_subtreemass[root], add(d.xirel[root], between(d, i, root)))
         if root == i:
             d.subtree_com[i] = add(d.origin[i], d.comrel[i])
 
 
-def _rotational(moments: Floats, axes: Vec) -> list[Scalar]:
+def _rotational(moments: Vec, axes: Vec) -> list[Scalar]:
     """axes diag(moments) axes^T, from the axes whose moment differs from the third's: two, one (a capsule) or none."""
     k = _most_common(moments)
     out = [moments[k]] * 3 + [0.0] * 3
     for other in range(3):
         excess = moments[other] - moments[k]
-        if other != k and abs(excess) > 1e-14 * max(moments):
+        if other != k and (not is_number(excess) or abs(excess) > 1e-14 * max(moments)):
             x, y, z = column(axes, other)
             ex, ey, ez = x * excess, y * excess, z * excess
             out = add(out, [ex * x, ey * y, ez * z, ex * y, ex * z, ey * z])
     return out
 
 
-def _most_common(moments: Floats) -> int:
+def _most_common(moments: Vec) -> int:
     """The axis whose moment is nearest to another's, so that the most terms vanish."""
+    if not is_number(*moments):
+        return 0
     pairs = [(abs(moments[i] - moments[j]), i) for i in range(3) for j in range(3) if i != j]
     return min(pairs)[1]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 import mujoco
 
 from ..compiler.control import repeat, when_any
-from ..compiler.scalar import Scalar, absolute, atan2, cos, lookup, maximum, select, sin, sqrt
+from ..compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, lookup, maximum, select, sin, sqrt
 from .data import Data
 from .inertia import factor, mul_m, solve
 from .model import Model
-from .spatial import add, add_scaled, cross, dot, normalize, quat_mul, scale
+from .spatial import add, add_scaled, cross, dot, is_number, normalize, quat_mul, scale
 
 FREE, BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 
@@ -89,13 +89,23 @@ def orientation_rate(w: list, th: list) -> list:
     return add_scaled(add_scaled(w, turned, 0.5), cross(th, turned), c)
 
 
+def _implicit_damping(m: Model) -> Mask:
+    """Where damping is taken implicitly: negative damping alone is not. What varies is negative only in models with
+    negative damping of their own.
+    """
+    if all(damping >= 0.0 for damping in (m.nominal or m).dof_damping) and not is_number(*m.dof_damping):
+        return True
+    return logical_or(*(damping > 0.0 for damping in m.dof_damping))
+
+
 def euler(m: Model, d: Data) -> tuple[list, list]:
     """(qpos, qvel) after one step from d's accelerations. mj_Euler."""
     h, qacc = m.timestep, d.qacc
-    if any(damping > 0 for damping in m.dof_damping):  # negative damping alone is taken explicitly
+    implicit = _implicit_damping(m)
+    if implicit is not False:
         damped = [dict(row) for row in d.M]
         for v, damping in enumerate(m.dof_damping):
-            damped[v][v] = damped[v][v] + h * damping
+            damped[v][v] = damped[v][v] + h * select(implicit, damping, 0.0)
         qacc = solve(factor(damped, m.dof_clamped), mul_m(d.M, d.qacc))
     qvel = [v + h * a for v, a in zip(d.qvel, qacc, strict=True)]
     return integrate_pos(m, d.qpos, qvel, h), qvel

@@ -24,8 +24,10 @@ from .spatial import (
     Vec,
     add,
     add_scaled,
+    axis_angle,
     column,
     frame_mul,
+    is_number,
     mat_mul,
     mat_vec,
     mix_columns,
@@ -133,11 +135,24 @@ def _joint(m: Model, d: Data, i: int, j: int, frame: Frame) -> Frame:
         mat = mat_mul(frame.rotation(tuple(IDENTITY)), quat_to_mat(q[:4]))
         return Frame(mat, d.xanchorrel[j], tuple(IDENTITY), tuple(scale(m.jnt_pos[j], -1.0)))
     angle = q[0] - m.qpos0[m.jnt_qposadr[j]]
+    if not is_number(*m.jnt_axis[j], *frame.fixed):
+        frame = _unfixed(frame)
     half = angle * 0.5
     d.xquat[i] = quat_mul(d.xquat[i], [cos(half), *scale(m.jnt_axis[j], sin(half))])
+    if not is_number(*m.jnt_axis[j]):
+        mat = mat_mul(frame.mat, axis_angle(m.jnt_axis[j], cos(angle), sin(angle)))
+        return Frame(mat, d.xanchorrel[j], tuple(IDENTITY), tuple(scale(m.jnt_pos[j], -1.0)))
     frame, k, sign = _along_axis(frame, mat_vec(frame.fixed, m.jnt_axis[j]))
     d.xaxis[j] = scale(column(frame.mat, k), sign)
     return _turned(frame, k, angle if sign > 0 else -angle, d.xanchorrel[j], m.jnt_pos[j])
+
+
+def _unfixed(frame: Frame) -> Frame:
+    """The same pose in the body's own frame.
+
+    Where what is fixed to the body, or its hinge's axis, varies from world to world, no better one is known beforehand.
+    """
+    return Frame(frame.rotation(tuple(IDENTITY)), frame.point((0.0, 0.0, 0.0)), tuple(IDENTITY), (0.0, 0.0, 0.0))
 
 
 def _along_axis(frame: Frame, a: Vec) -> tuple[Frame, int, float]:

@@ -84,6 +84,7 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "jnt_direct": _direct(mjm.jnt_solref),
         "geom_direct": _direct(mjm.geom_solref),
         "jnt_limited": tuple(bool(x) and limited for x in mjm.jnt_limited),
+        "switched_off": _switched_off(mjm),
         "jnt_stiffness": _unless(mjm, "SPRING", mjm.jnt_stiffness),
         "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
         "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
@@ -93,6 +94,17 @@ def _derived(mjm: mujoco.MjModel) -> dict:
 
 def _direct(solref: np.ndarray) -> tuple[bool, ...]:
     return tuple(ref <= 0 for ref in solref[:, 0].tolist())
+
+
+def _switched_off(mjm: mujoco.MjModel) -> tuple[str, ...]:
+    """Parameters for which a disable flag leaves no use."""
+    no_springs, no_dampers = disabled(mjm, "SPRING"), disabled(mjm, "DAMPER")
+    return (
+        ("gravity",) * disabled(mjm, "GRAVITY")
+        + ("jnt_stiffness", "qpos_spring") * no_springs
+        + ("dof_damping",) * no_dampers
+        + ("wind", "density", "viscosity") * (no_springs and no_dampers)
+    )
 
 
 def _origins(mjm: mujoco.MjModel) -> Ints:

@@ -154,6 +154,11 @@ class Model:
     actuator_names: tuple[str, ...]
     tendon_names: tuple[str, ...]
 
+    # Where parameters vary from world to world (see `params`):
+    switched_off: tuple[str, ...] = ()  # parameters for which a disable flag leaves no use
+    nominal: Model | None = None  # the model as it was loaded, of which what is decided beforehand is asked
+    flaw: float = 0.0  # NaN in worlds whose parameters make no sense
+
     # What is the same in another form follows by itself, in whatever way a model is made: it cannot fall apart.
     body_mat: Rows = dataclasses.field(init=False)  # rotation matrices of body_quat, body_iquat and geom_quat
     body_imat: Rows = dataclasses.field(init=False)
@@ -200,4 +205,4 @@ def _is_plain(x: object) -> bool:
     """Whether repr says all of it."""
     if type(x) is tuple:
         return all(map(_is_plain, x))
-    return type(x) in (bool, int, float, str, Pair)
+    return type(x) in (bool, int, float, str, type(None), Pair)

@@ -13,7 +13,7 @@ import mujoco
 import torch
 
 from ..calls import exclusive, lasting, turn
-from ..checks import as_count, as_mask, check_memory
+from ..checks import as_count, as_mask, as_tensor, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
@@ -21,6 +21,7 @@ from .data import FIELDS, Data
 from .derived import Derived, derive
 from .loading import load
 from .model import Model
+from .params import Columns, as_rows, check_names, sensible
 from .spatial import MAXVAL
 from .step import State, step
 
@@ -56,9 +57,15 @@ def output_shapes(m: Model, outputs: tuple[str, ...]) -> dict[str, tuple[int, ..
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
 
 
-def _buffers(m: Model, shapes: Mapping[str, tuple[int, ...]]) -> list[Buffer]:
+def _buffers(m: Model, shapes: Mapping[str, tuple[int, ...]], vary: tuple[str, ...]) -> list[Buffer]:
     state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
-    return state + [Buffer(name, torch.Size(shape).numel()) for name, shape in shapes.items()]
+    outputs = [Buffer(name, torch.Size(shape).numel()) for name, shape in shapes.items()]
+    return state + (param_buffers(Columns(m, vary)) if vary else []) + outputs
+
+
+def param_buffers(columns: Columns) -> list[Buffer]:
+    """What varies from world to world, and what is derived from it."""
+    return [Buffer("params", columns.size), Buffer("derived", len(columns.derived))]
 
 
 def _floats(xs: list) -> list:
@@ -66,24 +73,33 @@ def _floats(xs: list) -> list:
 
 
 def _kernel(
-    m: Model, dtype: str, shapes: Mapping[str, tuple[int, ...]], stepping: bool, device: torch.device
+    m: Model,
+    dtype: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    stepping: bool,
+    device: torch.device,
+    vary: tuple[str, ...],
 ) -> launch.Kernel:
     name, outputs = "step" if stepping else "forward", tuple(shapes)
-    origin = source.origin(m.key, f"{outputs}")
+    origin = source.origin(m.key, f"{outputs} {vary}")
 
     def make() -> Program:
-        return program(m, dtype, outputs, stepping)
+        return program(m, dtype, outputs, stepping, vary)
 
-    return devices.build_known(device, name, _buffers(m, shapes), dtype, origin, make)
+    return devices.build_known(device, name, _buffers(m, shapes, vary), dtype, origin, make)
 
 
-def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool = True) -> Program:
+def program(
+    model: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool = True, vary: tuple[str, ...] = ()
+) -> Program:
     """One step, or one forward evaluation, of the model, recorded."""
 
-    def computed(d: Data) -> dict[str, list]:
-        return {name: _floats(_flat(_mass_matrix(m, d) if name == "M" else getattr(d, name))) for name in outputs}
-
     def body(b: dict[str, list]) -> dict[str, list]:
+        m = Columns(model, vary).world(b["params"], b["derived"]) if vary else model
+
+        def computed(d: Data) -> dict[str, list]:
+            return {name: _floats(_flat(_mass_matrix(m, d) if name == "M" else getattr(d, name))) for name in outputs}
+
         warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever
         if not stepping:
             return computed(Derived(m, **{name: b[name] for name in STATE} | {"qacc_warmstart": warmstart}))
@@ -93,13 +109,27 @@ def program(m: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool 
             out["qacc"] = s.last["mean_qacc"]
         return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | out
 
-    return record("step" if stepping else "forward", _buffers(m, output_shapes(m, outputs)), body, dtype)
+    buffers = _buffers(model, output_shapes(model, outputs), vary)
+    return record("step" if stepping else "forward", buffers, body, dtype)
+
+
+def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> launch.Kernel:
+    """What computes the columns that are derived from parameters."""
+    name, buffers = "set_const", param_buffers(columns)
+
+    def make() -> Program:
+        return record(name, buffers, lambda b: {"derived": columns.derive(b["params"])}, dtype)
+
+    origin = source.origin(columns.model.key, f"set_const {columns.names}")
+    return devices.build_known(device, name, buffers, dtype, origin, make)
 
 
 class Simulation:
     """`num_worlds` copies of a MuJoCo model, stepped together by code compiled for that model.
 
     model: an `mujoco.MjModel`, an MJCF string, or a path. outputs: names of further `mjData` fields to compute.
+    vary: names of the model's parameters that may differ from world to world, as `body_mass`: `params` has a tensor
+    (N, ...) for each, which holds the model's values at first.
 
     `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
     attributes, in MuJoCo's order and units. They keep their addresses for the simulation's life: write into them, and
@@ -107,8 +137,8 @@ class Simulation:
     Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the present state.
 
     Raises `UnsupportedModel`, naming the element, if the model asks for a feature that is not there; ValueError for an
-    unknown output, dtype or device, or a number of worlds below 1; MemoryError for more worlds than the machine can
-    hold; in calls AlreadyPendingCallError while another Python thread is in one.
+    unknown output, a parameter that cannot vary, an unknown dtype or device, or a number of worlds below 1; MemoryError
+    for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread is in one.
     """
 
     @lasting
@@ -119,6 +149,7 @@ class Simulation:
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
         outputs: Sequence[str] = (),
+        vary: Sequence[str] = (),
     ):
         num_worlds = as_count("num_worlds", num_worlds)
         self.device, self.dtype = devices.choose_device(device), check_dtype(dtype)
@@ -130,15 +161,85 @@ class Simulation:
         self.model = in_precision(load(model), dtype)
         self._name = str(dtype).removeprefix("torch.")
         self._shapes = output_shapes(self.model, self.outputs)
-        needed = launch.bytes_a_world(_buffers(self.model, self._shapes), dtype)
+        self.vary = check_names(self.model, vary)
+        needed = launch.bytes_a_world(_buffers(self.model, self._shapes, self.vary), dtype)
         check_memory("num_worlds", num_worlds, needed, self.device)
-        kernel = _kernel(self.model, self._name, self._shapes, True, self.device)
+        kernel = _kernel(self.model, self._name, self._shapes, True, self.device, self.vary)
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
         self._start = launch.keeps_its_place(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device))
+        self._written: tuple[str, ...] = STATE  # what users write into
+        self._params: dict[str, torch.Tensor] = {}
+        if self.vary:
+            self._make_params()
         self.reset()
+
+    def _make_params(self) -> None:
+        self._columns = Columns(self.model, self.vary)
+        self._written += ("params",)
+        self._params = self._param_views()
+        nominal = torch.tensor(self._columns.nominal(), dtype=self.dtype, device=self.device)
+        self._buffers["params"].copy_(nominal[:, None].expand_as(self._buffers["params"]))
+        self._set_const = set_const_kernel(self._columns, self._name, self.device).bind(self._buffers)
+        self._followed = -1  # the version of the parameters that the derived columns are of
+        self._follow()
+
+    @property
+    def params(self) -> dict[str, torch.Tensor]:
+        """By name, the parameters that vary: (N, ...), at fixed addresses.
+
+        What mj_setConst derives from them follows by itself, at the next call after they were written into; but not in
+        code that torch compiles, nor in a CUDA graph: call `set_const` there.
+        """
+        return self._param_views() if self.vary and torch.compiler.is_compiling() else self._params
+
+    def _param_views(self) -> dict[str, torch.Tensor]:
+        columns, shapes = self._buffers["params"], self._columns.shapes
+        return {
+            name: columns[at].view(*shapes[name], columns.shape[1]).movedim(-1, 0)[: self.num_worlds]
+            for name, at in self._columns.places().items()
+        }
+
+    @exclusive
+    def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
+        """Set parameters that vary, in every world or in those of the (N,) bool mask, after a look at what they are.
+
+        values: by name (N, ...), or for all worlds alike (...). Raises ValueError, naming the parameter, the world and
+        the rule, for values that make no sense, and for names that do not vary here; then nothing has changed.
+        """
+        chosen = None if mask is None else as_mask("mask", mask, self.num_worlds, self.device)
+        new = {}
+        for name, x in values.items():
+            if name not in self.params:
+                raise ValueError(f"{name!r} does not vary in this Simulation: pass vary=({name!r},) when making it")
+            old = self.params[name]
+            new[name] = as_tensor(name, x, old.shape, self.device, old.shape[1:]).to(self.dtype).expand(old.shape)
+        for name, rule, holds in sensible(self.model, as_rows(self.model, new)):
+            wrong = torch.as_tensor(holds, device=self.device).logical_not().expand(self.num_worlds)
+            worlds = (wrong if chosen is None else wrong & chosen).nonzero().flatten().tolist()
+            if worlds:
+                raise ValueError(f"{name} of world {worlds[0]} makes no sense: {rule}")
+        for name, x in new.items():
+            old = self.params[name]
+            keep = None if chosen is None else chosen.view(-1, *[1] * (old.dim() - 1))
+            old.copy_(x if keep is None else torch.where(keep, x, old))
+
+    @exclusive
+    def set_const(self) -> None:
+        """Compute what follows from the parameters of every world, as MuJoCo's mj_setConst."""
+        if self.vary:
+            launch.settle(self._buffers["params"])
+            self._set_const()
+
+    def _follow(self) -> None:
+        """Have what is derived follow the parameters, if they were written into."""
+        if self.vary and not torch.compiler.is_compiling():
+            version = self._buffers["params"]._version
+            if version != self._followed:
+                self._set_const()
+                self._followed = version
 
     qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
     qvel = property(lambda self: self._view("qvel"), doc="(N, nv)")
@@ -164,7 +265,8 @@ class Simulation:
     def step(self, nstep: int = 1) -> None:
         """Advance every world by `nstep` steps under the present `ctrl`. mj_step."""
         nstep = as_count("nstep", nstep)
-        launch.settle(*(self._buffers[name] for name in STATE))
+        self._follow()
+        launch.settle(*(self._buffers[name] for name in self._written))
         self._step(nstep)
 
     @exclusive
@@ -173,8 +275,10 @@ class Simulation:
         if not self.outputs:
             raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
         if self._forward is None:  # most only step
-            self._forward = _kernel(self.model, self._name, self._shapes, False, self.device).bind(self._buffers)
-        launch.settle(*(self._buffers[name] for name in STATE))
+            kernel = _kernel(self.model, self._name, self._shapes, False, self.device, self.vary)
+            self._forward = kernel.bind(self._buffers)
+        self._follow()
+        launch.settle(*(self._buffers[name] for name in self._written))
         self._forward()
 
     @exclusive
@@ -183,13 +287,15 @@ class Simulation:
 
         Raises TypeError for a mask that is not bool, ValueError for one of another shape or device.
         """
+        start = self.params.get("qpos0", self._start)
         if mask is None:  # the padding too
             self._buffers["qpos"].copy_(self._start[:, None].expand_as(self._buffers["qpos"]))
+            self.qpos.copy_(start.expand_as(self.qpos))
             for name in ("qvel", "qacc_warmstart", "ctrl"):
                 self._buffers[name].zero_()
             return
         chosen = as_mask("mask", mask, self.num_worlds, self.device)[:, None]
-        self.qpos.copy_(torch.where(chosen, self._start, self.qpos))
+        self.qpos.copy_(torch.where(chosen, start, self.qpos))
         for x in (self.qvel, self.qacc_warmstart, self.ctrl):
             x.masked_fill_(chosen, 0.0)
 

@@ -29,6 +29,11 @@ def is_zero(x: Scalar) -> bool:
     return type(x) is float and x == 0.0
 
 
+def is_number(*xs: Scalar) -> bool:
+    """Whether all are known beforehand: not parameters that vary from world to world."""
+    return all(isinstance(x, float) for x in xs)
+
+
 def zeros(n: int) -> list[Scalar]:
     return [0.0] * n
 
@@ -110,6 +115,16 @@ def turn(A: Vec, k: int, c: Scalar, s: Scalar) -> list[Scalar]:
     return mix_columns(A, (k + 1) % 3, (k + 2) % 3, c, s)
 
 
+def axis_angle(a: Vec, c: Scalar, s: Scalar) -> list[Scalar]:
+    """The rotation about the unit vector a by the angle whose cosine and sine are c and s."""
+    x, y, z = scale(a, 1.0 - c)
+    return [
+        c + x * a[0], x * a[1] - s * a[2], x * a[2] + s * a[1],
+        y * a[0] + s * a[2], c + y * a[1], y * a[2] - s * a[0],
+        z * a[0] - s * a[1], z * a[1] + s * a[0], c + z * a[2],
+    ]  # fmt: skip
+
+
 # quaternions
 
 
@@ -160,19 +175,23 @@ def quat_sub(p: Vec, q: Vec) -> list[Scalar]:
 # constant rotations
 
 
-def rotation(quat: list[float]) -> tuple[float, ...]:
+def rotation(quat: Vec) -> tuple[Scalar, ...]:
     """The rotation matrix of a quaternion, without the rounding noise that would keep a planar model from folding."""
     return snap(quat_to_mat(snap(quat)))
 
 
-def frame_mul(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:
+def frame_mul(a: Vec, b: Vec) -> tuple[Scalar, ...]:
     """The product of two constant rotation matrices, without rounding noise."""
     return snap(mat_mul(a, b))
 
 
-def snap(xs: Sequence[float]) -> tuple[float, ...]:
+def snap(xs: Vec) -> tuple[Scalar, ...]:
     """Entries of a unit vector or a rotation that differ from 0 or 1 by rounding only, made exact."""
-    return tuple(next((c for c in (0.0, 1.0, -1.0) if abs(x - c) < ROUNDING), x) for x in xs)
+    return tuple(_snap(x) if is_number(x) else x for x in xs)
+
+
+def _snap(x: float) -> float:
+    return next((c for c in (0.0, 1.0, -1.0) if abs(x - c) < ROUNDING), x)
 
 
 # 6-D motion and force vectors
@@ -198,6 +217,12 @@ def inert_com(rotational: Vec, offset: Vec, mass: Scalar) -> list[Scalar]:
         rotational[3] - mx * y, rotational[4] - mx * z, rotational[5] - my * z,
         mx, my, mz, mass,
     ]  # fmt: skip
+
+
+def sym_turned(A: Vec, i: Vec) -> list[Scalar]:
+    """A S A^T of the symmetric matrix S given as (xx, yy, zz, xy, xz, yz), in the same form."""
+    rows = [sym_vec(i, A[3 * r : 3 * r + 3]) for r in range(3)]  # of A S
+    return [dot(rows[r], A[3 * c : 3 * c + 3]) for r, c in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
 
 
 def sym_vec(i: Vec, v: Vec) -> list[Scalar]:

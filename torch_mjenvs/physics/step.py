@@ -64,6 +64,9 @@ def smooth(m: Model, d: Data) -> None:
     """d.qfrc_smooth: all forces but those of constraints. mj_fwdAcceleration."""
     forces = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
     d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in forces]
+    for v in range(m.nv):
+        if m.dof_parentid[v] < 0:
+            d.qfrc_smooth[v] = d.qfrc_smooth[v] + m.flaw
 
 
 @stage(reads="M qfrc_smooth", computes="qacc_smooth")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Mask, Scalar
+from ...compiler.scalar import Mask, Scalar, logical_and
 from ..data import Data
 from ..model import Model
 from ..spatial import add, scale
@@ -29,7 +29,7 @@ class ContactForce:
     bodies: tuple[int, int]
     pyramid: Pyramid
     y0: list
-    shows: bool
+    shows: Mask
 
     def along(self, motion: list) -> list:
         """J x along n, t1, t2 (condim), where the bodies move by `motion`."""
@@ -52,7 +52,7 @@ class Contacts(Constraint):
 
     @property
     def shows(self) -> list[Mask]:
-        return [c.active for c in self.contacts if c.shows]
+        return [logical_and(c.active, c.shows) for c in self.contacts if c.shows is not False]
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
         motion, change = body_motion(m, d, a), body_motion(m, d, dx)

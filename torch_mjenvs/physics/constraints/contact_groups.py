@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.control import add_each, choose_each, fold_each, get, memory, touched
-from ...compiler.scalar import Scalar, logical_and, lookup, lookup_index, minimum, select
+from ...compiler.scalar import Scalar, logical_and, lookup, lookup_index, maximum, minimum, select
 from ..collision import NEVER, Rod, balls, half, nearest
 from ..contact_param import contact_param
 from ..data import Data
 from ..model import PLANE, Model, Pair
-from ..spatial import cross, dot, scale
+from ..spatial import cross, dot, is_number, scale
 from .body_contacts import sides_of
 from .contacts import bound_of
 from .rows import MIN_VAL, Constraint, fold_row, impedance, reference
@@ -128,6 +128,7 @@ def contact_groups(m: Model, d: Data, grouped: list[list[Pair]]) -> list[Contact
 def many_alike(m: Model) -> list[list[Pair]]:
     """The pairs that are many and alike: without friction, of one tree, of one impedance."""
     found: dict[tuple, list[Pair]] = {}
+    m = m.nominal or m
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p.geom1, p.geom2).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
@@ -159,7 +160,8 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
     params = [contact_param(m, p.geom1, p.geom2) for p in g.pairs]
     margin = [p.margin for p in params]
     twice = [1.0 if half(m, p.geom1) and half(m, p.geom2) else 0.0 for p in g.pairs]
-    weight = [max(sum(m.body_invweight0[body][0] for body in b), MIN_VAL) for b in g.bodies]
+    moved = sorted({body for b in g.bodies for body in b})
+    weights = [m.body_invweight0[body][0] for body in moved]
     k, b = zip(*(reference(p.solref, p.solimp, p.direct, m.timestep) for p in params), strict=True)
 
     def rod(end: list[int], i: Any) -> Rod:
@@ -195,10 +197,17 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
             odof, qvel = moving.at(dof, "odof"), moving.at(dof, "qvel")
             row.append(dot(line, odof) * per_contact([s[c] for s in g.signs], i))
             speed = speed + row[-1] * qvel
-        D = imp / ((1.0 - imp) * per_contact(weight, i))
+        D = imp / ((1.0 - imp) * weight(i))
         y0 = per_contact(b, i) * speed + per_contact(k, i) * imp * depth
         return {"line": line, "D": D, "y0": y0, "J": row}
 
+    def weight(i: Any) -> Scalar:
+        if is_number(*weights):
+            return per_contact([maximum(sum(m.body_invweight0[body][0] for body in b), MIN_VAL) for b in g.bodies], i)
+        one, two = (get(by_body, per_contact([moved.index(b[side]) for b in g.bodies], i)) for side in (0, 1))
+        return maximum(one + two, MIN_VAL)
+
+    by_body = None if is_number(*weights) else memory([[x] for x in weights])
     known = {id(p) for p in g.pairs}
     near = touched([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
     found = table_each(near, measure)

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ...compiler.control import compute_any
-from ...compiler.scalar import Scalar, minimum, select
+from ...compiler.scalar import Scalar, clip, maximum, minimum, select
 from ..collision import NEVER, Candidate
 from ..contact_param import contact_param
 from ..data import Data
 from ..model import Model, Pair
+from ..spatial import is_number, is_zero
 from . import body_contacts, stiff, world_contacts
 from .body_contacts import BodyContact, BodyContacts, sides_of
 from .pyramid import Pyramid
@@ -60,7 +61,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
             depth = distance - param.margin
             imp = impedance(param.solimp, depth)
             stiffness = imp / ((1.0 - imp) * weight)
-            if bound.row < math.inf:
+            if not is_number(bound.row) or bound.row < math.inf:
                 stiffness = minimum(stiffness, bound.row)
             place: Any
             if len(sides) == 1:
@@ -76,7 +77,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
             return place, stiffness, y0
 
         place, stiffness, y0 = compute_any(active, compute) or _NOTHING
-        if bound.spring:
+        if not is_zero(bound.spring):
             pyramid: Pyramid = stiff.SpringPyramid(pair.condim, param.friction[0], stiffness, bound.spring)
         else:
             pyramid = Pyramid(pair.condim, param.friction[0], stiffness)
@@ -88,23 +89,31 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
     return [contact(distance, where) for distance, where in places]
 
 
-def bodies_weight(m: Model, pair: Pair) -> float:
+def bodies_weight(m: Model, pair: Pair) -> Scalar:
     """The inverse inertia of both bodies' centres of mass."""
     return sum(m.body_invweight0[m.geom_bodyid[geom]][0] for geom in (pair.geom1, pair.geom2))
 
 
-def row_weight(m: Model, pair: Pair) -> float:
+def row_weight(m: Model, pair: Pair) -> Scalar:
     """A row's diagApprox: D is imp / (1 - imp) by this. mj_makeImpedance."""
-    mu, weight = contact_param(m, pair.geom1, pair.geom2).friction[0], bodies_weight(m, pair)
-    if pair.condim == 3:
-        weight *= (1 + mu * mu) * 2 * mu * mu / m.impratio
-    return max(weight, MIN_VAL)
+    return maximum(bodies_weight(m, pair) * _share_of_row(m, pair), MIN_VAL)
+
+
+def _share_of_row(m: Model, pair: Pair) -> Scalar:
+    """What friction makes of a row's weight."""
+    mu = contact_param(m, pair.geom1, pair.geom2).friction[0]
+    return (1 + mu * mu) * 2 * mu * mu / m.impratio if pair.condim == 3 else 1.0
 
 
 def bound_of(m: Model, pair: Pair) -> stiff.Bound:
     """Whether rounding bears the pair's contacts, at their stiffest."""
-    most = min(max(*contact_param(m, pair.geom1, pair.geom2).solimp[:2], MIN_IMP), MAX_IMP)
-    return stiff.bound(m, pair, most / ((1 - most) * row_weight(m, pair)), bodies_weight(m, pair))
+    dmin, dmax = contact_param(m, pair.geom1, pair.geom2).solimp[:2]
+    most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
+    if m.nominal is None:
+        return stiff.bound(m, pair, most / ((1 - most) * row_weight(m, pair)), bodies_weight(m, pair))
+    stiffness = most / ((1 - most) * _share_of_row(m, pair))
+    weights = bodies_weight(m.nominal, pair), bodies_weight(m, pair)
+    return stiff.bound_of_world(m, bound_of(m.nominal, pair), pair, stiffness, *weights)
 
 
 def _always(x: Any) -> Callable[[], Any]:

@@ -53,6 +53,7 @@ def _joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
         stiffness, y0 = when_any(position < margin, compute, [0.0, 0.0])
         return Limit(v, sign, stiffness, y0)
 
-    if high - low <= 2 * margin:
+    first, last = (m.nominal or m).jnt_range[j]
+    if last - first <= 2 * margin:
         return [row(1.0, q - low), row(-1.0, high - q)]
     return [row(select(q - low < high - q, 1.0, -1.0), minimum(q - low, high - q))]

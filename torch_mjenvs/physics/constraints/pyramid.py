@@ -17,7 +17,7 @@ class Pyramid:
     """Rows n, or n +- mu t1, n +- mu t2, each of stiffness D."""
 
     condim: int
-    mu: float
+    mu: Scalar
     D: Scalar
 
     def push(self, y: list) -> tuple[list, list]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...compiler.scalar import Mask, Scalar, absolute, minimum, power, select
+from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
 from ..data import Data
 from ..model import Model
+from ..spatial import is_number
 
 MIN_IMP, MAX_IMP, MIN_VAL = 1e-4, 0.9999, 1e-15  # mjMINIMP, mjMAXIMP, mjMINVAL
 
@@ -57,27 +58,37 @@ def fold_row(total: list, e: Scalar, v: Scalar, D: Scalar, alpha: Scalar) -> lis
     ]
 
 
-def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float) -> tuple[float, float]:
+def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:
     """Stiffness k and damping b of a constraint. getsolparam and mj_makeImpedance, with `refsafe`."""
-    dmax = min(max(solimp[1], MIN_IMP), MAX_IMP)
+    dmax = clip(solimp[1], MIN_IMP, MAX_IMP)
     if direct:
-        return -solref[0] / max(MIN_VAL, dmax * dmax), -solref[1] / max(MIN_VAL, dmax)
-    time, ratio = max(solref[0], 2 * timestep), solref[1]
-    return 1 / max(MIN_VAL, (dmax * time * ratio) ** 2), 2 / max(MIN_VAL, dmax * time)
+        return -solref[0] / maximum(dmax * dmax, MIN_VAL), -solref[1] / maximum(dmax, MIN_VAL)
+    time, ratio = maximum(solref[0], 2 * timestep), solref[1]
+    return 1 / maximum((dmax * time * ratio) ** 2, MIN_VAL), 2 / maximum(dmax * time, MIN_VAL)
 
 
 def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
-    """d(|pos - margin|), a power curve from dmin to dmax. getimpedance."""
-    dmin, dmax = (min(max(x, MIN_IMP), MAX_IMP) for x in solimp[:2])
-    width, mid, p = solimp[2], min(max(solimp[3], MIN_IMP), MAX_IMP), max(1.0, solimp[4])
+    """d(|pos - margin|), a power curve from dmin to dmax, whose power is a constant. getimpedance."""
+    dmin, dmax, mid = (clip(solimp[k], MIN_IMP, MAX_IMP) for k in (0, 1, 3))
+    width, p = solimp[2], max(1.0, solimp[4])
+    flat = 0.5 * (dmin + dmax)
+    if not is_number(*solimp):
+        x = minimum(absolute(distance) / maximum(width, MIN_VAL), 1.0)
+        return select(width <= MIN_VAL, flat, dmin + _curve(x, mid, p) * (dmax - dmin))
     if dmin == dmax or width <= MIN_VAL:
-        return 0.5 * (dmin + dmax)
+        return flat
     x = minimum(absolute(distance) * (1 / width), 1.0)
+    return dmin + _curve(x, mid, p) * (dmax - dmin)
+
+
+def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
+    """From 0 to 1, of power p below mid and above."""
     if p == 1:
-        return dmin + x * (dmax - dmin)
-    below = power(x, p) * (1 / mid ** (p - 1))
-    above = 1.0 - power(1.0 - x, p) * (1 / (1 - mid) ** (p - 1))
-    return dmin + select(x <= mid, below, above) * (dmax - dmin)
+        return x
+    first, second = (1 / y ** (p - 1) if is_number(y) else 1 / power(y, p - 1) for y in (mid, 1 - mid))
+    below = power(x, p) * first
+    above = 1.0 - power(1.0 - x, p) * second
+    return select(x <= mid, below, above)
 
 
 def sum_of(values) -> Scalar:

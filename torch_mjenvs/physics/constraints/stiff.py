@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from ...compiler.scalar import Mask, Scalar, absolute, maximum, select
 from ..contact_param import contact_param
 from ..model import Model, Pair
-from ..spatial import add, dot, scale
+from ..spatial import add, dot, is_number, scale
 from .pyramid import Pyramid
 from .rows import sum_of
 
@@ -40,28 +40,50 @@ class Bound:
     row; spring: K, or 0 where there is no spring.
     """
 
-    shows: bool
-    row: float = math.inf
-    spring: float = 0.0
+    shows: Mask
+    row: Scalar = math.inf
+    spring: Scalar = 0.0
 
 
 def bound(m: Model, pair: Pair, stiffness: float, weight: float) -> Bound:
     """The bound, where a row can be as stiff as said, and `weight` is the body_invweight0 of both bodies."""
     rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair.geom1, pair.geom2).friction[0])
-    surface = m.geom_invweight0[pair.geom1] + m.geom_invweight0[pair.geom2]
-    fixed = weight < FIXED / math.sqrt(m.stiffest) * surface
-    weight = surface if fixed else min(surface, LIGHT * weight)
+    weight, _ = _met(m, pair, weight)
     if rows * stiffness * weight <= m.stiffest:
         return Bound(rows * stiffness * weight > m.stiff)
     most = m.stiffest / weight
     return Bound(True, most / (2 * mu * mu), most) if mu < SLIPPERY else Bound(True, most / rows)
 
 
+def bound_of_world(m: Model, usual: Bound, pair: Pair, stiffness: Scalar, usual_weight: float, weight: Scalar) -> Bound:
+    """The bound in worlds whose parameters vary, where a row can be as stiff as said over `weight`.
+
+    Whether there is a spring, and how much more easily than the centre of mass the surface gives way, is as in the
+    model that was loaded.
+    """
+    rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair.geom1, pair.geom2).friction[0])
+    met, fixed = _met(m.nominal or m, pair, usual_weight)
+    if not fixed:
+        if is_number(stiffness) and not usual.row < math.inf:
+            return usual
+        met = met / usual_weight * weight
+    most = m.stiffest / met
+    shows = usual.shows if fixed or is_number(stiffness) else m.stiff * weight < rows * stiffness * met
+    return Bound(shows, most / (2 * mu * mu), most) if usual.spring else Bound(shows, most / rows)
+
+
+def _met(m: Model, pair: Pair, weight: float) -> tuple[float, bool]:
+    """The inverse inertia that a contact acts on, and whether the centre of mass cannot move."""
+    surface = m.geom_invweight0[pair.geom1] + m.geom_invweight0[pair.geom2]
+    fixed = weight < FIXED / math.sqrt(m.stiffest) * surface
+    return (surface if fixed else min(surface, LIGHT * weight)), fixed
+
+
 @dataclass
 class SpringPyramid(Pyramid):
     """Four rows that share a spring of stiffness K."""
 
-    spring: float
+    spring: Scalar
 
     def push(self, y: list) -> tuple[list, list]:
         return self.push_of(y, self.pressed(y))

@@ -1,0 +1,201 @@
+"""Parameters that vary from world to world, each world beside MuJoCo with a model edited in the same way."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import random_mjcf
+import random_params
+import torch
+
+from torch_mjenvs.physics import Simulation, State, load, step, vary
+from torch_mjenvs.physics.set_const import set_const
+
+OUTPUTS = ("qfrc_constraint", "cfrc_ext", "M")
+HERE = torch.get_default_device()
+ASSETS = (
+    "half_cheetah", "walker2d_v5", "hopper", "ant", "humanoid", "humanoidstandup",
+    "swimmer", "reacher", "inverted_pendulum", "inverted_double_pendulum",
+)  # fmt: skip
+
+
+def model(name: str | int) -> mujoco.MjModel:
+    if isinstance(name, str):
+        return oracle.asset(name)
+    return oracle.sharpen(mujoco.MjModel.from_xml_string(random_mjcf.case(name).xml))
+
+
+def close(got: object, want: object, tolerance: float = 1e-9) -> None:
+    got, want = (np.asarray(x, dtype=float) for x in (got, want))
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * max(1.0, np.max(np.abs(want), initial=0.0)))
+
+
+def beside_mujoco(name: str | int, worlds: int, seed: int = 0, steps: int = 3) -> int:
+    """Some steps of worlds whose parameters are all drawn; how many constraint rows acted in MuJoCo."""
+    mjm, rng = model(name), np.random.default_rng(seed)
+    varied = random_params.names(mjm, load(mjm))
+    sim = Simulation(mjm, worlds, dtype=torch.float64, outputs=OUTPUTS, vary=varied)
+    draws = [{x: random_params.draw(mjm, x, rng) for x in varied} for _ in range(worlds)]
+    for x in varied:
+        sim.params[x].copy_(torch.tensor(np.stack([d[x] for d in draws])))
+    found = []
+    for b, values in enumerate(draws):
+        own = random_params.edited(mjm, values)
+        d = mujoco.MjData(own)
+        mujoco.mj_integratePos(own, d.qpos, rng.normal(0, 0.2, own.nv), 1.0)
+        d.qvel[:], d.ctrl[:] = rng.normal(0, 1, own.nv), rng.normal(0, 1, own.nu)
+        for _ in range(int(rng.integers(1, 60))):
+            mujoco.mj_step(own, d)
+        for ours, theirs in ((sim.qpos, d.qpos), (sim.qvel, d.qvel), (sim.ctrl, d.ctrl)):
+            ours[b] = torch.tensor(theirs)
+        found.append((own, d))
+    sim.step(steps)
+    rows = 0
+    for b, (own, d) in enumerate(found):
+        for _ in range(steps):
+            mujoco.mj_step(own, d)
+        if any(w.number for w in d.warning):
+            continue
+        mujoco.mj_rnePostConstraint(own, d)
+        rows += d.nefc
+        for field in ("qpos", "qvel", *OUTPUTS):
+            close(getattr(sim, field)[b].cpu(), oracle.field(own, d, field))
+    return rows
+
+
+@pytest.mark.parametrize("name", ["half_cheetah", 7])
+def test_worlds_with_parameters_of_their_own_move_as_in_mujoco(name):
+    assert beside_mujoco(name, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ASSETS, *range(40)])
+def test_two_hundred_draws_of_parameters_move_as_in_mujoco(name):
+    beside_mujoco(name, 8 if isinstance(name, str) else 4, seed=1)
+
+
+@pytest.mark.parametrize("name", [*ASSETS, *range(20)])
+def test_what_mj_set_const_computes(name):
+    """As it is loaded, and with all parameters drawn."""
+    mjm, rng = model(name), np.random.default_rng(0)
+    m = load(mjm)
+    for values in ({}, {x: random_params.draw(mjm, x, rng) for x in random_params.names(mjm, m)}):
+        own = random_params.edited(mjm, values) if values else mjm
+        world = vary(m, {x: y.tolist() for x, y in values.items()})
+        for field, x in set_const(world).items():
+            if field != "meaninertia":  # which MuJoCo leaves as its compiler found it
+                want = getattr(own, field)
+                np.testing.assert_allclose(np.array(x, float), want, rtol=1e-9, atol=1e-12 * np.max(want, initial=0))
+
+
+def test_the_derived_follow_what_is_written_into_params():
+    """At the next call, whichever it is, and however often."""
+    mjm = oracle.asset("hopper")
+    sim = Simulation(mjm, 2, dtype=torch.float64, outputs=("M",), vary=("body_mass",))
+    plain = Simulation(mjm, 2, dtype=torch.float64, outputs=("M",))
+    sim.forward(), plain.forward()
+    torch.testing.assert_close(sim.M, plain.M, rtol=1e-12, atol=1e-12)
+    sim.params["body_mass"][1] *= 2.0
+    sim.step()
+    derived = sim._buffers["derived"].clone()
+    sim.set_const()
+    assert torch.equal(derived, sim._buffers["derived"]) and not torch.equal(derived[:, 0], derived[:, 1])
+
+
+def test_a_shared_value_gives_what_a_constant_gives():
+    mjm = oracle.asset("ant")
+    plain = Simulation(mjm, 8, dtype=torch.float64)
+    sim = Simulation(mjm, 8, dtype=torch.float64, vary=("body_mass", "dof_damping", "actuator_gear", "gravity"))
+    rng = torch.Generator(device=HERE).manual_seed(0)
+    for x in (sim, plain):
+        x.ctrl.copy_(torch.rand(8, 8, dtype=torch.float64, generator=rng.manual_seed(0), device=HERE))
+        x.step(50)
+    torch.testing.assert_close(sim.qpos, plain.qpos, rtol=1e-9, atol=1e-9)
+
+
+def test_parameters_that_make_no_sense_are_refused_by_name_and_nothing_changes():
+    sim = Simulation(oracle.asset("hopper"), 3, dtype=torch.float64, vary=("body_mass", "jnt_range", "dof_damping"))
+    before = sim._buffers["params"].clone()
+    good = sim.params["body_mass"].clone() * 2
+    bad = good.clone()
+    bad[2, 1] = -1.0
+    with pytest.raises(ValueError, match="body_mass of world 2 makes no sense: numbers are not negative"):
+        sim.set_params({"dof_damping": sim.params["dof_damping"] * 2, "body_mass": bad})
+    with pytest.raises(ValueError, match="jnt_range of world 0 makes no sense"):
+        sim.set_params({"jnt_range": sim.params["jnt_range"].flip(-1)})
+    with pytest.raises(ValueError, match="'gravity' does not vary in this Simulation: pass vary="):
+        sim.set_params({"gravity": [0, 0, -1.0]})
+    assert torch.equal(before, sim._buffers["params"])
+    sim.set_params({"body_mass": bad}, mask=torch.tensor([True, True, False]))
+    assert torch.equal(sim.params["body_mass"][:2], good[:2])
+    assert torch.equal(sim.params["body_mass"][2], good[2] / 2)
+
+
+def test_a_world_with_parameters_that_make_no_sense_is_nan_and_no_other_can_tell():
+    mjm = oracle.asset("hopper")
+    sims = [Simulation(mjm, 3, dtype=torch.float64, vary=("body_mass", "dof_damping")) for _ in range(2)]
+    sims[0].params["body_mass"][1] = 0.0
+    for sim in sims:
+        sim.step(3)
+    assert sims[0].qpos[1].isnan().any()
+    for b in (0, 2):
+        assert torch.equal(sims[0].qpos[b], sims[1].qpos[b])
+    sims[0].params["body_mass"][1] = sims[0].params["body_mass"][0]
+    sims[0].reset(), sims[1].reset()
+    for sim in sims:
+        sim.step(3)
+    assert torch.equal(sims[0].qpos, sims[1].qpos)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("timestep", "constant of the integrator"),
+        ("body_parentid", "it is structure"),
+        ("body_invweight0", "follows from masses"),
+        ("body_weight", "no parameter of this name"),
+    ],
+)
+def test_what_cannot_vary_is_refused_by_name(name, why):
+    with pytest.raises(ValueError, match=f"{name}' cannot vary: .*{why}.*What can: gravity"):
+        Simulation(oracle.asset("hopper"), 1, vary=(name,))
+
+
+def test_what_a_flag_switches_off_is_not_to_vary():
+    body = "<worldbody><body><joint/><geom size='.1'/></body></worldbody>"
+    xml = f"<mujoco><option><flag gravity='disable'/></option>{body}</mujoco>"
+    with pytest.raises(ValueError, match="gravity cannot vary: a disable flag"):
+        Simulation(xml, 1, vary="gravity")
+
+
+def test_a_reset_goes_to_the_reference_of_each_world():
+    sim = Simulation(oracle.asset("hopper"), 3, vary="qpos0")
+    sim.params["qpos0"][1, 3] = 0.3
+    sim.reset()
+    assert sim.qpos[1, 3] == sim.params["qpos0"][1, 3] and sim.qpos[0, 3] == 0
+    sim.params["qpos0"][2, 3] = 0.1
+    sim.reset(torch.tensor([False, False, True]))
+    assert sim.qpos[2, 3] == sim.params["qpos0"][2, 3]
+
+
+def test_gradients_with_respect_to_masses():
+    """Of plain torch, by finite differences of itself."""
+    m = load(oracle.asset("hopper"))
+    mass = torch.tensor([m.body_mass], dtype=torch.float64).expand(2, -1).clone().requires_grad_()
+
+    def height(mass: torch.Tensor) -> torch.Tensor:
+        world = vary(m, {"body_mass": mass})
+        start = [torch.full((2,), x, dtype=torch.float64) for x in m.qpos0]
+        state = State(start, [torch.zeros_like(start[0])] * m.nv, [torch.zeros_like(start[0])] * m.nv)
+        for _ in range(2):
+            state = step(world, state, [torch.ones_like(start[0])] * m.nu)
+        return state.qvel[5].sum()
+
+    (gradient,) = torch.autograd.grad(height(mass), mass)
+    for i in (1, 4):
+        nudge = torch.zeros_like(mass)
+        nudge[0, i] = 1e-6
+        difference = (height(mass.detach() + nudge) - height(mass.detach() - nudge)) / 2e-6
+        torch.testing.assert_close(gradient[0, i], difference, rtol=1e-6, atol=1e-9)

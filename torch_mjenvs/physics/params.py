@@ -1,0 +1,258 @@
+"""Parameters: numbers of a model that may differ from world to world.
+
+A model is structure (integers, trees, which geoms may touch) and numbers. A world's model is a `Model` in which the
+numbers that vary are scalars like any other: loads of a kernel, or tensors (B,). All others stay constants and fold
+away, so that nothing is paid for what does not vary.
+
+What MuJoCo derives by mj_setConst follows per world, too (`set_const`): once, whenever parameters change. So beside the
+columns of parameters there are columns of what is derived from them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
+from .data import Data
+from .model import Model
+from .set_const import set_const
+from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
+from .step import position
+
+# What may vary, by MuJoCo's names (of mjOption, without `opt.`).
+OPTIONS = ("gravity", "wind", "density", "viscosity")
+INERTIAL = (  # on which masses and inertias as seen by joints depend
+    "body_mass", "body_inertia", "body_ipos", "body_iquat", "body_pos", "body_quat",
+    "dof_armature", "jnt_axis", "jnt_pos", "qpos0",
+)  # fmt: skip
+FORCES = ("jnt_stiffness", "dof_damping", "qpos_spring", "jnt_range")
+ACTUATORS = ("actuator_gear", "actuator_gainprm", "actuator_ctrlrange", "actuator_forcerange")
+TENDONS = ("wrap_prm",)
+VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + TENDONS
+
+NOT_NEGATIVE = ("density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping")
+RANGES = {  # and what says where they are in use
+    "jnt_range": "jnt_limited",
+    "actuator_ctrlrange": "actuator_ctrllimited",
+    "actuator_forcerange": "actuator_forcelimited",
+}
+DIRECTIONS = ("body_quat", "body_iquat", "jnt_axis")  # of any length: they are made unit vectors
+
+RANGE_RULE = (
+    "a range in use begins before it ends, and is no narrower than twice the margin unless it is so in the model"
+)
+
+# Why others may not.
+_STRUCTURE = "it is structure: the code is written for it"
+REASONS = {
+    "timestep": "the time step is a constant of the integrator",
+    "actuator_biasprm": "a motor has no bias",
+    "body_subtreemass": "it follows from body_mass",
+    "body_invweight0": "it follows from masses and inertias",
+    "dof_invweight0": "it follows from masses and inertias",
+    "dof_M0": "it follows from masses and inertias",
+    "meaninertia": "it follows from masses and inertias",
+    "solref": "vary geom_solref",
+}
+
+
+def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
+    """The names, in the order of `VARIABLE`. Raises ValueError for one that cannot vary, saying why."""
+    names = (names,) if isinstance(names, str) else tuple(names)
+    for name in names:
+        if name in m.switched_off:
+            raise ValueError(f"{name} cannot vary: a disable flag of the model switches off what it is for")
+        if name not in VARIABLE:
+            fields = {f.name for f in dataclasses.fields(m)}
+            unknown = "the model has no parameter of this name"
+            why = REASONS.get(name, _STRUCTURE if name in fields else unknown)
+            raise ValueError(f"{name!r} cannot vary: {why}. What can: {', '.join(VARIABLE)}")
+    return tuple(name for name in VARIABLE if name in names)
+
+
+def vary(m: Model, values: Mapping[str, Any]) -> Model:
+    """The model with these parameters, and what mj_setConst would derive from them.
+
+    Values are nested sequences of scalars, or tensors (B, ...) for B worlds. Raises ValueError for a name that cannot
+    vary, or values of another shape.
+    """
+    known = check_names(m, values)
+    world = _replaced(m, as_rows(m, {name: values[name] for name in known}))
+    return dataclasses.replace(world, **set_const(world)) if set(known) & set(INERTIAL) else world
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Where a world's parameters lie: each in MuJoCo's order, one after the other; and what is derived from them."""
+
+    model: Model
+    names: tuple[str, ...]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: _shape(getattr(self.model, name)) for name in self.names}
+
+    @property
+    def size(self) -> int:
+        return sum(map(math.prod, self.shapes.values()))
+
+    def places(self) -> dict[str, slice]:
+        """The columns of each parameter."""
+        out, start = {}, 0
+        for name, shape in self.shapes.items():
+            out[name] = slice(start, start + math.prod(shape))
+            start += math.prod(shape)
+        return out
+
+    def nominal(self) -> list[float]:
+        """The model's own values."""
+        return [x for name in self.names for x in _leaves(getattr(self.model, name))]
+
+    @property
+    def derived(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Field and index of each derived column; the last is `flaw`."""
+        m, out = self.model, []
+        if set(self.names) & set(INERTIAL):
+            if "body_mass" in self.names:
+                out += [("body_subtreemass", (i,)) for i in range(m.nbody)]
+            moving = [i for i in range(m.nbody) if m.body_weldid[i]]
+            out += [("body_invweight0", (i, k)) for i in moving for k in (0, 1)]
+            out += [("dof_invweight0", (v,)) for v in range(m.nv)]
+            out += [("dof_M0", (v,)) for v in range(m.nv) if m.dof_simplenum[v]]
+            out += [("meaninertia", ())]
+        return [*out, ("flaw", ())]
+
+    def values(self, columns: Sequence) -> dict[str, Any]:
+        """The parameters of a world, nested as in the model."""
+        shapes = self.shapes
+        return {name: _nested(iter(columns[place]), shapes[name]) for name, place in self.places().items()}
+
+    def derive(self, columns: Sequence) -> list[Scalar]:
+        """The derived columns, from a world's parameters: mj_setConst. The last is NaN where they make no sense."""
+        values = self.values(columns)
+        world = _replaced(self.model, values)
+        found = set_const(world) if len(self.derived) > 1 else {}
+        sense = logical_and(*(mask for *_, mask in sensible(self.model, values)))
+        found["flaw"] = select(sense, 0.0, math.nan)
+        return [_entry(found[name], index) for name, index in self.derived]
+
+    def world(self, columns: Sequence, derived: Sequence) -> Model:
+        """The model of a world, from both kinds of columns.
+
+        What depends on parameters alone is asked for here, so that in a kernel whose loops come after it is computed
+        once, and not in every turn.
+        """
+        world = _replaced(self.model, self.values(columns))
+        new: dict[str, Any] = {}
+        for (name, index), x in zip(self.derived, derived, strict=True):
+            new[name] = _put(new.get(name, getattr(world, name)), index, x)
+        world = dataclasses.replace(world, **new)
+        position(world, Data(qpos=list(world.qpos0)))
+        return world
+
+
+def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Mask]]:
+    """Name and rule, and where the parameters obey it."""
+    for name, rows in values.items():
+        leaves = list(_leaves(rows))
+        if name in RANGES:
+            yield name, RANGE_RULE, _ordered(m, name, rows)
+            continue
+        yield name, "numbers are finite, and below 1e10", logical_and(*(absolute(x) <= MAXVAL for x in leaves))
+        if name in DIRECTIONS:
+            yield name, "a direction is not 0", logical_and(*(dot(row, row) > MINVAL for row in rows))
+        if name in NOT_NEGATIVE and all(x >= 0.0 for x in _leaves(getattr(m, name))):
+            yield name, "numbers are not negative", logical_and(*(x >= 0.0 for x in leaves))
+        if name in ("body_mass", "body_inertia"):
+            yield name, "all that moves by joints of its own has some", _carries(m, name, rows)
+
+
+def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
+    """Whether ranges that are in use begin before they end; of joints, whether both ends are near at once only where
+    they are in the model, since that is structure.
+    """
+    out: Mask = True
+    for i, (low, high) in enumerate(rows):
+        if not getattr(m, RANGES[name])[i]:
+            continue
+        out = logical_and(out, low <= high)
+        if name == "jnt_range":
+            margin, (first, last) = m.jnt_margin[i], m.jnt_range[i]
+            if margin > 0 and last - first > 2 * margin:
+                out = logical_and(out, high - low > 2 * margin)
+    return out
+
+
+def _carries(m: Model, name: str, rows: Sequence) -> Mask:
+    """Whether all that moves by joints of its own has mass, or inertia."""
+    out: Mask = True
+    for i in range(1, m.nbody):
+        if m.body_weldid[i] == i:
+            carried = [rows[k] for k in range(m.nbody) if m.body_weldid[k] == i]
+            for parts in zip(*([x] if name == "body_mass" else x for x in carried), strict=True):
+                out = logical_and(out, sum(parts) > MINVAL)
+    return out
+
+
+def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
+    """The model with these parameters and what is the same in another form; nothing else follows yet."""
+    new = dict(values)
+    for name in new.keys() & {"body_ipos", "body_iquat"}:  # the world has none
+        new[name] = (getattr(m, name)[0], *new[name][1:])
+    for name in DIRECTIONS:
+        if name in new:
+            unit: Callable = quat_normalize if len(new[name][0]) == 4 else lambda x: normalize(x, [0.0, 0.0, 1.0])
+            new[name] = tuple(tuple(unit(row)) for row in new[name])
+    if new.keys() & {"body_ipos", "body_iquat", "body_quat", "jnt_axis", "jnt_pos"}:
+        new["dof_simplenum"] = (0,) * m.nv  # bodies whose inertia is diagonal in their dofs
+    if new.keys() & {"dof_armature", "jnt_axis", "jnt_pos"}:  # where it may vanish is not known beforehand
+        new["dof_clamped"] = tuple(m.body_jntnum[i] > 1 for i in m.dof_bodyid)
+    return dataclasses.replace(m, nominal=m.nominal or m, **new)
+
+
+# nested tuples
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    return (len(x), *_shape(x[0])) if isinstance(x, tuple) and x else ((0,) if isinstance(x, tuple) else ())
+
+
+def _leaves(x: Any) -> Iterator[Scalar]:
+    if isinstance(x, (tuple, list)):
+        for part in x:
+            yield from _leaves(part)
+    else:
+        yield x
+
+
+def _nested(leaves: Iterator, shape: tuple[int, ...]) -> Any:
+    return tuple(_nested(leaves, shape[1:]) for _ in range(shape[0])) if shape else next(leaves)
+
+
+def as_rows(m: Model, values: Mapping[str, Any]) -> dict[str, Any]:
+    """By name, scalars nested as in the model, from such, or from tensors whose first dimension is that of worlds."""
+    worlds_last = {name: x.movedim(0, -1) if hasattr(x, "movedim") else x for name, x in values.items()}
+    return {name: _nested_of(name, x, _shape(getattr(m, name))) for name, x in worlds_last.items()}
+
+
+def _nested_of(name: str, x: Any, shape: tuple[int, ...]) -> Any:
+    if not shape:
+        return float(x) if isinstance(x, int) else x
+    if not hasattr(x, "__len__") or len(x) != shape[0]:
+        raise ValueError(f"{name}: {x!r} does not hold {shape[0]} entries")
+    return tuple(_nested_of(name, x[i], shape[1:]) for i in range(shape[0]))
+
+
+def _entry(x: Any, index: tuple[int, ...]) -> Any:
+    for i in index:
+        x = x[i]
+    return x
+
+
+def _put(x: Any, index: tuple[int, ...], value: Scalar) -> Any:
+    if not index:
+        return value
+    return (*x[: index[0]], _put(x[index[0]], index[1:], value), *x[index[0] + 1 :])

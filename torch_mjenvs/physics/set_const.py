@@ -1,0 +1,116 @@
+"""What follows from a model's masses, inertias and geometry at qpos0: mj_setConst.
+
+A model as it is loaded has these numbers from MuJoCo. Where parameters vary from world to world, so do they: they are
+computed here, once whenever parameters change, and not in every step.
+
+M = L'DL, so x' M^-1 x is y' D^-1 y where y = L^-T x, and y has entries only in the dofs of x and their ancestors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ..compiler.scalar import Scalar, maximum
+from .data import Data
+from .inertia import Factor, com_pos, crb, factor
+from .kinematics import kinematics
+from .model import BALL, FREE, SLIDE, Model
+from .spatial import MINVAL, add, cross, zeros
+
+
+def set_const(m: Model) -> dict[str, Any]:
+    """body_subtreemass, body_invweight0, dof_M0, dof_invweight0 and meaninertia of a model, by name."""
+    subtreemass = _subtree_mass(m)
+    # Written out for any model: what MuJoCo's compiler knows of lone bodies holds for their M0 alone.
+    plain = dataclasses.replace(m, body_subtreemass=subtreemass, dof_simplenum=(0,) * m.nv)
+    d = Data(qpos=list(m.qpos0))
+    for stage in (kinematics, com_pos, crb):
+        stage(plain, d)
+    diagonal = [d.M[v][v] for v in range(m.nv)]
+    f = factor(d.M, m.dof_clamped)
+    total: Scalar = 0.0
+    for x in diagonal:
+        total = total + x
+    return {
+        "body_subtreemass": tuple(subtreemass),
+        "body_invweight0": tuple(_body_invweight0(m, d, f, i) for i in range(m.nbody)),
+        "dof_M0": tuple(diagonal),
+        "dof_invweight0": _dof_invweight0(m, f),
+        "meaninertia": maximum(total * (1.0 / m.nv), MINVAL) if m.nv else 1.0,
+    }
+
+
+def _subtree_mass(m: Model) -> tuple:
+    total = list(m.body_mass)
+    for i in range(m.nbody - 1, 0, -1):
+        total[m.body_parentid[i]] = total[m.body_parentid[i]] + total[i]
+    return tuple(total)
+
+
+def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
+    """row M^-1 row', where the row's dofs are those of one body and its ancestors."""
+    y, total = dict(row), 0.0
+    for k in range(max(y), -1, -1):
+        if k in y:
+            total = total + y[k] * y[k] * f.inverse[k]
+            for j, lower in f.L[k].items():
+                y[j] = y.get(j, 0.0) - lower * y[k]
+    return total
+
+
+def _body_invweight0(m: Model, d: Data, f: Factor, i: int) -> tuple[Scalar, Scalar]:
+    """The mean of J M^-1 J' over directions, of the centre of mass and of the rotation."""
+    dofs = _moving_dofs(m, i)
+    if not dofs:
+        return 0.0, 0.0
+    if _slides_alone(m, i):
+        return 1.0 / maximum(m.body_mass[i], MINVAL), 0.0
+    linear = {v: add(d.odof[v][3:], cross(d.odof[v][:3], d.xirel[i])) for v in dofs}
+    angular = {v: d.odof[v][:3] for v in dofs}
+    means = []
+    for motion in (linear, angular):
+        total: Scalar = 0.0
+        for k in range(3):
+            total = total + _inverse(f, {v: motion[v][k] for v in dofs})
+        means.append(total * (1.0 / 3.0))
+    return means[0], means[1]
+
+
+def _slides_alone(m: Model, i: int) -> bool:
+    """Whether body i is one that carries nothing and only slides: its inverse weights are to MuJoCo those of its mass,
+    however few its slides are, and whatever their armature.
+    """
+    joints = range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i])
+    return bool(joints) and all(m.jnt_type[j] == SLIDE and m.dof_simplenum[m.jnt_dofadr[j]] for j in joints)
+
+
+def _moving_dofs(m: Model, i: int) -> list[int]:
+    """The dofs that move body i."""
+    while i and not m.body_dofnum[i]:
+        i = m.body_parentid[i]
+    v, out = (m.body_dofadr[i] + m.body_dofnum[i] - 1 if i else -1), []
+    while v >= 0:
+        out.append(v)
+        v = m.dof_parentid[v]
+    return out
+
+
+def _dof_invweight0(m: Model, f: Factor) -> tuple:
+    """The diagonal of M^-1; its mean over the three axes of a translation or a rotation."""
+    out = zeros(m.nv)
+    for j in range(m.njnt):
+        first = m.jnt_dofadr[j]
+        widths = {FREE: (3, 3), BALL: (3,)}.get(m.jnt_type[j], (1,))
+        for width in widths:
+            dofs = range(first, first + width)
+            if _slides_alone(m, m.jnt_bodyid[j]):
+                out[first] = 1.0 / maximum(m.body_mass[m.jnt_bodyid[j]], MINVAL)
+                continue
+            total: Scalar = 0.0
+            for v in dofs:
+                total = total + _inverse(f, {v: 1.0})
+            for v in dofs:
+                out[v] = total * (1.0 / width)
+            first += width
+    return tuple(out)
