@@ -137,7 +137,7 @@ def _weld(m: Model, bodies: list[tuple[int, Vec, Vec]]) -> Rigid:
     return Rigid(mass, tuple(centre), tuple(inertia.tolist()), snap(axes.ravel().tolist()))
 
 
-def _centre(moment: Vec, mass: Scalar, otherwise: Vec) -> list[Scalar]:
+def _centre(moment: Vec, mass: Scalar, otherwise: list[Scalar]) -> list[Scalar]:
     """moment / mass, or `otherwise` where there is next to no mass."""
     if is_number(mass):
         return otherwise if mass < MINVAL else scale(moment, 1.0 / mass)

@@ -18,7 +18,7 @@ import dataclasses
 
 from ..compiler.scalar import Scalar, cos, sin
 from .data import Data, stage
-from .model import BALL, FREE, SLIDE, Floats, Model
+from .model import BALL, FREE, SLIDE, Model
 from .spatial import (
     IDENTITY,
     Vec,
@@ -47,14 +47,14 @@ from .spatial import (
 class Frame:
     """A frame fixed to a body: a body's vector x is `mat (fixed x)`, its point x is at `base + mat (o + fixed x)`.
 
-    mat: orientation. base: a point, from the tree's origin. fixed, offset (o): constants.
+    mat: orientation. base: a point, from the tree's origin. fixed, offset (o): what does not depend on the state.
     unturned, axis, angle: where the last hinge's axis is a coordinate axis, mat = unturned R(axis, angle).
     """
 
     mat: list[Scalar]
     base: list[Scalar]
-    fixed: Floats
-    offset: Floats
+    fixed: Vec
+    offset: Vec
     unturned: list[Scalar] | None = None
     axis: int = -1
     angle: Scalar = 0.0
@@ -67,7 +67,7 @@ class Frame:
         """Position, from the tree's origin, of a constant point of the body."""
         return add(self.base, mat_vec(self.mat, add(self.offset, mat_vec(self.fixed, x))))
 
-    def rotation(self, r: Floats) -> list[Scalar]:
+    def rotation(self, r: Vec) -> list[Scalar]:
         """Orientation of what has the constant orientation r in the body."""
         return mat_mul(self.mat, frame_mul(self.fixed, r))
 

@@ -114,7 +114,8 @@ class Columns:
     @property
     def derived(self) -> list[tuple[str, tuple[int, ...]]]:
         """Field and index of each derived column; the last is `flaw`."""
-        m, out = self.model, []
+        m = self.model
+        out: list[tuple[str, tuple[int, ...]]] = []
         if set(self.names) & set(INERTIAL):
             if "body_mass" in self.names:
                 out += [("body_subtreemass", (i,)) for i in range(m.nbody)]
