@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cpu, devices, launch
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
@@ -34,8 +35,13 @@ def build(program: Program, target: Target | None = None) -> launch.Kernel:
     target = target or (HERE if GPU else cpu.host())
     if isinstance(target, torch.device):
         return devices.build(target, program)
-    code, lanes = cpu.compile_object(program, target), cpu.lanes_of(program.dtype, target)
-    return cpu.Kernel(program.name, program.buffers, program.dtype, code, lanes)
+    return building.build(cpu.back_end(target), program)
+
+
+def object_code(program: Program, target: cpu.Target) -> bytes:
+    """What would be loaded, also for a target that cannot run here."""
+    back = cpu.back_end(target)
+    return back.translate(back.lower(program))
 
 
 def garbage(dtype: torch.dtype, shape: tuple[int, ...], device: torch.device = HERE) -> torch.Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from kernels import DTYPES, bits, build, tensors
+from kernels import DTYPES, bits, build, object_code, tensors
 
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.physics import load
@@ -90,7 +90,7 @@ def test_code_for_arm_gives_the_same_bits(name, dtype, tmp_path, monkeypatch):
     inputs = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "qacc_warmstart": 0 * qvel}
     here, there = (tensors(program, inputs, torch.device("cpu")) for _ in range(2))
     build(program, cpu.host()).bind(here)()
-    got = emulated(cpu.compile_object(program, arm), list(there.values()), 32, cpu.lanes_of(dtype, arm), tmp_path)
+    got = emulated(object_code(program, arm), list(there.values()), 32, cpu.lanes_of(dtype, arm), tmp_path)
     for buffer, x in zip(here, got, strict=True):
         np.testing.assert_array_equal(bits(x), bits(here[buffer].numpy()), err_msg=buffer)
     assert not np.array_equal(got[list(here).index("qpos")], there["qpos"].numpy())

@@ -19,11 +19,11 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 import torch
-from kernels import HERE, at_lanes, garbage, record_list
+from kernels import HERE, at_lanes, build, garbage, record_list
 
 from torch_mjenvs import InvertedPendulum, Outcome, Simulation, TorchEnv, TorchVectorEnv
 from torch_mjenvs import cache as command
-from torch_mjenvs.compiler import cache, cpu, devices, launch, source
+from torch_mjenvs.compiler import cache, cpu, devices, launch, loader, source
 from torch_mjenvs.compiler.expr import Expr
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import sqrt
@@ -44,13 +44,15 @@ def axpy(dtype: str = "float32", factor: float = 2.0) -> Program:
     return record_list(lambda x: [factor * x[0] + x[1], sqrt(x[0])], 2, 2, dtype, "axpy")
 
 
-def compiled(monkeypatch: pytest.MonkeyPatch, program: Program) -> tuple[bytes, bool]:
-    """The code, and whether it had to be made."""
-    made = []
-    parse = llvm.parse_assembly
+def compiled(monkeypatch: pytest.MonkeyPatch, program: Program, target: cpu.Target | None = None) -> tuple[bytes, bool]:
+    """The code that is loaded, and whether it had to be made."""
+    made, loaded = [], []
+    parse, load = llvm.parse_assembly, loader.Loaded
     with monkeypatch.context() as patch:
         patch.setattr(cpu.llvm, "parse_assembly", lambda ir: made.append(ir) or parse(ir))
-        return cpu.compile_object(program, cpu.host()), bool(made)
+        patch.setattr(loader, "Loaded", lambda code, *how: loaded.append(code) or load(code, *how))
+        build(program, target)
+    return loaded[-1], any(made)  # the loader itself parses an empty module
 
 
 def run(script: str, *arguments: object, package: Path = ROOT, **environment: str) -> str:
@@ -302,7 +304,7 @@ def test_the_second_build_finds_the_first(folder, monkeypatch):
     for different in (axpy(factor=2.5), axpy("float64")):
         assert compiled(monkeypatch, different)[1]
     assert len(list(folder.iterdir())) == 3
-    narrow = cpu.compile_object(axpy(), at_lanes("float32", 4))
+    narrow, _ = compiled(monkeypatch, axpy(), at_lanes("float32", 4))
     assert narrow != code and len(list(folder.iterdir())) == 4
 
 

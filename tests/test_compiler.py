@@ -15,7 +15,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from kernels import DTYPES, LANES, at_lanes, bits, build, garbage, record_list, run, tensors
+from kernels import DTYPES, LANES, at_lanes, bits, build, garbage, object_code, record_list, run, tensors
 
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.control import repeat, when_any
@@ -335,7 +335,7 @@ def test_code_for_neon(dtype, triple, folder):
     assert "fmla" in text
     calls = set(re.findall(r"\bbl\s+(\w+)", text))
     assert not calls, f"calls to {calls}, which this package does not bring"
-    assert len(cpu.compile_object(program, target)) > 10_000
+    assert len(object_code(program, target)) > 10_000
 
 
 def test_x86_code_calls_nothing():
@@ -362,7 +362,7 @@ def test_operations_and_bytes_of_a_step(name, folder):
     assert 0.7 * most_ops < ops <= most_ops, "fewer is welcome: lower the bound, too"
     avx512 = cpu.Target(cpu.host().triple, "skylake-avx512", "", 64)
     if cpu.host().triple.startswith("x86_64"):
-        assert len(cpu.compile_object(program, avx512)) <= most_bytes
+        assert len(object_code(program, avx512)) <= most_bytes
 
 
 DIGEST = """

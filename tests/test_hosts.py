@@ -1,4 +1,4 @@
-"""Hosts that nothing here runs on, as far as they can be played: Windows has no fork and no process-wide CDLL."""
+"""Hosts and GPUs that nothing here runs on, as far as they can be played."""
 
 from __future__ import annotations
 
@@ -11,8 +11,18 @@ import pytest
 from kernels import record_list
 
 from torch_mjenvs.compiler import cpu, loader
-from torch_mjenvs.compiler.control import repeat
-from torch_mjenvs.compiler.scalar import lookup, sin
+from torch_mjenvs.compiler.control import (
+    compute_each,
+    fold_each,
+    get,
+    memory,
+    repeat,
+    touched,
+    when_any,
+    while_any,
+)
+from torch_mjenvs.compiler.llvm import Gpu, render_thread
+from torch_mjenvs.compiler.scalar import lookup, sin, sqrt
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.cpu
@@ -106,3 +116,40 @@ def test_hosts_by_name(monkeypatch):
     monkeypatch.setattr(llvm, "get_process_triple", lambda: "riscv64-unknown-linux-gnu")
     with pytest.raises(OSError, match="x86-64 and 64-bit ARM; this process runs on riscv64"):
         cpu.host.__wrapped__()
+
+
+AMD = Gpu(
+    triple="amdgcn-amd-amdhsa",
+    chip="gfx90a",
+    features="",
+    threads=64,
+    convention="amdgpu_kernel",
+    attributes='nounwind "amdgpu-flat-work-group-size"="{threads},{threads}"',
+    thread="llvm.amdgcn.workitem.id.x",
+    block="llvm.amdgcn.workgroup.id.x",
+    shared="ptr addrspace(1)",
+    own="ptr addrspace(5)",
+)
+
+
+def every_form(x: list) -> list:
+    rows = memory([[a, a * a] for a in x])
+    y = repeat(3, lambda i, c: [c[0] + get(rows, i, 1) * lookup((1.0, 2.5, 3.0), i)], [0.0])
+    y = when_any(x[0] < 0.0, lambda c: [sqrt(c[0])], y)
+    y = while_any(lambda c: c[0] > 1.0, lambda c: [0.5 * c[0]], y, 50)
+    which = touched([a > 0.0 for a in x])
+    sines = compute_each(which, lambda i: [sin(get(rows, i))])
+    return fold_each(which, lambda i, c: [c[0] + get(sines, i)], y)
+
+
+def test_another_makers_gpu_is_a_record():
+    """LLVM takes the IR made from it: pointers of other address spaces, another kernel's head, branches of its own."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple(AMD.triple).create_target_machine(cpu=AMD.chip, features=AMD.features, opt=2)
+    ir = render_thread(record_list(every_form, 3, 1, "float32"), AMD)
+    module = llvm.parse_assembly(f'target triple = "{AMD.triple}"\ntarget datalayout = "{machine.target_data}"\n{ir}')
+    module.verify()
+    text = machine.emit_assembly(module)
+    assert ".amdhsa_kernel kernel" in text and "v_fma_f32" in text
+    assert text.count("global_store") == 1 and "s_swappc" not in text, "it calls something"

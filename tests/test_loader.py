@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import llvmlite.binding as llvm
 import oracle
 import pytest
-from kernels import DTYPES, record_list
+from kernels import DTYPES, build, object_code, record_list
 
 from torch_mjenvs.compiler import cpu, loader
 from torch_mjenvs.compiler.control import repeat
@@ -28,12 +29,12 @@ FAR_APART = """
 import mmap, sys
 import numpy as np, torch
 sys.path.insert(0, "tests")
-from kernels import record_list, tensors
+from kernels import object_code, record_list, tensors
 from torch_mjenvs.compiler import cpu, loader
 target = cpu.host()
 programs = [record_list(lambda x, k=k: [sum(x[0] * (k + j / 7) + j / 3 for j in range(9 * k + 1))], 1, 1, "float64")
             for k in range(24)]
-code = [cpu.compile_object(p, target) for p in programs]
+code = [object_code(p, target) for p in programs]
 untouched, small = [], []
 for k in range(64):
     untouched.append(torch.empty(2**32, dtype=torch.uint8) if k % 21 == 0 else np.empty(2**21))
@@ -95,7 +96,7 @@ def test_no_code_reaches_for_anything_by_a_short_distance(target, tmp_path, monk
         programs.append(physics(load(oracle.asset("humanoid")), "float32"))
     found: set[int] = set()
     for program in programs:
-        found |= set(relocations(cpu.compile_object(program, cpu.Target(*target, 16))))
+        found |= set(relocations(object_code(program, cpu.Target(*target, 16))))
     whole, parts = {1}, {257, *range(263, 270)}  # R_X86_64_64; R_AARCH64_ABS64, R_AARCH64_MOVW_UABS_G0 to G3
     assert found and found <= (parts if target is AARCH64 else whole)
 
@@ -103,11 +104,12 @@ def test_no_code_reaches_for_anything_by_a_short_distance(target, tmp_path, monk
 def test_code_made_for_another_model_is_not_found(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path))
     program = record_list(tables, 1, 1, "float32")
-    cpu.compile_object(program, cpu.host())
-    cpu.compile_object(program, cpu.host())
+    build(program)
+    build(program)
     assert len(list(tmp_path.glob("*.o"))) == 1
     monkeypatch.setitem(loader.OPTIONS, "codemodel", "default")
-    cpu.compile_object(program, cpu.host())
+    with suppress(loader.BadObject):
+        build(program)
     assert len(list(tmp_path.glob("*.o"))) == 2
 
 
@@ -119,7 +121,7 @@ def sound() -> bytes:
     """Object code with constants and, on x86, calls."""
     program = record_list(lambda x: [x[0] * 3.7 + 0.1], 1, 1, "float64")
     x86 = HOST.startswith("x86_64")
-    return cpu.compile_object(program, cpu.Target(HOST, "x86-64", "", 16) if x86 else cpu.host())
+    return object_code(program, cpu.Target(HOST, "x86-64", "", 16) if x86 else cpu.host())
 
 
 def test_sound_code_is_loaded(sound):
@@ -168,7 +170,7 @@ def test_code_for_another_processor_is_refused(sound, tmp_path, monkeypatch):
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     other = cpu.Target(*(AARCH64 if HOST.startswith("x86_64") else X86_64), 16)
-    code = cpu.compile_object(record_list(lambda x: [x[0] * 3.7], 1, 1, "float32"), other)
+    code = object_code(record_list(lambda x: [x[0] * 3.7], 1, 1, "float32"), other)
     with pytest.raises(loader.BadObject, match="not for"):
         loader.Loaded(code, ["kernel", "room"], HOST)
 

@@ -14,7 +14,6 @@ import stat
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,15 +26,6 @@ LIMIT = 512_000_000  # bytes that the folder may hold; beyond them, what was not
 STALE = 3600  # seconds after which a file that is being written has no writer any more
 NAMES = re.compile(r"[\w-]+-[0-9a-f]{32}\.o(?P<unfinished>\.\w+\.tmp)?")
 CHECKED = hasattr(os, "geteuid")  # Windows has no owners of this kind, and a user's folders are their own
-
-
-def kept_or_made(name: str, key: str, make: Callable[[], bytes]) -> bytes:
-    """The code kept under this key, or what `make` makes, which is then kept."""
-    code = kept(name, key)
-    if code is None:
-        code = make()
-        keep(name, key, code)
-    return code
 
 
 def kept(name: str, key: str) -> bytes | None:

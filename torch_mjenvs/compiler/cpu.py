@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 import torch
 
 from . import build as building
-from . import cache, fork, launch, loader, source, stacks
+from . import fork, launch, loader, source, stacks
 from .driver import FIELDS, driver
 from .llvm import render
 from .program import Buffer, Program, collector_paused
@@ -59,15 +59,6 @@ def host() -> Target:
 
 def lanes_of(dtype: str, target: Target) -> int:
     return target.vector_bytes // (4 if dtype == "float32" else 8)
-
-
-def compile_object(program: Program, target: Target) -> bytes:
-    """Object code that holds `kernel`, from the cache on disk or made now.
-
-    The key is the code itself, so a change of model, task, compiler or machine finds nothing stale.
-    """
-    ir = assembly(program, target)
-    return cache.kept_or_made(program.name, f"{_toolchain(target)}\n{ir}", lambda: _assemble(ir, target))
 
 
 def assembly(program: Program, target: Target) -> str:
@@ -225,9 +216,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
-def back_end() -> building.BackEnd:
-    """This machine."""
-    target = host()
+def back_end(target: Target | None = None) -> building.BackEnd:
+    """This machine, with all that it can do or as the target says."""
+    target = target or host()
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, lanes_of(dtype, target))
