@@ -6,20 +6,24 @@ import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.mujoco import mujoco_env
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import vector as wrappers
+from tasks import error, real_env
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_mjenvs
 from torch_mjenvs import Hopper, Simulation, TorchEnv, TorchVectorEnv
+from torch_mjenvs.physics import UnsupportedModel, load
 from torch_mjenvs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
@@ -486,3 +490,42 @@ def test_attributes_that_are_built_in_cannot_be_set():
         env.set_attr("copy", [True, False, True])
     with pytest.raises(ValueError, match="a list of 3"):
         env.set_attr("copy", [True])
+
+# -- All ten tasks -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", torch_mjenvs.TASKS)
+def test_registered(name):
+    """As the v5 task is, the length of its episodes with it."""
+    spec, real = gymnasium.spec(f"Torch{name}-v0"), gymnasium.spec(f"{name}-v5")
+    assert spec.max_episode_steps == real.max_episode_steps
+    env = gymnasium.make_vec(f"Torch{name}-v0", num_envs=3, max_episode_steps=-1)  # the kernels of test_env_parity.py
+    obs, _ = env.reset(seed=0)
+    obs, reward, terminated, truncated, _ = env.step(torch.zeros(env.action_space.shape))
+    assert obs.shape == (3, *real_env(name).observation_space.shape) and obs.isfinite().all()
+    assert reward.shape == (3,) and not terminated.any() and not truncated.any()
+
+
+def test_truncation_as_registered():
+    env = gymnasium.make_vec("TorchReacher-v0", num_envs=2)
+    env.reset(seed=0)
+    ends = [env.step(torch.zeros(2, 2))[3].tolist() for _ in range(50)]
+    assert ends == [[False, False]] * 49 + [[True, True]]
+
+
+def test_single_is_gymnasiums_over_steps():
+    env, real = gymnasium.make("TorchInvertedDoublePendulum-v0"), real_env("InvertedDoublePendulum")
+    env.reset(seed=0)
+    real.set_state(env.unwrapped.qpos, env.unwrapped.qvel)
+    for _ in range(3):
+        ours, theirs = env.step(np.array([0.3])), real.step(np.array([0.3]))
+        assert error(ours[0], theirs[0]).max() < 1e-12 and error(ours[1], theirs[1]) < 1e-12
+        assert ours[2:4] == theirs[2:4] and set(ours[4]) == set(theirs[4]) | {"bad_state"}
+
+
+def test_pusher_is_refused():
+    """Its puck is a cylinder on a plane."""
+    with pytest.raises(UnsupportedModel, match=r"contact of geom 'table' and geom .*'object' \(plane and cylinder\)"):
+        load(Path(mujoco_env.__file__).parent / "assets" / "pusher_v5.xml")
+    with pytest.raises(UnsupportedModel, match="plane and cylinder"):
+        TorchVectorEnv("Swimmer", 1, xml_file="pusher_v5.xml")

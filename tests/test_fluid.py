@@ -1,0 +1,67 @@
+"""Forces of a fluid, and sites, beside MuJoCo C."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics.simulation import Simulation
+
+
+def error(ours: Any, theirs: np.ndarray) -> float:
+    """Relative to 1 + size."""
+    return float(np.max(np.abs(np.asarray(ours, float) - theirs) / (1 + np.abs(theirs))))
+
+
+FLUIDS = ['density="700"', 'viscosity="2"', 'density="300" viscosity="0.7" wind="0.4 -1 2"']
+
+
+@pytest.mark.parametrize("seed", [2, 4, 5, 7, 8, 10])
+def test_fluid(seed):
+    """qfrc_fluid and qfrc_passive of random trees, in a liquid, in thick oil, and in both with a current."""
+    for fluid in FLUIDS:
+        mjm = mujoco.MjModel.from_xml_string(oracle.random_mjcf(seed).replace("<option", f"<option {fluid}"))
+        m, rng, d = load(mjm), np.random.default_rng(seed), mujoco.MjData(mjm)
+        for _ in range(3):
+            mujoco.mj_integratePos(mjm, d.qpos, rng.normal(0, 0.5, mjm.nv), 1.0)
+            d.qvel[:] = rng.normal(0, 2, mjm.nv)
+            mujoco.mj_forward(mjm, d)
+            assert np.abs(d.qfrc_fluid).max() > 1e-2
+            ours = derive(m, d.qpos.tolist(), d.qvel.tolist(), None, [0.0] * m.nu)
+            for name in ("qfrc_fluid", "qfrc_passive"):
+                assert error(getattr(ours, name), getattr(d, name)) < 1e-11, name
+
+
+def test_no_fluid_costs_nothing():
+    m = load(oracle.model("ant"))
+    d = derive(m, list(m.qpos0), [1.0] * m.nv, None, [0.0] * m.nu)
+    assert d.qfrc_fluid == [0.0] * m.nv
+    assert "wrench" not in vars(d) and "ovel" not in vars(d)  # nothing was computed for it
+
+
+SITES = """<mujoco><option density="900" viscosity="0.1" timestep="0.005"/><worldbody><site name="fixed" pos="1 2 3"/>
+  <body name="a" pos="0 0 1" euler="10 20 30"><freejoint/><geom type="capsule" size=".1 .3"/><site pos=".1 .2 .3"/>
+    <body pos=".2 0 .3"><joint axis="0 1 0"/><geom size=".1" pos=".3 0 0"/><site name="tip" pos=".6 0 0"/></body>
+  </body></worldbody></mujoco>"""
+
+
+def test_compiled_sites_and_fluid():
+    """Steps of a kernel in a liquid, and where its sites are."""
+    mjm = mujoco.MjModel.from_xml_string(SITES)
+    d, rng = mujoco.MjData(mjm), np.random.default_rng(0)
+    sim = Simulation(mjm, 1, dtype=torch.float64, outputs=["site_xpos", "qfrc_fluid"])
+    assert sim.model.site_names == ("fixed", "site 1", "tip")
+    d.qvel[:] = rng.normal(0, 3, mjm.nv)
+    sim.qvel[0] = torch.tensor(d.qvel)
+    for _ in range(50):
+        sim.step()
+        mujoco.mj_step(mjm, d)
+    for name in ("qpos", "qvel", "site_xpos", "qfrc_fluid"):
+        assert error(getattr(sim, name)[0].cpu(), getattr(d, name)) < 1e-12, name
