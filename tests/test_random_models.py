@@ -21,6 +21,7 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.model import UnsupportedModel
 from torch_mjenvs.physics.simulation import output_shapes
 
+FLOAT32 = random_models.PRECISIONS[torch.float32]
 FEW, MANY = range(200), range(200, 1200)
 
 
@@ -68,9 +69,12 @@ def test_the_random_models_have_what_they_are_to_test():
             mujoco.mj_forward(mjm, d)
             worlds.update(_acting(mjm, d))
             worlds["compared"] += random_models.advance(mjm, state, 10) is not None
+            if d.ncon:
+                worlds["contact not stiff"] += random_models.stiffest_contact(mjm, state, 1) <= FLOAT32.stiff
     print(worlds, models, drawn)
     n = 6 * len(FEW)
     assert worlds["compared"] > 0.9 * n
+    assert worlds["contact not stiff"] > 0.5 * worlds["contact"]  # these are compared in float32, too
     assert worlds["contact"] > 0.3 * n and worlds["limit"] > 0.4 * n
     assert worlds["of two moving bodies"] > 0.05 * n and worlds["of two trees"] > 0.01 * n
     assert worlds["clipped force"] > 0.1 * n and worlds["warm start"] > 0.2 * n
