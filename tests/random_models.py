@@ -5,8 +5,8 @@
 
 An error counts where it is beyond `times` times what MuJoCo's own answer moves when the state is moved by `nudge`, and
 the forces by a `rounding` of the largest constraint force and of the terms of M qacc, plus `floor` of the largest
-entry. So where MuJoCo's answer is well conditioned the bound is rounding, and where it is not (a contact about to open, an
-inertia next to singular, contacts that press a joint from two sides) no more is asked than there is to know.
+entry. So where MuJoCo's answer is well conditioned the bound is rounding, and where it is not (a contact about to open,
+an inertia next to singular, contacts that press a joint from two sides) no more is asked than there is to know.
 
 In float32, worlds in which a contact is `stiff` are left to tests/test_stiff.py: there it is softened, or may be.
 """
