@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import kernels
 import numpy as np
 import pytest
 from graph_eval import RUNNERS, evaluate, run_compiled, trace
 from scipy import stats
 
+from torch_mjenvs.compiler.program import Buffer, record
 from torch_mjenvs.compiler.random import Random, philox, signed
 
 DTYPES = ["float32", "float64"]
@@ -161,3 +163,27 @@ def test_normals_come_in_pairs() -> None:
 def test_machine_code_gives_the_bits_of_the_graph(dtype: str) -> None:
     body = lambda r: [r.uniform(-0.1, 0.1), r.normal(), r.normal()]  # noqa: E731
     np.testing.assert_array_equal(draw("graph", dtype, body, 3), draw("compiled", dtype, body, 3))
+
+
+def test_plain_numbers_are_those_of_a_float64_kernel() -> None:
+    """Uniform ones bit for bit, beside normal ones that are to rounding."""
+
+    def draw(rng: Random) -> list:
+        return [
+            rng.uniform(),
+            rng.uniform(-0.3, 0.7),
+            rng.normal(),
+            rng.normal(),
+            rng.uniform(-2.0, -1.0),
+            rng.normal(),
+        ]
+
+    worlds = np.arange(64, dtype=np.int32)
+    program = record(
+        "plain", [Buffer("x", 1, "i"), Buffer("y", 6)], lambda b: {"y": draw(Random(7, b["x"][0], 3, 0, -1))}, "float64"
+    )
+    found = kernels.run(program, {"x": worlds[None]})["y"]
+    want = np.array([draw(Random(7, int(i), 3, 0, -1)) for i in worlds]).T
+    uniform = [0, 1, 4]
+    assert np.array_equal(found[uniform], want[uniform])
+    np.testing.assert_allclose(found, want, rtol=1e-14, atol=1e-15)

@@ -1,4 +1,4 @@
-"""Random numbers of a traced kernel: Philox4x32-10, which is a function of a key and a counter and keeps no state.
+"""Random numbers of a kernel or of plain Python: Philox4x32-10, a function of a key and a counter that keeps no state.
 
 Ref.: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Key the generator by seed and
 world and give it the episode as a counter: a world then draws the same numbers on any device and in any batch.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import struct
+from fractions import Fraction
 
-from . import math as traced
 from .expr import Expr, current, node
+from .scalar import Scalar, cos, log, minimum, sin, sqrt
 
 Word = Expr | int
 
@@ -60,7 +61,8 @@ class Random:
     """Random numbers drawn one after the other from the blocks of counters (0, c1, c2, c3), (1, c1, c2, c3), ...
 
     The place in the sequence is a matter of the trace: the body of a loop draws the same numbers in every turn, unless
-    a counter word changes with it. One word at least of key and counter must be traced.
+    a counter word changes with it. Where no word is traced, the numbers are Python floats: those that a float64 kernel
+    draws (normal ones to rounding).
     """
 
     def __init__(self, key0: Word, key1: Word, c1: Word = 0, c2: Word = 0, c3: Word = 0):
@@ -68,6 +70,8 @@ class Random:
         self._counter = c1, c2, c3
         self._drawn = 0
         self._pair: int | None = None  # where the words of a normal number begin whose twin is still to be had
+        self._plain = all(type(x) is int for x in (*self._key, *self._counter))
+        self._kept: dict[int, tuple] = {}  # blocks, of plain words only
 
     def word(self) -> Word:
         """32 random bits."""
@@ -75,26 +79,34 @@ class Random:
         return self._word(self._drawn - 1)
 
     def _word(self, i: int) -> Word:
+        k = i // 4
         # Asked for anew every time: a kept word may belong to a region closed by then, and an equal one costs nothing.
-        return philox((i // 4, *self._counter), self._key)[i % 4]
+        block = self._kept.get(k) or philox((k, *self._counter), self._key)
+        if self._plain:
+            self._kept = {k: block}
+        return block[i % 4]
 
-    def uniform(self, low: float = 0.0, high: float = 1.0) -> Expr:
+    def _is_single(self) -> bool:
+        return not self._plain and current().dtype == "float32"
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> Scalar:
         """One of 2**24 (float32) or 2**53 (float64) evenly spaced numbers in [low, high)."""
-        low, high = _rounded(low), _rounded(high)
+        single = self._is_single()
+        low, high = (_single(x) if single else float(x) for x in (low, high))
         if not low < high:
             raise ValueError(f"uniform needs low < high, not [{low}, {high})")
-        if current().dtype == "float32":
+        if single:
             k, bits = node("i2f", node("lshr", self.word(), 8)), 24
         else:
             k, bits = self._integer53(self._drawn), 53
             self._drawn += 2
-        x = node("fma", k, math.ldexp(high - low, -bits), low)
+        x = _fma(k, math.ldexp(high - low, -bits), low)
         # From 0 the last step falls short of high by more than half a spacing; elsewhere the sum may round up to it.
-        return x if low == 0 else node("min", x, _below(high))
+        return x if low == 0 else minimum(x, _below(high, single))
 
-    def normal(self) -> Expr:
+    def normal(self) -> Scalar:
         """A standard normal number, by Box and Muller: up to 6.7 (float32) or 8.6 (float64) in size."""
-        single = current().dtype == "float32"
+        single = self._is_single()
         twin = self._pair is not None
         if self._pair is None:
             first = self._pair = self._drawn
@@ -106,25 +118,35 @@ class Random:
             u = node("fma", node("u2f", self._word(first)), 2.0**-32, 2.0**-33)
             angle = node("i2f", self._word(first + 1)) * (math.pi * 2.0**-31)
         else:
-            u = node("fma", self._integer53(first), 2.0**-53, 2.0**-54)
+            u = _fma(self._integer53(first), 2.0**-53, 2.0**-54)
             angle = self._integer53(first + 2) * (math.pi * 2.0**-52)
-        radius = node("sqrt", -2.0 * traced.log(u))
-        return radius * (traced.sin(angle) if twin else traced.cos(angle))
+        radius = sqrt(-2.0 * log(u))
+        return radius * (sin(angle) if twin else cos(angle))
 
-    def _integer53(self, i: int) -> Expr:
+    def _integer53(self, i: int) -> Scalar:
         """27 bits of one word and 26 of the next as a whole number, exactly."""
-        upper, lower = (node("i2f", node("lshr", self._word(i + j), 5 + j)) for j in range(2))
-        return node("fma", upper, 2.0**26, lower)
+        upper, lower = (_upper_bits(self._word(i + j), 27 - j) for j in range(2))
+        return _fma(upper, 2.0**26, lower)
 
 
-def _rounded(x: float) -> float:
-    """x in the precision of the kernel."""
-    return struct.unpack("f", struct.pack("f", x))[0] if current().dtype == "float32" else float(x)
+def _upper_bits(word: Word, n: int) -> Scalar:
+    """As a number."""
+    return float(word % 2**32 >> 32 - n) if type(word) is int else node("i2f", node("lshr", word, 32 - n))
 
 
-def _below(x: float) -> float:
+def _fma(a: Scalar, b: float, c: Scalar) -> Scalar:
+    """a b + c, rounded once."""
+    return float(Fraction(a) * Fraction(b) + Fraction(c)) if type(a) is float else node("fma", a, b, c)
+
+
+def _single(x: float) -> float:
+    """x in float32."""
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def _below(x: float, single: bool) -> float:
     """The next number below x in the precision of the kernel."""
-    if current().dtype == "float64":
+    if not single:
         return math.nextafter(x, -math.inf)
     if x == 0:
         return -(2.0**-149)

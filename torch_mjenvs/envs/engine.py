@@ -16,7 +16,8 @@ from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
 from ..physics.simulation import check_dtype, in_precision
-from .episode import BAD_STATE, Episode
+from .contract import BAD_STATE
+from .episode import Episode
 from .tasks.base import Task
 
 __all__ = ["COLUMNS", "Engine", "copied", "keeps_its_place", "named_columns"]
@@ -147,6 +148,12 @@ class Engine:
     episode = _view("episode", "(N,) int32, how many each world has begun")
     reset_mask = _view("reset_mask", "(N,) bool")
     key = _view("key", "(N, 3) int32, of the random numbers")
+
+    @property
+    def memory(self) -> dict[str, torch.Tensor]:
+        """What the worlds remember, as the task names it: (N,) or (N, k); writing into it changes what they do."""
+        widths = self.layout.memory
+        return dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
 
     @property
     def info(self) -> dict[str, torch.Tensor]:

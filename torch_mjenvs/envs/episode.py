@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gymnasium.vector import AutoresetMode
 
@@ -23,9 +23,8 @@ from ..physics.derived import derive
 from ..physics.model import Model
 from ..physics.spatial import MAXVAL
 from ..physics.step import State, steps
+from .contract import BAD_STATE, Contract, Widths, by_name, flatten
 from .tasks.base import Task, World
-
-BAD_STATE = "bad_state"
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class Layout:
     nv: int
     nu: int
     obs: int
-    memory: int
-    info: dict[str, int]  # width of each name of the next two together; 0: one number per world, not a list of them
+    memory: Widths
+    info: Widths  # of each name of the next two together
     step_info: tuple[str, ...]
     reset_info: tuple[str, ...]
 
@@ -47,7 +46,7 @@ class Layout:
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
-            Buffer("memory", self.memory),
+            Buffer("memory", room(self.memory)),
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
             Buffer("key", 3, "i"),
@@ -60,8 +59,8 @@ class Layout:
             Buffer("terminated", 1, "b"),
             Buffer("truncated", 1, "b"),
             Buffer(BAD_STATE, 1, "b"),
-            Buffer("info", sum(max(1, width) for width in self.info.values())),
-            Buffer("final_info", sum(max(1, width) for width in self.info.values())),
+            Buffer("info", room(self.info)),
+            Buffer("final_info", room(self.info)),
         ]
 
 
@@ -112,6 +111,20 @@ class Verdict:
         return logical_or(self.terminated, self.truncated)
 
 
+def room(widths: Widths) -> int:
+    """How many numbers these are."""
+    return sum(max(1, width) for width in widths.values())
+
+
+# What a stream of random numbers is for, beside the steps of an episode, which are counted from 1.
+RESET, BEGIN = 0, -1
+
+
+def random(b: Columns, episode: Scalar, what: Scalar) -> Random:
+    """A function of seed, world, number of the episode, and `what`."""
+    return Random(b["key"][0], b["key"][1], episode, b["key"][2], what)
+
+
 def is_bad(xs: list) -> Mask:
     """Any of them not finite, or beyond mjMAXVAL. mj_checkPos, mj_checkVel, mj_checkAcc."""
     return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
@@ -142,23 +155,41 @@ class Episode:
 
     def begin(self, b: Columns) -> Scene:
         """A new episode."""
-        rng = Random(b["key"][0], b["key"][1], b["episode"][0], b["key"][2], 0)
-        return self.enter(b, *self.task.reset(self.model, rng))
+        episode = b["episode"][0]
+        return self.enter(b, episode, *self.contract.reset(random(b, episode, RESET)))
 
-    def enter(self, b: Columns, qpos: list, qvel: list) -> Scene:
-        """An episode that begins in this state."""
-        m, world = self.model, self.at_rest(qpos, qvel)
-        world.memory = self.task.memory(m, world)
-        obs = self.task.observe(m, world)
-        info = self.named(self.task.reset_info(m, world))
-        return Scene(0, b["episode"][0] + 1, info, obs, Moment(qpos, qvel, [0.0] * m.nv, world.memory))
+    def enter(self, b: Columns, episode: Scalar, qpos: list, qvel: list) -> Scene:
+        """An episode of this number that begins in this state."""
+        world = self.at_rest(qpos, qvel, random(b, episode, BEGIN))
+        memory = self.first_memory(b, world)
+        world.memory = by_name(self.layout.memory, memory)
+        obs = self.contract.observe(world, self.layout.obs)
+        info = flatten(self.layout.info, self.contract.reset_info(world))
+        return Scene(0, b["episode"][0] + 1, info, obs, Moment(qpos, qvel, [0.0] * self.model.nv, memory))
 
-    def at_rest(self, qpos: list, qvel: list) -> World:
+    def at_rest(self, qpos: list, qvel: list, rng: Random) -> World:
         """A world that was put into a state: mj_forward has run, but not mj_rnePostConstraint."""
         m = self.model
         data = derive(m, qpos, qvel, None, [0.0] * m.nu)
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
-        return World(qpos, qvel, [], data)
+        return World(qpos, qvel, {}, data, rng)
+
+    def first_memory(self, b: Columns, world: World) -> list:
+        """That of an episode which begins like this."""
+        widths, first = self.contract.memory()
+        if not widths:
+            return []
+        seeded = b["episode"][0] < 1  # there was no episode since
+        world.memory = by_name(widths, choose(seeded, first, b["memory"]))
+        return self.contract.begin(widths, first, world)
+
+    def kept_memory(self, b: Columns, old: Moment, bad: Mask) -> list:
+        """The memory that a step starts with: a new one, where the state was bad."""
+
+        def anew(_: list) -> list:
+            return self.first_memory(b, self.at_rest(old.qpos, old.qvel, random(b, b["episode"][0] + -1, BEGIN)))
+
+        return when_any(bad, anew, old.memory) if old.memory else []
 
     # what a step does, in this order
 
@@ -176,43 +207,52 @@ class Episode:
         action = choose(bad_action, [0.0] * m.nu, b["action"])
         return moment, action, bad_state, bad_action
 
-    def advance(self, old: Moment, action: list, *bad: Mask) -> tuple[Moment, World, Mask]:
+    def advance(self, old: Moment, ctrl: list, rng: Random, *bad: Mask) -> tuple[Moment, World, Mask]:
         """All substeps: what they led to, which is the old state where anything was `bad` or became so, and where."""
         m = self.model
-        moved = steps(m, State(old.qpos, old.qvel, old.qacc_warmstart), action, self.task.frame_skip)
+        moved = steps(m, State(old.qpos, old.qvel, old.qacc_warmstart), ctrl, self.task.frame_skip)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart))
         new = Moment(
             choose(stopped, old.qpos, moved.qpos),
             choose(stopped, old.qvel, moved.qvel),
             choose(stopped, old.qacc_warmstart, moved.qacc_warmstart),
-            [],
+            old.memory,
         )
         last = {
             "qpos": choose(stopped, old.qpos, moved.last["qpos"]),
             "qvel": choose(stopped, old.qvel, moved.last["qvel"]),
             "qacc": choose(stopped, old.qacc_warmstart, moved.last["qacc"]),
         }
-        data = derive(m, last["qpos"], last["qvel"], last["qacc"], action)
+        data = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl)
         data.cfrc_ext = [choose(stopped, [0.0] * 6, wrench) for wrench in moved.last["cfrc_ext"]]
-        world = World(new.qpos, new.qvel, [], data)
-        new.memory = world.memory = self.task.memory(m, world)
-        return new, world, stopped
+        return new, World(new.qpos, new.qvel, {}, data, rng), stopped
 
-    def judge(
-        self, b: Columns, before: World, action: list, after: World, new: Moment, bad: Mask
-    ) -> tuple[Scene, Verdict]:
-        """The scene and the verdict."""
-        outcome = self.task.outcome(self.model, before, action, after)
-        elapsed = b["elapsed_steps"][0] + 1
+    def control(self, before: World, action: list) -> tuple[list, Mask]:
+        """ctrl, and where it is bad."""
+        if not self.contract.controls:
+            return action, False
+        ctrl = self.contract.control(before, action)
+        bad = is_bad(ctrl)
+        return choose(bad, [0.0] * len(ctrl), ctrl), bad
+
+    def remember(self, before: World, action: list, after: World, stopped: Mask) -> list:
+        """The memory after the step; a world that was stopped keeps its own."""
+        widths = self.layout.memory
+        memory = self.contract.remember(widths, before, action, after)
+        return choose(stopped, flatten(widths, before.memory), memory)
+
+    def judge(self, b: Columns, before: World, action: list, after: World, bad: Mask) -> tuple[Verdict, list, list]:
+        """The verdict, the observation and info."""
+        outcome = self.contract.outcome(before, action, after)
         limit = self.max_episode_steps
         verdict = Verdict(
             select(bad, 0.0, outcome.reward),
             logical_or(outcome.terminated, bad),
-            False if limit is None else logical_not(elapsed < limit),
+            False if limit is None else logical_not(b["elapsed_steps"][0] + 1 < limit),
             bad,
         )
-        obs = self.task.observe(self.model, after)
-        return Scene(elapsed, b["episode"][0], self.named(outcome.info), obs, new), verdict
+        obs = self.contract.observe(after, self.layout.obs)
+        return verdict, obs, flatten(self.layout.info, outcome.info)
 
     def restart(self, b: Columns, mask: Mask, scene: Scene) -> Scene:
         """The scene, but with a new episode in the worlds of the mask."""
@@ -222,11 +262,17 @@ class Episode:
 
     def step(self, b: Columns) -> dict[str, list]:
         """One environment step of every world, autoreset included."""
+        widths, elapsed = self.layout.memory, b["elapsed_steps"][0] + 1
+        rng = random(b, b["episode"][0] + -1, elapsed)
         old, action, bad_state, bad_action = self.guard(b)
-        new, after, bad = self.advance(old, action, bad_action, bad_state)
-        before = self.at_rest(old.qpos, old.qvel)
-        before.memory = choose(bad_state, self.task.memory(self.model, before), old.memory)
-        scene, verdict = self.judge(b, before, action, after, new, bad)
+        before = self.at_rest(old.qpos, old.qvel, rng)
+        before.memory = by_name(widths, self.kept_memory(b, old, bad_state))
+        ctrl, bad_ctrl = self.control(before, action)
+        new, after, bad = self.advance(old, ctrl, rng, bad_action, bad_state, bad_ctrl)
+        new.memory = self.remember(before, action, after, bad)
+        after.memory = by_name(widths, new.memory)
+        verdict, obs, info = self.judge(b, before, action, after, bad)
+        scene = Scene(elapsed, b["episode"][0], info, obs, new)
         done, final = verdict.ended, {}
         if self.mode == AutoresetMode.SAME_STEP:
             final = {"final_obs": scene.obs, "final_info": scene.info}
@@ -267,7 +313,7 @@ class Episode:
 
     def refresh(self, b: Columns) -> dict[str, list]:
         """What follows from the state of the worlds of `reset_mask`, after it was set from outside."""
-        mask, scene = b["reset_mask"][0], self.enter(b, b["qpos"], b["qvel"])
+        mask, scene = b["reset_mask"][0], self.enter(b, b["episode"][0] + -1, b["qpos"], b["qvel"])
         return {
             "memory": choose(mask, scene.moment.memory, b["memory"]),
             "obs": choose(mask, scene.obs, b["obs"]),
@@ -276,25 +322,43 @@ class Episode:
 
     # what they are made of, and from
 
-    def named(self, info: dict) -> list:
-        """In the layout's order, 0 where a name is absent."""
-        out: list = []
-        for name, width in self.layout.info.items():
-            value = info.get(name, [0.0] * width if width else 0.0)
-            out += value if width else [value]
-        return out
+    @property
+    def contract(self) -> Contract:
+        """The task's functions, what they give checked."""
+        return Contract(self.task, self.model)
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """Found by running the task once on plain numbers."""
-        m = self.model
-        world = self.at_rest(list(m.qpos0), [0.0] * m.nv)
-        world.memory = self.task.memory(m, world)
-        reset_info = self.task.reset_info(m, world)
-        step_info = self.task.outcome(m, world, [0.0] * m.nu, world).info
-        widths = {name: len(x) if isinstance(x, list) else 0 for name, x in (step_info | reset_info).items()}
-        obs, memory = self.task.observe(m, world), world.memory
-        return Layout(m.nq, m.nv, m.nu, len(obs), len(memory), widths, tuple(step_info), tuple(reset_info))
+        """Found by running the task once: one of this package's, known to work, on plain numbers, as that is faster."""
+        if source.holds(type(self.task)):
+            m = self.model
+            return self.look(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
+        found = []
+        buffers = [Buffer("word", 5, "i"), Buffer("action", self.model.nu)]
+
+        def look(b: Columns) -> dict[str, list]:
+            rng = Random(*b["word"])
+            found.append(self.look(rng, b["action"], *self.contract.reset(rng)))
+            return {}
+
+        record(self.name("layout"), buffers, look, "float64").release()
+        return found[0]
+
+    def look(self, rng: Random, action: list, qpos: list, qvel: list) -> Layout:
+        """The layout, as all of the task's functions together show it."""
+        m, contract = self.model, self.contract
+        memory, first = contract.memory()
+        before = self.at_rest(qpos, qvel, rng)
+        before.memory = by_name(memory, first)
+        before.memory = by_name(memory, contract.begin(memory, first, before))
+        obs = contract.observe(before)
+        reset_info = contract.reset_info(before)
+        contract.control(before, action)
+        after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before)))
+        step_info = contract.outcome(before, action, after).info
+        contract.observe(after, len(obs))
+        info = contract.same_widths(reset_info, step_info)
+        return Layout(m.nq, m.nv, m.nu, len(obs), memory, info, tuple(step_info), tuple(reset_info))
 
     def name(self, what: str) -> str:
         return f"{type(self.task).__name__.lower()}-{what}"

@@ -13,8 +13,8 @@ from gymnasium.vector import AutoresetMode
 from ..calls import exclusive, lasting
 from ..checks import as_options, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
+from .contract import BAD_STATE
 from .engine import Engine, named_columns
-from .episode import BAD_STATE
 from .spaces import action_space, observation_space
 from .tasks.base import Task
 from .tasks.registry import make_task

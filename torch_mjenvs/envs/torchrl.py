@@ -17,8 +17,8 @@ from torchrl.envs import EnvBase
 
 from ..calls import exclusive, lasting
 from ..checks import as_seed, as_tensor
+from .contract import BAD_STATE
 from .engine import Engine, copied
-from .episode import BAD_STATE
 from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task

@@ -21,8 +21,8 @@ from gymnasium.vector.utils import batch_space
 from ..calls import exclusive, lasting
 from ..checks import as_mask, as_options, as_seeds, as_tensor, check_state
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
+from .contract import BAD_STATE
 from .engine import MASKS, Engine, copied, named_columns
-from .episode import BAD_STATE
 from .rollout import Policy, Rollout
 from .spaces import action_space, observation_space
 from .tasks.base import Task
@@ -48,7 +48,7 @@ class TorchVectorEnv(VectorEnv):
         max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
         copy: False returns the engine's own buffers, which the next `step` or `reset` overwrites.
         first_world: the number of this environment's first world. Environments in several processes that share out
-            the numbers of one large environment, with its seed, go through its trajectories: see "Reset noise" below.
+            the numbers of one large environment, with its seed, go through its trajectories.
         render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
             MujocoEnv takes them.
@@ -63,9 +63,9 @@ class TorchVectorEnv(VectorEnv):
     - in SAME_STEP mode always, not only when a world ended: "final_obs" (N, D) and the dict "final_info", what the step
       led to in every world before any reset. Their masks mark the worlds that ended.
 
-    Reset noise is a function of seed, world and number of the episode alone. `reset(seed=int)` gives world i the
-    stream (seed, first_world + i); a list gives each world what a lone world has with that seed, and leaves a world's
-    stream as it is where the entry is None. Before any seed is given, streams come from torch's global generator.
+    Random numbers are a function of seed, world, number of the episode and step alone. `reset(seed=int)` gives world i
+    the stream (seed, first_world + i); a list gives each world what a lone world has with that seed, and leaves a
+    world's stream as it is where the entry is None. Before any seed is given, streams come from torch's generator.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
     `UnsupportedModel` for a model that asks for more than there is.

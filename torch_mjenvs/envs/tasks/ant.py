@@ -46,10 +46,16 @@ class Ant(Task):
             obs += flat(self.contact_forces(world)[1:])
         return obs
 
-    def memory(self, m: Model, world: World) -> list:
+    def memory(self, m: Model) -> dict:
         """Where the main body was seen last."""
+        return {"place": [0.0, 0.0]}
+
+    def begin(self, m: Model, world: World) -> dict:
         body = self.main_body if isinstance(self.main_body, int) else m.body_names.index(self.main_body)
-        return world.data.xpos[body][:2]
+        return {"place": world.data.xpos[body][:2]}
+
+    def remember(self, m: Model, before: World, action: list, after: World) -> dict:
+        return self.begin(m, after)
 
     def healthy(self, world: World) -> Mask:
         low, high = (float(z) for z in self.healthy_z_range)
@@ -57,7 +63,8 @@ class Ant(Task):
 
     def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
         healthy = self.healthy(after)
-        velocity = [(new - old) / self.dt(m) for old, new in zip(before.memory, after.memory, strict=True)]
+        old, new = before.memory["place"], after.memory["place"]
+        velocity = [(b - a) / self.dt(m) for a, b in zip(old, new, strict=True)]
         forward = velocity[0] * self.forward_reward_weight
         survive = select(healthy, float(self.healthy_reward), 0.0)
         ctrl_cost = self.ctrl_cost_weight * squared(action)

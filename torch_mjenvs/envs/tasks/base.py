@@ -7,7 +7,7 @@ physics into one kernel. A task is a frozen dataclass whose fields are the const
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import mujoco
@@ -24,15 +24,17 @@ from ...scalar import Mask, Random, Scalar, logical_and
 class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
 
-    `memory` is what `Task.memory` said when this state was reached. `data` has mjData's further fields (`xpos`,
+    `memory` is what the world remembers: see `Task.memory`. `rng` is the random numbers of this step, or of this
+    episode's beginning: `rng.uniform(low, high)`, `rng.normal()`. `data` has mjData's further fields (`xpos`,
     `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as they stand when Gymnasium reads
     them: of the last evaluation within the step, which for Runge-Kutta is not that of the final qpos and qvel.
     """
 
     qpos: list
     qvel: list
-    memory: list
+    memory: dict[str, Any]
     data: Data
+    rng: Random
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,16 @@ class Outcome:
 
     reward: Scalar
     terminated: Mask
-    info: dict[str, Scalar | list]
+    info: dict[str, Scalar | list] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Task:
-    """Base of all tasks; `xml_file` is a path or the name of one of Gymnasium's own models."""
+    """Base of all tasks; `xml_file` is a path or the name of one of Gymnasium's own models.
+
+    An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
+    `outcome` and `observe`. `reset`, `observe` and `outcome` are to be written; the rest is for those who need it.
+    """
 
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int] = 1000  # where the user names no other number
@@ -56,12 +62,12 @@ class Task:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "frame_skip", as_count("frame_skip", self.frame_skip))
-        for field in fields(self):  # lists are taken as Gymnasium takes them, but a task must be hashable
-            value = getattr(self, field.name)
-            if isinstance(value, list):
-                object.__setattr__(self, field.name, tuple(value))
+        for name in (x.name for x in fields(self)):
+            value = getattr(self, name)
+            if isinstance(value, list):  # taken as Gymnasium takes them, but a task must be hashable
+                object.__setattr__(self, name, tuple(value))
             if isinstance(value, float) and value != value:
-                raise ValueError(f"{field.name} must be a number, not nan")
+                raise ValueError(f"{name} must be a number, not nan")
 
     def load(self) -> mujoco.MjModel:
         """The MuJoCo model. Raises OSError where there is no such file."""
@@ -72,12 +78,8 @@ class Task:
         raise NotImplementedError
 
     def observe(self, m: Model, world: World) -> list:
-        """The observation."""
+        """The observation; noise by `world.rng`."""
         raise NotImplementedError
-
-    def memory(self, m: Model, world: World) -> list:
-        """What the next step's `before.memory` shall hold of this world, beside qpos and qvel."""
-        return []
 
     def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
         """Reward, termination and info of the step that led from `before` to `after`."""
@@ -85,6 +87,26 @@ class Task:
 
     def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list]:
         """info of a reset."""
+        return {}
+
+    def memory(self, m: Model) -> dict[str, Scalar | list]:
+        """What a world remembers from step to step, numbers and lists by name, and what that is at first."""
+        return {}
+
+    def begin(self, m: Model, world: World) -> dict[str, Scalar | list]:
+        """What is remembered when an episode begins in this state; names left out are as `memory` has them.
+
+        `world.memory` is that of the episode before, for what shall outlast episodes; in a world's first episode, and
+        after it was seeded, as `memory` has it.
+        """
+        return {}
+
+    def control(self, m: Model, world: World, action: list) -> list:
+        """The model's ctrl for this step: the action itself, or what filters, latency and targets make of it."""
+        return action
+
+    def remember(self, m: Model, before: World, action: list, after: World) -> dict[str, Scalar | list]:
+        """What is remembered after a step, for `after.memory`; names left out stay as they are in `before.memory`."""
         return {}
 
     def dt(self, m: Model) -> float:

@@ -72,19 +72,26 @@ class Humanoid(Human):
     include_qfrc_actuator_in_observation: bool = True
     include_cfrc_ext_in_observation: bool = True
 
-    def memory(self, m: Model, world: World) -> list:
+    def memory(self, m: Model) -> dict:
         """Where the centre of mass was seen last."""
+        return {"centre": [0.0, 0.0]}
+
+    def begin(self, m: Model, world: World) -> dict:
         total = sum(m.body_mass)
         weighted = zip(m.body_mass, world.data.xipos, strict=True)
         parts = [[mass / total * x for x in xipos[:2]] for mass, xipos in weighted if mass]
         centre = parts[0]
         for part in parts[1:]:
             centre = [a + b for a, b in zip(centre, part, strict=True)]
-        return centre
+        return {"centre": centre}
+
+    def remember(self, m: Model, before: World, action: list, after: World) -> dict:
+        return self.begin(m, after)
 
     def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
         healthy = within(after.qpos[2], self.healthy_z_range)
-        velocity = [(new - old) / self.dt(m) for old, new in zip(before.memory, after.memory, strict=True)]
+        old, new = before.memory["centre"], after.memory["centre"]
+        velocity = [(b - a) / self.dt(m) for a, b in zip(old, new, strict=True)]
         forward = self.forward_reward_weight * velocity[0]
         survive = select(healthy, float(self.healthy_reward), 0.0)
         ctrl_cost = self.ctrl_cost_weight * squared(action)

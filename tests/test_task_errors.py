@@ -1,0 +1,161 @@
+"""Mistakes in a task are said in its own terms, with the file and the line that they are in."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+
+from torch_mjenvs import Outcome, Task, TorchEnv, TorchVectorEnv
+
+
+@dataclass(frozen=True)
+class Broken(Task):
+    """A pendulum on a cart, whose functions can be replaced one by one."""
+
+    xml_file: str = "inverted_pendulum.xml"
+    frame_skip: int = 2
+    functions: dict[str, Callable] = field(default_factory=dict, hash=False)
+
+    def of(self, name, default, *arguments):
+        return self.functions.get(name, default)(*arguments)
+
+    def memory(self, m):
+        return self.of("memory", lambda m: {"goal": [0.0, 0.0], "phase": 0.0}, m)
+
+    def reset(self, m, rng):
+        return self.of("reset", lambda m, rng: ([0.0, 0.0], [0.0, 0.0]), m, rng)
+
+    def begin(self, m, world):
+        return self.of("begin", lambda m, world: {}, m, world)
+
+    def control(self, m, world, action):
+        return self.of("control", lambda m, world, action: action, m, world, action)
+
+    def remember(self, m, before, action, after):
+        return self.of("remember", lambda *_: {}, m, before, action, after)
+
+    def observe(self, m, world):
+        return self.of("observe", lambda m, world: world.qpos, m, world)
+
+    def outcome(self, m, before, action, after):
+        return self.of("outcome", lambda *_: Outcome(1.0, False), m, before, action, after)
+
+    def reset_info(self, m, world):
+        return self.of("reset_info", lambda m, world: {}, m, world)
+
+
+class Alternating:
+    """Two answers by turns."""
+
+    def __init__(self, *answers):
+        self.answers = answers
+
+    def __call__(self, *_):
+        self.answers = self.answers[::-1]
+        return self.answers[-1]
+
+
+ANSWERS = {
+    "reset gives qpos of another width": (
+        "reset", lambda m, rng: ([0.0] * 3, [0.0] * 2), ValueError, "gave 3 numbers for qpos, and the model has 2"),
+    "reset gives qpos alone": (
+        "reset", lambda m, rng: [0.0, 0.0], TypeError, "must give a tuple of qpos and qvel"),
+    "reset gives text": (
+        "reset", lambda m, rng: ([0.0, "x"], [0.0] * 2), TypeError, r"qpos\[1\] must be a number, not 'x'"),
+    "observe gives an array": (
+        "observe", lambda m, w: np.zeros(2), TypeError, "observation must be a list of numbers"),
+    "observe gives a truth value": (
+        "observe", lambda m, w: [w.qpos[0] > 0.0], TypeError, r"observation\[0\] must be a number, not a truth value"),
+    "observe gives more in a step": (
+        "observe", Alternating([0.0], [0.0, 1.0]), ValueError, "gave 2 numbers, and 1 before"),
+    "control gives two for one actuator": (
+        "control", lambda m, w, a: [*a, *a], ValueError, "gave 2 numbers for ctrl, and the model has 1"),
+    "begin gives an unknown name": (
+        "begin", lambda m, w: {"gaol": [0.0, 0.0]}, ValueError, r"gave 'gaol', which memory\(\) does not have"),
+    "begin gives a list of another length": (
+        "begin", lambda m, w: {"goal": [0.0]}, ValueError, r"gave a list of 1 for 'goal', and memory\(\) has a list"),
+    "remember gives a number for a list": (
+        "remember", lambda *_: {"goal": 0.0}, ValueError, r"gave one number for 'goal', and memory\(\) has a list"),
+    "remember gives nothing": (
+        "remember", lambda *_: None, TypeError, "must be a dict of numbers, or lists of them, by name"),
+    "memory gives a list": (
+        "memory", lambda m: [0.0], TypeError, "must be a dict of numbers, or lists of them, by name"),
+    "memory has an empty list": (
+        "memory", lambda m: {"goal": []}, ValueError, "'goal' is an empty list"),
+    "memory is not of constants": (
+        "memory", lambda m: {"goal": math.nan}, ValueError, "'goal' must be of finite numbers"),
+    "outcome gives a tuple": (
+        "outcome", lambda *_: (1.0, False), TypeError, "must give an Outcome"),
+    "the reward is a truth value": (
+        "outcome", lambda m, b, a, w: Outcome(w.qpos[0] > 0.0, False), TypeError, "must be a number, not a truth"),
+    "terminated is a number": (
+        "outcome", lambda *_: Outcome(1.0, 0), TypeError, "terminated must be True, False or a comparison"),
+    "info is of another width in a reset": (
+        "outcome", lambda *_: Outcome(1.0, False, {"place": 1.0}), ValueError, "'place' is one number, and a list"),
+    "info has a name that is taken": (
+        "reset_info", lambda *_: {"bad_state": 1.0}, ValueError, "'bad_state' is the environment's own"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_what_a_function_gives_is_checked_in_the_task_s_terms(what):
+    name, function, kind, text = ANSWERS[what]
+    functions = {"reset_info": lambda *_: {"place": [1.0, 2.0]}} if "place" in text else {}
+    with pytest.raises(kind, match=text) as caught:
+        TorchVectorEnv(Broken(functions=functions | {name: function}), 2)
+    assert str(caught.value).startswith(f"Broken.{name} ({__file__}, line ")
+
+
+def branch(m, world):
+    if world.qpos[0] > 0.0:  # here
+        return world.qpos
+    return world.qvel
+
+
+USES = {
+    "if": ("observe", branch, "a traced value has no truth value"),
+    "float()": ("observe", lambda m, world: [float(world.qpos[0])], "not a number"),
+    "max()": ("observe", lambda m, world: [max(world.qpos)], "no truth value"),
+    "math": ("outcome", lambda m, b, action, after: Outcome(math.sin(after.qpos[0]), False), "not a number"),
+    "NumPy": ("observe", lambda m, world: [np.sin(world.qpos[0])], "sin"),
+    "and": ("outcome", lambda m, b, action, w: Outcome(1.0, w.qpos[0] > 0.0 and w.qpos[1] > 0.0), "no truth value"),
+}
+
+
+@pytest.mark.parametrize("env", [TorchVectorEnv, TorchEnv])
+@pytest.mark.parametrize("what", USES)
+def test_python_that_cannot_know_a_world_s_numbers_is_named_with_its_line(what, env):
+    name, function, text = USES[what]
+    line = function.__code__.co_firstlineno + (what == "if")
+    with pytest.raises(TypeError, match=text) as caught:
+        env(Broken(functions={name: function}))
+    where, why = caught.value.__notes__
+    assert where.startswith(f"in Broken.{name}, {__file__}, line {line}: ")
+    assert re.search("known only when the kernel runs.*torch_mjenvs.scalar has select", why)
+
+
+def test_any_other_exception_keeps_its_type_and_names_the_line():
+    with pytest.raises(KeyError) as caught:
+        TorchVectorEnv(Broken(functions={"observe": lambda m, world: [world.memory["gaol"]]}), 2)
+    (where,) = caught.value.__notes__
+    assert f"in Broken.observe, {__file__}, line " in where and 'world.memory["gaol"]' in where
+
+
+def test_whole_numbers_count_as_numbers_and_an_empty_list_is_no_entry_of_info():
+    functions = {
+        "memory": lambda m: {"steps": 0, "last": [0] * m.nu},
+        "remember": lambda m, before, action, after: {"steps": before.memory["steps"] + 1},
+        "observe": lambda m, world: [1, world.memory["steps"]],
+        "outcome": lambda *_: Outcome(1, False, {"nothing": []}),
+    }
+    env = TorchVectorEnv(Broken(functions=functions), 2)
+    obs, info = env.reset()
+    assert obs.tolist() == [[1.0, 0.0]] * 2 and info == {}
+    obs, *_ = env.step(torch.zeros(2, 1, device=env.device))
+    assert obs.tolist() == [[1.0, 1.0]] * 2
