@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 
-.PHONY: help setup train test slow soak lint fix bench bench-gpu wheel clean
+.PHONY: help setup train test slow libraries soak lint fix bench bench-gpu wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,14 @@ test: $(STAMP) lint  ## lint, types, and the fast tests
 
 slow: $(STAMP)  ## the slow tests
 	$(BIN)/python -m pytest -q -m slow $(ARGS)
+
+# Tianshou and rl_games pin what the rest of the tests have newer: a virtual environment of their own, beside .venv.
+libraries:  ## the tests of torch_mjenvs.adapters with all five libraries, in .venv-libraries
+	test -x .venv-libraries/bin/python || $(PYTHON) -m venv .venv-libraries
+	grep -vE '^(psutil|filelock|ipython|ipykernel)==' constraints.txt > .venv-libraries/constraints.txt
+	.venv-libraries/bin/python -m pip install --quiet -c .venv-libraries/constraints.txt torch
+	.venv-libraries/bin/python -m pip install --quiet -c .venv-libraries/constraints.txt -e ".[libraries,rl_games,tianshou]" pytest
+	.venv-libraries/bin/python -m pytest -q -m "" tests/test_adapters_parity.py tests/test_adapters_training.py $(ARGS)
 
 soak: $(STAMP)  ## long runs of every task with bad worlds injected (STEPS=1e6 in each of 20 cases), figures printed
 	$(BIN)/python -m pytest -q -s -m "" tests/test_soak.py --soak-steps $(STEPS) $(ARGS)

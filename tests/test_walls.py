@@ -51,6 +51,9 @@ def meets(path: Path, *names: str) -> list[str]:
     return [x for x in imports(path) if any(x == n or x.startswith(f"{n}.") for n in names)]
 
 
+LIBRARIES = sorted((PACKAGE / "adapters").glob("*.py"))
+
+
 def ids(paths: list[Path]) -> list[str]:
     return [p.name for p in paths]
 
@@ -96,7 +99,7 @@ def test_a_task_is_only_scalars(path):
     assert not own, f"a task knows nothing of what runs it, as {own}"
 
 
-@pytest.mark.parametrize("path", ADAPTERS, ids=ids(ADAPTERS))
+@pytest.mark.parametrize("path", [*ADAPTERS, *LIBRARIES], ids=ids([*ADAPTERS, *LIBRARIES]))
 def test_an_adapter_holds_no_physics(path):
     assert not meets(path, f"{NAME}.physics", f"{NAME}.compiler")
 

@@ -93,7 +93,7 @@ class Engine:
         first_world = as_count("first_world", first_world, 0)
         as_count("first_world + num_envs", first_world + num_envs)
         self.task, self.num_envs, self.dtype, self.first_world = task, num_envs, dtype, first_world
-        self.mode = AutoresetMode(autoreset_mode)
+        self.mode, self.max_episode_steps = AutoresetMode(autoreset_mode), max_episode_steps
         self._turn = turn()
         self.mjmodel = task.load()
         self.model = load(self.mjmodel)

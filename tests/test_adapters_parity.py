@@ -1,0 +1,263 @@
+"""The adapters give other libraries what the environment says, and what their own vectors of single worlds would give.
+
+A library that is not installed is skipped by name: `make libraries` installs them all.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+
+from torch_mjenvs import TorchVectorEnv, adapters, wrappers
+
+SAME_STEP, DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
+N, STEPS, LIMIT = 4, 60, 20
+TENSORS = ["RslRlVecEnv", "RlGamesVecEnv"]
+
+
+def adapter(name: str) -> Any:
+    library, package = adapters.LIBRARIES[name]
+    pytest.importorskip(library, reason=f"{package} is not installed")
+    return getattr(adapters, name)
+
+
+def make(mode: AutoresetMode = SAME_STEP, **kwargs: Any) -> TorchVectorEnv:
+    """Hoppers fall after about 20 steps, or are cut after as many: both happen."""
+    usual = {"dtype": torch.float64, "max_episode_steps": LIMIT}
+    return TorchVectorEnv("Hopper", N, **(usual | kwargs), autoreset_mode=mode)
+
+
+def single() -> gymnasium.Env:
+    return gymnasium.make("TorchHopper-v0", max_episode_steps=LIMIT)
+
+
+def actions(seed: int = 1) -> np.ndarray:
+    """Some fall, some do not."""
+    calm = np.linspace(0.2, 1.0, N)[:, None]
+    return np.random.default_rng(seed).uniform(-1, 1, (STEPS, N, 3)) * calm
+
+
+# -- Stable-Baselines3 -------------------------------------------------------------------------------------------------
+
+
+def test_sb3_is_given_what_its_own_vector_of_single_worlds_gives():
+    ours = adapter("SB3VecEnv")(make())
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    theirs = DummyVecEnv([single] * N)
+    assert ours.seed(7) == theirs.seed(7)
+    np.testing.assert_array_equal(ours.reset(), theirs.reset())
+    assert ours.reset_infos == theirs.reset_infos
+    kinds = set()
+    for action in actions():
+        mine, real = ours.step(action), theirs.step(action)
+        np.testing.assert_array_equal(mine[0], real[0])
+        np.testing.assert_allclose(mine[1], real[1], rtol=1e-6)  # theirs are float32
+        np.testing.assert_array_equal(mine[2], real[2])
+        for done, told, expected in zip(mine[2], mine[3], real[3], strict=True):
+            assert bool(told) == done
+            if done:
+                kinds.add(told["TimeLimit.truncated"])
+                np.testing.assert_array_equal(told.pop("terminal_observation"), expected.pop("terminal_observation"))
+                assert told == pytest.approx(expected)
+        assert ours.reset_infos == theirs.reset_infos
+    assert kinds == {True, False}
+
+
+def test_sb3_seeds_and_options_count_once():
+    env = adapter("SB3VecEnv")(make())
+    env.seed(3)
+    env.set_options({"anything": 1})
+    first = env.reset()
+    assert not np.array_equal(env.reset(), first)
+    env.seed(3)
+    np.testing.assert_array_equal(env.reset(), first)
+
+
+def test_sb3s_wrappers_and_ours_go_around():
+    inside = wrappers.NormalizeObservation(wrappers.RecordEpisodeStatistics(make()))
+    ours = adapter("SB3VecEnv")(inside)
+    from stable_baselines3.common.vec_env import VecMonitor, VecNormalize
+
+    env = VecNormalize(VecMonitor(ours))
+    assert env.env_is_wrapped(wrappers.RecordEpisodeStatistics) == [True] * N
+    assert env.env_is_wrapped(gymnasium.Wrapper, indices=[0]) == [False]
+    env.reset()
+    lengths = []
+    for action in actions():
+        _, _, done, infos = env.step(action)
+        for told in np.array(infos)[done]:
+            assert {"r", "l", "t"} == set(told["episode"])
+            lengths.append(told["episode"]["l"])
+    assert LIMIT in lengths and min(lengths) < LIMIT
+
+
+def test_sb3_attributes_and_methods():
+    env = adapter("SB3VecEnv")(make())
+    env.reset()
+    assert env.get_attr("dt", indices=[1, 2]) == [0.008] * 2 and not env.has_attr("no_such")
+    assert torch.equal(env.get_attr("qpos", 2)[0], env.env.qpos[2])
+    env.set_attr("render_worlds", (1,))
+    assert env.env.render_worlds == (1,)
+    assert env.env_method("get_attr", "dt") == [0.008] * N
+    for call in (lambda: env.set_attr("copy", True, indices=0), lambda: env.env_method("render", indices=[1])):
+        with pytest.raises(ValueError, match="share one environment"):
+            call()
+
+
+# -- rsl_rl and rl_games -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TENSORS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tensors_are_the_environments_own(name, dtype):
+    plain = make(dtype=dtype)
+    ours = adapter(name)(make(dtype=dtype), seed=5)
+    expected, _ = plain.reset(seed=5)
+    seen = ours.get_observations()["policy"] if name == "RslRlVecEnv" else ours.reset()
+    assert torch.equal(seen, expected.float())
+    cut = fell = 0
+    for action in torch.from_numpy(actions()).to(plain.device):
+        obs, reward, done, extras = ours.step(action)
+        wanted, wanted_reward, terminated, truncated, info = plain.step(action)
+        final = extras["final_obs"]
+        if name == "RslRlVecEnv":
+            assert ours.get_observations() is obs and obs.batch_size == (N,)
+            obs, final = obs["policy"], final["policy"]
+        assert obs.dtype == reward.dtype == torch.float32 and obs.device == plain.device
+        assert torch.equal(obs, wanted.float()) and torch.equal(reward, wanted_reward.float())
+        assert torch.equal(done.bool(), terminated | truncated) and torch.equal(final, info["final_obs"].float())
+        assert torch.equal(extras["time_outs"], truncated & ~terminated)
+        cut, fell = cut + int(extras["time_outs"].sum()), fell + int(terminated.sum())
+    assert cut and fell
+
+
+def test_rsl_rl_moves_where_episodes_are_cut():
+    env = adapter("RslRlVecEnv")(make(), seed=0)
+    assert (env.max_episode_length, env.num_actions, env.num_envs) == (LIMIT, 3, N)
+    assert not env.episode_length_buf.any() and env.cfg["healthy_reward"] == 1.0
+    env.episode_length_buf = torch.tensor([0, 1, LIMIT - 1, LIMIT - 2])
+    still = torch.zeros(N, 3)
+    assert env.step(still)[3]["time_outs"].tolist() == [False, False, True, False]
+    assert env.episode_length_buf.tolist() == [1, 2, 0, LIMIT - 1]
+    with pytest.raises(ValueError, match="max_episode_steps"):
+        _ = adapter("RslRlVecEnv")(make(max_episode_steps=-1)).max_episode_length
+
+
+def test_rl_games_finds_a_task_by_its_name_and_keeps_its_state():
+    ours = adapter("RlGamesVecEnv")
+    from rl_games.common import vecenv
+
+    ours.register("hopper", lambda num_envs, **config: make(**config))
+    env = vecenv.create_vec_env("hopper", N, seed=4, healthy_reward=2.0)
+    assert torch.equal(env.reset(), make().reset(seed=4)[0].float()) and env.env.engine.task.healthy_reward == 2.0
+    assert env.get_env_info()["action_space"] == env.env.single_action_space
+    steps = torch.from_numpy(actions()).to(env.env.device)
+    for action in steps[:10]:
+        env.step(action)
+    state, expected = env.get_env_state(), env.step(steps[10])[0]
+    other = vecenv.create_vec_env("hopper", N)
+    other.set_env_state(None)
+    other.set_env_state(state)
+    assert torch.equal(other.step(steps[10])[0], expected)
+
+
+# -- Tianshou ----------------------------------------------------------------------------------------------------------
+
+
+def test_tianshou_is_given_what_its_own_vector_of_single_worlds_gives():
+    ours = adapter("TianshouVectorEnv")(make(DISABLED))
+    from tianshou.env import DummyVectorEnv
+
+    theirs = DummyVectorEnv([single] * N)
+    assert ours.seed(7) == [[7 + i] for i in range(N)] and theirs.seed(7)
+    np.testing.assert_array_equal(ours.reset()[0], theirs.reset()[0])
+    rng, kinds, partial = np.random.default_rng(0), set(), 0
+    for action in actions():
+        ids = np.sort(rng.permutation(N)[: rng.integers(1, N + 1)])
+        partial += len(ids) < N
+        mine, real = ours.step(action[ids], ids), theirs.step(action[ids], ids)
+        for x, y in zip(mine[:4], real[:4], strict=True):
+            np.testing.assert_array_equal(x, y)
+        for done, told, expected in zip(mine[2] | mine[3], mine[4], real[4], strict=True):
+            assert told == pytest.approx(expected if done else {"env_id": expected["env_id"]})
+        kinds |= {(bool(a), bool(b)) for a, b in zip(*mine[2:4], strict=True)}
+        ended = ids[mine[2] | mine[3]]
+        if len(ended):
+            np.testing.assert_array_equal(ours.reset(ended)[0], theirs.reset(ended)[0])
+    assert partial > 5 and {(True, False), (False, True), (False, False)} <= kinds
+
+
+def test_tianshou_resets_with_seeds_and_says_what_it_has():
+    env = adapter("TianshouVectorEnv")(make(DISABLED))
+    lone = TorchVectorEnv("Hopper", 1, dtype=torch.float64)
+    obs, info = env.reset(seed=11)
+    np.testing.assert_array_equal(obs, np.repeat(lone.reset(seed=11)[0].cpu().numpy(), N, 0))
+    assert info.tolist() == [{"env_id": i} for i in range(N)] and len(env) == N
+    obs, _ = env.reset(2, seed=12)
+    np.testing.assert_array_equal(obs, lone.reset(seed=12)[0].cpu().numpy())
+    assert env.action_space == [env.env.single_action_space] * N and env.get_env_attr("dt", 1) == [0.008]
+    with pytest.raises(ValueError, match="action must be of shape"):
+        env.step(np.zeros((2, 3)), [0])
+    with pytest.raises(ValueError, match="share one environment"):
+        env.set_env_attr("copy", True, [0])
+    env.close()
+    with pytest.raises(AssertionError, match="after close"):
+        env.step(np.zeros((N, 3)))
+
+
+def test_tianshou_leaves_worlds_that_have_ended_as_they_are():
+    env = adapter("TianshouVectorEnv")(make(DISABLED, max_episode_steps=1))
+    env.reset()
+    env.step(np.zeros((N, 3)))
+    env.reset([0])
+    before = env.env.state_dict()
+    *_, truncated, _ = env.step(np.zeros((1, 3)), [0])
+    assert truncated.all() and env.env.engine.done.all()
+    for name, x in env.env.state_dict().items():
+        assert x.ndim == 0 or torch.equal(x[1:], before[name][1:]), name
+
+
+def test_tianshou_refuses_wrappers_that_count():
+    ours = adapter("TianshouVectorEnv")
+    ours(wrappers.RescaleAction(make(DISABLED), -2.0, 2.0)).reset()
+    for wrapper in (wrappers.NormalizeObservation, gymnasium.wrappers.vector.ClipAction):
+        with pytest.raises(TypeError, match=f"{wrapper.__name__} keeps something"):
+            ours(wrapper(make(DISABLED)))
+
+
+# -- All of them -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", adapters.__all__)
+def test_what_does_not_fit_is_refused(name):
+    ours = adapter(name)
+    mode, wrong = (DISABLED, SAME_STEP) if name == "TianshouVectorEnv" else (SAME_STEP, DISABLED)
+    with pytest.raises(ValueError, match=f"{name} needs an environment made with autoreset_mode='{mode.value}'"):
+        ours(make(wrong))
+    with pytest.raises(ValueError, match="copy=False"):
+        ours(make(mode, copy=False))
+    with pytest.raises(TypeError, match="goes around a TorchVectorEnv"):
+        ours(gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"))
+
+
+@pytest.mark.parametrize("name", adapters.__all__)
+def test_without_the_library_it_says_what_to_install(name, monkeypatch):
+    library, package = adapters.LIBRARIES[name]
+    monkeypatch.delitem(sys.modules, f"torch_mjenvs.adapters.{library}", raising=False)
+    for module in [library, *(x for x in sys.modules if x.startswith(f"{library}."))]:
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=f"{name} needs {library}: pip install {package}"):
+        getattr(adapters, name)
+
+
+def test_there_is_no_other_adapter():
+    with pytest.raises(AttributeError, match="no_such"):
+        _ = adapters.no_such
+    assert set(adapters.LIBRARIES) == set(adapters.__all__)

@@ -1,0 +1,72 @@
+"""For rsl_rl, which takes tensors.
+
+N worlds, D numbers in an observation, nu actuators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+
+from .common import bare, box, check
+
+
+class RslRlVecEnv(VecEnv):
+    """N worlds as rsl_rl's `VecEnv`. Nothing leaves the device.
+
+        env = RslRlVecEnv(gymnasium.make_vec("TorchAnt-v0", num_envs=4096, autoreset_mode="SameStep"), seed=0)
+        OnPolicyRunner(env, config, log_dir=None, device=env.device).learn(200)
+
+    Observations are the group "policy" of a TensorDict, float32: config["obs_groups"] names it for actor and critic.
+    extras["time_outs"] (N,) marks episodes that were only cut off, to which rsl_rl adds the value of what came before;
+    extras["final_obs"] has what these would have gone on from.
+
+    All worlds are reset when this is made, with `seed`. `episode_length_buf` is the environment's own count of steps,
+    and writing into it, as the runner's `init_at_random_ep_len` does, moves where episodes are cut off.
+
+    Raises TypeError for what is no `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
+    """
+
+    def __init__(self, env: VectorEnv, seed: int | None = None):
+        check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        self.env, self._bare = env, bare(env)
+        self.num_envs, self.device = env.num_envs, self._bare.device
+        self.num_actions = box(env.single_action_space).shape[0]
+        self.cfg = asdict(self._bare.engine.task)
+        self._obs = self._named(env.reset(seed=seed)[0])
+
+    def _named(self, obs: torch.Tensor) -> TensorDict:
+        return TensorDict({"policy": obs.float()}, [self.num_envs], device=self.device)
+
+    @property
+    def max_episode_length(self) -> int:
+        """Steps after which an episode is cut off. Raises ValueError where none is."""
+        limit = self._bare.engine.max_episode_steps
+        if limit is None:
+            raise ValueError("episodes have no largest length: make the environment with max_episode_steps")
+        return limit
+
+    @property
+    def episode_length_buf(self) -> torch.Tensor:
+        """(N,) int32, steps since each world's last reset, the environment's own."""
+        return self._bare.elapsed_steps
+
+    @episode_length_buf.setter
+    def episode_length_buf(self, steps: torch.Tensor) -> None:
+        self._bare.elapsed_steps.copy_(steps)
+
+    def get_observations(self) -> TensorDict:
+        """What the last step, or the first reset, gave."""
+        return self._obs
+
+    def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """One step under actions (N, nu): observations, reward (N,), whether episodes ended (N,) int64, and extras."""
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        self._obs = self._named(obs)
+        extras = {"time_outs": truncated & ~terminated, "final_obs": self._named(info["final_obs"])}
+        return self._obs, reward.float(), (terminated | truncated).long(), extras

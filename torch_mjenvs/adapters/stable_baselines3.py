@@ -1,0 +1,117 @@
+"""For Stable-Baselines3, which takes NumPy arrays and a list of dicts.
+
+N worlds, D numbers in an observation.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from stable_baselines3.common.vec_env.base_vec_env import VecEnv
+
+from .common import bare, check, dicts
+
+Indices = int | Iterable[int] | None
+
+
+class SB3VecEnv(VecEnv):
+    """N worlds as Stable-Baselines3's `VecEnv`, as its DummyVecEnv would give them, but for the dicts of `infos`.
+
+        env = SB3VecEnv(gymnasium.make_vec("TorchHopper-v0", num_envs=256, autoreset_mode="SameStep"))
+        model = PPO("MlpPolicy", VecMonitor(env)).learn(1_000_000)
+
+    `infos` is a list of N dicts, of which only those of worlds that ended in this step hold anything: the info of the
+    episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", whether it was only cut off. Likewise
+    `reset_infos` after a step. To make the others would cost more than the step.
+
+    Seeds are Stable-Baselines3's: `seed(s)` has world i start from s + i at the next reset, as a lone world would.
+    Options of a reset are taken and ignored, as by Gymnasium's own MuJoCo tasks. As all worlds share one environment,
+    `env_method` calls a method once, and `set_attr` sets an attribute for all of them.
+
+    Raises TypeError for what is no `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
+    """
+
+    def __init__(self, env: VectorEnv):
+        check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        self.env, self._bare = env, bare(env)
+        self._actions: np.ndarray | None = None
+        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+
+    def reset(self) -> np.ndarray:
+        """Observations (N, D) of new episodes in all worlds."""
+        seeds = None if all(seed is None for seed in self._seeds) else self._seeds
+        obs, info = self.env.reset(seed=seeds)
+        self.reset_infos = dicts(info, torch.arange(self.num_envs, device=self._bare.device))
+        self._reset_seeds()
+        self._reset_options()
+        return obs.cpu().numpy()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Keep the actions (N, nu), for `step_wait`."""
+        self._actions = actions
+
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Observations (N, D), rewards (N,), whether episodes ended (N,), and N dicts."""
+        obs, reward, terminated, truncated, info = self.env.step(self._actions)
+        done = terminated | truncated
+        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        ended = done.nonzero()[:, 0]
+        if len(ended):
+            final, cut = info.pop("final_info"), (truncated & ~terminated)[ended].tolist()
+            last = info.pop("final_obs")[ended].cpu().numpy()
+            layout = self._bare.engine.layout
+            begun = dicts({name: info[name] for name in _with_masks(layout.reset_info)}, ended)
+            wrappers = info.keys() - _with_masks(layout.info) - final.keys()  # entries such as "episode"
+            told = dicts({name: info[name] for name in wrappers} | final, ended)
+            for k, i in enumerate(ended.tolist()):
+                infos[i] = told[k] | {"terminal_observation": last[k], "TimeLimit.truncated": cut[k]}
+                self.reset_infos[i] = begun[k]
+        return obs.cpu().numpy(), reward.cpu().numpy(), done.cpu().numpy(), infos
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
+    def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
+        """An attribute of some worlds, as `TorchVectorEnv.get_attr`."""
+        values = self._bare.get_attr(attr_name)
+        return [values[i] for i in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
+        """Set an attribute, as `TorchVectorEnv.set_attr`. Raises ValueError for some of the worlds alone."""
+        self._all(indices)
+        self._bare.set_attr(attr_name, value)
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any) -> list:
+        """Call a method once, as `TorchVectorEnv.call`. Raises ValueError for some of the worlds alone."""
+        self._all(indices)
+        return list(self._bare.call(method_name, *method_args, **method_kwargs))
+
+    def _all(self, indices: Indices) -> None:
+        if sorted(self._get_indices(indices)) != list(range(self.num_envs)):
+            raise ValueError("all worlds share one environment: this cannot be done for some of them alone")
+
+    def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: Indices = None) -> list[bool]:
+        """Whether there is such a wrapper around the environment."""
+        layer: Any = self.env
+        while not isinstance(layer, wrapper_class) and layer is not self._bare:
+            layer = layer.env
+        return [isinstance(layer, wrapper_class) for _ in self._get_indices(indices)]
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """A picture of each of the environment's `render_worlds`."""
+        if self.render_mode != "rgb_array":
+            warnings.warn(f"pictures need render_mode='rgb_array', not {self.render_mode!r}", stacklevel=2)
+            return [None]
+        frames: Any = self.env.render()
+        return list(frames)
+
+
+def _with_masks(names: Iterable[str]) -> set[str]:
+    return {x for name in names for x in (name, f"_{name}")}

@@ -1,0 +1,156 @@
+"""For Tianshou, which takes NumPy arrays, steps some of the worlds, and resets those that ended by itself.
+
+N worlds, R of them in a call, D numbers in an observation, nu actuators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from tianshou.env.venvs import BaseVectorEnv
+
+from ..envs.wrappers import TorchVectorWrapper
+from .common import bare, box, check, dicts
+
+Ids = int | Sequence[int] | np.ndarray | None
+SINGLE = {"action_space": "single_action_space", "observation_space": "single_observation_space"}
+
+
+class TianshouVectorEnv(BaseVectorEnv):
+    """N worlds as Tianshou's `BaseVectorEnv`, as its DummyVectorEnv would give them.
+
+        env = TianshouVectorEnv(gymnasium.make_vec("TorchHopper-v0", num_envs=64, autoreset_mode="Disabled"))
+        Collector(algorithm, env, VectorReplayBuffer(100_000, 64)).collect(n_step=6400, reset_before_collect=True)
+
+    info is an array of R dicts, which have "env_id", and in worlds that ended the info of the episode's last step: to
+    make the others' would cost more than the step. Worlds that a step leaves out stay as they are. Seeds are
+    Tianshou's: `seed(s)` resets all worlds, world i as a lone world with seed s + i. As all worlds share one
+    environment, attributes are set for all of them.
+
+    Of the wrappers in `torch_mjenvs.wrappers` those that keep nothing may be in between. Those that keep something
+    would count the worlds that a step leaves out: Tianshou's own `VectorEnvNormObs` goes around this.
+
+    Raises TypeError for what is no `TorchVectorEnv`, ValueError for another autoreset mode than "Disabled".
+    """
+
+    def __init__(self, env: VectorEnv):
+        check(env, AutoresetMode.DISABLED, type(self).__name__)
+        self.env, self._bare = env, bare(env)
+        self._refuse_what_keeps()
+        self.env_num = self.wait_num = env.num_envs
+        self.timeout, self.is_async, self.is_closed = None, False, False
+        self.waiting_id: list[int] = []
+        self.ready_id = list(range(self.env_num))
+
+    def _refuse_what_keeps(self) -> None:
+        layer: Any = self.env
+        while layer is not self._bare:
+            if not isinstance(layer, TorchVectorWrapper) or layer._state():
+                raise TypeError(
+                    f"{type(layer).__name__} keeps something of every world, and Tianshou steps some of them alone: "
+                    "put Tianshou's own wrapper around the adapter instead"
+                )
+            layer = layer.env
+
+    def reset(self, env_id: Ids = None, **kwargs: Any) -> tuple[np.ndarray, Any]:
+        """New episodes in these worlds, or all: observations (R, D) and info. A seed is given to each of them."""
+        self._assert_is_not_closed()
+        ids, mask = self._chosen(env_id)
+        seed = kwargs.get("seed")
+        chosen = mask.tolist()
+        seeds = None if seed is None else [seed if there else None for there in chosen]
+        return self._reset(ids, mask, seeds)
+
+    def _reset(self, ids: np.ndarray, mask: torch.Tensor, seeds: list[int | None] | None) -> tuple[np.ndarray, Any]:
+        # Of a mask that takes in all worlds, which the first reset needs, nothing is left.
+        options = None if bool(mask.all()) else {"reset_mask": mask}
+        obs, _ = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
+        return obs.cpu().numpy()[ids], _named(ids)
+
+    def _chosen(self, given: Ids) -> tuple[np.ndarray, torch.Tensor]:
+        """Numbers of worlds, and their (N,) bool mask."""
+        ids = np.atleast_1d(np.arange(self.env_num) if given is None else np.asarray(given, dtype=np.int64))
+        mask = torch.zeros(self.env_num, dtype=torch.bool, device="cpu")
+        mask[torch.from_numpy(ids)] = True
+        return ids, mask.to(self._bare.device)
+
+    def step(
+        self, action: np.ndarray | torch.Tensor | None, id: Ids = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Any]:
+        """A step of these worlds, or all, under actions (R, nu), in their order.
+
+        Returns observations (R, D), rewards, terminated and truncated (R,), and info.
+        """
+        self._assert_is_not_closed()
+        ids, mask = self._chosen(id)
+        bare, engine = self._bare, self._bare.engine
+        given = torch.as_tensor(action, dtype=bare.dtype, device=bare.device)
+        actions = torch.zeros(
+            self.env_num, *box(self.env.single_action_space).shape, dtype=bare.dtype, device=bare.device
+        )
+        if given.shape != (len(ids), *actions.shape[1:]):
+            raise ValueError(f"action must be of shape {(len(ids), *actions.shape[1:])}, not {tuple(given.shape)}")
+        actions[torch.from_numpy(ids)] = given
+        before = None if len(ids) == self.env_num else engine.state_dict()
+        if before is not None:
+            engine.done.masked_fill_(~mask, False)  # those that are left out may have ended, and be so still
+        *results, info = self.env.step(actions)
+        if before is not None:
+            after = engine.state_dict()
+            for name, x in after.items():
+                x.copy_(torch.where(mask.view(-1, *[1] * (x.ndim - 1)), x, before[name]))
+            engine.load_state_dict(after)
+        obs, reward, terminated, truncated = (x.cpu().numpy()[ids] for x in results)
+        infos = _named(ids)
+        ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            for k, told in zip(ended, dicts(info, torch.from_numpy(ids[ended]).to(bare.device)), strict=True):
+                infos[k] |= told
+        return obs, reward, terminated, truncated, infos
+
+    def seed(self, seed: int | list[int] | None = None) -> list[list[int] | None]:
+        """Reset all worlds with seeds s, s + 1, ..., or with these of a list."""
+        self._assert_is_not_closed()
+        seeds: list[int | None] = [None] * self.env_num
+        if seed is not None:
+            seeds = [seed + i for i in range(self.env_num)] if isinstance(seed, int) else list(seed)
+        self.env.single_action_space.seed(seeds[0])
+        self.env.reset(seed=None if seed is None else seeds)  # type: ignore[arg-type]
+        return [None if x is None else [x] for x in seeds]
+
+    def get_env_attr(self, key: str, id: Ids = None) -> list[Any]:
+        """An attribute of some worlds, as `TorchVectorEnv.get_attr`; a space is that of one world."""
+        self._assert_is_not_closed()
+        if key in SINGLE:
+            return [getattr(self.env, SINGLE[key])] * len(self._chosen(id)[0])
+        values = self._bare.get_attr(key)
+        return [values[i] for i in self._chosen(id)[0]]
+
+    def set_env_attr(self, key: str, value: Any, id: Ids = None) -> None:
+        """Set an attribute, as `TorchVectorEnv.set_attr`. Raises ValueError for some of the worlds alone."""
+        self._assert_is_not_closed()
+        if len(set(self._chosen(id)[0].tolist())) < self.env_num:
+            raise ValueError("all worlds share one environment: an attribute cannot be set for some of them alone")
+        self._bare.set_attr(key, value)
+
+    def render(self, **kwargs: Any) -> list[Any]:
+        """A picture of each of the environment's `render_worlds`."""
+        self._assert_is_not_closed()
+        return list(self.env.render() or ())
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._assert_is_not_closed()
+        self.env.close()
+        self.is_closed = True
+
+
+def _named(ids: np.ndarray) -> np.ndarray:
+    """An array of a dict for each world."""
+    infos = np.empty(len(ids), object)
+    infos[:] = [{"env_id": i} for i in ids]
+    return infos
