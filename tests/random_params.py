@@ -41,7 +41,7 @@ def draw(mjm: mujoco.MjModel, name: str, rng: np.random.Generator) -> np.ndarray
         x = x + rng.normal(0, 0.2, x.shape)
         return x / np.linalg.norm(x, axis=-1, keepdims=True)
     if name in SHIFTED:
-        return x + rng.normal(0, 0.03 if name != "geom_margin" else 0.002, x.shape)
+        return x + rng.normal(0, 0.03 if name != "geom_margin" else 0.001, x.shape)
     if name == "jnt_range":
         return x + (x[:, 1:] - x[:, :1]) * rng.uniform(-0.2, 0.2, x.shape)
     if name == "geom_solimp":

@@ -30,6 +30,7 @@ from .spatial import (
     column,
     cross,
     dot,
+    is_number,
     is_zero,
     norm,
     normalize,
@@ -107,7 +108,9 @@ class Candidate:
         g1, g2 = self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], _first_centre(m, d, self.pair))
         reach = _bound(m, g1) + _bound(m, g2) + contact_param(m, g1, g2).margin
-        return dot(apart, apart) < reach * reach if reach > 0 else False
+        if is_number(reach):
+            return dot(apart, apart) < reach * reach if reach > 0 else False
+        return dot(apart, apart) < maximum(reach, 0.0) * reach
 
     def contacts(self) -> list[Contact]:
         """The `ncon` contacts, in MuJoCo's order, whether they act or not."""
@@ -137,7 +140,7 @@ def _axis(d: Data, geom: int) -> list[Scalar]:
     return column(d.geom_xmat[geom], 2)
 
 
-def _bound(m: Model, geom: int) -> float:
+def _bound(m: Model, geom: int) -> Scalar:
     """geom_rbound of a sphere or a capsule."""
     return m.geom_size[geom][0] + (m.geom_size[geom][1] if m.geom_type[geom] == CAPSULE else 0.0)
 
@@ -249,10 +252,11 @@ def _hold(x: Scalar, limit: Scalar) -> Scalar:
     return minimum(maximum(x, -limit), limit)
 
 
-def half(m: Model, geom: int) -> float:
+def half(m: Model, geom: int) -> Scalar:
     """Half the length of a capsule's segment; 0 of a sphere, and of a capsule that is one to MuJoCo, too."""
-    length = m.geom_size[geom][1] if m.geom_type[geom] == CAPSULE else 0.0
-    return length if (2 * length) ** 2 >= MINVAL else 0.0
+    if m.geom_type[geom] != CAPSULE or (2 * (m.nominal or m).geom_size[geom][1]) ** 2 < MINVAL:
+        return 0.0
+    return m.geom_size[geom][1]
 
 
 def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> list[Scalar]:

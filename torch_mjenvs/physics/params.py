@@ -17,7 +17,7 @@ from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .data import Data
-from .model import Model
+from .model import CAPSULE, SPHERE, Model
 from .set_const import set_const
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
 from .step import position
@@ -30,16 +30,21 @@ INERTIAL = (  # on which masses and inertias as seen by joints depend
 )  # fmt: skip
 FORCES = ("jnt_stiffness", "dof_damping", "qpos_spring", "jnt_range")
 ACTUATORS = ("actuator_gear", "actuator_gainprm", "actuator_ctrlrange", "actuator_forcerange")
+GEOMS = (
+    "geom_size", "geom_pos", "geom_quat", "geom_friction", "geom_solref", "geom_solimp", "geom_margin",
+)  # fmt: skip
 TENDONS = ("wrap_prm",)
-VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + TENDONS
+VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS
 
-NOT_NEGATIVE = ("density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping")
+NOT_NEGATIVE = (
+    "density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping", "geom_friction",
+)  # fmt: skip
 RANGES = {  # and what says where they are in use
     "jnt_range": "jnt_limited",
     "actuator_ctrlrange": "actuator_ctrllimited",
     "actuator_forcerange": "actuator_forcelimited",
 }
-DIRECTIONS = ("body_quat", "body_iquat", "jnt_axis")  # of any length: they are made unit vectors
+DIRECTIONS = ("body_quat", "body_iquat", "jnt_axis", "geom_quat")  # of any length: they are made unit vectors
 
 RANGE_RULE = (
     "a range in use begins before it ends, and is no narrower than twice the margin unless it is so in the model"
@@ -167,6 +172,14 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
             yield name, "a direction is not 0", logical_and(*(dot(row, row) > MINVAL for row in rows))
         if name in NOT_NEGATIVE and all(x >= 0.0 for x in _leaves(getattr(m, name))):
             yield name, "numbers are not negative", logical_and(*(x >= 0.0 for x in leaves))
+        if name == "geom_size":
+            yield name, "spheres and capsules have a size", _sized(m, rows)
+        if name == "geom_solref":
+            yield name, "both numbers keep their signs: they say which format it is", _same_format(m, rows)
+        if name == "geom_solimp":
+            nominal = zip(rows, m.geom_solimp, strict=True)
+            same = logical_and(*(absolute(row[4] - usual[4]) <= 1e-5 for row, usual in nominal))
+            yield name, "the power, the fifth number, is the model's", same
         if name in ("body_mass", "body_inertia"):
             yield name, "all that moves by joints of its own has some", _carries(m, name, rows)
 
@@ -187,6 +200,18 @@ def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
     return out
 
 
+def _sized(m: Model, rows: Sequence) -> Mask:
+    numbers = {SPHERE: 1, CAPSULE: 2}
+    return logical_and(
+        *(x > 0.0 for row, kind in zip(rows, m.geom_type, strict=True) for x in row[: numbers.get(kind, 0)])
+    )
+
+
+def _same_format(m: Model, rows: Sequence) -> Mask:
+    pairs = zip(_leaves(rows), _leaves(m.geom_solref), strict=True)
+    return logical_and(*(x > 0.0 if usual > 0.0 else x <= 0.0 for x, usual in pairs))
+
+
 def _carries(m: Model, name: str, rows: Sequence) -> Mask:
     """Whether all that moves by joints of its own has mass, or inertia."""
     out: Mask = True
@@ -203,6 +228,9 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
     new = dict(values)
     for name in new.keys() & {"body_ipos", "body_iquat"}:  # the world has none
         new[name] = (getattr(m, name)[0], *new[name][1:])
+    if "geom_solimp" in new:  # the power is structure
+        rows = zip(new["geom_solimp"], m.geom_solimp, strict=True)
+        new["geom_solimp"] = tuple((*row[:4], usual[4]) for row, usual in rows)
     for name in DIRECTIONS:
         if name in new:
             unit: Callable = quat_normalize if len(new[name][0]) == 4 else lambda x: normalize(x, [0.0, 0.0, 1.0])

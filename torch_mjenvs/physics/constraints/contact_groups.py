@@ -10,7 +10,7 @@ i number of a pair or contact   J its row of the Jacobian, in the `dofs` that te
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..collision import NEVER, Rod, balls, half, nearest
 from ..contact_param import contact_param
 from ..data import Data
 from ..model import PLANE, Model, Pair
-from ..spatial import cross, dot, is_number, scale
+from ..spatial import cross, dot, is_number, is_zero, scale
 from .body_contacts import sides_of
 from .contacts import bound_of
 from .rows import MIN_VAL, Constraint, fold_row, impedance, reference
@@ -149,24 +149,49 @@ def _alike(m: Model, pairs: list[Pair]) -> Alike:
     return Alike(pairs, bodies, dofs, own, signs)
 
 
+def _of_pairs(g: Alike, values: list) -> Callable[..., Scalar]:
+    """What finds the entry for a contact, or, where `first`, for the first contact of a pair: its number is the pair's.
+
+    From a table, or where the values vary from world to world, from a memory.
+    """
+    rows = None if is_number(*values) else memory([[x] for x in values])
+
+    def find(i: Any, first: bool = False) -> Scalar:
+        if rows is None:
+            return lookup(values, i) if first else g.per_contact(values, i)
+        return get(rows, i if first else g.per_contact(range(len(values)), i))
+
+    return find
+
+
 def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
     """Which of the pairs' contacts touch, and their rows."""
     n, per_contact = len(g.pairs), g.per_contact
     geoms = sorted({x for p in g.pairs for x in (p.geom1, p.geom2)})
     place = {x: k for k, x in enumerate(geoms)}
-    poses = table([{"centre": list(d.geom_xrel[x]), "axis": [d.geom_xmat[x][k] for k in (2, 5, 8)]} for x in geoms])
+    fixed_sizes = is_number(*(half(m, x) for x in geoms), *(m.geom_size[x][0] for x in geoms))
+
+    def pose_of(x: int) -> dict:
+        pose = {"centre": list(d.geom_xrel[x]), "axis": [d.geom_xmat[x][k] for k in (2, 5, 8)]}
+        return pose if fixed_sizes else pose | {"half": half(m, x), "radius": m.geom_size[x][0]}
+
+    poses = table([pose_of(x) for x in geoms])
     moving = table([{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in g.dofs] + [{"odof": [0.0] * 6, "qvel": 0.0}])
     ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
     params = [contact_param(m, p.geom1, p.geom2) for p in g.pairs]
-    margin = [p.margin for p in params]
-    twice = [1.0 if half(m, p.geom1) and half(m, p.geom2) else 0.0 for p in g.pairs]
+    margin = _of_pairs(g, [p.margin for p in params])
+    twice = [0.0 if is_zero(half(m, p.geom1)) or is_zero(half(m, p.geom2)) else 1.0 for p in g.pairs]
+    solimp = [_of_pairs(g, [p.solimp[k] for p in params]) for k in range(4)]
     moved = sorted({body for b in g.bodies for body in b})
     weights = [m.body_invweight0[body][0] for body in moved]
-    k, b = zip(*(reference(p.solref, p.solimp, p.direct, m.timestep) for p in params), strict=True)
+    references = [reference(p.solref, p.solimp, p.direct, m.timestep) for p in params]
+    k, b = (_of_pairs(g, [x[i] for x in references]) for i in (0, 1))
 
     def rod(end: list[int], i: Any) -> Rod:
         pose = per_contact([place[x] for x in end], i)
         centre, axis = poses.at(pose, "centre"), poses.at(pose, "axis")
+        if not fixed_sizes:
+            return Rod(centre, axis, poses.at(pose, "half"), poses.at(pose, "radius"))
         shape = [per_contact(values, i) for values in ([half(m, x) for x in end], [m.geom_size[x][0] for x in end])]
         return Rod(centre, axis, *shape)
 
@@ -189,8 +214,9 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
         dist, locate = balls(*rods(i), s, t)
         p, frame = locate()
         line = cross(p, frame[0]) + frame[0]
-        depth = dist - per_contact(margin, i)
-        imp = impedance(params[0].solimp, depth)
+        depth = dist - margin(i)
+        alike = params[0].solimp  # all of them, where they are numbers
+        imp = impedance(alike if is_number(*alike) else [*(x(i) for x in solimp), alike[4]], depth)
         row, speed = [], 0.0
         for c in range(g.most):
             dof = g.dof(i, c)
@@ -198,7 +224,7 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
             row.append(dot(line, odof) * per_contact([s[c] for s in g.signs], i))
             speed = speed + row[-1] * qvel
         D = imp / ((1.0 - imp) * weight(i))
-        y0 = per_contact(b, i) * speed + per_contact(k, i) * imp * depth
+        y0 = b(i) * speed + k(i) * imp * depth
         return {"line": line, "D": D, "y0": y0, "J": row}
 
     def weight(i: Any) -> Scalar:
@@ -213,7 +239,7 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
     found = table_each(near, measure)
 
     def touching(i: Any) -> list:
-        return [found.at(i, "dist") < lookup(margin, i), found.at(i, "dist2") < lookup(margin, i)]
+        return [found.at(i, "dist") < margin(i, True), found.at(i, "dist2") < margin(i, True)]
 
     which = choose_each(near, touching, n)
     return ContactGroup(g, which, table_each(which, prepare))
