@@ -3,11 +3,14 @@ PYTHON ?= python3
 ENV ?= TorchHalfCheetah-v0
 ARGS ?=
 STEPS ?= 1e6
+# Tests run in as many processes as there are cores, up to 4; WORKERS=0: in one, where -s and --pdb work.
+WORKERS ?= logical
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
+PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
 .PHONY: help setup train test slow libraries soak lint fix bench bench-gpu wheel clean
 
@@ -28,10 +31,10 @@ train: $(STAMP)  ## train HalfCheetah for about a minute and score it in Gymnasi
 	$(BIN)/python examples/ppo.py --env $(ENV) $(ARGS)
 
 test: $(STAMP) lint  ## lint, types, and the fast tests
-	$(BIN)/python -m pytest -q $(ARGS)
+	$(BIN)/python -m pytest -q $(PARALLEL) $(ARGS)
 
 slow: $(STAMP)  ## the slow tests
-	$(BIN)/python -m pytest -q -m slow $(ARGS)
+	$(BIN)/python -m pytest -q -m slow $(PARALLEL) $(ARGS)
 
 # Tianshou and rl_games pin what the rest of the tests have newer: a virtual environment of their own, beside .venv.
 libraries:  ## the tests of torch_mjenvs.adapters with all five libraries, in .venv-libraries

@@ -19,6 +19,7 @@ from torch_mjenvs import TorchVectorEnv
 
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
 MODES = list(AutoresetMode)
+LIMIT = 20  # steps of an episode; everywhere the same, so that a kernel is compiled once
 ALWAYS = {"bad_state", "final_obs", "final_info"}  # what we give even if no world has it
 
 
@@ -72,7 +73,7 @@ def pair(name: str, mode: AutoresetMode, n: int, limit: int) -> tuple[TorchVecto
 @pytest.mark.parametrize("name", TASKS)
 def test_modes_are_sync_vector_envs(name, mode):
     """Bit for bit, with falls, truncations and resets by mask at different times in different worlds."""
-    n, limit, seeds = 5, 23, [3, 1, 4, 1, 5]
+    n, limit, seeds = 5, LIMIT, [3, 1, 4, 1, 5]
     ours, sync = pair(name, mode, n, limit)
     obs, info = ours.reset(seed=seeds)
     expected_obs, expected_info = sync.reset(seed=seeds)
@@ -133,7 +134,7 @@ def test_elapsed_steps_may_be_moved():
 @pytest.mark.parametrize("name", TASKS)
 def test_final_obs_is_true(name):
     """What SAME_STEP keeps apart is what the same worlds show when nothing is reset for them."""
-    shared = {"num_envs": 33, "max_episode_steps": 20}
+    shared = {"num_envs": 33, "max_episode_steps": LIMIT}
     same = TorchVectorEnv(name, autoreset_mode="SameStep", **shared)
     twin = TorchVectorEnv(name, autoreset_mode="Disabled", **shared)
     assert same_bits(same.reset(seed=9)[0], twin.reset(seed=9)[0])
@@ -265,11 +266,13 @@ def test_reset_clears_an_end():
 
 def trajectory(name: str, n: int, place: int, mode: str, dtype: torch.dtype) -> torch.Tensor:
     """(steps, ...) of all that the world with seed 77 shows, at `place` among `n` worlds, through several episodes."""
-    env = TorchVectorEnv(name, n, dtype=dtype, autoreset_mode=mode, max_episode_steps=12)
+    env = TorchVectorEnv(name, n, dtype=dtype, autoreset_mode=mode, max_episode_steps=LIMIT)
     seeds: list[int | None] = [1000 + i for i in range(n)]
     seeds[place] = 77
     rows = [env.reset(seed=seeds)[0][place]]
-    own = actions(TorchVectorEnv(name, 1, dtype=dtype), 40)[:, 0]
+    own = torch.rand(
+        40, *env.single_action_space.shape, generator=torch.Generator().manual_seed(0), dtype=dtype, device="cpu"
+    ).to(env.device) * 2 - 1  # fmt: skip
     for action, others in zip(own, actions(env, 40, seed=n), strict=True):
         others[place] = action
         obs, reward, terminated, truncated, info = env.step(others)
@@ -300,7 +303,7 @@ def test_threads_change_nothing(name):
     results = []
     for threads in (1, 2, 4):
         torch.set_num_threads(threads)
-        env = TorchVectorEnv(name, 100, max_episode_steps=12)
+        env = TorchVectorEnv(name, 100, max_episode_steps=LIMIT)
         env.reset(seed=3)
         results.append(torch.stack([env.step(action)[0] for action in actions(env, 30)]))
     assert same_bits(results[0], results[1]) and same_bits(results[0], results[2])

@@ -33,15 +33,18 @@ def same(a: dict, b: dict) -> bool:
     )
 
 
-def test_two_processes_are_one(tmp_path):
-    one = run(tmp_path / "one", 1, "--total-steps", "6000")
-    two = run(tmp_path / "two", 2, "--total-steps", "6000")
-    assert one["generation"] > 3 and one["weights"].abs().max() > 0
-    assert same(one, two)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> dict:
+    """What one process knew at the end of an uninterrupted run."""
+    return run(tmp_path_factory.mktemp("whole") / "out", 1, "--total-steps", "6000")
 
 
-def test_resume(tmp_path):
-    whole = run(tmp_path / "whole", 1, "--total-steps", "6000")
+def test_two_processes_are_one(tmp_path, whole):
+    assert whole["generation"] > 3 and whole["weights"].abs().max() > 0
+    assert same(whole, run(tmp_path / "two", 2, "--total-steps", "6000"))
+
+
+def test_resume(tmp_path, whole):
     run(tmp_path / "halves", 1, "--total-steps", "2000")
     assert same(run(tmp_path / "halves", 1, "--total-steps", "6000", "--resume"), whole)
 

@@ -28,7 +28,8 @@ from torch_mjenvs.compiler import cpu
 
 def stepped(threads):
     torch.set_num_threads(threads)
-    env = TorchVectorEnv("Humanoid", 256, device="cpu", dtype=torch.float64)
+    # the kernels of test_env_parity.py
+    env = TorchVectorEnv("Humanoid", 256, device="cpu", dtype=torch.float64, max_episode_steps=-1)
     env.reset(seed=0)
     for k in range(3):
         env.step(torch.linspace(-0.4, 0.4, 17, dtype=torch.float64).repeat(256, 1) * k)
