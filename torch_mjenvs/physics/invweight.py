@@ -8,31 +8,30 @@ from __future__ import annotations
 from .data import Data
 from .inertia import Factor, com_pos, crb, factor, solve
 from .kinematics import kinematics
-from .model import CAPSULE, PLANE, Floats, Model
-from .spatial import Vec, add, add_scaled, column, cross, dot, scale
+from .model import Floats, Model
+from .shapes import SHAPES
+from .spatial import Vec, add, cross, dot, mat_vec
 
 
 def geom_invweight0(m: Model) -> Floats:
-    """Mean of J M^-1 J' at qpos0 over points of the surface of a sphere or capsule, and over directions.
+    """Mean of J M^-1 J' at qpos0 over points that stand for the surface, and over directions.
 
-    By geom; 0 of a geom that touches nothing, and of a plane. Ask `Model.geom_invweight0`, which keeps them.
+    By geom; 0 of a geom that touches nothing, and of a plane, which has no such points. Ask `Model.geom_invweight0`,
+    which keeps them.
     """
-    touching = {geom for pair in m.pairs for geom in (pair.geom1, pair.geom2) if m.geom_type[geom] != PLANE}
-    if not touching:
+    touching = {geom for pair in m.pairs for geom in (pair.geom1, pair.geom2)}
+    surfaces = {geom: surface(m.geom_size[geom]) for geom in touching if (surface := SHAPES[m.geom_type[geom]].surface)}
+    if not surfaces:
         return (0.0,) * m.ngeom
     d = Data(qpos=list(m.qpos0))
     for stage in (kinematics, com_pos, crb):
         stage(m, d)
     inverse = factor(d.M, m.dof_clamped)
-    return tuple(_surface(m, d, inverse, geom) if geom in touching else 0.0 for geom in range(m.ngeom))
+    return tuple(_mean(m, d, inverse, geom, surfaces[geom]) if geom in surfaces else 0.0 for geom in range(m.ngeom))
 
 
-def _surface(m: Model, d: Data, inverse: Factor, geom: int) -> float:
-    radius, length, _ = m.geom_size[geom]
-    across, along = [column(d.geom_xmat[geom], k) for k in (0, 1)], column(d.geom_xmat[geom], 2)
-    half = length if m.geom_type[geom] == CAPSULE else 0.0
-    ends = [add_scaled(d.geom_xrel[geom], along, x) for x in (half, -half)]
-    points = [add(end, scale(axis, x)) for end in ends for axis in across for x in (radius, -radius)]
+def _mean(m: Model, d: Data, inverse: Factor, geom: int, surface: list[list]) -> float:
+    points = [add(d.geom_xrel[geom], mat_vec(d.geom_xmat[geom], p)) for p in surface]
     rows = [row for p in points for row in _jacobian(m, d, m.geom_bodyid[geom], p)]
     return sum(dot(row, solve(inverse, row)) for row in rows) / len(rows)
 

@@ -23,9 +23,6 @@ PLANE, SPHERE, CAPSULE = 0, 2, 3  # mjtGeom
 WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, WRAP_CYLINDER = range(1, 6)  # mjtWrap
 
 
-CONTACTS = {(PLANE, SPHERE): 1, (PLANE, CAPSULE): 2, (SPHERE, SPHERE): 1, (SPHERE, CAPSULE): 1, (CAPSULE, CAPSULE): 2}
-
-
 class UnsupportedModel(NotImplementedError):
     """The model asks for something that is not implemented: the message names it and says what to do."""
 

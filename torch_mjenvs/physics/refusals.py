@@ -11,7 +11,8 @@ import mujoco
 import numpy as np
 
 from .contact_param import contact_param
-from .model import CONTACTS, HINGE, SLIDE, Model, UnsupportedModel
+from .model import HINGE, SLIDE, Model, UnsupportedModel
+from .shapes import COLLIDERS, SHAPES
 
 _HARMLESS_DISABLE = [
     "EQUALITY",
@@ -222,10 +223,11 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
     for pair in m.pairs:
         types = int(mjm.geom_type[pair.geom1]), int(mjm.geom_type[pair.geom2])
         who = f"the contact of {describe(mjm, 'geom', pair.geom1)} and {describe(mjm, 'geom', pair.geom2)}"
-        if types not in CONTACTS:
+        if types not in COLLIDERS:
             kinds = " and ".join(mujoco.mjtGeom(t).name.removeprefix("mjGEOM_").lower() for t in types)
-            instead = "use planes, spheres and capsules, or keep them apart by contype or <exclude>"
-            not_supported(f"{who} ({kinds})", instead)
+            *others, last = (f"{shape.name}s" for shape in SHAPES.values())
+            shapes = f"{', '.join(others)} and {last}"
+            not_supported(f"{who} ({kinds})", f"use {shapes}, or keep them apart by contype or <exclude>")
         if pair.condim not in (1, 3):
             not_supported(f"{who} with condim {pair.condim}", "use condim 1 or 3")
         param = contact_param(m, pair.geom1, pair.geom2)

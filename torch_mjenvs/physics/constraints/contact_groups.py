@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.control import add_each, choose_each, fold_each, get, memory, touched
-from ...compiler.scalar import Scalar, logical_and, lookup, lookup_index, maximum, minimum, select
-from ..collision import NEVER, Rod, balls, half, nearest
+from ...compiler.scalar import Scalar, lookup, lookup_index, maximum, minimum, select
+from ..colliders import Geom
 from ..contact_param import contact_param
 from ..data import Data
-from ..model import PLANE, Model, Pair
-from ..spatial import cross, dot, is_number, is_zero, scale
+from ..model import Model, Pair
+from ..shapes import Collider, collider_of, may_touch_in_several, size_of
+from ..spatial import add_scaled, cross, dot, is_number, scale
 from .body_contacts import sides_of
 from .contacts import bound_of
 from .rows import MIN_VAL, Constraint, fold_row, impedance, reference
@@ -34,6 +35,7 @@ class Alike:
     """Pairs alike, as tables of the dofs that tell their bodies apart."""
 
     pairs: list[Pair]
+    collider: Collider
     bodies: list[tuple[int, int]]
     dofs: list[int]  # all that occur; in memories of dofs they come in this order, and then one that never moves
     own: list[list[int]]  # of each pair, places in `dofs`, all lists of one length
@@ -132,9 +134,9 @@ def many_alike(m: Model) -> list[list[Pair]]:
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p.geom1, p.geom2).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
-        rods = m.geom_type[p.geom1] != PLANE and len(sides_of(m, *bodies)) == 2
-        if p.condim == 1 and rods and one_tree and not bound_of(m, p).shows:
-            found.setdefault(tuple(solimp), []).append(p)
+        loop, both_move = collider_of(m, p).loop, len(sides_of(m, *bodies)) == 2
+        if loop and p.condim == 1 and both_move and one_tree and not bound_of(m, p).shows:
+            found.setdefault((id(loop), *solimp), []).append(p)
     return [pairs for pairs in found.values() if len(pairs) >= FEWEST]
 
 
@@ -146,7 +148,21 @@ def _alike(m: Model, pairs: list[Pair]) -> Alike:
     most = max(len(own) for own in moved)
     own = [[place[v] for v, _ in x] + [len(dofs)] * (most - len(x)) for x in moved]
     signs = [[sign for _, sign in x] + [0.0] * (most - len(x)) for x in moved]
-    return Alike(pairs, bodies, dofs, own, signs)
+    collider = collider_of(m, pairs[0]).loop
+    assert collider
+    return Alike(pairs, collider, bodies, dofs, own, signs)
+
+
+@dataclass
+class _LookedUp:
+    """A geom whose place and size come from tables."""
+
+    centre: list[Scalar]
+    axis: list[Scalar]
+    size: dict[str, Scalar]
+
+    def along(self, x: Scalar) -> list[Scalar]:
+        return add_scaled(self.centre, self.axis, x)
 
 
 def _of_pairs(g: Alike, values: list) -> Callable[..., Scalar]:
@@ -169,50 +185,47 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
     n, per_contact = len(g.pairs), g.per_contact
     geoms = sorted({x for p in g.pairs for x in (p.geom1, p.geom2)})
     place = {x: k for k, x in enumerate(geoms)}
-    fixed_sizes = is_number(*(half(m, x) for x in geoms), *(m.geom_size[x][0] for x in geoms))
+    sizes = {x: size_of(m, x) for x in geoms}
+    fixed_sizes = is_number(*(value for size in sizes.values() for value in size.values()))
 
     def pose_of(x: int) -> dict:
         pose = {"centre": list(d.geom_xrel[x]), "axis": [d.geom_xmat[x][k] for k in (2, 5, 8)]}
-        return pose if fixed_sizes else pose | {"half": half(m, x), "radius": m.geom_size[x][0]}
+        return pose if fixed_sizes else pose | sizes[x]
 
     poses = table([pose_of(x) for x in geoms])
     moving = table([{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in g.dofs] + [{"odof": [0.0] * 6, "qvel": 0.0}])
     ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
     params = [contact_param(m, p.geom1, p.geom2) for p in g.pairs]
     margin = _of_pairs(g, [p.margin for p in params])
-    twice = [0.0 if is_zero(half(m, p.geom1)) or is_zero(half(m, p.geom2)) else 1.0 for p in g.pairs]
+    several = [float(may_touch_in_several(m, p, g.collider)) for p in g.pairs]
     solimp = [_of_pairs(g, [p.solimp[k] for p in params]) for k in range(4)]
     moved = sorted({body for b in g.bodies for body in b})
     weights = [m.body_invweight0[body][0] for body in moved]
     references = [reference(p.solref, p.solimp, p.direct, m.timestep) for p in params]
     k, b = (_of_pairs(g, [x[i] for x in references]) for i in (0, 1))
 
-    def rod(end: list[int], i: Any) -> Rod:
+    def geom(end: list[int], i: Any) -> Geom:
         pose = per_contact([place[x] for x in end], i)
         centre, axis = poses.at(pose, "centre"), poses.at(pose, "axis")
         if not fixed_sizes:
-            return Rod(centre, axis, poses.at(pose, "half"), poses.at(pose, "radius"))
-        shape = [per_contact(values, i) for values in ([half(m, x) for x in end], [m.geom_size[x][0] for x in end])]
-        return Rod(centre, axis, *shape)
+            return _LookedUp(centre, axis, {name: poses.at(pose, name) for name in sizes[end[0]]})
+        return _LookedUp(centre, axis, {name: per_contact([sizes[x][name] for x in end], i) for name in sizes[end[0]]})
 
-    def rods(i: Any) -> tuple[Rod, Rod]:
-        one, two = (rod(end, i) for end in ends)
+    def both(i: Any) -> tuple[Geom, Geom]:
+        one, two = (geom(end, i) for end in ends)
         return one, two
 
     def measure(i: Any) -> dict:
-        one, two = rods(i)
-        parallel, first, second = nearest(one, two)
-        parallel = logical_and(parallel, lookup(twice, i) > 0.5)
-        far = select(parallel, balls(one, two, *second)[0], NEVER)
-        near = balls(one, two, *first)[0]
-        return {"dist": near, "s": first[0], "t": first[1], "dist2": far, "s2": second[0], "t2": second[1]}
+        found = g.collider.find(*both(i), lookup(several, i) > 0.5)
+        return {(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}
 
     def prepare(i: Any) -> dict:
         # the second contact's numbers stand behind the first's
         pair, is_second = per_contact(range(n), i), lookup([0.0] * n + [1.0] * n, i) > 0.5
-        dist, s, t = (select(is_second, found.at(pair, f"{x}2"), found.at(pair, x)) for x in ("dist", "s", "t"))
-        dist, locate = balls(*rods(i), s, t)
-        p, frame = locate()
+        spot = [
+            select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in range(1, 1 + g.collider.spot)
+        ]
+        dist, p, frame = g.collider.place(*both(i), spot)
         line = cross(p, frame[0]) + frame[0]
         depth = dist - margin(i)
         alike = params[0].solimp  # all of them, where they are numbers
@@ -239,7 +252,7 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
     found = table_each(near, measure)
 
     def touching(i: Any) -> list:
-        return [found.at(i, "dist") < margin(i, True), found.at(i, "dist2") < margin(i, True)]
+        return [found.at(i, (k, 0)) < margin(i, True) for k in range(2)]
 
     which = choose_each(near, touching, n)
     return ContactGroup(g, which, table_each(which, prepare))

@@ -12,7 +12,8 @@ from typing import Any
 
 from ...compiler.control import compute_any
 from ...compiler.scalar import Scalar, clip, maximum, minimum, select
-from ..collision import NEVER, Candidate
+from ..colliders import NEVER
+from ..collision import Candidate
 from ..contact_param import contact_param
 from ..data import Data
 from ..model import Model, Pair

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.control import compute_each, get, get_row, memory
 from ...compiler.scalar import Scalar
 
-Row = Mapping[str, Any]  # a scalar or a list of them a name, in the order of the columns
+Row = Mapping[Any, Any]  # a scalar or a list of them a name, in the order of the columns
 
 
 @dataclass
@@ -17,9 +17,9 @@ class Table:
     """Rows of a scalar or a list of scalars a name."""
 
     rows: Any
-    columns: dict[str, int | range]
+    columns: dict[Hashable, int | range]
 
-    def at(self, i: Any, name: str) -> Any:
+    def at(self, i: Any, name: Hashable) -> Any:
         """What row i has under the name."""
         where = self.columns[name]
         return get(self.rows, i, where) if isinstance(where, int) else get_row(self.rows, i, where)
@@ -47,8 +47,8 @@ def _flat(row: Row) -> list[Scalar]:
     return [x for part in row.values() for x in (part if isinstance(part, list) else [part])]
 
 
-def _columns(row: Row) -> dict[str, int | range]:
-    columns: dict[str, int | range] = {}
+def _columns(row: Row) -> dict[Hashable, int | range]:
+    columns: dict[Hashable, int | range] = {}
     n = 0
     for name, part in row.items():
         columns[name] = range(n, n + len(part)) if isinstance(part, list) else n
