@@ -37,7 +37,7 @@ from torch_mjenvs.envs.engine import Engine
 from torch_mjenvs.envs.episode import Episode
 from torch_mjenvs.envs.tasks.registry import TASKS
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import in_precision
+from torch_mjenvs.physics.precision import PRECISIONS
 
 from .report import number, table
 
@@ -61,8 +61,8 @@ REGISTERS, L1_BYTES, L2_BYTES = 65536, 256 * 1024, 50e6
 def ptx(task: str, what: str, dtype: str, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> str:
     """The code of a task's kernel `what`, as an environment with the task's own arguments has it."""
     made = TASKS[task]()
-    model = in_precision(load(made.load()), getattr(torch, dtype))
-    return cuda.assembly(Episode(made, model, mode, made.max_episode_steps).program(what, dtype))
+    episode = Episode(made, load(made.load()), mode, made.max_episode_steps, PRECISIONS[dtype])
+    return cuda.assembly(episode.program(what, dtype))
 
 
 def tool(name: str) -> str | None:

@@ -27,7 +27,7 @@ from torch_mjenvs.physics.constraints import make_constraint
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.forces import actuation
 from torch_mjenvs.physics.model import Model
-from torch_mjenvs.physics.simulation import in_precision
+from torch_mjenvs.physics.precision import SINGLE
 from torch_mjenvs.physics.solver import newton
 from torch_mjenvs.physics.step import position, smooth, velocity
 
@@ -78,7 +78,8 @@ def stop_after(m: Model, computed: Callable[[Model, Data], list]) -> Program:
 
     def body(b: dict[str, list]) -> dict[str, list]:
         total = 0.0
-        for x in computed(m, Data(**{k: b[k] for k in ("qpos", "qvel", "qacc_warmstart", "ctrl")})):
+        given = {k: b[k] for k in ("qpos", "qvel", "qacc_warmstart", "ctrl")}
+        for x in computed(m, Data(precision=SINGLE, **given)):
             total = total + x
         return {"sum": [total]}
 
@@ -96,7 +97,7 @@ def stages() -> None:
         for _ in range(40):
             env.step((torch.rand(STAGE_WORLDS, len(high)) * 2 - 1) * high)
         engine = env.engine
-        m = in_precision(engine.model, torch.float32)
+        m = engine.model
         tensors = {name: engine.buffers[name] for name in ("qpos", "qvel", "qacc_warmstart")}
         tensors |= {"ctrl": engine.buffers["action"].T.contiguous(), "sum": torch.zeros(1, STAGE_WORLDS)}
         launches = [cpu.build(stop_after(m, computed)).bind(tensors) for computed in STAGES]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
@@ -20,7 +19,6 @@ from benchmarks import parity, report
 from benchmarks.cases import CASES
 from benchmarks.machine import Contender, race
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.simulation import in_precision
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -125,6 +123,6 @@ def test_every_page_with_figures_has_its_markers():
 
 def test_each_kernel_of_the_table_of_stages_computes_more_than_the_one_before():
     tables = pytest.importorskip("benchmarks.tables")
-    model = in_precision(load(CASES["Humanoid"].task().load()), torch.float32)
+    model = load(CASES["Humanoid"].task().load())
     counts = [tables.stop_after(model, computed).count_ops().total() for computed in tables.STAGES]
     assert 1000 < counts[0] < 0.9 * counts[1] and counts[1] < 0.9 * counts[2]

@@ -11,6 +11,7 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints import many_alike
+from torch_mjenvs.physics.precision import DOUBLE
 from torch_mjenvs.physics.simulation import Simulation
 
 ROD = """
@@ -34,7 +35,7 @@ def rods(n: int) -> mujoco.MjModel:
 @pytest.mark.parametrize(("n", "looped"), [(5, True), (3, False)])
 def test_parallel_capsules(n, looped):
     model = rods(n)
-    assert bool(many_alike(load(model))) == looped
+    assert bool(many_alike(load(model), DOUBLE)) == looped
     generator = torch.Generator().manual_seed(0)
     sim = Simulation(model, 8, dtype=torch.float64)
     qvel = 0.1 * torch.randn(8, model.nv, generator=generator, device="cpu").double()

@@ -15,7 +15,7 @@ import torch
 
 from torch_mjenvs.physics import Data, Simulation, State, forward, load, step
 from torch_mjenvs.physics.model import Model
-from torch_mjenvs.physics.simulation import in_precision
+from torch_mjenvs.physics.simulation import precision_of
 
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")
 RANDOM = ("random-21", "random-25", "random-29", "random-33", "random-80")
@@ -27,8 +27,8 @@ def states(name: str, n: int = 16) -> list[torch.Tensor]:
     return [torch.tensor(np.stack(x)) for x in zip(*oracle.states(name, n, seed=2), strict=True)]
 
 
-def model(name: str, dtype: torch.dtype = torch.float64) -> Model:
-    return in_precision(load(oracle.model(name)), dtype)
+def model(name: str) -> Model:
+    return load(oracle.model(name))
 
 
 def columns(x: torch.Tensor) -> list[torch.Tensor]:
@@ -36,7 +36,8 @@ def columns(x: torch.Tensor) -> list[torch.Tensor]:
 
 
 def reference(m: Model, qpos: torch.Tensor, qvel: torch.Tensor, ctrl: torch.Tensor) -> State:
-    return step(m, State(columns(qpos), columns(qvel), columns(torch.zeros_like(qvel))), columns(ctrl))
+    start = State(columns(qpos), columns(qvel), columns(torch.zeros_like(qvel)))
+    return step(m, start, columns(ctrl), precision=precision_of(qpos.dtype))
 
 
 def close(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> None:
@@ -53,7 +54,7 @@ def test_kernel_is_the_reference(name, dtype):
         x.copy_(value)
     sim.qacc_warmstart.zero_()
     sim.step()
-    want = reference(model(name, dtype), qpos, qvel, ctrl)
+    want = reference(model(name), qpos, qvel, ctrl)
     close(sim.qpos, torch.stack(want.qpos, 1), ROUNDING[dtype])
     close(sim.qvel, torch.stack(want.qvel, 1), ROUNDING[dtype])
 

@@ -12,7 +12,7 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.data import FIELDS, Data
 from torch_mjenvs.physics.derived import STAGES
 
-GIVEN = {"qpos", "qvel", "ctrl", "qacc_warmstart"}
+GIVEN = {"precision", "qpos", "qvel", "ctrl", "qacc_warmstart"}
 
 # What the others lack: tendons from site to site, springs of balls, contacts between two trees, a fluid.
 MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="plane" size="1 1 1"/><site name="a"/>

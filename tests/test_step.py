@@ -6,7 +6,6 @@ The bounds are relative to the largest entry of a field over all states, or to 1
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 
 import mujoco
 import numpy as np
@@ -17,6 +16,7 @@ import torch
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import UnsupportedModel
+from torch_mjenvs.physics.precision import DOUBLE, SINGLE
 from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
 from torch_mjenvs.physics.step import State, step
 
@@ -172,8 +172,8 @@ def test_what_hangs_on_a_static_body_is_as_precise_anywhere():
     assert touching > 4
     state = [[torch.tensor(column) for column in np.stack(x).T] for x in zip(*starts, strict=True)]
     for far in (0, 3, 100, 1000):
-        m = replace(load(ARENA.format(x=far, y=-0.7 * far, z=0.2 * far)), tolerance=1e-6)
-        got = step(m, State(*state, [torch.zeros(16)] * m.nv), [])
+        m = load(ARENA.format(x=far, y=-0.7 * far, z=0.2 * far))
+        got = step(m, State(*state, [torch.zeros(16)] * m.nv), [], precision=SINGLE)
         assert error(torch.stack(got.qvel, 1), np.stack(want)) < 1e-5, f"{far} m away"
 
 
@@ -198,7 +198,7 @@ def test_contact_forces_on_bodies_without_joints(case):
         <body pos=".5 .1 .12"><freejoint/><geom size=".1"/><body pos=".2 0 0"><geom size=".1"/></body></body>
         </worldbody></mujoco>""")
     )
-    m, seen = replace(load(mjm), tolerance=1e-13), 0
+    m, seen = load(mjm), 0
     d = mujoco.MjData(mjm)
     d.qvel[:] = np.random.default_rng(0).normal(0, 0.3, mjm.nv)
     for _ in range(8):
@@ -421,10 +421,10 @@ def test_heavy_on_light_and_light_on_heavy(case, masses, bound32, bound64):
         d.qpos[:], d.qvel[:] = starts[-1]
         mujoco.mj_step(mjm, d)
         want.append(d.qvel.copy())
-    for dtype, tolerance, bound in ((torch.float32, 1e-6, bound32), (torch.float64, 1e-13, bound64)):
+    m = load(mjm)
+    for dtype, precision, bound in ((torch.float32, SINGLE, bound32), (torch.float64, DOUBLE, bound64)):
         qpos, qvel = ([torch.tensor(c, dtype=dtype) for c in np.stack(x).T] for x in zip(*starts, strict=True))
-        m = replace(load(mjm), tolerance=tolerance)
-        got = step(m, State(qpos, qvel, [torch.zeros(24, dtype=dtype)] * m.nv), [])
+        got = step(m, State(qpos, qvel, [torch.zeros(24, dtype=dtype)] * m.nv), [], precision=precision)
         assert (torch.stack(got.qvel, 1).double().cpu() - torch.tensor(np.stack(want)).cpu()).abs().max() < bound
 
 

@@ -20,7 +20,8 @@ from torch_mjenvs.physics.constraints.contacts import bound_of
 from torch_mjenvs.physics.constraints.pyramid import Pyramid
 from torch_mjenvs.physics.constraints.stiff import SpringPyramid
 from torch_mjenvs.physics.derived import derive
-from torch_mjenvs.physics.simulation import Simulation, in_precision
+from torch_mjenvs.physics.precision import PRECISIONS
+from torch_mjenvs.physics.simulation import Simulation, precision_of
 
 F32, F64 = torch.float32, torch.float64
 
@@ -52,11 +53,11 @@ def rod(joint: str, x: float, turn: str, aside: float = 0) -> str:
 def qacc_at(model: mujoco.MjModel, states: list, dtype: torch.dtype, compiled: bool) -> np.ndarray:
     """By a kernel, or of Python's or torch's numbers, which need not be compiled."""
     if not compiled:
-        m = in_precision(load(model), dtype)
+        m = load(model)
         if dtype == F64:
             return np.array([derive(m, qpos.tolist(), qvel.tolist(), None, []).qacc for qpos, qvel in states])
         qpos, qvel = (list(torch.tensor(np.array(x), dtype=dtype).T) for x in zip(*states, strict=True))
-        return torch.stack(derive(m, qpos, qvel, None, []).qacc, 1).double().cpu().numpy()
+        return torch.stack(derive(m, qpos, qvel, None, [], precision_of(dtype)).qacc, 1).double().cpu().numpy()
     sim = Simulation(model, len(states), dtype=dtype, outputs=("qacc",))
     sim.qpos.copy_(torch.tensor(np.array([qpos for qpos, _ in states])))
     sim.qvel.copy_(torch.tensor(np.array([qvel for _, qvel in states])))
@@ -120,7 +121,7 @@ def test_two_bodies_that_turn_about_their_centres_of_mass_touch(dtype):
     """Many and alike: but for their stiffness these pairs would be handled by a loop."""
     rods = "".join(rod("hinge", 0.42 * i, f"0 {20 * (-1) ** i} {4 * i}") for i in range(5))
     model = world(f'<body pos="0 0 2">{rods}</body>', 1, condim=1)
-    assert model.npair == 0 and many_alike(in_precision(load(model), dtype)) == []
+    assert model.npair == 0 and many_alike(load(model), precision_of(dtype)) == []
     rng = np.random.default_rng(1)
     states = [(rng.normal(0, 0.3, 10), rng.normal(0, 1, 10)) for _ in range(6)]
     assert sum(oracle.forward(model, *s, np.zeros(0)).ncon for s in states) > 4
@@ -250,15 +251,16 @@ def test_a_light_wheel_does_not_make_the_contact_soft(dtype):
     wheel = '<body pos="0 {y} 0"><joint axis="0 1 0"/><geom size=".05" mass="1e-6"/></body>'
     car = '<freejoint/><geom type="capsule" size=".05 .1" mass="1" pos="0 0 .2"/>'
     model = world(f'<body pos="0 0 .0495">{car}{wheel.format(y=0.2)}{wheel.format(y=-0.2)}</body>', 1)
-    m = in_precision(load(model), dtype)
+    m, precision = load(model), precision_of(dtype)
     assert m.geom_invweight0[2] > 1e3 * model.body_invweight0[2, 0] > 0
     for pair in m.pairs:
-        assert bound_of(m, pair).row == math.inf and not bound_of(m, pair).spring
+        bound = bound_of(m, pair, precision)
+        assert bound.row == math.inf and not bound.spring
 
 
 def test_no_task_has_such_contacts():
     """So they pay nothing."""
     for task in TASKS.values():
-        for dtype in (F32, F64):
-            m = in_precision(load(task().load()), dtype)
-            assert not any(bound_of(m, pair).shows for pair in m.pairs)
+        m = load(task().load())
+        for precision in PRECISIONS.values():
+            assert not any(bound_of(m, pair, precision).shows for pair in m.pairs)

@@ -15,7 +15,7 @@ from ..compiler.launch import copied, keeps_its_place
 from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
-from ..physics.simulation import check_dtype, in_precision
+from ..physics.simulation import check_dtype, precision_of
 from .contract import BAD_STATE
 from .episode import Episode
 from .tasks.base import Task
@@ -41,7 +41,7 @@ def episode_of(
     task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None
 ) -> Episode:
     """What is traced for a task: in float32 the solver stops where its rounding lets it."""
-    return Episode(task, in_precision(model, dtype), mode, max_episode_steps)
+    return Episode(task, model, mode, max_episode_steps, precision_of(dtype))
 
 
 def _view(name: str, doc: str) -> property:

@@ -21,6 +21,7 @@ from ..compiler.random import Random
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from ..physics.derived import derive
 from ..physics.model import Model
+from ..physics.precision import Precision
 from ..physics.spatial import MAXVAL
 from ..physics.step import State, steps
 from .contract import BAD_STATE, Contract, Widths, by_name, flatten
@@ -150,6 +151,7 @@ class Episode:
     model: Model
     mode: AutoresetMode
     max_episode_steps: int | None
+    precision: Precision
 
     # how an episode begins
 
@@ -170,7 +172,7 @@ class Episode:
     def at_rest(self, qpos: list, qvel: list, rng: Random) -> World:
         """A world that was put into a state: mj_forward has run, but not mj_rnePostConstraint."""
         m = self.model
-        data = derive(m, qpos, qvel, None, [0.0] * m.nu)
+        data = derive(m, qpos, qvel, None, [0.0] * m.nu, self.precision)
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng)
 
@@ -210,7 +212,7 @@ class Episode:
     def advance(self, old: Moment, ctrl: list, rng: Random, *bad: Mask) -> tuple[Moment, World, Mask]:
         """All substeps: what they led to, which is the old state where anything was `bad` or became so, and where."""
         m = self.model
-        moved = steps(m, State(old.qpos, old.qvel, old.qacc_warmstart), ctrl, self.task.frame_skip)
+        moved = steps(m, State(old.qpos, old.qvel, old.qacc_warmstart), ctrl, self.task.frame_skip, self.precision)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart))
         new = Moment(
             choose(stopped, old.qpos, moved.qpos),
@@ -223,7 +225,7 @@ class Episode:
             "qvel": choose(stopped, old.qvel, moved.last["qvel"]),
             "qacc": choose(stopped, old.qacc_warmstart, moved.last["qacc"]),
         }
-        data = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl)
+        data = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl, self.precision)
         data.cfrc_ext = [choose(stopped, [0.0] * 6, wrench) for wrench in moved.last["cfrc_ext"]]
         return new, World(new.qpos, new.qvel, {}, data, rng), stopped
 
@@ -369,7 +371,7 @@ class Episode:
         if not (source.holds(type(self.task)) and all(map(_is_plain, values.values()))):
             return None
         task = f"{type(self.task).__qualname__} {values}"
-        return source.origin(task, self.model.key, f"{self.mode} {self.max_episode_steps!r}")
+        return source.origin(task, self.model.key, f"{self.mode} {self.max_episode_steps!r} {self.precision}")
 
     def program(self, what: str, dtype: str) -> Program:
         """The kernel `step`, `reset` or `refresh`, recorded."""

@@ -9,6 +9,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from .precision import DOUBLE
+
 if TYPE_CHECKING:
     from .model import Model
 
@@ -47,6 +49,7 @@ class Data:
     """MuJoCo's mjData as the stages fill it: the fields that are declared here, and no others."""
 
     # what the caller gives
+    precision = field()  # Precision: of Python floats, where nothing else is said
     qpos = field("nq")
     qvel = field("nv")
     ctrl = field("nu")
@@ -97,7 +100,7 @@ class Data:
     cfrc_ext = output("nbody", 6)  # wrench (torque, force) of all contacts, about the root's subtree_com
 
     def __init__(self, **given: Any):
-        for name, value in given.items():
+        for name, value in ({"precision": DOUBLE} | given).items():
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -11,6 +11,7 @@ from .forces import actuation, passive
 from .inertia import com_pos, crb
 from .kinematics import kinematics
 from .model import Model
+from .precision import DOUBLE, Precision
 from .solver import constraint_force, newton, rne_post_constraint
 from .step import smooth, smooth_acceleration
 from .tendon import tendon
@@ -55,7 +56,7 @@ class Derived(Data):
         return self.__dict__[name]
 
 
-def derive(m: Model, qpos: list, qvel: list, qacc: list | None, ctrl: list) -> Data:
+def derive(m: Model, qpos: list, qvel: list, qacc: list | None, ctrl: list, precision: Precision = DOUBLE) -> Data:
     """mjData at a state. Nothing is computed that nobody reads, nor the acceleration where it is given."""
     known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc": qacc}
-    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, **known)
+    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, precision=precision, **known)

@@ -55,10 +55,9 @@ _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat"]
 
 def _options(mjm: mujoco.MjModel) -> dict:
     opt = mjm.opt
-    out: dict = {"timestep": opt.timestep, "impratio": opt.impratio, "tolerance": 1e-13}
+    out: dict = {"timestep": opt.timestep, "impratio": opt.impratio}
     out["integrator"] = {0: "euler", 1: "rk4"}[int(opt.integrator)]
     out["gravity"] = (0.0, 0.0, 0.0) if disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
-    out |= {"stiff": 1e5, "stiffest": 3e9}
     out["meaninertia"] = float(mjm.stat.meaninertia)
     out["wind"] = _tuple(opt.wind, float)
     still = disabled(mjm, "SPRING") and disabled(mjm, "DAMPER")  # mj_passive does nothing at all then

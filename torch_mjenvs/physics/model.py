@@ -58,9 +58,6 @@ class Model:
     viscosity: float
     wind: Floats
     integrator: str  # "euler" or "rk4"
-    tolerance: float  # where Newton stops, in units of meaninertia: not the file's, but what float64 can reach
-    stiff: float  # a contact's stiffness, in units of the inertia that it acts on, from which rounding shows in a step,
-    stiffest: float  # and from which it is more than rounding bears
     impratio: float
     meaninertia: float
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import mujoco
@@ -22,16 +21,14 @@ from .derived import Derived, derive
 from .loading import load
 from .model import Model
 from .params import Columns, as_rows, check_names, sensible
+from .precision import PRECISIONS, Precision
 from .spatial import MAXVAL
 from .step import State, step
 
 
-def in_precision(m: Model, dtype: torch.dtype) -> Model:
-    """The model with what rounding lets the solver do: where it stops, and how stiff a contact may be.
-
-    As it is loaded, it is for float64.
-    """
-    return replace(m, tolerance=1e-6, stiff=1e3, stiffest=1e4) if dtype == torch.float32 else m
+def precision_of(dtype: torch.dtype) -> Precision:
+    """What its rounding lets the solver do."""
+    return PRECISIONS[str(dtype).removeprefix("torch.")]
 
 
 def _mass_matrix(m: Model, d: Data) -> list:
@@ -93,6 +90,7 @@ def program(
     model: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool = True, vary: tuple[str, ...] = ()
 ) -> Program:
     """One step, or one forward evaluation, of the model, recorded."""
+    precision = PRECISIONS[dtype]
 
     def body(b: dict[str, list]) -> dict[str, list]:
         m = Columns(model, vary).world(b["params"], b["derived"]) if vary else model
@@ -102,9 +100,11 @@ def program(
 
         warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever
         if not stepping:
-            return computed(Derived(m, **{name: b[name] for name in STATE} | {"qacc_warmstart": warmstart}))
-        s = step(m, State(b["qpos"], b["qvel"], warmstart), b["ctrl"])
-        out = computed(derive(m, s.last["qpos"], s.last["qvel"], s.last["qacc"], b["ctrl"]))
+            given = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart, "precision": precision}
+            return computed(Derived(m, **given))
+        s = step(m, State(b["qpos"], b["qvel"], warmstart), b["ctrl"], precision=precision)
+        last = s.last["qpos"], s.last["qvel"], s.last["qacc"]
+        out = computed(derive(m, *last, b["ctrl"], precision))
         if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
             out["qacc"] = s.last["mean_qacc"]
         return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | out
@@ -158,7 +158,7 @@ class Simulation:
         if unknown:
             raise ValueError(f"unknown outputs {unknown}: choose from {sorted(OUTPUTS)}")
         self.num_worlds, self._turn = num_worlds, turn()
-        self.model = in_precision(load(model), dtype)
+        self.model = load(model)
         self._name = str(dtype).removeprefix("torch.")
         self._shapes = output_shapes(self.model, self.outputs)
         self.vary = check_names(self.model, vary)

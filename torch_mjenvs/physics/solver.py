@@ -25,13 +25,13 @@ LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
 FULL_STEPS = 2  # iterations that take the full step even where it does not end the search
 
 
-@stage(reads="qacc_warmstart odof M qfrc_smooth constraints", computes="qacc solver_niter")
+@stage(reads="precision qacc_warmstart odof M qfrc_smooth constraints", computes="qacc solver_niter")
 def newton(m: Model, d: Data) -> None:
     """d.qacc, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
     if not m.nv:  # nothing moves
         d.qacc, d.solver_niter = [], 0.0
         return
-    tolerance = m.tolerance * m.meaninertia * m.nv
+    tolerance = d.precision.tolerance * m.meaninertia * m.nv
     uncertain = [where for c in d.constraints for where in c.shows]
 
     def search(carry: list) -> list:

@@ -18,6 +18,7 @@ from .inertia import com_pos, crb, factor, solve
 from .integrator import euler, rk4
 from .kinematics import kinematics
 from .model import Model
+from .precision import DOUBLE, Precision
 from .solver import newton, rne_post_constraint
 from .velocity import bias, com_vel
 
@@ -82,11 +83,11 @@ def forward(m: Model, d: Data) -> None:
     acceleration(m, d)
 
 
-def step(m: Model, state: State, ctrl: list, final: Mask = True) -> State:
+def step(m: Model, state: State, ctrl: list, final: Mask = True, precision: Precision = DOUBLE) -> State:
     """mj_step. `last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step."""
 
     def forward_at(qpos: list, qvel: list, warmstart: list) -> Data:
-        d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl, qacc_warmstart=warmstart)
+        d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision)
         forward(m, d)
         return d
 
@@ -110,12 +111,12 @@ def step(m: Model, state: State, ctrl: list, final: Mask = True) -> State:
     return State(qpos, qvel, last["qacc"], last)
 
 
-def steps(m: Model, state: State, ctrl: list, n: int) -> State:
+def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOUBLE) -> State:
     """n steps under the same control, their code made once."""
     last_one = [float(i == n - 1) for i in range(n)]
 
     def body(i: Any, carry: list) -> list:
-        s = step(m, State(*carry), ctrl, lookup(last_one, i) > 0.5)
+        s = step(m, State(*carry), ctrl, lookup(last_one, i) > 0.5, precision)
         return [s.qpos, s.qvel, s.qacc_warmstart, s.last]
 
     last = {"qpos": state.qpos, "qvel": state.qvel, "qacc": state.qacc_warmstart, "mean_qacc": state.qacc_warmstart}

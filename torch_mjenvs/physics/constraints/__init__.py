@@ -13,12 +13,12 @@ from .limits import joint_limits
 
 
 @stage(
-    reads="qpos qvel origin frame geom_xrel geom_xmat odof ovel candidates",
+    reads="precision qpos qvel origin frame geom_xrel geom_xmat odof ovel candidates",
     computes="constraints",
 )
 def make_constraint(m: Model, d: Data) -> None:
     """d.constraints. mj_makeConstraint, mj_referenceConstraint."""
-    grouped = many_alike(m)
+    grouped = many_alike(m, d.precision)
     in_groups = {id(p) for pairs in grouped for p in pairs}
     alone = [c for c in d.candidates if id(c.pair) not in in_groups]
     d.constraints = [*joint_limits(m, d), *contacts(m, d, alone), *contact_groups(m, d, grouped)]

@@ -20,6 +20,7 @@ from ..colliders import Geom
 from ..contact_param import contact_param
 from ..data import Data
 from ..model import Model, Pair
+from ..precision import Precision
 from ..shapes import Collider, collider_of, may_touch_in_several, size_of
 from ..spatial import add_scaled, cross, dot, is_number, scale
 from .body_contacts import sides_of
@@ -127,7 +128,7 @@ def contact_groups(m: Model, d: Data, grouped: list[list[Pair]]) -> list[Contact
     return [_touch(m, d, group) for group in groups]
 
 
-def many_alike(m: Model) -> list[list[Pair]]:
+def many_alike(m: Model, precision: Precision) -> list[list[Pair]]:
     """The pairs that are many and alike: without friction, of one tree, of one impedance."""
     found: dict[tuple, list[Pair]] = {}
     m = m.nominal or m
@@ -135,7 +136,7 @@ def many_alike(m: Model) -> list[list[Pair]]:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p.geom1, p.geom2).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop, both_move = collider_of(m, p).loop, len(sides_of(m, *bodies)) == 2
-        if loop and p.condim == 1 and both_move and one_tree and not bound_of(m, p).shows:
+        if loop and p.condim == 1 and both_move and one_tree and not bound_of(m, p, precision).shows:
             found.setdefault((id(loop), *solimp), []).append(p)
     return [pairs for pairs in found.values() if len(pairs) >= FEWEST]
 

@@ -17,6 +17,7 @@ from ..collision import Candidate
 from ..contact_param import contact_param
 from ..data import Data
 from ..model import Model, Pair
+from ..precision import Precision
 from ..spatial import is_number, is_zero
 from . import body_contacts, stiff, world_contacts
 from .body_contacts import BodyContact, BodyContacts, sides_of
@@ -49,7 +50,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
         found = compute_any(near, lambda: [[c.dist, c.oarms()] for c in candidate.contacts()])
         found = found or [[NEVER, None]] * candidate.ncon  # in plain Python, where nothing was near
         places = [(select(near, dist, NEVER), _always(where)) for dist, where in found]
-    param, weight, bound = contact_param(m, pair.geom1, pair.geom2), row_weight(m, pair), bound_of(m, pair)
+    param, weight, bound = contact_param(m, pair.geom1, pair.geom2), row_weight(m, pair), bound_of(m, pair, d.precision)
     k, b = reference(param.solref, param.solimp, param.direct, m.timestep)
     ovel = d.ovel
 
@@ -106,15 +107,15 @@ def _share_of_row(m: Model, pair: Pair) -> Scalar:
     return (1 + mu * mu) * 2 * mu * mu / m.impratio if pair.condim == 3 else 1.0
 
 
-def bound_of(m: Model, pair: Pair) -> stiff.Bound:
+def bound_of(m: Model, pair: Pair, precision: Precision) -> stiff.Bound:
     """Whether rounding bears the pair's contacts, at their stiffest."""
     dmin, dmax = contact_param(m, pair.geom1, pair.geom2).solimp[:2]
     most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
     if m.nominal is None:
-        return stiff.bound(m, pair, most / ((1 - most) * row_weight(m, pair)), bodies_weight(m, pair))
+        return stiff.bound(m, pair, precision, most / ((1 - most) * row_weight(m, pair)), bodies_weight(m, pair))
     stiffness = most / ((1 - most) * _share_of_row(m, pair))
     weights = bodies_weight(m.nominal, pair), bodies_weight(m, pair)
-    return stiff.bound_of_world(m, bound_of(m.nominal, pair), pair, stiffness, *weights)
+    return stiff.bound_of_world(m, bound_of(m.nominal, pair, precision), pair, precision, stiffness, *weights)
 
 
 def _always(x: Any) -> Callable[[], Any]:

@@ -1,8 +1,8 @@
 """Contacts whose rows are stiffer than rounding bears: next to no friction, or a centre of mass that cannot move.
 
 Where a stiffness is S times the inertia that it acts on, M is S roundings of M + J'DJ away from being lost. From
-`Model.stiff` on, Newton's last step is repeated, which squares its error. Beyond `Model.stiffest` the contact is
-softened to that, which takes 1 / S off the acceleration that it gives.
+`Precision.stiff` on, Newton's last step is repeated, which squares its error. Beyond `Precision.stiffest` the contact
+is softened to that, which takes 1 / S off the acceleration that it gives.
 
 Rows of friction mu are n + s, s = +-mu t along two tangents. As D goes with 1 / mu**2, what they do along the tangents
 is as it should be, but the normal is hard. So the normal alone is softened: a spring of stiffness K is put between it
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from ...compiler.scalar import Mask, Scalar, absolute, maximum, select
 from ..contact_param import contact_param
 from ..model import Model, Pair
+from ..precision import Precision
 from ..spatial import add, dot, is_number, scale
 from .pyramid import Pyramid
 from .rows import sum_of
@@ -45,37 +46,45 @@ class Bound:
     spring: Scalar = 0.0
 
 
-def bound(m: Model, pair: Pair, stiffness: float, weight: float) -> Bound:
+def bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weight: float) -> Bound:
     """The bound, where a row can be as stiff as said, and `weight` is the body_invweight0 of both bodies."""
     rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair.geom1, pair.geom2).friction[0])
-    weight, _ = _met(m, pair, weight)
-    if rows * stiffness * weight <= m.stiffest:
-        return Bound(rows * stiffness * weight > m.stiff)
-    most = m.stiffest / weight
+    weight, _ = _met(m, pair, precision, weight)
+    if rows * stiffness * weight <= precision.stiffest:
+        return Bound(rows * stiffness * weight > precision.stiff)
+    most = precision.stiffest / weight
     return Bound(True, most / (2 * mu * mu), most) if mu < SLIPPERY else Bound(True, most / rows)
 
 
-def bound_of_world(m: Model, usual: Bound, pair: Pair, stiffness: Scalar, usual_weight: float, weight: Scalar) -> Bound:
+def bound_of_world(
+    m: Model,
+    usual: Bound,
+    pair: Pair,
+    precision: Precision,
+    stiffness: Scalar,
+    usual_weight: float,
+    weight: Scalar,
+) -> Bound:
     """The bound in worlds whose parameters vary, where a row can be as stiff as said over `weight`.
 
     Whether there is a spring, and how much more easily than the centre of mass the surface gives way, is as in the
     model that was loaded.
     """
     rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair.geom1, pair.geom2).friction[0])
-    met, fixed = _met(m.nominal or m, pair, usual_weight)
+    met, fixed = _met(m.nominal or m, pair, precision, usual_weight)
     if not fixed:
         if is_number(stiffness) and not usual.row < math.inf:
             return usual
         met = met / usual_weight * weight
-    most = m.stiffest / met
-    shows = usual.shows if fixed or is_number(stiffness) else m.stiff * weight < rows * stiffness * met
+    most = precision.stiffest / met
+    shows = usual.shows if fixed or is_number(stiffness) else precision.stiff * weight < rows * stiffness * met
     return Bound(shows, most / (2 * mu * mu), most) if usual.spring else Bound(shows, most / rows)
 
 
-def _met(m: Model, pair: Pair, weight: float) -> tuple[float, bool]:
+def _met(m: Model, pair: Pair, precision: Precision, weight: float) -> tuple[float, bool]:
     """The inverse inertia that a contact acts on, and whether the centre of mass cannot move."""
     surface = m.geom_invweight0[pair.geom1] + m.geom_invweight0[pair.geom2]
-    fixed = weight < FIXED / math.sqrt(m.stiffest) * surface
+    fixed = weight < FIXED / math.sqrt(precision.stiffest) * surface
     return (surface if fixed else min(surface, LIGHT * weight)), fixed
 
 
