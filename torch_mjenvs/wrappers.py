@@ -1,5 +1,34 @@
-"""Gymnasium's vector wrappers that keep a state or compute, for tensors: see `torch_mjenvs.envs.wrappers`."""
+"""Gymnasium's vector wrappers for tensors, and some beside them, in all three autoreset modes.
 
+`torch_mjenvs.envs.wrappers` has those that normalise, record and rescale, `torch_mjenvs.envs.transforms` those that
+change observations, rewards and actions.
+"""
+
+from .envs.transforms import (
+    ActionDelay,
+    ClipAction,
+    ClipReward,
+    DtypeObservation,
+    FlattenObservation,
+    FrameStackObservation,
+    ObservationNoise,
+    TransformObservation,
+    TransformReward,
+)
 from .envs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
-__all__ = ["NormalizeObservation", "NormalizeReward", "RecordEpisodeStatistics", "RescaleAction"]
+__all__ = [
+    "ActionDelay",
+    "ClipAction",
+    "ClipReward",
+    "DtypeObservation",
+    "FlattenObservation",
+    "FrameStackObservation",
+    "NormalizeObservation",
+    "NormalizeReward",
+    "ObservationNoise",
+    "RecordEpisodeStatistics",
+    "RescaleAction",
+    "TransformObservation",
+    "TransformReward",
+]

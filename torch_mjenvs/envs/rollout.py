@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import torch
 from gymnasium.vector import AutoresetMode
@@ -27,6 +28,16 @@ def torchs_graphs(device: torch.device) -> object:
     return manager and (id(manager), getattr(manager, "current_gen", None))
 
 
+class Around(Protocol):
+    """The outermost wrapper of an environment, as far as a rollout goes through it."""
+
+    @property
+    def obs(self) -> torch.Tensor: ...
+    def step(self, actions: torch.Tensor) -> tuple: ...
+    def state_dict(self) -> dict[str, torch.Tensor]: ...
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None: ...
+
+
 class Rollout:
     """`steps` steps of a policy in an environment: call it for the next ones; made by `TorchVectorEnv.capture`.
 
@@ -43,12 +54,15 @@ class Rollout:
     """
 
     @lasting
-    def __init__(self, engine: Engine, check: Callable[[], None], policy: Policy, steps: int):
-        """`check` raises an exception where the engine is not to be stepped now."""
+    def __init__(
+        self, engine: Engine, check: Callable[[], None], policy: Policy, steps: int, around: Around | None = None
+    ):
+        """`check` raises an exception where the engine is not to be stepped now; `around` are its wrappers."""
         steps = as_count("steps", steps)
         if engine.mode is AutoresetMode.DISABLED:
             raise ValueError("a rollout needs an environment that resets itself: autoreset_mode NEXT_STEP or SAME_STEP")
         self._engine, self._check, self._turn = engine, check, engine._turn
+        self._around, self._whole = around, around or engine
         self._policy, self._steps, self._device = policy, steps, engine.device
         self._outputs = ["reward", "terminated", "truncated"]
         if engine.mode is AutoresetMode.SAME_STEP:
@@ -61,16 +75,38 @@ class Rollout:
                 self._capture()
 
     def _allocate(self) -> dict[str, torch.Tensor]:
-        engine, shape = self._engine, (self._steps, self._engine.num_envs)
-        action, extras = self._act(engine.obs)
-        first = {"obs": engine.obs, "action": action} | dict(extras) | {k: engine.view(k) for k in self._outputs}
+        shape, obs = (self._steps, self._engine.num_envs), self._whole.obs
+        action, extras = self._act(obs)
+        first = {"obs": obs, "action": action} | dict(extras) | self._first_outputs(action)
         for name, x in first.items():
             if not isinstance(x, torch.Tensor):
                 raise TypeError(f"the policy's {name!r} must be a tensor, not {type(x)}")
             if x.ndim == 0 or len(x) != shape[1]:
                 raise ValueError(f"the policy's {name!r} must have {shape[1]} rows, one a world, not {tuple(x.shape)}")
         tensors = {k: torch.zeros(*shape, *x.shape[1:], dtype=x.dtype, device=x.device) for k, x in first.items()}
-        return tensors | {"next_obs": torch.zeros_like(engine.obs)}
+        return tensors | {"next_obs": torch.zeros_like(obs)}
+
+    def _first_outputs(self, action: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Tensors such as a step will give; the worlds are afterwards as they were before."""
+        if self._around is None:
+            return {name: self._engine.view(name) for name in self._outputs}
+        self._check()
+        state = self._around.state_dict()
+        try:
+            return self._step(action)[1]
+        finally:
+            self._around.load_state_dict(state)
+
+    def _step(self, action: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """The observation and the other outputs of a step."""
+        if self._around is not None:
+            obs, reward, terminated, truncated, info = self._around.step(action)
+            given = {"reward": reward, "terminated": terminated, "truncated": truncated} | info
+            return obs, {name: given[name] for name in self._outputs}
+        engine = self._engine
+        engine.action.copy_(action)
+        engine.step()
+        return engine.obs, {name: engine.view(name) for name in self._outputs}
 
     def _act(self, obs: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
         given = self._policy(obs)
@@ -85,23 +121,21 @@ class Rollout:
         return action, extras
 
     def _run(self) -> None:
-        engine, out = self._engine, self.tensors
+        obs, out = self._whole.obs, self.tensors
         for t in range(self._steps):
-            out["obs"][t] = engine.obs
+            out["obs"][t] = obs
             action, extras = self._act(out["obs"][t])
             for name, x in extras.items():
                 out[name][t] = x
             out["action"][t] = action
-            engine.action.copy_(action)
-            engine.step()
-            for name in self._outputs:
-                out[name][t] = engine.view(name)
-        out["next_obs"].copy_(engine.obs)
+            obs, outputs = self._step(action)
+            for name, x in outputs.items():
+                out[name][t] = x
+        out["next_obs"].copy_(obs)
 
     def _capture(self) -> None:
         """The worlds are afterwards as they were before."""
-        engine, device = self._engine, self._device
-        state = engine.state_dict()
+        device, state = self._device, self._whole.state_dict()
         # torch's own stream for captures is on whichever GPU was first used for one
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
@@ -122,7 +156,7 @@ class Rollout:
                 with torch.cuda.graph(graph, stream=side):
                     self._run()
         finally:
-            engine.load_state_dict(state)
+            self._whole.load_state_dict(state)
         self._graph = graph
 
     @exclusive

@@ -26,6 +26,7 @@ from gymnasium.wrappers.utils import rescale_box
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import keeps_its_place
+from .rollout import Policy, Rollout
 from .vector_env import TorchVectorEnv
 
 Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
@@ -43,7 +44,42 @@ class TorchVectorWrapper(VectorWrapper):
         if not isinstance(env.unwrapped, TorchVectorEnv):
             raise TypeError(f"{type(self).__name__} goes around a TorchVectorEnv, not around {env.unwrapped}")
         self.device, self._turn = env.unwrapped.device, env.unwrapped._turn
-        self._same_step = env.unwrapped.autoreset_mode is AutoresetMode.SAME_STEP
+        self._dtype, self._mode = env.unwrapped.dtype, env.unwrapped.autoreset_mode
+        self._same_step = self._mode is AutoresetMode.SAME_STEP
+
+    @property
+    def obs(self) -> torch.Tensor:
+        """What `reset` or `step` returned last. Raises TypeError if a wrapper is inside that is not of this package."""
+        if not isinstance(self.env, (TorchVectorEnv, TorchVectorWrapper)):
+            raise TypeError(
+                f"what {type(self.env).__name__} shows at present is not known: take the wrapper of that name, or "
+                "TransformObservation, from torch_mjenvs.wrappers"
+            )
+        return self._shown(self.env.obs)
+
+    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
+        """What this wrapper makes of an observation; nothing that it keeps changes."""
+        return obs
+
+    def capture(self, policy: Policy, steps: int) -> Rollout:
+        """As `TorchVectorEnv.capture`, through the wrappers: the policy sees, and the rollout has, what they give.
+
+        What wrappers add to info, they keep themselves: `RecordEpisodeStatistics.return_queue`. Its seconds stand still
+        while a GPU replays.
+
+        Raises ResetNeeded before the first reset, TypeError if a wrapper is inside that is not of this package.
+        """
+        bare: Any = self.unwrapped
+        return Rollout(bare.engine, bare._check_ready, policy, steps, around=self)
+
+    def _restarting(self) -> torch.Tensor | None:
+        """Before a step: the worlds, (N,) bool, that it will only reset; None in modes where it does not do that."""
+        if self._mode is not AutoresetMode.NEXT_STEP:
+            return None
+        return self.unwrapped.engine.done.clone()  # type: ignore[attr-defined]
+
+    def _all_worlds(self) -> torch.Tensor:
+        return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
 
     def _state(self) -> dict[str, torch.Tensor]:
         """What this wrapper itself keeps."""
@@ -286,6 +322,9 @@ class NormalizeObservation(TorchVectorWrapper):
     def _seen(self, obs: torch.Tensor, chosen: torch.Tensor | None) -> torch.Tensor:
         if self.update_running_mean:
             self.obs_rms.update(obs, chosen)
+        return self.observations(obs)
+
+    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
         return self.observations(obs)
 
     def observations(self, observations: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,372 @@
+"""Vector wrappers that change observations, rewards and actions, for tensors, in all three autoreset modes.
+
+Names, arguments and meaning are Gymnasium's where it has such a wrapper. In SAME_STEP mode info["final_obs"] is changed
+as the observation is; what is kept over steps begins anew with each episode; and a step never waits for the device.
+
+N worlds, nu actuators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.error import InvalidBound
+from gymnasium.spaces import Box
+from gymnasium.vector import VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from ..calls import exclusive, lasting
+from ..checks import as_count, as_seeds, as_tensor
+from .engine import keeps_its_place, wrap64
+from .wrappers import Step, TorchVectorWrapper
+
+Seed = int | Sequence[int | None] | None
+Tensors = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _box(space: gymnasium.Space, wrapper: object) -> Box:
+    if not isinstance(space, Box):
+        raise TypeError(f"{type(wrapper).__name__} takes observations of a Box, not of {space}")
+    return space
+
+
+def _torch_dtype(space: Box) -> torch.dtype:
+    return torch.from_numpy(np.empty(0, space.dtype)).dtype
+
+
+class _Observations(TorchVectorWrapper):
+    """Observations changed by what `_shown` makes of them."""
+
+    @cached_property
+    def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
+        return batch_space(self.single_observation_space, self.num_envs)
+
+    @exclusive
+    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
+        """As the environment's, with changed observations."""
+        obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
+        return self._shown(obs), info
+
+    @exclusive
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, with changed observations, final ones too."""
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        if self._same_step:
+            info["final_obs"] = self._shown(info["final_obs"])
+        return self._shown(obs), reward, terminated, truncated, info
+
+
+class TransformObservation(_Observations):
+    """`func` of the observations (N, ...), as Gymnasium's wrapper of that name.
+
+    `single_observation_space` is that of one world's result; None where it stays the environment's. `func` must be a
+    function of its argument alone: final observations, and a captured rollout's first one, go through it too.
+
+    Raises ValueError where the result is not of that shape.
+    """
+
+    @lasting
+    def __init__(self, env: VectorEnv, func: Tensors, *, single_observation_space: gymnasium.Space | None = None):
+        super().__init__(env)
+        self.func = func
+        self.single_observation_space = single_observation_space or env.single_observation_space
+
+    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
+        changed = self.func(obs)
+        expected = (self.num_envs, *(self.single_observation_space.shape or ()))
+        if changed.shape != expected:
+            raise ValueError(
+                f"func gave shape {tuple(changed.shape)}, not {expected}: say so by single_observation_space"
+            )
+        return changed
+
+
+class FlattenObservation(_Observations):
+    """Observations (N, size), whatever their shape was, as Gymnasium's wrapper of that name."""
+
+    @lasting
+    def __init__(self, env: VectorEnv):
+        super().__init__(env)
+        inside = _box(env.single_observation_space, self)
+        self.single_observation_space = Box(inside.low.ravel(), inside.high.ravel(), dtype=inside.dtype.type)
+
+    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs.reshape(self.num_envs, -1)
+
+
+class DtypeObservation(_Observations):
+    """Observations as torch's `dtype`, as Gymnasium's wrapper of that name.
+
+    Raises TypeError for a dtype that NumPy, and so Gymnasium's spaces, does not have.
+    """
+
+    @lasting
+    def __init__(self, env: VectorEnv, dtype: torch.dtype):
+        super().__init__(env)
+        inside = _box(env.single_observation_space, self)
+        if not isinstance(dtype, torch.dtype) or dtype is torch.bfloat16:
+            raise TypeError(f"dtype must be torch's, and one that NumPy has too, not {dtype!r}")
+        self.dtype = dtype
+        kind = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
+        self.single_observation_space = Box(inside.low.astype(kind), inside.high.astype(kind), dtype=kind.type)
+
+    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs.to(self.dtype)
+
+
+class FrameStackObservation(_Observations):
+    """The last `stack_size` observations of the episode, (N, stack_size, ...), the latest last.
+
+    As Gymnasium's wrapper of that name for one environment. Where an episode has not had so many yet,
+    padding_type="reset" repeats its first one, "zero" gives zeros.
+
+    Raises ValueError for a stack_size below 1 or another padding_type.
+    """
+
+    @lasting
+    def __init__(self, env: VectorEnv, stack_size: int, *, padding_type: str = "reset"):
+        super().__init__(env)
+        stack_size = as_count("stack_size", stack_size)
+        if padding_type not in ("reset", "zero"):
+            raise ValueError(f"padding_type must be 'reset' or 'zero', not {padding_type!r}")
+        inside = _box(env.single_observation_space, self)
+        low, high = (np.repeat(x[None], stack_size, 0) for x in (inside.low, inside.high))
+        if padding_type == "zero":
+            low, high = np.minimum(low, 0), np.maximum(high, 0)
+        self.single_observation_space = Box(low, high, dtype=inside.dtype.type)
+        shape = (self.num_envs, stack_size, *inside.shape)
+        self._frames = keeps_its_place(torch.zeros(shape, dtype=_torch_dtype(inside), device=self.device))
+        self._repeats = padding_type == "reset"
+
+    def _begin(self, worlds: torch.Tensor, obs: torch.Tensor) -> None:
+        """The episodes of these worlds, (N,) bool, begin with these observations."""
+        latest = obs.unsqueeze(1)
+        before = latest if self._repeats else torch.zeros_like(latest)
+        first = torch.cat([before.expand_as(self._frames[:, 1:]), latest], 1)
+        self._frames.copy_(torch.where(worlds.view(-1, *[1] * obs.ndim), first, self._frames))
+
+    @exclusive
+    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
+        """As the environment's; the stacks of the worlds that are reset begin anew."""
+        obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
+        chosen = self._chosen(options)
+        self._begin(self._all_worlds() if chosen is None else chosen, obs)
+        return self._frames.clone(), info
+
+    @exclusive
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, with stacks for observations, final ones too."""
+        restarting = self._restarting()
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        latest = info["final_obs"] if self._same_step else obs
+        self._frames.copy_(torch.cat([self._frames[:, 1:], latest.unsqueeze(1)], 1))
+        if self._same_step:
+            info["final_obs"] = self._frames.clone()
+            restarting = terminated | truncated
+        if restarting is not None:
+            self._begin(restarting, obs)
+        return self._frames.clone(), reward, terminated, truncated, info
+
+    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
+        return self._frames.clone()
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {"frames": self._frames}
+
+
+# SplitMix64's constants, as signed numbers
+GOLDEN, FIRST, SECOND = (wrap64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+BITS = 24  # of a uniform number: as many as float32 holds
+
+
+def _mixed(x: torch.Tensor) -> torch.Tensor:
+    """SplitMix64's finalizer: every bit of the result depends on every bit of int64 x."""
+    x = (x ^ ((x >> 30) & (2**34 - 1))) * FIRST
+    x = (x ^ ((x >> 27) & (2**37 - 1))) * SECOND
+    return x ^ ((x >> 31) & (2**33 - 1))
+
+
+class ObservationNoise(_Observations):
+    """Observations with normal noise of standard deviation `scale` added, a number or an array of a world's shape.
+
+    The noise is a function of seed, world and number of the observation alone, as the environment's reset noise:
+    `reset(seed=...)` fixes it, and no world's depends on how many others there are. In SAME_STEP mode a world's final
+    observation and the first one after it, which one step gives, have the same noise added.
+
+    Raises ValueError for a negative scale or one of another shape.
+    """
+
+    @lasting
+    def __init__(self, env: VectorEnv, scale: float | np.ndarray):
+        super().__init__(env)
+        inside = _box(env.single_observation_space, self)
+        self._shape = inside.shape
+        scales = np.asarray(scale, np.float64)
+        if not (scales >= 0).all() or not np.isfinite(scales).all() or scales.shape not in ((), inside.shape):
+            raise ValueError(
+                f"scale must be a number from 0 on, or an array of them of shape {inside.shape}, not {scale}"
+            )
+        self.single_observation_space = Box(-np.inf, np.inf, inside.shape, inside.dtype.type)
+        dtype = _torch_dtype(inside)
+        self._scale = keeps_its_place(torch.tensor(scales, dtype=dtype, device=self.device))
+        self._key = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
+        self._count = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
+        columns = torch.arange(inside.low.size, device=self.device) * GOLDEN
+        self._columns = keeps_its_place(columns)
+        self._seed(int(torch.randint(2**62, (), device="cpu").item()), None)
+
+    def _seed(self, seed: Seed, chosen: torch.Tensor | None) -> None:
+        if seed is None:
+            return
+        given = as_seeds(seed, self.num_envs)
+        first = self.unwrapped.engine.first_world  # type: ignore[attr-defined]
+        seeds = [given] * self.num_envs if isinstance(given, int) else given
+        numbers = torch.arange(first, first + self.num_envs, device="cpu")
+        if not isinstance(given, int):  # each as a lone world with that seed
+            numbers.zero_()
+        key = torch.tensor([wrap64(s or 0) for s in seeds], dtype=torch.int64, device="cpu")
+        key = _mixed(_mixed(key) + numbers * GOLDEN)
+        mask = torch.tensor([s is not None for s in seeds], device="cpu").to(self.device)
+        mask = mask if chosen is None else mask & chosen
+        self._key.copy_(torch.where(mask, key.to(self.device), self._key))
+        self._count.masked_fill_(mask, 0)
+
+    @exclusive
+    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
+        """As the environment's, with noise; the worlds that are not reset keep theirs."""
+        obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
+        chosen = self._chosen(options)
+        self._seed(seed, chosen)
+        self._count.add_(1 if chosen is None else chosen)
+        return self._shown(obs), info
+
+    @exclusive
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, with noise in observations, final ones too."""
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        self._count.add_(1)
+        noise = self._noise()
+        if self._same_step:
+            info["final_obs"] = info["final_obs"] + noise
+        return obs + noise, reward, terminated, truncated, info
+
+    def _noise(self) -> torch.Tensor:
+        """The present one, (N, ...), by Box and Muller."""
+        bits = _mixed(_mixed(self._key + self._count * FIRST)[:, None] + self._columns)
+        first, second = (((bits >> shift) & (2**BITS - 1)).to(self._scale.dtype) for shift in (40, 8))
+        radius = ((first + 1) / 2**BITS).log().mul(-2).sqrt()
+        normal = radius * (second * (2 * np.pi / 2**BITS)).cos()
+        return normal.view(self.num_envs, *self._shape) * self._scale
+
+    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
+        return obs + self._noise()
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {"key": self._key, "count": self._count}
+
+
+class TransformReward(TorchVectorWrapper):
+    """`func` of the rewards (N,), as Gymnasium's wrapper of that name.
+
+    Raises ValueError where the result is not (N,).
+    """
+
+    @lasting
+    def __init__(self, env: VectorEnv, func: Tensors):
+        super().__init__(env)
+        self.func = func
+
+    @exclusive
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, with changed rewards."""
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        changed = self.func(reward)
+        if changed.shape != (self.num_envs,):
+            raise ValueError(f"func must give a reward a world, ({self.num_envs},), not {tuple(changed.shape)}")
+        return obs, changed, terminated, truncated, info
+
+
+class ClipReward(TransformReward):
+    """Rewards from min_reward to max_reward, either of which may be None, as Gymnasium's wrapper of that name.
+
+    Raises `InvalidBound` where both are None, or min_reward is above max_reward.
+    """
+
+    @lasting
+    def __init__(self, env: VectorEnv, min_reward: float | None = None, max_reward: float | None = None):
+        if min_reward is None and max_reward is None:
+            raise InvalidBound("min_reward and max_reward cannot both be None")
+        if min_reward is not None and max_reward is not None and min_reward > max_reward:
+            raise InvalidBound(f"min_reward {min_reward} must not be above max_reward {max_reward}")
+        super().__init__(env, lambda reward: reward.clamp(min_reward, max_reward))
+
+
+class ClipAction(TorchVectorWrapper):
+    """Actions of any size, clipped to the environment's own range, as Gymnasium's wrapper of that name."""
+
+    @lasting
+    def __init__(self, env: VectorEnv):
+        super().__init__(env)
+        inside = env.single_action_space
+        assert isinstance(inside, Box)  # a TorchVectorEnv's
+        self.single_action_space = Box(-np.inf, np.inf, inside.shape, inside.dtype.type)
+        self._low, self._high = (
+            keeps_its_place(torch.tensor(x, dtype=self._dtype, device=self.device)) for x in (inside.low, inside.high)
+        )
+
+    @cached_property
+    def action_space(self) -> gymnasium.Space:  # type: ignore[override]
+        return batch_space(self.single_action_space, self.num_envs)
+
+    @exclusive
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, with clipped actions."""
+        shape = (self.num_envs, *self._low.shape)
+        return self.env.step(as_tensor("actions", actions, shape, self.device).clamp(self._low, self._high))
+
+
+class ActionDelay(TorchVectorWrapper):
+    """Actions that take effect `delay` steps later; the first `delay` steps of an episode are under zeros.
+
+    Raises ValueError for a delay below 1.
+    """
+
+    @lasting
+    def __init__(self, env: VectorEnv, delay: int):
+        super().__init__(env)
+        delay = as_count("delay", delay)
+        self._width = env.single_action_space.shape or ()
+        shape = (self.num_envs, delay, *self._width)
+        self._waiting = keeps_its_place(torch.zeros(shape, dtype=self._dtype, device=self.device))
+
+    @exclusive
+    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
+        """As the environment's; what waits in the worlds that are reset is forgotten."""
+        results = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
+        chosen = self._chosen(options)
+        self._forget(self._all_worlds() if chosen is None else chosen)
+        return results
+
+    def _forget(self, worlds: torch.Tensor) -> None:
+        self._waiting.masked_fill_(worlds.view(-1, *[1] * (self._waiting.ndim - 1)), 0.0)
+
+    @exclusive
+    def step(self, actions: torch.Tensor) -> Step:
+        """As the environment's, under the actions of `delay` steps ago."""
+        actions = as_tensor("actions", actions, (self.num_envs, *self._width), self.device)
+        restarting = self._restarting()
+        results = self.env.step(self._waiting[:, 0].clone())
+        self._waiting.copy_(torch.cat([self._waiting[:, 1:], actions.to(self._dtype).unsqueeze(1)], 1))
+        if self._same_step:
+            restarting = results[2] | results[3]
+        if restarting is not None:
+            self._forget(restarting)
+        return results
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {"waiting": self._waiting}
