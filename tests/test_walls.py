@@ -18,7 +18,8 @@ PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
 EDGE = {"simulation.py"}  # of physics: the one file that meets torch and kernels
-CORE = {"contract.py", "engine.py", "episode.py"}  # of envs: what holds the kernels; all else there is an adapter
+# Of envs: what makes and holds the kernels; all else there is an adapter.
+CORE = {"contract.py", "engine.py", "episode.py", "randomization.py"}
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]
 ADAPTERS = [p for p in ENVS if p.name not in CORE]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import scalar, wrappers
 from .compiler import source as _source
+from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
 from .envs.tasks import registry as _registry
 from .envs.tasks.base import Outcome, Task, World
@@ -16,10 +17,13 @@ from .physics.simulation import Simulation
 
 __all__ = [
     "Outcome",
+    "Scale",
+    "Shift",
     "Simulation",
     "Task",
     "TorchEnv",
     "TorchVectorEnv",
+    "Uniform",
     "UnsupportedModel",
     "World",
     "scalar",

@@ -18,6 +18,8 @@ from ..compiler.expr import type_of
 from ..compiler.random import Random
 from ..compiler.scalar import Scalar
 from ..physics.model import Model
+from ..physics.params import as_rows, check_names
+from .randomization import flat
 from .tasks.base import Outcome, Task, World
 
 PACKAGE = str(Path(__file__).parents[1])
@@ -50,6 +52,17 @@ class Contract:
             if not all(type(y) is float and math.isfinite(y) for y in (x if isinstance(x, list) else [x])):
                 raise self.error("memory", ValueError, f"{name!r} must be of finite numbers that all worlds share")
         return widths, flatten(widths, found)
+
+    def randomize(self, rng: Random) -> dict[str, Any]:
+        """Parameters of a new episode, by name."""
+        found = self.call("randomize", rng)
+        if not isinstance(found, Mapping):
+            raise self.error("randomize", TypeError, f"must give a dict of parameters by name, not {said(found)}")
+        try:
+            found = as_rows(self.model, {name: found[name] for name in check_names(self.model, found)})
+        except ValueError as error:
+            raise self.error("randomize", ValueError, str(error)) from error
+        return {name: [self.number("randomize", x, name) for x in flat(rows)] for name, rows in found.items()}
 
     def reset(self, rng: Random) -> tuple[list, list]:
         """qpos and qvel of a new episode."""

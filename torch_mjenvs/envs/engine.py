@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 from gymnasium.vector import AutoresetMode
@@ -15,9 +16,10 @@ from ..compiler.launch import copied, keeps_its_place
 from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
-from ..physics.simulation import check_dtype, precision_of
+from ..physics.simulation import Params, check_dtype, precision_of, refuse_unvaried
 from .contract import BAD_STATE
 from .episode import Episode
+from .randomization import as_draws
 from .tasks.base import Task
 
 __all__ = ["COLUMNS", "Engine", "copied", "keeps_its_place", "named_columns"]
@@ -38,10 +40,10 @@ def _build(episode: Episode, what: str, dtype: str, device: torch.device, origin
 
 
 def episode_of(
-    task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None
+    task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None, **varied: Any
 ) -> Episode:
     """What is traced for a task: in float32 the solver stops where its rounding lets it."""
-    return Episode(task, model, mode, max_episode_steps, precision_of(dtype))
+    return Episode(task, model, mode, max_episode_steps, precision_of(dtype), **varied)
 
 
 def _view(name: str, doc: str) -> property:
@@ -83,6 +85,8 @@ class Engine:
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = 1000,
         first_world: int = 0,
+        randomize: Mapping[str, Any] | None = None,
+        vary: Sequence[str] = (),
     ):
         num_envs = as_count("num_envs", num_envs)
         check_dtype(dtype)
@@ -97,7 +101,8 @@ class Engine:
         self._turn = turn()
         self.mjmodel = task.load()
         self.model = load(self.mjmodel)
-        episode = episode_of(task, self.model, dtype, self.mode, max_episode_steps)
+        varied = {"randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary)}
+        episode = episode_of(task, self.model, dtype, self.mode, max_episode_steps, **varied)
         self.layout = episode.layout
         check_memory("num_envs", num_envs, launch.bytes_a_world(self.layout.buffers(), dtype), self.device)
         self._episode = episode
@@ -110,6 +115,7 @@ class Engine:
         self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
         self._refreshing: launch.Launch | None = None
         self._views = {name: self._view_of(name) for name in self.buffers}
+        self._params = Params(self.layout.params, self.buffers, num_envs) if self.layout.params else None
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
         self.seed(int(torch.randint(2**62, (), device="cpu").item()))
 
@@ -148,6 +154,24 @@ class Engine:
     episode = _view("episode", "(N,) int32, how many each world has begun")
     reset_mask = _view("reset_mask", "(N,) bool")
     key = _view("key", "(N, 3) int32, of the random numbers")
+
+    @property
+    def params(self) -> dict[str, torch.Tensor]:
+        """By name, the parameters of the model that vary: (N, ...), at fixed addresses, as `Simulation.params`."""
+        return self._params.views if self._params else {}
+
+    @exclusive
+    def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
+        """As `Simulation.set_params`. What is randomised is drawn anew when the next episode begins."""
+        refuse_unvaried(values, self.params, "this environment")
+        if self._params:
+            self._params.set(values, mask)
+
+    def _follow(self) -> None:
+        """What is derived from parameters follows, where they were written into."""
+        if self._params:
+            self._params.follow()
+            launch.settle(self.buffers["params"])
 
     @property
     def memory(self) -> dict[str, torch.Tensor]:
@@ -205,6 +229,7 @@ class Engine:
     def reset(self, mask: torch.Tensor | None = None) -> None:
         """Start new episodes, in the worlds of the (N,) bool mask only where there is one."""
         self._choose(mask)
+        self._follow()
         self._reset()
 
     def _choose(self, mask: torch.Tensor | None) -> None:
@@ -220,6 +245,7 @@ class Engine:
         """
         if self.device.type == "cuda" and not torch.compiler.is_compiling() and MARKED_STEPS in sys.modules:
             torch.compiler.cudagraph_mark_step_begin()
+        self._follow()
         launch.settle(self.buffers["action"])
         self._step()
 
@@ -243,6 +269,7 @@ class Engine:
         return {name: x[..., 0] if name in COLUMNS else x for name, x in out}
 
     def _refresh(self) -> None:
+        self._follow()
         if self._refreshing is None:  # most never set a state
             self._refreshing = self._kernel("refresh", self._episode.origin()).bind(self.buffers)
         self._refreshing()
@@ -281,6 +308,8 @@ class Engine:
         check_state(state, self._views, "such an environment")
         for name, view in self._views.items():
             view.copy_(state[name])
+        if self._params:
+            self._params.followed()
 
 
 def wrap64(x: int) -> int:

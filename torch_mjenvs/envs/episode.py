@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gymnasium.vector import AutoresetMode
 
@@ -21,10 +21,13 @@ from ..compiler.random import Random
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from ..physics.derived import derive
 from ..physics.model import Model
+from ..physics.params import Columns, check_names, sensible
 from ..physics.precision import Precision
+from ..physics.simulation import param_buffers
 from ..physics.spatial import MAXVAL
 from ..physics.step import State, steps
 from .contract import BAD_STATE, Contract, Widths, by_name, flatten
+from .randomization import Draw
 from .tasks.base import Task, World
 
 
@@ -40,10 +43,12 @@ class Layout:
     info: Widths  # of each name of the next two together
     step_info: tuple[str, ...]
     reset_info: tuple[str, ...]
+    params: Columns | None  # where parameters that vary from world to world lie
 
     def buffers(self) -> list[Buffer]:
         """State is world-minor; what users hand in and out has a row per world."""
-        return [
+        params = param_buffers(self.params) if self.params else []
+        return params + [
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
@@ -65,7 +70,7 @@ class Layout:
         ]
 
 
-Columns = Mapping[str, list]  # what the buffers hold, by name
+Buffers = Mapping[str, list]  # what they hold of a world, by name
 
 
 @dataclass
@@ -76,6 +81,8 @@ class Moment:
     qvel: list
     qacc_warmstart: list
     memory: list
+    params: list = field(default_factory=list)
+    derived: list = field(default_factory=list)
 
 
 @dataclass
@@ -118,10 +125,10 @@ def room(widths: Widths) -> int:
 
 
 # What a stream of random numbers is for, beside the steps of an episode, which are counted from 1.
-RESET, BEGIN = 0, -1
+RESET, BEGIN, PARAMS = 0, -1, -2
 
 
-def random(b: Columns, episode: Scalar, what: Scalar) -> Random:
+def random(b: Buffers, episode: Scalar, what: Scalar) -> Random:
     """A function of seed, world, number of the episode, and `what`."""
     return Random(b["key"][0], b["key"][1], episode, b["key"][2], what)
 
@@ -152,15 +159,66 @@ class Episode:
     mode: AutoresetMode
     max_episode_steps: int | None
     precision: Precision
+    randomize: Mapping[str, Draw] = field(default_factory=dict)
+    vary: tuple[str, ...] = ()  # beside what is randomised
+
+    # the model of a world
+
+    @functools.cached_property
+    def params(self) -> Columns | None:
+        """What varies from world to world."""
+        by_task = self.contract.randomize(Random(0, 0))
+        m, names = self.model, check_names(self.model, {*self.vary, *self.randomize, *by_task})
+        if not names:
+            return None
+        columns = Columns(m, names)
+        for end in (0, 1):
+            params = columns.nominal()
+            for name, draw in self.randomize.items():
+                at, ends = columns.places()[name], draw.bounds(name, columns.shapes[name])[end]
+                params[at] = map(draw.applied, params[at], ends)
+            for name, rule, holds in sensible(m, columns.values(params)):
+                if not holds and name in self.randomize:
+                    raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
+        return columns
+
+    def of_world(self, params: list, derived: list) -> Episode:
+        """The same with a world's own model."""
+        if self.params is None:
+            return self
+        own = replace(self, model=self.params.world(params, derived))
+        vars(own).update(params=self.params, layout=self.layout)
+        return own
+
+    def draw(self, b: Buffers, episode: Scalar) -> tuple[list, list]:
+        """The parameters of a new episode, and what is derived from them."""
+        columns = self.params
+        if columns is None:
+            return [], []
+        rng, nominal = random(b, episode, PARAMS), columns.nominal()
+        by_task = Contract(self.task, columns.model).randomize(rng)
+        if not (by_task or self.randomize):
+            return b["params"], b["derived"]
+        params = list(b["params"])
+        for name, at in columns.places().items():
+            if name in self.randomize:
+                params[at] = self.randomize[name].draw(name, nominal[at], columns.shapes[name], rng)
+            elif name in by_task:
+                params[at] = by_task[name]
+        return params, columns.derive(params)
 
     # how an episode begins
 
-    def begin(self, b: Columns) -> Scene:
+    def begin(self, b: Buffers) -> Scene:
         """A new episode."""
         episode = b["episode"][0]
-        return self.enter(b, episode, *self.contract.reset(random(b, episode, RESET)))
+        params, derived = self.draw(b, episode)
+        own = self.of_world(params, derived)
+        scene = own.enter(b, episode, *own.contract.reset(random(b, episode, RESET)))
+        scene.moment.params, scene.moment.derived = params, derived
+        return scene
 
-    def enter(self, b: Columns, episode: Scalar, qpos: list, qvel: list) -> Scene:
+    def enter(self, b: Buffers, episode: Scalar, qpos: list, qvel: list) -> Scene:
         """An episode of this number that begins in this state."""
         world = self.at_rest(qpos, qvel, random(b, episode, BEGIN))
         memory = self.first_memory(b, world)
@@ -176,7 +234,7 @@ class Episode:
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng)
 
-    def first_memory(self, b: Columns, world: World) -> list:
+    def first_memory(self, b: Buffers, world: World) -> list:
         """That of an episode which begins like this."""
         widths, first = self.contract.memory()
         if not widths:
@@ -185,7 +243,7 @@ class Episode:
         world.memory = by_name(widths, choose(seeded, first, b["memory"]))
         return self.contract.begin(widths, first, world)
 
-    def kept_memory(self, b: Columns, old: Moment, bad: Mask) -> list:
+    def kept_memory(self, b: Buffers, old: Moment, bad: Mask) -> list:
         """The memory that a step starts with: a new one, where the state was bad."""
 
         def anew(_: list) -> list:
@@ -195,7 +253,7 @@ class Episode:
 
     # what a step does, in this order
 
-    def guard(self, b: Columns) -> tuple[Moment, list, Mask, Mask]:
+    def guard(self, b: Buffers) -> tuple[Moment, list, Mask, Mask]:
         """The state and action to go on from, and where the state and the action were bad."""
         m = self.model
         bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"])
@@ -205,6 +263,8 @@ class Episode:
             choose(bad_state, zeros, b["qvel"]),
             choose(bad_state, zeros, b["qacc_warmstart"]),
             b["memory"],
+            b.get("params", []),
+            b.get("derived", []),
         )
         action = choose(bad_action, [0.0] * m.nu, b["action"])
         return moment, action, bad_state, bad_action
@@ -219,6 +279,8 @@ class Episode:
             choose(stopped, old.qvel, moved.qvel),
             choose(stopped, old.qacc_warmstart, moved.qacc_warmstart),
             old.memory,
+            old.params,
+            old.derived,
         )
         last = {
             "qpos": choose(stopped, old.qpos, moved.last["qpos"]),
@@ -243,7 +305,7 @@ class Episode:
         memory = self.contract.remember(widths, before, action, after)
         return choose(stopped, flatten(widths, before.memory), memory)
 
-    def judge(self, b: Columns, before: World, action: list, after: World, bad: Mask) -> tuple[Verdict, list, list]:
+    def judge(self, b: Buffers, before: World, action: list, after: World, bad: Mask) -> tuple[Verdict, list, list]:
         """The verdict, the observation and info."""
         outcome = self.contract.outcome(before, action, after)
         limit = self.max_episode_steps
@@ -256,13 +318,13 @@ class Episode:
         obs = self.contract.observe(after, self.layout.obs)
         return verdict, obs, flatten(self.layout.info, outcome.info)
 
-    def restart(self, b: Columns, mask: Mask, scene: Scene) -> Scene:
+    def restart(self, b: Buffers, mask: Mask, scene: Scene) -> Scene:
         """The scene, but with a new episode in the worlds of the mask."""
         return Scene.of(when_any(mask, lambda _: self.begin(b).carry(), scene.carry()))
 
     # the kernels
 
-    def step(self, b: Columns) -> dict[str, list]:
+    def step(self, b: Buffers) -> dict[str, list]:
         """One environment step of every world, autoreset included."""
         widths, elapsed = self.layout.memory, b["elapsed_steps"][0] + 1
         rng = random(b, b["episode"][0] + -1, elapsed)
@@ -289,7 +351,7 @@ class Episode:
                 setattr(verdict, flag, logical_and(getattr(verdict, flag), alive))
             done = logical_and(done, alive)
         return {
-            **vars(scene.moment),
+            **{name: x for name, x in vars(scene.moment).items() if name in b},
             "elapsed_steps": [scene.elapsed],
             "episode": [scene.episode],
             "done": [done],
@@ -301,11 +363,11 @@ class Episode:
             "info": scene.info,
         } | final
 
-    def reset(self, b: Columns) -> dict[str, list]:
+    def reset(self, b: Buffers) -> dict[str, list]:
         """New episodes in the worlds of `reset_mask`; the others stay as they are."""
         mask, scene = b["reset_mask"][0], self.begin(b)
         return {
-            **{name: choose(mask, x, b[name]) for name, x in vars(scene.moment).items()},
+            **{name: choose(mask, x, b[name]) for name, x in vars(scene.moment).items() if name in b},
             "elapsed_steps": [select(mask, scene.elapsed, b["elapsed_steps"][0])],
             "episode": [select(mask, scene.episode, b["episode"][0])],
             "done": [logical_and(b["done"][0], logical_not(mask))],
@@ -313,7 +375,7 @@ class Episode:
             "info": choose(mask, scene.info, b["info"]),
         }
 
-    def refresh(self, b: Columns) -> dict[str, list]:
+    def refresh(self, b: Buffers) -> dict[str, list]:
         """What follows from the state of the worlds of `reset_mask`, after it was set from outside."""
         mask, scene = b["reset_mask"][0], self.enter(b, b["episode"][0] + -1, b["qpos"], b["qvel"])
         return {
@@ -338,7 +400,7 @@ class Episode:
         found = []
         buffers = [Buffer("word", 5, "i"), Buffer("action", self.model.nu)]
 
-        def look(b: Columns) -> dict[str, list]:
+        def look(b: Buffers) -> dict[str, list]:
             rng = Random(*b["word"])
             found.append(self.look(rng, b["action"], *self.contract.reset(rng)))
             return {}
@@ -360,7 +422,7 @@ class Episode:
         step_info = contract.outcome(before, action, after).info
         contract.observe(after, len(obs))
         info = contract.same_widths(reset_info, step_info)
-        return Layout(m.nq, m.nv, m.nu, len(obs), memory, info, tuple(step_info), tuple(reset_info))
+        return Layout(m.nq, m.nv, m.nu, len(obs), memory, info, tuple(step_info), tuple(reset_info), self.params)
 
     def name(self, what: str) -> str:
         return f"{type(self.task).__name__.lower()}-{what}"
@@ -371,8 +433,15 @@ class Episode:
         if not (source.holds(type(self.task)) and all(map(_is_plain, values.values()))):
             return None
         task = f"{type(self.task).__qualname__} {values}"
-        return source.origin(task, self.model.key, f"{self.mode} {self.max_episode_steps!r} {self.precision}")
+        varied = f"{self.params and self.params.names} {self.randomize}"
+        how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied}"
+        return source.origin(task, self.model.key, how)
 
     def program(self, what: str, dtype: str) -> Program:
         """The kernel `step`, `reset` or `refresh`, recorded."""
-        return record(self.name(what), self.layout.buffers(), getattr(self, what), dtype)
+
+        def body(b: Buffers) -> dict[str, list]:
+            own = self.of_world(b["params"], b["derived"]) if self.params else self
+            return getattr(own, what)(b)
+
+        return record(self.name(what), self.layout.buffers(), body, dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -38,6 +39,8 @@ class TorchEnv(gymnasium.Env):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float64,
+        randomize: Mapping[str, Any] | None = None,
+        vary: Sequence[str] = (),
         render_mode: str | None = None,
         width: int = DEFAULT_SIZE,
         height: int = DEFAULT_SIZE,
@@ -55,6 +58,8 @@ class TorchEnv(gymnasium.Env):
             dtype=dtype,
             autoreset_mode=AutoresetMode.DISABLED,
             max_episode_steps=None,
+            randomize=randomize,
+            vary=vary,
         )
         self._turn = engine._turn
         self.model, self.device, self.dtype = engine.mjmodel, engine.device, dtype
@@ -135,6 +140,17 @@ class TorchEnv(gymnasium.Env):
             for name, x, width in (("qpos", qpos, layout.nq), ("qvel", qvel, layout.nv))
         )
         self.engine.set_state(qpos_, qvel_)
+
+    @property
+    def params(self) -> dict[str, np.ndarray]:
+        """By name, the model's parameters that vary: copies; `set_params` sets them."""
+        return {name: x[0].cpu().numpy().copy() for name, x in self.engine.params.items()}
+
+    @exclusive
+    def set_params(self, values: Mapping[str, Any]) -> None:
+        """Set parameters by name. Raises ValueError for values that make no sense, and for names that do not vary."""
+        self._check_open()
+        self.engine.set_params(values)
 
     def render(self) -> Any:
         """A frame as the render_mode says; None, and a warning, without one."""

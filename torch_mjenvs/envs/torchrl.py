@@ -6,7 +6,7 @@ N worlds, nu actuators, D numbers in an observation. Needs the extra `torch_mjen
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -23,8 +23,8 @@ from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task
 
-# What `get_state` gives: with it, an episode goes on exactly.
-STATE = ("qpos", "qvel", "qacc_warmstart", "memory", "elapsed_steps", "obs", "info")
+# What `get_state` gives, where there is such: with it, an episode goes on exactly.
+STATE = ("qpos", "qvel", "qacc_warmstart", "memory", "elapsed_steps", "obs", "info", "params", "derived")
 
 
 class TorchRLEnv(EnvBase):
@@ -46,6 +46,9 @@ class TorchRLEnv(EnvBase):
             as further observations, (N, 1) or (N, width). What a reset does not give is 0 after it.
         first_world: number of the first world in the random streams; with one seed, world i here is world
             first_world + i of a larger batch.
+        randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
+            each number by one of its own, and `Scale`, `Shift` and `Uniform` say more. `params` has them.
+        vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
         further ones: the task's own, which are Gymnasium's v5 arguments.
 
     Observations are "observation" (N, D) and what `info_keys` names. A world whose action or state is not finite, or
@@ -78,6 +81,8 @@ class TorchRLEnv(EnvBase):
         native_autoreset: bool = False,
         info_keys: Sequence[str] = (),
         first_world: int = 0,
+        randomize: Mapping[str, Any] | None = None,
+        vary: Sequence[str] = (),
         **task_arguments: Any,
     ):
         made = make_task(task, task_arguments, RESERVED)
@@ -89,6 +94,8 @@ class TorchRLEnv(EnvBase):
             autoreset_mode=AutoresetMode.SAME_STEP if native_autoreset else AutoresetMode.DISABLED,
             max_episode_steps=made.max_episode_steps if max_episode_steps is None else max_episode_steps,
             first_world=first_world,
+            randomize=randomize,
+            vary=vary,
         )
         num_envs = engine.num_envs
         super().__init__(device=engine.device, batch_size=[num_envs])
@@ -217,7 +224,16 @@ class TorchRLEnv(EnvBase):
         It does not hold the random streams, of which later episodes are made; `engine.state_dict()` does.
         """
         state = self.engine.state_dict()
-        return TensorDict({name: state[name] for name in STATE}, self.batch_size, device=self.device)
+        return TensorDict({name: state[name] for name in STATE if name in state}, self.batch_size, device=self.device)
+
+    @property
+    def params(self) -> dict[str, torch.Tensor]:
+        """As `TorchVectorEnv.params`."""
+        return self.engine.params
+
+    def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
+        """As `TorchVectorEnv.set_params`."""
+        self.engine.set_params(values, mask)
 
     def to(self, device: torch.device | str) -> TorchRLEnv:
         """Worlds stay where they were made. Raises ValueError for another device."""

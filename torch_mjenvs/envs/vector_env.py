@@ -49,6 +49,9 @@ class TorchVectorEnv(VectorEnv):
         copy: False returns the engine's own buffers, which the next `step` or `reset` overwrites.
         first_world: the number of this environment's first world. Environments in several processes that share out
             the numbers of one large environment, with its seed, go through its trajectories.
+        randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
+            each number by one of its own, and `Scale`, `Shift` and `Uniform` say more. `params` has them.
+        vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
         render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
             MujocoEnv takes them.
@@ -88,6 +91,8 @@ class TorchVectorEnv(VectorEnv):
         max_episode_steps: int | None = None,
         copy: bool = True,
         first_world: int = 0,
+        randomize: Mapping[str, Any] | None = None,
+        vary: Sequence[str] = (),
         render_mode: str | None = None,
         render_worlds: Sequence[int] = (0,),
         width: int = DEFAULT_SIZE,
@@ -108,6 +113,8 @@ class TorchVectorEnv(VectorEnv):
             autoreset_mode=AutoresetMode(autoreset_mode),
             max_episode_steps=made.max_episode_steps if max_episode_steps is None else max_episode_steps,
             first_world=first_world,
+            randomize=randomize,
+            vary=vary,
         )
         self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, dtype, copy
         self._turn = engine._turn
@@ -342,6 +349,25 @@ class TorchVectorEnv(VectorEnv):
                 raise ValueError(f"{name!r} is shared by all worlds, and cannot differ between them")
             values = values[0]
         setattr(self, name, values)
+
+    @property
+    def params(self) -> dict[str, torch.Tensor]:
+        """By name, the model's parameters that vary from world to world: (N, ...), the engine's own.
+
+        Write into them, and what MuJoCo derives from them follows at the next step. `set_params` also looks at them.
+        """
+        return self.engine.params
+
+    @exclusive
+    def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
+        """Set parameters of the worlds, or of those of the (N,) bool mask: by name (N, ...), or (...) for all alike.
+
+        They stay over resets, but for those that are randomised. Raises ValueError for values that make no sense,
+        naming parameter, world and rule, and for names that do not vary here; nothing has changed then.
+        """
+        if self.closed:
+            self._refuse()
+        self.engine.set_params(values, mask)
 
     @property
     def ready(self) -> bool:

@@ -177,7 +177,8 @@ def _rotational(moments: Vec, axes: Vec) -> list[Scalar]:
     out = [moments[k]] * 3 + [0.0] * 3
     for other in range(3):
         excess = moments[other] - moments[k]
-        if other != k and (not is_number(excess) or abs(excess) > 1e-14 * max(moments)):
+        rounding = 1e-14 * max(moments) if is_number(*moments) else 0.0
+        if other != k and (not is_number(excess) or abs(excess) > rounding):
             x, y, z = column(axes, other)
             ex, ey, ez = x * excess, y * excess, z * excess
             out = add(out, [ex * x, ey * y, ez * z, ex * y, ex * z, ey * z])

@@ -124,6 +124,79 @@ def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> laun
     return devices.build_known(device, name, buffers, dtype, origin, make)
 
 
+def refuse_unvaried(values: Mapping[str, Any], varied: Mapping[str, Any], owner: str) -> None:
+    """Raises ValueError for a name that does not vary."""
+    for name in values:
+        if name not in varied:
+            raise ValueError(f"{name!r} does not vary in {owner}: pass vary=({name!r},) when making it")
+
+
+class Params:
+    """The parameters that vary, and what is derived from them, in the buffers `params` and `derived`."""
+
+    def __init__(self, columns: Columns, buffers: Mapping[str, torch.Tensor], num_worlds: int):
+        self.columns, self._num_worlds = columns, num_worlds
+        self._params, self._derived = buffers["params"], buffers["derived"]
+        self._views = self._make_views()
+        nominal = torch.tensor(columns.nominal(), dtype=self._params.dtype, device=self._params.device)
+        self._params.copy_(nominal[:, None].expand_as(self._params))
+        kernel = set_const_kernel(columns, str(self._params.dtype).removeprefix("torch."), self._params.device)
+        self._set_const = kernel.bind({"params": self._params, "derived": self._derived})
+        self._followed = -1  # the version of the parameters that the derived columns are of
+        self.follow()
+
+    @property
+    def views(self) -> dict[str, torch.Tensor]:
+        """(N, ...) by name; made anew in code that torch compiles."""
+        return self._make_views() if torch.compiler.is_compiling() else self._views
+
+    def _make_views(self) -> dict[str, torch.Tensor]:
+        columns, shapes = self._params, self.columns.shapes
+        return {
+            name: columns[at].view(*shapes[name], columns.shape[1]).movedim(-1, 0)[: self._num_worlds]
+            for name, at in self.columns.places().items()
+        }
+
+    def set(self, values: Mapping[str, Any], mask: torch.Tensor | None) -> None:
+        """As `Simulation.set_params`."""
+        n, device = self._num_worlds, self._params.device
+        chosen = None if mask is None else as_mask("mask", mask, n, device)
+        self.follow()
+        new = {}
+        for name, x in values.items():
+            old = self.views[name]
+            new[name] = as_tensor(name, x, old.shape, device, old.shape[1:]).to(old.dtype).expand(old.shape)
+        for name, rule, holds in sensible(self.columns.model, as_rows(self.columns.model, new)):
+            wrong = torch.as_tensor(holds, device=device).logical_not().expand(n)
+            worlds = (wrong if chosen is None else wrong & chosen).nonzero().flatten().tolist()
+            if worlds:
+                raise ValueError(f"{name} of world {worlds[0]} makes no sense: {rule}")
+        for name, x in new.items():
+            old = self.views[name]
+            keep = None if chosen is None else chosen.view(-1, *[1] * (old.dim() - 1))
+            old.copy_(x if keep is None else torch.where(keep, x, old))
+        if chosen is None or torch.compiler.is_compiling():
+            return
+        derived = self._derived[:, :n].clone()  # of the others, which stay as they are to the last bit
+        self.follow()
+        self._derived[:, :n].copy_(torch.where(chosen, self._derived[:, :n], derived))
+
+    def set_const(self) -> None:
+        """Compute what is derived, in every world."""
+        launch.settle(self._params)
+        self._set_const()
+
+    def follow(self) -> None:
+        """Have what is derived follow the parameters, if torch wrote into them."""
+        if not torch.compiler.is_compiling() and self._params._version != self._followed:
+            self._set_const()
+            self.followed()
+
+    def followed(self) -> None:
+        """What is derived is that of the present parameters."""
+        self._followed = self._params._version
+
+
 class Simulation:
     """`num_worlds` copies of a MuJoCo model, stepped together by code compiled for that model.
 
@@ -171,20 +244,11 @@ class Simulation:
         self._forward: launch.Launch | None = None
         self._start = launch.keeps_its_place(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device))
         self._written: tuple[str, ...] = STATE  # what users write into
-        self._params: dict[str, torch.Tensor] = {}
+        self._params: Params | None = None
         if self.vary:
-            self._make_params()
+            self._written += ("params",)
+            self._params = Params(Columns(self.model, self.vary), self._buffers, num_worlds)
         self.reset()
-
-    def _make_params(self) -> None:
-        self._columns = Columns(self.model, self.vary)
-        self._written += ("params",)
-        self._params = self._param_views()
-        nominal = torch.tensor(self._columns.nominal(), dtype=self.dtype, device=self.device)
-        self._buffers["params"].copy_(nominal[:, None].expand_as(self._buffers["params"]))
-        self._set_const = set_const_kernel(self._columns, self._name, self.device).bind(self._buffers)
-        self._followed = -1  # the version of the parameters that the derived columns are of
-        self._follow()
 
     @property
     def params(self) -> dict[str, torch.Tensor]:
@@ -193,14 +257,7 @@ class Simulation:
         What mj_setConst derives from them follows by itself, at the next call after they were written into; but not in
         code that torch compiles, nor in a CUDA graph: call `set_const` there.
         """
-        return self._param_views() if self.vary and torch.compiler.is_compiling() else self._params
-
-    def _param_views(self) -> dict[str, torch.Tensor]:
-        columns, shapes = self._buffers["params"], self._columns.shapes
-        return {
-            name: columns[at].view(*shapes[name], columns.shape[1]).movedim(-1, 0)[: self.num_worlds]
-            for name, at in self._columns.places().items()
-        }
+        return self._params.views if self._params else {}
 
     @exclusive
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
@@ -209,37 +266,20 @@ class Simulation:
         values: by name (N, ...), or for all worlds alike (...). Raises ValueError, naming the parameter, the world and
         the rule, for values that make no sense, and for names that do not vary here; then nothing has changed.
         """
-        chosen = None if mask is None else as_mask("mask", mask, self.num_worlds, self.device)
-        new = {}
-        for name, x in values.items():
-            if name not in self.params:
-                raise ValueError(f"{name!r} does not vary in this Simulation: pass vary=({name!r},) when making it")
-            old = self.params[name]
-            new[name] = as_tensor(name, x, old.shape, self.device, old.shape[1:]).to(self.dtype).expand(old.shape)
-        for name, rule, holds in sensible(self.model, as_rows(self.model, new)):
-            wrong = torch.as_tensor(holds, device=self.device).logical_not().expand(self.num_worlds)
-            worlds = (wrong if chosen is None else wrong & chosen).nonzero().flatten().tolist()
-            if worlds:
-                raise ValueError(f"{name} of world {worlds[0]} makes no sense: {rule}")
-        for name, x in new.items():
-            old = self.params[name]
-            keep = None if chosen is None else chosen.view(-1, *[1] * (old.dim() - 1))
-            old.copy_(x if keep is None else torch.where(keep, x, old))
+        refuse_unvaried(values, self.params, "this Simulation")
+        if self._params:
+            self._params.set(values, mask)
 
     @exclusive
     def set_const(self) -> None:
         """Compute what follows from the parameters of every world, as MuJoCo's mj_setConst."""
-        if self.vary:
-            launch.settle(self._buffers["params"])
-            self._set_const()
+        if self._params:
+            self._params.set_const()
 
     def _follow(self) -> None:
         """Have what is derived follow the parameters, if they were written into."""
-        if self.vary and not torch.compiler.is_compiling():
-            version = self._buffers["params"]._version
-            if version != self._followed:
-                self._set_const()
-                self._followed = version
+        if self._params:
+            self._params.follow()
 
     qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
     qvel = property(lambda self: self._view("qvel"), doc="(N, nv)")

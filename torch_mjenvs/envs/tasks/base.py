@@ -89,6 +89,13 @@ class Task:
         """info of a reset."""
         return {}
 
+    def randomize(self, m: Model, rng: Random) -> dict[str, Any]:
+        """Parameters of the model for a new episode, by MuJoCo's names, nested as in `m`, which is the model as loaded.
+
+        In all other functions `m` is the world's own model, with these.
+        """
+        return {}
+
     def memory(self, m: Model) -> dict[str, Scalar | list]:
         """What a world remembers from step to step, numbers and lists by name, and what that is at first."""
         return {}

@@ -1,0 +1,259 @@
+"""Environments whose worlds have models of their own, each world beside MuJoCo with a model edited in the same way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gymnasium
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import random_params
+import torch
+from test_task_memory import Cart, actions
+
+from torch_mjenvs import Hopper, InvertedPendulum, Scale, Shift, TorchEnv, TorchVectorEnv, Uniform
+from torch_mjenvs.scalar import Random
+
+SEED = 3
+MASSES = {"body_mass": (0.5, 2.0), "dof_damping": Uniform(0.0, 0.5)}
+
+
+def make(task=InvertedPendulum, n: int = 4, **arguments) -> TorchVectorEnv:
+    arguments = {"randomize": MASSES, "autoreset_mode": "SameStep", "dtype": torch.float64} | arguments
+    return TorchVectorEnv(task, n, max_episode_steps=arguments.pop("limit", 6), **arguments)
+
+
+def own_model(env: TorchVectorEnv, world: int) -> mujoco.MjModel:
+    values = {name: x[world].cpu().numpy() for name, x in env.params.items()}
+    return random_params.edited(oracle.sharpen(env.engine.task.load()), values)
+
+
+def beside_mujoco(env: TorchVectorEnv, steps: int) -> None:
+    """Every step of every world from where it is, against MuJoCo with its model."""
+    low, high = env.single_action_space.low, env.single_action_space.high
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        models = [own_model(env, i) for i in range(env.num_envs)]
+        action = rng.uniform(low, high, (env.num_envs, len(low)))
+        qpos, qvel, warmstart = (x.cpu().numpy().copy() for x in (env.qpos, env.qvel, env.engine.qacc_warmstart))
+        *_, terminated, truncated, info = env.step(torch.tensor(action, device=env.device))
+        ended = (terminated | truncated).tolist()
+        for i, m in enumerate(models):
+            d = mujoco.MjData(m)
+            d.qpos[:], d.qvel[:], d.ctrl[:], d.qacc_warmstart[:] = qpos[i], qvel[i], action[i], warmstart[i]
+            mujoco.mj_step(m, d, env.engine.task.frame_skip)
+            found = info["final_obs"][i] if ended[i] else torch.cat([env.qpos[i], env.qvel[i]])
+            want = [*d.qpos, *d.qvel]
+            if ended[i]:
+                want = [*d.qpos[env.engine.layout.nq + len(d.qvel) - len(found) :], *np.clip(d.qvel, -10, 10)]
+            np.testing.assert_allclose(found.cpu(), want, rtol=0, atol=1e-9)
+
+
+def test_worlds_with_drawn_parameters_step_as_mujoco_with_theirs_over_several_episodes():
+    drawn = {
+        "body_mass": (0.7, 1.4),
+        "body_inertia": Scale(0.8, 1.2, together=True),
+        "dof_damping": (0.5, 2.0),
+        "dof_armature": Shift(0.0, 0.5),
+        "actuator_gear": (0.8, 1.2),
+        "geom_friction": (0.5, 1.5),
+        "gravity": Shift((-0.5, 0.0, -2.0), (0.5, 0.0, 2.0)),
+    }
+    env = make(Hopper(reset_noise_scale=0.05), 3, randomize=drawn, limit=9)
+    env.reset(seed=SEED)
+    first = {name: x.clone() for name, x in env.params.items()}
+    beside_mujoco(env, 30)
+    assert (env.engine.episode >= 3).all()
+    for name, x in env.params.items():
+        moving = first[name] != 0
+        assert (x != first[name])[moving].float().mean() > 0.5, f"{name} is not drawn anew"
+        assert (x[0] != x[1])[moving[0]].any(), f"{name} is the same in two worlds"
+
+
+def test_what_is_drawn_is_what_was_asked_for():
+    drawn = {
+        "body_mass": (0.5, 2.0),
+        "gravity": Shift(-1.0, 1.0, together=True),
+        "dof_damping": Uniform((0, 3), (1, 3)),
+    }
+    env = make(n=64, randomize=drawn)
+    env.reset(seed=SEED)
+    m = env.engine.task.load()
+    for world in range(64):
+        rng = Random(SEED, world, 0, 0, -2)
+        together = -1.0 + 2.0 * rng.uniform()
+        want = {
+            "gravity": m.opt.gravity + together,
+            "body_mass": m.body_mass * [0.5 + 1.5 * rng.uniform() for _ in m.body_mass],
+            "dof_damping": [rng.uniform(), 3.0],
+        }
+        for name, x in want.items():
+            np.testing.assert_allclose(env.params[name][world].cpu(), x, rtol=1e-14)
+    low, high = m.body_mass[1] * 0.5, m.body_mass[1] * 2
+    assert ((env.params["body_mass"][:, 1] - low) / (high - low)).std() == pytest.approx(12**-0.5, rel=0.3)
+
+
+def run(env: TorchVectorEnv, steps: torch.Tensor) -> torch.Tensor:
+    return torch.stack([env.step(a.to(env.device))[0] for a in steps])
+
+
+def test_draws_are_of_seed_world_and_episode_alone_and_belong_to_the_state():
+    steps = actions(20, 4)
+    whole = make()
+    whole.reset(seed=SEED)
+    want = run(whole, steps)
+    for half in range(2):
+        env = make(n=2, first_world=2 * half)
+        env.reset(seed=SEED)
+        assert torch.equal(run(env, steps[:, 2 * half : 2 * half + 2]), want[:, 2 * half : 2 * half + 2])
+    whole.reset(seed=SEED)
+    run(whole, steps[:9])
+    other = make()
+    other.load_state_dict(whole.state_dict())
+    assert torch.equal(run(other, steps[9:]), want[9:])
+
+
+def test_a_state_that_is_set_leaves_parameters_and_a_reset_draws_those_that_are_randomised():
+    env = make(randomize={"body_mass": (0.5, 2.0)}, vary=("gravity",))
+    env.reset(seed=SEED)
+    before = {name: x.clone() for name, x in env.params.items()}
+    lighter = before["body_mass"] * 0.5
+    env.set_state(torch.zeros_like(env.qpos), torch.zeros_like(env.qvel))
+    assert all(torch.equal(x, before[name]) for name, x in env.params.items())
+    mask = torch.tensor([True, False, True, False], device=env.device)
+    env.set_params({"body_mass": lighter, "gravity": torch.tensor([0.0, 0.0, -5.0], device=env.device)}, mask)
+    assert torch.equal(env.params["body_mass"], lighter.where(mask[:, None], before["body_mass"]))
+    assert env.params["gravity"][:, 2].tolist() == [-5.0, -9.81, -5.0, -9.81]
+    beside_mujoco(env, 3)
+    before = env.params["body_mass"].clone()
+    env.reset(options={"reset_mask": mask})
+    assert (env.params["body_mass"][mask, 1] != before[mask, 1]).all()
+    assert torch.equal(env.params["body_mass"][~mask], before[~mask])
+    assert env.params["gravity"][:, 2].tolist() == [-5.0, -9.81, -5.0, -9.81]
+    beside_mujoco(env, 9)
+
+
+def test_what_is_written_into_params_counts_from_the_next_step_on():
+    env = make(randomize=None, vary="body_mass")
+    env.reset(seed=SEED)
+    env.params["body_mass"][1] *= 3.0
+    beside_mujoco(env, 4)
+
+
+def test_who_sets_one_world_s_parameters_leaves_the_bits_of_all_others():
+    steps, found = actions(5, 4), []
+    for touched in (False, True):
+        env = make(limit=-1)
+        env.reset(seed=SEED)
+        if touched:
+            mask = torch.tensor([False, True, False, False], device=env.device)
+            env.set_params({"body_mass": env.params["body_mass"] * 2}, mask)
+        found.append(run(env, steps))
+    rest = [0, 2, 3]
+    assert torch.equal(found[0][:, rest], found[1][:, rest]) and not torch.equal(found[0][:, 1], found[1][:, 1])
+
+
+@dataclass(frozen=True)
+class Loaded(Cart):
+    """Carries a load, and sees how heavy it is."""
+
+    def randomize(self, m, rng):
+        load = rng.uniform(0.0, 5.0)
+        return {"body_mass": [*m.body_mass[:-1], m.body_mass[-1] + load], "gravity": [0.0, 0.0, -9.81 - load]}
+
+    def observe(self, m, world):
+        return [*world.qpos, *world.qvel, m.body_mass[-1], m.gravity[2]]
+
+
+def test_a_task_s_own_draws_and_its_functions_see_the_world_s_model():
+    env = make(Loaded, randomize=None)
+    obs, _ = env.reset(seed=SEED)
+    heavy = env.engine.task.load().body_mass[-1]
+    for _ in range(15):
+        assert torch.equal(obs[:, 4], env.params["body_mass"][:, -1])
+        assert torch.allclose(obs[:, 4] - heavy, -9.81 - obs[:, 5]) and len(obs[:, 4].unique()) == 4
+        models = [own_model(env, i) for i in range(4)]
+        state = torch.cat([env.qpos, env.qvel], 1).cpu().numpy()
+        obs, *_, info = env.step(torch.zeros(4, 1, device=env.device))
+        for i, m in enumerate(models):
+            d = mujoco.MjData(m)
+            d.qpos[:], d.qvel[:] = state[i, :2], state[i, 2:]
+            mujoco.mj_step(m, d, 2)
+            np.testing.assert_allclose(info["final_obs"][i, :4].cpu(), [*d.qpos, *d.qvel], rtol=0, atol=1e-9)
+
+
+def test_one_world_for_numpy_and_torchrl_s_have_the_same():
+    single, many = TorchEnv("InvertedPendulum", randomize=MASSES), make(n=1)
+    obs, _ = single.reset(seed=SEED)
+    assert np.array_equal(obs, many.reset(seed=SEED)[0][0].cpu().numpy())
+    assert all(np.array_equal(x, many.params[name][0].cpu().numpy()) for name, x in single.params.items())
+    single.set_params({"body_mass": single.params["body_mass"] * 2})
+    many.set_params({"body_mass": many.params["body_mass"] * 2})
+    obs, *_ = single.step(np.array([0.5]))
+    want, *_ = many.step(torch.full((1, 1), 0.5, dtype=torch.float64, device=many.device))
+    assert np.array_equal(obs, want[0].cpu().numpy())
+    pytest.importorskip("torchrl")
+    from torch_mjenvs import InvertedPendulumEnv
+
+    env = InvertedPendulumEnv(4, dtype=torch.float64, randomize=MASSES)
+    env.set_seed(SEED)
+    many = make(n=4)
+    obs, _ = many.reset(seed=SEED)
+    assert torch.equal(env.reset()["observation"], obs)
+    assert torch.equal(env.params["body_mass"], many.params["body_mass"])
+    kept = env.get_state()
+    env.reset()
+    assert not torch.equal(env.params["body_mass"], many.params["body_mass"])
+    env.reset(kept, set_state=True)
+    assert torch.equal(env.params["body_mass"], many.params["body_mass"])
+
+
+def test_gymnasium_s_own_way_to_make_them():
+    env = gymnasium.make_vec("TorchInvertedPendulum-v0", num_envs=3, randomize={"body_mass": (0.5, 2.0)})
+    env.reset(seed=0)
+    assert len(env.unwrapped.params["body_mass"][:, 1].unique()) == 3
+
+
+REFUSED = {
+    "an unknown name": (
+        {"body_weight": (0.5, 2.0)},
+        ValueError,
+        "'body_weight' cannot vary: the model has no parameter",
+    ),
+    "structure": ({"timestep": (0.5, 2.0)}, ValueError, "'timestep' cannot vary: the time step"),
+    "bounds out of order": (
+        {"body_mass": (2.0, 0.5)},
+        ValueError,
+        "randomize 'body_mass': bounds must be finite and in",
+    ),
+    "bounds of another shape": ({"gravity": Shift((0, 0), (1, 1))}, ValueError, "'gravity': the bounds do not fit"),
+    "what makes no sense": ({"body_mass": Scale(-1, 1)}, ValueError, "'body_mass' can give values that make no sense"),
+    "a number": ({"body_mass": 2.0}, TypeError, r"randomize 'body_mass': \(low, high\) to multiply by, Scale"),
+    "a list of names": (["body_mass"], TypeError, "randomize must be a dict by names of parameters"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_drawn_is_refused_by_name(what):
+    randomize, kind, text = REFUSED[what]
+    with pytest.raises(kind, match=text):
+        make(randomize=randomize)
+
+
+def test_what_does_not_vary_cannot_be_set():
+    env = make(randomize=None)
+    with pytest.raises(ValueError, match="'body_mass' does not vary in this environment: pass vary="):
+        env.set_params({"body_mass": 1.0})
+    assert env.params == {}
+
+
+def test_a_task_that_draws_what_cannot_vary_is_told_where():
+    @dataclass(frozen=True)
+    class Wrong(Cart):
+        def randomize(self, m, rng):
+            return {"body_mass": [1.0]}
+
+    with pytest.raises(ValueError, match=r"Wrong.randomize \(.*test_randomize.py, line \d+\): body_mass"):
+        make(Wrong, randomize=None)
