@@ -1,8 +1,8 @@
-"""For all tests: the device they run on.
+"""The device that all tests run on.
 
-`pytest --device cuda` has every world that a test makes, and every tensor, on the GPU; a test that then runs kernels on
-the CPU alone fails. Without it no GPU is seen, here and in processes that tests start. Tests about the CPU's own code
-are marked `cpu`.
+`pytest --device cuda` puts every world and every tensor that a test makes on the GPU. A test that then runs kernels on
+the CPU alone fails. Without the option, GPUs are hidden from the tests and from the processes they start. Tests about
+the CPU's own code are marked `cpu`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def truly_there(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What runs on the CPU alone, where it was to run on the GPU, has tested nothing."""
+    """With `--device cuda`, a test that launched kernels on the CPU only has tested nothing, and fails."""
     before = launched.copy()
     yield
     if request.config.getoption("--device") == "cuda" and launched["cpu"] > before["cpu"]:
@@ -69,7 +69,7 @@ def truly_there(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def no_default_device() -> Iterator[None]:
-    """As in a user's program: torch makes tensors on the CPU, worlds are where this package puts them by itself."""
+    """As in a user's program: torch makes tensors on the CPU, and this package chooses where worlds are."""
     with torch.device("cpu"):
         yield
 

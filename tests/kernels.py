@@ -1,6 +1,6 @@
 """Small kernels for the tests of the compiler: record, build for a chosen target and number of lanes, run over NumPy.
 
-Everything a kernel is to write starts as garbage, so that a store that is missing shows. With `--device cuda` the GPU
+Everything a kernel is to write starts as garbage, so that a missing store is seen. With `--device cuda` the GPU
 is the target where a test chooses none, and one more where it goes through the CPU's numbers of lanes.
 """
 
@@ -45,7 +45,7 @@ def object_code(program: Program, target: cpu.Target) -> bytes:
 
 
 def garbage(dtype: torch.dtype, shape: tuple[int, ...], device: torch.device = HERE) -> torch.Tensor:
-    """NaN; as integer and as truth value, bits that no kernel writes."""
+    """NaN; for integers and truth values, bits that no kernel writes."""
     if dtype.is_floating_point:
         return torch.full(shape, float("nan"), dtype=dtype, device=device)
     if dtype == torch.bool:
@@ -81,5 +81,5 @@ def record_list(body: Callable[[list], list], n_in: int, n_out: int, dtype: str,
 
 
 def bits(x: np.ndarray) -> np.ndarray:
-    """What is compared where NaN and the sign of zero matter."""
+    """The bit patterns, to compare where NaN and the sign of zero matter."""
     return np.ascontiguousarray(x).view({1: np.uint8, 4: np.int32, 8: np.int64}[x.itemsize])

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def run(script: str, *arguments: str, seconds: float = 60, **environment: str) -> str:
-    """What the script printed, once it and all its children have come to a good end."""
+    """Run a script and return what it printed. Fails if it, or a child of it, fails or hangs."""
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, *arguments],
         cwd=ROOT, env=os.environ | environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -26,7 +26,7 @@ NONE = (-1, 1)
 
 
 def nothing(env: gymnasium.Env, rng: np.random.Generator, k: int) -> None:
-    """Start as the task does."""
+    """Leave the start as the task draws it."""
 
 
 def throw(env: gymnasium.Env, rng: np.random.Generator, k: int) -> None:
@@ -244,7 +244,7 @@ def samples(name: str, n: int = STATES) -> Samples:
 
 
 def happening(name: str, env: gymnasium.Env) -> set[str]:
-    """What the state is an example of."""
+    """Which kinds of thing happen in the state."""
     bodies = env.model.geom_bodyid[env.data.contact.geom].reshape(-1, 2)
     found = {
         "touching": len(bodies) > 0,
@@ -276,7 +276,7 @@ def our_env(name: str, n: int, dtype: torch.dtype = torch.float32, **arguments: 
 
 
 def our_steps(name: str, s: Samples, dtype: torch.dtype, steps: int = 1, **arguments: Any) -> tuple[Any, ...]:
-    """The same of ours."""
+    """What ours gives for the same."""
     env = our_env(name, len(s.qpos), dtype, **arguments)
     env.reset(seed=0)
     env.set_state(torch.tensor(s.qpos), torch.tensor(s.qvel))

@@ -1,4 +1,4 @@
-"""Episodes: ends, resets, seeds and masks, as Gymnasium's SyncVectorEnv has them; and worlds that know of no other.
+"""Ends of episodes, resets, seeds and masks, as in Gymnasium's SyncVectorEnv; and no world depends on another.
 
 The oracle for the modes is SyncVectorEnv itself over single environments of ours: the physics is then the same to the
 last bit, and all that can differ is what is tested here.
@@ -122,7 +122,7 @@ def test_no_time_limit():
 
 
 def test_elapsed_steps_may_be_moved():
-    """Staggered episodes: truncation comes when a world's own count is full."""
+    """Episodes of different ages: a world is truncated when its own count reaches the limit."""
     env = TorchVectorEnv("HalfCheetah", 4, max_episode_steps=10)
     env.reset(seed=0)
     env.elapsed_steps.copy_(torch.tensor([0, 3, 8, 9]))
@@ -133,7 +133,7 @@ def test_elapsed_steps_may_be_moved():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_final_obs_is_true(name):
-    """What SAME_STEP keeps apart is what the same worlds show when nothing is reset for them."""
+    """SAME_STEP's final_obs is what the same worlds show in DISABLED mode, where nothing is reset."""
     shared = {"num_envs": 33, "max_episode_steps": LIMIT}
     same = TorchVectorEnv(name, autoreset_mode="SameStep", **shared)
     twin = TorchVectorEnv(name, autoreset_mode="Disabled", **shared)
@@ -159,7 +159,7 @@ def test_final_obs_is_true(name):
 
 
 def test_next_step_ignores_the_action():
-    """Of a world that is about to be reset, even if it is not a number."""
+    """A world that is about to be reset ignores its action, even if that is NaN."""
     env, twin = (TorchVectorEnv("Hopper", 2, max_episode_steps=1) for _ in range(2))
     for e in (env, twin):
         e.reset(seed=0)
@@ -202,7 +202,7 @@ def test_seed_repeats():
 
 
 def test_no_seed():
-    """Environments differ unless torch's own seed says otherwise; a reset without a seed goes on."""
+    """Without a seed, environments differ unless torch's own seed is set; the next reset draws the next episode."""
     torch.manual_seed(1)
     one, other = TorchVectorEnv("Hopper", 4), TorchVectorEnv("Hopper", 4)
     torch.manual_seed(1)
@@ -213,7 +213,7 @@ def test_no_seed():
 
 
 def test_list_of_seeds():
-    """World i does what a lone world with its seed does; the seed of world 0 of an int is that int."""
+    """World i does what a single world with its seed does; an int seeds world 0 with itself."""
     env = TorchVectorEnv("Walker2d", 4)
     together = resets(env, 3, seed=[5, 0, 2**40 + 1, 5])
     for i, seed in enumerate([5, 0, 2**40 + 1, 5]):
@@ -252,7 +252,7 @@ def test_options_are_left_alone():
 
 
 def test_reset_clears_an_end():
-    """A world that waits for its autoreset, and is reset by hand, goes on with its first step."""
+    """A world that waits for its autoreset and is reset by hand makes its first step in the next call."""
     env = TorchVectorEnv("Hopper", 2, max_episode_steps=1)
     env.reset(seed=0)
     env.step(torch.zeros(2, 3))
@@ -299,7 +299,7 @@ def test_worlds_are_alone(name, mode, dtype):
 @pytest.mark.cpu
 @pytest.mark.parametrize("name", TASKS)
 def test_threads_change_nothing(name):
-    """Nor anything of any other world."""
+    """Observations of all worlds are the same bits on 1, 2 and 4 threads."""
     results = []
     for threads in (1, 2, 4):
         torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""Kernels in use, on disk and gone: what they are found by, whom the cache trusts, and how large it gets."""
+"""Kernels in memory and on disk: the keys they are found by, which files the cache trusts, and how large it gets."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_every_alteration_of_the_package_is_seen(monkeypatch, what):
 
 
 def test_using_the_package_does_not_alter_it():
-    """Else nothing would be known any more."""
+    """If it did, no kernel could be found without tracing any more."""
     env = TorchVectorEnv("InvertedPendulum", 4)
     env.reset(seed=0)
     env.step(torch.zeros(4, 1))

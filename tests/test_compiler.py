@@ -143,7 +143,7 @@ def test_bind_says_what_is_wrong():
 
 
 def test_any_number_of_worlds_and_threads(threads):
-    """Every tile is done, by whichever thread, and only once."""
+    """Every tile is done exactly once, by any thread."""
     program = record("count", [Buffer("x", 1), Buffer("y", 1)], lambda b: {"y": [b["y"][0] + b["x"][0]]}, "float32")
     kernel = build(program)
     for n_threads in (1, 2, 3, 5):
@@ -157,7 +157,7 @@ def test_any_number_of_worlds_and_threads(threads):
 
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_times(threads, n_threads):
-    """Many times in one launch is that many launches."""
+    """One launch of several repetitions does the same as that many launches."""
     threads(n_threads)
     program = record("map", [Buffer("x", 1)], lambda b: {"x": [3.7 * b["x"][0] * (1.0 - b["x"][0])]}, "float64")
     kernel = build(program)
@@ -377,7 +377,7 @@ print(hashlib.sha256(render(program(load(oracle.asset("half_cheetah")), "float32
 
 
 def test_the_same_code_in_every_process():
-    """Whatever the seed of its hashes and the addresses of its objects; else the cache is of no use."""
+    """Whatever Python's hash seed and the objects' addresses are; otherwise the cache would never hit."""
     running = [
         subprocess.Popen(
             [sys.executable, "-c", DIGEST], cwd=ROOT, env=_env(PYTHONHASHSEED=seed), stdout=subprocess.PIPE

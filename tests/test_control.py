@@ -93,7 +93,7 @@ def test_when_any_for_no_world_and_for_all(level):
 
 
 def gcd(a, b):
-    """By subtraction: as many turns as the numbers ask for."""
+    """By subtraction, so that the number of iterations depends on the data."""
     body = lambda c: [select(c[0] > c[1], c[0] - c[1], c[0]), select(c[0] > c[1], c[1], c[1] - c[0]), c[2] + 1.0]  # noqa: E731
     return while_any(lambda c: absolute(c[0] - c[1]) > 0.0, body, [a, b, 0.0], 100)
 
@@ -113,7 +113,7 @@ def test_while_any_stops_at_its_limit(most):
 
 
 def test_a_world_whose_condition_was_false_is_done():
-    """The rest of its vector goes on."""
+    """It stays as it is while the other lanes of its vector go on."""
     body = lambda x: while_any(lambda c: c[1] < x[0], lambda c: [c[0] + c[1], c[1] + 1.0], [0.0, 0.0], 50)  # noqa: E731
     x = whole_numbers(1)
     n = np.maximum(x[0], 0)

@@ -1,5 +1,5 @@
 """The code for NVIDIA GPUs, without one: run by the interpreter of PTX, launched through a driver that stands in for
-the real one, and assembled by NVIDIA's assembler. Claimed is that it gives the same bits as the CPU's code.
+the real one, and assembled by NVIDIA's assembler. It must give the same bits as the CPU's code.
 """
 
 from __future__ import annotations

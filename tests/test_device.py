@@ -1,4 +1,4 @@
-"""Where worlds live. With `--device cuda`: the GPU's numbers are the CPU's, bit for bit, and nothing waits for it."""
+"""The device that worlds are on. With `--device cuda`: the GPU gives the CPU's bits, and no call waits for it."""
 
 from __future__ import annotations
 

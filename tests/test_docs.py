@@ -1,4 +1,4 @@
-"""Every Python example in the README and in docs/ runs."""
+"""Every Python example in the README and in docs/ runs as it stands."""
 
 from __future__ import annotations
 

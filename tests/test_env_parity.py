@@ -145,7 +145,7 @@ VISIBLE = {"exclude_current_positions_from_observation": False}
     + [("InvertedDoublePendulum", {"reset_noise_scale": 1.5})],
 )
 def test_reset(name, arguments):
-    """What is seen of a start is what Gymnasium sees there: with so much noise, a force too, of the end of the rail."""
+    """The first observation is Gymnasium's of the same state; with much noise the force of the rail's end is in it."""
     env, real, bound = our_env(name, 20, torch.float64, **arguments), real_env(name, **arguments), TASKS[name].reset
     obs, info = env.reset(seed=1)
     for i in range(20):
@@ -191,7 +191,7 @@ def our_resets(name: str, worlds: int, episodes: int, dtype: torch.dtype, **argu
 
 
 def same_distribution(ours: np.ndarray, real: np.ndarray) -> None:
-    """Each coordinate by itself; and none goes with another."""
+    """Each coordinate has the same distribution, and no two are correlated."""
     for k in range(real.shape[1]):
         assert stats.ks_2samp(ours[:, k], real[:, k]).pvalue > 1e-4, k
     together = np.corrcoef(ours, rowvar=False) - np.eye(real.shape[1])
@@ -209,7 +209,7 @@ UNIFORM = {
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", TASKS)
 def test_reset_distribution(name, dtype):
-    """Each coordinate of the state has the real environment's distribution over worlds; what does not vary is alike."""
+    """Over worlds, each coordinate of the state has the real environment's distribution; constant ones are equal."""
     real, ours = real_resets(name, 2000), our_resets(name, 4000, 1, dtype)[0]
     varies = np.ptp(real, axis=0) > 0
     assert not ours[:, ~varies].any() and varies.sum() > 3
@@ -251,7 +251,7 @@ def test_reacher_target():
 
 
 def test_force_of_the_rail():
-    """What is seen of it is of the step's last evaluation; where the cart rests at an end it is not clipped."""
+    """It is that of the step's last evaluation; the states have it at 0, clipped at 10 and between."""
     name, rng, n = "InvertedDoublePendulum", np.random.default_rng(0), 400
     end = rng.choice([-1.0, 1.0], n)
     qpos, qvel = rng.uniform(-0.02, 0.02, (n, 3)), rng.uniform(-0.02, 0.02, (n, 3))
@@ -265,7 +265,7 @@ def test_force_of_the_rail():
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_autoreset(mode):
-    """The force of the rail, for which constraints are solved anew, is seen of a start within a step too."""
+    """The first observation after an autoreset has the force of the rail too, for which constraints are solved anew."""
     name, arguments = "InvertedDoublePendulum", {"reset_noise_scale": 1.5}
     real = real_env(name, **arguments)
     env = TorchVectorEnv(name, 300, dtype=torch.float64, autoreset_mode=mode, max_episode_steps=2, **arguments)

@@ -1,4 +1,4 @@
-"""Forked children (multiprocessing, DataLoader, AsyncVectorEnv) have what their parent had, and never wait for it."""
+"""Forked children (multiprocessing, DataLoader, AsyncVectorEnv) can use what their parent made, and never hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts and GPUs that nothing here runs on, as far as they can be played."""
+"""Hosts and GPUs that the tests do not run on, simulated as far as possible."""
 
 from __future__ import annotations
 

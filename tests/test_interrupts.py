@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment leaves all worlds as they were before a step, or all as they are after it."""
+"""Ctrl-C at any moment leaves all worlds before a step, or all worlds after it; never some of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Object code is loaded wherever memory is left, and what is no such code is refused instead of crashing."""
+"""Object code can be loaded anywhere in memory; damaged or foreign code is refused instead of crashing the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run shared out over processes is the run of one process, bit for bit. Here on the CPU, over gloo."""
+"""A run split over several processes gives the same bits as one process. Here on the CPU, over gloo."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ FEW, MANY = range(200), range(200, 1200)
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """States that MuJoCo warns of are left out of the comparison: its warnings need not be printed."""
+    """States that MuJoCo warns about are left out of the comparison, so its warnings are not printed."""
     mujoco.set_mju_user_warning(lambda _: None)
     yield
     mujoco.set_mju_user_warning(None)
@@ -55,7 +55,7 @@ def test_a_random_model_makes_sense_in_float32(seed):
 
 
 def test_the_random_models_have_what_they_are_to_test():
-    """Worlds in which a thing acts, and models that have it: so that what is green has tested something."""
+    """Enough models have each feature, and it acts in enough worlds, that a green run has tested it."""
     worlds, models, drawn = Counter[str](), Counter[str](), Counter[str]()
     for seed in FEW:
         case = random_mjcf.case(seed)
@@ -128,7 +128,7 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
 
 
 def test_strange_models_are_refused_by_name_or_taken():
-    """What is not supported, and numbers at the edge: reading a model raises `UnsupportedModel` or nothing."""
+    """Unsupported features and extreme numbers: loading a model succeeds or raises `UnsupportedModel`, nothing else."""
     ends = Counter[str]()
     for seed in range(500):
         try:

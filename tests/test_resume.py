@@ -1,4 +1,4 @@
-"""Going on from a checkpoint, and sharing out the worlds of one run: bit for bit what one uninterrupted run does."""
+"""A run resumed from a checkpoint, or split over several environments, gives the bits of one uninterrupted run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make(task: str, n: int = N, **kwargs) -> TorchVectorEnv:
 
 
 def play(env: TorchVectorEnv, actions: torch.Tensor) -> list[torch.Tensor]:
-    """All that each step gives, for actions (T, N, nu)."""
+    """Everything that each step returns, for actions (T, N, nu)."""
     out = []
     for action in actions:
         obs, reward, terminated, truncated, info = env.step(action)

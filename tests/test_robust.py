@@ -1,4 +1,4 @@
-"""What cannot be: a state or action that is no number ends its own world alone; misuse is refused, changing nothing."""
+"""Bad input: a state or action that is not finite ends its own world only; misuse raises errors and changes nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def twins(name: str, mode: str, n: int, dtype: torch.dtype) -> tuple[TorchVector
 
 
 def check_bad_step(env: TorchVectorEnv, twin: TorchVectorEnv, actions: torch.Tensor, bad: torch.Tensor) -> None:
-    """One step after which the worlds of `bad` are ended and flagged, and the others are the clean twin's."""
+    """One step; then the worlds of `bad` have ended and are flagged, and the others equal those of the clean twin."""
     clean = torch.where(bad[:, None], torch.zeros_like(actions), actions)
     obs, reward, terminated, truncated, info = env.step(actions)
     expected = twin.step(clean)
@@ -77,7 +77,7 @@ def check_bad_step(env: TorchVectorEnv, twin: TorchVectorEnv, actions: torch.Ten
 
 
 def check_after(env: TorchVectorEnv, twin: TorchVectorEnv, bad: torch.Tensor) -> None:
-    """The bad worlds have new episodes by the next step, and the others still do not know."""
+    """By the next step the bad worlds have new episodes, and the others still equal the twin's."""
     steps = 3
     for t in range(steps):
         if env.autoreset_mode.value == "Disabled":
@@ -129,7 +129,7 @@ def test_bad_state(name, mode, dtype):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_huge_but_finite(name):
-    """States at which the arithmetic itself runs over are caught in the step that does."""
+    """States at which the arithmetic overflows are caught in the step in which it does."""
     env = TorchVectorEnv(name, 40)
     env.reset(seed=0)
     generator = torch.Generator().manual_seed(0)

@@ -118,7 +118,7 @@ def test_tendons_from_site_to_site() -> None:
 
 
 def test_tendons_that_wrap_round_a_geom_are_not_measured() -> None:
-    """Said by name where it is asked for; the model as such is welcome."""
+    """Asking for the output raises an error that names the tendon; the model itself can be loaded."""
     wrapped = '<spatial name="belt"><site site="world"/><geom geom="drum"/><site site="hand"/></spatial></tendon>'
     xml = PATHS.replace("</tendon>", wrapped)
     xml = xml.replace("<worldbody>", '<worldbody><geom name="drum" size=".1" pos="0 0 9"/>')

@@ -1,6 +1,6 @@
-"""Long runs: no number that is not finite, and bad worlds, injected in every step, that change no bit beside them.
+"""Long runs: every number stays finite, and bad worlds, injected in every step, change no bit of the others.
 
-A little of it is done in every run of the tests; `make soak` does more, for every task, and prints what was done.
+Every run of the tests does a little of it; `make soak` does more, for every task, and prints how much.
 """
 
 from __future__ import annotations

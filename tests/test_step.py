@@ -39,7 +39,7 @@ def states(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def simulation(name: str, dtype: torch.dtype = torch.float64, outputs: tuple[str, ...] = NAMES) -> Simulation:
-    """At the states, everything else poisoned."""
+    """A simulation in these states, its outputs filled with NaN."""
     qpos, qvel, ctrl = states(name)
     sim = Simulation(oracle.model(name), len(qpos), dtype=dtype, outputs=outputs)
     for x in outputs:
@@ -54,7 +54,7 @@ def put(sim: Simulation, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.ndarray) -
 
 
 def expected(name: str, stepping: bool) -> dict[str, np.ndarray]:
-    """The same of MuJoCo C."""
+    """What MuJoCo C computes for these states."""
     mjm = oracle.model(name)
     out: dict[str, list] = {k: [] for k in (*NAMES, "qpos", "qvel")}
     for state in zip(*states(name), strict=True):
@@ -217,7 +217,7 @@ def test_contact_forces_on_bodies_without_joints(case):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_capsules_that_cross_in_one_plane(dtype):
-    """Their axes meet: what float32's rounding leaves of the distance is no direction to push in."""
+    """Where the axes meet, their distance is only float32's rounding, whose direction must not become the normal."""
     rod = """<body><joint axis="0 1 0"/><joint type="slide" axis="1 0 0" damping="1"/>
         <geom type="capsule" size=".05" fromto="{0} 0 {1} -{0} 0 -{1}"/></body>"""
     xml = f"<mujoco><worldbody>{rod.format(0.1, 0.4)}{rod.format(0.4, 0.1)}</worldbody></mujoco>"
@@ -313,7 +313,7 @@ def test_negative_damping_is_implicit_only_beside_positive(ball, hinge):
 
 @pytest.mark.parametrize("iterations", [0, 1, 3, 100])
 def test_the_search_converges_whatever_the_file_says(iterations):
-    """... of iterations and tolerances; MuJoCo stops there."""
+    """MuJoCo stops at the file's iterations and tolerances; the solver here does not."""
     told = falling()
     told.opt.iterations = told.opt.ls_iterations = iterations
     told.opt.tolerance, told.opt.ls_tolerance = 0.1, 0.9

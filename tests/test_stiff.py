@@ -51,7 +51,7 @@ def rod(joint: str, x: float, turn: str, aside: float = 0) -> str:
 
 
 def qacc_at(model: mujoco.MjModel, states: list, dtype: torch.dtype, compiled: bool) -> np.ndarray:
-    """By a kernel, or of Python's or torch's numbers, which need not be compiled."""
+    """By a kernel, or with Python's floats or torch tensors, which compiles nothing."""
     if not compiled:
         m = load(model)
         if dtype == F64:
@@ -96,7 +96,7 @@ def test_accelerations_with_next_to_no_friction(friction, dtype):
 @pytest.mark.parametrize("dtype", [F32, F64])
 @pytest.mark.parametrize(("friction", "condim"), [(0.5, 3), (1, 1), (0, 3)])
 def test_accelerations_of_bodies_that_turn_about_their_centre_of_mass(friction, condim, dtype):
-    """Their body_invweight0, from which MuJoCo makes D, is 0, or nearly."""
+    """Their body_invweight0, from which MuJoCo computes D, is (nearly) 0."""
     rods = [rod("hinge", 0, "10 20 0"), rod("hinge", 1, "0 -20 40"), rod("ball", 2, "0 20 0")]
     rods += [rod("hinge", 3, "30 20 0", 1e-7), rod("hinge", 4, "0 0 0", 0.02)]
     model, rng = world("".join(rods), friction, condim), np.random.default_rng(0)
@@ -259,7 +259,7 @@ def test_a_light_wheel_does_not_make_the_contact_soft(dtype):
 
 
 def test_no_task_has_such_contacts():
-    """So they pay nothing."""
+    """So no task pays for the softening."""
     for task in TASKS.values():
         m = load(task().load())
         for precision in PRECISIONS.values():

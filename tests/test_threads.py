@@ -1,4 +1,4 @@
-"""What the threads that run kernels bring with them does not matter: small stacks, another floating-point mode."""
+"""Kernels give the same bits on threads with small stacks, or in another floating-point mode."""
 
 from __future__ import annotations
 

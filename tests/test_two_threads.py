@@ -1,6 +1,6 @@
-"""Two Python threads in one environment: the second is refused, where it would silently have lost steps.
+"""Two Python threads in one environment: the second gets an error, instead of silently losing steps.
 
-Environments of their own do not know of each other.
+Threads with an environment each do not disturb each other.
 """
 
 from __future__ import annotations

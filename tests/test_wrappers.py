@@ -198,7 +198,7 @@ def test_observations_refuse():
 
 
 def test_columns_that_never_move():
-    """As many of Humanoid's. Moments begin with a ten-thousandth of a row of zeros, so 0 alone comes out as 0."""
+    """As many of Humanoid's do. Moments start with a ten-thousandth of a row of zeros, so a constant 0 stays 0."""
     still = torch.tensor([0.0, 0.3, 1e4])
     env = stock.TransformObservation(make(dtype=torch.float32), lambda x: torch.cat([x[:, :8], still.repeat(N, 1)], 1))
     env = wrappers.NormalizeObservation(env)
@@ -346,7 +346,7 @@ def test_a_state_that_does_not_fit():
 
 
 class NoWaiting(TorchDispatchMode):
-    """Fails where an operation would have the host wait for a device: to read a number, or to learn a shape."""
+    """Fails where an operation makes the host wait for a device: to read a number, or to learn a shape."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
