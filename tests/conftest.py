@@ -16,9 +16,7 @@ import torch
 
 from torch_mjenvs.compiler import cpu, cuda, source
 
-# Batches here are small, and tests may run beside each other; those that are about threads ask for them.
-torch.set_num_threads(1)
-
+torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
 launched: Counter[str] = Counter()
 
 
@@ -65,6 +63,12 @@ def truly_there(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.config.getoption("--device") == "cuda" and launched["cpu"] > before["cpu"]:
         assert launched["cuda"] > before["cuda"], "no kernel ran on the GPU: mark the test `cpu`, or let it run there"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Batches here are small, and tests run beside each other; those that are about threads ask for more."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

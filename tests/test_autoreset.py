@@ -23,13 +23,6 @@ LIMIT = 20  # steps of an episode; everywhere the same, so that a kernel is comp
 ALWAYS = {"bad_state", "final_obs", "final_info"}  # what we give even if no world has it
 
 
-@pytest.fixture(autouse=True)
-def keep_threads():
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-
-
 def actions(env: TorchVectorEnv, steps: int, seed: int = 0) -> torch.Tensor:
     """(steps, N, nu) in [-1, 1]."""
     generator = torch.Generator().manual_seed(seed)
@@ -287,7 +280,6 @@ def trajectory(name: str, n: int, place: int, mode: str, dtype: torch.dtype) -> 
 @pytest.mark.parametrize("name", TASKS)
 def test_worlds_are_alone(name, mode, dtype):
     """Bitwise the same trajectory, resets included, in any batch, at any place, with any number of threads."""
-    torch.set_num_threads(1)
     alone = trajectory(name, 1, 0, mode, dtype)
     for n, places in ((3, (0, 2)), (16, (7,)), (17, (0, 16)), (100, (50, 99))):
         for place in places:

@@ -30,14 +30,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
-def threads():
-    """Sets torch's number of threads, for the test only."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
-@pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
@@ -142,12 +134,12 @@ def test_bind_says_what_is_wrong():
 # launches
 
 
-def test_any_number_of_worlds_and_threads(threads):
+def test_any_number_of_worlds_and_threads():
     """Every tile is done exactly once, by any thread."""
     program = record("count", [Buffer("x", 1), Buffer("y", 1)], lambda b: {"y": [b["y"][0] + b["x"][0]]}, "float32")
     kernel = build(program)
     for n_threads in (1, 2, 3, 5):
-        threads(n_threads)
+        torch.set_num_threads(n_threads)
         for worlds in (16, 32, 48, 16 * 33, 16 * 1024 + 16):
             x, y = torch.randn(1, worlds), torch.randn(1, worlds)
             want = y + x
@@ -156,9 +148,9 @@ def test_any_number_of_worlds_and_threads(threads):
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_times(threads, n_threads):
+def test_times(n_threads):
     """One launch of several repetitions does the same as that many launches."""
-    threads(n_threads)
+    torch.set_num_threads(n_threads)
     program = record("map", [Buffer("x", 1)], lambda b: {"x": [3.7 * b["x"][0] * (1.0 - b["x"][0])]}, "float64")
     kernel = build(program)
     a = torch.rand(1, 160, dtype=torch.float64)

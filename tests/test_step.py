@@ -471,16 +471,9 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 # a world does not see its neighbours
 
 
-@pytest.fixture
-def threads():
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", ["half_cheetah", "hopper"])
-def test_a_world_is_the_same_anywhere(name, dtype, threads):
+def test_a_world_is_the_same_anywhere(name, dtype):
     """Bit for bit: alone, at any place of any batch, on any number of threads, beside worlds that are broken."""
     chosen = [torch.tensor(x, dtype=dtype) for x in states(name)]
     n = len(chosen[0])
@@ -488,7 +481,7 @@ def test_a_world_is_the_same_anywhere(name, dtype, threads):
     assert all(x.isfinite().all() for x in want)
     rng = torch.Generator().manual_seed(0)
     for n_threads, worlds in ((1, 1), (1, 333), (2, 17), (3, 1000)):
-        threads(n_threads)
+        torch.set_num_threads(n_threads)
         places = torch.randint(n, (worlds,), generator=rng, device="cpu").to(chosen[0].device)
         for got, all_of in zip(evolve(name, dtype, chosen, places), want, strict=True):
             assert torch.equal(bits(got), bits(all_of[places]))
