@@ -337,6 +337,7 @@ def test_a_state_set_in_some_worlds_is_forgotten_in_no_other():
         e.reset(seed=0)
         e.step(torch.full((4, 8), 0.5))
     env.set_state(env.qpos.clone() + 0.01, env.qvel.clone(), mask)
-    ours, theirs = ((obs, r, info["x_velocity"]) for obs, r, *_, info in (e.step(torch.ones(4, 8)) for e in (env, twin)))
+    steps = (e.step(torch.ones(4, 8)) for e in (env, twin))
+    ours, theirs = ((obs, reward, info["x_velocity"]) for obs, reward, *_, info in steps)
     for a, b in zip(ours, theirs, strict=True):
         assert torch.equal(a[~mask], b[~mask]) and (a[mask] != b[mask]).any()
