@@ -19,7 +19,7 @@ def lasting(make: Method) -> Method:
 
 
 def exclusive(method: Method) -> Method:
-    """Refuse the call while another thread is in one that holds the same `_turn`.
+    """Refuse the call while another thread is in one that holds the same `_lock`.
 
     Kernels run without Python's lock, so two threads would write into the same worlds at the same time. In code that
     torch compiled nobody watches.
@@ -29,8 +29,8 @@ def exclusive(method: Method) -> Method:
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_dynamo_compiling():
             return method(self, *args, **kwargs)
-        turn = self._turn
-        if not turn.acquire(False):
+        lock = self._lock
+        if not lock.acquire(False):
             raise AlreadyPendingCallError(
                 f"{method.__name__}() was called while another thread is in a call of the same worlds: let one thread "
                 "at a time call them, or give each thread worlds of its own",
@@ -39,11 +39,11 @@ def exclusive(method: Method) -> Method:
         try:
             return method(self, *args, **kwargs)
         finally:
-            turn.release()
+            lock.release()
 
     return cast(Method, watched)
 
 
-def turn() -> Any:
-    """What the methods of one owner, and of what goes around it, hold; a thread may take it again in its own call."""
+def lock() -> Any:
+    """What the methods of one owner, and of what wraps it, hold; a thread may take it again within its own call."""
     return threading.RLock()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from gymnasium.vector import AutoresetMode
 
-from ..calls import exclusive, lasting, turn
+from ..calls import exclusive, lasting, lock
 from ..checks import as_count, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.launch import copied, keeps_its_place
@@ -98,7 +98,7 @@ class Engine:
         as_count("first_world + num_envs", first_world + num_envs)
         self.task, self.num_envs, self.dtype, self.first_world = task, num_envs, dtype, first_world
         self.mode, self.max_episode_steps = AutoresetMode(autoreset_mode), max_episode_steps
-        self._turn = turn()
+        self._lock = lock()
         self.mjmodel = task.load()
         self.model = load(self.mjmodel)
         varied = {"randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary)}

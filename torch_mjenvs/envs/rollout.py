@@ -61,7 +61,7 @@ class Rollout:
         steps = as_count("steps", steps)
         if engine.mode is AutoresetMode.DISABLED:
             raise ValueError("a rollout needs an environment that resets itself: autoreset_mode NEXT_STEP or SAME_STEP")
-        self._engine, self._check, self._turn = engine, check, engine._turn
+        self._engine, self._check, self._lock = engine, check, engine._lock
         self._around, self._whole = around, around or engine
         self._policy, self._steps, self._device = policy, steps, engine.device
         self._outputs = ["reward", "terminated", "truncated"]

@@ -61,7 +61,7 @@ class TorchEnv(gymnasium.Env):
             randomize=randomize,
             vary=vary,
         )
-        self._turn = engine._turn
+        self._lock = engine._lock
         self.model, self.device, self.dtype = engine.mjmodel, engine.device, dtype
         self.dt = engine.task.dt(engine.model)
         self.metadata = self.metadata | {"render_fps": round(1 / self.dt)}

@@ -99,7 +99,7 @@ class TorchRLEnv(EnvBase):
         )
         num_envs = engine.num_envs
         super().__init__(device=engine.device, batch_size=[num_envs])
-        self.engine, self.num_envs, self.dtype, self._turn = engine, num_envs, dtype, engine._turn
+        self.engine, self.num_envs, self.dtype, self._lock = engine, num_envs, dtype, engine._lock
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
         self._action_shape = (num_envs, engine.layout.nu)
         self._info_keys = tuple(info_keys)

@@ -117,7 +117,7 @@ class TorchVectorEnv(VectorEnv):
             vary=vary,
         )
         self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, dtype, copy
-        self._turn = engine._turn
+        self._lock = engine._lock
         self.model, self.autoreset_mode = engine.mjmodel, engine.mode
         self.dt = engine.task.dt(engine.model)
         self.metadata = self.metadata | {"render_fps": round(1 / self.dt), "autoreset_mode": engine.mode}

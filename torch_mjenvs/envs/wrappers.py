@@ -43,7 +43,7 @@ class TorchVectorWrapper(VectorWrapper):
         super().__init__(env)
         if not isinstance(env.unwrapped, TorchVectorEnv):
             raise TypeError(f"{type(self).__name__} goes around a TorchVectorEnv, not around {env.unwrapped}")
-        self.device, self._turn = env.unwrapped.device, env.unwrapped._turn
+        self.device, self._lock = env.unwrapped.device, env.unwrapped._lock
         self._dtype, self._mode = env.unwrapped.dtype, env.unwrapped.autoreset_mode
         self._same_step = self._mode is AutoresetMode.SAME_STEP
 

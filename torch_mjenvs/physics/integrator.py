@@ -38,14 +38,14 @@ def rotations(m: Model) -> list[tuple[int, int]]:
 def integrate_pos(m: Model, qpos: Sequence, rate: Sequence, h: Scalar) -> list:
     """qpos moved for the time h at the given rate. mj_integratePos."""
     out = list(qpos)
-    turned = rotations(m)
-    rotational = {v + k for _, v in turned for k in range(3)}
+    quats = rotations(m)
+    rotational = {v + k for _, v in quats for k in range(3)}
     linear = iter(v for v in range(m.nv) if v not in rotational)
-    quats = {q + k for q, _ in turned for k in range(4)}
+    of_quats = {q + k for q, _ in quats for k in range(4)}
     for q in range(m.nq):
-        if q not in quats:
+        if q not in of_quats:
             out[q] = qpos[q] + h * rate[next(linear)]
-    for q, v in turned:
+    for q, v in quats:
         out[q : q + 4] = quat_integrate(list(qpos[q : q + 4]), scale(rate[v : v + 3], h))
     return out
 
@@ -57,8 +57,8 @@ def quat_integrate(quat: list, th: list) -> list:
     angle = sqrt(maximum(square, 1e-12))
     half = 0.5 * angle
     by = select(small, 0.5 - square * (1 / 48), sin(half) / angle)
-    turn = [select(small, 1.0 - square * (1 / 8), cos(half)), *scale(th, by)]
-    return normalize(quat_mul(quat, turn), turn)
+    rotation = [select(small, 1.0 - square * (1 / 8), cos(half)), *scale(th, by)]
+    return normalize(quat_mul(quat, rotation), rotation)
 
 
 def shorter_way(th: list) -> list:
@@ -85,8 +85,8 @@ def orientation_rate(w: list, th: list) -> list:
     half = 0.5 * angle
     exact = (1.0 - half * cos(half) / sin(half)) / maximum(square, 1e-4)
     c = select(small, 1 / 12 + square * (1 / 720 + square * (1 / 30240)), exact)
-    turned = cross(th, w)
-    return add_scaled(add_scaled(w, turned, 0.5), cross(th, turned), c)
+    across = cross(th, w)
+    return add_scaled(add_scaled(w, across, 0.5), cross(th, across), c)
 
 
 def _implicit_damping(m: Model) -> Mask:
@@ -126,7 +126,7 @@ def rk4(
     start: the minimum does not depend on it. `observe(data, observed)` says what else of the last stage is to be kept.
     """
     h = m.timestep
-    turned = rotations(m)
+    quats = rotations(m)
 
     def stage(i: Scalar, carry: dict) -> dict:
         a, b = lookup(A, i), lookup(B, i)
@@ -134,7 +134,7 @@ def rk4(
         speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]
         d = forward(at, speed, carry["qacc"])
         rate = list(speed)
-        for _, v in turned:
+        for _, v in quats:
             th = scale(carry["rate"][v : v + 3], h * a)
             rate[v : v + 3] = orientation_rate(speed[v : v + 3], shorter_way(th))
         seen = carry["observed"]

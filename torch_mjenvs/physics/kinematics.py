@@ -34,11 +34,11 @@ from .spatial import (
     quat_mul,
     quat_normalize,
     quat_to_mat,
+    rotate,
     scale,
     snap,
     sub,
     transpose,
-    turn,
     zeros,
 )
 
@@ -179,7 +179,7 @@ def _turned(frame: Frame, k: int, angle: Scalar, anchor: Vec, pos: Vec) -> Frame
     unturned = frame.mat
     if frame.axis == k and frame.unturned is not None:
         unturned, angle = frame.unturned, frame.angle + angle
-    mat = turn(unturned, k, cos(angle), sin(angle))
+    mat = rotate(unturned, k, cos(angle), sin(angle))
     offset = tuple(scale(mat_vec(frame.fixed, pos), -1.0))
     return Frame(mat, list(anchor), frame.fixed, offset, unturned, k, angle)
 

@@ -42,7 +42,7 @@ def _read(mjm: mujoco.MjModel) -> Model:
 
 _INTS = """nq nv nu nbody njnt ngeom nsite ntendon
     body_parentid body_rootid body_weldid body_jntadr body_jntnum body_dofadr body_dofnum
-    jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_treeid dof_simplenum
+    jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_simplenum
     geom_type geom_bodyid geom_priority site_bodyid
     tendon_adr tendon_num wrap_type wrap_objid""".split()  # noqa: SIM905
 _FLOATS = """body_pos body_ipos body_mass body_subtreemass body_inertia body_invweight0
@@ -130,9 +130,10 @@ def _names(mjm: mujoco.MjModel) -> dict:
 
 
 def _tuple(x: Any, kind: type) -> Any:
-    if isinstance(x, np.ndarray):
-        x = x.tolist()
-    return tuple(_tuple(y, kind) for y in x) if isinstance(x, list) else kind(x)
+    if not isinstance(x, np.ndarray):
+        return kind(x)
+    entries = x.astype(kind).tolist()
+    return tuple(map(tuple, entries)) if x.ndim == 2 else tuple(entries)
 
 
 def _unless(mjm: mujoco.MjModel, flag: str, values: np.ndarray) -> Floats:

@@ -3,7 +3,8 @@
 nq positions   nv dofs   nu actuators   nbody bodies   njnt joints   ngeom geoms   nsite sites
 
 Field names, meanings and units are MuJoCo's. A field is a nested tuple of Python numbers, so that it folds away when
-physics is traced. Reading an `mjModel` is in `loading`, what is refused of it in `refusals`.
+physics is traced; parameters that vary from world to world (see `params`) are scalars like any other. `loading` reads
+an `mjModel`, and `refusals` says which it does not take.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Model:
 
     body_parentid: Ints
     body_rootid: Ints
-    body_originid: Ints  # whose place its own is measured from: the highest ancestor that moves; a static body's root
+    body_originid: Ints  # where positions are measured from: the highest ancestor that moves; a static body's root
     body_weldid: Ints
     body_jntadr: Ints
     body_jntnum: Ints
@@ -97,7 +98,6 @@ class Model:
     dof_bodyid: Ints
     dof_jntid: Ints
     dof_parentid: Ints
-    dof_treeid: Ints
     dof_armature: Floats
     dof_damping: Floats
     dof_invweight0: Floats

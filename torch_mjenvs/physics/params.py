@@ -149,7 +149,7 @@ class Columns:
         """The model of a world, from both kinds of columns.
 
         What depends on parameters alone is asked for here, so that in a kernel whose loops come after it is computed
-        once, and not in every turn.
+        once, and not in every iteration.
         """
         world = _replaced(self.model, self.values(columns))
         new: dict[str, Any] = {}

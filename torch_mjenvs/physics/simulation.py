@@ -11,7 +11,7 @@ from typing import Any
 import mujoco
 import torch
 
-from ..calls import exclusive, lasting, turn
+from ..calls import exclusive, lasting, lock
 from ..checks import as_count, as_mask, as_tensor, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
@@ -230,7 +230,7 @@ class Simulation:
         unknown = [name for name in self.outputs if name not in OUTPUTS]
         if unknown:
             raise ValueError(f"unknown outputs {unknown}: choose from {sorted(OUTPUTS)}")
-        self.num_worlds, self._turn = num_worlds, turn()
+        self.num_worlds, self._lock = num_worlds, lock()
         self.model = load(model)
         self._name = str(dtype).removeprefix("torch.")
         self._shapes = output_shapes(self.model, self.outputs)

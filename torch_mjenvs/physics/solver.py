@@ -110,7 +110,7 @@ def line_search(
         first, second, flipped, pressed = total
         curve = -slope - pressed  # dx' M dx, since dx' (M + J'DJ) dx = -slope
         first, second = first + inertial + alpha * curve, second + curve
-        flipped = select(at_end < 0.0, flipped, at_end)  # what the first turn found, at the full step
+        flipped = select(at_end < 0.0, flipped, at_end)  # what the first iteration found, at the full step
         low, high = select(first < 0.0, alpha, low), select(first < 0.0, high, alpha)
         trial = alpha - first / second
         inside = logical_and(low < trial, trial < high)

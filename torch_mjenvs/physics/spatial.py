@@ -110,7 +110,7 @@ def mix_columns(A: Vec, i: int, j: int, c: Scalar, s: Scalar) -> list[Scalar]:
     return out
 
 
-def turn(A: Vec, k: int, c: Scalar, s: Scalar) -> list[Scalar]:
+def rotate(A: Vec, k: int, c: Scalar, s: Scalar) -> list[Scalar]:
     """A times the rotation about the k-th axis by the angle whose cosine and sine are c and s."""
     return mix_columns(A, (k + 1) % 3, (k + 2) % 3, c, s)
 
