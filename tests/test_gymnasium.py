@@ -491,6 +491,7 @@ def test_attributes_that_are_built_in_cannot_be_set():
     with pytest.raises(ValueError, match="a list of 3"):
         env.set_attr("copy", [True])
 
+
 # -- All ten tasks -----------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from torch_mjenvs.compiler import cpu, loader
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.scalar import lookup, sin
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.simulation import Asked
 from torch_mjenvs.physics.simulation import program as physics
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,7 +94,7 @@ def test_no_code_reaches_for_anything_by_a_short_distance(target, tmp_path, monk
     llvm.initialize_all_asmprinters()
     programs = [record_list(tables, 1, 1, dtype) for dtype in DTYPES]
     if target is X86_64:
-        programs.append(physics(load(oracle.asset("humanoid")), "float32"))
+        programs.append(physics(Asked(load(oracle.asset("humanoid"))), "float32"))
     found: set[int] = set()
     for program in programs:
         found |= set(relocations(object_code(program, cpu.Target(*target, 16))))

@@ -14,6 +14,7 @@ from torch_mjenvs.physics import Simulation, State, load, step, vary
 from torch_mjenvs.physics.set_const import set_const
 
 OUTPUTS = ("qfrc_constraint", "cfrc_ext", "M")
+INPUTS = ("xfrc_applied", "qfrc_applied")
 HERE = torch.get_default_device()
 ASSETS = (
     "half_cheetah", "walker2d_v5", "hopper", "ant", "humanoid", "humanoidstandup",
@@ -33,10 +34,10 @@ def close(got: object, want: object, tolerance: float = 1e-9) -> None:
 
 
 def beside_mujoco(name: str | int, worlds: int, seed: int = 0, steps: int = 3) -> int:
-    """Some steps of worlds whose parameters are all drawn; how many constraint rows acted in MuJoCo."""
+    """Some steps of worlds that are pushed and whose parameters are all drawn; how many constraint rows acted there."""
     mjm, rng = model(name), np.random.default_rng(seed)
     varied = random_params.names(mjm, load(mjm))
-    sim = Simulation(mjm, worlds, dtype=torch.float64, outputs=OUTPUTS, vary=varied)
+    sim = Simulation(mjm, worlds, dtype=torch.float64, outputs=OUTPUTS, vary=varied, inputs=INPUTS)
     draws = [{x: random_params.draw(mjm, x, rng) for x in varied} for _ in range(worlds)]
     for x in varied:
         sim.params[x].copy_(torch.tensor(np.stack([d[x] for d in draws])))
@@ -45,11 +46,12 @@ def beside_mujoco(name: str | int, worlds: int, seed: int = 0, steps: int = 3) -
         own = random_params.edited(mjm, values)
         d = mujoco.MjData(own)
         mujoco.mj_integratePos(own, d.qpos, rng.normal(0, 0.2, own.nv), 1.0)
+        d.qfrc_applied[:], d.xfrc_applied[:] = rng.normal(0, 0.5, own.nv), rng.normal(0, 0.5, (own.nbody, 6))
         d.qvel[:], d.ctrl[:] = rng.normal(0, 1, own.nv), rng.normal(0, 1, own.nu)
         for _ in range(int(rng.integers(1, 60))):
             mujoco.mj_step(own, d)
-        for ours, theirs in ((sim.qpos, d.qpos), (sim.qvel, d.qvel), (sim.ctrl, d.ctrl)):
-            ours[b] = torch.tensor(theirs)
+        for field in ("qpos", "qvel", "ctrl", *INPUTS):
+            getattr(sim, field)[b] = torch.tensor(getattr(d, field))
         found.append((own, d))
     sim.step(steps)
     rows = 0
@@ -180,6 +182,38 @@ def test_a_reset_goes_to_the_reference_of_each_world():
     assert sim.qpos[2, 3] == sim.params["qpos0"][2, 3]
 
 
+def test_the_bits_of_a_world_follow_from_its_own_parameters():
+    """Whatever the others', the batch and the place; and float32 stays finite for any friction and masses."""
+    names = ("body_mass", "geom_friction", "geom_size")
+    few, many = (Simulation(oracle.asset("half_cheetah"), n, vary=names) for n in (1, 37))
+    rng = np.random.default_rng(0)
+    for name in names:
+        for b in range(37):
+            many.params[name][b] *= 10.0 ** rng.uniform(-1 if name != "geom_size" else -0.1, 0.1)
+    many.params["geom_friction"][3] = 0.0
+    for name in names:
+        few.params[name][0] = many.params[name][20]
+    for sim in (few, many):
+        sim.ctrl.fill_(0.7)
+        for _ in range(40):
+            sim.step(5)
+    assert torch.equal(few.qpos[0], many.qpos[20]) and not torch.equal(few.qpos[0], many.qpos[21])
+    assert many.qpos.isfinite().all()
+
+
+def test_what_is_written_in_inference_mode_is_followed():
+    sim = Simulation(oracle.asset("hopper"), 1, outputs="M", vary="body_mass")
+    sim.forward()
+    before = sim.M.clone()
+    with torch.inference_mode():
+        sim.params["body_mass"].mul_(2.0)
+        sim.forward()
+    torch.testing.assert_close(
+        sim.qpos.new_tensor(0.0) + sim._buffers["derived"][0, 0], sim.params["body_mass"][0].sum()
+    )
+    assert not torch.equal(before, sim.M)
+
+
 def test_gradients_with_respect_to_masses():
     """Of plain torch, by finite differences of itself."""
     m = load(oracle.asset("hopper"))
@@ -199,3 +233,20 @@ def test_gradients_with_respect_to_masses():
         nudge[0, i] = 1e-6
         difference = (height(mass.detach() + nudge) - height(mass.detach() - nudge)) / 2e-6
         torch.testing.assert_close(gradient[0, i], difference, rtol=1e-6, atol=1e-9)
+
+
+def test_pushes_are_inputs_by_name_and_go_with_a_reset():
+    """In float32, without anything varied."""
+    sim, still = (Simulation(oracle.asset("ant"), 2, inputs=x) for x in (INPUTS, ()))
+    sim.step(), still.step()
+    assert torch.equal(sim.qpos, still.qpos)
+    sim.xfrc_applied[1, 1] = torch.tensor([50.0, 0, 0, 0, 0, 0])
+    sim.qfrc_applied[1, 7] = 1.0
+    sim.step(5), still.step(5)
+    assert torch.equal(sim.qpos[0], still.qpos[0]) and sim.qvel[1, 0] - still.qvel[1, 0] > 0.1
+    sim.reset(torch.tensor([False, True]))
+    assert not sim.xfrc_applied.any() and not sim.qfrc_applied.any()
+    with pytest.raises(ValueError, match=r"unknown inputs .'xfrc'.: choose from .'xfrc_applied', 'qfrc_applied'."):
+        Simulation(oracle.asset("hopper"), 1, inputs="xfrc")
+    with pytest.raises(AttributeError, match=r"pass inputs=.'xfrc_applied',. to give it"):
+        _ = still.xfrc_applied

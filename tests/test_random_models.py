@@ -19,7 +19,7 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.model import UnsupportedModel
-from torch_mjenvs.physics.simulation import output_shapes
+from torch_mjenvs.physics.simulation import Asked
 
 FLOAT32 = random_models.PRECISIONS[torch.float32]
 FEW, MANY = range(200), range(200, 1200)
@@ -136,7 +136,7 @@ def test_strange_models_are_refused_by_name_or_taken():
         except ValueError:
             continue  # MuJoCo refuses it, too
         try:
-            output_shapes(load(mjm), random_models.OUTPUT_NAMES)  # every stage, in plain Python
+            Asked(load(mjm), random_models.OUTPUT_NAMES).shapes()
         except UnsupportedModel:
             ends["refused"] += 1
         else:

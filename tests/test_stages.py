@@ -12,7 +12,7 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.data import FIELDS, Data
 from torch_mjenvs.physics.derived import STAGES
 
-GIVEN = {"precision", "qpos", "qvel", "ctrl", "qacc_warmstart"}
+GIVEN = {"precision", "qpos", "qvel", "ctrl", "qacc_warmstart", "qfrc_applied", "xfrc_applied"}
 
 # What the others lack: tendons from site to site, springs of balls, contacts between two trees, a fluid.
 MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="plane" size="1 1 1"/><site name="a"/>
@@ -50,6 +50,7 @@ def test_stages_read_and_compute_what_they_declare() -> None:
         for qpos, qvel, ctrl in states:
             lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
             d = Watched(**dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
+            d.qfrc_applied, d.xfrc_applied = [0.0] * m.nv, [[0.0] * 6] * m.nbody
             for stage in STAGES:
                 d.read.clear(), d.written.clear()
                 stage(m, d)

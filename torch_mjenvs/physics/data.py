@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 class Field:
     """A declared field of `Data`: nested lists of this shape in one world, by the model's sizes.
 
-    output: whether it is one of mjData's that a `Simulation` can be asked for.
+    output: whether it is one of mjData's that a `Simulation` can be asked for. optional: whether a caller may leave it
+    out; then it is None.
     """
 
     shape: tuple[str | int, ...]
     output: bool = False
+    optional: bool = False
     name: str = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -32,6 +34,8 @@ class Field:
     def __get__(self, d: Data | None, owner: type) -> Any:
         if d is None:
             return self
+        if self.optional:
+            return None
         raise AttributeError(f"{self.name} is not there yet: run the stage that computes it first")
 
 
@@ -54,6 +58,8 @@ class Data:
     qvel = field("nv")
     ctrl = field("nu")
     qacc_warmstart = field("nv")
+    qfrc_applied = Field(("nv",), optional=True)
+    xfrc_applied = Field(("nbody", 6), optional=True)  # (force, torque) at the body's centre of mass, in world axes
 
     # kinematics: `...rel` is a position from the origin of the body's tree, which is by `body_originid`
     origin = field("nbody", 3)

@@ -56,7 +56,15 @@ class Derived(Data):
         return self.__dict__[name]
 
 
-def derive(m: Model, qpos: list, qvel: list, qacc: list | None, ctrl: list, precision: Precision = DOUBLE) -> Data:
-    """mjData at a state. Nothing is computed that nobody reads, nor the acceleration where it is given."""
+def derive(
+    m: Model,
+    qpos: list,
+    qvel: list,
+    qacc: list | None,
+    ctrl: list,
+    precision: Precision = DOUBLE,
+    **pushes: list,
+) -> Data:
+    """mjData at a state, `pushes` as of `step`. Nothing is computed that nobody reads, nor a given acceleration."""
     known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc": qacc}
-    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, precision=precision, **known)
+    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, precision=precision, **known, **pushes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ..compiler.scalar import Scalar, absolute, clip, maximum, power, sqrt
 from .data import Data, stage
@@ -51,20 +52,43 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
 
 def fluid(m: Model, d: Data) -> None:
     """d.qfrc_fluid: the drag of each body's equivalent inertia box. mj_fluid, mj_inertiaBoxFluidModel."""
-    wrench: list = [None] * m.nbody  # on the body and what it carries, about the tree's origin
+
+    def drag(i: int) -> list[Scalar] | None:
+        mass = m.body_mass[i]
+        if is_number(mass):
+            return _drag(m, d, i) if mass >= MINVAL else None
+        return choose(mass < MINVAL, zeros(6), _drag(m, d, i))
+
+    d.qfrc_fluid = _of_wrenches(m, d, drag)
+
+
+def applied(m: Model, d: Data) -> list[Scalar]:
+    """The force on each dof of d.xfrc_applied and d.qfrc_applied, as far as they are given. mj_xfrcAccumulate."""
+    total = list(d.qfrc_applied or zeros(m.nv))
+    if d.xfrc_applied is not None:
+        total = add(total, _of_wrenches(m, d, lambda i: applied_wrench(d, i)))
+    return total
+
+
+def applied_wrench(d: Data, i: int) -> list[Scalar]:
+    """d.xfrc_applied of body i as (torque, force) about the tree's origin."""
+    force, torque = d.xfrc_applied[i][:3], d.xfrc_applied[i][3:]
+    return add(torque, cross(d.xirel[i], force)) + list(force)
+
+
+def _of_wrenches(m: Model, d: Data, wrench_on: Callable[[int], list[Scalar] | None]) -> list[Scalar]:
+    """The force on each dof of (torque, force) on bodies about their tree's origin; None: none."""
+    wrench: list = [None] * m.nbody  # on the body and what it carries
     for i in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
         carrier, parent = m.body_weldid[i], m.body_weldid[m.body_parentid[i]]
         if carrier == 0:
             continue
-        mass = m.body_mass[i]
-        if not is_number(mass) or mass >= MINVAL:
-            drag = _drag(m, d, i)
-            if not is_number(mass):
-                drag = choose(mass < MINVAL, zeros(6), drag)
-            wrench[carrier] = add(wrench[carrier], drag) if wrench[carrier] else drag
+        own = wrench_on(i)
+        if own:
+            wrench[carrier] = add(wrench[carrier], own) if wrench[carrier] else own
         if carrier == i and parent > 0 and wrench[i]:
             wrench[parent] = add(wrench[parent], wrench[i]) if wrench[parent] else wrench[i]
-    d.qfrc_fluid = [dot(d.odof[v], wrench[m.dof_bodyid[v]] or zeros(6)) for v in range(m.nv)]
+    return [dot(d.odof[v], wrench[m.dof_bodyid[v]] or zeros(6)) for v in range(m.nv)]
 
 
 def _drag(m: Model, d: Data, i: int) -> list[Scalar]:

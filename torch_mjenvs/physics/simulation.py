@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -46,18 +47,47 @@ def _flat(x: Any) -> list:
     return [y for part in x for y in _flat(part)] if isinstance(x, (list, tuple)) else [x]
 
 
-def output_shapes(m: Model, outputs: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """The shape of each output in one world: mjData's, for M the whole matrix."""
-    return {name: tuple(n if isinstance(n, int) else getattr(m, n) for n in OUTPUTS[name]) for name in outputs}
-
-
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
 
 
-def _buffers(m: Model, shapes: Mapping[str, tuple[int, ...]], vary: tuple[str, ...]) -> list[Buffer]:
-    state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
-    outputs = [Buffer(name, torch.Size(shape).numel()) for name, shape in shapes.items()]
-    return state + (param_buffers(Columns(m, vary)) if vary else []) + outputs
+INPUTS = ("xfrc_applied", "qfrc_applied")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What kernels are made for: a model, and by name further outputs, further inputs and parameters that vary."""
+
+    model: Model
+    outputs: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    vary: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> Columns:
+        return Columns(self.model, self.vary)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """In one world, of the inputs and the outputs: mjData's, for M the whole matrix."""
+        fields = {name: FIELDS[name].shape for name in self.inputs + self.outputs}
+        return {
+            name: tuple(n if isinstance(n, int) else getattr(self.model, n) for n in shape)
+            for name, shape in fields.items()
+        }
+
+    def buffers(self) -> list[Buffer]:
+        """State, inputs and outputs, and the parameters."""
+        m = self.model
+        state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
+        more = [Buffer(name, torch.Size(shape).numel()) for name, shape in self.shapes().items()]
+        return state + (param_buffers(self.columns) if self.vary else []) + more
+
+    def pushes(self, b: Mapping[str, list]) -> dict[str, list]:
+        """The inputs as `step` takes them."""
+        given = {name: b[name] for name in self.inputs}
+        if "xfrc_applied" in given:
+            flat = given["xfrc_applied"]
+            given["xfrc_applied"] = [flat[6 * i : 6 * i + 6] for i in range(self.model.nbody)]
+        return given
 
 
 def param_buffers(columns: Columns) -> list[Buffer]:
@@ -69,48 +99,41 @@ def _floats(xs: list) -> list:
     return [float(x) if isinstance(x, int) else x for x in xs]
 
 
-def _kernel(
-    m: Model,
-    dtype: str,
-    shapes: Mapping[str, tuple[int, ...]],
-    stepping: bool,
-    device: torch.device,
-    vary: tuple[str, ...],
-) -> launch.Kernel:
-    name, outputs = "step" if stepping else "forward", tuple(shapes)
-    origin = source.origin(m.key, f"{outputs} {vary}")
+def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> launch.Kernel:
+    name = "step" if stepping else "forward"
+    origin = source.origin(asked.model.key, f"{asked.outputs} {asked.inputs} {asked.vary}")
 
     def make() -> Program:
-        return program(m, dtype, outputs, stepping, vary)
+        return program(asked, dtype, stepping)
 
-    return devices.build_known(device, name, _buffers(m, shapes, vary), dtype, origin, make)
+    return devices.build_known(device, name, asked.buffers(), dtype, origin, make)
 
 
-def program(
-    model: Model, dtype: str, outputs: tuple[str, ...] = (), stepping: bool = True, vary: tuple[str, ...] = ()
-) -> Program:
+def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
     """One step, or one forward evaluation, of the model, recorded."""
     precision = PRECISIONS[dtype]
 
     def body(b: dict[str, list]) -> dict[str, list]:
-        m = Columns(model, vary).world(b["params"], b["derived"]) if vary else model
+        m, pushes = asked.model, asked.pushes(b)
+        if asked.vary:
+            m = asked.columns.world(b["params"], b["derived"])
 
         def computed(d: Data) -> dict[str, list]:
-            return {name: _floats(_flat(_mass_matrix(m, d) if name == "M" else getattr(d, name))) for name in outputs}
+            found = {name: _mass_matrix(m, d) if name == "M" else getattr(d, name) for name in asked.outputs}
+            return {name: _floats(_flat(x)) for name, x in found.items()}
 
         warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever
         if not stepping:
-            given = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart, "precision": precision}
-            return computed(Derived(m, **given))
-        s = step(m, State(b["qpos"], b["qvel"], warmstart), b["ctrl"], precision=precision)
+            state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart}
+            return computed(Derived(m, **state, precision=precision, **pushes))
+        s = step(m, State(b["qpos"], b["qvel"], warmstart), b["ctrl"], precision=precision, **pushes)
         last = s.last["qpos"], s.last["qvel"], s.last["qacc"]
-        out = computed(derive(m, *last, b["ctrl"], precision))
+        out = computed(derive(m, *last, b["ctrl"], precision, **pushes))
         if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
             out["qacc"] = s.last["mean_qacc"]
         return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | out
 
-    buffers = _buffers(model, output_shapes(model, outputs), vary)
-    return record("step" if stepping else "forward", buffers, body, dtype)
+    return record("step" if stepping else "forward", asked.buffers(), body, dtype)
 
 
 def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> launch.Kernel:
@@ -202,7 +225,8 @@ class Simulation:
 
     model: an `mujoco.MjModel`, an MJCF string, or a path. outputs: names of further `mjData` fields to compute.
     vary: names of the model's parameters that may differ from world to world, as `body_mass`: `params` has a tensor
-    (N, ...) for each, which holds the model's values at first.
+    (N, ...) for each, which holds the model's values at first. inputs: which of `xfrc_applied (N, nbody, 6)` and
+    `qfrc_applied (N, nv)` there are; like `ctrl` they are read by every step and changed by none.
 
     `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
     attributes, in MuJoCo's order and units. They keep their addresses for the simulation's life: write into them, and
@@ -223,6 +247,7 @@ class Simulation:
         dtype: torch.dtype = torch.float32,
         outputs: Sequence[str] = (),
         vary: Sequence[str] = (),
+        inputs: Sequence[str] = (),
     ):
         num_worlds = as_count("num_worlds", num_worlds)
         self.device, self.dtype = devices.choose_device(device), check_dtype(dtype)
@@ -230,24 +255,29 @@ class Simulation:
         unknown = [name for name in self.outputs if name not in OUTPUTS]
         if unknown:
             raise ValueError(f"unknown outputs {unknown}: choose from {sorted(OUTPUTS)}")
+        self.inputs = (inputs,) if isinstance(inputs, str) else tuple(dict.fromkeys(inputs))
+        unknown = [name for name in self.inputs if name not in INPUTS]
+        if unknown:
+            raise ValueError(f"unknown inputs {unknown}: choose from {list(INPUTS)}")
         self.num_worlds, self._lock = num_worlds, lock()
         self.model = load(model)
         self._name = str(dtype).removeprefix("torch.")
-        self._shapes = output_shapes(self.model, self.outputs)
         self.vary = check_names(self.model, vary)
-        needed = launch.bytes_a_world(_buffers(self.model, self._shapes, self.vary), dtype)
+        self._asked = Asked(self.model, self.outputs, self.inputs, self.vary)
+        self._shapes = self._asked.shapes()
+        needed = launch.bytes_a_world(self._asked.buffers(), dtype)
         check_memory("num_worlds", num_worlds, needed, self.device)
-        kernel = _kernel(self.model, self._name, self._shapes, True, self.device, self.vary)
+        kernel = _kernel(self._asked, self._name, True, self.device)
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
         self._start = launch.keeps_its_place(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device))
-        self._written: tuple[str, ...] = STATE  # what users write into
+        self._written: tuple[str, ...] = STATE + self.inputs  # what users write into
         self._params: Params | None = None
         if self.vary:
             self._written += ("params",)
-            self._params = Params(Columns(self.model, self.vary), self._buffers, num_worlds)
+            self._params = Params(self._asked.columns, self._buffers, num_worlds)
         self.reset()
 
     @property
@@ -296,9 +326,10 @@ class Simulation:
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
 
     def __getattr__(self, name: str) -> torch.Tensor:
-        if name in self.__dict__.get("outputs", ()):
+        if name in self.__dict__.get("outputs", ()) or name in self.__dict__.get("inputs", ()):
             return self._view(name)
         hint = f"; pass outputs=({name!r},) to compute it" if name in OUTPUTS else ""
+        hint = f"; pass inputs=({name!r},) to give it" if name in INPUTS else hint
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
     @exclusive
@@ -315,8 +346,7 @@ class Simulation:
         if not self.outputs:
             raise ValueError("forward() has nothing to compute: name some outputs when making the Simulation")
         if self._forward is None:  # most only step
-            kernel = _kernel(self.model, self._name, self._shapes, False, self.device, self.vary)
-            self._forward = kernel.bind(self._buffers)
+            self._forward = _kernel(self._asked, self._name, False, self.device).bind(self._buffers)
         self._follow()
         launch.settle(*(self._buffers[name] for name in self._written))
         self._forward()
@@ -331,13 +361,14 @@ class Simulation:
         if mask is None:  # the padding too
             self._buffers["qpos"].copy_(self._start[:, None].expand_as(self._buffers["qpos"]))
             self.qpos.copy_(start.expand_as(self.qpos))
-            for name in ("qvel", "qacc_warmstart", "ctrl"):
+            for name in ("qvel", "qacc_warmstart", "ctrl", *self.inputs):
                 self._buffers[name].zero_()
             return
         chosen = as_mask("mask", mask, self.num_worlds, self.device)[:, None]
         self.qpos.copy_(torch.where(chosen, start, self.qpos))
-        for x in (self.qvel, self.qacc_warmstart, self.ctrl):
-            x.masked_fill_(chosen, 0.0)
+        for name in ("qvel", "qacc_warmstart", "ctrl", *self.inputs):
+            x = self._view(name)
+            x.masked_fill_(chosen.view(-1, *[1] * (x.dim() - 1)), 0.0)
 
 
 def check_dtype(dtype: torch.dtype) -> torch.dtype:

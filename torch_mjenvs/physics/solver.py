@@ -14,9 +14,10 @@ import functools
 from ..compiler.control import while_any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from .data import Data, stage
+from .forces import applied_wrench
 from .inertia import factor, mul_m, solve
 from .model import Model
-from .spatial import cross, dot, sub
+from .spatial import add, cross, dot, sub
 
 # The file's `iterations` and tolerances are not used: MuJoCo stops there, converged or not. A search that has not ended
 # here is left at its last point, where the cost is lowest; the tests' models need 5 iterations at the most, cold.
@@ -56,15 +57,18 @@ def constraint_force(m: Model, d: Data) -> None:
     d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc)[0]]
 
 
-@stage(reads="origin comrel odof constraints qacc", computes="cfrc_ext")
+@stage(reads="origin comrel odof constraints qacc xfrc_applied xirel", computes="cfrc_ext")
 def rne_post_constraint(m: Model, d: Data) -> None:
-    """d.cfrc_ext: the wrench (torque, force) of all contacts on each body, about its root's subtree_com.
+    """d.cfrc_ext: the wrench (torque, force) of all contacts and of xfrc_applied on each body, about its root's
+    subtree_com.
 
     mj_rnePostConstraint.
     """
     wrench = [[0.0] * 6 for _ in range(m.nbody)]
     for c in d.constraints:
         c.add_wrenches(m, d, d.qacc, wrench)
+    if d.xfrc_applied is not None:
+        wrench = [add(w, applied_wrench(d, b)) if b else w for b, w in enumerate(wrench)]
     d.cfrc_ext = [
         [*sub(w[:3], cross(d.comrel[m.body_originid[b]], w[3:])), *w[3:]] if b else w for b, w in enumerate(wrench)
     ]

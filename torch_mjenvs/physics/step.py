@@ -13,13 +13,14 @@ from ..compiler.scalar import Mask, lookup
 from .collision import collision
 from .constraints import make_constraint
 from .data import Data, stage
-from .forces import actuation, passive
+from .forces import actuation, applied, passive
 from .inertia import com_pos, crb, factor, solve
 from .integrator import euler, rk4
 from .kinematics import kinematics
 from .model import Model
 from .precision import DOUBLE, Precision
 from .solver import newton, rne_post_constraint
+from .spatial import add
 from .velocity import bias, com_vel
 
 
@@ -60,11 +61,16 @@ def acceleration(m: Model, d: Data) -> None:
     newton(m, d)
 
 
-@stage(reads="qfrc_bias qfrc_passive qfrc_actuator", computes="qfrc_smooth")
+@stage(
+    reads="qfrc_bias qfrc_passive qfrc_actuator qfrc_applied xfrc_applied xirel odof",
+    computes="qfrc_smooth",
+)
 def smooth(m: Model, d: Data) -> None:
     """d.qfrc_smooth: all forces but those of constraints. mj_fwdAcceleration."""
     forces = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
     d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in forces]
+    if d.qfrc_applied is not None or d.xfrc_applied is not None:
+        d.qfrc_smooth = add(d.qfrc_smooth, applied(m, d))
     for v in range(m.nv):
         if m.dof_parentid[v] < 0:
             d.qfrc_smooth[v] = d.qfrc_smooth[v] + m.flaw
@@ -83,11 +89,16 @@ def forward(m: Model, d: Data) -> None:
     acceleration(m, d)
 
 
-def step(m: Model, state: State, ctrl: list, final: Mask = True, precision: Precision = DOUBLE) -> State:
-    """mj_step. `last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step."""
+def step(
+    m: Model, state: State, ctrl: list, final: Mask = True, precision: Precision = DOUBLE, **pushes: list
+) -> State:
+    """mj_step. `last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step.
+
+    pushes: `qfrc_applied` (nv scalars), `xfrc_applied` (nbody lists of 6), held for the step.
+    """
 
     def forward_at(qpos: list, qvel: list, warmstart: list) -> Data:
-        d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision)
+        d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision, **pushes)
         forward(m, d)
         return d
 
@@ -111,12 +122,12 @@ def step(m: Model, state: State, ctrl: list, final: Mask = True, precision: Prec
     return State(qpos, qvel, last["qacc"], last)
 
 
-def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOUBLE) -> State:
-    """n steps under the same control, their code made once."""
+def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOUBLE, **pushes: list) -> State:
+    """n steps under the same control and pushes, their code made once."""
     last_one = [float(i == n - 1) for i in range(n)]
 
     def body(i: Any, carry: list) -> list:
-        s = step(m, State(*carry), ctrl, lookup(last_one, i) > 0.5, precision)
+        s = step(m, State(*carry), ctrl, lookup(last_one, i) > 0.5, precision, **pushes)
         return [s.qpos, s.qvel, s.qacc_warmstart, s.last]
 
     last = {"qpos": state.qpos, "qvel": state.qvel, "qacc": state.qacc_warmstart, "mean_qacc": state.qacc_warmstart}
