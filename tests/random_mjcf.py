@@ -204,6 +204,7 @@ class Maker:
         self.actuators(root)
         self.tendons(root)
         self.excludes(root)
+        self.equalities(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -511,3 +512,18 @@ class Maker:
         if len(named) > 1 and self.maybe(0.1, "exclude"):
             one, two = self.rng.permutation(named)[:2]
             self.element(ET.SubElement(root, "contact"), "exclude", body1=str(one), body2=str(two))
+
+    def equalities(self, root: ET.Element) -> None:
+        section = ET.SubElement(root, "equality")
+        for joint in self.scalars:
+            if not self.maybe(0.12, "equality"):
+                continue
+            out = self.element(section, "joint", joint1=joint)
+            others = [x for x in self.scalars if x != joint]
+            if others and self.maybe(0.7, "equality of two joints"):
+                out.set("joint2", str(self.pick(*others)))
+            if self.maybe(0.8):
+                out.set("polycoef", text(self.normal(1, 5) * [0.3, 1, 0.5, 0.2, 0.1]))
+            if self.maybe(0.1, "inactive equality"):
+                out.set("active", "false")
+            self.softness(out)

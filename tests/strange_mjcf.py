@@ -56,7 +56,8 @@ ALIEN = (
     "<worldbody><body><joint/><joint/><geom size='.1' pos='1 0 0'/></body></worldbody>",
     "<worldbody><body><joint type='ball' range='0 1'/><geom size='.1'/></body></worldbody>",
     "<worldbody><body><joint name='a'/><geom size='.1'/></body></worldbody><actuator><position joint='a'/></actuator>",
-    "<worldbody><body><joint name='a'/><geom size='.1'/></body></worldbody><equality><joint joint1='a'/></equality>",
+    "<worldbody><body><joint name='a'/><geom size='.1'/></body></worldbody>"
+    "<equality><joint joint1='a' joint2='a'/></equality>",
     "<worldbody><body><joint name='a'/><geom size='.1'/></body></worldbody>"
     "<tendon><fixed springlength='1' stiffness='3'><joint joint='a' coef='1'/></fixed></tendon>",
 )  # fmt: skip

@@ -62,7 +62,11 @@ REFUSED = {
     "adhesion": (mjcf(geom='adhesion="1"'), "adhesion"),
     "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surface velocities"),
     "pair": (mjcf(more='<contact><pair geom1="floor" geom2="rod"/></contact>'), "contact/pair"),
-    "equality": (mjcf(more='<equality><joint joint1="elbow"/></equality>'), "equality"),
+    "equality": (mjcf(more='<equality><weld name="w" body1="arm"/></equality>'), "equality 'w', of type 'weld'"),
+    "mixed solref of an equality": (
+        mjcf(more='<equality><joint name="e" joint1="elbow" solref=".1 -3"/></equality>'),
+        "solref of equality 'e'",
+    ),
     "tendon": (
         mjcf(more='<tendon><fixed name="t" damping="1"><joint joint="elbow" coef="1"/></fixed></tendon>'),
         "damping of tendon 't'",
@@ -117,9 +121,8 @@ ALLOWED = {
     "box that touches nothing": mjcf(
         more='<worldbody><geom type="box" size="1 1 1" contype="0" conaffinity="0"/></worldbody>'
     ),
-    "equality switched off": mjcf(
-        flag='equality="disable"', more='<equality><joint joint1="elbow"/></equality>'
-    ),
+    "equality switched off": mjcf(flag='equality="disable"', more='<equality><weld body1="arm"/></equality>'),
+    "inactive equality": mjcf(more='<equality><weld body1="arm" active="false"/></equality>'),
     "tendon that measures": mjcf(more='<tendon><fixed><joint joint="elbow" coef="1"/></fixed></tendon>'),
     "fluid": mjcf(option='density="1" viscosity="2" wind="1 0 0"'),
     "fluidshape without a fluid": mjcf(geom='fluidshape="ellipsoid"'),

@@ -76,6 +76,7 @@ def test_the_random_models_have_what_they_are_to_test():
     assert worlds["compared"] > 0.9 * n
     assert worlds["contact not stiff"] > 0.5 * worlds["contact"]  # these are compared in float32, too
     assert worlds["contact"] > 0.3 * n and worlds["limit"] > 0.4 * n
+    assert worlds["equality"] > 0.05 * n
     assert worlds["of two moving bodies"] > 0.05 * n and worlds["of two trees"] > 0.01 * n
     assert worlds["clipped force"] > 0.1 * n and worlds["warm start"] > 0.2 * n
     for kind in ("plane-sphere", "plane-capsule", "sphere-sphere", "sphere-capsule", "capsule-capsule"):
@@ -92,6 +93,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "touching body without joints",
         "many alike",
         "exclude",
+        "equality of two joints",
         "priority",
         "solmix",
         "gap",
@@ -119,6 +121,8 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
         found.add("touching twice")  # parallel capsules
     if mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT in d.efc_type:
         found.add("limit")
+    if d.ne:
+        found.add("equality")
     if any(limited and x in ends for limited, x, ends in zip(
         mjm.actuator_forcelimited, d.actuator_force, mjm.actuator_forcerange, strict=True)):  # fmt: skip
         found.add("clipped force")

@@ -40,13 +40,14 @@ def _read(mjm: mujoco.MjModel) -> Model:
     return m
 
 
-_INTS = """nq nv nu nbody njnt ngeom nsite ntendon
+_INTS = """nq nv nu nbody njnt ngeom nsite ntendon neq
     body_parentid body_rootid body_weldid body_jntadr body_jntnum body_dofadr body_dofnum
     jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_simplenum
     geom_type geom_bodyid geom_priority site_bodyid
-    tendon_adr tendon_num wrap_type wrap_objid""".split()  # noqa: SIM905
+    eq_obj1id eq_obj2id tendon_adr tendon_num wrap_type wrap_objid""".split()  # noqa: SIM905
 _FLOATS = """body_pos body_ipos body_mass body_subtreemass body_inertia body_invweight0
     jnt_pos jnt_range jnt_margin jnt_solref jnt_solimp jnt_actfrcrange dof_armature dof_invweight0 dof_M0
+    eq_data eq_solref eq_solimp
     qpos0 qpos_spring geom_pos geom_size geom_friction geom_solmix geom_solref geom_solimp geom_margin geom_gap site_pos
     wrap_prm actuator_gear actuator_gainprm actuator_ctrlrange actuator_forcerange""".split()  # noqa: SIM905
 _BOOLS = ["jnt_actfrclimited", "actuator_forcelimited"]
@@ -77,9 +78,12 @@ def _derived(mjm: mujoco.MjModel) -> dict:
     """Fields that MuJoCo keeps otherwise, or that a disable flag changes."""
 
     limited = not (disabled(mjm, "LIMIT") or disabled(mjm, "CONSTRAINT"))
+    equal = not (disabled(mjm, "EQUALITY") or disabled(mjm, "CONSTRAINT"))
     return {
         "body_originid": _origins(mjm),
         "dof_clamped": _clamped(mjm),
+        "eq_active0": tuple(bool(x) and equal for x in mjm.eq_active0),
+        "eq_direct": _direct(mjm.eq_solref),
         "jnt_direct": _direct(mjm.jnt_solref),
         "geom_direct": _direct(mjm.geom_solref),
         "jnt_limited": tuple(bool(x) and limited for x in mjm.jnt_limited),

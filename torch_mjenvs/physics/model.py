@@ -52,6 +52,7 @@ class Model:
     ngeom: int
     nsite: int
     ntendon: int
+    neq: int
 
     timestep: float
     gravity: Floats
@@ -138,6 +139,14 @@ class Model:
     wrap_type: Ints
     wrap_objid: Ints
     wrap_prm: Floats
+
+    eq_obj1id: Ints  # the joint that is held
+    eq_obj2id: Ints  # the joint that it follows, or -1
+    eq_active0: tuple[bool, ...]
+    eq_direct: tuple[bool, ...]  # as geom_direct
+    eq_data: Rows  # the polynomial's five coefficients first
+    eq_solref: Rows
+    eq_solimp: Rows
 
     pairs: tuple[Pair, ...]
 

@@ -15,7 +15,6 @@ from .model import HINGE, SLIDE, Model, UnsupportedModel
 from .shapes import COLLIDERS, SHAPES
 
 _HARMLESS_DISABLE = [
-    "EQUALITY",
     "FRICTIONLOSS",
     "WARMSTART",
     "SENSOR",
@@ -25,7 +24,17 @@ _HARMLESS_DISABLE = [
     "ISLAND",
     "MULTICCD",
 ]
-_DONE_DISABLE = ["CONSTRAINT", "LIMIT", "CONTACT", "SPRING", "DAMPER", "GRAVITY", "CLAMPCTRL", "FILTERPARENT"]
+_DONE_DISABLE = [
+    "CONSTRAINT",
+    "EQUALITY",
+    "LIMIT",
+    "CONTACT",
+    "SPRING",
+    "DAMPER",
+    "GRAVITY",
+    "CLAMPCTRL",
+    "FILTERPARENT",
+]
 _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
 
 
@@ -35,6 +44,7 @@ def refuse(mjm: mujoco.MjModel) -> None:
         _check_options,
         _check_flags,
         _check_elements,
+        _check_equalities,
         _check_tendons,
         _check_bodies,
         _check_rotations,
@@ -87,7 +97,6 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
     """Elements that add forces, state or constraints of kinds that are not implemented."""
     gone = disabled(mjm, "CONSTRAINT")
     found = {
-        "equality constraints": 0 if gone or disabled(mjm, "EQUALITY") else mjm.neq,
         "sensors": 0 if disabled(mjm, "SENSOR") else mjm.nsensor,
         "flexes": mjm.nflex,
         "plugins": mjm.nplugin,
@@ -104,6 +113,20 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
     for what, n in found.items():
         if n:
             not_supported(what, "remove them from the model")
+
+
+def _check_equalities(mjm: mujoco.MjModel) -> None:
+    if disabled(mjm, "CONSTRAINT") or disabled(mjm, "EQUALITY"):
+        return
+    for i in np.flatnonzero(mjm.eq_active0):
+        who, kind = describe(mjm, "equality", int(i)), mujoco.mjtEq(int(mjm.eq_type[i]))
+        if kind != mujoco.mjtEq.mjEQ_JOINT:
+            name = kind.name.removeprefix("mjEQ_").lower()
+            not_supported(f"{who}, of type {name!r},", "use <joint> equalities, or set active='false'")
+        if mjm.eq_obj1id[i] == mjm.eq_obj2id[i]:
+            not_supported(f"{who}, of a joint with itself,", "leave joint2 out")
+        if _mixed(mjm.eq_solref[i]):
+            not_supported(f"solref of {who}, one number positive and one not,", "give both the same sign")
 
 
 def _check_tendons(mjm: mujoco.MjModel) -> None:

@@ -9,6 +9,7 @@ from ..data import Data, stage
 from ..model import Model
 from .contact_groups import contact_groups, many_alike
 from .contacts import contacts
+from .equality import joint_equalities
 from .limits import joint_limits
 
 
@@ -21,4 +22,9 @@ def make_constraint(m: Model, d: Data) -> None:
     grouped = many_alike(m, d.precision)
     in_groups = {id(p) for pairs in grouped for p in pairs}
     alone = [c for c in d.candidates if id(c.pair) not in in_groups]
-    d.constraints = [*joint_limits(m, d), *contacts(m, d, alone), *contact_groups(m, d, grouped)]
+    d.constraints = [
+        *joint_equalities(m, d),
+        *joint_limits(m, d),
+        *contacts(m, d, alone),
+        *contact_groups(m, d, grouped),
+    ]
