@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 from dataclasses import dataclass
 
 import gymnasium
@@ -257,3 +259,44 @@ def test_a_task_that_draws_what_cannot_vary_is_told_where():
 
     with pytest.raises(ValueError, match=r"Wrong.randomize \(.*test_randomize.py, line \d+\): body_mass"):
         make(Wrong, randomize=None)
+
+
+WRITES = {
+    "an entry": lambda m: m.body_mass.__setitem__(1, 5.0),
+    "a slice": lambda m: m.geom_friction[:, 0].__setitem__(slice(None), 5.0),
+    "all of an array": lambda m: setattr(m, "body_mass", np.ones(m.nbody)),
+    "in place": lambda m: operator.imul(m.body_mass, 2.0),
+    "an entry in place": lambda m: operator.imul(m.body_mass[1:], 2.0),
+    "an option": lambda m: setattr(m.opt, "timestep", 0.5),
+    "an option's array": lambda m: m.opt.gravity.__setitem__(2, -1.0),
+    "a body by name": lambda m: m.body("pole").mass.__setitem__(0, 5.0),
+    "a joint by name": lambda m: setattr(m.joint("hinge"), "damping", 5.0),
+}
+
+
+@pytest.mark.parametrize("make", [TorchEnv, TorchVectorEnv])
+@pytest.mark.parametrize("what", WRITES)
+def test_writing_into_the_model_is_an_error_that_names_set_params(what, make):
+    """In Gymnasium it changes the physics; here it would change nothing, which nobody would notice."""
+    env = make("InvertedPendulum")
+    before = env.unwrapped.model.body_mass.copy(), env.unwrapped.model.opt.gravity.copy()
+    with pytest.raises(ValueError, match=r"model\.(body|geom|dof|opt).* is read only: .*vary=.*set_params"):
+        WRITES[what](env.unwrapped.model)
+    after = env.unwrapped.model.body_mass, env.unwrapped.model.opt.gravity
+    assert all(np.array_equal(x, y) for x, y in zip(before, after, strict=True))
+
+
+def test_the_model_is_otherwise_mujoco_s_own():
+    env = TorchVectorEnv("InvertedPendulum")
+    m, plain = env.unwrapped.model, env.engine.task.load()
+    assert isinstance(m, mujoco.MjModel) and m.nq == plain.nq and m.opt.timestep == plain.opt.timestep
+    assert m.body("pole").mass == plain.body("pole").mass and m.joint("hinge").id == plain.joint("hinge").id
+    data = mujoco.MjData(m)
+    mujoco.mj_step(m, data)
+    assert type(2 * m.body_mass) is np.ndarray and (m.body_mass.sum(), m.names) == (plain.body_mass.sum(), plain.names)
+    for other in (copy.copy(m), copy.deepcopy(m)):
+        other.body_mass[1] = 7.0  # a copy is anybody's own
+        assert mujoco.MjData(other) and other.body_mass[1] == 7.0 != m.body_mass[1]
+    m.geom_rgba[:, 3] = 0.5  # what only pictures show
+    m.geom("cpole").rgba[0] = 0.25
+    assert (m.geom_rgba[:, 3] == 0.5).all()

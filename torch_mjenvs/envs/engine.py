@@ -19,6 +19,7 @@ from ..physics.model import Model
 from ..physics.simulation import Params, check_dtype, precision_of, refuse_unvaried
 from .contract import BAD_STATE
 from .episode import Episode
+from .model_view import model_view
 from .randomization import as_draws
 from .tasks.base import Task
 
@@ -99,8 +100,8 @@ class Engine:
         self.task, self.num_envs, self.dtype, self.first_world = task, num_envs, dtype, first_world
         self.mode, self.max_episode_steps = AutoresetMode(autoreset_mode), max_episode_steps
         self._lock = lock()
-        self.mjmodel = task.load()
-        self.model = load(self.mjmodel)
+        loaded = task.load()
+        self.mjmodel, self.model = model_view(loaded), load(loaded)
         varied = {"randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary)}
         episode = episode_of(task, self.model, dtype, self.mode, max_episode_steps, **varied)
         self.layout = episode.layout
