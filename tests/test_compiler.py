@@ -20,6 +20,7 @@ from kernels import DTYPES, LANES, at_lanes, bits, build, garbage, object_code, 
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.control import repeat, when_any
 from torch_mjenvs.compiler.llvm import frames, render
+from torch_mjenvs.compiler.lower import lower
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import select, sin, sqrt
@@ -336,6 +337,33 @@ def test_x86_code_calls_nothing():
         pytest.skip("makes x86 code")
     haswell = replace(cpu.host(), cpu="haswell", features="", vector_bytes=32)
     assert "callq" not in assembly(cheetah(), haswell)
+
+
+def test_what_is_only_read_is_loaded_in_the_block_that_needs_it_but_in_no_loop():
+    def body(b: dict[str, list]) -> dict[str, list]:
+        (x,), p = b["x"], b["p"]
+        y = when_any(x > 0.0, lambda c: [c[0] * p[0]], [x])
+        y = repeat(3, lambda i, c: when_any(c[0] < 3.0, lambda d: [d[0] + p[1]], c), y)
+        z = when_any(x > 0.0, lambda c: when_any(c[0] < 1.0, lambda d: [d[0] - p[2]], [c[0] + p[2] * p[3]]), y)
+        return {"x": [z[0] + p[3]], "copy": [p[4]]}
+
+    program = record("late", [Buffer("x", 1), Buffer("p", 5), Buffer("copy", 1)], body, "float64")
+    order = lower(program).order
+    where = {e.attr: region for region, nodes in order.items() for e in nodes if e.op == "load"}
+    first, last = (e.attr.body for e in program.trace.top.nodes if e.op == "when")
+    top = program.trace.top
+    assert where == {(0, 0): top, (1, 0): first, (1, 1): top, (1, 2): last, (1, 3): top, (1, 4): top}
+    ops = [e.op for e in order[top]]
+    assert ops.index("load") < ops.index("when") < len(ops) - 1 - ops[::-1].index("load") < len(ops) - 1
+    x, p = uniform(1, 40), uniform(5, 40, seed=1)
+    want = np.where(x > 0, x * p[0], x)
+    for _ in range(3):
+        want = np.where(want < 3, want + p[1], want)
+    inner = want + p[2] * p[3]
+    want = np.where(x > 0, np.where(want < 1, inner - p[2], inner), want) + p[3]
+    out = run(program, {"x": x, "p": p})
+    np.testing.assert_allclose(out["x"], want, rtol=1e-14)
+    np.testing.assert_array_equal(out["copy"][0], p[4])
 
 
 def test_every_operation_of_the_table_can_be_written():

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
 NAME = PACKAGE.name
 
 COMPILER = sorted((PACKAGE / "compiler").rglob("*.py"))
-RECORDING = {"expr", "ops", "forms", "program", "verify", "schedule", "fuse", "lower", "math", "random"}
+RECORDING = {"expr", "ops", "forms", "program", "verify", "schedule", "sink", "fuse", "lower", "math", "random"}
 PURE = [p for p in COMPILER if p.stem in RECORDING or p.parent.name == "llvm"]
 PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))

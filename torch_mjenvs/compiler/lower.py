@@ -9,6 +9,7 @@ from .fuse import Fused, Order, fuse
 from .ops import OPS
 from .program import Program
 from .schedule import schedule
+from .sink import sink_loads
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Code:
 
 def lower(program: Program) -> Code:
     """The program itself stays as it was recorded."""
-    order = schedule(program)
+    order = schedule(program, sink_loads(program))
     order = place_stores(program, order)
     order, sums = fuse(program, order)
     return Code(program, order, sums)

@@ -7,51 +7,63 @@ first when the turn of that block, loop or store comes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from .expr import Expr, Region
 from .forms import Form
 from .program import Program
+from .sink import Homes
 
 LEAVES = ("phi", "counter", "load")
 
 
-def schedule(program: Program) -> dict[Region, list[Expr]]:
-    """The live nodes of every region, operands before their users."""
-    stored = {value for _, _, value in program.stores if type(value) is Expr}
-    orders: dict[Region, list[Expr]] = {}
-    _Region(program.trace.top, program.live, stored, orders)
-    return orders
+def schedule(program: Program, homes: Homes) -> dict[Region, list[Expr]]:
+    """The live nodes of every region, operands before their users. `homes`: where what is loaded late belongs."""
+    task = _Task(program.live, {value for _, _, value in program.stores if type(value) is Expr}, homes)
+    _Region(program.trace.top, task)
+    return task.orders
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What all regions have to know, and what they have found."""
+
+    live: set[Expr]
+    stored: set[Expr]
+    homes: Homes
+    orders: dict[Region, list[Expr]] = field(default_factory=dict)
 
 
 class _Region:
     """Schedules a region and those in it; `needs` are the nodes outside of it that it uses, in order."""
 
-    def __init__(self, region: Region, live: set[Expr], stored: set[Expr], orders: dict[Region, list[Expr]]):
-        self.region = region
-        self.nodes = [e for e in region.nodes if e in live]
+    def __init__(self, region: Region, task: _Task):
+        self.region, self.homes = region, task.homes
+        self.nodes = [e for e in region.nodes if e in task.live and e not in task.homes]
         self.done: set[Expr] = set()
         self.order: list[Expr] = []
         self.needs: dict[Expr, None] = {}
-        self.operands = {e: self._operands_of(e, live, stored, orders) for e in self.nodes if isinstance(e.attr, Form)}
+        self.operands = {e: self._operands_of(e, task) for e in self.nodes if isinstance(e.attr, Form)}
         for e in self.nodes:
             if e.op in LEAVES:
                 self._compute(e)
         for e in self.nodes:
-            if e in self.operands or e in stored:
+            if e in self.operands or e in task.stored:
                 self._compute(e)
         for e in self.nodes:  # what a loop carries on, or an inner region's results
             self._compute(e)
-        orders[region] = self.order
+        task.orders[region] = self.order
 
-    def _operands_of(self, form: Expr, live: set[Expr], stored: set[Expr], orders: dict) -> list[Expr]:
+    def _operands_of(self, form: Expr, task: _Task) -> list[Expr]:
         """What must be there before a block or loop is entered."""
         record: Form = form.attr
         needs: dict = dict.fromkeys(form.args)
         for region in record.regions:
-            needs |= _Region(region, live, stored, orders).needs
+            needs |= _Region(region, task).needs
         needs |= dict.fromkeys(x for x, _, _ in record.reads())
         for carried in record.carries:
-            needs |= dict.fromkeys(x for x in (carried.before, carried.after) if x in live)
-        return [x for x in needs if type(x) is Expr and x.region not in record.regions]
+            needs |= dict.fromkeys(x for x in (carried.before, carried.after) if x in task.live)
+        return [x for x in needs if type(x) is Expr and self.homes.get(x, x.region) not in record.regions]
 
     def _compute(self, target: Expr) -> None:
         todo = [(target, False)]
@@ -59,7 +71,7 @@ class _Region:
             e, ready = todo.pop()
             if e in self.done:
                 continue
-            if e.region is not self.region:
+            if self.homes.get(e, e.region) is not self.region:
                 self.needs[e] = None
                 continue
             if ready:

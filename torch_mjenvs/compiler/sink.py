@@ -1,0 +1,72 @@
+"""Where parameters are loaded: late, and in the block that needs them.
+
+A model whose parameters vary from world to world reads hundreds of columns, most of them in one place. Loaded at the
+start, as the state is, they would be stored on the stack and fetched again. So what the kernel only reads is loaded
+just before its first use: in the innermost block that holds all uses, but never inside a loop, where it would be loaded
+in every turn.
+
+The state is not moved: it is stored into the buffers that it came from. Nor is what lies in rows, a tile of which is on
+the stack already, nor what is stored as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .expr import Expr, Region
+from .forms import Form, Loop
+from .program import Program
+
+Homes = dict[Expr, Region]
+
+
+def sink_loads(program: Program) -> Homes:
+    """The regions in which late loads are to be."""
+    stored, copied = ({store[k] for store in program.stores} for k in (0, 2))
+    late = {k for k, b in enumerate(program.buffers) if k not in stored and not b.rows and b.type == "f"}
+    if not late:
+        return {}
+    loops = {region for e in program.live if isinstance(e.attr, Loop) for region in e.attr.regions}
+    homes: Homes = {}
+    for x, region in _uses(program):
+        if type(x) is Expr and x.op == "load" and x.attr[0] in late and x not in copied:
+            homes[x] = _common(homes.get(x, region), region)
+    return {x: _outside(region, loops) for x, region in homes.items()}
+
+
+def _uses(program: Program) -> Iterator[tuple[object, Region]]:
+    """Every value that is read, and where."""
+    for e in program.live:
+        for x in e.args:
+            yield x, e.region
+        if isinstance(e.attr, Form):
+            for x, _, region in e.attr.reads():
+                yield x, region
+            for carried in e.attr.carries:
+                yield carried.before, e.region
+                yield carried.after, e.region
+
+
+def _path(region: Region | None) -> list[Region]:
+    """The regions around it, itself the last."""
+    path = []
+    while region is not None:
+        path.append(region)
+        region = region.parent
+    return path[::-1]
+
+
+def _common(a: Region, b: Region) -> Region:
+    """The innermost region that holds both."""
+    if a is b:
+        return a
+    return [x for x, y in zip(_path(a), _path(b), strict=False) if x is y][-1]
+
+
+def _outside(region: Region, loops: set[Region]) -> Region:
+    """The region, or that around the outermost loop that it is in."""
+    for inner in _path(region):
+        if inner in loops:
+            assert inner.parent is not None
+            return inner.parent
+    return region
