@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import mujoco
 import numpy as np
 import oracle
@@ -148,3 +150,29 @@ def test_factor_with_fill() -> None:
     rows = [{j: a[i, j] for j in range(i + 1) if a[i, j] != 0} for i in range(8)]
     b = rng.normal(size=8)
     assert np.allclose(inertia.solve(inertia.factor(rows), b.tolist()), np.linalg.solve(a, b), rtol=1e-13)
+
+
+LONE = """<mujoco><worldbody>
+    <body quat="1 2 3 4"><freejoint/><inertial pos="0 0 0" mass="2" diaginertia="1 2 2.5"/></body>
+    <body><joint type="ball" armature=".3"/><inertial pos="0 0 0" mass="2" diaginertia="1 2 2.5"/></body>
+    <body quat="1 2 3 4"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><joint axis="0 0 1"/>
+      <inertial pos="0 0 0" mass="2" diaginertia="1 2 2.5"/></body></worldbody></mujoco>"""
+
+
+def test_the_inertia_of_a_lone_body_follows_from_its_fields() -> None:
+    """MuJoCo keeps it as a constant, dof_M0; here it is what mass, moments and armature say, whoever changes them."""
+    mjm = mujoco.MjModel.from_xml_string(LONE)
+    assert mjm.dof_simplenum.all()
+    loaded, armature = load(mjm), np.arange(1.0, mjm.nv + 1)
+    check_diagonal(loaded, mjm)
+    mass = (0.0, 3.0, 4.0, 5.0)
+    mjm.body_mass[:], mjm.dof_armature[:] = mass, armature
+    mujoco.mj_setConst(mjm, mujoco.MjData(mjm))
+    check_diagonal(dataclasses.replace(loaded, body_mass=mass, dof_armature=tuple(armature.tolist())), mjm)
+
+
+def check_diagonal(m: Model, mjm: mujoco.MjModel) -> None:
+    d = Data(qpos=list(m.qpos0))
+    for stage in (kinematics.kinematics, inertia.com_pos, inertia.crb):
+        stage(m, d)
+    assert np.allclose(np.diag(dense(m, d.M)), mjm.dof_M0, rtol=1e-14, atol=0)

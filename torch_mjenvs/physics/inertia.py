@@ -17,7 +17,7 @@ import numpy as np
 from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .kinematics import Frame, between
-from .model import BALL, FREE, SLIDE, Model
+from .model import BALL, FREE, HINGE, SLIDE, Model
 from .spatial import (
     IDENTITY,
     MINVAL,
@@ -39,6 +39,7 @@ from .spatial import (
     snap,
     sub,
     sym_turned,
+    transpose,
     zeros,
 )
 
@@ -224,7 +225,7 @@ def crb(m: Model, d: Data) -> None:
 
 def _row(m: Model, d: Data, i: int, composite: Vec) -> dict[int, Scalar]:
     if m.dof_simplenum[i]:  # a body alone whose inertia is diagonal in its dofs, whatever its pose
-        return {i: m.dof_M0[i]}
+        return {i: _simple(m, i) + m.dof_armature[i]}
     force = mul_inert_vec(composite, d.odof[i])
     row = {}
     j = i
@@ -233,6 +234,17 @@ def _row(m: Model, d: Data, i: int, composite: Vec) -> dict[int, Scalar]:
         j = m.dof_parentid[j]
     row[i] = row[i] + m.dof_armature[i]
     return row
+
+
+def _simple(m: Model, i: int) -> Scalar:
+    """The inertia of a body alone along dof i: its mass, or its moment about the axis of a rotation."""
+    body, j = m.dof_bodyid[i], m.dof_jntid[i]
+    kind, k = m.jnt_type[j], i - m.jnt_dofadr[j]
+    if kind == SLIDE or (kind == FREE and k < 3):
+        return m.body_mass[body]
+    axis = m.jnt_axis[j] if kind == HINGE else [float(k % 3 == n) for n in range(3)]
+    principal = mat_vec(transpose(m.body_imat[body]), axis)
+    return dot(m.body_inertia[body], [x * x for x in principal])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,7 +46,7 @@ _INTS = """nq nv nu nbody njnt ngeom nsite ntendon neq
     geom_type geom_bodyid geom_priority site_bodyid
     eq_obj1id eq_obj2id tendon_adr tendon_num wrap_type wrap_objid""".split()  # noqa: SIM905
 _FLOATS = """body_pos body_ipos body_mass body_subtreemass body_inertia body_invweight0
-    jnt_pos jnt_range jnt_margin jnt_solref jnt_solimp jnt_actfrcrange dof_armature dof_invweight0 dof_M0
+    jnt_pos jnt_range jnt_margin jnt_solref jnt_solimp jnt_actfrcrange dof_armature dof_invweight0
     eq_data eq_solref eq_solimp
     qpos0 qpos_spring geom_pos geom_size geom_friction geom_solmix geom_solref geom_solimp geom_margin geom_gap site_pos
     wrap_prm actuator_gear actuator_gainprm actuator_ctrlrange actuator_forcerange""".split()  # noqa: SIM905

@@ -103,7 +103,6 @@ class Model:
     dof_damping: Floats
     dof_invweight0: Floats
     dof_simplenum: Ints
-    dof_M0: Floats
     dof_clamped: tuple[bool, ...]  # whose pivot of M may vanish, and is held at mjMINVAL or more as MuJoCo holds all
 
     qpos0: Floats

@@ -58,7 +58,6 @@ REASONS = {
     "body_subtreemass": "it follows from body_mass",
     "body_invweight0": "it follows from masses and inertias",
     "dof_invweight0": "it follows from masses and inertias",
-    "dof_M0": "it follows from masses and inertias",
     "meaninertia": "it follows from masses and inertias",
     "solref": "vary geom_solref",
 }
@@ -127,7 +126,6 @@ class Columns:
             moving = [i for i in range(m.nbody) if m.body_weldid[i]]
             out += [("body_invweight0", (i, k)) for i in moving for k in (0, 1)]
             out += [("dof_invweight0", (v,)) for v in range(m.nv)]
-            out += [("dof_M0", (v,)) for v in range(m.nv) if m.dof_simplenum[v]]
             out += [("meaninertia", ())]
         return [*out, ("flaw", ())]
 

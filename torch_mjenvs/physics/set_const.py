@@ -20,22 +20,19 @@ from .spatial import MINVAL, add, cross, zeros
 
 
 def set_const(m: Model) -> dict[str, Any]:
-    """body_subtreemass, body_invweight0, dof_M0, dof_invweight0 and meaninertia of a model, by name."""
+    """body_subtreemass, body_invweight0, dof_invweight0 and meaninertia of a model, by name."""
     subtreemass = _subtree_mass(m)
-    # Written out for any model: what MuJoCo's compiler knows of lone bodies holds for their M0 alone.
-    plain = dataclasses.replace(m, body_subtreemass=subtreemass, dof_simplenum=(0,) * m.nv)
+    plain = dataclasses.replace(m, body_subtreemass=subtreemass)
     d = Data(qpos=list(m.qpos0))
     for stage in (kinematics, com_pos, crb):
         stage(plain, d)
-    diagonal = [d.M[v][v] for v in range(m.nv)]
     f = factor(d.M, m.dof_clamped)
     total: Scalar = 0.0
-    for x in diagonal:
-        total = total + x
+    for v in range(m.nv):
+        total = total + d.M[v][v]
     return {
         "body_subtreemass": tuple(subtreemass),
         "body_invweight0": tuple(_body_invweight0(m, d, f, i) for i in range(m.nbody)),
-        "dof_M0": tuple(diagonal),
         "dof_invweight0": _dof_invweight0(m, f),
         "meaninertia": maximum(total * (1.0 / m.nv), MINVAL) if m.nv else 1.0,
     }
