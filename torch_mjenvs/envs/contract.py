@@ -22,7 +22,6 @@ from ..physics.params import as_rows, check_names
 from .randomization import flat
 from .tasks.base import Outcome, Task, World
 
-PACKAGE = str(Path(__file__).parents[1])
 Named = dict[str, Scalar | list]
 Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
 
@@ -227,7 +226,8 @@ def counted(width: int) -> str:
 def line_of(error: Exception) -> str:
     """The innermost line that an exception came through outside of this package, or else inside."""
     frames = [(f.f_code.co_filename, number) for f, number in traceback.walk_tb(error.__traceback__)]
-    own = [frame for frame in frames if not frame[0].startswith(PACKAGE)]
-    file, number = (own or frames)[-1]
+    package = str(Path(__file__).parents[1])  # a constant of it would change the cache key
+    outside = [frame for frame in frames if not frame[0].startswith(package)]
+    file, number = (outside or frames)[-1]
     text = linecache.getline(file, number).strip()
     return f"{file}, line {number}" + (f": {text}" if text else "")

@@ -6,6 +6,7 @@
 computes N worlds with torch, differentiable and on any device: the reference for the kernels of `Simulation`.
 """
 
+from . import invweight as invweight  # `model` asks for it late; what makes kernels is loaded with the package
 from .data import Data
 from .loading import load
 from .model import Model, UnsupportedModel
