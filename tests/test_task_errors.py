@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_mjenvs import Outcome, Task, TorchEnv, TorchVectorEnv
+from torch_mjenvs import Control, Outcome, Task, TorchEnv, TorchVectorEnv
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,12 @@ ANSWERS = {
         "observe", Alternating([0.0], [0.0, 1.0]), ValueError, "gave 2 numbers, and 1 before"),
     "control gives two for one actuator": (
         "control", lambda m, w, a: [*a, *a], ValueError, "gave 2 numbers for ctrl, and the model has 1"),
+    "control pushes an unknown body": (
+        "control", lambda m, w, a: Control(a, xfrc_applied={"poel": [0.0] * 6}), ValueError, "there is no body 'poel'"),
+    "control pushes with a force alone": (
+        "control", lambda m, w, a: Control(a, xfrc_applied={"pole": [0.0] * 3}), ValueError, "is a list of 3, and"),
+    "control pushes too many dofs": (
+        "control", lambda m, w, a: Control(a, [0.0] * 3), ValueError, "3 numbers for qfrc_applied, and the model"),
     "begin gives an unknown name": (
         "begin", lambda m, w: {"gaol": [0.0, 0.0]}, ValueError, r"gave 'gaol', which memory\(\) does not have"),
     "begin gives a list of another length": (

@@ -11,7 +11,7 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs import Outcome, Task, TorchEnv, TorchVectorEnv
+from torch_mjenvs import Control, Outcome, Task, TorchEnv, TorchVectorEnv
 from torch_mjenvs.scalar import Random, absolute, clip, cos, logical_and, select, sin
 
 WORLDS, LIMIT, SEED = 3, 12, 5
@@ -244,6 +244,38 @@ class GaitLoop(Loop):
         return [self.phase, math.sin(2 * math.pi * self.phase), math.cos(2 * math.pi * self.phase)]
 
 
+# pushes: of the wind, on the cart, and of a torque on the hinge
+
+
+@dataclass(frozen=True)
+class Pushed(Cart):
+    def memory(self, m):
+        return {"gust": 0.0}
+
+    def control(self, m, world, action):
+        gust = world.memory["gust"]
+        return Control(action, qfrc_applied=[0.0, 0.1 * gust], xfrc_applied={"pole": [gust, 0.0, 0.0, 0.0, -0.2, 0.0]})
+
+    def remember(self, m, before, action, after):
+        return {"gust": 5.0 * after.rng.normal()}
+
+
+class PushedLoop(Loop):
+    def begin(self, rng):
+        self.gust = 0.0
+
+    def control(self, action):
+        self.data.qfrc_applied[1] = 0.1 * self.gust
+        self.data.body("pole").xfrc_applied[:] = [self.gust, 0, 0, 0, -0.2, 0]
+        return action
+
+    def remember(self):
+        self.gust = 5.0 * self.rng.normal()
+
+    def told(self):
+        return [self.gust]
+
+
 # a goal that lies the farther away, the more episodes came near theirs
 
 
@@ -297,6 +329,7 @@ CASES = {
     Smooth: SmoothLoop,
     Late: LateLoop,
     Gait: GaitLoop,
+    Pushed: PushedLoop,
     Curriculum: CurriculumLoop,
     Noisy: NoisyLoop,
 }

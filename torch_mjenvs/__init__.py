@@ -10,12 +10,13 @@ from .compiler import source as _source
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
 from .envs.tasks import registry as _registry
-from .envs.tasks.base import Outcome, Task, World
+from .envs.tasks.base import Control, Outcome, Task, World
 from .envs.tasks.registry import *  # noqa: F403 (the tasks, and TASKS)
 from .physics.model import UnsupportedModel
 from .physics.simulation import Simulation
 
 __all__ = [
+    "Control",
     "Outcome",
     "Scale",
     "Shift",

@@ -20,7 +20,7 @@ from ..compiler.scalar import Scalar
 from ..physics.model import Model
 from ..physics.params import as_rows, check_names
 from .randomization import flat
-from .tasks.base import Outcome, Task, World
+from .tasks.base import Control, Outcome, Task, World
 
 Named = dict[str, Scalar | list]
 Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
@@ -91,9 +91,24 @@ class Contract:
                 raise self.error(function, ValueError, what)
         return flatten(widths, declared | found)
 
-    def control(self, world: World, action: list) -> list:
-        """ctrl."""
-        return self.numbers("control", self.call("control", world, action), "ctrl", self.model.nu)
+    def control(self, world: World, action: list) -> tuple[list, dict[str, list]]:
+        """ctrl, and pushes as the physics takes them."""
+        m, given = self.model, self.call("control", world, action)
+        if not isinstance(given, Control):
+            return self.numbers("control", given, "ctrl", m.nu), {}
+        pushes = {}
+        if given.qfrc_applied is not None:
+            pushes["qfrc_applied"] = self.numbers("control", given.qfrc_applied, "qfrc_applied", m.nv)
+        wrenches = self.named("control", given.xfrc_applied, "xfrc_applied")
+        for body, wrench in wrenches.items():
+            if body not in m.body_names:
+                raise self.error("control", ValueError, f"xfrc_applied: there is no body {body!r} in {m.body_names}")
+            if width_of(wrench) != 6:
+                text = f"xfrc_applied[{body!r}] is {counted(width_of(wrench))}, and must be of force and torque: 6"
+                raise self.error("control", ValueError, text)
+        if wrenches:
+            pushes["xfrc_applied"] = [wrenches.get(name, [0.0] * 6) for name in m.body_names]
+        return self.numbers("control", given.ctrl, "ctrl", m.nu), pushes
 
     @property
     def controls(self) -> bool:

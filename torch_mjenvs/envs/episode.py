@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
@@ -27,7 +28,7 @@ from ..physics.simulation import param_buffers
 from ..physics.spatial import MAXVAL
 from ..physics.step import State, steps
 from .contract import BAD_STATE, Contract, Widths, by_name, flatten
-from .randomization import Draw
+from .randomization import Draw, flat
 from .tasks.base import Task, World
 
 
@@ -269,10 +270,14 @@ class Episode:
         action = choose(bad_action, [0.0] * m.nu, b["action"])
         return moment, action, bad_state, bad_action
 
-    def advance(self, old: Moment, ctrl: list, rng: Random, *bad: Mask) -> tuple[Moment, World, Mask]:
+    def advance(
+        self, old: Moment, ctrl: list, pushes: dict[str, list], rng: Random, *bad: Mask
+    ) -> tuple[Moment, World, Mask]:
         """All substeps: what they led to, which is the old state where anything was `bad` or became so, and where."""
         m = self.model
-        moved = steps(m, State(old.qpos, old.qvel, old.qacc_warmstart), ctrl, self.task.frame_skip, self.precision)
+        moved = steps(
+            m, State(old.qpos, old.qvel, old.qacc_warmstart), ctrl, self.task.frame_skip, self.precision, **pushes
+        )
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart))
         new = Moment(
             choose(stopped, old.qpos, moved.qpos),
@@ -287,17 +292,21 @@ class Episode:
             "qvel": choose(stopped, old.qvel, moved.last["qvel"]),
             "qacc": choose(stopped, old.qacc_warmstart, moved.last["qacc"]),
         }
-        data = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl, self.precision)
+        data = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl, self.precision, **pushes)
         data.cfrc_ext = [choose(stopped, [0.0] * 6, wrench) for wrench in moved.last["cfrc_ext"]]
         return new, World(new.qpos, new.qvel, {}, data, rng), stopped
 
-    def control(self, before: World, action: list) -> tuple[list, Mask]:
-        """ctrl, and where it is bad."""
+    def control(self, before: World, action: list) -> tuple[list, dict[str, list], Mask]:
+        """ctrl, pushes, and where they are bad."""
         if not self.contract.controls:
-            return action, False
-        ctrl = self.contract.control(before, action)
-        bad = is_bad(ctrl)
-        return choose(bad, [0.0] * len(ctrl), ctrl), bad
+            return action, {}, False
+        ctrl, pushes = self.contract.control(before, action)
+        bad = is_bad(ctrl + flat(list(pushes.values())))
+
+        def held(x: Any) -> Any:
+            return [held(y) for y in x] if isinstance(x, list) else select(bad, 0.0, x)
+
+        return held(ctrl), {name: held(x) for name, x in pushes.items()}, bad
 
     def remember(self, before: World, action: list, after: World, stopped: Mask) -> list:
         """The memory after the step; a world that was stopped keeps its own."""
@@ -331,8 +340,8 @@ class Episode:
         old, action, bad_state, bad_action = self.guard(b)
         before = self.at_rest(old.qpos, old.qvel, rng)
         before.memory = by_name(widths, self.kept_memory(b, old, bad_state))
-        ctrl, bad_ctrl = self.control(before, action)
-        new, after, bad = self.advance(old, ctrl, rng, bad_action, bad_state, bad_ctrl)
+        ctrl, pushes, bad_ctrl = self.control(before, action)
+        new, after, bad = self.advance(old, ctrl, pushes, rng, bad_action, bad_state, bad_ctrl)
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
         verdict, obs, info = self.judge(b, before, action, after, bad)

@@ -38,6 +38,19 @@ class World:
 
 
 @dataclass(frozen=True)
+class Control:
+    """What acts on the model during a step: ctrl, and pushes from outside.
+
+    `qfrc_applied` is a force on each dof. `xfrc_applied` has, by names of bodies, force and torque at the body's centre
+    of mass in world axes: six numbers.
+    """
+
+    ctrl: list
+    qfrc_applied: list | None = None
+    xfrc_applied: dict[str, list] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one environment step came to."""
 
@@ -108,8 +121,11 @@ class Task:
         """
         return {}
 
-    def control(self, m: Model, world: World, action: list) -> list:
-        """The model's ctrl for this step: the action itself, or what filters, latency and targets make of it."""
+    def control(self, m: Model, world: World, action: list) -> list | Control:
+        """The model's ctrl for this step: the action itself, or what filters, latency and targets make of it.
+
+        A `Control` can also push.
+        """
         return action
 
     def remember(self, m: Model, before: World, action: list, after: World) -> dict[str, Scalar | list]:
