@@ -24,7 +24,7 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
 
 
 class Watched(Data):
-    """Notes which fields are read and which are set, each set of names one after the other."""
+    """Notes which fields are read and which are set."""
 
     def __init__(self, **given: Any):
         self.__dict__["read"], self.__dict__["written"] = set(), set()

@@ -1,12 +1,12 @@
 """mj_collision: which geoms touch, and where. How two shapes do is in `shapes` and `colliders`.
 
-Which geoms may touch, and in how many points, is known beforehand (`Model.pairs`): `collision` makes a `Candidate` of
-each pair. What depends on the state is computed in three helpings, so that a caller may skip what no world needs:
-`Candidate.near` from two bounding spheres, `Candidate.contacts` with each contact's `dist`, and `Contact.locate` with
-the rest.
+Which geoms may touch, and in how many points, is decided when the model is loaded (`Model.pairs`): `collision` makes a
+`Candidate` of each pair. What depends on the state is computed in three stages, so that a caller can skip what no world
+needs: `Candidate.near` compares bounding spheres, `Candidate.contacts` gives each contact's `dist`, and
+`Contact.locate` its point and frame.
 
-Positions are measured from the origin of the tree of the pair's second geom, so that a contact's lever arms are
-precise far from the world's origin, too.
+Positions are measured from the origin of the tree of the pair's second geom. So a contact's lever arms are as precise
+far from the world's origin as near it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The state of a world while a step is computed, and what each stage of the step says of itself.
+"""The fields of a world while a step is computed, and how each stage declares which it reads and computes.
 
 nq positions   nv dofs   nu actuators   nbody bodies   njnt joints   ngeom geoms   nsite sites   ntendon tendons
 """
@@ -36,11 +36,11 @@ class Field:
             return self
         if self.optional:
             return None
-        raise AttributeError(f"{self.name} is not there yet: run the stage that computes it first")
+        raise AttributeError(f"{self.name} is not there yet: first run the stage that computes it")
 
 
 def field(*shape: str | int) -> Any:
-    """A field of `Data` that only stages, and the tests, read."""
+    """A field that stages hand to each other."""
     return Field(shape)
 
 

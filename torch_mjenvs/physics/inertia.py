@@ -1,8 +1,8 @@
 """Centres of mass, inertias and the joint-space inertia matrix: mj_comPos, mj_crb, mj_factorM, mj_solveM, mj_mulM.
 
-MuJoCo gives motion, inertia and force about subtree_com of the root body. M and the bias forces do not depend on that
-point, and they need fewest operations, and no centre of mass, about the tree's moving origin (see `kinematics`): what
-is about that has a name with an `o` for MuJoCo's `c`, and is what later stages use.
+MuJoCo expresses motion, inertia and force about subtree_com of the root body. M and the bias forces do not depend on
+that point, and about the tree's moving origin (see `kinematics`) they take the fewest operations and no centre of mass.
+Quantities about the origin have an `o` in their name for MuJoCo's `c`; these are the ones that later stages use.
 
 i j k rows and columns
 """
@@ -48,7 +48,7 @@ Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symm
 
 @dataclasses.dataclass(frozen=True)
 class Lump:
-    """Bodies without joints between them are one rigid body to the dynamics, whose inertia is known beforehand.
+    """Bodies without joints between them: to the dynamics they are one rigid body of constant inertia.
 
     rel: (3) its centre of mass, from the tree's origin. rotational: (6) its inertia about that: xx yy zz xy xz yz.
     oinert: (10) its inertia about the origin.
@@ -94,8 +94,8 @@ def _lump(frame: Frame, body: Rigid) -> Lump:
 class Rigid:
     """Mass, centre of mass, principal moments and their axes, in the frame of the body that carries the joints.
 
-    rotational: inertia about the centre of mass (xx yy zz xy xz yz) in that frame, where parts that vary from world to
-    world are welded: then principal axes are not known beforehand.
+    rotational: inertia about the centre of mass (xx yy zz xy xz yz) in that frame, given instead of moments and axes
+    where welded parts vary from world to world, since the principal axes then do so, too.
     """
 
     mass: Scalar

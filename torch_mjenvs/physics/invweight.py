@@ -1,6 +1,6 @@
-"""How easily what is touched gives way: MuJoCo's body_invweight0, but of a geom's surface.
+"""How easily the surface of a geom gives way to a push: as MuJoCo's body_invweight0, which is of the centre of mass.
 
-That of a body is of its centre of mass, which may be where nothing can move it.
+A centre of mass may lie where nothing can move it, as on the axis of a hinge, while the surface still moves.
 """
 
 from __future__ import annotations

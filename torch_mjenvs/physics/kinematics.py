@@ -1,13 +1,13 @@
 """Where bodies, joints and geoms are: mj_kinematics (engine_core_smooth.c).
 
-Two liberties are taken with MuJoCo's arithmetic, none with its results:
+The results are MuJoCo's; the arithmetic differs in two ways:
 
-- Rotations go down the tree as matrices. Each body has a `Frame` of its own choosing, fixed to the body, in which the
-  axis of its last hinge is a coordinate axis; what is constant in the body is given in that frame beforehand. A hinge
-  costs one plane rotation, and hinges in a row about parallel axes add their angles before the sine is taken.
-- Positions go down the tree from the tree's own origin (`d.origin`), which is added last. So nothing loses precision
-  far from the world's origin, and most of what follows needs no absolute position at all. What moves on a static body
-  is a tree of its own; static bodies are measured from their root, so what is between them is constant.
+- Rotations are passed down the tree as matrices. Each body has a `Frame` that is fixed to it and chosen so that the
+  axis of its last hinge is a coordinate axis; the body's constants are turned into that frame while tracing. So a hinge
+  costs one plane rotation, and successive hinges about parallel axes add their angles before the sine is taken.
+- Positions are measured from the tree's own origin (`d.origin`), which is added last. So nothing loses precision far
+  from the world's origin, and most later stages need no absolute position at all. What moves on a static body is a tree
+  of its own. Static bodies are measured from their root, so the vectors between them are constant.
 
 a axis   c cosine   k index of a coordinate axis   o offset   q position   s sine
 """

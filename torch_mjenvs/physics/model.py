@@ -103,7 +103,7 @@ class Model:
     dof_damping: Floats
     dof_invweight0: Floats
     dof_simplenum: Ints
-    dof_clamped: tuple[bool, ...]  # whose pivot of M may vanish, and is held at mjMINVAL or more as MuJoCo holds all
+    dof_clamped: tuple[bool, ...]  # whose pivot of M may vanish: held at mjMINVAL or more, as MuJoCo holds all
 
     qpos0: Floats
     qpos_spring: Floats
@@ -161,7 +161,7 @@ class Model:
     nominal: Model | None = None  # the model as it was loaded, of which what is decided beforehand is asked
     flaw: float = 0.0  # NaN in worlds whose parameters make no sense
 
-    # What is the same in another form follows by itself, in whatever way a model is made: it cannot fall apart.
+    # The same in another form: computed whenever a model is made, also by dataclasses.replace.
     body_mat: Rows = dataclasses.field(init=False)  # rotation matrices of body_quat, body_iquat and geom_quat
     body_imat: Rows = dataclasses.field(init=False)
     geom_mat: Rows = dataclasses.field(init=False)
@@ -186,8 +186,7 @@ class Model:
     def key(self) -> str:
         """A digest of all fields: equal models have equal keys, in every process.
 
-        Raises TypeError where fields are not constant: such models are told apart, and what follows from one is not
-        kept for another.
+        Raises TypeError where fields are not constant: what follows from such a model must not be kept for another.
         """
         if not self.constant:
             raise TypeError("a model has a key only while all of its fields are plain numbers")

@@ -4,7 +4,7 @@ The cost 1/2 (a - a0)' M (a - a0) + sum of 1/2 D min(0, e)**2 over rows e = J a 
 piece. A full Newton step that changes the sign of no row therefore lands on the minimum itself, whatever the starting
 point: that, and not a small gradient, is what ends the iteration.
 
-What the rows are, `constraints` knows. Letters: a acceleration and dx step (V dofs).
+The rows are made by `constraints`. Letters: a acceleration and dx step (V dofs).
 """
 
 from __future__ import annotations
