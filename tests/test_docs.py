@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -35,3 +39,18 @@ def test_there_are_examples():
 def test_links(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+REFERENCE = runpy.run_path(str(ROOT / "docs" / "reference.py"))
+
+
+def test_the_reference_has_every_public_name_as_the_docstrings_have_it():
+    page = REFERENCE["page"]()
+    assert page == REFERENCE["PAGE"].read_text(), "run python docs/reference.py"
+    for name in REFERENCE["SECTIONS"]:
+        module = importlib.import_module(name)
+        section = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
+        lazy = {x for x in module.__all__ if x not in vars(module)}  # an adapter, whose library may not be here
+        held = {x: vars(module).get(x) for x in module.__all__}
+        said = {x for x, y in held.items() if inspect.isroutine(y) or (inspect.isclass(y) and y is not Any)}
+        assert {*said, *lazy} <= set(re.findall(r"^### `(\w+)`$", section, re.M))

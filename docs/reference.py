@@ -1,0 +1,143 @@
+"""Writes docs/reference.md: every public name, with its signature and docstring, as they stand in the source.
+
+    python docs/reference.py
+
+The source is read, not imported: so no library is needed that only an adapter is for.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "torch_mjenvs"
+PAGE = ROOT / "docs" / "reference.md"
+
+# What users import from where, and the folders or files in which that is defined.
+SECTIONS = {
+    "torch_mjenvs": ["envs/vector_env.py", "envs/single_env.py", "physics", "envs"],
+    "torch_mjenvs.scalar": ["compiler/scalar.py", "compiler/control.py", "compiler/random.py"],
+    "torch_mjenvs.wrappers": ["envs"],
+    "torch_mjenvs.adapters": ["adapters"],
+}
+LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported, with its library, when asked for
+HEAD = """# Reference
+
+Made from the docstrings by `python docs/reference.py`. Shapes: N worlds. What a name is good for is said in
+[gymnasium.md](gymnasium.md), [simulation.md](simulation.md), [tasks.md](tasks.md), [torchrl.md](torchrl.md) and
+[libraries.md](libraries.md).
+"""
+
+Definition = ast.ClassDef | ast.FunctionDef
+
+
+def public(module: str) -> list[str]:
+    """The names in the `__all__` of a module, with those of modules that it takes `*` from, and lazy ones."""
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    return sorted(_all(path / "__init__.py" if path.is_dir() else path.with_suffix(".py"))) + LAZY.get(module, [])
+
+
+def _all(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and "__all__" in ast.unparse(node).split("=")[0]:
+            names |= {x.value for x in ast.walk(node.value) if isinstance(x, ast.Constant)}
+        elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            names |= _all(path.parent.joinpath(*(node.module or "").split(".")).with_suffix(".py"))
+    return names
+
+
+def find(name: str, places: list[str]) -> Definition | None:
+    """Where a class or function is defined: in the first place that has it."""
+    for place in places:
+        path = PACKAGE / place
+        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            for node in ast.parse(file.read_text()).body:
+                if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
+                    return node
+    return None
+
+
+def page() -> str:
+    """The whole text."""
+    return HEAD + "".join(f"\n## {module}\n{''.join(_section(module, places))}" for module, places in SECTIONS.items())
+
+
+def _section(module: str, places: list[str]) -> Iterator[str]:
+    for name in public(module):
+        node = find(name, places)
+        if node is not None:
+            yield "\n" + "\n\n".join(_entry(node))
+            yield "\n"
+
+
+def _entry(node: Definition) -> Iterator[str]:
+    yield f"### `{node.name}`"
+    if isinstance(node, ast.FunctionDef):
+        yield f"```\n{_wrapped(node.name + _arguments(node))}\n```"
+        yield _text(node, _names(node.args))
+        return
+    made = next((x for x in node.body if isinstance(x, ast.FunctionDef) and x.name == "__init__"), None)
+    fields = [x for x in node.body if isinstance(x, ast.AnnAssign) and "ClassVar" not in ast.unparse(x.annotation)]
+    if made is not None:
+        yield f"```\n{_wrapped(node.name + _arguments(made))}\n```"
+    elif fields:
+        yield f"```\n{_wrapped(node.name + '(' + ', '.join(map(ast.unparse, fields)) + ')')}\n```"
+    if bases := [x.id for x in node.bases if isinstance(x, ast.Name) and x.id not in ("Task", "Exception")]:
+        yield f"Base: `{'`, `'.join(bases)}`" + (", whose arguments it takes too." if fields and made is None else ".")
+    names = {ast.unparse(x.target) for x in fields} | (_names(made.args) if made else set())
+    yield _text(node, names)
+    members = [x for x in node.body if isinstance(x, ast.FunctionDef) and not x.name.startswith("_")]
+    lines = [_member(x) for x in members if ast.get_docstring(x)]
+    if lines:
+        yield "\n".join(lines)
+
+
+def _member(f: ast.FunctionDef) -> str:
+    is_property = any(ast.unparse(x).endswith("property") for x in f.decorator_list)
+    head = f.name if is_property else f.name + _arguments(f)
+    first = (ast.get_docstring(f) or "").split("\n\n")[0]
+    return f"- `{head}`: {' '.join(first.split())}"
+
+
+def _arguments(f: ast.FunctionDef) -> str:
+    """As written, without the self."""
+    text = ast.unparse(f.args)
+    if text.split(",")[0] in ("self", "cls"):
+        text = text.partition(", ")[2]
+    returns = f" -> {ast.unparse(f.returns)}" if f.returns is not None and f.name != "__init__" else ""
+    return f"({text}){returns}"
+
+
+def _names(args: ast.arguments) -> set[str]:
+    return {x.arg for x in [*args.posonlyargs, *args.args, *args.kwonlyargs]}
+
+
+def _wrapped(text: str, width: int = 110) -> str:
+    """Broken after commas, where it is too long."""
+    lines = [""]
+    for part in re.split(r"(?<=, )", text):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("    ")
+        lines[-1] += part
+    return "\n".join(x.rstrip() for x in lines)
+
+
+def _text(node: Definition, names: set[str]) -> str:
+    """The docstring as Markdown: what it says of arguments becomes a list."""
+    out: list[str] = []
+    for line in inspect.cleandoc(ast.get_docstring(node) or "").split("\n"):
+        found = re.match(r"( *)(\w+(?:, \w+)*): (.*)", line)
+        if found and set(found[2].split(", ")) <= names:
+            out.append(f"- {', '.join(f'`{x}`' for x in found[2].split(', '))}: {found[3]}")
+        else:
+            out.append(line)
+    return "\n".join(out)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
