@@ -63,18 +63,20 @@ def test_the_random_models_have_what_they_are_to_test():
         mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(case.xml))
         models["euler" if mjm.opt.integrator == 0 else "rk4"] += 1
         d = mujoco.MjData(mjm)
-        for world in case.worlds:
+        for k, world in enumerate(case.worlds):
             state = random_mjcf.join(mjm, world)
             d.qpos[:], d.qvel[:], d.qacc_warmstart[:], d.ctrl[:] = state
             mujoco.mj_forward(mjm, d)
             worlds.update(_acting(mjm, d))
-            worlds["compared"] += random_models.advance(mjm, state, 10) is not None
-            if d.ncon:
-                worlds["contact not stiff"] += random_models.stiffest_contact(mjm, state, 1) <= FLOAT32.stiff
+            if k == seed % 6:  # of one world in six, as it takes long
+                worlds["compared"] += random_models.advance(mjm, state, 10) is not None
+                if d.ncon:
+                    worlds["looked at"] += 1
+                    worlds["contact not stiff"] += random_models.stiffest_contact(mjm, state, 1) <= FLOAT32.stiff
     print(worlds, models, drawn)
     n = 6 * len(FEW)
-    assert worlds["compared"] > 0.9 * n
-    assert worlds["contact not stiff"] > 0.5 * worlds["contact"]  # these are compared in float32, too
+    assert worlds["compared"] > 0.9 * len(FEW)
+    assert worlds["contact not stiff"] > 0.5 * worlds["looked at"] > 10  # these are compared in float32, too
     assert worlds["contact"] > 0.3 * n and worlds["limit"] > 0.4 * n
     assert worlds["equality"] > 0.05 * n
     assert worlds["of two moving bodies"] > 0.05 * n and worlds["of two trees"] > 0.01 * n
