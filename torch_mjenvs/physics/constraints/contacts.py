@@ -6,19 +6,18 @@ does not bear is softened: see `stiff`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from ...compiler.control import compute_any
-from ...compiler.scalar import Scalar, clip, maximum, minimum, select
+from ...compiler.scalar import Scalar, clip, maximum, select
 from ..colliders import NEVER
 from ..collision import Candidate
 from ..contact_param import contact_param
 from ..data import Data
 from ..model import Model, Pair
 from ..precision import Precision
-from ..spatial import is_number, is_zero
+from ..spatial import is_zero
 from . import body_contacts, stiff, world_contacts
 from .body_contacts import BodyContact, BodyContacts, sides_of
 from .pyramid import Pyramid
@@ -62,9 +61,8 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
             axes = frame[: pair.condim]
             depth = distance - param.margin
             imp = impedance(param.solimp, depth)
-            stiffness = imp / ((1.0 - imp) * weight)
-            if not is_number(bound.row) or bound.row < math.inf:
-                stiffness = minimum(stiffness, bound.row)
+            resistance = (1.0 - imp) * weight
+            stiffness = imp / (resistance if is_zero(bound.give) else maximum(resistance, imp * bound.give))
             place: Any
             if len(sides) == 1:
                 (side,) = sides
@@ -113,9 +111,8 @@ def bound_of(m: Model, pair: Pair, precision: Precision) -> stiff.Bound:
     most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
     if m.nominal is None:
         return stiff.bound(m, pair, precision, most / ((1 - most) * row_weight(m, pair)), bodies_weight(m, pair))
-    stiffness = most / ((1 - most) * _share_of_row(m, pair))
-    weights = bodies_weight(m.nominal, pair), bodies_weight(m, pair)
-    return stiff.bound_of_world(m, bound_of(m.nominal, pair, precision), pair, precision, stiffness, *weights)
+    usual, weights = bound_of(m.nominal, pair, precision), (bodies_weight(m.nominal, pair), bodies_weight(m, pair))
+    return stiff.bound_of_world(m, usual, pair, precision, most / (1 - most), _share_of_row(m, pair), weights)
 
 
 def _always(x: Any) -> Callable[[], Any]:

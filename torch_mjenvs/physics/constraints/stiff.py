@@ -25,7 +25,7 @@ from ...compiler.scalar import Mask, Scalar, absolute, maximum, select
 from ..contact_param import contact_param
 from ..model import Model, Pair
 from ..precision import Precision
-from ..spatial import add, dot, is_number, scale
+from ..spatial import add, dot, is_number, is_zero, scale
 from .pyramid import Pyramid
 from .rows import sum_of
 
@@ -37,12 +37,12 @@ LIGHT = 100  # surfaces that give way so much more easily than the centre of mas
 
 @dataclass(frozen=True)
 class Bound:
-    """What rounding makes of a pair's contacts. shows: a Newton step is to be repeated; row: the largest stiffness of a
-    row; spring: K, or 0 where there is no spring.
+    """What rounding makes of a pair's contacts. shows: a Newton step is to be repeated; give: 1 over the largest
+    stiffness of a row; spring: K, or 0 where there is no spring.
     """
 
     shows: Mask
-    row: Scalar = math.inf
+    give: Scalar = 0.0
     spring: Scalar = 0.0
 
 
@@ -52,33 +52,30 @@ def bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weight: 
     weight, _ = _met(m, pair, precision, weight)
     if rows * stiffness * weight <= precision.stiffest:
         return Bound(rows * stiffness * weight > precision.stiff)
-    most = precision.stiffest / weight
-    return Bound(True, most / (2 * mu * mu), most) if mu < SLIPPERY else Bound(True, most / rows)
+    least = weight / precision.stiffest
+    return Bound(True, 2 * mu * mu * least, 1 / least) if mu < SLIPPERY else Bound(True, rows * least)
 
 
 def bound_of_world(
-    m: Model,
-    usual: Bound,
-    pair: Pair,
-    precision: Precision,
-    stiffness: Scalar,
-    usual_weight: float,
-    weight: Scalar,
+    m: Model, usual: Bound, pair: Pair, precision: Precision, stiffness: Scalar, share: Scalar, weights: tuple
 ) -> Bound:
-    """The bound in worlds whose parameters vary, where a row can be as stiff as said over `weight`.
+    """The bound in worlds whose parameters vary, where a row can be as stiff as said over its share of the weight.
 
-    Whether there is a spring, and how much more easily than the centre of mass the surface gives way, is as in the
-    model that was loaded.
+    usual: that of the model as it was loaded, which says, too, whether there is a spring, and how much more easily than
+    the centre of mass the surface gives way. weights: body_invweight0 of both bodies, there and in the world.
     """
     rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair.geom1, pair.geom2).friction[0])
-    met, fixed = _met(m.nominal or m, pair, precision, usual_weight)
+    met, fixed = _met(m.nominal or m, pair, precision, weights[0])
+    shows = usual.shows
     if not fixed:
-        if is_number(stiffness) and not usual.row < math.inf:
+        ratio = met / weights[0]
+        if not is_number(stiffness, share):
+            shows = share < stiffness * (rows * ratio / precision.stiff)
+        elif is_zero(usual.give):
             return usual
-        met = met / usual_weight * weight
-    most = precision.stiffest / met
-    shows = usual.shows if fixed or is_number(stiffness) else precision.stiff * weight < rows * stiffness * met
-    return Bound(shows, most / (2 * mu * mu), most) if usual.spring else Bound(shows, most / rows)
+        met = weights[1] * ratio
+    least = met * (1 / precision.stiffest)
+    return Bound(shows, 2 * mu * mu * least, 1 / least) if usual.spring else Bound(shows, rows * least)
 
 
 def _met(m: Model, pair: Pair, precision: Precision, weight: float) -> tuple[float, bool]:
