@@ -244,6 +244,18 @@ def test_what_cannot_be_drawn_is_refused_by_name(what):
         make(randomize=randomize)
 
 
+def test_a_draw_of_the_user_s_own_is_never_taken_for_a_known_kernel():
+    class Squared(Scale):
+        def applied(self, x, by):
+            return x * by * by
+
+    assert make(limit=6).engine._episode.origin() is not None
+    env = make(randomize={"body_mass": Squared(2.0, 2.0)})
+    env.reset(seed=0)
+    assert env.engine._episode.origin() is None
+    assert torch.equal(env.params["body_mass"][0].cpu(), 4.0 * torch.tensor(env.model.body_mass))
+
+
 def test_what_does_not_vary_cannot_be_set():
     env = make(randomize=None)
     with pytest.raises(ValueError, match="'body_mass' does not vary in this environment: pass vary="):

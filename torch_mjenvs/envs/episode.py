@@ -439,7 +439,8 @@ class Episode:
     def origin(self) -> str | None:
         """All that the kernels follow from; None for a user's task, whose Python rests on more than can be known."""
         values = vars(self.task)
-        if not (source.holds(type(self.task)) and all(map(_is_plain, values.values()))):
+        known = all(source.holds(type(x)) for x in (self.task, *self.randomize.values()))
+        if not (known and all(map(_is_plain, values.values()))):
             return None
         task = f"{type(self.task).__qualname__} {values}"
         varied = f"{self.params and self.params.names} {self.randomize}"
