@@ -188,7 +188,7 @@ class Maker:
         self.many = self.maybe(0.03, "many alike")  # pairs enough for a loop over them
         self.trees = int(self.pick(1, 1, 2, 2))
         if self.many:
-            self.most_touching, self.trees = 6, 1
+            self.most_touching, self.trees, self.many_condim = 6, 1, str(self.pick(1, 1, 3))
         self.centred = self.maybe(0.1, "centred on its joint")
         self.inertials = self.maybe(0.7)
         root = ET.Element("mujoco")
@@ -437,7 +437,7 @@ class Maker:
     def surface(self, out: ET.Element) -> None:
         """What a geom's contacts are like."""
         if self.many:
-            out.set("condim", "1")
+            out.set("condim", self.many_condim)
             return
         if self.maybe(0.5, "condim 1"):
             out.set("condim", "1")

@@ -1,16 +1,18 @@
-"""Pairs that are handled by one loop (`constraints/contact_groups.py`), where Humanoid does not take them: parallel
-capsules, which touch twice, and the same model with too few pairs for a loop.
+"""Pairs that are handled by one loop (`constraints/contact_groups.py`, `pyramid_groups.py`), where Humanoid does not
+take them: parallel capsules, which touch twice, friction, bodies of different trees, and too few pairs for a loop.
 """
 
 from __future__ import annotations
 
 import mujoco
 import numpy as np
+import oracle
 import pytest
 import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints import many_alike
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.precision import DOUBLE
 from torch_mjenvs.physics.simulation import Simulation
 
@@ -57,3 +59,67 @@ def test_parallel_capsules(n, looped):
         np.testing.assert_allclose(sim.qvel[world].cpu().numpy(), data.qvel, rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(sim.qpos[world].cpu().numpy(), data.qpos, rtol=1e-12, atol=1e-13)
     assert twice >= 4
+
+
+SHAPES = ('type="capsule" size=".08 .1"', 'size=".1"', 'type="capsule" size=".06 .15" euler="40 20 0"')
+
+
+def heap(n: int, condim: int, one_tree: bool) -> mujoco.MjModel:
+    """Bodies in a heap: free ones of different weight on a floor, or limbs of one that floats."""
+    joints = (
+        "<freejoint/>" if not one_tree else '<joint type="slide" axis="0 0 1"/><joint axis="1 .5 0" pos="0 0 -.1"/>'
+    )
+    bodies = "".join(
+        f"""<body pos="{0.12 * (k % 2)} {0.11 * (k // 2 % 2)} {0.15 + 0.06 * k}" euler="0 {30 * k} 0">{joints}
+        <geom {SHAPES[k % 3]} condim="{condim}" friction="{0.3 + 0.2 * k}" mass="{1 + k}" margin=".01"/></body>"""
+        for k in range(n)
+    )
+    trunk = f'<body pos="0 0 .1"><freejoint/><geom size=".02" contype="0" conaffinity="0" mass="3"/>{bodies}</body>'
+    floor = '<geom type="plane" size="5 5 1" pos="0 0 -.1"/>'
+    return oracle.sharpen(
+        mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".002" impratio="2"/><compiler angle="degree"/>
+        <worldbody>{floor}{trunk if one_tree else bodies}</worldbody></mujoco>""")
+    )
+
+
+def scattered(model: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    rng, out = np.random.default_rng(0), []
+    for _ in range(n):
+        qpos = model.qpos0.copy()
+        mujoco.mj_integratePos(model, qpos, rng.normal(0, 0.05, model.nv), 1.0)
+        out.append((qpos, rng.normal(0, 0.5, model.nv)))
+    return out
+
+
+@pytest.mark.parametrize(("condim", "one_tree"), [(3, False), (1, False), (3, True)])
+def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree):
+    """Forces, accelerations and wrenches of loops over pairs of bodies that move by themselves."""
+    model = heap(5, condim, one_tree)
+    m, among = load(model), 0
+    (pairs,) = many_alike(m, DOUBLE)
+    assert len(pairs) == 10
+    for qpos, qvel in scattered(model, 12):
+        d = oracle.forward(model, qpos, qvel, np.zeros(0))
+        mujoco.mj_rnePostConstraint(model, d)
+        ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
+        among += sum(all(model.geom_bodyid[c.geom] > 0) for c in d.contact)
+        for name in ("qacc", "qfrc_constraint", "cfrc_ext"):
+            want = getattr(d, name)
+            np.testing.assert_allclose(getattr(ours, name), want, rtol=0, atol=1e-11 * np.abs(want).max(), err_msg=name)
+    assert among > 20
+
+
+def test_a_heap_of_free_bodies_moves_as_in_mujoco():
+    model = heap(5, 3, one_tree=False)
+    states = scattered(model, 3)
+    sims = {dtype: Simulation(model, 3, dtype=dtype) for dtype in (torch.float64, torch.float32)}
+    for sim in sims.values():
+        for k, (qpos, qvel) in enumerate(states):
+            sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
+        sim.step(40)
+    for k, (qpos, qvel) in enumerate(states):
+        d = mujoco.MjData(model)
+        d.qpos[:], d.qvel[:] = qpos, qvel
+        mujoco.mj_step(model, d, 40)
+        np.testing.assert_allclose(sims[torch.float64].qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(sims[torch.float32].qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=2e-4)

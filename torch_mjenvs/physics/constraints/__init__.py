@@ -6,11 +6,12 @@ MuJoCo's engine_core_constraint.c.
 from __future__ import annotations
 
 from ..data import Data, stage
-from ..model import Model
-from .contact_groups import contact_groups, many_alike
+from ..model import Model, Pair
+from .contact_groups import ContactGroup, alike, many_alike, touch
 from .contacts import contacts
 from .equality import joint_equalities
 from .limits import joint_limits
+from .pyramid_groups import pyramid_group
 
 
 @stage(
@@ -26,5 +27,10 @@ def make_constraint(m: Model, d: Data) -> None:
         *joint_equalities(m, d),
         *joint_limits(m, d),
         *contacts(m, d, alone),
-        *contact_groups(m, d, grouped),
+        *(_group(m, d, pairs) for pairs in grouped),
     ]
+
+
+def _group(m: Model, d: Data, pairs: list[Pair]) -> ContactGroup:
+    g = alike(m, pairs)
+    return ContactGroup(g, *touch(m, d, g)) if g.condim == 1 and g.one_tree else pyramid_group(m, d, g)

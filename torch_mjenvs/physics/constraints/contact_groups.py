@@ -1,15 +1,19 @@
-"""Contacts between the moving bodies of one tree, all by the same code: what tells them apart is looked up in tables.
+"""Contacts between moving bodies, all by the same code: what tells them apart is looked up in tables.
 
 Humanoid has 109 pairs of geoms that may touch each other, and at any time next to none of them do. Written out they
 would be three quarters of its code. Here a pair is a number, and loops run over those that are near, or touch.
 
 A sphere is a capsule of no length. Of a pair of n, a second contact (of parallel capsules) has the number n + i.
 
+Those without friction and of one tree have one row each, along one line, as in `ContactGroup`; all others are in
+`pyramid_groups`.
+
 i number of a pair or contact   J its row of the Jacobian, in the `dofs` that tell its bodies apart, `own` in number
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +26,7 @@ from ..data import Data
 from ..model import Model, Pair
 from ..precision import Precision
 from ..shapes import Collider, collider_of, may_touch_in_several, size_of
-from ..spatial import add_scaled, cross, dot, is_number, scale
+from ..spatial import add, add_scaled, cross, dot, is_number, scale, sub
 from .body_contacts import sides_of
 from .contacts import bound_of
 from .rows import MIN_VAL, Constraint, fold_row, impedance, reference
@@ -41,6 +45,8 @@ class Alike:
     dofs: list[int]  # all that occur; in memories of dofs they come in this order, and then one that never moves
     own: list[list[int]]  # of each pair, places in `dofs`, all lists of one length
     signs: list[list[float]]
+    condim: int
+    one_tree: bool  # whether the bodies of each pair are of one tree
 
     @property
     def most(self) -> int:
@@ -49,7 +55,7 @@ class Alike:
     def per_contact(self, values: Sequence, i: Any) -> Any:
         """The entry of a table of pairs for a contact."""
         find = lookup_index if isinstance(values[0], int) else lookup
-        return find([*values, *values], i)
+        return find([*values] * self.collider.ncon, i)
 
     def dof(self, i: Any, k: int) -> Any:
         """The place in `dofs` of a contact's k-th."""
@@ -69,26 +75,34 @@ class ContactGroup(Constraint):
         n = len(g.dofs)
         wanted = sorted({(u, v) for own in g.own for u in own for v in own if v <= u < n})
 
-        def push(i: Any) -> list:
-            row = self.rows.at(i, "J")
-            e = dot(row, [get(x, g.dof(i, c)) for c in range(g.most)]) + self.rows.at(i, "y0")
-            pressed = select(e < 0.0, self.rows.at(i, "D"), 0.0)
-            f = pressed * e
-            places = [g.dof(i, c) for c in range(g.most)]
-            starts = [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
-            image = scale(row, pressed)
-            return [
-                [(place, f * r) for place, r in zip(places, row, strict=True)],
-                [(starts[u] + places[v], image[u] * row[v]) for u in range(g.most) for v in range(u + 1)],
-            ]
-
         lower = [(u, v) for u in range(n) for v in range(u + 1)]
         old = [hessian[g.dofs[u]].get(g.dofs[v], 0.0) for u, v in lower] + [0.0] * (n + 1)
-        pushed, stiffness = add_each(self.touching, push, [[gradient[v] for v in g.dofs] + [0.0], old])
+        pushed, stiffness = add_each(
+            self.touching, lambda i: self._push(i, x), [[gradient[v] for v in g.dofs] + [0.0], old]
+        )
         for k, v in enumerate(g.dofs):
             gradient[v] = pushed[k]
         for u, v in wanted:
             hessian[g.dofs[u]][g.dofs[v]] = stiffness[u * (u + 1) // 2 + v]
+
+    def _push(self, i: Any, x: Any) -> list:
+        """What a contact adds to the gradient, and to the Hessian's lower triangle row by row: (place, value)."""
+        g, row = self.alike, self.rows.at(i, "J")
+        e = dot(row, [get(x, g.dof(i, c)) for c in range(g.most)]) + self.rows.at(i, "y0")
+        pressed = select(e < 0.0, self.rows.at(i, "D"), 0.0)
+        f = pressed * e
+        places, starts = self._places(i)
+        image = scale(row, pressed)
+        return [
+            [(place, f * r) for place, r in zip(places, row, strict=True)],
+            [(starts[u] + places[v], image[u] * row[v]) for u in range(g.most) for v in range(u + 1)],
+        ]
+
+    def _places(self, i: Any) -> tuple[list, list]:
+        """Of a contact's dofs in the gradient, and of their rows in the Hessian's lower triangle."""
+        g = self.alike
+        places = [g.dof(i, c) for c in range(g.most)]
+        return places, [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
         x, change = self._of_dofs(a), self._of_dofs(dx)
@@ -122,26 +136,23 @@ class ContactGroup(Constraint):
         return dot(self.rows.at(i, "J"), [get(x, self.alike.dof(i, k)) for k in range(self.alike.most)])
 
 
-def contact_groups(m: Model, d: Data, grouped: list[list[Pair]]) -> list[ContactGroup]:
-    """The contacts of the pairs that are many and alike. mj_collision, mj_makeConstraint."""
-    groups = [_alike(m, pairs) for pairs in grouped]
-    return [_touch(m, d, group) for group in groups]
-
-
 def many_alike(m: Model, precision: Precision) -> list[list[Pair]]:
-    """The pairs that are many and alike: without friction, of one tree, of one impedance."""
+    """The pairs that are many and alike: of one impedance, both of one tree or not, with friction or without."""
     found: dict[tuple, list[Pair]] = {}
-    m = m.nominal or m
+    varies, m = m.nominal is not None, m.nominal or m
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p.geom1, p.geom2).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop, both_move = collider_of(m, p).loop, len(sides_of(m, *bodies)) == 2
-        if loop and p.condim == 1 and both_move and one_tree and not bound_of(m, p, precision).shows:
-            found.setdefault((id(loop), *solimp), []).append(p)
+        if varies and p.condim > 1:  # what friction makes stiff is softened, world by world, one by one
+            continue
+        if loop and both_move and not bound_of(m, p, precision).shows:
+            found.setdefault((id(loop), p.condim, one_tree, *solimp), []).append(p)
     return [pairs for pairs in found.values() if len(pairs) >= FEWEST]
 
 
-def _alike(m: Model, pairs: list[Pair]) -> Alike:
+def alike(m: Model, pairs: list[Pair]) -> Alike:
+    """The tables of pairs alike."""
     bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs]
     moved = [sorted((v, side.sign) for side in sides_of(m, *b) for v in side.dofs) for b in bodies]
     dofs = sorted({v for own in moved for v, _ in own})
@@ -151,11 +162,12 @@ def _alike(m: Model, pairs: list[Pair]) -> Alike:
     signs = [[sign for _, sign in x] + [0.0] * (most - len(x)) for x in moved]
     collider = collider_of(m, pairs[0]).loop
     assert collider
-    return Alike(pairs, collider, bodies, dofs, own, signs)
+    one_tree = m.body_originid[bodies[0][0]] == m.body_originid[bodies[0][1]]
+    return Alike(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree)
 
 
 @dataclass
-class _LookedUp:
+class LookedUp:
     """A geom whose place and size come from tables."""
 
     centre: list[Scalar]
@@ -166,7 +178,7 @@ class _LookedUp:
         return add_scaled(self.centre, self.axis, x)
 
 
-def _of_pairs(g: Alike, values: list) -> Callable[..., Scalar]:
+def of_pairs(g: Alike, values: list) -> Callable[..., Scalar]:
     """What finds the entry for a contact, or, where `first`, for the first contact of a pair: its number is the pair's.
 
     From a table, or where the values vary from world to world, from a memory.
@@ -181,8 +193,11 @@ def _of_pairs(g: Alike, values: list) -> Callable[..., Scalar]:
     return find
 
 
-def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
-    """Which of the pairs' contacts touch, and their rows."""
+def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = None) -> tuple[Any, Table]:
+    """Which of the pairs' contacts touch, and their rows, as those of `ContactGroup` where `rows_of` makes no others.
+
+    rows_of: of a contact, its dist and point, and the frame.
+    """
     n, per_contact = len(g.pairs), g.per_contact
     geoms = sorted({x for p in g.pairs for x in (p.geom1, p.geom2)})
     place = {x: k for k, x in enumerate(geoms)}
@@ -191,30 +206,36 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
 
     def pose_of(x: int) -> dict:
         pose = {"centre": list(d.geom_xrel[x]), "axis": [d.geom_xmat[x][k] for k in (2, 5, 8)]}
+        pose |= {} if g.one_tree else {"origin": list(d.origin[m.body_originid[m.geom_bodyid[x]]])}
         return pose if fixed_sizes else pose | sizes[x]
 
     poses = table([pose_of(x) for x in geoms])
     moving = table([{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in g.dofs] + [{"odof": [0.0] * 6, "qvel": 0.0}])
     ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
     params = [contact_param(m, p.geom1, p.geom2) for p in g.pairs]
-    margin = _of_pairs(g, [p.margin for p in params])
+    margin = of_pairs(g, [p.margin for p in params])
     several = [float(may_touch_in_several(m, p, g.collider)) for p in g.pairs]
-    solimp = [_of_pairs(g, [p.solimp[k] for p in params]) for k in range(4)]
+    solimp = [of_pairs(g, [p.solimp[k] for p in params]) for k in range(4)]
     moved = sorted({body for b in g.bodies for body in b})
     weights = [m.body_invweight0[body][0] for body in moved]
     references = [reference(p.solref, p.solimp, p.direct, m.timestep) for p in params]
-    k, b = (_of_pairs(g, [x[i] for x in references]) for i in (0, 1))
+    k, b = (of_pairs(g, [x[i] for x in references]) for i in (0, 1))
 
-    def geom(end: list[int], i: Any) -> Geom:
+    def geom(end: list[int], i: Any) -> LookedUp:
         pose = per_contact([place[x] for x in end], i)
         centre, axis = poses.at(pose, "centre"), poses.at(pose, "axis")
         if not fixed_sizes:
-            return _LookedUp(centre, axis, {name: poses.at(pose, name) for name in sizes[end[0]]})
-        return _LookedUp(centre, axis, {name: per_contact([sizes[x][name] for x in end], i) for name in sizes[end[0]]})
+            return LookedUp(centre, axis, {name: poses.at(pose, name) for name in sizes[end[0]]})
+        return LookedUp(centre, axis, {name: per_contact([sizes[x][name] for x in end], i) for name in sizes[end[0]]})
 
     def both(i: Any) -> tuple[Geom, Geom]:
         one, two = (geom(end, i) for end in ends)
-        return one, two
+        return one if g.one_tree else dataclasses.replace(one, centre=add(one.centre, offset(i))), two
+
+    def offset(i: Any) -> list[Scalar]:
+        """From the origin of the second geom's tree to that of the first's."""
+        one, two = (poses.at(per_contact([place[x] for x in end], i), "origin") for end in ends)
+        return sub(one, two)
 
     def measure(i: Any) -> dict:
         found = g.collider.find(*both(i), lookup(several, i) > 0.5)
@@ -227,6 +248,8 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
             select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in range(1, 1 + g.collider.spot)
         ]
         dist, p, frame = g.collider.place(*both(i), spot)
+        if rows_of:
+            return rows_of(i, dist, p, frame, moving, None if g.one_tree else offset(i))
         line = cross(p, frame[0]) + frame[0]
         depth = dist - margin(i)
         alike = params[0].solimp  # all of them, where they are numbers
@@ -253,7 +276,7 @@ def _touch(m: Model, d: Data, g: Alike) -> ContactGroup:
     found = table_each(near, measure)
 
     def touching(i: Any) -> list:
-        return [found.at(i, (k, 0)) < margin(i, True) for k in range(2)]
+        return [found.at(i, (k, 0)) < margin(i, True) for k in range(g.collider.ncon)]
 
     which = choose_each(near, touching, n)
-    return ContactGroup(g, which, table_each(which, prepare))
+    return which, table_each(which, prepare)
