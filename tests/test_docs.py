@@ -54,3 +54,10 @@ def test_the_reference_has_every_public_name_as_the_docstrings_have_it():
         held = {x: vars(module).get(x) for x in module.__all__}
         said = {x for x, y in held.items() if inspect.isroutine(y) or (inspect.isclass(y) and y is not Any)}
         assert {*said, *lazy} <= set(re.findall(r"^### `(\w+)`$", section, re.M))
+
+
+def test_the_worked_trace_is_what_the_code_gives(capsys):
+    page = (ROOT / "docs" / "design.md").read_text()
+    code, graph, ir = re.search(r"```python\n(.*?)```.*?```\n(.*?)```.*?```llvm\n(.*?)```", page, re.S).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == graph + ir

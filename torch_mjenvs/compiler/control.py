@@ -122,15 +122,15 @@ def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Any:
     """A memory with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
     if type(which) is not Expr:
         return {i: compute(i) for i, _ in which}
-    room = fresh("memory")
+    held = fresh("memory")
 
-    def turn(i: Any, _: Carry) -> Turn:
+    def iteration(i: Any, _: Carry) -> Iteration:
         row = compute(i)
-        room.attr = Shape(which.attr, len(row))
-        return Turn(puts=[Put(room, i, k, x, None) for k, x in enumerate(row)])
+        held.attr = Shape(which.attr, len(row))
+        return Iteration(puts=[Put(held, i, k, x, None) for k, x in enumerate(row)])
 
-    form = _each(which, turn, [])
-    return fresh("filled", room, form, attr=room.attr)
+    form = _each(which, iteration, [])
+    return fresh("filled", held, form, attr=held.attr)
 
 
 def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
@@ -138,7 +138,7 @@ def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
     if type(which) is not Expr:
         parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
         return [(i, mask) for i, mask in parts if _holds(mask)]
-    form = _each(which, lambda i, _: Turn(chosen=list(test(i))), [])
+    form = _each(which, lambda i, _: Iteration(chosen=list(test(i))), [])
     return fresh("chosen", form, attr=n * len(form.attr.chosen))
 
 
@@ -149,7 +149,7 @@ def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> 
             carry = when_any(mask, functools.partial(body, i), carry)
         return carry
     _, rebuild = _flatten(carry)
-    return rebuild(_results(_each(which, lambda i, c: Turn(body(i, c)), carry)))
+    return rebuild(_results(_each(which, lambda i, c: Iteration(body(i, c)), carry)))
 
 
 def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], totals: Sequence[Sequence]) -> list[list]:
@@ -164,33 +164,33 @@ def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], total
                 for k, x in parts:
                     total[k] = select(mask, total[k] + x, total[k])
         return out
-    rooms = [memory([[x] for x in total]) for total in totals]
+    sums = [memory([[x] for x in total]) for total in totals]
 
-    def turn(i: Any, _: Carry) -> Turn:
+    def iteration(i: Any, _: Carry) -> Iteration:
         puts = []
-        for room, parts in zip(rooms, body(i), strict=True):
+        for held, parts in zip(sums, body(i), strict=True):
             for k, x in parts:
-                old = get(room, k)
-                puts.append(Put(room, k, 0, old + x, old))
-        return Turn(puts=puts)
+                old = get(held, k)
+                puts.append(Put(held, k, 0, old + x, old))
+        return Iteration(puts=puts)
 
-    form = _each(which, turn, [])
+    form = _each(which, iteration, [])
     return [
-        [fresh("after", room, form, attr=k) for k in range(len(total))]
-        for room, total in zip(rooms, totals, strict=True)
+        [fresh("after", held, form, attr=k) for k in range(len(total))]
+        for held, total in zip(sums, totals, strict=True)
     ]
 
 
 @dataclass
-class Turn:
-    """What the body of an `each` makes."""
+class Iteration:
+    """What the body of an `each` makes of one number."""
 
     carry: Carry = ()
     puts: Sequence[Put] = ()
     chosen: Sequence = ()
 
 
-def _each(which: Expr, body: Callable[[Any, Carry], Turn], carry: Carry) -> Expr:
+def _each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry) -> Expr:
     """The form beneath the loops over what is touched."""
     trace = current()
     before, rebuild = _flatten(carry)

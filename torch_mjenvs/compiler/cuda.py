@@ -1,4 +1,4 @@
-"""Build a program for NVIDIA GPUs, one thread a world, and launch it on torch's current stream.
+"""Build a program for NVIDIA GPUs, one thread per world, and launch it on torch's current stream.
 
 LLVM makes PTX, which is portable text and is kept on disk; the driver makes machine code of it for the GPU at hand, and
 keeps that itself. Nothing here waits for the GPU.

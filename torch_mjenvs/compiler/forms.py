@@ -59,21 +59,21 @@ class When(Form):
 
 @dataclass(eq=False, slots=True)
 class Loop(Form):
-    """Turns, counted by `counter` from 0."""
+    """Code that is repeated; `counter` counts the iterations from 0."""
 
     counter: Expr
 
 
 @dataclass(eq=False, slots=True)
 class Repeat(Loop):
-    """`times` turns."""
+    """`times` iterations."""
 
     times: int
 
 
 @dataclass(eq=False, slots=True)
 class While(Loop):
-    """Turns until no world of the vector is `active`, at most so many. `head` is the code that finds out."""
+    """Iterations until no world of the vector is `active`, at most `limit`. `head` is the code that finds out."""
 
     limit: int
     head: Region
@@ -89,9 +89,9 @@ class While(Loop):
 
 @dataclass(eq=False, slots=True)
 class Each(Loop):
-    """A turn for each number that is touched, its argument; there `counter` is that number, and not how many before.
+    """An iteration for each number that is touched (its argument); here `counter` is that number.
 
-    A turn can put values into memories, and choose parts: a mask for each part of this number.
+    An iteration can put values into memories, and choose parts: a mask for each part of this number.
     """
 
     puts: list[Put] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Each(Loop):
 
 @dataclass(eq=False, slots=True)
 class Put:
-    """memory[row][column] = value in the worlds of the turn; in others, `otherwise`, or unspecified if that is None."""
+    """memory[row][column] = value in the worlds of the iteration; in others `otherwise`, or unspecified if None."""
 
     memory: Expr
     row: Value

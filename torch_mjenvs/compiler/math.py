@@ -83,17 +83,17 @@ def sin(x: Expr) -> Expr:
     float32: 1.6 ulp + 2e-15 |x| for |x| <= 1e5, and sin(+-1e5) beyond. float64: 1.6 ulp for |x| <= 1e10.
     Zero has no sign here; infinity gives NaN in float64.
     """
-    s, c, a, b = _turned(x)
+    s, c, a, b = _reduced(x)
     return _fma(a, s, b * c)
 
 
 def cos(x: Expr) -> Expr:
     """Cosine; see `sin`."""
-    s, c, a, b = _turned(x)
+    s, c, a, b = _reduced(x)
     return _fma(a, c, -(b * s))
 
 
-def _turned(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+def _reduced(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     """sin r, cos r, cos(n pi / 2) and sin(n pi / 2) for x = r + n pi / 2 with |r| <= pi / 4.
 
     The last two are 0, 1 or -1, so that a product with them is exact: on vectors of any width that costs less than the
@@ -148,7 +148,7 @@ def atan2(y: Expr | float, x: Expr | float) -> Expr:
     dtype = current().dtype
     high, low = _HALF_PI[dtype]
     steep = node("lt", _abs(x), _abs(y))
-    over, under = _select(steep, -x, y), _select(steep, y, x)  # turned by a quarter where steep
+    over, under = _select(steep, -x, y), _select(steep, y, x)  # rotated by a quarter where steep
     q = over / node("select", node("le", _abs(x) + _abs(y), 0.0), 1.0, under)
     z = q * q
     a = _fma(q * z, _horner(_ATAN[dtype], z), q)

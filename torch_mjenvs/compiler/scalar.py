@@ -1,6 +1,6 @@
 """The scalar vocabulary: what physics and tasks are written in.
 
-Beside `+ - * /` and `< <= > >=`, everything that is done with a scalar is one of these functions. A scalar is one of
+Besides `+ - * /` and `< <= > >=`, everything that is done with a scalar is one of these functions. A scalar is one of
 
 - a Python `float` (a mask: `bool`): one world, in plain Python, or a constant of the model;
 - a `torch.Tensor` of shape (B,) (a mask: bool): B worlds, differentiable, on any torch device: the reference;

@@ -2,7 +2,7 @@
 
 Humanoid's step has some 8,000 values in one region and 32 registers to keep them in. In the order in which physics
 asks for them most are spilled and fetched again. Here a value that a block, a loop or a store needs is computed depth
-first when the turn of that block, loop or store comes.
+first, when that block, loop or store is reached.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A model whose parameters vary from world to world reads hundreds of columns, most of them in one place. Loaded at the
 start, as the state is, they would be stored on the stack and fetched again. So what the kernel only reads is loaded
 just before its first use: in the innermost block that holds all uses, but never inside a loop, where it would be loaded
-in every turn.
+in every iteration.
 
 The state is not moved: it is stored into the buffers that it came from. Nor is what lies in rows, a tile of which is on
 the stack already, nor what is stored as it is.

@@ -11,7 +11,7 @@ from .launch import keeps_its_place, padded
 
 
 class Together:
-    """Rows of one number a world, and after them rows of one flag a world.
+    """Rows of one number per world, and after them rows of one flag per world.
 
     `buffers` are (rows, padded(worlds)) tensors by name, all zeros. To torch each has a memory of its own, which is
     what DLPack is for here: were they views of one tensor, then while torch compiles, what writes to one of them would

@@ -14,7 +14,7 @@ from .writer import Row, Writer
 
 
 class Variables:
-    """The variables of a loop: what they are before, and, once it is written, what a turn makes of them."""
+    """The variables of a loop: what they are before, and, once it is written, what an iteration makes of them."""
 
     def __init__(self, w: Writer, before: str):
         self._w, self._before = w, before

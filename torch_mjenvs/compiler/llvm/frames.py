@@ -1,4 +1,4 @@
-"""The function around a program: for a processor, a tile of worlds a call; for a GPU, a world a thread."""
+"""The function around a program: for a processor, a tile of worlds per call; for a GPU, one world per thread."""
 
 from __future__ import annotations
 
