@@ -61,8 +61,8 @@ class Random:
     """Random numbers drawn one after the other from the blocks of counters (0, c1, c2, c3), (1, c1, c2, c3), ...
 
     The place in the sequence is a matter of the trace: the body of a loop draws the same numbers in every iteration,
-    unless a counter word changes with it. Where no word is traced, the numbers are Python floats: those that a float64 kernel
-    draws (normal ones to rounding).
+    unless a counter word changes with it. Where no word is traced, the numbers are Python floats: those that a float64
+    kernel draws (normal ones to rounding).
     """
 
     def __init__(self, key0: Word, key1: Word, c1: Word = 0, c2: Word = 0, c3: Word = 0):
