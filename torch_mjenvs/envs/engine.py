@@ -13,10 +13,12 @@ from ..calls import exclusive, lasting, lock
 from ..checks import as_count, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.launch import copied, keeps_its_place
+from ..compiler.program import Program
 from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
 from ..physics.simulation import Params, check_dtype, precision_of, refuse_unvaried
+from ..physics.size import warn_of_size
 from .contract import BAD_STATE
 from .episode import Episode
 from .model_view import model_view
@@ -37,7 +39,13 @@ MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 def _build(episode: Episode, what: str, dtype: str, device: torch.device, origin: str | None) -> launch.Kernel:
     name, buffers = episode.name(what), episode.layout.buffers()
-    return devices.build_known(device, name, buffers, dtype, origin, lambda: episode.program(what, dtype))
+
+    def make() -> Program:
+        program = episode.program(what, dtype)
+        warn_of_size(episode.model, program.count_ops().total())
+        return program
+
+    return devices.build_known(device, name, buffers, dtype, origin, make)
 
 
 def episode_of(

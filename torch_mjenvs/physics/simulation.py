@@ -23,6 +23,7 @@ from .loading import load
 from .model import Model
 from .params import Columns, as_rows, check_names, sensible
 from .precision import PRECISIONS, Precision
+from .size import warn_of_size
 from .spatial import MAXVAL
 from .step import State, step
 
@@ -104,7 +105,9 @@ def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> l
     origin = source.origin(asked.model.key, f"{asked.outputs} {asked.inputs} {asked.vary}")
 
     def make() -> Program:
-        return program(asked, dtype, stepping)
+        made = program(asked, dtype, stepping)
+        warn_of_size(asked.model, made.count_ops().total())
+        return made
 
     return devices.build_known(device, name, asked.buffers(), dtype, origin, make)
 
