@@ -22,7 +22,20 @@ ASSETS = (
 )  # fmt: skip
 
 
+def heap() -> str:
+    """Free spheres and capsules in a heap: their pairs are many and alike, and done by loops."""
+    shapes = ("type='capsule' size='.06 .05'", "size='.08'", "size='.08'")
+    bodies = (
+        f"<body pos='{i % 3 * 0.15} {i // 3 * 0.15} {0.12 + 0.1 * (i % 2)}'><freejoint/><geom {shapes[i % 3]}/></body>"
+        for i in range(6)
+    )
+    floor = "<geom type='plane' size='5 5 1'/>"
+    return f"<mujoco><option timestep='.003'/><worldbody>{floor}{''.join(bodies)}</worldbody></mujoco>"
+
+
 def model(name: str | int) -> mujoco.MjModel:
+    if name == "heap":
+        return oracle.sharpen(mujoco.MjModel.from_xml_string(heap()))
     if isinstance(name, str):
         return oracle.asset(name)
     return oracle.sharpen(mujoco.MjModel.from_xml_string(random_mjcf.case(name).xml))
@@ -73,7 +86,7 @@ def test_worlds_with_parameters_of_their_own_move_as_in_mujoco(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*ASSETS, *range(40)])
+@pytest.mark.parametrize("name", [*ASSETS, "heap", *range(40)])
 def test_two_hundred_draws_of_parameters_move_as_in_mujoco(name):
     beside_mujoco(name, 8 if isinstance(name, str) else 4, seed=1)
 
