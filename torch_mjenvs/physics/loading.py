@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +37,14 @@ def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
 
 def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
-    m = Model(pairs=_pairs(mjm), **_options(mjm), **_fields(mjm), **_derived(mjm), **_names(mjm))
+    known = {"pairs": _pairs(mjm)} | _options(mjm) | _derived(mjm) | _names(mjm)
+    m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)
     return m
 
 
-_INTS = """nq nv nu nbody njnt ngeom nsite ntendon neq
-    body_parentid body_rootid body_weldid body_jntadr body_jntnum body_dofadr body_dofnum
-    jnt_type jnt_qposadr jnt_dofadr jnt_bodyid dof_bodyid dof_jntid dof_parentid dof_simplenum
-    geom_type geom_bodyid geom_priority site_bodyid
-    eq_obj1id eq_obj2id tendon_adr tendon_num wrap_type wrap_objid""".split()  # noqa: SIM905
-_FLOATS = """body_pos body_ipos body_mass body_subtreemass body_inertia body_invweight0
-    jnt_pos jnt_range jnt_margin jnt_solref jnt_solimp jnt_actfrcrange dof_armature dof_invweight0
-    eq_data eq_solref eq_solimp
-    qpos0 qpos_spring geom_pos geom_size geom_friction geom_solmix geom_solref geom_solimp geom_margin geom_gap site_pos
-    wrap_prm actuator_gear actuator_gainprm actuator_ctrlrange actuator_forcerange""".split()  # noqa: SIM905
-_BOOLS = ["jnt_actfrclimited", "actuator_forcelimited"]
+# What a field of Model holds, by its type there.
+_KINDS = {"int": int, "Ints": int, "Floats": float, "Rows": float, "tuple[bool, ...]": bool}
 _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat"]
 
 
@@ -66,11 +60,12 @@ def _options(mjm: mujoco.MjModel) -> dict:
     return out
 
 
-def _fields(mjm: mujoco.MjModel) -> dict:
-    out = {name: _tuple(getattr(mjm, name), int) for name in _INTS}
-    out |= {name: _tuple(getattr(mjm, name), float) for name in _FLOATS}
-    out |= {name: _tuple(getattr(mjm, name), bool) for name in _BOOLS}
-    out |= {name: tuple(snap(row) for row in getattr(mjm, name).tolist()) for name in _DIRECTIONS}
+def _fields(mjm: mujoco.MjModel, known: Collection[str]) -> dict:
+    """All that are as MuJoCo has them."""
+    out = {name: tuple(snap(row) for row in getattr(mjm, name).tolist()) for name in _DIRECTIONS}
+    for field in dataclasses.fields(Model):
+        if field.default is dataclasses.MISSING and field.init and field.name not in (*known, *out):
+            out[field.name] = _tuple(getattr(mjm, field.name), _KINDS[str(field.type)])
     return out
 
 
