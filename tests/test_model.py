@@ -73,7 +73,6 @@ REFUSED = {
         mjcf(more='<tendon><fixed name="t" damping="1"><joint joint="elbow" coef="1"/></fixed></tendon>'),
         "damping of tendon 't'",
     ),
-    "sensor": (mjcf(more='<sensor><jointpos joint="elbow"/></sensor>'), "sensors"),
     "position": (mjcf(more='<actuator><position name="p" joint="elbow"/></actuator>'), "bias type of actuator 'p'"),
     "velocity": (mjcf(more='<actuator><velocity name="p" joint="elbow"/></actuator>'), "bias type of actuator 'p'"),
     "muscle": (
@@ -126,6 +125,7 @@ ALLOWED = {
     "equality switched off": mjcf(flag='equality="disable"', more='<equality><weld body1="arm"/></equality>'),
     "inactive equality": mjcf(more='<equality><weld body1="arm" active="false"/></equality>'),
     "tendon that measures": mjcf(more='<tendon><fixed><joint joint="elbow" coef="1"/></fixed></tendon>'),
+    "sensors, which measure": mjcf(more='<sensor><jointpos joint="elbow"/><touch site="s"/></sensor>'),
     "fluid": mjcf(option='density="1" viscosity="2" wind="1 0 0"'),
     "fluidshape without a fluid": mjcf(geom='fluidshape="ellipsoid"'),
     "keyframe": mjcf(more='<keyframe><key qpos="1"/></keyframe>'),

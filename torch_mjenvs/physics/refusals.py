@@ -97,7 +97,6 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
     """Elements that add forces, state or constraints of kinds that are not implemented."""
     gone = disabled(mjm, "CONSTRAINT")
     found = {
-        "sensors": 0 if disabled(mjm, "SENSOR") else mjm.nsensor,
         "flexes": mjm.nflex,
         "plugins": mjm.nplugin,
         "mocap bodies": mjm.nmocap,
