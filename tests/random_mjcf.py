@@ -205,6 +205,11 @@ class Maker:
         self.tendons(root)
         self.excludes(root)
         self.equalities(root)
+        # What came later is drawn last, so that the models from before are still the same but for it.
+        if self.maybe(0.1, "no eulerdamp"):
+            option = root.find("option")
+            flag = option.find("flag")
+            (self.element(option, "flag") if flag is None else flag).set("eulerdamp", "disable")
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:

@@ -103,7 +103,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "fixed tendon",
         "tilted plane",
     )
-    flags = ("no contact", "no spring", "no damper", "no clampctrl", "no filterparent", "no gravity")
+    flags = ("no contact", "no spring", "no damper", "no clampctrl", "no filterparent", "no gravity", "no eulerdamp")
     for what in (*rare, *flags, "negative stiffness"):
         assert drawn[what] >= 3, what
 

@@ -311,6 +311,14 @@ def test_negative_damping_is_implicit_only_beside_positive(ball, hinge):
     follow(mjm, mjm, mjm.qpos0.tolist(), 5, 1e-12)
 
 
+@pytest.mark.parametrize("integrator", ["Euler", "RK4"])
+def test_damping_is_explicit_where_the_flag_says_so(integrator):
+    flag = f'integrator="{integrator}"><flag eulerdamp="disable"/></option><option'
+    mjm = falling(option=flag, ball='damping=".3"', hinge='damping=".5"')
+    assert mjm.opt.disableflags
+    follow(mjm, mjm, mjm.qpos0.tolist(), 30, 1e-12)
+
+
 @pytest.mark.parametrize("iterations", [0, 1, 3, 100])
 def test_the_search_converges_whatever_the_file_says(iterations):
     """MuJoCo stops at the file's iterations and tolerances; the solver here does not."""

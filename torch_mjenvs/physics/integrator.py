@@ -93,6 +93,8 @@ def _implicit_damping(m: Model) -> Mask:
     """Where damping is taken implicitly: negative damping alone is not. What varies is negative only in models with
     negative damping of their own.
     """
+    if not m.eulerdamp:
+        return False
     if all(damping >= 0.0 for damping in (m.nominal or m).dof_damping) and not is_number(*m.dof_damping):
         return True
     return logical_or(*(damping > 0.0 for damping in m.dof_damping))

@@ -52,6 +52,7 @@ def _options(mjm: mujoco.MjModel) -> dict:
     opt = mjm.opt
     out: dict = {"timestep": opt.timestep, "impratio": opt.impratio}
     out["integrator"] = {0: "euler", 1: "rk4"}[int(opt.integrator)]
+    out["eulerdamp"] = not disabled(mjm, "EULERDAMP")
     out["gravity"] = (0.0, 0.0, 0.0) if disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
     out["meaninertia"] = float(mjm.stat.meaninertia)
     out["wind"] = _tuple(opt.wind, float)

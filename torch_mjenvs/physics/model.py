@@ -60,6 +60,7 @@ class Model:
     viscosity: float
     wind: Floats
     integrator: str  # "euler" or "rk4"
+    eulerdamp: bool  # whether Euler takes joint damping implicitly
     impratio: float
     meaninertia: float
 

@@ -31,6 +31,7 @@ _DONE_DISABLE = [
     "CONTACT",
     "SPRING",
     "DAMPER",
+    "EULERDAMP",
     "GRAVITY",
     "CLAMPCTRL",
     "FILTERPARENT",
