@@ -26,11 +26,10 @@ ADAPTERS = [p for p in ENVS if p.name not in CORE]
 SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "control", "random")}
 
 
-def imports(path: Path, at_once: bool = False) -> Iterator[str]:
-    """Full names of all modules that a file imports, wherever in the file, or only those that it does `at_once`."""
+def imports(path: Path) -> Iterator[str]:
+    """Full names of all modules that a file imports, wherever in the file."""
     module = [NAME, *path.relative_to(PACKAGE).with_suffix("").parts]
-    tree = ast.parse(path.read_text())
-    for node in tree.body if at_once else ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -110,13 +109,9 @@ def module_of(path: Path) -> str:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """The package's modules, and which of them each imports: at once in physics, elsewhere in functions too."""
+    """The package's modules, and which of them each imports, in functions too."""
     files = {module_of(path): path for path in PACKAGE.rglob("*.py")}
-    physics = PACKAGE / "physics"
-    return {
-        name: {x for x in imports(path, at_once=path.parent == physics) if x in files} - {name}
-        for name, path in files.items()
-    }
+    return {name: {x for x in imports(path) if x in files} - {name} for name, path in files.items()}
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:

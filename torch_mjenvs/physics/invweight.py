@@ -5,6 +5,8 @@ A centre of mass may lie where nothing can move it, as on the axis of a hinge, w
 
 from __future__ import annotations
 
+import weakref
+
 from .data import Data
 from .inertia import Factor, com_pos, crb, factor, solve
 from .kinematics import kinematics
@@ -12,13 +14,20 @@ from .model import Floats, Model
 from .shapes import SHAPES
 from .spatial import Vec, add, cross, dot, mat_vec
 
+_kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  # for as long as the model lives
+
 
 def geom_invweight0(m: Model) -> Floats:
     """Mean of J M^-1 J' at qpos0 over points that stand for the surface, and over directions.
 
-    By geom; 0 of a geom that touches nothing, and of a plane, which has no such points. Ask `Model.geom_invweight0`,
-    which keeps them.
+    By geom; 0 of a geom that touches nothing, and of a plane, which has no such points.
     """
+    if m not in _kept:
+        _kept[m] = _geom_invweight0(m)
+    return _kept[m]
+
+
+def _geom_invweight0(m: Model) -> Floats:
     touching = {geom for pair in m.pairs for geom in (pair.geom1, pair.geom2)}
     surfaces = {geom: surface(m.geom_size[geom]) for geom in touching if (surface := SHAPES[m.geom_type[geom]].surface)}
     if not surfaces:

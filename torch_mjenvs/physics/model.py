@@ -172,13 +172,6 @@ class Model:
             object.__setattr__(self, mat, tuple(map(rotation, getattr(self, quat))))
 
     @functools.cached_property
-    def geom_invweight0(self) -> Floats:
-        """How easily the surfaces of geoms give way, at qpos0: see `invweight`."""
-        from .invweight import geom_invweight0  # which is written with models
-
-        return geom_invweight0(self)
-
-    @functools.cached_property
     def constant(self) -> bool:
         """Whether all fields are plain numbers: none is a tensor, or a value of a kernel that is being traced."""
         return all(_is_plain(getattr(self, f.name)) for f in dataclasses.fields(self))

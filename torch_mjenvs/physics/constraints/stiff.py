@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, maximum, select
 from ..contact_param import contact_param
+from ..invweight import geom_invweight0
 from ..model import Model, Pair
 from ..precision import Precision
 from ..spatial import add, dot, is_number, is_zero, scale
@@ -80,7 +81,7 @@ def bound_of_world(
 
 def _met(m: Model, pair: Pair, precision: Precision, weight: float) -> tuple[float, bool]:
     """The inverse inertia that a contact acts on, and whether the centre of mass cannot move."""
-    surface = m.geom_invweight0[pair.geom1] + m.geom_invweight0[pair.geom2]
+    surface = sum(geom_invweight0(m)[geom] for geom in (pair.geom1, pair.geom2))
     fixed = weight < FIXED / math.sqrt(precision.stiffest) * surface
     return (surface if fixed else min(surface, LIGHT * weight)), fixed
 
