@@ -135,9 +135,7 @@ def main() -> None:
     if rank == 0:
         common.save_curve(out / "curve.png", f"random search, {env_id}, {worlds} worlds, {ranks} processes", curve)
         mean, std = search.normalised()
-        found = common.scores(
-            lambda obs: act(search.weights, mean, std, obs), env_id, args.episodes, "cpu", args.seed
-        )
+        found = common.scores(lambda obs: act(search.weights, mean, std, obs), env_id, args.episodes, "cpu", args.seed)
         record = {"env": env_id, "seed": args.seed, "frames": search.count, "processes": ranks}
         common.report(out, found, record | {"seconds": round(time.perf_counter() - start, 1)})
 

@@ -197,9 +197,7 @@ def main(argv: list[str] | None = None) -> None:
     out = common.folder(args.out, f"torchrl-{env_id}-{args.seed}", args.resume)
     run = {"algorithm": "PPO by TorchRL", "env": env_id, "seed": args.seed, "settings": vars(settings)}
     curve = common.train(agent, run, out / "checkpoint.pt", args.resume)
-    torch.save(
-        {"env": env_id, "networks": agent.loss.state_dict(), "transforms": env.state_dict()}, out / "policy.pt"
-    )
+    torch.save({"env": env_id, "networks": agent.loss.state_dict(), "transforms": env.state_dict()}, out / "policy.pt")
     title = f"TorchRL's PPO, {env_id}, {settings.num_envs:,} worlds, seed {args.seed}"
     common.save_curve(out / "curve.png", title, curve)
     found = common.scores(agent.act, env_id, args.episodes, args.device, seed=args.seed + 1)

@@ -108,6 +108,24 @@ def test_max_episode_steps_of_make_vec():
     assert [env.step(torch.zeros(2, 6))[3].all().item() for _ in range(5)] == [False, False, True, False, False]
 
 
+@pytest.mark.parametrize(("given", "told"), [(7, 7), (-1, None), (None, None)])
+def test_specs_tell_the_limit_and_can_be_written_and_made_from(given, told):
+    env = gymnasium.make_vec(
+        "TorchHopper-v0", np.int64(2), max_episode_steps=given, dtype=torch.float64, autoreset_mode=MODES[1]
+    )
+    spec = gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json())
+    assert env.spec.max_episode_steps == spec.max_episode_steps == (1000 if given is None else told)
+    again = gymnasium.make_vec(spec)
+    assert (again.num_envs, again.dtype, again.autoreset_mode) == (2, torch.float64, MODES[1])
+    assert again.engine.max_episode_steps == env.engine.max_episode_steps
+
+
+def test_specs_of_one_world_can_be_written_and_made_from():
+    env = gymnasium.make("TorchHopper-v0", dtype=torch.float32, max_episode_steps=5)
+    again = gymnasium.make(gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()))
+    assert again.unwrapped.dtype is torch.float32 and again.spec.max_episode_steps == 5
+
+
 def test_id_names_its_module():
     """`make_vec("torch_mjenvs:...")` imports what it needs; and the import leaves alone what is slow and not needed."""
     code = (

@@ -235,7 +235,7 @@ WRONG_STATES = [
     ((Z(4, 6), Z(4, 6, device="meta")), ValueError, f"qvel must be on {HERE}"),
     ((Z(4, 6), Z(4, 6), Z(4)), TypeError, "mask must have dtype=bool"),
     ((Z(4, 6), Z(4, 6), Z(5, dtype=torch.bool)), ValueError, "mask must be of shape"),
-    ((Z(4, 6), Z(4, 6), [True] * 4), TypeError, "mask must be a tensor or a NumPy array"),
+    ((Z(4, 6), Z(4, 6), [1] * 4), TypeError, "mask must be a tensor, a NumPy array"),
     ((Z(4, 6).to_sparse(), Z(4, 6)), TypeError, "qpos must be a dense tensor"),
     ((Z(4, 6), Z(4, 6), torch.ones(4, dtype=torch.bool).to_sparse()), TypeError, "mask must be a dense tensor"),
 ]
@@ -276,8 +276,8 @@ WRONG_RESETS = [
     (masked(np.ones(3, dtype=bool)), ValueError, "shape"),
     (masked(np.ones(4)), TypeError, "dtype=bool"),
     (masked(torch.ones(4)), TypeError, "dtype=bool"),
-    (masked([True] * 4), TypeError, "tensor or a NumPy array"),
-    (masked(None), TypeError, "tensor or a NumPy array"),
+    (masked([1] * 4), TypeError, "tensor, a NumPy array"),
+    (masked(None), TypeError, "tensor, a NumPy array"),
     (masked(torch.ones(4, dtype=torch.bool, device="meta")), ValueError, f"must be on {HERE}"),
     ({"seed": -1, **masked(np.ones(4, dtype=bool))}, ValueError, "negative"),
     ({"seed": 5, **masked(np.ones(5, dtype=bool))}, ValueError, "shape"),
@@ -320,6 +320,26 @@ def test_numbers_of_numpy_count():
     sim = Simulation(Hopper().load(), np.int64(3))
     sim.step(np.int64(2))
     assert sim.qpos.shape == (3, 6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "torch.float64", np.float64, np.dtype("float64")])
+def test_dtypes_by_name(dtype):
+    assert TorchVectorEnv("Hopper", 2, dtype=dtype).reset()[0].dtype is torch.float64
+
+
+def test_masks_as_lists():
+    env = TorchVectorEnv("Hopper", 3)
+    first, _ = env.reset(seed=0)
+    obs, _ = env.reset(options={"reset_mask": [True, False, np.True_]})
+    assert (obs != first).any(1).tolist() == [True, False, True]
+    with pytest.raises(ValueError, match="at least one True"):
+        env.reset(options={"reset_mask": [False] * 3})
+
+
+def test_tasks_take_their_arguments_by_name():
+    """Gymnasium's have default_camera_config among them, and not in one order."""
+    with pytest.raises(TypeError, match="positional argument"):
+        Hopper("hopper.xml", 4, {"distance": 3.0})
 
 
 def test_more_worlds_than_memory_holds():
@@ -376,7 +396,7 @@ WRONG_SIMULATIONS = [
     (lambda sim: sim.step(0), ValueError, "nstep must be a positive whole number, not 0"),
     (lambda sim: sim.step(2.0), ValueError, "nstep must be a positive whole number"),
     (lambda sim: sim.step(10**30), ValueError, r"nstep must be below 2\*\*31"),
-    (lambda sim: sim.reset([True] * 2), TypeError, "mask must be a tensor or a NumPy array"),
+    (lambda sim: sim.reset([1] * 2), TypeError, "mask must be a tensor, a NumPy array"),
     (lambda sim: sim.reset(torch.ones(2)), TypeError, "mask must have dtype=bool"),
     (lambda sim: sim.reset(torch.ones(3, dtype=torch.bool)), ValueError, r"mask must be of shape \(2,\), not \(3,\)"),
     (lambda sim: sim.reset(torch.ones(2, dtype=torch.bool).to_sparse()), TypeError, "mask must be a dense tensor"),
@@ -411,11 +431,21 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"num_envs": 2**31}, ValueError, r"num_envs must be below 2\*\*31"),
     ({"first_world": 2**31 - 2}, ValueError, r"first_world \+ num_envs must be below 2\*\*31"),
     ({"max_episode_steps": 2.5}, ValueError, "max_episode_steps must be a whole number"),
+    ({"max_episode_steps": 0}, ValueError, "max_episode_steps must be a positive whole number, or -1 for never, not 0"),
+    ({"max_episode_steps": -5}, ValueError, "max_episode_steps .* not -5"),
     ({"max_episode_steps": 2**31}, ValueError, r"max_episode_steps must be below 2\*\*31"),
     ({"forward_reward_weight": float("nan")}, ValueError, "forward_reward_weight must be a number, not nan"),
-    ({"reset_noise_scale": -0.1}, ValueError, "noise must not be negative"),
+    ({"reset_noise_scale": -0.1}, ValueError, "reset_noise_scale must not be negative"),
+    ({"healthy_z_range": (1, 2, 3)}, ValueError, r"healthy_z_range must be two numbers, .* not \(1, 2, 3\)"),
+    ({"healthy_z_range": 1.0}, ValueError, "healthy_z_range must be two numbers"),
+    ({"healthy_angle_range": ("a", 2)}, ValueError, "healthy_angle_range must be two numbers"),
+    ({"healthy_reward": "a"}, TypeError, "healthy_reward must be a number"),
+    ({"terminate_when_unhealthy": "no"}, TypeError, "terminate_when_unhealthy must be True or False"),
+    ({"task": "Ant", "main_body": "foo"}, ValueError, "main_body must be a body's name or number, not 'foo': .*torso"),
+    ({"task": "Ant", "main_body": 99}, ValueError, "main_body .* not 99"),
     ({"dtype": torch.float16}, ValueError, "dtype"),
-    ({"dtype": "float32"}, ValueError, "dtype"),
+    ({"dtype": "bfloat16"}, ValueError, "dtype"),
+    ({"dtype": None}, ValueError, "dtype"),
     ({"device": "nowhere"}, ValueError, "there is no device 'nowhere'"),
     ({"device": "meta"}, ValueError, "not supported"),
     ({"autoreset_mode": "Sometimes"}, ValueError, "Sometimes"),

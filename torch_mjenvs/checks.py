@@ -29,6 +29,30 @@ def as_count(name: str, x: Any, least: int = 1) -> int:
     return count
 
 
+def as_limit(max_episode_steps: Any) -> int | None:
+    """The steps after which an episode is truncated; None, or Gymnasium's -1, is never. Raises ValueError."""
+    if max_episode_steps is None:
+        return None
+    if isinstance(max_episode_steps, (int, np.integer)) and max_episode_steps <= 0 and max_episode_steps != -1:
+        raise ValueError(f"max_episode_steps must be a positive whole number, or -1 for never, not {max_episode_steps}")
+    steps = as_count("max_episode_steps", max_episode_steps, -1)
+    return None if steps == -1 else steps
+
+
+def as_dtype(x: Any) -> torch.dtype:
+    """torch.float32 or torch.float64, given as itself, by its name, or as NumPy's. Raises ValueError."""
+    known = {"float32": torch.float32, "float64": torch.float64}
+    name = str(x).removeprefix("torch.")
+    if not isinstance(x, (str, torch.dtype)) and x is not None:
+        try:
+            name = np.dtype(x).name
+        except TypeError:
+            name = ""
+    if name not in known:
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, not {x!r}")
+    return known[name]
+
+
 def check_memory(name: str, count: int, bytes_each: int, device: torch.device) -> None:
     """Raises MemoryError for more than the host can hold: Linux hands it out, and kills who then writes into it."""
     there = _available() if device.type == "cpu" else None
@@ -85,12 +109,14 @@ def _from_numpy(name: str, x: Any, device: torch.device) -> torch.Tensor:
 
 def as_mask(name: str, x: Any, num_envs: int, device: torch.device) -> torch.Tensor:
     """x as an (N,) bool tensor. Raises TypeError for another type, ValueError for another shape or device."""
+    if isinstance(x, (list, tuple)) and all(isinstance(entry, (bool, np.bool_)) for entry in x):
+        x = np.array(x, dtype=np.bool_)
     if isinstance(x, np.ndarray):
         if x.dtype != np.bool_:
             raise TypeError(f"{name} must have dtype=bool, not {x.dtype}")
         x = torch.from_numpy(x.copy()).to(device)
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f"{name} must be a tensor or a NumPy array, not {type(x)}")
+        raise TypeError(f"{name} must be a tensor, a NumPy array or a list of True and False, not {x!r}")
     if x.dtype != torch.bool:
         raise TypeError(f"{name} must have dtype=bool, not {x.dtype}")
     _check_place(name, x, (num_envs,), device)

@@ -10,14 +10,14 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting, lock
-from ..checks import as_count, as_mask, as_tensor, check_memory, check_state
+from ..checks import as_count, as_dtype, as_limit, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.launch import copied, keeps_its_place
 from ..compiler.program import Program
 from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
-from ..physics.simulation import Params, check_dtype, precision_of, refuse_unvaried
+from ..physics.simulation import Params, precision_of, refuse_unvaried
 from ..physics.size import warn_of_size
 from .contract import BAD_STATE
 from .episode import Episode
@@ -90,7 +90,7 @@ class Engine:
         num_envs: int,
         *,
         device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | str = torch.float32,
         autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = 1000,
         first_world: int = 0,
@@ -98,10 +98,7 @@ class Engine:
         vary: Sequence[str] = (),
     ):
         num_envs = as_count("num_envs", num_envs)
-        check_dtype(dtype)
-        if max_episode_steps is not None:
-            max_episode_steps = as_count("max_episode_steps", max_episode_steps, -1)
-            max_episode_steps = max_episode_steps if max_episode_steps > 0 else None  # Gymnasium's -1: no time limit
+        dtype, max_episode_steps = as_dtype(dtype), as_limit(max_episode_steps)
         self.device = devices.choose_device(device)
         first_world = as_count("first_world", first_world, 0)
         as_count("first_world + num_envs", first_world + num_envs)

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode
 
@@ -17,6 +18,7 @@ from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .contract import BAD_STATE
 from .engine import Engine, named_columns
 from .spaces import action_space, observation_space
+from .spec import telling
 from .tasks.base import Task
 from .tasks.registry import make_task
 from .vector_env import ARGUMENTS
@@ -30,6 +32,7 @@ class TorchEnv(gymnasium.Env):
     `device`: None is the CPU here, where one world's numbers are wanted after every step.
     """
 
+    _spec: EnvSpec | None = None
     metadata: dict[str, Any] = {"render_modes": ["human", *IMAGE_MODES]}  # noqa: RUF012 (as above)
 
     @lasting
@@ -38,7 +41,7 @@ class TorchEnv(gymnasium.Env):
         task: Task | type[Task] | str,
         *,
         device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float64,
+        dtype: torch.dtype | str = torch.float64,
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
         render_mode: str | None = None,
@@ -62,7 +65,7 @@ class TorchEnv(gymnasium.Env):
             vary=vary,
         )
         self._lock = engine._lock
-        self.model, self.device, self.dtype = engine.mjmodel, engine.device, dtype
+        self.model, self.device, self.dtype = engine.mjmodel, engine.device, engine.dtype
         self.dt = engine.task.dt(engine.model)
         self.metadata = self.metadata | {"render_fps": round(1 / self.dt)}
         self.render_mode = render_mode
@@ -74,6 +77,15 @@ class TorchEnv(gymnasium.Env):
         self.observation_space, self.action_space = observation_space(engine), action_space(engine)
         self._ready = self._closed = False
         self._values = engine.buffers["info"][:, :1]
+
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+        """How `gymnasium.make` made this; else None."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = telling(spec)
 
     @property
     def qpos(self) -> np.ndarray:

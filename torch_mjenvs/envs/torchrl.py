@@ -76,7 +76,7 @@ class TorchRLEnv(EnvBase):
         num_envs: int = 1,
         *,
         device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | str = torch.float32,
         max_episode_steps: int | None = None,
         native_autoreset: bool = False,
         info_keys: Sequence[str] = (),
@@ -99,7 +99,7 @@ class TorchRLEnv(EnvBase):
         )
         num_envs = engine.num_envs
         super().__init__(device=engine.device, batch_size=[num_envs])
-        self.engine, self.num_envs, self.dtype, self._lock = engine, num_envs, dtype, engine._lock
+        self.engine, self.num_envs, self.dtype, self._lock = engine, num_envs, engine.dtype, engine._lock
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
         self._action_shape = (num_envs, engine.layout.nu)
         self._info_keys = tuple(info_keys)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
@@ -25,6 +26,7 @@ from .contract import BAD_STATE
 from .engine import MASKS, Engine, copied, named_columns
 from .rollout import Policy, Rollout
 from .spaces import action_space, observation_space
+from .spec import telling
 from .tasks.base import Task
 from .tasks.registry import make_task
 
@@ -74,6 +76,7 @@ class TorchVectorEnv(VectorEnv):
     `UnsupportedModel` for a model that asks for more than there is.
     """
 
+    _spec: EnvSpec | None = None
     metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
         "render_modes": list(IMAGE_MODES),
         "autoreset_mode": AutoresetMode.NEXT_STEP,
@@ -86,7 +89,7 @@ class TorchVectorEnv(VectorEnv):
         num_envs: int = 1,
         *,
         device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | str = torch.float32,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = None,
         copy: bool = True,
@@ -116,7 +119,7 @@ class TorchVectorEnv(VectorEnv):
             randomize=randomize,
             vary=vary,
         )
-        self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, dtype, copy
+        self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, engine.dtype, copy
         self._lock = engine._lock
         self.model, self.autoreset_mode = engine.mjmodel, engine.mode
         self.dt = engine.task.dt(engine.model)
@@ -151,6 +154,15 @@ class TorchVectorEnv(VectorEnv):
         kinds = [0 if s and r else 1 if s else 2 for s, r in zip(self._by_step, self._by_reset, strict=True)]
         self._entries = [(name, f"_{name}", kind) for name, kind in zip(layout.info, kinds, strict=True)]
 
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+        """How `gymnasium.make_vec` made this, the number of steps that truncates an episode with it; else None."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        self._spec = telling(spec, max_episode_steps=self.engine.max_episode_steps)
+
     # The batched spaces take time and memory at many worlds, and a training loop does not need them.
     @cached_property
     def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
@@ -184,7 +196,7 @@ class TorchVectorEnv(VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Start new episodes in all worlds, or in those of options["reset_mask"], (N,) bool, tensor or NumPy array.
+        """Start new episodes in all worlds, or in those of options["reset_mask"], (N,) bool: a tensor, an array or a list.
 
         Returns the observation (N, D) of all worlds, and info. Only worlds that are reset are seeded.
 
@@ -212,7 +224,7 @@ class TorchVectorEnv(VectorEnv):
 
     def _reset_mask(self, given: Any) -> torch.Tensor:
         mask = as_mask("options['reset_mask']", given, self.num_envs, self.device)
-        seen = given if isinstance(given, np.ndarray) else mask
+        seen = mask if isinstance(given, torch.Tensor) else np.asarray(given)
         if not (isinstance(seen, torch.Tensor) and seen.is_cuda) and not bool(seen.any()):
             raise ValueError("options['reset_mask'] must contain at least one True")
         return mask

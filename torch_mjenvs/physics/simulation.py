@@ -13,7 +13,7 @@ import mujoco
 import torch
 
 from ..calls import exclusive, lasting, lock
-from ..checks import as_count, as_mask, as_tensor, check_memory
+from ..checks import as_count, as_dtype, as_mask, as_tensor, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
@@ -247,13 +247,13 @@ class Simulation:
         model: mujoco.MjModel | str | os.PathLike,
         num_worlds: int,
         device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | str = torch.float32,
         outputs: Sequence[str] = (),
         vary: Sequence[str] = (),
         inputs: Sequence[str] = (),
     ):
         num_worlds = as_count("num_worlds", num_worlds)
-        self.device, self.dtype = devices.choose_device(device), check_dtype(dtype)
+        self.device, self.dtype = devices.choose_device(device), as_dtype(dtype)
         self.outputs = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in self.outputs if name not in OUTPUTS]
         if unknown:
@@ -264,18 +264,18 @@ class Simulation:
             raise ValueError(f"unknown inputs {unknown}: choose from {list(INPUTS)}")
         self.num_worlds, self._lock = num_worlds, lock()
         self.model = load(model)
-        self._name = str(dtype).removeprefix("torch.")
+        self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
         self._asked = Asked(self.model, self.outputs, self.inputs, self.vary)
         self._shapes = self._asked.shapes()
-        needed = launch.bytes_a_world(self._asked.buffers(), dtype)
+        needed = launch.bytes_a_world(self._asked.buffers(), self.dtype)
         check_memory("num_worlds", num_worlds, needed, self.device)
         kernel = _kernel(self._asked, self._name, True, self.device)
         self._buffers = {b.name: kernel.allocate(b, num_worlds) for b in kernel.buffers}
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
-        self._start = launch.keeps_its_place(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device))
+        self._start = launch.keeps_its_place(torch.tensor(self.model.qpos0, dtype=self.dtype, device=self.device))
         self._written: tuple[str, ...] = STATE + self.inputs  # what users write into
         self._params: Params | None = None
         if self.vary:
@@ -372,10 +372,3 @@ class Simulation:
         for name in ("qvel", "qacc_warmstart", "ctrl", *self.inputs):
             x = self._view(name)
             x.masked_fill_(chosen.view(-1, *[1] * (x.dim() - 1)), 0.0)
-
-
-def check_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype, if kernels can be made for it. Raises ValueError."""
-    if dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"dtype must be torch.float32 or torch.float64, not {dtype!r}")
-    return dtype

@@ -10,7 +10,7 @@ from ...scalar import Mask, Random, clip, logical_and, logical_not, select, sqrt
 from .base import Outcome, Task, World, flat, squared, uniform_noise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Ant(Task):
     """Walk forward on four legs. Observation 105: qpos without x and y, qvel, cfrc_ext held in [-1, 1]. Action 8 in
     [-1, 1].
@@ -51,8 +51,15 @@ class Ant(Task):
         return {"place": [0.0, 0.0]}
 
     def begin(self, m: Model, world: World) -> dict:
-        body = self.main_body if isinstance(self.main_body, int) else m.body_names.index(self.main_body)
-        return {"place": world.data.xpos[body][:2]}
+        return {"place": world.data.xpos[self.main_body_id(m)][:2]}
+
+    def main_body_id(self, m: Model) -> int:
+        body, names = self.main_body, m.body_names
+        if body in names:
+            return names.index(str(body))
+        if isinstance(body, str) or not 0 <= body < len(names):
+            raise ValueError(f"main_body must be a body's name or number, not {body!r}: there are {list(names)}")
+        return body
 
     def remember(self, m: Model, before: World, action: list, after: World) -> dict:
         return self.begin(m, after)

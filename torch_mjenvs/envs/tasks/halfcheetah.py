@@ -10,7 +10,7 @@ from ...scalar import Random
 from .base import Outcome, Task, World, squared, uniform_noise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HalfCheetah(Task):
     """Run forward. Observation 17: qpos without x, qvel. Action 6 in [-1, 1]. Never ends early."""
 

@@ -10,7 +10,7 @@ from .base import World, within
 from .walker2d import Walker2d
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Hopper(Walker2d):
     """Hop forward. Observation 11: qpos without x, qvel held in [-10, 10]. Action 3 in [-1, 1].
 

@@ -42,7 +42,7 @@ class Human(Task):
         return {"tendon_length": world.data.ten_length, "tendon_velocity": world.data.ten_velocity}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Humanoid(Human):
     """Walk forward on two legs. Action 17 in [-0.4, 0.4].
 

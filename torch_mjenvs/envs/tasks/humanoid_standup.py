@@ -11,7 +11,7 @@ from .base import Outcome, World, flat, squared
 from .humanoid import Human
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HumanoidStandup(Human):
     """Get up from lying on the back. Action 17 in [-0.4, 0.4]. Never ends early.
 

@@ -10,7 +10,7 @@ from ...scalar import Random, clip, cos, select, sin
 from .base import Outcome, Task, World, uniform_noise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InvertedDoublePendulum(Task):
     """Balance two poles, one upon the other, on a cart. Action 1 in [-1, 1]. Ends when the tip is at height 1 or below.
 

@@ -12,7 +12,7 @@ from .base import Outcome, Task, World, uniform_noise
 MAX_ANGLE = 0.2  # radians
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InvertedPendulum(Task):
     """Balance a pole on a cart. Observation 4: qpos, qvel. Action 1 in [-3, 3]. Ends when the pole leans too far."""
 

@@ -14,7 +14,7 @@ from .base import Outcome, Task, World, squared, uniform_noise
 GOAL_RADIUS = 0.2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reacher(Task):
     """Bring a fingertip to a target. Action 2 in [-1, 1]. Never ends early; truncated after 50 steps.
 

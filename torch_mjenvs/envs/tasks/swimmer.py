@@ -10,7 +10,7 @@ from .ant import planar_position
 from .base import Outcome, Task, World, squared, uniform_noise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Swimmer(Task):
     """Swim forward by the drag of the water. Action 2 in [-1, 1]. Never ends early.
 

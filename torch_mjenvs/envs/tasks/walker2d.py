@@ -10,7 +10,7 @@ from ...scalar import Mask, Random, clip, logical_and, logical_not, select
 from .base import Outcome, Task, World, squared, uniform_noise, within
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Walker2d(Task):
     """Walk forward. Observation 17: qpos without x, qvel held in [-10, 10]. Action 6 in [-1, 1]."""
 
