@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,21 @@ def as_seeds(seed: Any, num_envs: int) -> int | list[int | None]:
             f"If seeds are passed as a list the length must match num_envs={num_envs} but got length={len(seed)}."
         )
     return [None if s is None else as_seed(s) for s in seed]
+
+
+def check_field(name: str, kind: str, value: Any) -> None:
+    """Raises TypeError or ValueError for what is not of the field's declared kind, where that is one of these."""
+    if kind == "float" and not is_number(value):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    if kind == "bool" and not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+    if kind == "tuple[float, float]" and not (
+        isinstance(value, Sequence) and len(value) == 2 and all(is_number(x) for x in value)
+    ):
+        raise ValueError(f"{name} must be two numbers, (low, high), not {value!r}")
+    if name == "reset_noise_scale" and value < 0:
+        raise ValueError(f"{name} must not be negative, but is {value}")
+
+
+def is_number(x: Any) -> bool:
+    return isinstance(x, Real) and not isinstance(x, (bool, np.bool_))

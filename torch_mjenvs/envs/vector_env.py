@@ -196,9 +196,10 @@ class TorchVectorEnv(VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Start new episodes in all worlds, or in those of options["reset_mask"], (N,) bool: a tensor, an array or a list.
+        """Start new episodes in all worlds, or in those of options["reset_mask"], (N,) bool.
 
-        Returns the observation (N, D) of all worlds, and info. Only worlds that are reset are seeded.
+        The mask is a tensor, a NumPy array or a list. Returns the observation (N, D) of all worlds, and info. Only
+        worlds that are reset are seeded.
 
         Raises ValueError for a list of seeds of another length or a mask without any True, TypeError for a mask that
         is not bool, ResetNeeded if the very first reset leaves worlds out; nothing has changed then. A mask on a GPU

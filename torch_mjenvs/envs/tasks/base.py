@@ -7,16 +7,13 @@ physics into one kernel. A task is a frozen dataclass whose fields are the const
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from numbers import Real
 from typing import Any, ClassVar
 
 import mujoco
-import numpy as np
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
-from ...checks import as_count
+from ...checks import as_count, check_field
 from ...physics.data import Data
 from ...physics.model import Model
 from ...physics.spatial import dot
@@ -140,24 +137,6 @@ class Task:
     def dt(self, m: Model) -> float:
         """Seconds an environment step lasts."""
         return m.timestep * self.frame_skip
-
-
-def check_field(name: str, kind: str, value: Any) -> None:
-    """Raises TypeError or ValueError for what is not of the field's declared kind, where that is one of these."""
-    if kind == "float" and not is_number(value):
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    if kind == "bool" and not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, not {value!r}")
-    if kind == "tuple[float, float]" and not (
-        isinstance(value, Sequence) and len(value) == 2 and all(is_number(x) for x in value)
-    ):
-        raise ValueError(f"{name} must be two numbers, (low, high), not {value!r}")
-    if name == "reset_noise_scale" and value < 0:
-        raise ValueError(f"{name} must not be negative, but is {value}")
-
-
-def is_number(x: Any) -> bool:
-    return isinstance(x, Real) and not isinstance(x, (bool, np.bool_))
 
 
 def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
