@@ -79,7 +79,7 @@ class TorchEnv(gymnasium.Env):
         self._values = engine.buffers["info"][:, :1]
 
     @property
-    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+    def spec(self) -> EnvSpec | None:
         """How `gymnasium.make` made this; else None."""
         return self._spec
 

@@ -155,7 +155,7 @@ class TorchVectorEnv(VectorEnv):
         self._entries = [(name, f"_{name}", kind) for name, kind in zip(layout.info, kinds, strict=True)]
 
     @property
-    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+    def spec(self) -> EnvSpec | None:
         """How `gymnasium.make_vec` made this, the number of steps that truncates an episode with it; else None."""
         return self._spec
 
