@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
 from benchmarks import __main__ as suite
-from benchmarks import parity, report
+from benchmarks import models, parity, report
 from benchmarks.cases import CASES
 from benchmarks.machine import Contender, race
 from torch_mjenvs.physics import load
@@ -126,3 +126,15 @@ def test_each_kernel_of_the_table_of_stages_computes_more_than_the_one_before():
     model = load(CASES["Humanoid"].task().load())
     counts = [tables.stop_after(model, computed).count_ops().total() for computed in tables.STAGES]
     assert 1000 < counts[0] < 0.9 * counts[1] and counts[1] < 0.9 * counts[2]
+
+
+def test_models_of_packages_are_counted_by_what_is_refused():
+    folder = dict(models.installed())["gymnasium"]
+    found = models.look(folder)
+    assert "ant.xml" in found.taken and len(found.taken) + len(found.refused) == 14
+    assert not set(found.taken) & set(found.refused) and not found.parts
+
+
+def test_a_reason_names_no_element():
+    reason = "the contact of geom 'floor' and geom 3 of body 'box' (plane and mesh) is not supported: use planes"
+    assert models.kind(reason) == "the contact of geom and geom (plane and mesh)"

@@ -1,0 +1,123 @@
+"""Which models of other packages `Simulation` takes, and what the others ask for.
+
+    pip install --no-deps dm_control gymnasium-robotics brax playground
+    python -m benchmarks.models          # a table, and the reasons by how many models they stand for
+
+Only the packages' MJCF files are read, none of their code is imported. Meshes, textures and height fields that a package
+downloads elsewhere are stood in for: whether a geom can collide does not depend on its vertices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from torch_mjenvs import UnsupportedModel
+from torch_mjenvs.physics import load
+
+PACKAGES = {  # where the models of each are
+    "gymnasium": "envs/mujoco/assets",
+    "dm_control": "suite",
+    "mujoco_playground": "_src",
+    "gymnasium_robotics": ".",
+    "brax": ".",
+}
+TETRAHEDRON = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]) * 0.05
+
+
+@dataclass
+class Found:
+    """What became of a package's models, by their paths within it."""
+
+    taken: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)  # and why
+    parts: list[str] = field(default_factory=list)  # files that are no model by themselves
+
+
+def compiled(path: Path) -> mujoco.MjModel | None:
+    """The model, with stand-ins for files that are not there; None where it is only a part of one."""
+    try:
+        spec = mujoco.MjSpec.from_file(str(path))
+        folder = path.parent
+        for mesh in spec.meshes:
+            if mesh.file and not (folder / spec.meshdir / mesh.file).exists():
+                mesh.file, mesh.uservert = "", TETRAHEDRON.ravel()
+        for texture in spec.textures:
+            if texture.file and not (folder / spec.texturedir / texture.file).exists():
+                texture.file, texture.builtin = "", mujoco.mjtBuiltin.mjBUILTIN_FLAT
+                texture.width = texture.height = 8
+        for hfield in spec.hfields:
+            if hfield.file and not (folder / spec.meshdir / hfield.file).exists():
+                hfield.file, hfield.nrow, hfield.ncol, hfield.userdata = "", 2, 2, np.zeros(4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = spec.compile()
+    except ValueError:
+        return None
+    return model if model.nbody > 1 else None
+
+
+def look(folder: Path) -> Found:
+    """All MJCF files below the folder."""
+    found = Found()
+    for path in sorted(folder.rglob("*.xml")):
+        name = str(path.relative_to(folder))
+        model = compiled(path)
+        if model is None:
+            found.parts.append(name)
+            continue
+        try:
+            load(model)
+        except UnsupportedModel as error:
+            found.refused[name] = str(error)
+        else:
+            found.taken.append(name)
+    return found
+
+
+def kind(reason: str) -> str:
+    """A reason without the names of the elements."""
+    what = reason.split(" is not supported")[0].split(" are not supported")[0]
+    named = r"(geom|joint|body|actuator|tendon|equality|site) ('[^']*'|\d+)( of body ('[^']*'|\d+))?"
+    return re.sub(named, r"\1", what).rstrip(",")
+
+
+def installed() -> Iterator[tuple[str, Path]]:
+    """The packages that are there, and where their models are."""
+    for name, below in PACKAGES.items():
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations:
+            yield name, Path(spec.submodule_search_locations[0]) / below
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", action="store_true", help="name every model that is refused")
+    args = parser.parse_args()
+    mujoco.set_mju_user_warning(lambda _: None)
+    why: Counter[str] = Counter()
+    print("| package | models | taken |\n| --- | --: | --: |")
+    refused = {}
+    for name, folder in installed():
+        found = look(folder)
+        refused |= {f"{name}/{model}": reason for model, reason in found.refused.items()}
+        why.update(map(kind, found.refused.values()))
+        print(f"| {name} | {len(found.taken) + len(found.refused)} | {len(found.taken)} |")
+    print("\n| the first thing that is refused | models |\n| --- | --: |")
+    for reason, count in why.most_common():
+        print(f"| {reason} | {count} |")
+    if args.files:
+        print(*(f"{model}: {reason}" for model, reason in refused.items()), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
