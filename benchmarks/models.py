@@ -3,8 +3,8 @@
     pip install --no-deps dm_control gymnasium-robotics brax playground
     python -m benchmarks.models          # a table, and the reasons by how many models they stand for
 
-Only the packages' MJCF files are read, none of their code is imported. Meshes, textures and height fields that a package
-downloads elsewhere are stood in for: whether a geom can collide does not depend on its vertices.
+Only the packages' MJCF files are read, none of their code is imported. Meshes, textures and height fields that a
+package downloads elsewhere are stood in for: whether a geom can collide does not depend on its vertices.
 """
 
 from __future__ import annotations
