@@ -44,6 +44,11 @@ def exclusive(method: Method) -> Method:
     return cast(Method, watched)
 
 
-def lock() -> Any:
-    """What the methods of one owner, and of what wraps it, hold; a thread may take it again within its own call."""
-    return threading.RLock()
+class Lock(type(threading.RLock())):  # type: ignore[misc]
+    """What the methods of one owner, and of what wraps it, hold; a thread may take it again within its own call.
+
+    A copy of it is a lock that nobody holds.
+    """
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        return Lock, ()

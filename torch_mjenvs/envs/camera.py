@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import mujoco
@@ -22,6 +23,7 @@ class Camera:
     """
 
     def __init__(self, engine: Engine, mode: str | None, modes: Sequence[str], width: int, height: int, **options: Any):
+        self._made = (engine, mode, tuple(modes), width, height), dict(options)
         if mode is not None and mode not in modes:
             raise ValueError(f"render_mode must be one of {list(modes)} or None, not {mode!r}")
         self.engine, self.mode, self.renderer = engine, mode, None
@@ -36,6 +38,11 @@ class Camera:
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
         model.vis.global_.offheight = max(model.vis.global_.offheight, height)
         self.renderer = MujocoRenderer(model, mujoco.MjData(model), width=width, height=height, **options)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        """For `copy.deepcopy` and pickle: made anew, since a window or OpenGL's context cannot be copied."""
+        arguments, options = self._made
+        return partial(Camera, **options), arguments
 
     def frame(self, world: int) -> Any:
         """A NumPy array, or what the mode gives; None and a warning without a render_mode."""

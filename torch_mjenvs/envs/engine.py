@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from gymnasium.vector import AutoresetMode
 
-from ..calls import exclusive, lasting, lock
+from ..calls import Lock, exclusive, lasting
 from ..checks import as_count, as_dtype, as_limit, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.launch import copied, keeps_its_place
@@ -98,13 +98,17 @@ class Engine:
         vary: Sequence[str] = (),
     ):
         num_envs = as_count("num_envs", num_envs)
+        self._arguments = {
+            "task": task, "autoreset_mode": autoreset_mode, "max_episode_steps": max_episode_steps,
+            "first_world": first_world, "randomize": randomize, "vary": vary,
+        }  # fmt: skip
         dtype, max_episode_steps = as_dtype(dtype), as_limit(max_episode_steps)
         self.device = devices.choose_device(device)
         first_world = as_count("first_world", first_world, 0)
         as_count("first_world + num_envs", first_world + num_envs)
         self.task, self.num_envs, self.dtype, self.first_world = task, num_envs, dtype, first_world
         self.mode, self.max_episode_steps = AutoresetMode(autoreset_mode), max_episode_steps
-        self._lock = lock()
+        self._lock = Lock()
         loaded = task.load()
         self.mjmodel, self.model = model_view(loaded), load(loaded)
         varied = {"randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary)}
@@ -316,6 +320,22 @@ class Engine:
             view.copy_(state[name])
         if self._params:
             self._params.followed()
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        """For `copy.deepcopy` and pickle: made anew by the same arguments, on the same device, and then in this state.
+
+        Buffers stay at fixed addresses, and kernels belong to a process, so neither can be copied.
+        """
+        arguments = self._arguments | {"num_envs": self.num_envs, "device": self.device, "dtype": self.dtype}
+        return _remade, (arguments, self.state_dict(), self._lock)
+
+
+def _remade(arguments: dict[str, Any], state: dict[str, torch.Tensor], lock: Lock) -> Engine:
+    with torch.random.fork_rng(devices=[]):  # a copy takes no seed from torch's generator
+        engine = Engine(**arguments)
+    engine._lock = lock
+    engine.load_state_dict(state)
+    return engine
 
 
 def wrap64(x: int) -> int:

@@ -78,6 +78,14 @@ class TorchEnv(gymnasium.Env):
         self._ready = self._closed = False
         self._values = engine.buffers["info"][:, :1]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy.deepcopy` and pickle: all but what `__setstate__` takes from the engine."""
+        return {name: x for name, x in vars(self).items() if name not in ("model", "_values")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.model, self._values = self.engine.mjmodel, self.engine.buffers["info"][:, :1]
+
     @property
     def spec(self) -> EnvSpec | None:
         """How `gymnasium.make` made this; else None."""

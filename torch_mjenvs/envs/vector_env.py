@@ -136,6 +136,16 @@ class TorchVectorEnv(VectorEnv):
         self.single_action_space = action_space(engine)
         self._prepare()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy.deepcopy` and pickle: all but what `__setstate__` takes from the engine."""
+        return {name: x for name, x in vars(self).items() if name not in ("model", "_mask_views")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.model = self.engine.mjmodel
+        self._prepare()
+        self._ready = state["_ready"]
+
     def _prepare(self) -> None:
         """All that a step would otherwise look up or build anew."""
         engine, n = self.engine, self.num_envs

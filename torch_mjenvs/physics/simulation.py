@@ -12,7 +12,7 @@ from typing import Any
 import mujoco
 import torch
 
-from ..calls import exclusive, lasting, lock
+from ..calls import Lock, exclusive, lasting
 from ..checks import as_count, as_dtype, as_mask, as_tensor, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
@@ -262,7 +262,7 @@ class Simulation:
         unknown = [name for name in self.inputs if name not in INPUTS]
         if unknown:
             raise ValueError(f"unknown inputs {unknown}: choose from {list(INPUTS)}")
-        self.num_worlds, self._lock = num_worlds, lock()
+        self.num_worlds, self._lock = num_worlds, Lock()
         self.model = load(model)
         self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
