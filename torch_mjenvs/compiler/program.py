@@ -79,7 +79,8 @@ def record(
             for c, value in enumerate(values):
                 if type_of(value) != buffer.type:
                     raise TypeError(f"kernel {name}: buffer {key!r} is of type {buffer.type!r}, got {value!r}")
-                stores.append((index[key], c, value))
+                if value is not columns[key][c] or buffer.rows:  # else it stays as it is
+                    stores.append((index[key], c, value))
         program = Program(name, dtype, tuple(buffers), trace, stores)
         _find_live(program)
         try:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...physics.model import Model
+from ...physics.spatial import is_zero
 from ...scalar import Random, clip, logical_and, logical_not, select
 from .ant import planar_position
 from .base import Outcome, Task, World, flat, squared, uniform_noise, within
@@ -79,7 +80,7 @@ class Humanoid(Human):
     def begin(self, m: Model, world: World) -> dict:
         total = sum(m.body_mass)
         weighted = zip(m.body_mass, world.data.xipos, strict=True)
-        parts = [[mass / total * x for x in xipos[:2]] for mass, xipos in weighted if mass]
+        parts = [[mass / total * x for x in xipos[:2]] for mass, xipos in weighted if not is_zero(mass)]
         centre = parts[0]
         for part in parts[1:]:
             centre = [a + b for a, b in zip(centre, part, strict=True)]
