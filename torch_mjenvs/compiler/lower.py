@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .expr import Expr
 from .fuse import Fused, Order, fuse
 from .ops import OPS
 from .program import Program
+from .renew import Renewal, renewals
 from .schedule import schedule
 from .sink import sink_loads
 
@@ -23,13 +25,14 @@ class Code:
 
 def lower(program: Program) -> Code:
     """The program itself stays as it was recorded."""
-    order = schedule(program, sink_loads(program))
-    order = place_stores(program, order)
+    program, renewed = renewals(program)
+    order = schedule(program, sink_loads(program, renewed))
+    order = place_stores(program, order, renewed)
     order, sums = fuse(program, order)
     return Code(program, order, sums)
 
 
-def place_stores(program: Program, order: Order) -> Order:
+def place_stores(program: Program, order: Order, renewed: Sequence[Renewal] = ()) -> Order:
     """With each value's stores right after it, where it is at hand; of constants, and of what was loaded, at the end.
 
     The latter may go into the very buffer that is loaded from, so they come after all loads.
@@ -44,4 +47,5 @@ def place_stores(program: Program, order: Order) -> Order:
         else:
             at_the_end.append(store)
     placed = [y for e in order[top] for y in (e, *at_once.get(e, ()))]
-    return order | {top: placed + at_the_end}
+    blocks = {renewal.body: order[renewal.body] + renewal.code() for renewal in renewed}
+    return order | blocks | {top: placed + at_the_end}

@@ -11,17 +11,18 @@ the stack already, nor what is stored as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .expr import Expr, Region
-from .forms import Form, Loop
+from .forms import Form, Loop, When
 from .program import Program
+from .renew import Renewal
 
 Homes = dict[Expr, Region]
 
 
-def sink_loads(program: Program) -> Homes:
-    """The regions in which late loads are to be."""
+def sink_loads(program: Program, renewed: Sequence[Renewal] = ()) -> Homes:
+    """The regions in which late loads are to be: of what a block stores, that block or one around it."""
     stored, copied = ({store[k] for store in program.stores} for k in (0, 2))
     late = {k for k, b in enumerate(program.buffers) if k not in stored and not b.rows and b.type == "f"}
     if not late:
@@ -31,6 +32,10 @@ def sink_loads(program: Program) -> Homes:
     for x, region in _uses(program):
         if type(x) is Expr and x.op == "load" and x.attr[0] in late and x not in copied:
             homes[x] = _common(homes.get(x, region), region)
+    for renewal in renewed:
+        for x in renewal.old:
+            if x in homes and renewal.body not in _path(homes[x]):
+                homes[x] = _common(homes[x], renewal.form.region)
     return {x: _outside(region, loops) for x, region in homes.items()}
 
 
@@ -43,8 +48,9 @@ def _uses(program: Program) -> Iterator[tuple[object, Region]]:
             for x, _, region in e.attr.reads():
                 yield x, region
             for carried in e.attr.carries:
-                yield carried.before, e.region
                 yield carried.after, e.region
+                if carried.result in program.live or not isinstance(e.attr, When):
+                    yield carried.before, e.region
 
 
 def _path(region: Region | None) -> list[Region]:
