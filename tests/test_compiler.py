@@ -317,6 +317,15 @@ def assembly(program: Program, target: cpu.Target) -> str:
     return target.machine().emit_assembly(module)
 
 
+@pytest.mark.skipif(not llvm.get_process_triple().startswith("x86_64"), reason="makes x86 code")
+@pytest.mark.parametrize(("processor", "width"), [("skylake-avx512", 64), ("haswell", 32)])
+def test_no_vector_is_spilled_across_two_lines_of_the_cache(processor, width):
+    text = assembly(cheetah(), cpu.Target(cpu.host().triple, processor, "", width))
+    assert f"andq\t$-{width}, %rsp" in text
+    spills = re.findall(r"(vmov[au]ps)\t%[yz]mm\d+, -?\d+\(%rsp\)", text)
+    assert len(spills) > 100 and set(spills) == {"vmovaps"}
+
+
 @pytest.mark.parametrize("triple", ["aarch64-unknown-linux-gnu", "arm64-apple-macosx"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_code_for_neon(dtype, triple, folder):

@@ -23,7 +23,7 @@ def render(program: Program, lanes: int) -> str:
         w.put(f"%p{k} = load ptr, ptr %a{k}")
     _body(w)
     w.put("ret void")
-    head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {TILE}"
+    head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {TILE}{_stack_alignment(w.types)}"
     body = "\n".join(w.lines)
     return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *buffers.room_for_columns(w), *w.arrays, f"{body}\n}}"])
 
@@ -47,6 +47,14 @@ def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
     attributes = gpu.attributes.format(threads=gpu.threads)
     head = f"define {gpu.convention} void @kernel({', '.join(arguments)}) {attributes}"
     return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *w.arrays, *w.lines, "}"])
+
+
+def _stack_alignment(types: Types) -> str:
+    """Vectors that are spilled lie within a line of the cache, and not across two: the stack that a function is called
+    with is aligned to 16 bytes only.
+    """
+    size = types.lanes * types.memory("f")[1]
+    return f" alignstack({size})" if size > 16 else ""
 
 
 def _writer(program: Program, types: Types) -> Writer:
