@@ -7,6 +7,7 @@ from typing import Any
 import mujoco
 import oracle
 import pytest
+from sensor_mjcf import MODEL, of_frames
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.data import FIELDS, Data
@@ -21,6 +22,8 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
     </body>
     <body pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" size=".15 .2"/><site name="c"/></body></worldbody>
     <tendon><spatial><site site="a"/><site site="b"/><site site="c"/></spatial></tendon></mujoco>"""
+
+OWN = {"more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames())}
 
 
 class Watched(Data):
@@ -43,10 +46,10 @@ class Watched(Data):
 def test_stages_read_and_compute_what_they_declare() -> None:
     """All that is computed is so for every model; what is read may depend on the model."""
     read: dict[str, set[str]] = {stage.__name__: set() for stage in STAGES}
-    for name in ("hopper", "humanoid", "ant", "random-1", "more"):
-        mjm = mujoco.MjModel.from_xml_string(MORE) if name == "more" else oracle.model(name)
+    for name in ("hopper", "humanoid", "ant", "random-1", *OWN):
+        mjm = mujoco.MjModel.from_xml_string(OWN[name]) if name in OWN else oracle.model(name)
         m = load(mjm)
-        states = [(mjm.qpos0, *[[0.1] * mjm.nv, [0.0] * mjm.nu])] if name == "more" else oracle.states(name, 4)
+        states = [(mjm.qpos0, *[[0.1] * mjm.nv, [0.0] * mjm.nu])] if name in OWN else oracle.states(name, 4)
         for qpos, qvel, ctrl in states:
             lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
             d = Watched(**dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))

@@ -20,7 +20,7 @@ from ..compiler.control import when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
-from ..physics.derived import derive
+from ..physics.derived import OF_SENSORS, derive, left_by_step
 from ..physics.model import Model
 from ..physics.params import Columns, check_names, sensible
 from ..physics.precision import Precision
@@ -231,7 +231,9 @@ class Episode:
     def at_rest(self, qpos: list, qvel: list, rng: Random) -> World:
         """A world that was put into a state: mj_forward has run, but not mj_rnePostConstraint."""
         m = self.model
-        data = derive(m, qpos, qvel, None, [0.0] * m.nu, self.precision)
+        still = [0.0] * m.nu
+        data = derive(m, qpos, qvel, None, still, self.precision)
+        data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision))
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng)
 
@@ -287,12 +289,14 @@ class Episode:
             old.params,
             old.derived,
         )
+        begun = old.qpos, old.qvel, old.qacc_warmstart
         last = {
             "qpos": choose(stopped, old.qpos, moved.last["qpos"]),
             "qvel": choose(stopped, old.qvel, moved.last["qvel"]),
             "qacc": choose(stopped, old.qacc_warmstart, moved.last["qacc"]),
+            "start": [choose(stopped, x, y) for x, y in zip(begun, moved.last["start"], strict=True)],
         }
-        data = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl, self.precision, **pushes)
+        data = left_by_step(m, last, ctrl, self.precision, **pushes)
         data.cfrc_ext = [choose(stopped, [0.0] * 6, wrench) for wrench in moved.last["cfrc_ext"]]
         return new, World(new.qpos, new.qvel, {}, data, rng), stopped
 

@@ -71,7 +71,7 @@ class Data:
     xanchor, xanchorrel = output("njnt", 3), field("njnt", 3)
     xaxis = output("njnt", 3)
     geom_xpos, geom_xrel, geom_xmat = output("ngeom", 3), field("ngeom", 3), output("ngeom", 9)
-    site_xpos = output("nsite", 3)
+    site_xpos, site_xrel, site_xmat = output("nsite", 3), field("nsite", 3), output("nsite", 9)
     ten_length, ten_velocity = output("ntendon"), output("ntendon")
 
     # inertia: what is about the tree's origin has a name with `o` for MuJoCo's `c`, which is about subtree_com of the
@@ -87,6 +87,7 @@ class Data:
     cvel, ovel = output("nbody", 6), field("nbody", 6)
     cdof_dot = output("nv", 6)
     bias_acc = field("nbody", 6)  # sum of the rate of odof times qvel over the dofs of the body
+    subtree_linvel, subtree_angmom = output("nbody", 3), output("nbody", 3)  # of its centre of mass, and about it
     qfrc_bias = output("nv")  # Coriolis, centrifugal and gravitational force
 
     # forces
@@ -104,6 +105,11 @@ class Data:
     solver_niter = field()  # Newton iterations
     qfrc_constraint = output("nv")
     cfrc_ext = output("nbody", 6)  # wrench (torque, force) of all contacts, about the root's subtree_com
+
+    # what follows from accelerations
+    cacc, oacc = output("nbody", 6), field("nbody", 6)  # with gravity's opposite in them
+    cfrc_int = output("nbody", 6)  # wrench of the parent on the body, about the root's subtree_com
+    sensordata = output("nsensordata")
 
     def __init__(self, **given: Any):
         for name, value in ({"precision": DOUBLE} | given).items():

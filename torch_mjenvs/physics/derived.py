@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .collision import collision
@@ -12,10 +13,11 @@ from .inertia import com_pos, crb
 from .kinematics import kinematics
 from .model import Model
 from .precision import DOUBLE, Precision
+from .sensors import sensor
 from .solver import constraint_force, newton, rne_post_constraint
 from .step import smooth, smooth_acceleration
 from .tendon import tendon
-from .velocity import bias, com_vel
+from .velocity import bias, com_acc, com_force, com_vel, subtree_vel
 
 STAGES: tuple[Stage, ...] = (
     kinematics,
@@ -33,10 +35,17 @@ STAGES: tuple[Stage, ...] = (
     newton,
     constraint_force,
     rne_post_constraint,
+    subtree_vel,
+    com_acc,
+    com_force,
+    sensor,
 )
 # Stages with loops and blocks: a field first asked for inside one would be computed there, and be unknown outside.
 BRANCHING: tuple[Stage, ...] = (make_constraint, newton, constraint_force, rne_post_constraint)
 STAGE_OF: dict[str, Stage] = {name: stage for stage in STAGES for name in stage.computes}
+
+
+OF_SENSORS = "cacc cfrc_int sensordata"  # what MuJoCo computes with sensors, if any ask for it
 
 
 class Derived(Data):
@@ -45,8 +54,15 @@ class Derived(Data):
     def __init__(self, m: Model, **given: Any):
         super().__init__(**given)
         self.__dict__["model"] = m
+        self.__dict__["elsewhere"] = {}
+
+    def take(self, names: str, other: Derived) -> None:
+        """Have these fields be those of another evaluation."""
+        self.__dict__["elsewhere"].update(dict.fromkeys(names.split(), other))
 
     def __getattr__(self, name: str) -> Any:
+        if name in self.__dict__["elsewhere"]:
+            return getattr(self.__dict__["elsewhere"][name], name)
         stage = STAGE_OF.get(name)
         if stage is None:
             raise AttributeError(f"no stage computes {name!r}")
@@ -64,7 +80,22 @@ def derive(
     ctrl: list,
     precision: Precision = DOUBLE,
     **pushes: list,
-) -> Data:
+) -> Derived:
     """mjData at a state, `pushes` as of `step`. Nothing is computed that nobody reads, nor a given acceleration."""
     known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc": qacc}
     return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, precision=precision, **known, **pushes)
+
+
+def left_by_step(
+    m: Model, last: Mapping[str, Any], ctrl: list, precision: Precision = DOUBLE, **pushes: list
+) -> Derived:
+    """mjData as a step leaves it, by what `State.last` has.
+
+    MuJoCo evaluates sensors, and what they alone rest on, once a step: of a Runge-Kutta step in the first stage.
+    """
+    d = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl, precision, **pushes)
+    if m.integrator == "rk4":
+        qpos, qvel, warmstart = last["start"]
+        first = {"qpos": qpos, "qvel": qvel, "qacc_warmstart": warmstart}
+        d.take(OF_SENSORS, Derived(m, ctrl=ctrl, precision=precision, **first, **pushes))
+    return d

@@ -75,7 +75,7 @@ class Frame:
 @stage(
     reads="qpos",
     computes="origin frame xpos xrel xquat xmat xipos xirel ximat xanchor xanchorrel xaxis "
-    "geom_xpos geom_xrel geom_xmat site_xpos",
+    "geom_xpos geom_xrel geom_xmat site_xpos site_xrel site_xmat",
 )
 def kinematics(m: Model, d: Data) -> None:
     """mj_kinematics: all poses, from d.qpos."""
@@ -89,8 +89,11 @@ def kinematics(m: Model, d: Data) -> None:
         d.geom_xrel[g] = frame.point(m.geom_pos[g])
         d.geom_xpos[g] = add(origin, d.geom_xrel[g])
         d.geom_xmat[g] = frame.rotation(m.geom_mat[g])
-    carriers = [(d.origin[m.body_originid[i]], d.frame[i]) for i in m.site_bodyid]
-    d.site_xpos = [add(o, frame.point(pos)) for (o, frame), pos in zip(carriers, m.site_pos, strict=True)]
+    for s in range(m.nsite):
+        frame, origin = d.frame[m.site_bodyid[s]], d.origin[m.body_originid[m.site_bodyid[s]]]
+        d.site_xrel[s] = frame.point(m.site_pos[s])
+        d.site_xpos[s] = add(origin, d.site_xrel[s])
+        d.site_xmat[s] = frame.rotation(m.site_mat[s])
 
 
 def _start(m: Model, d: Data) -> None:
@@ -100,6 +103,8 @@ def _start(m: Model, d: Data) -> None:
         setattr(d, name, [None] * m.njnt)
     for name in ("geom_xpos", "geom_xrel", "geom_xmat"):
         setattr(d, name, [None] * m.ngeom)
+    for name in ("site_xpos", "site_xrel", "site_xmat"):
+        setattr(d, name, [None] * m.nsite)
     d.frame[0] = Frame(list(IDENTITY), zeros(3), tuple(IDENTITY), (0.0, 0.0, 0.0))
     d.origin[0] = zeros(3)
     d.xquat[0] = [1.0, 0.0, 0.0, 0.0]

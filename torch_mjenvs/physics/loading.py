@@ -45,7 +45,7 @@ def _read(mjm: mujoco.MjModel) -> Model:
 
 # What a field of Model holds, by its type there.
 _KINDS = {"int": int, "Ints": int, "Floats": float, "Rows": float, "tuple[bool, ...]": bool}
-_DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat"]
+_DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat"]
 
 
 def _options(mjm: mujoco.MjModel) -> dict:
@@ -56,6 +56,7 @@ def _options(mjm: mujoco.MjModel) -> dict:
     out["gravity"] = (0.0, 0.0, 0.0) if disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
     out["meaninertia"] = float(mjm.stat.meaninertia)
     out["wind"] = _tuple(opt.wind, float)
+    out["magnetic"] = _tuple(opt.magnetic, float)
     still = disabled(mjm, "SPRING") and disabled(mjm, "DAMPER")  # mj_passive does nothing at all then
     out |= {name: 0.0 if still else float(getattr(opt, name)) for name in ("density", "viscosity")}
     return out
@@ -82,13 +83,31 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "eq_direct": _direct(mjm.eq_solref),
         "jnt_direct": _direct(mjm.jnt_solref),
         "geom_direct": _direct(mjm.geom_solref),
+        "geom_visible": tuple(_alpha(mjm, g) != 0 for g in range(mjm.ngeom)),
         "jnt_limited": tuple(bool(x) and limited for x in mjm.jnt_limited),
         "switched_off": _switched_off(mjm),
         "jnt_stiffness": _unless(mjm, "SPRING", mjm.jnt_stiffness),
         "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
         "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
         "actuator_trnid": _tuple(mjm.actuator_trnid[:, 0], int),
+    } | _sensors(mjm)
+
+
+def _sensors(mjm: mujoco.MjModel) -> dict:
+    """Where they are disabled there are none, but sensordata has its size."""
+    n = 0 if disabled(mjm, "SENSOR") else mjm.nsensor
+    integers = ["type", "datatype", "objtype", "objid", "reftype", "refid", "dim", "adr"]
+    out = {f"sensor_{name}": _tuple(getattr(mjm, f"sensor_{name}")[:n], int) for name in integers}
+    return out | {
+        "sensor_dataspec": _tuple(mjm.sensor_intprm[:n, 0], int),
+        "sensor_cutoff": _tuple(mjm.sensor_cutoff[:n], float),
+        "sensor_names": tuple(_name(mjm, "sensor", i) for i in range(n)),
     }
+
+
+def _alpha(mjm: mujoco.MjModel, g: int) -> float:
+    """How opaque a geom is. ray_eliminate."""
+    return float(mjm.geom_rgba[g, 3] if mjm.geom_matid[g] < 0 else mjm.mat_rgba[mjm.geom_matid[g], 3])
 
 
 def _direct(solref: np.ndarray) -> tuple[bool, ...]:

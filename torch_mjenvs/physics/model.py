@@ -1,6 +1,7 @@
 """The constants of a model: the record that `load` makes of an `mjModel`.
 
 nq positions   nv dofs   nu actuators   nbody bodies   njnt joints   ngeom geoms   nsite sites
+ntendon tendons   nsensordata numbers that sensors give
 
 Field names, meanings and units are MuJoCo's. A field is a nested tuple of Python numbers, so that it folds away when
 physics is traced; parameters that vary from world to world (see `params`) are scalars like any other. `loading` reads
@@ -53,12 +54,14 @@ class Model:
     nsite: int
     ntendon: int
     neq: int
+    nsensordata: int
 
     timestep: float
     gravity: Floats
     density: float  # of the fluid; 0, like viscosity, where springs and dampers are both disabled
     viscosity: float
     wind: Floats
+    magnetic: Floats
     integrator: str  # "euler" or "rk4"
     eulerdamp: bool  # whether Euler takes joint damping implicitly
     impratio: float
@@ -122,9 +125,13 @@ class Model:
     geom_solimp: Rows
     geom_margin: Floats
     geom_gap: Floats
+    geom_visible: tuple[bool, ...]  # to rangefinders: whose colour is not transparent
 
+    site_type: Ints
     site_bodyid: Ints
     site_pos: Rows
+    site_quat: Rows
+    site_size: Rows
 
     actuator_trnid: Ints  # joint
     actuator_gear: Rows
@@ -148,6 +155,17 @@ class Model:
     eq_solref: Rows
     eq_solimp: Rows
 
+    sensor_type: Ints  # empty, like the other fields of sensors, where a flag disables them
+    sensor_datatype: Ints
+    sensor_objtype: Ints
+    sensor_objid: Ints
+    sensor_reftype: Ints
+    sensor_refid: Ints
+    sensor_dataspec: Ints  # which numbers a rangefinder gives, bit by bit: the first of MuJoCo's sensor_intprm
+    sensor_dim: Ints
+    sensor_adr: Ints
+    sensor_cutoff: Floats
+
     pairs: tuple[Pair, ...]
 
     body_names: tuple[str, ...]
@@ -156,6 +174,7 @@ class Model:
     site_names: tuple[str, ...]
     actuator_names: tuple[str, ...]
     tendon_names: tuple[str, ...]
+    sensor_names: tuple[str, ...]
 
     # Where parameters vary from world to world (see `params`):
     switched_off: tuple[str, ...] = ()  # parameters for which a disable flag leaves no use
@@ -163,13 +182,22 @@ class Model:
     flaw: float = 0.0  # NaN in worlds whose parameters make no sense
 
     # The same in another form: computed whenever a model is made, also by dataclasses.replace.
-    body_mat: Rows = dataclasses.field(init=False)  # rotation matrices of body_quat, body_iquat and geom_quat
+    body_mat: Rows = dataclasses.field(init=False)  # rotation matrices of body_quat and so on
     body_imat: Rows = dataclasses.field(init=False)
     geom_mat: Rows = dataclasses.field(init=False)
+    site_mat: Rows = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        for mat, quat in (("body_mat", "body_quat"), ("body_imat", "body_iquat"), ("geom_mat", "geom_quat")):
-            object.__setattr__(self, mat, tuple(map(rotation, getattr(self, quat))))
+        for name in ("body_mat", "body_imat", "geom_mat", "site_mat"):
+            quats = getattr(self, name.replace("mat", "quat"))
+            object.__setattr__(self, name, tuple(map(rotation, quats)))
+
+    def sensor(self, name: str) -> slice:
+        """Where a sensor's numbers stand in `sensordata`. Raises KeyError for an unknown name."""
+        if name not in self.sensor_names:
+            raise KeyError(f"the model has no sensor {name!r}; it has {', '.join(map(repr, self.sensor_names))}")
+        i = self.sensor_names.index(name)
+        return slice(self.sensor_adr[i], self.sensor_adr[i] + self.sensor_dim[i])
 
     @functools.cached_property
     def constant(self) -> bool:

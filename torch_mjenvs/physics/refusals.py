@@ -221,7 +221,7 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
 
 def _check_rotations(mjm: mujoco.MjModel) -> None:
     """MuJoCo's compiler makes them unit quaternions; in an MjModel that was changed since, they may be anything."""
-    for kind, name in (("body", "body_quat"), ("body", "body_iquat"), ("geom", "geom_quat")):
+    for kind, name in (("body", "body_quat"), ("body", "body_iquat"), ("geom", "geom_quat"), ("site", "site_quat")):
         for i, quat in enumerate(getattr(mjm, name)):
             if not abs(np.linalg.norm(quat) - 1) < 1e-6:
                 not_supported(f"{name} {quat.tolist()} of {describe(mjm, kind, i)}", "use a quaternion of length 1")

@@ -18,7 +18,7 @@ from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
 from .data import FIELDS, Data
-from .derived import Derived, derive
+from .derived import Derived, left_by_step
 from .loading import load
 from .model import Model
 from .params import Columns, as_rows, check_names, sensible
@@ -130,8 +130,7 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
             state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart}
             return computed(Derived(m, **state, precision=precision, **pushes))
         s = step(m, State(b["qpos"], b["qvel"], warmstart), b["ctrl"], precision=precision, **pushes)
-        last = s.last["qpos"], s.last["qvel"], s.last["qacc"]
-        out = computed(derive(m, *last, b["ctrl"], precision, **pushes))
+        out = computed(left_by_step(m, s.last, b["ctrl"], precision, **pushes))
         if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
             out["qacc"] = s.last["mean_qacc"]
         return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | out

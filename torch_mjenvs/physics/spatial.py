@@ -202,6 +202,11 @@ def cross_motion(v: Vec, s: Vec) -> list[Scalar]:
     return cross(v[:3], s[:3]) + add(cross(v[:3], s[3:]), cross(v[3:], s[:3]))
 
 
+def cross_force(v: Vec, f: Vec) -> list[Scalar]:
+    """v x* f of a motion and a force vector: mju_crossForce."""
+    return add(cross(v[:3], f[:3]), cross(v[3:], f[3:])) + cross(v[:3], f[3:])
+
+
 def about(v: Vec, p: Vec) -> list[Scalar]:
     """The motion vector v, about the point p instead of the point from which p is measured."""
     return list(v[:3]) + add(v[3:], cross(v[:3], p))

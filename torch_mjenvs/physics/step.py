@@ -29,7 +29,7 @@ class State:
     """What a step carries from one to the next: lists of nq, nv, nv scalars.
 
     `last` is the state at which MuJoCo would have computed mjData's other fields: before an Euler step, in
-    the last stage of a Runge-Kutta step (qpos, qvel, qacc, cfrc_ext).
+    the last stage of a Runge-Kutta step (qpos, qvel, qacc, cfrc_ext). `start` is what a step starts from.
     """
 
     qpos: list
@@ -119,6 +119,7 @@ def step(
         qpos, qvel = euler(m, d)
         last = {"qpos": d.qpos, "qvel": d.qvel, "qacc": d.qacc, "mean_qacc": d.qacc}
         last["cfrc_ext"] = observe(d, nothing)
+    last["start"] = [list(x) for x in start]
     return State(qpos, qvel, last["qacc"], last)
 
 
@@ -132,4 +133,5 @@ def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOU
 
     last = {"qpos": state.qpos, "qvel": state.qvel, "qacc": state.qacc_warmstart, "mean_qacc": state.qacc_warmstart}
     last["cfrc_ext"] = [[0.0] * 6 for _ in range(m.nbody)]
+    last["start"] = [list(x) for x in (state.qpos, state.qvel, state.qacc_warmstart)]
     return State(*repeat(n, body, [state.qpos, state.qvel, state.qacc_warmstart, last]))

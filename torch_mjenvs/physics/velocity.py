@@ -1,15 +1,33 @@
-"""Velocities and bias forces: mj_comVel, mj_rne.
+"""Velocities, bias forces, and what follows from accelerations: mj_comVel, mj_rne, mj_subtreeVel,
+mj_rnePostConstraint.
 
 v velocity   a acceleration   dv what a joint adds to the velocity
 """
 
 from __future__ import annotations
 
-from ..compiler.scalar import Scalar
+from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .inertia import Lump
 from .model import BALL, FREE, Model
-from .spatial import Vec, about, add, add_scaled, cross, cross_motion, dot, scale, sym_vec, zeros
+from .spatial import (
+    MINVAL,
+    Vec,
+    about,
+    add,
+    add_scaled,
+    cross,
+    cross_force,
+    cross_motion,
+    dot,
+    mat_vec,
+    mul_inert_vec,
+    scale,
+    sub,
+    sym_vec,
+    transpose,
+    zeros,
+)
 
 
 @stage(reads="qvel comrel odof", computes="cvel ovel cdof_dot bias_acc")
@@ -79,3 +97,55 @@ def _inertial_force(lump: Lump, v: Vec, a: Vec) -> list[Scalar]:
 def bias(m: Model, d: Data) -> None:
     """qfrc_bias: mj_rne without acceleration."""
     d.qfrc_bias = rne(m, d)
+
+
+def at_point(motion: Vec, r: Vec) -> list[Scalar]:
+    """How fast the point r moves, where both are seen from the tree's origin."""
+    return add(motion[3:], cross(motion[:3], r))
+
+
+@stage(reads="xipos xirel ximat subtree_com ovel", computes="subtree_linvel subtree_angmom")
+def subtree_vel(m: Model, d: Data) -> None:
+    """mj_subtreeVel: linear velocity and angular momentum of each subtree."""
+    speed = [at_point(d.ovel[i], d.xirel[i]) for i in range(m.nbody)]
+    momentum = [scale(v, m.body_mass[i]) for i, v in enumerate(speed)]
+    spin = []
+    for i in range(m.nbody):
+        local = mat_vec(transpose(d.ximat[i]), d.ovel[i][:3])
+        spin.append(mat_vec(d.ximat[i], [x * w for x, w in zip(m.body_inertia[i], local, strict=True)]))
+    for i in range(m.nbody - 1, 0, -1):
+        momentum[m.body_parentid[i]] = add(momentum[m.body_parentid[i]], momentum[i])
+    d.subtree_linvel = [scale(p, 1.0 / maximum(m.body_subtreemass[i], MINVAL)) for i, p in enumerate(momentum)]
+    for i in range(m.nbody - 1, 0, -1):
+        parent = m.body_parentid[i]
+        spin[i] = add(spin[i], scale(_moment(d.xipos[i], speed[i], d, i), m.body_mass[i]))
+        above = _moment(d.subtree_com[i], d.subtree_linvel[i], d, parent)
+        spin[parent] = add(add(spin[parent], spin[i]), scale(above, m.body_subtreemass[i]))
+    d.subtree_angmom = spin
+
+
+def _moment(p: Vec, v: Vec, d: Data, i: int) -> list[Scalar]:
+    """Of the velocity v of the point p about the centre of mass of subtree i, as seen from it."""
+    return cross(sub(p, d.subtree_com[i]), sub(v, d.subtree_linvel[i]))
+
+
+@stage(reads="comrel odof bias_acc qacc", computes="cacc oacc")
+def com_acc(m: Model, d: Data) -> None:
+    """cacc, from d.qacc: the first half of mj_rnePostConstraint."""
+    d.oacc = [zeros(3) + scale(m.gravity, -1.0)] * m.nbody
+    for i in range(1, m.nbody):
+        dofs = range(m.body_dofadr[i], m.body_dofadr[i] + m.body_dofnum[i])
+        d.oacc[i] = add(add(d.oacc[m.body_parentid[i]], d.bias_acc[i]), _combine(d.odof, d.qacc, dofs))
+    d.cacc = [about(d.oacc[i], d.comrel[m.body_originid[i]]) for i in range(m.nbody)]
+
+
+@stage(reads="cinert cvel cacc cfrc_ext", computes="cfrc_int")
+def com_force(m: Model, d: Data) -> None:
+    """cfrc_int: the second half of mj_rnePostConstraint."""
+    d.cfrc_int = [zeros(6)] * m.nbody
+    for i in range(1, m.nbody):
+        inertial = mul_inert_vec(d.cinert[i], d.cacc[i])
+        gyroscopic = cross_force(d.cvel[i], mul_inert_vec(d.cinert[i], d.cvel[i]))
+        d.cfrc_int[i] = sub(add(inertial, gyroscopic), d.cfrc_ext[i])
+    for i in range(m.nbody - 1, 0, -1):
+        d.cfrc_int[m.body_parentid[i]] = add(d.cfrc_int[m.body_parentid[i]], d.cfrc_int[i])

@@ -31,6 +31,10 @@ class Limit(Constraint):
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
         return fold_row(total, self.sign * a[self.dof] + self.y0, self.sign * dx[self.dof], self.D, alpha)
 
+    def force(self, a: list) -> Scalar:
+        """What the limit pushes with, 0 or more."""
+        return -(self.D * minimum(self.sign * a[self.dof] + self.y0, 0.0))
+
 
 def joint_limits(m: Model, d: Data) -> list[Limit]:
     """The limits of all joints that have any."""

@@ -1,0 +1,344 @@
+"""Sensors: mj_sensorPos, mj_sensorVel, mj_sensorAcc. A function for each type, in the table at the end.
+
+Each gives the numbers of sensor i. What is not in the table is refused by name, when `sensordata` is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mujoco
+
+from ..compiler.scalar import Scalar, clip, minimum, select
+from .constraints.limits import Limit
+from .data import Data, stage
+from .model import Model, UnsupportedModel
+from .ray import MISS, RAYS, ray
+from .spatial import (
+    Vec,
+    add,
+    column,
+    cross,
+    mat_vec,
+    quat_conjugate,
+    quat_mul,
+    quat_normalize,
+    sub,
+    transpose,
+    zeros,
+)
+from .velocity import at_point
+
+BODY, XBODY, GEOM, SITE = (int(getattr(mujoco.mjtObj, f"mjOBJ_{name}")) for name in ("BODY", "XBODY", "GEOM", "SITE"))
+REAL, POSITIVE = int(mujoco.mjtDataType.mjDATATYPE_REAL), int(mujoco.mjtDataType.mjDATATYPE_POSITIVE)
+DISTANCE = 1 << int(mujoco.mjtRayDataField.mjRAYDATA_DIST)
+
+
+@stage(
+    reads="qpos qvel xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos site_xrel "
+    "site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom actuator_force "
+    "qfrc_actuator constraints qacc oacc cfrc_int",
+    computes="sensordata",
+)
+def sensor(m: Model, d: Data) -> None:
+    """d.sensordata, of which each sensor reads what it needs. Raises `UnsupportedModel` for what is not there."""
+    d.sensordata = zeros(m.nsensordata)
+    for i, kind in enumerate(m.sensor_type):
+        if kind not in SENSORS:
+            raise not_there(m, i)
+        values = SENSORS[kind](m, d, i)
+        adr, dim = m.sensor_adr[i], m.sensor_dim[i]
+        assert len(values) == dim, m.sensor_names[i]
+        d.sensordata[adr : adr + dim] = _cut_off(values, m.sensor_cutoff[i], m.sensor_datatype[i])
+
+
+def not_there(m: Model, i: int, what: str = "") -> UnsupportedModel:
+    """Names the sensor, its type, and what about it."""
+    kind = mujoco.mjtSensor(m.sensor_type[i]).name.removeprefix("mjSENS_").lower()
+    return UnsupportedModel(
+        f"sensordata with sensor {m.sensor_names[i]!r} ({kind}){what} is not supported: take it out of the model, "
+        "or do not ask for sensordata"
+    )
+
+
+def _cut_off(values: list[Scalar], cutoff: float, datatype: int) -> list[Scalar]:
+    """apply_cutoff."""
+    if cutoff > 0 and datatype == REAL:
+        return [clip(x, -cutoff, cutoff) for x in values]
+    return [minimum(cutoff, x) for x in values] if cutoff > 0 and datatype == POSITIVE else values
+
+
+# objects that have a frame
+
+
+@dataclass(frozen=True)
+class Object:
+    """A body's inertial frame, a body, a geom or a site. rel: its position from the origin of the body's tree."""
+
+    body: int
+    pos: list[Scalar]
+    rel: list[Scalar]
+    mat: list[Scalar]
+    quat: Callable[[], list[Scalar]]
+
+
+def _object(m: Model, d: Data, i: int, kind: int, k: int) -> Object:
+    if kind == BODY:
+        return Object(k, d.xipos[k], d.xirel[k], d.ximat[k], lambda: quat_mul(d.xquat[k], m.body_iquat[k]))
+    if kind == XBODY:
+        return Object(k, d.xpos[k], d.xrel[k], d.xmat[k], lambda: list(d.xquat[k]))
+    if kind == GEOM:
+        body, pos, rel, mat, quat = m.geom_bodyid[k], d.geom_xpos, d.geom_xrel, d.geom_xmat, m.geom_quat
+    elif kind == SITE:
+        body, pos, rel, mat, quat = m.site_bodyid[k], d.site_xpos, d.site_xrel, d.site_xmat, m.site_quat
+    else:
+        raise not_there(m, i, f" of a {mujoco.mjtObj(kind).name.removeprefix('mjOBJ_').lower()}")
+    return Object(body, pos[k], rel[k], mat[k], lambda: quat_mul(d.xquat[body], quat[k]))
+
+
+def _measured(m: Model, d: Data, i: int) -> Object:
+    return _object(m, d, i, m.sensor_objtype[i], m.sensor_objid[i])
+
+
+def _reference(m: Model, d: Data, i: int) -> Object | None:
+    """In whose frame it is measured; None: the world's."""
+    return _object(m, d, i, m.sensor_reftype[i], m.sensor_refid[i]) if m.sensor_refid[i] >= 0 else None
+
+
+def _seen_by(mat: Vec, v: Vec) -> list[Scalar]:
+    return mat_vec(transpose(mat), v)
+
+
+def _velocity(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
+    """Angular and linear, in world axes. mj_objectVelocity."""
+    return list(d.ovel[x.body][:3]), at_point(d.ovel[x.body], x.rel)
+
+
+def _acceleration(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
+    """The same of the acceleration, as an accelerometer feels it: with gravity's opposite. mj_objectAcceleration."""
+    turning, moving = _velocity(d, x)
+    return list(d.oacc[x.body][:3]), add(at_point(d.oacc[x.body], x.rel), cross(turning, moving))
+
+
+# positions
+
+
+def _joint_pos(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.qpos[m.jnt_qposadr[m.sensor_objid[i]]]]
+
+
+def _ball_quat(m: Model, d: Data, i: int) -> list[Scalar]:
+    adr = m.jnt_qposadr[m.sensor_objid[i]]
+    return quat_normalize(d.qpos[adr : adr + 4])
+
+
+def _tendon_pos(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.ten_length[m.sensor_objid[i]]]
+
+
+def _actuator_pos(m: Model, d: Data, i: int) -> list[Scalar]:
+    k = m.sensor_objid[i]
+    return [d.qpos[m.jnt_qposadr[m.actuator_trnid[k]]] * m.actuator_gear[k][0]]
+
+
+def _frame_pos(m: Model, d: Data, i: int) -> list[Scalar]:
+    x, ref = _measured(m, d, i), _reference(m, d, i)
+    return _seen_by(ref.mat, sub(x.pos, ref.pos)) if ref else list(x.pos)
+
+
+def _frame_axis(k: int) -> Callable[[Model, Data, int], list[Scalar]]:
+    def axis(m: Model, d: Data, i: int) -> list[Scalar]:
+        x, ref = column(_measured(m, d, i).mat, k), _reference(m, d, i)
+        return _seen_by(ref.mat, x) if ref else x
+
+    return axis
+
+
+def _frame_quat(m: Model, d: Data, i: int) -> list[Scalar]:
+    x, ref = _measured(m, d, i).quat(), _reference(m, d, i)
+    return quat_mul(quat_conjugate(ref.quat()), x) if ref else x
+
+
+def _subtree_com(m: Model, d: Data, i: int) -> list[Scalar]:
+    return list(d.subtree_com[m.sensor_objid[i]])
+
+
+def _magnetometer(m: Model, d: Data, i: int) -> list[Scalar]:
+    return _seen_by(_measured(m, d, i).mat, m.magnetic)
+
+
+def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
+    """How far it is along the site's z axis to a geom of another body; -1 where there is none. mj_ray."""
+    if m.sensor_objtype[i] != SITE or m.sensor_dataspec[i] != DISTANCE:
+        raise not_there(m, i, " that gives more than the distance from a site")
+    x, nearest = _measured(m, d, i), MISS
+    for g in range(m.ngeom):
+        if m.geom_visible[g] and m.geom_bodyid[g] != x.body:
+            if m.geom_type[g] not in RAYS:
+                raise not_there(m, i, f" that may meet geom {m.geom_names[g]!r}")
+            place = d.geom_xpos[g], d.geom_xmat[g]
+            nearest = minimum(nearest, ray(m.geom_type[g], m.geom_size[g], *place, x.pos, column(x.mat, 2)))
+    return [select(nearest < MISS, nearest, -1.0)]
+
+
+# velocities
+
+
+def _joint_vel(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.qvel[m.jnt_dofadr[m.sensor_objid[i]]]]
+
+
+def _ball_angvel(m: Model, d: Data, i: int) -> list[Scalar]:
+    v = m.jnt_dofadr[m.sensor_objid[i]]
+    return list(d.qvel[v : v + 3])
+
+
+def _tendon_vel(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.ten_velocity[m.sensor_objid[i]]]
+
+
+def _actuator_vel(m: Model, d: Data, i: int) -> list[Scalar]:
+    k = m.sensor_objid[i]
+    return [d.qvel[m.jnt_dofadr[m.actuator_trnid[k]]] * m.actuator_gear[k][0]]
+
+
+def _velocimeter(m: Model, d: Data, i: int) -> list[Scalar]:
+    x = _measured(m, d, i)
+    return _seen_by(x.mat, _velocity(d, x)[1])
+
+
+def _gyro(m: Model, d: Data, i: int) -> list[Scalar]:
+    x = _measured(m, d, i)
+    return _seen_by(x.mat, _velocity(d, x)[0])
+
+
+def _frame_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
+    """Where the reference turns, what rests in it has no velocity."""
+    x, ref = _measured(m, d, i), _reference(m, d, i)
+    moving = _velocity(d, x)[1]
+    if ref is None:
+        return moving
+    turning, of_ref = _velocity(d, ref)
+    return _seen_by(ref.mat, add(sub(moving, of_ref), cross(sub(x.pos, ref.pos), turning)))
+
+
+def _frame_angvel(m: Model, d: Data, i: int) -> list[Scalar]:
+    turning, ref = _velocity(d, _measured(m, d, i))[0], _reference(m, d, i)
+    return _seen_by(ref.mat, sub(turning, _velocity(d, ref)[0])) if ref else turning
+
+
+def _subtree_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
+    return list(d.subtree_linvel[m.sensor_objid[i]])
+
+
+def _subtree_angmom(m: Model, d: Data, i: int) -> list[Scalar]:
+    return list(d.subtree_angmom[m.sensor_objid[i]])
+
+
+# accelerations and forces
+
+
+def _accelerometer(m: Model, d: Data, i: int) -> list[Scalar]:
+    x = _measured(m, d, i)
+    return _seen_by(x.mat, _acceleration(d, x)[1])
+
+
+def _frame_linacc(m: Model, d: Data, i: int) -> list[Scalar]:
+    return _acceleration(d, _measured(m, d, i))[1]
+
+
+def _frame_angacc(m: Model, d: Data, i: int) -> list[Scalar]:
+    return _acceleration(d, _measured(m, d, i))[0]
+
+
+def _force(m: Model, d: Data, i: int) -> list[Scalar]:
+    x = _measured(m, d, i)
+    return _seen_by(x.mat, d.cfrc_int[x.body][3:])
+
+
+def _torque(m: Model, d: Data, i: int) -> list[Scalar]:
+    """... about the site."""
+    x = _measured(m, d, i)
+    torque, force = d.cfrc_int[x.body][:3], d.cfrc_int[x.body][3:]
+    arm = sub(x.rel, d.comrel[m.body_originid[x.body]])
+    return _seen_by(x.mat, sub(torque, cross(arm, force)))
+
+
+def _actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.actuator_force[m.sensor_objid[i]]]
+
+
+def _joint_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.qfrc_actuator[m.jnt_dofadr[m.sensor_objid[i]]]]
+
+
+# limits of joints: of both ends the lower one, where it acts
+
+
+def _limit(m: Model, d: Data, i: int, of_end: Callable[[int], Scalar]) -> Scalar:
+    """What is asked of the lower end (0) or the upper (1), whichever acts; 0 where none does."""
+    j = m.sensor_objid[i]
+    if not m.jnt_limited[j]:
+        return 0.0
+    beyond = [x < m.jnt_margin[j] for x in _limit_distances(m, d, j)]
+    return select(beyond[0], of_end(0), select(beyond[1], of_end(1), 0.0))
+
+
+def _limit_distances(m: Model, d: Data, j: int) -> list[Scalar]:
+    q, (low, high) = d.qpos[m.jnt_qposadr[j]], m.jnt_range[j]
+    return [q - low, high - q]
+
+
+def _limit_pos(m: Model, d: Data, i: int) -> list[Scalar]:
+    j = m.sensor_objid[i]
+    return [_limit(m, d, i, lambda end: _limit_distances(m, d, j)[end] - m.jnt_margin[j])]
+
+
+def _limit_vel(m: Model, d: Data, i: int) -> list[Scalar]:
+    speed = d.qvel[m.jnt_dofadr[m.sensor_objid[i]]]
+    return [_limit(m, d, i, lambda end: -speed if end else speed)]
+
+
+def _limit_frc(m: Model, d: Data, i: int) -> list[Scalar]:
+    rows = [c for c in d.constraints if isinstance(c, Limit) and c.dof == m.jnt_dofadr[m.sensor_objid[i]]]
+    return [_limit(m, d, i, lambda end: rows[min(end, len(rows) - 1)].force(d.qacc))]
+
+
+SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
+    int(getattr(mujoco.mjtSensor, f"mjSENS_{name}")): function
+    for name, function in {
+        "JOINTPOS": _joint_pos,
+        "BALLQUAT": _ball_quat,
+        "TENDONPOS": _tendon_pos,
+        "ACTUATORPOS": _actuator_pos,
+        "FRAMEPOS": _frame_pos,
+        "FRAMEXAXIS": _frame_axis(0),
+        "FRAMEYAXIS": _frame_axis(1),
+        "FRAMEZAXIS": _frame_axis(2),
+        "FRAMEQUAT": _frame_quat,
+        "SUBTREECOM": _subtree_com,
+        "MAGNETOMETER": _magnetometer,
+        "RANGEFINDER": _rangefinder,
+        "JOINTLIMITPOS": _limit_pos,
+        "JOINTVEL": _joint_vel,
+        "BALLANGVEL": _ball_angvel,
+        "TENDONVEL": _tendon_vel,
+        "ACTUATORVEL": _actuator_vel,
+        "VELOCIMETER": _velocimeter,
+        "GYRO": _gyro,
+        "FRAMELINVEL": _frame_linvel,
+        "FRAMEANGVEL": _frame_angvel,
+        "SUBTREELINVEL": _subtree_linvel,
+        "SUBTREEANGMOM": _subtree_angmom,
+        "JOINTLIMITVEL": _limit_vel,
+        "ACCELEROMETER": _accelerometer,
+        "FRAMELINACC": _frame_linacc,
+        "FRAMEANGACC": _frame_angacc,
+        "FORCE": _force,
+        "TORQUE": _torque,
+        "ACTUATORFRC": _actuator_frc,
+        "JOINTACTFRC": _joint_actuator_frc,
+        "JOINTLIMITFRC": _limit_frc,
+    }.items()
+}
