@@ -109,7 +109,7 @@ def test_sensordata_after_a_step_is_that_of_its_beginning(integrator):
                 assert error < 1e-9 * max(1, np.abs(want).max()), name
     imu = sim.sensordata[-1, sim.model.sensor("imu")]
     np.testing.assert_allclose(imu.numpy(), d.sensor("imu").data, rtol=1e-9)
-    with pytest.raises(KeyError, match="no sensor 'igu'; it has .*'gyro'"):
+    with pytest.raises(KeyError, match=r"no sensor 'igu'; it has .*'gyro'"):
         sim.model.sensor("igu")
 
 
