@@ -210,6 +210,9 @@ class Maker:
             option = root.find("option")
             flag = option.find("flag")
             (self.element(option, "flag") if flag is None else flag).set("eulerdamp", "disable")
+        for e in world.findall("body"):
+            if e.find("joint") is None and e.find("freejoint") is None and self.maybe(0.4, "mocap"):
+                e.set("mocap", "true")
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:

@@ -147,7 +147,8 @@ def test_torch_is_told_that_buffers_keep_their_place(monkeypatch):
         sim = Simulation(env.model, 3, outputs=("xpos",))
         statistics = wrappers.RecordEpisodeStatistics(env)
         normal = wrappers.NormalizeReward(wrappers.NormalizeObservation(statistics))
-    kept = [*env.engine.buffers.values(), *env.engine.outputs.buffers.values(), *sim._buffers.values(), sim._start]
+    kept = [*env.engine.buffers.values(), *env.engine.outputs.buffers.values()]
+    kept += [*sim._buffers.values(), *sim._start.values()]
     kept += [*statistics._state().values(), *normal._state().values(), *normal.env._state().values()]
     untold = [x.shape for x in kept if not hasattr(x if x._base is None else x._base, "_dynamo_static_input_type")]
     assert not untold and len(kept) > 40

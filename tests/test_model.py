@@ -55,7 +55,6 @@ REFUSED = {
     "actuatorgravcomp": (mjcf(joint='actuatorgravcomp="true"', body='gravcomp="1"'), "gravity compensation"),
     "gravcomp": (mjcf(body='gravcomp="1"'), "gravity compensation of body 'arm'"),
     "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
-    "mocap": (mjcf(more='<worldbody><body mocap="true"><geom size="1" contype="0"/></body></worldbody>'), "mocap"),
     "ball limit": (
         mjcf(more='<worldbody><body><joint name="b" type="ball" range="0 1"/><geom size="1"/></body></worldbody>'),
         "joint 'b'",

@@ -63,7 +63,7 @@ def beside_mujoco(name: str | int, worlds: int, seed: int = 0, steps: int = 3) -
         d.qvel[:], d.ctrl[:] = rng.normal(0, 1, own.nv), rng.normal(0, 1, own.nu)
         for _ in range(int(rng.integers(1, 60))):
             mujoco.mj_step(own, d)
-        for field in ("qpos", "qvel", "ctrl", *INPUTS):
+        for field in ("qpos", "qvel", "ctrl", *INPUTS, *(("mocap_pos", "mocap_quat") if own.nmocap else ())):
             getattr(sim, field)[b] = torch.tensor(getattr(d, field))
         found.append((own, d))
     sim.step(steps)

@@ -102,6 +102,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "ball among slides",
         "fixed tendon",
         "tilted plane",
+        "mocap",
     )
     flags = ("no contact", "no spring", "no damper", "no clampctrl", "no filterparent", "no gravity", "no eulerdamp")
     for what in (*rare, *flags, "negative stiffness"):

@@ -13,14 +13,17 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.data import FIELDS, Data
 from torch_mjenvs.physics.derived import STAGES
 
-GIVEN = {"precision", "qpos", "qvel", "ctrl", "qacc_warmstart", "qfrc_applied", "xfrc_applied"}
+GIVEN = {
+    "precision", "qpos", "qvel", "ctrl", "qacc_warmstart", "qfrc_applied", "xfrc_applied", "mocap_pos", "mocap_quat",
+}  # fmt: skip
 
-# What the others lack: tendons from site to site, springs of balls, contacts between two trees, a fluid.
+# What the others lack: mocap bodies, tendons from site to site, springs of balls, contacts between two trees, a fluid.
 MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="plane" size="1 1 1"/><site name="a"/>
     <body pos="0 0 1"><joint type="ball" stiffness="1" damping="1"/><geom size=".1" pos=".1 .2 .3"/>
       <site name="b" pos=".3 0 0"/><body pos=".2 0 0"><joint range="-1 1" limited="true"/><geom size=".1"/></body>
     </body>
-    <body pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" size=".15 .2"/><site name="c"/></body></worldbody>
+    <body pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" size=".15 .2"/><site name="c"/></body>
+    <body mocap="true"><geom size=".1"/></body></worldbody>
     <tendon><spatial><site site="a"/><site site="b"/><site site="c"/></spatial></tendon></mujoco>"""
 
 OWN = {"more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames())}
@@ -54,6 +57,7 @@ def test_stages_read_and_compute_what_they_declare() -> None:
             lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
             d = Watched(**dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
             d.qfrc_applied, d.xfrc_applied = [0.0] * m.nv, [[0.0] * 6] * m.nbody
+            d.mocap_pos, d.mocap_quat = [[0.0] * 3] * m.nmocap, [[1.0] * 4] * m.nmocap
             for stage in STAGES:
                 d.read.clear(), d.written.clear()
                 stage(m, d)

@@ -58,6 +58,8 @@ class Data:
     qvel = field("nv")
     ctrl = field("nu")
     qacc_warmstart = field("nv")
+    mocap_pos = Field(("nmocap", 3), optional=True)  # where not given, mocap bodies are where the model has them
+    mocap_quat = Field(("nmocap", 4), optional=True)
     qfrc_applied = Field(("nv",), optional=True)
     xfrc_applied = Field(("nbody", 6), optional=True)  # (force, torque) at the body's centre of mass, in world axes
 

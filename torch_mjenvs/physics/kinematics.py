@@ -73,12 +73,12 @@ class Frame:
 
 
 @stage(
-    reads="qpos",
+    reads="qpos mocap_pos mocap_quat",
     computes="origin frame xpos xrel xquat xmat xipos xirel ximat xanchor xanchorrel xaxis "
     "geom_xpos geom_xrel geom_xmat site_xpos site_xrel site_xmat",
 )
 def kinematics(m: Model, d: Data) -> None:
-    """mj_kinematics: all poses, from d.qpos."""
+    """mj_kinematics: all poses, from d.qpos, d.mocap_pos and d.mocap_quat."""
     _start(m, d)
     for i in range(1, m.nbody):
         _body(m, d, i)
@@ -112,10 +112,15 @@ def _start(m: Model, d: Data) -> None:
 
 def _body(m: Model, d: Data, i: int) -> None:
     """The frame of body i, after its joints."""
-    parent = d.frame[m.body_parentid[i]]
-    d.xquat[i] = quat_mul(d.xquat[m.body_parentid[i]], m.body_quat[i])
-    offset = add(parent.offset, mat_vec(parent.fixed, m.body_pos[i]))
-    frame = dataclasses.replace(parent, fixed=frame_mul(parent.fixed, m.body_mat[i]), offset=tuple(offset))
+    k = m.body_mocapid[i]
+    if k >= 0 and d.mocap_pos is not None and d.mocap_quat is not None:  # a child of the world, without joints
+        d.xquat[i] = list(d.mocap_quat[k])
+        frame = Frame(quat_to_mat(d.mocap_quat[k]), list(d.mocap_pos[k]), tuple(IDENTITY), (0.0, 0.0, 0.0))
+    else:
+        parent = d.frame[m.body_parentid[i]]
+        d.xquat[i] = quat_mul(d.xquat[m.body_parentid[i]], m.body_quat[i])
+        offset = add(parent.offset, mat_vec(parent.fixed, m.body_pos[i]))
+        frame = dataclasses.replace(parent, fixed=frame_mul(parent.fixed, m.body_mat[i]), offset=tuple(offset))
     for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
         frame = _joint(m, d, i, j, frame)
     d.xquat[i] = quat_normalize(d.xquat[i])

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from .model import Floats, Ints, Model, Pair
-from .refusals import describe, disabled, not_supported, refuse, refuse_pairs
+from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
 from .singular import dependent
 from .spatial import snap
 
@@ -126,10 +126,10 @@ def _switched_off(mjm: mujoco.MjModel) -> tuple[str, ...]:
 
 
 def _origins(mjm: mujoco.MjModel) -> Ints:
-    out = [0]
+    out, welds = [0], weldid(mjm)
     for i in range(1, mjm.nbody):
         parent = int(mjm.body_parentid[i])
-        begins = parent == 0 or (mjm.body_weldid[parent] == 0 and mjm.body_weldid[i] != 0)
+        begins = parent == 0 or (welds[parent] == 0 and welds[i] != 0)
         out.append(i if begins else out[parent])
     return tuple(out)
 
@@ -184,9 +184,12 @@ def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
 
 
 def _filter_bodies(mjm: mujoco.MjModel, b1: int, b2: int) -> bool:
-    """filterBodyPair: bodies welded together, and parent and child unless the parent is fixed to the world."""
+    """filterBodyPair: bodies welded together, two that nothing moves, and parent and child unless the parent is fixed
+    to the world.
+    """
     weld1, weld2 = int(mjm.body_weldid[b1]), int(mjm.body_weldid[b2])
-    if weld1 == weld2:
+    moves = weldid(mjm)
+    if weld1 == weld2 or moves[b1] == moves[b2] == 0:
         return True
     if disabled(mjm, "FILTERPARENT") or weld1 == 0 or weld2 == 0:
         return False

@@ -55,6 +55,7 @@ class Model:
     ntendon: int
     neq: int
     nsensordata: int
+    nmocap: int
 
     timestep: float
     gravity: Floats
@@ -70,7 +71,8 @@ class Model:
     body_parentid: Ints
     body_rootid: Ints
     body_originid: Ints  # where positions are measured from: the highest ancestor that moves; a static body's root
-    body_weldid: Ints
+    body_weldid: Ints  # the body whose joints move it; 0: nothing does, and a mocap body is set, not moved
+    body_mocapid: Ints  # which of the mocap bodies it is, or -1
     body_jntadr: Ints
     body_jntnum: Ints
     body_dofadr: Ints

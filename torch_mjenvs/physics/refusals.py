@@ -100,7 +100,6 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
     found = {
         "flexes": mjm.nflex,
         "plugins": mjm.nplugin,
-        "mocap bodies": mjm.nmocap,
         "explicit contact pairs (contact/pair)": 0 if gone or disabled(mjm, "CONTACT") else mjm.npair,
         "plastic deformation": mjm.nplastic,
         "activation states": mjm.na,
@@ -233,8 +232,9 @@ def _check_rotations(mjm: mujoco.MjModel) -> None:
 
 def _check_inertia(mjm: mujoco.MjModel) -> None:
     """MuJoCo's compiler sees to it that what moves has mass and inertia."""
-    for i in np.flatnonzero(mjm.body_weldid == np.arange(mjm.nbody))[1:].tolist():
-        carried = mjm.body_weldid == i
+    welds = np.array(weldid(mjm))
+    for i in np.flatnonzero(welds == np.arange(mjm.nbody))[1:].tolist():
+        carried = welds == i
         if not (mjm.body_mass[carried].sum() >= mujoco.mjMINVAL and mjm.body_inertia[carried].sum(0).min() > 0):
             not_supported(f"{describe(mjm, 'body', i)}, which moves without mass or inertia,", "give it both")
 
@@ -278,3 +278,8 @@ def describe(mjm: mujoco.MjModel, kind: str, i: int) -> str:
 def disabled(mjm: mujoco.MjModel, flag: str) -> bool:
     """Whether a flag of option/flag is switched off."""
     return bool(mjm.opt.disableflags & getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}"))
+
+
+def weldid(mjm: mujoco.MjModel) -> tuple[int, ...]:
+    """body_weldid, but 0 of mocap bodies and of what is welded to them: no joint moves them."""
+    return tuple(0 if mjm.body_mocapid[i] >= 0 else i for i in mjm.body_weldid.tolist())

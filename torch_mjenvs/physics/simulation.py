@@ -52,6 +52,8 @@ STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
 
 
 INPUTS = ("xfrc_applied", "qfrc_applied")
+MOCAP = ("mocap_pos", "mocap_quat")  # inputs of every model that has mocap bodies
+RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  # what mj_resetData puts there
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,9 @@ class Asked:
     def pushes(self, b: Mapping[str, list]) -> dict[str, list]:
         """The inputs as `step` takes them."""
         given = {name: b[name] for name in self.inputs}
-        if "xfrc_applied" in given:
-            flat = given["xfrc_applied"]
-            given["xfrc_applied"] = [flat[6 * i : 6 * i + 6] for i in range(self.model.nbody)]
+        for name in given.keys() - {"qfrc_applied"}:
+            flat, (rows, n) = given[name], self.shapes()[name]
+            given[name] = [flat[n * i : n * i + n] for i in range(rows)]
         return given
 
 
@@ -231,9 +233,11 @@ class Simulation:
     `qfrc_applied (N, nv)` there are; like `ctrl` they are read by every step and changed by none.
 
     `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
-    attributes, in MuJoCo's order and units. They keep their addresses for the simulation's life: write into them, and
-    read them before the next call overwrites them. As in MuJoCo, outputs after `step` belong to the state *before* an
-    Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the present state.
+    attributes, in MuJoCo's order and units; so are `mocap_pos (N, nmocap, 3)` and `mocap_quat (N, nmocap, 4)` where the
+    model has mocap bodies, which `reset` puts where the model has them. They keep their addresses for the simulation's
+    life: write into them, and read them before the next call overwrites them. As in MuJoCo, outputs after `step` belong
+    to the state *before* an Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the
+    present state.
 
     Raises `UnsupportedModel`, naming the element, if the model asks for a feature that is not there; ValueError for an
     unknown output, a parameter that cannot vary, an unknown dtype or device, or a number of worlds below 1; MemoryError
@@ -265,7 +269,8 @@ class Simulation:
         self.model = load(model)
         self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
-        self._asked = Asked(self.model, self.outputs, self.inputs, self.vary)
+        self._inputs = self.inputs + (MOCAP if self.model.nmocap else ())
+        self._asked = Asked(self.model, self.outputs, self._inputs, self.vary)
         self._shapes = self._asked.shapes()
         needed = launch.bytes_a_world(self._asked.buffers(), self.dtype)
         check_memory("num_worlds", num_worlds, needed, self.device)
@@ -274,8 +279,16 @@ class Simulation:
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
-        self._start = launch.keeps_its_place(torch.tensor(self.model.qpos0, dtype=self.dtype, device=self.device))
-        self._written: tuple[str, ...] = STATE + self.inputs  # what users write into
+        m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
+        start: dict[str, Sequence] = {"qpos": m.qpos0}
+        if m.nmocap:
+            start |= {"mocap_pos": [m.body_pos[i] for i in ids], "mocap_quat": [m.body_quat[i] for i in ids]}
+        self._start = {
+            name: launch.keeps_its_place(torch.tensor(x, dtype=self.dtype, device=self.device))
+            for name, x in start.items()
+        }
+        self._mocap_bodies = launch.keeps_its_place(torch.tensor(ids, dtype=torch.int64, device=self.device))
+        self._written: tuple[str, ...] = STATE + self._inputs  # what users write into
         self._params: Params | None = None
         if self.vary:
             self._written += ("params",)
@@ -328,7 +341,7 @@ class Simulation:
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
 
     def __getattr__(self, name: str) -> torch.Tensor:
-        if name in self.__dict__.get("outputs", ()) or name in self.__dict__.get("inputs", ()):
+        if name in self.__dict__.get("outputs", ()) or name in self.__dict__.get("_inputs", ()):
             return self._view(name)
         hint = f"; pass outputs=({name!r},) to compute it" if name in OUTPUTS else ""
         hint = f"; pass inputs=({name!r},) to give it" if name in INPUTS else hint
@@ -359,15 +372,26 @@ class Simulation:
 
         Raises TypeError for a mask that is not bool, ValueError for one of another shape or device.
         """
-        start = self.params.get("qpos0", self._start)
+        zeroed = ("qvel", "qacc_warmstart", "ctrl", *self.inputs)
         if mask is None:  # the padding too
-            self._buffers["qpos"].copy_(self._start[:, None].expand_as(self._buffers["qpos"]))
-            self.qpos.copy_(start.expand_as(self.qpos))
-            for name in ("qvel", "qacc_warmstart", "ctrl", *self.inputs):
+            for name, start in self._start.items():
+                self._buffers[name].copy_(start.reshape(-1, 1).expand_as(self._buffers[name]))
+                self._view(name).copy_(self._reset_to(name).expand_as(self._view(name)))
+            for name in zeroed:
                 self._buffers[name].zero_()
             return
-        chosen = as_mask("mask", mask, self.num_worlds, self.device)[:, None]
-        self.qpos.copy_(torch.where(chosen, start, self.qpos))
-        for name in ("qvel", "qacc_warmstart", "ctrl", *self.inputs):
+        chosen = as_mask("mask", mask, self.num_worlds, self.device)
+        for name in (*self._start, *zeroed):
             x = self._view(name)
-            x.masked_fill_(chosen.view(-1, *[1] * (x.dim() - 1)), 0.0)
+            where = chosen.view(-1, *[1] * (x.dim() - 1))
+            if name in zeroed:
+                x.masked_fill_(where, 0.0)
+            else:
+                x.copy_(torch.where(where, self._reset_to(name), x))
+
+    def _reset_to(self, name: str) -> torch.Tensor:
+        """Of each world, or of all worlds alike."""
+        own = self.params.get(RESET[name])
+        if own is None:
+            return self._start[name]
+        return own if name == "qpos" else own.index_select(1, self._mocap_bodies)

@@ -94,7 +94,8 @@ def step(
 ) -> State:
     """mj_step. `last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step.
 
-    pushes: `qfrc_applied` (nv scalars), `xfrc_applied` (nbody lists of 6), held for the step.
+    pushes: `qfrc_applied` (nv scalars), `xfrc_applied` (nbody lists of 6), `mocap_pos` and `mocap_quat` (nmocap
+    lists of 3 and 4), held for the step.
     """
 
     def forward_at(qpos: list, qvel: list, warmstart: list) -> Data:
