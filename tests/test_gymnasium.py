@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -85,6 +86,50 @@ def test_single_set_state():
     with pytest.raises(ValueError, match="qvel must be of shape"):
         env.set_state(qpos + 1, qvel[:5])
     np.testing.assert_array_equal(env.qpos, qpos)
+
+
+@pytest.mark.parametrize("name", ["Hopper", "Humanoid"])
+def test_code_for_gymnasiums_mujoco_env_reads_the_same(name):
+    """mjData of the present state, which a reference to it follows, and what MujocoEnv has beside."""
+    env, real = gymnasium.make(f"Torch{name}-v0").unwrapped, real_env(name)
+    env.reset(seed=0)
+    data = env.data
+    env.step(env.action_space.high)
+    real.set_state(env.qpos, env.qvel)
+    real.data.ctrl[:] = env.action_space.high
+    mujoco.mj_forward(real.model, real.data)
+    mujoco.mj_rnePostConstraint(real.model, real.data)
+    for field in ("qpos", "qvel", "ctrl", "xpos", "cinert", "cvel", "qfrc_actuator", "cfrc_ext"):
+        np.testing.assert_allclose(getattr(data, field), getattr(real.data, field), atol=1e-8)
+    assert data.time == env.dt == real.dt and env.frame_skip == real.frame_skip
+    np.testing.assert_array_equal(env.init_qpos, real.init_qpos)
+    np.testing.assert_array_equal(env.init_qvel, real.init_qvel)
+    np.testing.assert_array_equal(env.state_vector(), real.state_vector())
+    np.testing.assert_array_equal(env.get_body_com("torso"), real.get_body_com("torso"))
+    for height in (1.25, 0.1):
+        qpos = env.init_qpos.copy()
+        qpos[1 if name == "Hopper" else 2] = height
+        env.set_state(qpos, env.init_qvel)
+        real.set_state(qpos, env.init_qvel)
+        assert env.is_healthy is bool(real.is_healthy) is (height > 1)
+        assert data.qpos.tolist() == qpos.tolist()
+    assert not hasattr(TorchEnv("HalfCheetah"), "is_healthy")
+    assert env.mujoco_renderer.data.qpos.tolist() == qpos.tolist()
+
+
+def test_writing_into_data_is_refused():
+    env = TorchEnv("Hopper")
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="set_state"):
+        env.data.qpos[1] = 2.0
+    with pytest.raises(ValueError, match="set_state"):
+        env.data.qpos += 1.0
+    with pytest.raises(ValueError, match="set_state"):
+        env.data.joint("rootz").qpos = 2.0
+    mujoco.mj_step(env.model, env.data)
+    with pytest.raises(ValueError, match="set_state"):
+        env.step(np.zeros(3))
+    env.step(np.zeros(3))
 
 
 def test_make_vec():
@@ -517,7 +562,7 @@ def test_attributes_that_are_built_in_cannot_be_set():
 def test_registered(name):
     """As the v5 task is, the length of its episodes with it."""
     spec, real = gymnasium.spec(f"Torch{name}-v0"), gymnasium.spec(f"{name}-v5")
-    assert spec.max_episode_steps == real.max_episode_steps
+    assert (spec.max_episode_steps, spec.reward_threshold) == (real.max_episode_steps, real.reward_threshold)
     env = gymnasium.make_vec(f"Torch{name}-v0", num_envs=3, max_episode_steps=-1)  # the kernels of test_env_parity.py
     obs, _ = env.reset(seed=0)
     obs, reward, terminated, truncated, _ = env.step(torch.zeros(env.action_space.shape))

@@ -376,6 +376,11 @@ def test_wrong_calls():
     assert (env.get_state() == before).all()
 
 
+def test_repr_tells_the_batch_and_the_device():
+    env = HopperEnv(num_envs=N, max_episode_steps=LIMIT)
+    assert repr(env) == f"HopperEnv(num_envs={N}, batch_size=[{N}], device={env.device}, dtype=torch.float32)"
+
+
 def test_torchrl_is_imported_when_asked_for():
     code = "import sys, torch_mjenvs; assert 'torchrl' not in sys.modules and 'tensordict' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

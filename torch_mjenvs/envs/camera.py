@@ -26,18 +26,34 @@ class Camera:
         self._made = (engine, mode, tuple(modes), width, height), dict(options)
         if mode is not None and mode not in modes:
             raise ValueError(f"render_mode must be one of {list(modes)} or None, not {mode!r}")
-        self.engine, self.mode, self.renderer = engine, mode, None
+        self.engine, self.mode = engine, mode
+        self.renderer: Any = None
         if options["default_camera_config"] is None:
             options["default_camera_config"] = engine.task.default_camera_config
         options["default_cam_config"] = _arrays(options.pop("default_camera_config"))
-        if mode is None:
-            return
+        self._options = {"width": width, "height": height} | options
+        if mode is not None:
+            self.prepare()
+
+    def prepare(self) -> Any:
+        """Gymnasium's renderer, made now where it was not."""
+        if self.renderer is not None:
+            return self.renderer
         from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
 
-        model = engine.mjmodel
-        model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
-        model.vis.global_.offheight = max(model.vis.global_.offheight, height)
-        self.renderer = MujocoRenderer(model, mujoco.MjData(model), width=width, height=height, **options)
+        model = self.engine.mjmodel
+        model.vis.global_.offwidth = max(model.vis.global_.offwidth, self._options["width"])
+        model.vis.global_.offheight = max(model.vis.global_.offheight, self._options["height"])
+        self.renderer = MujocoRenderer(model, mujoco.MjData(model), **self._options)
+        return self.renderer
+
+    def at(self, world: int) -> Any:
+        """Gymnasium's renderer, with that world before it."""
+        renderer = self.prepare()
+        renderer.data.qpos[:] = self.engine.qpos[world].cpu().numpy()
+        renderer.data.qvel[:] = self.engine.qvel[world].cpu().numpy()
+        mujoco.mj_forward(renderer.model, renderer.data)
+        return renderer
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         """For `copy.deepcopy` and pickle: made anew, since a window or OpenGL's context cannot be copied."""
@@ -46,14 +62,10 @@ class Camera:
 
     def frame(self, world: int) -> Any:
         """A NumPy array, or what the mode gives; None and a warning without a render_mode."""
-        if self.renderer is None:
+        if self.mode is None:
             logger.warn("render() gives nothing without a render_mode: name one when making the environment")
             return None
-        data = self.renderer.data
-        data.qpos[:] = self.engine.qpos[world].cpu().numpy()
-        data.qvel[:] = self.engine.qvel[world].cpu().numpy()
-        mujoco.mj_forward(self.renderer.model, data)
-        return self.renderer.render(self.mode)
+        return self.at(world).render(self.mode)
 
     def close(self) -> None:
         if self.renderer is not None:

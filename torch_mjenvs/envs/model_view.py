@@ -23,9 +23,6 @@ ACCESSORS = frozenset(
 PREFIXES = {
     "joint": "jnt", "camera": "cam", "material": "mat", "texture": "tex", "equality": "eq", "keyframe": "key",
 }  # fmt: skip
-PREFIXES = {
-    "joint": "jnt", "camera": "cam", "material": "mat", "texture": "tex", "equality": "eq", "keyframe": "key",
-}  # fmt: skip
 
 
 def model_view(model: mujoco.MjModel) -> mujoco.MjModel:

@@ -18,6 +18,7 @@ def register() -> None:
             f"Torch{name}-v0",
             entry_point=f"{TorchEnv.__module__}:TorchEnv",
             vector_entry_point=f"{TorchVectorEnv.__module__}:TorchVectorEnv",
+            reward_threshold=task.reward_threshold,
             max_episode_steps=task.max_episode_steps,
             kwargs={"task": name},
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
+import mujoco
 import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
@@ -16,10 +17,11 @@ from ..calls import exclusive, lasting
 from ..checks import as_options, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .contract import BAD_STATE
+from .data_view import DataView
 from .engine import Engine, named_columns
 from .spaces import action_space, observation_space
 from .spec import telling
-from .tasks.base import Task
+from .tasks.base import Task, World
 from .tasks.registry import make_task
 from .vector_env import ARGUMENTS
 
@@ -76,11 +78,14 @@ class TorchEnv(gymnasium.Env):
         )  # fmt: skip
         self.observation_space, self.action_space = observation_space(engine), action_space(engine)
         self._ready = self._closed = False
+        self._data: DataView | None = None
+        self.frame_skip = engine.task.frame_skip
+        self.init_qpos, self.init_qvel = np.array(engine.model.qpos0), np.zeros(engine.model.nv)
         self._values = engine.buffers["info"][:, :1]
 
     def __getstate__(self) -> dict[str, Any]:
         """For `copy.deepcopy` and pickle: all but what `__setstate__` takes from the engine."""
-        return {name: x for name, x in vars(self).items() if name not in ("model", "_values")}
+        return {name: x for name, x in vars(self).items() if name not in ("model", "_values")} | {"_data": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -105,6 +110,44 @@ class TorchEnv(gymnasium.Env):
         """(nv,), a copy."""
         return self.engine.qvel[0].cpu().numpy().copy()
 
+    @property
+    def data(self) -> mujoco.MjData:
+        """MuJoCo's own, of the present state: all that mj_forward and mj_rnePostConstraint compute. For reading.
+
+        Gymnasium's still has `xpos` and its like of the last substep's beginning. Writing into it raises ValueError:
+        `set_state` is the way. Where parameters vary, it knows the model as loaded alone.
+        """
+        if self._data is None:
+            self._data = DataView(self.model)
+        self._data.check()
+        self._bring()
+        return self._data
+
+    def _bring(self) -> None:
+        """Have `data` follow, where anybody has asked for it."""
+        if self._data is not None:
+            ctrl = self.engine.action[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
+            self._data.bring(self.qpos, self.qvel, ctrl, self.dt * int(self.engine.elapsed_steps))
+
+    def state_vector(self) -> np.ndarray:
+        """(nq + nv,), qpos and qvel."""
+        return np.concatenate([self.qpos, self.qvel])
+
+    def get_body_com(self, body_name: str) -> np.ndarray:
+        """(3,), where the body's frame is."""
+        return np.array(self.data.body(body_name).xpos)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the task calls the present state healthy; AttributeError for a task without a `healthy`."""
+        world = World([float(x) for x in self.qpos], [float(x) for x in self.qvel], {}, None, None)  # type: ignore[arg-type]
+        return bool(self.engine.task.healthy(world))  # type: ignore[attr-defined]
+
+    @property
+    def mujoco_renderer(self) -> Any:
+        """Gymnasium's, with the present state before it."""
+        return self._camera.at(0)
+
     @exclusive
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -118,6 +161,7 @@ class TorchEnv(gymnasium.Env):
             self.engine.seed(seed)
         self.engine.reset()
         self._ready = True
+        self._bring()
         if self.render_mode == "human":
             self.render()
         return self._observation(), self._info(self.engine.layout.reset_info)
@@ -129,8 +173,11 @@ class TorchEnv(gymnasium.Env):
         if not self._ready:
             raise ResetNeeded("call reset() before the first step")
         engine = self.engine
+        if self._data is not None:
+            self._data.check()
         engine.action[0] = as_tensor("action", action, (engine.layout.nu,), self.device)
         engine.step()
+        self._bring()
         if self.render_mode == "human":
             self.render()
         info = self._info(engine.layout.step_info)
@@ -160,6 +207,7 @@ class TorchEnv(gymnasium.Env):
             for name, x, width in (("qpos", qpos, layout.nq), ("qvel", qvel, layout.nv))
         )
         self.engine.set_state(qpos_, qvel_)
+        self._bring()
 
     @property
     def params(self) -> dict[str, np.ndarray]:

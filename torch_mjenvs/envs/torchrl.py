@@ -109,6 +109,10 @@ class TorchRLEnv(EnvBase):
             raise ValueError(f"info has no {unknown}: info_keys may name {sorted(known)}")
         self._make_specs()
 
+    def extra_repr(self) -> str:
+        """What `repr` shows."""
+        return f"num_envs={self.num_envs}, batch_size={list(self.batch_size)}, device={self.device}, dtype={self.dtype}"
+
     def _make_specs(self) -> None:
         n, device = self.num_envs, self.device
         space = action_space(self.engine)

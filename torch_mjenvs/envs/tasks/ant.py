@@ -17,6 +17,7 @@ class Ant(Task):
     """
 
     default_camera_config: ClassVar = {"distance": 4.0}
+    reward_threshold: ClassVar = 6000.0
 
     xml_file: str = "ant.xml"
     frame_skip: int = 5

@@ -70,6 +70,8 @@ class Task:
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int] = 1000  # where the user names no other number
 
+    reward_threshold: ClassVar[float | None] = None  # the return from which Gymnasium calls the task solved
+
     xml_file: str
     frame_skip: int
 

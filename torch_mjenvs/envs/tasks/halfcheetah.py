@@ -15,6 +15,7 @@ class HalfCheetah(Task):
     """Run forward. Observation 17: qpos without x, qvel. Action 6 in [-1, 1]. Never ends early."""
 
     default_camera_config: ClassVar = {"distance": 4.0}
+    reward_threshold: ClassVar = 4800.0
 
     xml_file: str = "half_cheetah.xml"
     frame_skip: int = 5

@@ -18,6 +18,7 @@ class Hopper(Walker2d):
     """
 
     default_camera_config: ClassVar = Walker2d.default_camera_config | {"distance": 3.0}
+    reward_threshold: ClassVar = 3800.0
 
     xml_file: str = "hopper.xml"
     healthy_z_range: tuple[float, float] = (0.7, float("inf"))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ...physics.model import Model
 from ...physics.spatial import is_zero
-from ...scalar import Random, clip, logical_and, logical_not, select
+from ...scalar import Mask, Random, clip, logical_and, logical_not, select
 from .ant import planar_position
 from .base import Outcome, Task, World, flat, squared, uniform_noise, within
 
@@ -89,8 +89,11 @@ class Humanoid(Human):
     def remember(self, m: Model, before: World, action: list, after: World) -> dict:
         return self.begin(m, after)
 
+    def healthy(self, world: World) -> Mask:
+        return within(world.qpos[2], self.healthy_z_range)
+
     def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
-        healthy = within(after.qpos[2], self.healthy_z_range)
+        healthy = self.healthy(after)
         old, new = before.memory["centre"], after.memory["centre"]
         velocity = [(b - a) / self.dt(m) for a, b in zip(old, new, strict=True)]
         forward = self.forward_reward_weight * velocity[0]

@@ -17,6 +17,7 @@ class InvertedPendulum(Task):
     """Balance a pole on a cart. Observation 4: qpos, qvel. Action 1 in [-3, 3]. Ends when the pole leans too far."""
 
     default_camera_config: ClassVar = {"trackbodyid": 0, "distance": 2.04}
+    reward_threshold: ClassVar = 950.0
 
     xml_file: str = "inverted_pendulum.xml"
     frame_skip: int = 2

@@ -24,6 +24,7 @@ class Reacher(Task):
 
     max_episode_steps: ClassVar[int] = 50
     default_camera_config: ClassVar = {"trackbodyid": 0}
+    reward_threshold: ClassVar = -3.75
 
     xml_file: str = "reacher.xml"
     frame_skip: int = 2

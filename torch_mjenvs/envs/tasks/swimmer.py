@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ...physics.model import Model
 from ...scalar import Random
@@ -16,6 +17,8 @@ class Swimmer(Task):
 
     Observation 8: qpos without x and y, qvel.
     """
+
+    reward_threshold: ClassVar = 360.0
 
     xml_file: str = "swimmer.xml"
     frame_skip: int = 4
