@@ -213,6 +213,7 @@ class Maker:
         for e in world.findall("body"):
             if e.find("joint") is None and e.find("freejoint") is None and self.maybe(0.4, "mocap"):
                 e.set("mocap", "true")
+        self.servos(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -505,15 +506,59 @@ class Maker:
     def tendons(self, root: ET.Element) -> None:
         section = ET.SubElement(root, "tendon")
         if self.scalars and self.maybe(0.2, "fixed tendon"):
-            out = ET.SubElement(section, "fixed")
+            out = self.element(section, "fixed", name="t1")
             for joint in self.rng.permutation(self.scalars)[: int(self.rng.integers(1, 4))]:
                 self.element(out, "joint", joint=str(joint), coef=self.normal(1, 1))
         if len(self.sites) > 1 and self.maybe(0.3, "spatial tendon"):
-            out = ET.SubElement(section, "spatial")
+            out = self.element(section, "spatial", name="t2")
             for k, site in enumerate(self.rng.permutation(self.sites)[:4]):
                 if k == 2 and len(self.sites) > 3 and self.maybe(0.5, "pulley"):
                     self.element(out, "pulley", divisor=self.log(0.5, 4))
                 self.element(out, "site", site=str(site))
+
+    def servos(self, root: ET.Element) -> None:
+        """Actuators of all kinds but motors of hinges and slides."""
+        joints = [(j.get("name", ""), j.get("type", "free")) for j in root.iter() if j.tag in ("joint", "freejoint")]
+        joints = [(name, kind) for name, kind in joints if name]  # others are those of tendons and equalities
+        tendons = [t.get("name", "") for t in root.find("tendon") or ()]
+        section = root.find("actuator")
+        while self.maybe(0.45) and len(section) < 12:
+            name, kind = self.pick(*joints) if joints else ("", "")
+            where = {str(self.pick("joint", "jointinparent")): name}
+            if tendons and (not joints or self.maybe(0.3, "driven tendon")):
+                where, kind = {"tendon": self.pick(*tendons)}, "tendon"
+            elif not joints:
+                return
+            else:
+                self.drawn[f"driven {kind}"] += 1
+            out = self.element(section, "general", name=f"m{len(section)}", **where)
+            self.law(out)
+            if kind in ("ball", "free"):
+                out.set("gear", text(self.normal(1, 6)))
+            elif self.maybe(0.5):
+                out.set("gear", text(self.normal(2, 1)))
+            if self.maybe(0.4):
+                out.set("ctrlrange", text([-self.log(0.1, 2), self.log(0.1, 2)]))
+            if self.maybe(0.3):
+                out.set("forcerange", text([-self.log(0.1, 2), self.log(0.1, 2)]))
+
+    def law(self, out: ET.Element) -> None:
+        """Gain and bias: a motor's, those of a position or velocity servo or of a damper, or any."""
+        kp, kv = self.log(0.1, 20), self.log(0.01, 1)
+        kind = str(self.pick("motor", "position", "position", "velocity", "damper", "any"))
+        self.drawn[f"{kind} law"] += 1
+        gain, bias = {
+            "motor": ([self.log(0.1, 5)], None),
+            "position": ([kp], [0, -kp, -kv * self.pick(0, 1)]),
+            "velocity": ([kv], [0, 0, -kv]),
+            "damper": ([0, 0, -kv], None),
+            "any": (self.normal(1), [*self.normal(1, 2), -kv]),
+        }[kind]
+        out.set("gaintype", "affine" if len(gain) > 1 else "fixed")
+        out.set("gainprm", text(gain))
+        if bias is not None:
+            out.set("biastype", "affine")
+            out.set("biasprm", text(bias))
 
     def excludes(self, root: ET.Element) -> None:
         named = [b.get("name", "") for b in root.iter("body") if b.get("name")]

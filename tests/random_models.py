@@ -279,7 +279,7 @@ def _smaller(case: Case) -> Iterator[tuple[ET.Element, list[World]]]:
                     yield root, case.worlds
     for i, e in enumerate(elements):
         for key in e.attrib:
-            if not (key == "name" and e.tag in ("joint", "freejoint", "motor", "site")) and key != "angle":
+            if not (key == "name" and e.tag in ("joint", "freejoint", "motor", "general", "site")) and key != "angle":
                 root = copy.deepcopy(case.root)
                 del list(root.iter())[i].attrib[key]
                 yield root, case.worlds

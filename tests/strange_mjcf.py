@@ -55,7 +55,8 @@ ALIEN = (
     "<worldbody><geom type='box' size='1 1 1'/></worldbody>", "<worldbody><camera/><light/></worldbody>",
     "<worldbody><body><joint/><joint/><geom size='.1' pos='1 0 0'/></body></worldbody>",
     "<worldbody><body><joint type='ball' range='0 1'/><geom size='.1'/></body></worldbody>",
-    "<worldbody><body><joint name='a'/><geom size='.1'/></body></worldbody><actuator><position joint='a'/></actuator>",
+    "<worldbody><body><joint name='a'/><geom size='.1'/></body></worldbody>"
+    "<actuator><intvelocity joint='a' actrange='0 1'/></actuator>",
     "<worldbody><body><joint name='a'/><geom size='.1'/></body></worldbody>"
     "<equality><joint joint1='a' joint2='a'/></equality>",
     "<worldbody><body><joint name='a'/><geom size='.1'/></body></worldbody>"

@@ -71,8 +71,6 @@ REFUSED = {
         mjcf(more='<tendon><fixed name="t" damping="1"><joint joint="elbow" coef="1"/></fixed></tendon>'),
         "damping of tendon 't'",
     ),
-    "position": (mjcf(more='<actuator><position name="p" joint="elbow"/></actuator>'), "bias type of actuator 'p'"),
-    "velocity": (mjcf(more='<actuator><velocity name="p" joint="elbow"/></actuator>'), "bias type of actuator 'p'"),
     "muscle": (
         mjcf(more='<actuator><muscle name="p" joint="elbow" lengthrange="0 1"/></actuator>'),
         "activation",
@@ -83,8 +81,30 @@ REFUSED = {
     ),
     "site": (mjcf(more='<actuator><general name="p" site="s"/></actuator>'), "transmission of actuator 'p'"),
     "gain": (
-        mjcf(more='<actuator><general name="p" joint="elbow" gaintype="affine"/></actuator>'),
+        mjcf(
+            more="""<actuator><general name="p" joint="elbow" gaintype="muscle" lengthrange="0 1"
+            gainprm=".5 .8 1 200 .5 1.6 1.5 1.3 1.2"/></actuator>"""
+        ),
         "gain type of actuator 'p'",
+    ),
+    "bias": (
+        mjcf(
+            more="""<actuator><general name="p" joint="elbow" biastype="muscle" lengthrange="0 1"
+            biasprm=".5 .8 1 200 .5 1.6 1.5 1.3 1.2"/></actuator>"""
+        ),
+        "bias type of actuator 'p'",
+    ),
+    "two outputs": (
+        mjcf(more="""<worldbody><body><joint name="b" type="ball"/><geom size="1" contype="0"/></body></worldbody>
+        <actuator><orientation name="p" joint="b"/></actuator>"""),
+        "actuator 'p'",
+    ),
+    "driven tendon round a geom": (
+        mjcf(more="""<worldbody><site name="s1"/><site name="s2" pos="1 0 0"/><geom name="g" size=".1" contype="0"
+        conaffinity="0"/></worldbody><tendon><spatial name="t">
+        <site site="s1"/><geom geom="g"/><site site="s2"/></spatial></tendon>
+        <actuator><motor name="p" tendon="t"/></actuator>"""),
+        "actuator 'p', on tendon 't', which wraps round a geom",
     ),
     "actuator damping": (mjcf(motor='damping="1"'), "'elbow'"),
     "actuator armature": (mjcf(motor='armature="1"'), "'elbow'"),

@@ -103,6 +103,10 @@ def test_the_random_models_have_what_they_are_to_test():
         "fixed tendon",
         "tilted plane",
         "mocap",
+        "driven ball",
+        "driven free",
+        "driven tendon",
+        *(f"{kind} law" for kind in ("motor", "position", "velocity", "damper", "any")),
     )
     flags = ("no contact", "no spring", "no damper", "no clampctrl", "no filterparent", "no gravity", "no eulerdamp")
     for what in (*rare, *flags, "negative stiffness"):

@@ -10,7 +10,7 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import forces, inertia, kinematics, load, velocity
+from torch_mjenvs.physics import actuation, forces, inertia, kinematics, load, velocity
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import Model, UnsupportedModel
@@ -19,7 +19,8 @@ from torch_mjenvs.physics.simulation import Simulation
 TOLERANCE = 1e-11  # relative to the largest entry of a field, or to 1
 RANDOM = [f"random-{s}" for s in range(12)]
 FIELDS = """xpos xquat xmat xipos ximat xanchor xaxis geom_xpos geom_xmat subtree_com cinert cdof crb M
-    cvel cdof_dot qfrc_bias qfrc_passive actuator_force qfrc_actuator qacc_smooth""".split()  # noqa: SIM905
+    cvel cdof_dot qfrc_bias qfrc_passive actuator_length actuator_velocity actuator_force
+    qfrc_actuator qacc_smooth""".split()  # noqa: SIM905
 
 
 def smooth(m: Model, qpos: list, qvel: list, ctrl: list) -> Data:
@@ -30,7 +31,8 @@ def smooth(m: Model, qpos: list, qvel: list, ctrl: list) -> Data:
     velocity.com_vel(m, d)
     d.qfrc_bias = velocity.rne(m, d)
     forces.passive(m, d)
-    forces.actuation(m, d)
+    actuation.transmission(m, d)
+    actuation.actuation(m, d)
     total = [p - b + a for p, b, a in zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)]
     d.qacc_smooth = inertia.solve(inertia.factor(d.M), total)
     return d

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .actuation import actuation, transmission
 from .collision import collision
 from .constraints import make_constraint
 from .data import Data, Stage
-from .forces import actuation, passive
+from .forces import passive
 from .inertia import com_pos, crb
 from .kinematics import kinematics
 from .model import Model
@@ -26,6 +27,7 @@ STAGES: tuple[Stage, ...] = (
     collision,
     com_vel,
     tendon,
+    transmission,
     passive,
     bias,
     actuation,

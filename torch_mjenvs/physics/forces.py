@@ -1,11 +1,11 @@
-"""Passive and actuator forces: mj_passive, mj_fwdActuation."""
+"""Passive forces, and those that are given: mj_passive, mj_xfrcAccumulate."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-from ..compiler.scalar import Scalar, absolute, clip, maximum, power, sqrt
+from ..compiler.scalar import Scalar, absolute, maximum, power, sqrt
 from .data import Data, stage
 from .model import BALL, HINGE, SLIDE, Model
 from .spatial import (
@@ -117,23 +117,3 @@ def inertia_box(m: Model, i: int) -> tuple[Scalar, Scalar, Scalar]:
     mass = m.body_mass[i] if is_number(m.body_mass[i]) else maximum(m.body_mass[i], MINVAL)
     x, y, z = (sqrt(maximum(s, MINVAL) / mass * 6) for s in (yy + zz - xx, xx + zz - yy, xx + yy - zz))
     return x, y, z
-
-
-@stage(reads="ctrl", computes="actuator_force qfrc_actuator")
-def actuation(m: Model, d: Data) -> None:
-    """mj_fwdActuation of motors on hinge and slide joints, from d.ctrl."""
-    d.actuator_force = [_actuator_force(m, d, i) for i in range(m.nu)]
-    d.qfrc_actuator = zeros(m.nv)
-    for i, force in enumerate(d.actuator_force):
-        v = m.jnt_dofadr[m.actuator_trnid[i]]
-        d.qfrc_actuator[v] = d.qfrc_actuator[v] + force * m.actuator_gear[i][0]
-    for j in range(m.njnt):
-        if m.jnt_actfrclimited[j]:
-            v = m.jnt_dofadr[j]
-            d.qfrc_actuator[v] = clip(d.qfrc_actuator[v], *m.jnt_actfrcrange[j])
-
-
-def _actuator_force(m: Model, d: Data, i: int) -> Scalar:
-    ctrl = clip(d.ctrl[i], *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else d.ctrl[i]
-    force = ctrl * m.actuator_gainprm[i][0]
-    return clip(force, *m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else force

@@ -44,7 +44,7 @@ def _read(mjm: mujoco.MjModel) -> Model:
 
 
 # What a field of Model holds, by its type there.
-_KINDS = {"int": int, "Ints": int, "Floats": float, "Rows": float, "tuple[bool, ...]": bool}
+_KINDS = {"int": int, "Ints": int, "Floats": float, "Rows": float, "tuple[Ints, ...]": int, "tuple[bool, ...]": bool}
 _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat"]
 
 
@@ -89,7 +89,6 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "jnt_stiffness": _unless(mjm, "SPRING", mjm.jnt_stiffness),
         "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
         "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
-        "actuator_trnid": _tuple(mjm.actuator_trnid[:, 0], int),
     } | _sensors(mjm)
 
 

@@ -22,6 +22,8 @@ Rows = tuple[Floats, ...]
 
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
 PLANE, SPHERE, CAPSULE = 0, 2, 3  # mjtGeom
+JOINT, IN_PARENT, TENDON = 0, 1, 3  # mjtTrn
+FIXED, NO_BIAS, AFFINE = 0, 0, 1  # mjtGain, mjtBias
 WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, WRAP_CYLINDER = range(1, 6)  # mjtWrap
 
 
@@ -135,9 +137,13 @@ class Model:
     site_quat: Rows
     site_size: Rows
 
-    actuator_trnid: Ints  # joint
+    actuator_trntype: Ints
+    actuator_trnid: tuple[Ints, ...]  # joint, or tendon
+    actuator_gaintype: Ints
+    actuator_biastype: Ints
     actuator_gear: Rows
     actuator_gainprm: Rows
+    actuator_biasprm: Rows
     actuator_ctrllimited: tuple[bool, ...]
     actuator_ctrlrange: Rows
     actuator_forcelimited: tuple[bool, ...]
@@ -224,6 +230,24 @@ class Model:
 
     def __hash__(self) -> int:
         return hash(self.key) if self.constant else id(self)
+
+
+def moving_body(m: Model, body: int) -> int:
+    """The nearest body, from this one to the root, that has joints of its own; 0 where there is none."""
+    while body and not m.body_dofnum[body]:
+        body = m.body_parentid[body]
+    return body
+
+
+def dofs_of(m: Model, body: int) -> list[int]:
+    """The dofs that move a body, from its own to the root's."""
+    body = moving_body(m, body)
+    v = m.body_dofadr[body] + m.body_dofnum[body] - 1 if body else -1
+    out = []
+    while v >= 0:
+        out.append(v)
+        v = m.dof_parentid[v]
+    return out
 
 
 def _is_plain(x: object) -> bool:

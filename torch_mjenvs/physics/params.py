@@ -29,7 +29,7 @@ INERTIAL = (  # on which masses and inertias as seen by joints depend
     "dof_armature", "jnt_axis", "jnt_pos", "qpos0",
 )  # fmt: skip
 FORCES = ("jnt_stiffness", "dof_damping", "qpos_spring", "jnt_range")
-ACTUATORS = ("actuator_gear", "actuator_gainprm", "actuator_ctrlrange", "actuator_forcerange")
+ACTUATORS = ("actuator_gear", "actuator_gainprm", "actuator_biasprm", "actuator_ctrlrange", "actuator_forcerange")
 GEOMS = (
     "geom_size", "geom_pos", "geom_quat", "geom_friction", "geom_solref", "geom_solimp", "geom_margin",
 )  # fmt: skip
@@ -54,7 +54,6 @@ RANGE_RULE = (
 _STRUCTURE = "it is structure: the code is written for it"
 REASONS = {
     "timestep": "the time step is a constant of the integrator",
-    "actuator_biasprm": "a motor has no bias",
     "body_subtreemass": "it follows from body_mass",
     "body_invweight0": "it follows from masses and inertias",
     "dof_invweight0": "it follows from masses and inertias",

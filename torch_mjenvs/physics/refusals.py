@@ -11,7 +11,20 @@ import mujoco
 import numpy as np
 
 from .contact_param import contact_param
-from .model import HINGE, SLIDE, Model, UnsupportedModel
+from .model import (
+    AFFINE,
+    FIXED,
+    HINGE,
+    IN_PARENT,
+    JOINT,
+    NO_BIAS,
+    SLIDE,
+    TENDON,
+    WRAP_CYLINDER,
+    WRAP_SPHERE,
+    Model,
+    UnsupportedModel,
+)
 from .shapes import COLLIDERS, SHAPES
 
 _HARMLESS_DISABLE = [
@@ -196,16 +209,16 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
 def _check_actuators(mjm: mujoco.MjModel) -> None:
     for i in range(mjm.nactuator):
         who = describe(mjm, "actuator", i)
-        joint = int(mjm.actuator_trnid[i, 0])
-        # JOINTINPARENT differs from JOINT for ball and free joints only
-        if mjm.actuator_trntype[i] not in (0, 1) or mjm.jnt_type[joint] not in (SLIDE, HINGE):
-            not_supported(f"the transmission of {who}", "drive a slide or a hinge joint")
+        if mjm.actuator_trntype[i] == TENDON:
+            _check_driven_tendon(mjm, who, int(mjm.actuator_trnid[i, 0]))
+        elif mjm.actuator_trntype[i] not in (JOINT, IN_PARENT):
+            not_supported(f"the transmission of {who}", "drive a joint or a tendon")
         if mjm.actuator_dyntype[i] != 0 or mjm.actuator_actnum[i]:
             not_supported(f"the activation dynamics of {who}", "use a <motor>")
-        if mjm.actuator_gaintype[i] != 0:
-            not_supported(f"the gain type of {who}", "use a <motor> (gaintype 'fixed')")
-        if mjm.actuator_biastype[i] != 0:
-            not_supported(f"the bias type of {who}", "use a <motor> (biastype 'none')")
+        if mjm.actuator_gaintype[i] not in (FIXED, AFFINE):
+            not_supported(f"the gain type of {who}", "use gaintype 'fixed' or 'affine'")
+        if mjm.actuator_biastype[i] not in (NO_BIAS, AFFINE):
+            not_supported(f"the bias type of {who}", "use biastype 'none' or 'affine'")
         if mjm.actuator_damping[i] or np.any(mjm.actuator_dampingpoly[i]) or mjm.actuator_armature[i]:
             not_supported(f"damping or armature of {who}", "give them to the joint")
         if mjm.actuator_delay[i] or np.any(mjm.actuator_history[i]) or mjm.actuator_historyadr[i] >= 0:
@@ -216,6 +229,13 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
             i, 1, i, 1,
         ):  # fmt: skip
             not_supported(f"{who}, which has not just one control and one force,", "use a <motor>")
+
+
+def _check_driven_tendon(mjm: mujoco.MjModel, who: str, t: int) -> None:
+    path = mjm.wrap_type[mjm.tendon_adr[t] : mjm.tendon_adr[t] + mjm.tendon_num[t]]
+    if WRAP_SPHERE in path or WRAP_CYLINDER in path:
+        around = f"{who}, on {describe(mjm, 'tendon', t)}, which wraps round a geom,"
+        not_supported(around, "lead the tendon from site to site")
 
 
 def _check_rotations(mjm: mujoco.MjModel) -> None:

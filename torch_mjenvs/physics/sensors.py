@@ -37,8 +37,8 @@ DISTANCE = 1 << int(mujoco.mjtRayDataField.mjRAYDATA_DIST)
 
 @stage(
     reads="qpos qvel xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos site_xrel "
-    "site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom actuator_force "
-    "qfrc_actuator constraints qacc oacc cfrc_int",
+    "site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom actuator_length "
+    "actuator_velocity actuator_force qfrc_actuator constraints qacc oacc cfrc_int",
     computes="sensordata",
 )
 def sensor(m: Model, d: Data) -> None:
@@ -138,8 +138,7 @@ def _tendon_pos(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _actuator_pos(m: Model, d: Data, i: int) -> list[Scalar]:
-    k = m.sensor_objid[i]
-    return [d.qpos[m.jnt_qposadr[m.actuator_trnid[k]]] * m.actuator_gear[k][0]]
+    return [d.actuator_length[m.sensor_objid[i]]]
 
 
 def _frame_pos(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -199,8 +198,7 @@ def _tendon_vel(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _actuator_vel(m: Model, d: Data, i: int) -> list[Scalar]:
-    k = m.sensor_objid[i]
-    return [d.qvel[m.jnt_dofadr[m.actuator_trnid[k]]] * m.actuator_gear[k][0]]
+    return [d.actuator_velocity[m.sensor_objid[i]]]
 
 
 def _velocimeter(m: Model, d: Data, i: int) -> list[Scalar]:

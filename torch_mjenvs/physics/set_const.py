@@ -15,7 +15,7 @@ from ..compiler.scalar import Scalar, maximum
 from .data import Data
 from .inertia import Factor, com_pos, crb, factor
 from .kinematics import kinematics
-from .model import BALL, FREE, SLIDE, Model
+from .model import BALL, FREE, SLIDE, Model, dofs_of
 from .spatial import MINVAL, add, cross, zeros
 
 
@@ -58,7 +58,7 @@ def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
 
 def _body_invweight0(m: Model, d: Data, f: Factor, i: int) -> tuple[Scalar, Scalar]:
     """The mean of J M^-1 J' over directions, of the centre of mass and of the rotation."""
-    dofs = _moving_dofs(m, i)
+    dofs = dofs_of(m, i)
     if not dofs:
         return 0.0, 0.0
     if _slides_alone(m, i):
@@ -80,17 +80,6 @@ def _slides_alone(m: Model, i: int) -> bool:
     """
     joints = range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i])
     return bool(joints) and all(m.jnt_type[j] == SLIDE and m.dof_simplenum[m.jnt_dofadr[j]] for j in joints)
-
-
-def _moving_dofs(m: Model, i: int) -> list[int]:
-    """The dofs that move body i."""
-    while i and not m.body_dofnum[i]:
-        i = m.body_parentid[i]
-    v, out = (m.body_dofadr[i] + m.body_dofnum[i] - 1 if i else -1), []
-    while v >= 0:
-        out.append(v)
-        v = m.dof_parentid[v]
-    return out
 
 
 def _dof_invweight0(m: Model, f: Factor) -> tuple:

@@ -10,17 +10,19 @@ from typing import Any
 
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, lookup
+from .actuation import actuation, transmission
 from .collision import collision
 from .constraints import make_constraint
 from .data import Data, stage
-from .forces import actuation, applied, passive
+from .forces import applied, passive
 from .inertia import com_pos, crb, factor, solve
 from .integrator import euler, rk4
 from .kinematics import kinematics
-from .model import Model
+from .model import TENDON, Model
 from .precision import DOUBLE, Precision
 from .solver import newton, rne_post_constraint
 from .spatial import add
+from .tendon import tendon
 from .velocity import bias, com_vel
 
 
@@ -47,8 +49,11 @@ def position(m: Model, d: Data) -> None:
 
 
 def velocity(m: Model, d: Data) -> None:
-    """mj_fwdVelocity."""
+    """mj_fwdVelocity, and of mj_fwdPosition what measures lengths."""
     com_vel(m, d)
+    if TENDON in m.actuator_trntype:
+        tendon(m, d)
+    transmission(m, d)
     passive(m, d)
     bias(m, d)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from ...compiler.control import when_any
 from ..data import Data
-from ..model import Model
+from ..model import Model, dofs_of, moving_body
 from ..spatial import cross, dot, sub
-from .contact_force import ContactForce, Contacts, in_world, moving_body
+from .contact_force import ContactForce, Contacts, in_world
 from .rows import sum_of
 
 
@@ -104,14 +104,3 @@ def sides_of(m: Model, body1: int, body2: int) -> list[Side]:
         Side(moving_body(m, body1), -1.0, tuple(v for v in dofs1 if v not in dofs2)),
     ]
     return [s for s in sides if s.body != 0]
-
-
-def dofs_of(m: Model, body: int) -> list[int]:
-    """The dofs that move a body, from its own to the root's."""
-    body = moving_body(m, body)
-    v = m.body_dofadr[body] + m.body_dofnum[body] - 1 if body else -1
-    out = []
-    while v >= 0:
-        out.append(v)
-        v = m.dof_parentid[v]
-    return out

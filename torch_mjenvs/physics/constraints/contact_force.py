@@ -93,13 +93,6 @@ def body_motion(m: Model, d: Data, x: list) -> list[list]:
     return motion
 
 
-def moving_body(m: Model, body: int) -> int:
-    """The nearest body, from this one to the root, that has joints of its own; 0 where there is none."""
-    while body and not m.body_dofnum[body]:
-        body = m.body_parentid[body]
-    return body
-
-
 def in_world(frame: list, force: list) -> list:
     """A vector given along n, t1, t2, in world axes; of lines, the wrench."""
     out = [0.0] * len(frame[0])

@@ -1,0 +1,54 @@
+"""Actuators beside MuJoCo, on Python floats: what random models (`random_mjcf`) draw too rarely."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.step import State, step
+
+ROBOT = """<mujoco><option integrator="{integrator}" timestep=".004"/><worldbody><site name="w" pos="0 0 1"/>
+    <body><freejoint name="free"/><geom size=".2" pos="0 .1 0"/><site name="a" pos=".1 .2 .3"/>
+      <body pos=".5 0 0"><joint name="ball" type="ball" pos="0 .1 0" damping=".1"/><geom size=".15" pos=".2 0 0"/>
+        <site name="b" pos=".1 -.2 .3"/>
+        <body pos=".5 0 0"><joint name="hinge" axis="1 2 3" damping=".2" actuatorfrcrange="-.5 .8"/>
+          <geom size=".1" pos=".2 .1 0"/><site name="c" pos=".3 0 0"/></body></body></body></worldbody>
+    <tendon><spatial name="spatial"><site site="w"/><site site="a"/><site site="b"/><pulley divisor="2"/>
+      <site site="c"/><site site="a"/></spatial><fixed name="fixed"><joint joint="hinge" coef="-2"/></fixed></tendon>
+    <actuator>{actuator}</actuator></mujoco>"""
+LAW = 'gaintype="affine" gainprm="1 -.5 .2" biastype="affine" biasprm=".3 -2 -.1"'
+ACTUATORS = {
+    "position servo of a ball": '<position joint="ball" kp="3" kv=".1" gear=".3 1 -.5"/>',
+    "position servo of a ball in the parent": '<position jointinparent="ball" kp="3" gear="2 0 1"/>',
+    "no servo of a ball": '<general joint="ball" gainprm="3" biastype="affine" biasprm="0 -2" gear="2 0 1"/>',
+    "affine gain on a ball": f'<general joint="ball" gear="1 1 0" {LAW}/>',
+    "free": f'<general joint="free" gear="1 2 3 .4 .5 .6" {LAW}/>',
+    "free in the parent": f'<general jointinparent="free" gear="1 2 3 .4 .5 .6" {LAW}/>',
+    "servo of a hinge": '<position joint="hinge" kp="2" dampratio="1" gear="2"/>',
+    "velocity": '<velocity joint="hinge" kv=".3"/><velocity joint="free" kv=".2" gear="0 0 1 0 0 0"/>',
+    "damper": '<damper joint="hinge" kv=".3" ctrlrange="0 1"/>',
+    "tendons": f'<general tendon="spatial" {LAW}/><position tendon="fixed" kp="2" forcerange="-.4 .7"/>',
+    "two on a limited joint": '<motor joint="hinge"/><position joint="hinge" ctrlrange="-1 1"/>',
+}
+
+
+@pytest.mark.parametrize("control", [0.4, 20.0])
+@pytest.mark.parametrize("integrator", ["Euler", "RK4"])
+@pytest.mark.parametrize("case", ACTUATORS)
+def test_actuators_move_a_robot_as_in_mujoco(case, integrator, control):
+    """Also where a set point is several turns away: on a ball, a position servo takes the nearest."""
+    mjm = mujoco.MjModel.from_xml_string(ROBOT.format(integrator=integrator, actuator=ACTUATORS[case]))
+    m, d, rng = load(oracle.sharpen(mjm)), mujoco.MjData(mjm), np.random.default_rng(0)
+    mujoco.mj_integratePos(mjm, d.qpos, rng.normal(0, 0.5, mjm.nv), 1.0)
+    d.qvel[:], d.ctrl[:] = rng.normal(0, 1, mjm.nv), control * np.array([1, -1])[: mjm.nu]
+    state = State(d.qpos.tolist(), d.qvel.tolist(), [0.0] * m.nv)
+    for _ in range(20):
+        state = step(m, state, d.ctrl.tolist())
+        mujoco.mj_step(mjm, d)
+    mujoco.mj_rnePostConstraint(mjm, d)
+    assert np.any(d.qfrc_actuator)
+    for got, want in ((state.qpos, d.qpos), (state.qvel, d.qvel), (state.last["cfrc_ext"], d.cfrc_ext)):
+        np.testing.assert_allclose(np.array(got, float), want, rtol=0, atol=1e-11 * max(1, np.max(np.abs(want))))

@@ -1,0 +1,116 @@
+"""Actuators: mj_transmission, mj_fwdActuation.
+
+An actuator's length L is what its transmission measures of the positions. Its moment is the row dL/dq: it gives the
+velocity, and takes the force to the dofs. Rows are kept sparse, {dof: entry}.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..compiler.scalar import Mask, Scalar, absolute, atan2, clip, cos, logical_and, maximum, select, sin
+from .data import Data, stage
+from .model import AFFINE, BALL, FREE, IN_PARENT, TENDON, Model
+from .spatial import (
+    MINVAL,
+    Vec,
+    add_scaled,
+    dot,
+    is_zero,
+    mat_vec,
+    norm,
+    quat_normalize,
+    quat_sub,
+    quat_to_mat,
+    transpose,
+    zeros,
+)
+from .tendon import Row, row_times
+
+
+@stage(reads="qpos qvel ten_length ten_J", computes="actuator_length actuator_moment actuator_velocity")
+def transmission(m: Model, d: Data) -> None:
+    """mj_transmission, and the velocities of mj_fwdVelocity."""
+    found = [_of_tendon(m, d, i) if m.actuator_trntype[i] == TENDON else _of_joint(m, d, i) for i in range(m.nu)]
+    d.actuator_length = [length for length, _ in found]
+    d.actuator_moment = [moment for _, moment in found]
+    d.actuator_velocity = [row_times(moment, d.qvel) for moment in d.actuator_moment]
+
+
+def _of_joint(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
+    j = m.actuator_trnid[i][0]
+    gear: Vec = m.actuator_gear[i]
+    v, q, kind = m.jnt_dofadr[j], d.qpos[m.jnt_qposadr[j] :], m.jnt_type[j]
+    if kind not in (BALL, FREE):
+        return q[0] * gear[0], {v: gear[0]}
+    quat, turning = (q[3:7], gear[3:6]) if kind == FREE else (q[:4], gear[:3])
+    if m.actuator_trntype[i] == IN_PARENT:
+        turning = mat_vec(transpose(quat_to_mat(quat)), turning)
+    if kind == FREE:
+        return 0.0, dict(enumerate([*gear[:3], *turning], start=v))
+    angle = quat_sub(quat_normalize(quat), (1.0, 0.0, 0.0, 0.0))
+    return dot(angle, turning), dict(enumerate(turning, start=v))
+
+
+def _of_tendon(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
+    t, gear = m.actuator_trnid[i][0], m.actuator_gear[i][0]
+    return d.ten_length[t] * gear, {v: entry * gear for v, entry in d.ten_J[t].items()}
+
+
+@stage(
+    reads="ctrl actuator_length actuator_moment actuator_velocity ten_wrench",
+    computes="actuator_force qfrc_actuator actuator_wrench",
+)
+def actuation(m: Model, d: Data) -> None:
+    """mj_fwdActuation, from d.ctrl."""
+    d.actuator_force = [_force(m, d, i) for i in range(m.nu)]
+    d.qfrc_actuator = zeros(m.nv)
+    for moment, force in zip(d.actuator_moment, d.actuator_force, strict=True):
+        for v, entry in moment.items():
+            d.qfrc_actuator[v] = d.qfrc_actuator[v] + force * entry
+    for j in range(m.njnt):
+        if m.jnt_actfrclimited[j]:
+            v = m.jnt_dofadr[j]
+            d.qfrc_actuator[v] = clip(d.qfrc_actuator[v], *m.jnt_actfrcrange[j])
+    d.actuator_wrench = {}
+    for i, force in enumerate(d.actuator_force):
+        pulled = d.ten_wrench[m.actuator_trnid[i][0]] if m.actuator_trntype[i] == TENDON else {}
+        for body, wrench in pulled.items():
+            before = d.actuator_wrench.get(body, zeros(6))
+            d.actuator_wrench[body] = add_scaled(before, wrench, force * m.actuator_gear[i][0])
+
+
+def _force(m: Model, d: Data, i: int) -> Scalar:
+    """Gain times control, plus bias."""
+    ctrl = clip(d.ctrl[i], *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else d.ctrl[i]
+    length, velocity = d.actuator_length[i], d.actuator_velocity[i]
+    gain, bias = m.actuator_gainprm[i], m.actuator_biasprm[i]
+    if _turns_about(m, i) and m.actuator_gaintype[i] != AFFINE and m.actuator_biastype[i] == AFFINE:
+        ctrl = _nearest(ctrl, length, m.actuator_gear[i], absolute(gain[0] + bias[1]) <= 0.0)
+    force = ctrl * (_affine(gain, length, velocity) if m.actuator_gaintype[i] == AFFINE else gain[0])
+    if m.actuator_biastype[i] == AFFINE:
+        force = force + _affine(bias, length, velocity)
+    return clip(force, *m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else force
+
+
+def _affine(prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:
+    total = prm[0]
+    for factor, x in ((prm[1], length), (prm[2], velocity)):
+        if not is_zero(factor):
+            total = total + factor * x
+    return total
+
+
+def _turns_about(m: Model, i: int) -> bool:
+    """Whether the length is an angle about an axis in space, which is the same after a full turn."""
+    return m.actuator_trntype[i] != TENDON and m.jnt_type[m.actuator_trnid[i][0]] == BALL
+
+
+def _nearest(ctrl: Scalar, length: Scalar, gear: Vec, servo: Mask) -> Scalar:
+    """The set point that is full turns away and nearest to the length, where the actuator is a position servo."""
+    if servo is False:
+        return ctrl
+    turn = maximum(norm(gear[:3]), MINVAL)  # of the length for each radian
+    error = (ctrl - length) / turn
+    nearest = length + atan2(sin(error), cos(error)) * turn
+    return select(logical_and(servo, absolute(error) > math.pi), nearest, ctrl)
