@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from torch_mjenvs import TorchEnv, TorchVectorEnv
+from torch_mjenvs.wrappers import RecordVideo
 
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
 
@@ -94,14 +95,17 @@ def test_camera_arguments():
     assert (frames[0] != frames[1]).any() and (frames[1] != frames[2]).any()
 
 
-def test_record_video(tmp_path):
-    pytest.importorskip("moviepy")
-    env = gymnasium.make_vec("TorchHopper-v0", num_envs=2, render_mode="rgb_array", render_worlds=(0, 1))
-    env = gymnasium.wrappers.vector.RecordVideo(env, str(tmp_path), video_length=5)
+@pytest.mark.parametrize("record", [gymnasium.wrappers.vector.RecordVideo, RecordVideo])
+def test_record_video(tmp_path, record):
+    chosen = {} if record is gymnasium.wrappers.vector.RecordVideo else {"render_worlds": (3, 1)}
+    env = gymnasium.make_vec("TorchHopper-v0", 4, render_mode="rgb_array", width=64, height=48, **chosen)
+    env = record(env, str(tmp_path), video_length=3, video_aspect_ratio=(1, 1))
     env.reset(seed=0)
-    for _ in range(6):
-        env.step(torch.zeros(2, 3))
+    shape = env.recorded_frames[0].shape
+    for _ in range(4):
+        env.step(torch.zeros(4, 3))
     env.close()
+    assert shape[0] * shape[1] == 48 * 64 * (2 if chosen else 4)
     assert list(tmp_path.glob("*.mp4"))
 
 

@@ -15,6 +15,7 @@ from .envs.transforms import (
     TransformObservation,
     TransformReward,
 )
+from .envs.video import RecordVideo
 from .envs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "NormalizeReward",
     "ObservationNoise",
     "RecordEpisodeStatistics",
+    "RecordVideo",
     "RescaleAction",
     "TransformObservation",
     "TransformReward",

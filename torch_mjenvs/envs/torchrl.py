@@ -41,7 +41,8 @@ class TorchRLEnv(EnvBase):
         max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
         native_autoreset: True has the kernel reset the worlds that end, within the step. Without waiting for the device
             or branching, also under transforms: it is what `compile(fullgraph=True)` of a `TransformedEnv` needs. But
-            TorchRL then writes NaN where the last observation of an episode would be. False keeps it, exact.
+            TorchRL then writes NaN where the last observation of an episode would be, and what transforms add to it
+            (`episode_reward`), so that off-policy losses are NaN. False keeps it, exact.
         info_keys: names of the task's info ("x_velocity", "reward_forward", ...), or "bad_state", that shall be there
             as further observations, (N, 1) or (N, width). What a reset does not give is 0 after it.
         first_world: number of the first world in the random streams; with one seed, world i here is world

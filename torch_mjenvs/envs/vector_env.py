@@ -54,7 +54,8 @@ class TorchVectorEnv(VectorEnv):
         randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
             each number by one of its own, and `Scale`, `Shift` and `Uniform` say more. `params` has them.
         vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
-        render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`.
+        render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`,
+            None for every world, as in Gymnasium: where there are thousands, name a few.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
             MujocoEnv takes them.
         further ones: the task's own, which are Gymnasium's v5 arguments.
@@ -97,7 +98,7 @@ class TorchVectorEnv(VectorEnv):
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
         render_mode: str | None = None,
-        render_worlds: Sequence[int] = (0,),
+        render_worlds: Sequence[int] | None = None,
         width: int = DEFAULT_SIZE,
         height: int = DEFAULT_SIZE,
         camera_id: int | None = None,
@@ -124,7 +125,8 @@ class TorchVectorEnv(VectorEnv):
         self.model, self.autoreset_mode = engine.mjmodel, engine.mode
         self.dt = engine.task.dt(engine.model)
         self.metadata = self.metadata | {"render_fps": round(1 / self.dt), "autoreset_mode": engine.mode}
-        self.render_mode, self.render_worlds = render_mode, tuple(render_worlds)
+        self.render_mode = render_mode
+        self.render_worlds = tuple(range(self.num_envs) if render_worlds is None else render_worlds)
         if not all(0 <= operator.index(i) < self.num_envs for i in self.render_worlds):
             raise ValueError(f"render_worlds must be from 0 to {self.num_envs - 1}, not {self.render_worlds}")
         self._camera = Camera(
