@@ -214,6 +214,8 @@ class Maker:
             if e.find("joint") is None and e.find("freejoint") is None and self.maybe(0.4, "mocap"):
                 e.set("mocap", "true")
         self.servos(root)
+
+        self.friction_losses(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -559,6 +561,13 @@ class Maker:
         if bias is not None:
             out.set("biastype", "affine")
             out.set("biasprm", text(bias))
+
+    def friction_losses(self, root: ET.Element) -> None:
+        if self.maybe(0.25):
+            for joint in root.iter("joint"):
+                if joint.get("name") and self.maybe(0.6, "friction loss"):
+                    joint.set("frictionloss", text(self.log(0.05, 100)))
+                    self.softness(joint, "friction")
 
     def excludes(self, root: ET.Element) -> None:
         named = [b.get("name", "") for b in root.iter("body") if b.get("name")]

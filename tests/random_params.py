@@ -47,6 +47,8 @@ def draw(mjm: mujoco.MjModel, name: str, rng: np.random.Generator) -> np.ndarray
     if name == "geom_solimp":
         width = x[:, 2:3] * rng.uniform(0.5, 2, (len(x), 1))
         return np.hstack([x[:, :2] * rng.uniform(0.9, 1.0, (len(x), 2)), width, x[:, 3:4] * 0.9, x[:, 4:]])
+    if name == "dof_frictionloss":
+        return x * rng.uniform(0, 2, x.shape)
     more = rng.uniform(0, 0.1, x.shape) if name.startswith(("dof_", "jnt_", "density", "viscosity")) else 0.0
     return x * rng.uniform(0.5, 2, x.shape) + (more if x.min() >= 0 else 0.0)
 

@@ -48,7 +48,10 @@ REFUSED = {
     "box": (mjcf(more='<worldbody><geom type="box" size="1 1 1"/></worldbody>'), "capsule and box"),
     "mixed solref": (mjcf(geom='priority="1" solref=".02 -1"'), "solref"),
     "mixed solreflimit": (mjcf(joint='range="0 1" solreflimit="-3 1"'), "solreflimit of joint 'elbow'"),
-    "frictionloss": (mjcf(joint='frictionloss="1"'), "frictionloss of joint 'elbow'"),
+    "mixed solreffriction": (
+        mjcf(joint='frictionloss="1" solreffriction="-3 1"'),
+        "solreffriction of joint 'elbow'",
+    ),
     "stiffnesspoly": (mjcf(joint='stiffness="1 2"'), "polynomial stiffness of joint 'elbow'"),
     "dampingpoly": (mjcf(joint='damping="1 2"'), "polynomial damping of joint 'elbow'"),
     "springyield": (mjcf(joint='stiffness="1" springyield="1"'), "plastic"),

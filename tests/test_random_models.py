@@ -79,6 +79,7 @@ def test_the_random_models_have_what_they_are_to_test():
     assert worlds["contact not stiff"] > 0.5 * worlds["looked at"] > 10  # these are compared in float32, too
     assert worlds["contact"] > 0.3 * n and worlds["limit"] > 0.4 * n
     assert worlds["equality"] > 0.05 * n
+    assert min(worlds["sliding joint"], worlds["sticking joint"]) > 0.05 * n
     assert worlds["of two moving bodies"] > 0.05 * n and worlds["of two trees"] > 0.01 * n
     assert worlds["clipped force"] > 0.1 * n and worlds["warm start"] > 0.2 * n
     for kind in ("plane-sphere", "plane-capsule", "sphere-sphere", "sphere-capsule", "capsule-capsule"):
@@ -130,6 +131,8 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
         found.add("limit")
     if d.ne:
         found.add("equality")
+    for state in d.efc_state[d.ne : d.ne + d.nf]:
+        found.add("sticking joint" if state == mujoco.mjtConstraintState.mjCNSTRSTATE_QUADRATIC else "sliding joint")
     if any(limited and x in ends for limited, x, ends in zip(
         mjm.actuator_forcelimited, d.actuator_force, mjm.actuator_forcerange, strict=True)):  # fmt: skip
         found.add("clipped force")

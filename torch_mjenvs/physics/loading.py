@@ -76,6 +76,7 @@ def _derived(mjm: mujoco.MjModel) -> dict:
 
     limited = not (disabled(mjm, "LIMIT") or disabled(mjm, "CONSTRAINT"))
     equal = not (disabled(mjm, "EQUALITY") or disabled(mjm, "CONSTRAINT"))
+    rubs = not (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
     return {
         "body_originid": _origins(mjm),
         "dof_clamped": _clamped(mjm),
@@ -88,6 +89,8 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "switched_off": _switched_off(mjm),
         "jnt_stiffness": _unless(mjm, "SPRING", mjm.jnt_stiffness),
         "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
+        "dof_direct": _direct(mjm.dof_solref),
+        "dof_frictionloss": tuple(float(x) if rubs else 0.0 for x in mjm.dof_frictionloss),
         "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
     } | _sensors(mjm)
 
@@ -120,6 +123,7 @@ def _switched_off(mjm: mujoco.MjModel) -> tuple[str, ...]:
         ("gravity",) * disabled(mjm, "GRAVITY")
         + ("jnt_stiffness", "qpos_spring") * no_springs
         + ("dof_damping",) * no_dampers
+        + ("dof_frictionloss",) * (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
         + ("wind", "density", "viscosity") * (no_springs and no_dampers)
     )
 

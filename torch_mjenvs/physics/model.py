@@ -109,6 +109,10 @@ class Model:
     dof_parentid: Ints
     dof_armature: Floats
     dof_damping: Floats
+    dof_frictionloss: Floats  # of slides and hinges N and Nm; a dof without any has no row
+    dof_direct: tuple[bool, ...]  # as geom_direct
+    dof_solref: Rows
+    dof_solimp: Rows
     dof_invweight0: Floats
     dof_simplenum: Ints
     dof_clamped: tuple[bool, ...]  # whose pivot of M may vanish: held at mjMINVAL or more, as MuJoCo holds all

@@ -28,7 +28,7 @@ INERTIAL = (  # on which masses and inertias as seen by joints depend
     "body_mass", "body_inertia", "body_ipos", "body_iquat", "body_pos", "body_quat",
     "dof_armature", "jnt_axis", "jnt_pos", "qpos0",
 )  # fmt: skip
-FORCES = ("jnt_stiffness", "dof_damping", "qpos_spring", "jnt_range")
+FORCES = ("jnt_stiffness", "dof_damping", "dof_frictionloss", "qpos_spring", "jnt_range")
 ACTUATORS = ("actuator_gear", "actuator_gainprm", "actuator_biasprm", "actuator_ctrlrange", "actuator_forcerange")
 GEOMS = (
     "geom_size", "geom_pos", "geom_quat", "geom_friction", "geom_solref", "geom_solimp", "geom_margin",
@@ -37,7 +37,8 @@ TENDONS = ("wrap_prm",)
 VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS
 
 NOT_NEGATIVE = (
-    "density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping", "geom_friction",
+    "density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping", "dof_frictionloss",
+    "geom_friction",
 )  # fmt: skip
 RANGES = {  # and what says where they are in use
     "jnt_range": "jnt_limited",
@@ -169,6 +170,9 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
             yield name, "a direction is not 0", logical_and(*(dot(row, row) > MINVAL for row in rows))
         if name in NOT_NEGATIVE and all(x >= 0.0 for x in _leaves(getattr(m, name))):
             yield name, "numbers are not negative", logical_and(*(x >= 0.0 for x in leaves))
+        if name == "dof_frictionloss":
+            none = [x for x, usual in zip(leaves, m.dof_frictionloss, strict=True) if not usual > 0.0]
+            yield name, "dofs without any in the model have none", logical_and(True, *(x == 0.0 for x in none))
         if name == "geom_size":
             yield name, "spheres and capsules have a size", _sized(m, rows)
         if name == "geom_solref":

@@ -28,7 +28,6 @@ from .model import (
 from .shapes import COLLIDERS, SHAPES
 
 _HARMLESS_DISABLE = [
-    "FRICTIONLOSS",
     "WARMSTART",
     "SENSOR",
     "MIDPHASE",
@@ -40,6 +39,7 @@ _HARMLESS_DISABLE = [
 _DONE_DISABLE = [
     "CONSTRAINT",
     "EQUALITY",
+    "FRICTIONLOSS",
     "LIMIT",
     "CONTACT",
     "SPRING",
@@ -200,8 +200,8 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
             not_supported(f"damping or armature that an actuator gives {who}", "give them to the joint")
     for v in range(mjm.nv):
         who = describe(mjm, "joint", int(mjm.dof_jntid[v]))
-        if mjm.dof_frictionloss[v] and friction:
-            not_supported(f"frictionloss of {who}", "set it to 0")
+        if mjm.dof_frictionloss[v] > 0 and friction and _mixed(mjm.dof_solref[v]):
+            not_supported(f"solreffriction of {who}, one number positive and one not,", "give both the same sign")
         if np.any(mjm.dof_dampingpoly[v]):
             not_supported(f"polynomial damping of {who}", "give damping one number")
 

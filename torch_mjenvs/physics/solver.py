@@ -1,8 +1,10 @@
 """Newton's method on the acceleration, as MuJoCo's engine_solver.c, in a form that needs no constraint Jacobian.
 
-The cost 1/2 (a - a0)' M (a - a0) + sum of 1/2 D min(0, e)**2 over rows e = J a + y0 is convex and quadratic piece by
-piece. A full Newton step that changes the sign of no row therefore lands on the minimum itself, whatever the starting
-point: that, and not a small gradient, is what ends the iteration.
+The cost 1/2 (a - a0)' M (a - a0) + that of the rows e = J a + y0 is convex, and quadratic piece by piece: a row costs
+1/2 D min(0, e)**2, one of an equality 1/2 D e**2, one of friction loss the same up to where its force is at its
+greatest, and grows linearly from there. A full Newton step after which each row is still in its piece (pressed or free,
+sticking or sliding one way or the other) therefore lands on the minimum itself, whatever the starting point: that, and not
+a small gradient, is what ends the iteration.
 
 The rows are made by `constraints`. Letters: a acceleration and dx step (V dofs).
 """
@@ -101,7 +103,7 @@ def line_search(
 ) -> tuple[Scalar, Scalar]:
     """The share of the step dx to take, and the force that is out of place after a full one.
 
-    That force, summed over the rows that are pressed at a + dx but were free at a, or the reverse, is the gradient at
+    That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at
     a + dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx,
     by Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece. PrimalSearch.
     """

@@ -10,6 +10,7 @@ from ..model import Model, Pair
 from .contact_groups import ContactGroup, alike, many_alike, touch
 from .contacts import contacts
 from .equality import joint_equalities
+from .friction import friction_losses
 from .limits import joint_limits
 from .pyramid_groups import pyramid_group
 
@@ -25,6 +26,7 @@ def make_constraint(m: Model, d: Data) -> None:
     alone = [c for c in d.candidates if id(c.pair) not in in_groups]
     d.constraints = [
         *joint_equalities(m, d),
+        *friction_losses(m, d),
         *joint_limits(m, d),
         *contacts(m, d, alone),
         *(_group(m, d, pairs) for pairs in grouped),
