@@ -3,8 +3,8 @@
 The cost 1/2 (a - a0)' M (a - a0) + that of the rows e = J a + y0 is convex, and quadratic piece by piece: a row costs
 1/2 D min(0, e)**2, one of an equality 1/2 D e**2, one of friction loss the same up to where its force is at its
 greatest, and grows linearly from there. A full Newton step after which each row is still in its piece (pressed or free,
-sticking or sliding one way or the other) therefore lands on the minimum itself, whatever the starting point: that, and not
-a small gradient, is what ends the iteration.
+sticking or sliding one way or the other) therefore lands on the minimum itself, whatever the starting point: that, and
+not a small gradient, is what ends the iteration.
 
 The rows are made by `constraints`. Letters: a acceleration and dx step (V dofs).
 """

@@ -1,4 +1,4 @@
-"""Friction loss of joints: dry friction, a force that opposes motion and has a greatest size. mj_instantiateFriction."""
+"""Friction loss of joints: dry friction, a force of limited size that opposes motion. mj_instantiateFriction."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from .rows import MIN_VAL, Constraint, impedance, reference
 class FrictionLoss(Constraint):
     """One row, of residual e = a[dof] + y0, that pulls either way by up to `most`.
 
-    Its cost is Huber's: while the joint sticks (|D e| < most), 1/2 D e**2, and the force is -D e; while it slides, linear
-    in e, and the force is `most` against it. The slope D e, clipped to what it may be, is continuous, so the cost is
-    convex.
+    Its cost is Huber's: while the joint sticks (|D e| < most) it is 1/2 D e**2, and the force is -D e; while it slides,
+    the cost is linear in e, and the force is `most`, the other way. The slope is continuous, so the cost is convex.
     """
 
     dof: int

@@ -1,8 +1,8 @@
 """What every constraint is: rows J a + y0, their stiffness D, and three verbs by which the solver meets them.
 
 MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + the sum over rows of 1/2 D min(0, J a - aref)**2 (`equality` and
-`friction` have other costs). A row's residual `J a - aref` is kept as `J a + y0`, y0 = b vel + k imp (pos - margin), and no
-Jacobian is stored: a constraint knows how its residuals follow from the accelerations of dofs.
+`friction` have other costs). A row's residual `J a - aref` is kept as `J a + y0`, y0 = b vel + k imp (pos - margin),
+and no Jacobian is stored: a constraint knows how its residuals follow from the accelerations of dofs.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Constraint:
 def fold_row(total: list, e: Scalar, v: Scalar, D: Scalar, alpha: Scalar) -> list:
     """What a row pressed where e < 0 adds along a line on which its residual is e + alpha v.
 
-    total: the cost's slope and curvature at alpha; the force that is out of place there, if each row is taken to be in the
-    piece of its cost (pressed or free) in which it is at 0; and the curvature at 0.
+    total: the cost's slope and curvature at alpha; the force that is out of place there, if each row is taken to be in
+    the piece of its cost (pressed or free) in which it is at 0; and the curvature at 0.
     """
     at = e + alpha * v
     force = D * minimum(at, 0.0)
