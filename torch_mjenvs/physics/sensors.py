@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import mujoco
 
-from ..compiler.scalar import Scalar, clip, minimum, select
+from ..compiler.scalar import Mask, Scalar, clip, minimum, select
+from .constraints.contact_force import Contacts
+from .constraints.contact_groups import ContactGroup
 from .constraints.limits import Limit
 from .data import Data, stage
 from .model import Model, UnsupportedModel
@@ -36,8 +38,8 @@ DISTANCE = 1 << int(mujoco.mjtRayDataField.mjRAYDATA_DIST)
 
 
 @stage(
-    reads="qpos qvel xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos site_xrel "
-    "site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom actuator_length "
+    reads="qpos qvel origin odof xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos "
+    "site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom actuator_length "
     "actuator_velocity actuator_force qfrc_actuator constraints qacc oacc cfrc_int",
     computes="sensordata",
 )
@@ -271,6 +273,25 @@ def _joint_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
     return [d.qfrc_actuator[m.jnt_dofadr[m.sensor_objid[i]]]]
 
 
+def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
+    """The normal forces of the body's contacts in the site's volume, or whose line of force enters it."""
+    s = m.sensor_objid[i]
+    body, zone = m.site_bodyid[s], (m.site_size[s], d.site_xrel[s], d.site_xmat[s])
+    if m.site_type[s] not in RAYS:
+        raise not_there(m, i, " of a mesh")
+
+    def felt(point: list, direction: list) -> Mask:
+        return ray(m.site_type[s], *zone, point, direction) < MISS
+
+    total: Scalar = 0.0
+    for c in d.constraints:
+        if isinstance(c, ContactGroup) and any(body in pair for pair in c.alike.bodies):
+            raise not_there(m, i, " of a body of which many geoms may touch others")
+        if isinstance(c, Contacts):
+            total = c.sum_touch(m, d, d.qacc, body, felt, total)
+    return [total]
+
+
 # limits of joints: of both ends the lower one, where it acts
 
 
@@ -330,6 +351,7 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
         "SUBTREELINVEL": _subtree_linvel,
         "SUBTREEANGMOM": _subtree_angmom,
         "JOINTLIMITVEL": _limit_vel,
+        "TOUCH": _touch,
         "ACCELEROMETER": _accelerometer,
         "FRAMELINACC": _frame_linacc,
         "FRAMEANGACC": _frame_angacc,

@@ -31,16 +31,22 @@ class Side:
 
 @dataclass
 class BodyContact(ContactForce):
-    """sides: of the second body, and of the first. lines: for each of them, along n, t1, t2 (condim)."""
+    """sides: of the second body, and of the first. lines: for each of them, along n, t1, t2 (condim). arms: the point,
+    from the origins of the trees of the first body and of the second.
+    """
 
     sides: tuple[Side, Side]
     lines: list[list[list]]
+    arms: tuple[list, list]
 
     def along(self, motion: list) -> list:
         return along(self.lines, self.sides, motion)
 
     def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
         return [in_world(lines, force) for lines in reversed(self.lines)]
+
+    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
+        return self.arms[self.bodies.index(body)], self.lines[0][0][3:]
 
 
 @dataclass

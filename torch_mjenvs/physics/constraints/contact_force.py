@@ -5,11 +5,11 @@ motion: spatial acceleration or velocity (angular, linear) of each body, at the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Mask, Scalar, logical_and
+from ...compiler.scalar import Mask, Scalar, logical_and, select
 from ..data import Data
 from ..model import Model
 from ..spatial import add, scale
@@ -37,6 +37,10 @@ class ContactForce:
 
     def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
         """Of a force (condim) along n, t1, t2: (torque, force) on the second body, about each body's origin."""
+        raise NotImplementedError
+
+    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
+        """The point, from the origin of the tree of one of the two bodies, and the normal."""
         raise NotImplementedError
 
     def residual(self, motion: list) -> list:
@@ -81,6 +85,25 @@ class Contacts(Constraint):
             new = when_any(c.active, push, [wrench[body] for _, body in touched])
             for (_, body), x in zip(touched, new, strict=True):
                 wrench[body] = x
+
+    def sum_touch(
+        self, m: Model, d: Data, a: list, body: int, felt: Callable[[list, list], Mask], total: Scalar
+    ) -> Scalar:
+        """`total` and the normal forces on a body of the contacts that are `felt`.
+
+        felt: of a point (from the origin of the body's tree) and the direction in which the body presses there.
+        """
+        motion = body_motion(m, d, a)
+        for c in (c for c in self.contacts if body in c.bodies):
+
+            def push(carry: list, c: ContactForce = c) -> list:
+                force = c.pyramid.push(c.residual(motion))[0][0]
+                point, normal = c.seen_from(m, d, body)
+                hit = felt(point, scale(normal, 1.0 if body == c.bodies[0] else -1.0))
+                return [carry[0] + select(logical_and(force > 0.0, hit), force, 0.0)]
+
+            (total,) = when_any(c.active, push, [total])
+        return total
 
 
 def body_motion(m: Model, d: Data, x: list) -> list[list]:

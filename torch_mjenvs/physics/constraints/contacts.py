@@ -70,8 +70,9 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
                 place = r, frame
                 velocity = world_contacts.along(r, axes, side.sign, ovel[side.body])
             else:
-                place = body_contacts.lines_of((arm1, arm2), axes)
-                velocity = body_contacts.along(place, (sides[0], sides[1]), ovel)
+                lines = body_contacts.lines_of((arm1, arm2), axes)
+                place = lines, (arm1, arm2)
+                velocity = body_contacts.along(lines, (sides[0], sides[1]), ovel)
             y0 = [b * v for v in velocity]
             y0[0] = y0[0] + k * imp * depth
             return place, stiffness, y0
@@ -84,7 +85,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
         if len(sides) == 1:
             r, frame = place
             return WorldContact(active, bodies, pyramid, y0, bound.shows, sides[0].body, sides[0].sign, r, frame)
-        return BodyContact(active, bodies, pyramid, y0, bound.shows, (sides[0], sides[1]), place)
+        return BodyContact(active, bodies, pyramid, y0, bound.shows, (sides[0], sides[1]), *place)
 
     return [contact(distance, where) for distance, where in places]
 

@@ -39,6 +39,9 @@ class WorldContact(ContactForce):
         arms = [add(self.r, between(d, m.body_originid[body], here)) for body in self.bodies]
         return [cross(arm, f) + f for arm in arms]
 
+    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
+        return add(self.r, between(d, m.body_originid[body], m.body_originid[self.body])), self.frame[0]
+
 
 @dataclass
 class WorldContacts(Contacts):
