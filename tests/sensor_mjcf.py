@@ -30,14 +30,17 @@ MODEL = """<mujoco><compiler angle="radian" autolimits="true"/>
     </body>
     <body name="trunk" pos="0 0 .42"><freejoint name="root"/>
       <geom type="capsule" size=".1 .2" euler="0 1.2 0"/><site name="belly" type="ellipsoid" size=".3 .2 .15"/>
-      <site name="trunk end" type="capsule" size=".12 .1" pos=".2 0 -.05"/><site name="back" pos=".1 .05 .1" euler=".4 -.2 1"/>
+      <site name="trunk end" type="capsule" size=".12 .1" pos=".2 0 -.05"/>
+      <site name="back" pos=".1 .05 .1" euler=".4 -.2 1"/>
       <body name="leg" pos=".1 .1 -.1" euler="0 .2 0"><joint name="hip" type="ball" damping=".2"/>
-        <geom type="capsule" fromto="0 0 0 0 .1 -.25" size=".04"/><site name="shin" type="cylinder" size=".05 .1" pos="0 .05 -.2"/>
+        <geom type="capsule" fromto="0 0 0 0 .1 -.25" size=".04"/>
+        <site name="shin" type="cylinder" size=".05 .1" pos="0 .05 -.2"/>
         <site name="thigh" pos="0 0 -.1" euler="1 2 3"/>
         <body name="foot" pos="0 .1 -.25"><joint name="knee" axis="0 1 0" range="-.2 .3" armature=".01"/>
           <joint name="slide" type="slide" axis="0 0 1" range="-.01 .02" margin=".02" stiffness="300" damping="3"/>
           <geom name="sole" size=".06" pos=".05 0 -.05" quat="1 .2 .3 .4"/>
-          <site name="under" pos=".05 0 -.1" size=".05"/><site name="shell" type="box" pos=".1 0 -.05" size=".06 .03 .1"/>
+          <site name="under" pos=".05 0 -.1" size=".05"/>
+          <site name="shell" type="box" pos=".1 0 -.05" size=".06 .03 .1"/>
           <site name="toe" pos=".1 0 -.1" euler="1 0 .4"/>
           <body pos=".1 0 0"><geom type="box" size=".02 .03 .01" contype="0" conaffinity="0" quat="1 2 3 4"/></body>
         </body></body></body>
