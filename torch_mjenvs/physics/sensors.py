@@ -39,7 +39,6 @@ DISTANCE = 1 << int(mujoco.mjtRayDataField.mjRAYDATA_DIST)
 
 @stage(
     reads="qpos qvel origin odof xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos "
-    reads="qpos qvel origin odof xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos "
     "site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom actuator_length "
     "actuator_velocity actuator_force qfrc_actuator constraints qacc oacc cfrc_int",
     computes="sensordata",
