@@ -175,3 +175,25 @@ def test_operators_are_well_formed():
     rows = [x if b.rows else x.T.contiguous() for b, x in zip(launch.kernel.buffers, tensors, strict=True)]
     torch.library.opcheck(ops.run, (launch.kernel.handle, rows), test_utils=tests)
     torch.library.opcheck(ops.copy, (tensors[0].T,), test_utils=tests)
+
+
+@compiler
+def test_what_follows_from_parameters_follows_in_compiled_code_that_asks_for_it():
+    torch.compiler.reset()
+    env, twin, silent = (make(vary=("body_mass",)) for _ in range(3))
+    lighter = torch.linspace(0.6, 1.0, N, device=env.device)[:, None]
+
+    def lighten(env: TorchVectorEnv, action: torch.Tensor, ask: bool) -> torch.Tensor:
+        env.params["body_mass"].mul_(lighter)
+        if ask:
+            env.set_const()
+        return env.step(action)[0]
+
+    compiled = torch.compile(lighten, fullgraph=True)
+    for _ in range(3):
+        action = torch.rand(N, 3, device=env.device) * 2 - 1
+        obs, expected = compiled(env, action, True), lighten(twin, action, False)
+        compiled(silent, action, False)
+        assert torch.equal(obs, expected)
+    assert torch.equal(env.engine.buffers["derived"], twin.engine.buffers["derived"])
+    assert not torch.equal(silent.engine.buffers["derived"], twin.engine.buffers["derived"])

@@ -177,6 +177,12 @@ class Engine:
         if self._params:
             self._params.set(values, mask)
 
+    @exclusive
+    def set_const(self) -> None:
+        """As `Simulation.set_const`."""
+        if self._params:
+            self._params.set_const()
+
     def _follow(self) -> None:
         """What is derived from parameters follows, where they were written into."""
         if self._params:

@@ -240,6 +240,10 @@ class TorchRLEnv(EnvBase):
         """As `TorchVectorEnv.set_params`."""
         self.engine.set_params(values, mask)
 
+    def set_const(self) -> None:
+        """As `TorchVectorEnv.set_const`."""
+        self.engine.set_const()
+
     def to(self, device: torch.device | str) -> TorchRLEnv:
         """Worlds stay where they were made. Raises ValueError for another device."""
         if torch.empty(0, device=device).device != self.device:

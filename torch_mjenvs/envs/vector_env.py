@@ -379,7 +379,8 @@ class TorchVectorEnv(VectorEnv):
     def params(self) -> dict[str, torch.Tensor]:
         """By name, the model's parameters that vary from world to world: (N, ...), the engine's own.
 
-        Write into them, and what MuJoCo derives from them follows at the next step. `set_params` also looks at them.
+        Write into them, and what MuJoCo derives from them follows at the next step; in code that torch compiles, call
+        `set_const`. `set_params` also looks at them.
         """
         return self.engine.params
 
@@ -393,6 +394,15 @@ class TorchVectorEnv(VectorEnv):
         if self.closed:
             self._refuse()
         self.engine.set_params(values, mask)
+
+    @exclusive
+    def set_const(self) -> None:
+        """Compute what MuJoCo derives from the parameters of every world, as mj_setConst: for code that torch compiles
+        and CUDA graphs, in which nothing follows by itself when `params` are written into.
+        """
+        if self.closed:
+            self._refuse()
+        self.engine.set_const()
 
     @property
     def ready(self) -> bool:

@@ -36,6 +36,7 @@ def newton(m: Model, d: Data) -> None:
         return
     tolerance = d.precision.tolerance * m.meaninertia * m.nv
     uncertain = [where for c in d.constraints for where in c.shows]
+    certain = logical_not(functools.reduce(logical_or, uncertain, False))
 
     def search(carry: list) -> list:
         a, _, count, *landed = carry
@@ -46,7 +47,6 @@ def newton(m: Model, d: Data) -> None:
         a = [x + alpha * s for x, s in zip(a, dx, strict=True)]
         if not uncertain:
             return [a, done, count + 1.0]
-        certain = logical_not(functools.reduce(logical_or, uncertain))
         return [a, logical_and(done, logical_or(landed[0], certain)), count + 1.0, done]  # else the step is repeated
 
     start = [list(d.qacc_warmstart), False, 0.0] + [False] * bool(uncertain)
