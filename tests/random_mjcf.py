@@ -524,6 +524,10 @@ class Maker:
         joints = [(name, kind) for name, kind in joints if name]  # others are those of tendons and equalities
         tendons = [t.get("name", "") for t in root.find("tendon") or ()]
         section = root.find("actuator")
+        for site in self.sites:
+            if self.maybe(0.15, "driven site"):
+                out = self.element(section, "general", name=f"m{len(section)}", site=site, gear=self.normal(1, 6))
+                self.law(out)
         while self.maybe(0.45) and len(section) < 12:
             name, kind = self.pick(*joints) if joints else ("", "")
             where = {str(self.pick("joint", "jointinparent")): name}

@@ -13,7 +13,7 @@ from torch_mjenvs.physics.step import State, step
 ROBOT = """<mujoco><option integrator="{integrator}" timestep=".004"/><worldbody><site name="w" pos="0 0 1"/>
     <body><freejoint name="free"/><geom size=".2" pos="0 .1 0"/><site name="a" pos=".1 .2 .3"/>
       <body pos=".5 0 0"><joint name="ball" type="ball" pos="0 .1 0" damping=".1"/><geom size=".15" pos=".2 0 0"/>
-        <site name="b" pos=".1 -.2 .3"/>
+        <site name="b" pos=".1 -.2 .3"/><site name="turned" pos=".1 .4 .2" quat="1 .3 .2 .1"/>
         <body pos=".5 0 0"><joint name="hinge" axis="1 2 3" damping=".2" actuatorfrcrange="-.5 .8"/>
           <geom size=".1" pos=".2 .1 0"/><site name="c" pos=".3 0 0"/></body></body></body></worldbody>
     <tendon><spatial name="spatial"><site site="w"/><site site="a"/><site site="b"/><pulley divisor="2"/>
@@ -30,6 +30,7 @@ ACTUATORS = {
     "servo of a hinge": '<position joint="hinge" kp="2" dampratio="1" gear="2"/>',
     "velocity": '<velocity joint="hinge" kv=".3"/><velocity joint="free" kv=".2" gear="0 0 1 0 0 0"/>',
     "damper": '<damper joint="hinge" kv=".3" ctrlrange="0 1"/>',
+    "site": f'<general site="turned" gear="1 2 3 .4 .5 .6" {LAW}/><motor site="w" gear="1 2 3 4 5 6"/>',
     "tendons": f'<general tendon="spatial" {LAW}/><position tendon="fixed" kp="2" forcerange="-.4 .7"/>',
     "two on a limited joint": '<motor joint="hinge"/><position joint="hinge" ctrlrange="-1 1"/>',
 }

@@ -82,7 +82,15 @@ REFUSED = {
         mjcf(more='<actuator><intvelocity name="p" joint="elbow" actrange="0 1"/></actuator>'),
         "activation",
     ),
-    "site": (mjcf(more='<actuator><general name="p" site="s"/></actuator>'), "transmission of actuator 'p'"),
+    "refsite": (
+        mjcf(more="""<worldbody><site name="z"/></worldbody>
+        <actuator><general name="p" site="s" refsite="z"/></actuator>"""),
+        "refsite of actuator 'p'",
+    ),
+    "crank": (
+        mjcf(more='<actuator><general name="p" slidersite="s" cranksite="s" cranklength="1"/></actuator>'),
+        "transmission of actuator 'p'",
+    ),
     "gain": (
         mjcf(
             more="""<actuator><general name="p" joint="elbow" gaintype="muscle" lengthrange="0 1"

@@ -107,6 +107,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "driven ball",
         "driven free",
         "driven tendon",
+        "driven site",
         *(f"{kind} law" for kind in ("motor", "position", "velocity", "damper", "any")),
     )
     flags = ("no contact", "no spring", "no damper", "no clampctrl", "no filterparent", "no gravity", "no eulerdamp")

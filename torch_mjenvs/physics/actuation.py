@@ -10,11 +10,13 @@ import math
 
 from ..compiler.scalar import Mask, Scalar, absolute, atan2, clip, cos, logical_and, maximum, select, sin
 from .data import Data, stage
-from .model import AFFINE, BALL, FREE, IN_PARENT, TENDON, Model
+from .model import AFFINE, BALL, FREE, IN_PARENT, JOINT, SITE, TENDON, Model, dofs_of
 from .spatial import (
     MINVAL,
     Vec,
+    add,
     add_scaled,
+    cross,
     dot,
     is_zero,
     mat_vec,
@@ -28,10 +30,14 @@ from .spatial import (
 from .tendon import Row, row_times
 
 
-@stage(reads="qpos qvel ten_length ten_J", computes="actuator_length actuator_moment actuator_velocity")
+@stage(
+    reads="qpos qvel ten_length ten_J site_xmat site_xrel odof",
+    computes="actuator_length actuator_moment actuator_velocity",
+)
 def transmission(m: Model, d: Data) -> None:
     """mj_transmission, and the velocities of mj_fwdVelocity."""
-    found = [_of_tendon(m, d, i) if m.actuator_trntype[i] == TENDON else _of_joint(m, d, i) for i in range(m.nu)]
+    kinds = {JOINT: _of_joint, IN_PARENT: _of_joint, TENDON: _of_tendon, SITE: _of_site}
+    found = [kinds[m.actuator_trntype[i]](m, d, i) for i in range(m.nu)]
     d.actuator_length = [length for length, _ in found]
     d.actuator_moment = [moment for _, moment in found]
     d.actuator_velocity = [row_times(moment, d.qvel) for moment in d.actuator_moment]
@@ -55,6 +61,14 @@ def _of_joint(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 def _of_tendon(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
     t, gear = m.actuator_trnid[i][0], m.actuator_gear[i][0]
     return d.ten_length[t] * gear, {v: entry * gear for v, entry in d.ten_J[t].items()}
+
+
+def _of_site(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
+    """A force and a torque in the site's axes; there is no length."""
+    site, gear = m.actuator_trnid[i][0], m.actuator_gear[i]
+    force, torque = mat_vec(d.site_xmat[site], gear[:3]), mat_vec(d.site_xmat[site], gear[3:])
+    wrench = add(torque, cross(d.site_xrel[site], force)) + force
+    return 0.0, {v: dot(d.odof[v], wrench) for v in dofs_of(m, m.site_bodyid[site])}
 
 
 @stage(
@@ -103,7 +117,8 @@ def _affine(prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:
 
 def _turns_about(m: Model, i: int) -> bool:
     """Whether the length is an angle about an axis in space, which is the same after a full turn."""
-    return m.actuator_trntype[i] != TENDON and m.jnt_type[m.actuator_trnid[i][0]] == BALL
+    on_joint = m.actuator_trntype[i] in (JOINT, IN_PARENT)
+    return on_joint and m.jnt_type[m.actuator_trnid[i][0]] == BALL
 
 
 def _nearest(ctrl: Scalar, length: Scalar, gear: Vec, servo: Mask) -> Scalar:

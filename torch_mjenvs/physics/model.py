@@ -22,7 +22,7 @@ Rows = tuple[Floats, ...]
 
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
 PLANE, SPHERE, CAPSULE = 0, 2, 3  # mjtGeom
-JOINT, IN_PARENT, TENDON = 0, 1, 3  # mjtTrn
+JOINT, IN_PARENT, TENDON, SITE = 0, 1, 3, 4  # mjtTrn
 FIXED, NO_BIAS, AFFINE = 0, 0, 1  # mjtGain, mjtBias
 WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, WRAP_CYLINDER = range(1, 6)  # mjtWrap
 
@@ -142,7 +142,7 @@ class Model:
     site_size: Rows
 
     actuator_trntype: Ints
-    actuator_trnid: tuple[Ints, ...]  # joint, or tendon
+    actuator_trnid: tuple[Ints, ...]  # joint, tendon or site
     actuator_gaintype: Ints
     actuator_biastype: Ints
     actuator_gear: Rows

@@ -18,6 +18,7 @@ from .model import (
     IN_PARENT,
     JOINT,
     NO_BIAS,
+    SITE,
     SLIDE,
     TENDON,
     WRAP_CYLINDER,
@@ -211,8 +212,10 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
         who = describe(mjm, "actuator", i)
         if mjm.actuator_trntype[i] == TENDON:
             _check_driven_tendon(mjm, who, int(mjm.actuator_trnid[i, 0]))
-        elif mjm.actuator_trntype[i] not in (JOINT, IN_PARENT):
-            not_supported(f"the transmission of {who}", "drive a joint or a tendon")
+        elif mjm.actuator_trntype[i] == SITE and mjm.actuator_trnid[i, 1] >= 0:
+            not_supported(f"refsite of {who}", "drive the site alone, or a joint")
+        elif mjm.actuator_trntype[i] not in (JOINT, IN_PARENT, SITE):
+            not_supported(f"the transmission of {who}", "drive a joint, a tendon or a site")
         if mjm.actuator_dyntype[i] != 0 or mjm.actuator_actnum[i]:
             not_supported(f"the activation dynamics of {who}", "use a <motor>")
         if mjm.actuator_gaintype[i] not in (FIXED, AFFINE):
