@@ -106,15 +106,19 @@ REFUSED = {
         "bias type of actuator 'p'",
     ),
     "two outputs": (
-        mjcf(more="""<worldbody><body><joint name="b" type="ball"/><geom size="1" contype="0"/></body></worldbody>
-        <actuator><orientation name="p" joint="b"/></actuator>"""),
+        mjcf(
+            more="""<worldbody><body><joint name="b" type="ball"/><geom size="1" contype="0"/></body></worldbody>
+        <actuator><orientation name="p" joint="b"/></actuator>"""
+        ),
         "actuator 'p'",
     ),
     "driven tendon round a geom": (
-        mjcf(more="""<worldbody><site name="s1"/><site name="s2" pos="1 0 0"/><geom name="g" size=".1" contype="0"
+        mjcf(
+            more="""<worldbody><site name="s1"/><site name="s2" pos="1 0 0"/><geom name="g" size=".1" contype="0"
         conaffinity="0"/></worldbody><tendon><spatial name="t">
         <site site="s1"/><geom geom="g"/><site site="s2"/></spatial></tendon>
-        <actuator><motor name="p" tendon="t"/></actuator>"""),
+        <actuator><motor name="p" tendon="t"/></actuator>"""
+        ),
         "actuator 'p', on tendon 't', which wraps round a geom",
     ),
     "actuator damping": (mjcf(motor='damping="1"'), "'elbow'"),

@@ -50,6 +50,18 @@ class Broken(Task):
         return self.of("reset_info", lambda m, world: {}, m, world)
 
 
+@pytest.mark.parametrize("other", [3.0, 3, "another"])
+@pytest.mark.parametrize("compare", [lambda x, y: x == y, lambda x, y: x != y])
+def test_numbers_of_a_world_are_not_compared_by_equality(compare, other):
+    """It would be False, or True, in all worlds for ever."""
+
+    def observe(m, world):
+        return [1.0 if compare(world.qpos[0], world.qpos[1] if other == "another" else other) else 0.0]
+
+    with pytest.raises(TypeError, match=r"cannot be compared by == or !=.*absolute\(x - 3.0\)"):
+        TorchVectorEnv(Broken(functions={"observe": observe}), 2)
+
+
 class Alternating:
     """Two answers by turns."""
 

@@ -119,6 +119,16 @@ class Expr:
     def __ge__(self, other):
         return node("le", other, self)
 
+    def __eq__(self, other):
+        """Identity, which tables of nodes go by; as a question about values it would nearly always be False."""
+        if self is not other and (type(other) in PYTHON_TYPE or (type(other) is Expr and is_tracing())):
+            raise TypeError(
+                "a traced value cannot be compared by == or !=: ask for a range, as absolute(x - 3.0) < 1e-6"
+            )
+        return self is other
+
+    __hash__ = object.__hash__
+
     def __bool__(self):
         raise TypeError("a traced value has no truth value: use select, when_any or while_any")
 
