@@ -23,6 +23,7 @@ from torch_mjenvs.compiler.llvm import frames, render
 from torch_mjenvs.compiler.lower import lower
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
+from torch_mjenvs.compiler.renew import renewals
 from torch_mjenvs.compiler.scalar import select, sin, sqrt
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import Asked
@@ -420,3 +421,20 @@ def test_the_same_code_in_every_process():
 
 def _env(**more: str) -> dict[str, str]:
     return os.environ | more
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_what_only_a_block_changes_is_stored_by_that_block_and_others_read_it_as_it_was(seen):
+    """Unless somebody else needs what the block made of it."""
+
+    def body(b):
+        (drawn,) = when_any(b["x"][0] < 0.0, lambda old: [old[0] + 1.0], b["params"])
+        (y,) = when_any(b["x"][0] < 1.0, lambda _: [b["params"][0]], [drawn if seen else 0.0])
+        return {"params": [drawn], "y": [y]}
+
+    program = record("renew", [Buffer("x", 1), Buffer("params", 1), Buffer("y", 1)], body, "float32")
+    assert len(renewals(program)[1]) == (not seen)
+    x, params = np.linspace(-1, 2, 64, dtype="float32")[None], np.arange(64, dtype="float32")[None]
+    out = run(program, {"x": x, "params": params})
+    np.testing.assert_array_equal(out["params"], params + (x < 0))
+    np.testing.assert_array_equal(out["y"], np.where(x < 1, params, out["params"] * seen))

@@ -13,9 +13,12 @@ import oracle
 import pytest
 import random_params
 import torch
+from gymnasium.vector import AutoresetMode
 from test_task_memory import Cart, actions
 
-from torch_mjenvs import Hopper, InvertedPendulum, Scale, Shift, TorchEnv, TorchVectorEnv, Uniform
+from torch_mjenvs import Hopper, Humanoid, InvertedPendulum, Scale, Shift, TorchEnv, TorchVectorEnv, Uniform
+from torch_mjenvs.envs.engine import episode_of
+from torch_mjenvs.physics import load
 from torch_mjenvs.scalar import Random
 
 SEED = 3
@@ -312,3 +315,10 @@ def test_the_model_is_otherwise_mujoco_s_own():
     m.geom_rgba[:, 3] = 0.5  # what only pictures show
     m.geom("cpole").rgba[0] = 0.25
     assert (m.geom_rgba[:, 3] == 0.5).all()
+
+
+def test_masses_of_humanoid_may_vary():
+    """Whose own functions weigh its bodies."""
+    task = Humanoid()
+    episode = episode_of(task, load(task.load()), torch.float32, AutoresetMode.NEXT_STEP, 1000, vary=("body_mass",))
+    assert episode.program("reset", "float32").count_ops()["div"]
