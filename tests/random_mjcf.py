@@ -216,6 +216,10 @@ class Maker:
         self.servos(root)
 
         self.friction_losses(root)
+        if self.maybe(0.1, "gravity compensation"):
+            for e in world.iter("body"):
+                if self.maybe(0.5):
+                    e.set("gravcomp", text(self.pick(1, self.uniform(0, 2))))
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:

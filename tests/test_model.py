@@ -55,8 +55,7 @@ REFUSED = {
     "stiffnesspoly": (mjcf(joint='stiffness="1 2"'), "polynomial stiffness of joint 'elbow'"),
     "dampingpoly": (mjcf(joint='damping="1 2"'), "polynomial damping of joint 'elbow'"),
     "springyield": (mjcf(joint='stiffness="1" springyield="1"'), "plastic"),
-    "actuatorgravcomp": (mjcf(joint='actuatorgravcomp="true"', body='gravcomp="1"'), "gravity compensation"),
-    "gravcomp": (mjcf(body='gravcomp="1"'), "gravity compensation of body 'arm'"),
+    "actuatorgravcomp": (mjcf(joint='actuatorgravcomp="true"', body='gravcomp="1"'), "actuatorgravcomp"),
     "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
     "ball limit": (
         mjcf(more='<worldbody><body><joint name="b" type="ball" range="0 1"/><geom size="1"/></body></worldbody>'),

@@ -95,7 +95,8 @@ class Data:
     qfrc_bias = output("nv")  # Coriolis, centrifugal and gravitational force
 
     # forces
-    qfrc_passive = output("nv")  # springs, dampers and fluid
+    qfrc_passive = output("nv")  # springs, dampers, gravity compensation and fluid
+    qfrc_gravcomp = output("nv")
     qfrc_fluid = output("nv")
     actuator_length, actuator_velocity = output("nu"), output("nu")
     actuator_moment = field("nu")  # {dof: entry} for each actuator

@@ -19,20 +19,25 @@ from .spatial import (
     mat_vec,
     quat_normalize,
     quat_sub,
+    scale,
     sub,
     transpose,
     zeros,
 )
 
 
-@stage(reads="qpos qvel xirel ximat odof ovel", computes="qfrc_passive qfrc_fluid")
+@stage(reads="qpos qvel xirel ximat odof ovel", computes="qfrc_passive qfrc_gravcomp qfrc_fluid")
 def passive(m: Model, d: Data) -> None:
-    """mj_passive: joint springs, linear dampers, and the fluid where there is one."""
+    """mj_passive: joint springs, linear dampers, gravity compensation, and the fluid where there is one."""
     d.qfrc_passive = [-(d.qvel[v] * m.dof_damping[v]) if not is_zero(m.dof_damping[v]) else 0.0 for v in range(m.nv)]
     for j in range(m.njnt):
         if not is_zero(m.jnt_stiffness[j]):
             for v, stretch in enumerate(_stretch(m, d, j), start=m.jnt_dofadr[j]):
                 d.qfrc_passive[v] = d.qfrc_passive[v] - stretch * m.jnt_stiffness[j]
+    d.qfrc_gravcomp = zeros(m.nv)
+    if not all(map(is_zero, m.body_gravcomp)):
+        d.qfrc_gravcomp = _of_wrenches(m, d, lambda i: _lift(m, d, i))
+        d.qfrc_passive = add(d.qfrc_passive, d.qfrc_gravcomp)
     d.qfrc_fluid = zeros(m.nv)
     if not (is_zero(m.density) and is_zero(m.viscosity)):
         fluid(m, d)
@@ -48,6 +53,14 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
     if kind == BALL:
         return quat_sub(quat_normalize(q[:4]), rest[:4])
     return [x - x0 for x, x0 in zip(q[:3], rest[:3], strict=True)] + quat_sub(quat_normalize(q[3:7]), rest[3:7])
+
+
+def _lift(m: Model, d: Data, i: int) -> list[Scalar] | None:
+    """(torque, force) about the tree's origin that holds up body i's share of its weight. mj_gravcomp."""
+    if is_zero(m.body_gravcomp[i]):
+        return None
+    force = scale(m.gravity, -(m.body_mass[i] * m.body_gravcomp[i]))
+    return cross(d.xirel[i], force) + force
 
 
 def fluid(m: Model, d: Data) -> None:

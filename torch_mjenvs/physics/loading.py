@@ -75,10 +75,13 @@ def _derived(mjm: mujoco.MjModel) -> dict:
     """Fields that MuJoCo keeps otherwise, or that a disable flag changes."""
 
     limited = not (disabled(mjm, "LIMIT") or disabled(mjm, "CONSTRAINT"))
+    still = disabled(mjm, "SPRING") and disabled(mjm, "DAMPER")  # mj_passive does nothing at all then
     equal = not (disabled(mjm, "EQUALITY") or disabled(mjm, "CONSTRAINT"))
     rubs = not (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
     return {
+        "body_gravcomp": (0.0,) * mjm.nbody if still else _tuple(mjm.body_gravcomp, float),
         "body_originid": _origins(mjm),
+        "body_weldid": weldid(mjm),
         "dof_clamped": _clamped(mjm),
         "eq_active0": tuple(bool(x) and equal for x in mjm.eq_active0),
         "eq_direct": _direct(mjm.eq_solref),
@@ -124,7 +127,7 @@ def _switched_off(mjm: mujoco.MjModel) -> tuple[str, ...]:
         + ("jnt_stiffness", "qpos_spring") * no_springs
         + ("dof_damping",) * no_dampers
         + ("dof_frictionloss",) * (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
-        + ("wind", "density", "viscosity") * (no_springs and no_dampers)
+        + ("wind", "density", "viscosity", "body_gravcomp") * (no_springs and no_dampers)
     )
 
 

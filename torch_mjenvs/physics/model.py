@@ -84,6 +84,7 @@ class Model:
     body_ipos: Rows
     body_iquat: Rows
     body_mass: Floats
+    body_gravcomp: Floats  # the share of its weight that is held up
     body_subtreemass: Floats
     body_inertia: Rows
     body_invweight0: Rows

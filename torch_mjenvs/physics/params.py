@@ -28,7 +28,7 @@ INERTIAL = (  # on which masses and inertias as seen by joints depend
     "body_mass", "body_inertia", "body_ipos", "body_iquat", "body_pos", "body_quat",
     "dof_armature", "jnt_axis", "jnt_pos", "qpos0",
 )  # fmt: skip
-FORCES = ("jnt_stiffness", "dof_damping", "dof_frictionloss", "qpos_spring", "jnt_range")
+FORCES = ("body_gravcomp", "jnt_stiffness", "dof_damping", "dof_frictionloss", "qpos_spring", "jnt_range")
 ACTUATORS = ("actuator_gear", "actuator_gainprm", "actuator_biasprm", "actuator_ctrlrange", "actuator_forcerange")
 GEOMS = (
     "geom_size", "geom_pos", "geom_quat", "geom_friction", "geom_solref", "geom_solimp", "geom_margin",

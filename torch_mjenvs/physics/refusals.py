@@ -163,12 +163,8 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
 
 def _check_bodies(mjm: mujoco.MjModel) -> None:
     for i in range(mjm.nbody):
-        if mjm.body_gravcomp[i]:
-            not_supported(f"gravity compensation of {describe(mjm, 'body', i)}", "set gravcomp to 0")
         if mjm.body_plugin[i] >= 0:
             not_supported(f"the plugin of {describe(mjm, 'body', i)}", "remove it")
-    if mjm.flg_gravcomp:
-        not_supported("gravity compensation", "set gravcomp to 0")
     asleep = mujoco.mjtSleepPolicy.mjSLEEP_INIT
     if any(int(p) == int(asleep) for p in mjm.tree_sleep_policy):
         not_supported("a tree that starts asleep", "remove sleep='init'")
