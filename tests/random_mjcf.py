@@ -220,6 +220,8 @@ class Maker:
             for e in world.iter("body"):
                 if self.maybe(0.5):
                     e.set("gravcomp", text(self.pick(1, self.uniform(0, 2))))
+        if self.maybe(0.15, "sensors"):
+            self.sensors(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -597,3 +599,36 @@ class Maker:
             if self.maybe(0.1, "inactive equality"):
                 out.set("active", "false")
             self.softness(out)
+
+    def sensors(self, root: ET.Element) -> None:
+        """Of what has a name."""
+        section = ET.SubElement(root, "sensor")
+        named: dict[str, list[str]] = {}
+        for e in root.iter():
+            if e.tag in ("body", "geom", "site", "joint", "motor") and e.get("name"):
+                kind = e.tag if e.tag != "joint" else str(e.get("type", "hinge"))
+                named.setdefault(kind, []).append(str(e.get("name")))
+        scalars = named.get("hinge", []) + named.get("slide", [])
+        of = {
+            "site": ("gyro", "velocimeter", "accelerometer", "force", "torque"),
+            "body": ("subtreecom", "subtreelinvel", "subtreeangmom"),
+            "motor": ("actuatorpos", "actuatorvel", "actuatorfrc"),
+            "ball": ("ballquat", "ballangvel"),
+        }
+        for kind, sensors in of.items():
+            for name in named.get(kind, []):
+                on = {"motor": "actuator", "ball": "joint"}.get(kind, kind)
+                self.element(section, str(self.pick(*sensors)), **{on: name})
+        for joint in scalars:
+            self.element(section, str(self.pick("jointpos", "jointvel", "jointactuatorfrc")), joint=joint)
+        for kind in ("body", "xbody", "geom", "site"):
+            names = named.get("body" if kind == "xbody" else kind, [])
+            for name in names[:2]:
+                what = str(self.pick("pos", "quat", "xaxis", "linvel", "angvel", "linacc", "angacc"))
+                out = self.element(section, f"frame{what}", objtype=kind, objname=name)
+                if what not in ("linacc", "angacc") and self.maybe(0.5):
+                    out.set("reftype", kind)
+                    out.set("refname", str(self.pick(*names)))
+        for out in section:
+            if self.maybe(0.1, "cutoff") and "quat" not in out.tag and "axis" not in out.tag:
+                out.set("cutoff", text(self.log(0.1, 10)))

@@ -34,13 +34,13 @@ MODEL = """<mujoco><compiler angle="radian" autolimits="true"/>
       <site name="back" pos=".1 .05 .1" euler=".4 -.2 1"/>
       <body name="leg" pos=".1 .1 -.1" euler="0 .2 0"><joint name="hip" type="ball" damping=".2"/>
         <geom type="capsule" fromto="0 0 0 0 .1 -.25" size=".04"/>
-        <site name="shin" type="cylinder" size=".05 .1" pos="0 .05 -.2"/>
         <site name="thigh" pos="0 0 -.1" euler="1 2 3"/>
         <body name="foot" pos="0 .1 -.25"><joint name="knee" axis="0 1 0" range="-.2 .3" armature=".01"/>
           <joint name="slide" type="slide" axis="0 0 1" range="-.01 .02" margin=".02" stiffness="300" damping="3"/>
           <geom name="sole" size=".06" pos=".05 0 -.05" quat="1 .2 .3 .4"/>
           <site name="under" pos=".05 0 -.1" size=".05"/>
           <site name="shell" type="box" pos=".1 0 -.05" size=".06 .03 .1"/>
+          <site name="shin" type="cylinder" size=".04 .1" pos=".05 0 -.02"/>
           <site name="toe" pos=".1 0 -.1" euler="1 0 .4"/>
           <body pos=".1 0 0"><geom type="box" size=".02 .03 .01" contype="0" conaffinity="0" quat="1 2 3 4"/></body>
         </body></body></body>
@@ -48,10 +48,11 @@ MODEL = """<mujoco><compiler angle="radian" autolimits="true"/>
   <tendon><fixed name="cord"><joint joint="knee" coef="2"/><joint joint="pole" coef="-1"/></fixed>
     <spatial name="rope"><site site="fixed"/><site site="toe"/></spatial></tendon>
   <actuator><motor name="push" joint="knee" gear="-3" ctrlrange="-1 1" forcerange="-.5 .5"/>
-    <motor name="lift" joint="slide" gear="20"/></actuator>
+    <motor name="lift" joint="slide" gear="20"/><motor name="reel" tendon="rope" gear=".1"/></actuator>
   <sensor><jointpos joint="knee"/><jointvel joint="slide" cutoff=".1"/><ballquat joint="hip"/><ballangvel joint="hip"/>
     <tendonpos tendon="cord"/><tendonvel tendon="cord"/><tendonpos tendon="rope"/><tendonvel tendon="rope"/>
     <actuatorpos actuator="push"/><actuatorvel actuator="push"/><actuatorfrc actuator="push"/>
+    <tendonactuatorfrc tendon="rope"/><actuatorpos actuator="reel"/>
     <jointactuatorfrc joint="slide" cutoff="15"/>
     <jointlimitpos joint="knee"/><jointlimitvel joint="knee"/><jointlimitfrc name="limit" joint="knee"/>
     <jointlimitpos joint="slide"/><jointlimitvel joint="slide"/><jointlimitfrc joint="slide" cutoff="20"/>

@@ -102,6 +102,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "gap",
         "ball among slides",
         "fixed tendon",
+        "sensors",
         "tilted plane",
         "mocap",
         "driven ball",

@@ -117,7 +117,7 @@ def test_disabled_sensors_are_0():
     flag = "<option><flag sensor='disable'/></option>"
     xml = MODEL.format(integrator="Euler", frames="").replace("<worldbody>", f"{flag}<worldbody>", 1)
     m = load(xml)
-    assert derive(m, list(m.qpos0), [1.0] * m.nv, None, [1.0, 1.0]).sensordata == [0.0] * m.nsensordata
+    assert derive(m, list(m.qpos0), [1.0] * m.nv, None, [1.0] * m.nu).sensordata == [0.0] * m.nsensordata
 
 
 @pytest.mark.parametrize(

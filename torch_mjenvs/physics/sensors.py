@@ -15,7 +15,7 @@ from .constraints.contact_force import Contacts
 from .constraints.contact_groups import ContactGroup
 from .constraints.limits import Limit
 from .data import Data, stage
-from .model import Model, UnsupportedModel
+from .model import TENDON, Model, UnsupportedModel
 from .ray import MISS, RAYS, ray
 from .spatial import (
     Vec,
@@ -269,6 +269,15 @@ def _actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
     return [d.actuator_force[m.sensor_objid[i]]]
 
 
+def _tendon_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
+    """Of all actuators on the tendon."""
+    total: Scalar = 0.0
+    for k in range(m.nu):
+        if m.actuator_trntype[k] == TENDON and m.actuator_trnid[k][0] == m.sensor_objid[i]:
+            total = total + d.actuator_force[k]
+    return [total]
+
+
 def _joint_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
     return [d.qfrc_actuator[m.jnt_dofadr[m.sensor_objid[i]]]]
 
@@ -359,6 +368,7 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
         "TORQUE": _torque,
         "ACTUATORFRC": _actuator_frc,
         "JOINTACTFRC": _joint_actuator_frc,
+        "TENDONACTFRC": _tendon_actuator_frc,
         "JOINTLIMITFRC": _limit_frc,
     }.items()
 }
