@@ -13,6 +13,7 @@ from collections import Counter
 import mujoco
 import numpy as np
 
+SOLID = ("plane", "sphere", "capsule")
 # What is left out, and in float32 "small friction" as well: its contacts are softened on purpose, as rounding would
 # drown the answer (forces up to 1e17 in MuJoCo). test_stiff.py compares it with solutions at 50 digits.
 SOFTENED = frozenset({"next to no friction", "centred on its joint"})
@@ -214,7 +215,6 @@ class Maker:
             if e.find("joint") is None and e.find("freejoint") is None and self.maybe(0.4, "mocap"):
                 e.set("mocap", "true")
         self.servos(root)
-
         self.friction_losses(root)
         if self.maybe(0.1, "gravity compensation"):
             for e in world.iter("body"):
@@ -222,6 +222,7 @@ class Maker:
                     e.set("gravcomp", text(self.pick(1, self.uniform(0, 2))))
         if self.maybe(0.15, "sensors"):
             self.sensors(root)
+        self.pairs(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -578,6 +579,25 @@ class Maker:
                 if joint.get("name") and self.maybe(0.6, "friction loss"):
                     joint.set("frictionloss", text(self.log(0.05, 100)))
                     self.softness(joint, "friction")
+
+    def pairs(self, root: ET.Element) -> None:
+        """Of named geoms that can touch, whether they would without or not."""
+        solid = [g.get("name", "") for g in root.iter("geom") if g.get("name") and g.get("type") in SOLID]
+        for _ in range(int(self.pick(1, 2)) if len(solid) > 1 and self.maybe(0.25) else 0):
+            one, two = self.rng.permutation(solid)[:2]
+            self.drawn["explicit pair"] += 1
+            section = root.find("contact")
+            section = ET.SubElement(root, "contact") if section is None else section
+            out = self.element(section, "pair", geom1=str(one), geom2=str(two))
+            if self.maybe(0.5):
+                out.set("condim", str(self.pick(1, 3)))
+            if self.maybe(0.8):
+                out.set("friction", text([self.log(0.06, 3)] * 2))
+            if self.maybe(0.4):
+                out.set("margin", text(self.log(1e-3, 0.1)))
+            if self.maybe(0.2):
+                out.set("gap", text(self.log(1e-3, 0.03)))
+            self.softness(out)
 
     def excludes(self, root: ET.Element) -> None:
         named = [b.get("name", "") for b in root.iter("body") if b.get("name")]

@@ -63,7 +63,10 @@ REFUSED = {
     ),
     "adhesion": (mjcf(geom='adhesion="1"'), "adhesion"),
     "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surface velocities"),
-    "pair": (mjcf(more='<contact><pair geom1="floor" geom2="rod"/></contact>'), "contact/pair"),
+    "pair": (
+        mjcf(more='<contact><pair geom1="floor" geom2="rod" friction="1 2"/></contact>'),
+        "the contact of geom 'floor' and geom 'rod' with two frictions",
+    ),
     "equality": (mjcf(more='<equality><weld name="w" body1="arm"/></equality>'), "equality 'w', of type 'weld'"),
     "mixed solref of an equality": (
         mjcf(more='<equality><joint name="e" joint1="elbow" solref=".1 -3"/></equality>'),
@@ -364,7 +367,7 @@ def test_mixing(floor: str, ball: str) -> None:
     assert mixed.direct == (contact.solref[0] <= 0)
     fields = "geom_friction", "geom_solref", "geom_solimp", "geom_margin", "geom_gap"
     tensors = {name: tensor(getattr(m, name)) for name in fields}
-    as_tensors = contact_param(dataclasses.replace(m, **tensors), pair.geom1, pair.geom2)
+    as_tensors = contact_param(dataclasses.replace(m, **tensors), pair)
     for name in ("friction", "solref", "solimp"):
         assert getattr(mixed, name) == list(getattr(contact, name)), name
         assert [float(x) for x in getattr(as_tensors, name)] == getattr(mixed, name), name

@@ -96,6 +96,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "touching body without joints",
         "many alike",
         "exclude",
+        "explicit pair",
         "equality of two joints",
         "priority",
         "solmix",

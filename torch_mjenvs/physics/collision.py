@@ -83,7 +83,7 @@ class Candidate:
         m, d = self._model, self._data
         g1, g2 = self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
-        reach = _bound(m, g1) + _bound(m, g2) + contact_param(m, g1, g2).margin
+        reach = _bound(m, g1) + _bound(m, g2) + contact_param(m, self.pair).margin
         if is_number(reach):
             return dot(apart, apart) < reach * reach if reach > 0 else False
         return dot(apart, apart) < maximum(reach, 0.0) * reach

@@ -1,4 +1,4 @@
-"""What holds for the contacts of two geoms, from the parameters of each: mj_contactParam."""
+"""What holds for the contacts of a pair: what it says itself, or a mix of what its geoms say. mj_contactParam."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..compiler.scalar import Scalar, maximum, minimum
-from .model import Model
+from .model import Model, Pair
 from .spatial import MINVAL
 
 MINMU = 1e-5  # mjMINMU
@@ -28,8 +28,20 @@ class ContactParam:
     gap: Scalar
 
 
-def contact_param(m: Model, geom1: int, geom2: int) -> ContactParam:
-    """The geom of higher priority decides; where there is none, friction is the greater one, and the rest is mixed."""
+def contact_param(m: Model, pair: Pair) -> ContactParam:
+    """A <contact><pair> says all of it. Else the geom of higher priority decides; where there is none, friction is the
+    greater one, and the rest is mixed.
+    """
+    geom1, geom2, k = pair.geom1, pair.geom2, pair.ipair
+    if k >= 0:
+        return ContactParam(
+            friction=[maximum(x, MINMU) for x in m.pair_friction[k]],
+            solref=list(m.pair_solref[k]),
+            solimp=list(m.pair_solimp[k]),
+            direct=m.pair_direct[k],
+            margin=m.pair_margin[k],
+            gap=m.pair_gap[k],
+        )
     priority1, priority2 = m.geom_priority[geom1], m.geom_priority[geom2]
     if priority1 != priority2:
         g = geom1 if priority1 > priority2 else geom2

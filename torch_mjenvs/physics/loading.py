@@ -87,6 +87,7 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "eq_direct": _direct(mjm.eq_solref),
         "jnt_direct": _direct(mjm.jnt_solref),
         "geom_direct": _direct(mjm.geom_solref),
+        "pair_direct": _direct(mjm.pair_solref),
         "geom_visible": tuple(_alpha(mjm, g) != 0 for g in range(mjm.ngeom)),
         "jnt_limited": tuple(bool(x) and limited for x in mjm.jnt_limited),
         "switched_off": _switched_off(mjm),
@@ -185,8 +186,23 @@ def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
                 continue
             geoms = [[g for g in range(mjm.ngeom) if bodies[g] == b] for b in (b1, b2)]
             found += [(g1, g2) for g1 in geoms[0] for g2 in geoms[1] if _may_touch(mjm, g1, g2)]
-    ordered = [sorted(p, key=lambda g: mjm.geom_type[g]) for p in found]
-    return tuple(Pair(g1, g2, _condim(mjm, g1, g2)) for g1, g2 in ordered)
+    explicit = _explicit_pairs(mjm)
+    known = {frozenset((p.geom1, p.geom2)) for p in explicit}
+    ordered = [sorted(p, key=lambda g: mjm.geom_type[g]) for p in found if frozenset(p) not in known]
+    return (*(Pair(g1, g2, _condim(mjm, g1, g2)) for g1, g2 in ordered), *explicit)
+
+
+def _explicit_pairs(mjm: mujoco.MjModel) -> list[Pair]:
+    """Those of <contact><pair>, whatever contype, conaffinity and <exclude> say; each takes the place of the
+    automatic one of the same geoms. Between bodies welded together there is no force.
+    """
+    out = []
+    for k, geoms in enumerate(zip(mjm.pair_geom1.tolist(), mjm.pair_geom2.tolist(), strict=True)):
+        g1, g2 = sorted(geoms, key=lambda g: mjm.geom_type[g])
+        weld1, weld2 = mjm.body_weldid[mjm.geom_bodyid[[g1, g2]]]
+        if weld1 != weld2 and mjm.geom_type[g2] > 1:  # planes and height fields have no collision function
+            out.append(Pair(g1, g2, int(mjm.pair_dim[k]), k))
+    return out
 
 
 def _filter_bodies(mjm: mujoco.MjModel, b1: int, b2: int) -> bool:

@@ -36,11 +36,13 @@ class Pair:
     """Two geoms that may touch: `contact_param` says what holds for their contacts.
 
     geom1, geom2: in the order of their types (mjtGeom), as in `mjContact.geom`.
+    ipair: which <contact><pair> it is, or -1.
     """
 
     geom1: int
     geom2: int
     condim: int
+    ipair: int = -1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -180,6 +182,12 @@ class Model:
     sensor_cutoff: Floats
 
     pairs: tuple[Pair, ...]
+    pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters
+    pair_solref: Rows
+    pair_solimp: Rows
+    pair_direct: tuple[bool, ...]  # as geom_direct
+    pair_margin: Floats
+    pair_gap: Floats
 
     body_names: tuple[str, ...]
     jnt_names: tuple[str, ...]

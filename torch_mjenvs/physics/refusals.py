@@ -110,11 +110,9 @@ def _check_flags(mjm: mujoco.MjModel) -> None:
 
 def _check_elements(mjm: mujoco.MjModel) -> None:
     """Elements that add forces, state or constraints of kinds that are not implemented."""
-    gone = disabled(mjm, "CONSTRAINT")
     found = {
         "flexes": mjm.nflex,
         "plugins": mjm.nplugin,
-        "explicit contact pairs (contact/pair)": 0 if gone or disabled(mjm, "CONTACT") else mjm.npair,
         "plastic deformation": mjm.nplastic,
         "activation states": mjm.na,
         "history buffers (delays)": mjm.nhistory,
@@ -272,7 +270,11 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
             not_supported(f"{who} ({kinds})", f"use {shapes}, or keep them apart by contype or <exclude>")
         if pair.condim not in (1, 3):
             not_supported(f"{who} with condim {pair.condim}", "use condim 1 or 3")
-        param = contact_param(m, pair.geom1, pair.geom2)
+        param = contact_param(m, pair)
+        if pair.ipair >= 0 and pair.condim > 1 and param.friction[0] != param.friction[1]:
+            not_supported(f"{who} with two frictions {param.friction[:2]}", "give the <pair> the same twice")
+        if pair.ipair >= 0 and mjm.pair_adhesion[pair.ipair]:
+            not_supported(f"adhesion of {who}", "remove it")
         if _mixed(param.solref):
             not_supported(f"{who} with a solref of which one number is positive and one not", "give both the same sign")
         if param.gap < 0:

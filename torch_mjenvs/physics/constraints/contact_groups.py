@@ -141,7 +141,7 @@ def many_alike(m: Model, precision: Precision) -> list[list[Pair]]:
     found: dict[tuple, list[Pair]] = {}
     varies, m = m.nominal is not None, m.nominal or m
     for p in m.pairs:
-        bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p.geom1, p.geom2).solimp
+        bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop, both_move = collider_of(m, p).loop, len(sides_of(m, *bodies)) == 2
         if varies and p.condim > 1:  # what friction makes stiff is softened, world by world, one by one
@@ -212,7 +212,7 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
     poses = table([pose_of(x) for x in geoms])
     moving = table([{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in g.dofs] + [{"odof": [0.0] * 6, "qvel": 0.0}])
     ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
-    params = [contact_param(m, p.geom1, p.geom2) for p in g.pairs]
+    params = [contact_param(m, p) for p in g.pairs]
     margin = of_pairs(g, [p.margin for p in params])
     several = [float(may_touch_in_several(m, p, g.collider)) for p in g.pairs]
     solimp = [of_pairs(g, [p.solimp[k] for p in params]) for k in range(4)]

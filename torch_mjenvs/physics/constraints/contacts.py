@@ -49,7 +49,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
         found = compute_any(near, lambda: [[c.dist, c.oarms()] for c in candidate.contacts()])
         found = found or [[NEVER, None]] * candidate.ncon  # in plain Python, where nothing was near
         places = [(select(near, dist, NEVER), _always(where)) for dist, where in found]
-    param, weight, bound = contact_param(m, pair.geom1, pair.geom2), row_weight(m, pair), bound_of(m, pair, d.precision)
+    param, weight, bound = contact_param(m, pair), row_weight(m, pair), bound_of(m, pair, d.precision)
     k, b = reference(param.solref, param.solimp, param.direct, m.timestep)
     ovel = d.ovel
 
@@ -102,13 +102,13 @@ def row_weight(m: Model, pair: Pair) -> Scalar:
 
 def _share_of_row(m: Model, pair: Pair) -> Scalar:
     """What friction makes of a row's weight."""
-    mu = contact_param(m, pair.geom1, pair.geom2).friction[0]
+    mu = contact_param(m, pair).friction[0]
     return (1 + mu * mu) * 2 * mu * mu / m.impratio if pair.condim == 3 else 1.0
 
 
 def bound_of(m: Model, pair: Pair, precision: Precision) -> stiff.Bound:
     """Whether rounding bears the pair's contacts, at their stiffest."""
-    dmin, dmax = contact_param(m, pair.geom1, pair.geom2).solimp[:2]
+    dmin, dmax = contact_param(m, pair).solimp[:2]
     most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
     if m.nominal is None:
         return stiff.bound(m, pair, precision, most / ((1 - most) * row_weight(m, pair)), bodies_weight(m, pair))

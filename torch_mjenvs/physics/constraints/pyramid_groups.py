@@ -79,7 +79,7 @@ class PyramidGroup(ContactGroup):
 
 def pyramid_group(m: Model, d: Data, g: Alike) -> PyramidGroup:
     """The contacts of pairs that are alike."""
-    params = [contact_param(m, p.geom1, p.geom2) for p in g.pairs]
+    params = [contact_param(m, p) for p in g.pairs]
     margin, mu = of_pairs(g, [p.margin for p in params]), of_pairs(g, [p.friction[0] for p in params])
     weight = of_pairs(g, [row_weight(m, p) for p in g.pairs])
     solimp = [of_pairs(g, [p.solimp[k] for p in params]) for k in range(4)]

@@ -49,7 +49,7 @@ class Bound:
 
 def bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weight: float) -> Bound:
     """The bound, where a row can be as stiff as said, and `weight` is the body_invweight0 of both bodies."""
-    rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair.geom1, pair.geom2).friction[0])
+    rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair).friction[0])
     weight, _ = _met(m, pair, precision, weight)
     if rows * stiffness * weight <= precision.stiffest:
         return Bound(rows * stiffness * weight > precision.stiff)
@@ -65,7 +65,7 @@ def bound_of_world(
     usual: that of the model as it was loaded, which says, too, whether there is a spring, and how much more easily than
     the centre of mass the surface gives way. weights: body_invweight0 of both bodies, there and in the world.
     """
-    rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair.geom1, pair.geom2).friction[0])
+    rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair).friction[0])
     met, fixed = _met(m.nominal or m, pair, precision, weights[0])
     shows = usual.shows
     if not fixed:
