@@ -20,7 +20,7 @@ NAMES = [*oracle.MODELS, *(f"random-{s}" for s in range(12))]
 
 
 def param(m: Model, pair: Pair) -> ContactParam:
-    return contact_param(m, pair.geom1, pair.geom2)
+    return contact_param(m, pair)
 
 
 def contacts(m: Model, d: Data) -> list[collision.Contact]:

@@ -362,7 +362,7 @@ def test_mixing(floor: str, ball: str) -> None:
     mujoco.mj_forward(mjm, d)
     m, (contact,) = load(mjm), d.contact
     (pair,) = m.pairs
-    mixed = contact_param(m, pair.geom1, pair.geom2)
+    mixed = contact_param(m, pair)
     assert (pair.condim, mixed.margin) == (contact.dim, contact.includemargin)
     assert mixed.direct == (contact.solref[0] <= 0)
     fields = "geom_friction", "geom_solref", "geom_solimp", "geom_margin", "geom_gap"
