@@ -136,10 +136,15 @@ def stiffest_contact(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
         for contact in d.contact:
             rows = range(contact.efc_address, contact.efc_address + (1 if contact.dim == 1 else 2 * (contact.dim - 1)))
             if contact.efc_address >= 0:
-                J, image = d.efc_J.reshape(d.nefc, mjm.nv)[rows], np.zeros((len(rows), mjm.nv))
+                J, image = _jacobian(mjm, d)[rows], np.zeros((len(rows), mjm.nv))
                 mujoco.mj_solveM(mjm, d, image, J)
                 most = max(most, float(np.sum(d.efc_D[rows] * np.sum(J * image, axis=1))))
     return most
+
+
+def _jacobian(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
+    """efc_J. MuJoCo keeps room for the rows of contacts between bodies welded together, which it then leaves out."""
+    return d.efc_J[: d.nefc * mjm.nv].reshape(d.nefc, mjm.nv)
 
 
 def _of_rounding(mjm: mujoco.MjModel, d: mujoco.MjData, precision: Precision) -> dict[str, float]:
@@ -150,7 +155,7 @@ def _of_rounding(mjm: mujoco.MjModel, d: mujoco.MjData, precision: Precision) ->
     if not most:
         return dict.fromkeys(names, 0.0)
     assert not mujoco.mj_isSparse(mjm)
-    terms = np.abs(d.efc_J.reshape(d.nefc, mjm.nv)) @ np.abs(d.qacc) + np.abs(d.efc_aref)
+    terms = np.abs(_jacobian(mjm, d)) @ np.abs(d.qacc) + np.abs(d.efc_aref)
     share = float(precision.rounding * np.max(d.efc_D * terms) / most)
     return {name: share * float(np.max(np.abs(getattr(d, name)), initial=0.0)) for name in names}
 

@@ -85,8 +85,10 @@ REFUSED = {
         "activation",
     ),
     "refsite": (
-        mjcf(more="""<worldbody><site name="z"/></worldbody>
-        <actuator><general name="p" site="s" refsite="z"/></actuator>"""),
+        mjcf(
+            more="""<worldbody><site name="z"/></worldbody>
+        <actuator><general name="p" site="s" refsite="z"/></actuator>"""
+        ),
         "refsite of actuator 'p'",
     ),
     "crank": (
