@@ -583,7 +583,7 @@ class Maker:
     def pairs(self, root: ET.Element) -> None:
         """Of named geoms that can touch, whether they would without or not."""
         solid = [g.get("name", "") for g in root.iter("geom") if g.get("name") and g.get("type") in SOLID]
-        for _ in range(int(self.pick(1, 2)) if len(solid) > 1 and self.maybe(0.25) else 0):
+        for _ in range(int(self.pick(1, 2)) if len(solid) > 1 and self.maybe(0.0 if self.aligned else 0.25) else 0):
             one, two = self.rng.permutation(solid)[:2]
             self.drawn["explicit pair"] += 1
             section = root.find("contact")
