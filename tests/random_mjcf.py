@@ -216,6 +216,13 @@ class Maker:
                 e.set("mocap", "true")
         self.servos(root)
         self.friction_losses(root)
+        for e in root.find("tendon"):
+            if self.maybe(0.5, "springy tendon"):
+                e.set("stiffness", text(self.log(0.1, 100)))
+                e.set("damping", text(self.pick(0, self.log(0.01, 3))))
+                if self.maybe(0.5):
+                    low = self.uniform(-0.5, 0.5) if e.tag == "fixed" else self.uniform(0, 0.5)
+                    e.set("springlength", text([low, low + self.log(0.01, 0.5)]))
         if self.maybe(0.1, "gravity compensation"):
             for e in world.iter("body"):
                 if self.maybe(0.5):

@@ -73,8 +73,8 @@ REFUSED = {
         "solref of equality 'e'",
     ),
     "tendon": (
-        mjcf(more='<tendon><fixed name="t" damping="1"><joint joint="elbow" coef="1"/></fixed></tendon>'),
-        "damping of tendon 't'",
+        mjcf(more='<tendon><fixed name="t" armature="1"><joint joint="elbow" coef="1"/></fixed></tendon>'),
+        "armature of tendon 't'",
     ),
     "muscle": (
         mjcf(more='<actuator><muscle name="p" joint="elbow" lengthrange="0 1"/></actuator>'),

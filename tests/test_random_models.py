@@ -112,6 +112,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "driven site",
         *(f"{kind} law" for kind in ("motor", "position", "velocity", "damper", "any")),
         "gravity compensation",
+        "springy tendon",
     )
     flags = ("no contact", "no spring", "no damper", "no clampctrl", "no filterparent", "no gravity", "no eulerdamp")
     for what in (*rare, *flags, "negative stiffness"):

@@ -24,7 +24,8 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
     </body>
     <body pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" size=".15 .2"/><site name="c"/></body>
     <body mocap="true"><geom size=".1"/></body></worldbody>
-    <tendon><spatial name="t"><site site="a"/><site site="b"/><site site="c"/></spatial></tendon>
+    <tendon><spatial stiffness="3" damping="1" name="t">
+      <site site="a"/><site site="b"/><site site="c"/></spatial></tendon>
     <actuator><position name="p" tendon="t"/><motor site="c"/></actuator></mujoco>"""
 
 OWN = {"more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames())}

@@ -26,14 +26,21 @@ from .spatial import (
 )
 
 
-@stage(reads="qpos qvel xirel ximat odof ovel", computes="qfrc_passive qfrc_gravcomp qfrc_fluid")
+@stage(
+    reads="qpos qvel xirel ximat odof ovel ten_length ten_velocity ten_J",
+    computes="qfrc_passive qfrc_gravcomp qfrc_fluid",
+)
 def passive(m: Model, d: Data) -> None:
-    """mj_passive: joint springs, linear dampers, gravity compensation, and the fluid where there is one."""
+    """mj_passive: springs and dampers of joints and tendons, gravity compensation, and the fluid where there is one."""
     d.qfrc_passive = [-(d.qvel[v] * m.dof_damping[v]) if not is_zero(m.dof_damping[v]) else 0.0 for v in range(m.nv)]
     for j in range(m.njnt):
         if not is_zero(m.jnt_stiffness[j]):
             for v, stretch in enumerate(_stretch(m, d, j), start=m.jnt_dofadr[j]):
                 d.qfrc_passive[v] = d.qfrc_passive[v] - stretch * m.jnt_stiffness[j]
+    for t in springy_tendons(m):
+        force = _tendon_force(m, d, t)
+        for v, entry in d.ten_J[t].items():
+            d.qfrc_passive[v] = d.qfrc_passive[v] + entry * force
     d.qfrc_gravcomp = zeros(m.nv)
     if not all(map(is_zero, m.body_gravcomp)):
         d.qfrc_gravcomp = _of_wrenches(m, d, lambda i: _lift(m, d, i))
@@ -53,6 +60,19 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
     if kind == BALL:
         return quat_sub(quat_normalize(q[:4]), rest[:4])
     return [x - x0 for x, x0 in zip(q[:3], rest[:3], strict=True)] + quat_sub(quat_normalize(q[3:7]), rest[3:7])
+
+
+def springy_tendons(m: Model) -> list[int]:
+    """The tendons with a spring or a damper."""
+    both = zip(m.tendon_stiffness, m.tendon_damping, strict=True)
+    return [t for t, (spring, damper) in enumerate(both) if not (is_zero(spring) and is_zero(damper))]
+
+
+def _tendon_force(m: Model, d: Data, t: int) -> Scalar:
+    """Of its spring, which is slack between two lengths, and of its damper."""
+    low, high = m.tendon_lengthspring[t]
+    stretch = maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
+    return -(stretch * m.tendon_stiffness[t]) - d.ten_velocity[t] * m.tendon_damping[t]
 
 
 def _lift(m: Model, d: Data, i: int) -> list[Scalar] | None:

@@ -92,6 +92,8 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "jnt_limited": tuple(bool(x) and limited for x in mjm.jnt_limited),
         "switched_off": _switched_off(mjm),
         "jnt_stiffness": _unless(mjm, "SPRING", mjm.jnt_stiffness),
+        "tendon_stiffness": _unless(mjm, "SPRING", mjm.tendon_stiffness),
+        "tendon_damping": _unless(mjm, "DAMPER", mjm.tendon_damping),
         "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
         "dof_direct": _direct(mjm.dof_solref),
         "dof_frictionloss": tuple(float(x) if rubs else 0.0 for x in mjm.dof_frictionloss),

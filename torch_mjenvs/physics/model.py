@@ -158,6 +158,9 @@ class Model:
 
     tendon_adr: Ints
     tendon_num: Ints
+    tendon_stiffness: Floats
+    tendon_damping: Floats
+    tendon_lengthspring: Rows  # shortest and longest length at which its spring is slack
     wrap_type: Ints
     wrap_objid: Ints
     wrap_prm: Floats

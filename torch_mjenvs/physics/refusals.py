@@ -141,11 +141,10 @@ def _check_equalities(mjm: mujoco.MjModel) -> None:
 
 
 def _check_tendons(mjm: mujoco.MjModel) -> None:
-    """A tendon that makes no force and no constraint is only a measurement: let it be."""
+    """Tendons are measured, and may have a spring and a damper."""
+    round_geoms = [int(mujoco.mjtWrap.mjWRAP_SPHERE), int(mujoco.mjtWrap.mjWRAP_CYLINDER)]
     acts = [
-        "stiffness",
         "stiffnesspoly",
-        "damping",
         "dampingpoly",
         "limited",
         "frictionloss",
@@ -157,6 +156,11 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
         for name in acts:
             if np.any(getattr(mjm, f"tendon_{name}")[i]):
                 not_supported(f"{name} of {describe(mjm, 'tendon', i)}", "remove it")
+        first = mjm.tendon_adr[i]
+        wraps = np.isin(mjm.wrap_type[first : first + mjm.tendon_num[i]], round_geoms).any()
+        if wraps and (mjm.tendon_stiffness[i] or mjm.tendon_damping[i]):
+            who = f"stiffness or damping of {describe(mjm, 'tendon', i)}, which wraps round a geom,"
+            not_supported(who, "lead it from site to site")
 
 
 def _check_bodies(mjm: mujoco.MjModel) -> None:

@@ -14,7 +14,7 @@ from .actuation import actuation, transmission
 from .collision import collision
 from .constraints import make_constraint
 from .data import Data, stage
-from .forces import applied, passive
+from .forces import applied, passive, springy_tendons
 from .inertia import com_pos, crb, factor, solve
 from .integrator import euler, rk4
 from .kinematics import kinematics
@@ -51,7 +51,7 @@ def position(m: Model, d: Data) -> None:
 def velocity(m: Model, d: Data) -> None:
     """mj_fwdVelocity, and of mj_fwdPosition what measures lengths."""
     com_vel(m, d)
-    if TENDON in m.actuator_trntype:
+    if TENDON in m.actuator_trntype or springy_tendons(m):
         tendon(m, d)
     transmission(m, d)
     passive(m, d)
