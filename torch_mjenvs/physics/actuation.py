@@ -10,6 +10,7 @@ import math
 
 from ..compiler.scalar import Mask, Scalar, absolute, atan2, clip, cos, logical_and, maximum, select, sin
 from .data import Data, stage
+from .forces import springy_tendons, tendon_force
 from .model import AFFINE, BALL, FREE, IN_PARENT, JOINT, SITE, TENDON, Model, dofs_of
 from .spatial import (
     MINVAL,
@@ -72,7 +73,7 @@ def _of_site(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 
 
 @stage(
-    reads="ctrl actuator_length actuator_moment actuator_velocity ten_wrench",
+    reads="ctrl actuator_length actuator_moment actuator_velocity ten_wrench ten_length ten_velocity",
     computes="actuator_force qfrc_actuator actuator_wrench",
 )
 def actuation(m: Model, d: Data) -> None:
@@ -92,6 +93,10 @@ def actuation(m: Model, d: Data) -> None:
         for body, wrench in pulled.items():
             before = d.actuator_wrench.get(body, zeros(6))
             d.actuator_wrench[body] = add_scaled(before, wrench, force * m.actuator_gear[i][0])
+    for t in springy_tendons(m):
+        for body, wrench in d.ten_wrench[t].items():
+            before = d.actuator_wrench.get(body, zeros(6))
+            d.actuator_wrench[body] = add_scaled(before, wrench, tendon_force(m, d, t))
 
 
 def _force(m: Model, d: Data, i: int) -> Scalar:

@@ -38,7 +38,7 @@ def passive(m: Model, d: Data) -> None:
             for v, stretch in enumerate(_stretch(m, d, j), start=m.jnt_dofadr[j]):
                 d.qfrc_passive[v] = d.qfrc_passive[v] - stretch * m.jnt_stiffness[j]
     for t in springy_tendons(m):
-        force = _tendon_force(m, d, t)
+        force = tendon_force(m, d, t)
         for v, entry in d.ten_J[t].items():
             d.qfrc_passive[v] = d.qfrc_passive[v] + entry * force
     d.qfrc_gravcomp = zeros(m.nv)
@@ -68,7 +68,7 @@ def springy_tendons(m: Model) -> list[int]:
     return [t for t, (spring, damper) in enumerate(both) if not (is_zero(spring) and is_zero(damper))]
 
 
-def _tendon_force(m: Model, d: Data, t: int) -> Scalar:
+def tendon_force(m: Model, d: Data, t: int) -> Scalar:
     """Of its spring, which is slack between two lengths, and of its damper."""
     low, high = m.tendon_lengthspring[t]
     stretch = maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
