@@ -589,6 +589,14 @@ class Maker:
 
     def pairs(self, root: ET.Element) -> None:
         """Of named geoms that can touch, whether they would without or not."""
+        if self.aligned:  # parallel capsules, which touch twice, from afar
+            capsules = [g for b in root.iter("body") for g in b.findall("geom") if g.get("type") == "capsule"]
+            for k, geom in enumerate(capsules):
+                geom.set("name", geom.get("name") or f"capsule{k}")
+            if len(capsules) > 1:
+                one, two = capsules[0].get("name"), capsules[-1].get("name")
+                section = ET.SubElement(root, "contact")
+                self.element(section, "pair", geom1=one, geom2=two, margin=self.uniform(0.1, 0.4))
         solid = [g.get("name", "") for g in root.iter("geom") if g.get("name") and g.get("type") in SOLID]
         for _ in range(int(self.pick(1, 2)) if len(solid) > 1 and self.maybe(0.0 if self.aligned else 0.25) else 0):
             one, two = self.rng.permutation(solid)[:2]
