@@ -172,7 +172,7 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
             yield name, "numbers are not negative", logical_and(*(x >= 0.0 for x in leaves))
         if name == "dof_frictionloss":
             none = [x for x, usual in zip(leaves, m.dof_frictionloss, strict=True) if not usual > 0.0]
-            yield name, "dofs without any in the model have none", logical_and(True, *(x == 0.0 for x in none))
+            yield name, "dofs without any in the model have none", logical_and(*(absolute(x) <= 0.0 for x in none))
         if name == "geom_size":
             yield name, "spheres and capsules have a size", _sized(m, rows)
         if name == "geom_solref":
