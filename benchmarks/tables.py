@@ -2,6 +2,7 @@
 
 python -m benchmarks.tables stages          # where the time of one evaluation goes: docs/decisions.md
 python -m benchmarks.tables torchrl         # what TorchRL adds to a step: docs/torchrl.md
+python -m benchmarks.tables parameters      # what worlds with parameters of their own cost: docs/performance.md
 python -m benchmarks.tables pgs > docs/humanoid_pgs.md
 """
 
@@ -20,7 +21,7 @@ from tensordict import TensorDictBase
 from torchrl.collectors import Collector
 from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEnv
 
-from torch_mjenvs import HalfCheetahEnv, TorchVectorEnv
+from torch_mjenvs import HalfCheetahEnv, Scale, TorchVectorEnv
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.physics.actuation import actuation
@@ -28,10 +29,11 @@ from torch_mjenvs.physics.constraints import make_constraint
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.model import Model
 from torch_mjenvs.physics.precision import SINGLE
+from torch_mjenvs.physics.simulation import Simulation
 from torch_mjenvs.physics.solver import newton
 from torch_mjenvs.physics.step import position, smooth, velocity
 
-from .cases import CASES
+from .cases import ACTION_SETS, CASES, Case, Season, draw_actions, season
 from .machine import cpu_model
 
 # where the time of one evaluation goes
@@ -212,6 +214,79 @@ def torchrl() -> None:
         print(f"| {name.strip()} |", " | ".join(cells), "|")
 
 
+# what parameters per world cost
+
+VARIED = ("body_mass", "body_ipos", "geom_friction", "dof_damping", "actuator_gear")
+VARIED_TASKS = ("HalfCheetah", "Ant", "Humanoid")
+VARIED_WORLDS, VARIED_ROUNDS = 4096, 25
+SPREAD = (0.95, 1.05)
+
+
+def varied_environment(case: Case, seasoned: Season, **arguments) -> Iterator[None]:
+    env = TorchVectorEnv(case.task(), VARIED_WORLDS, autoreset_mode="SameStep", device="cpu", **arguments)
+    env.reset(seed=0)
+    actions = draw_actions(env.engine, VARIED_WORLDS, 4 * ACTION_SETS)
+    load = seasoned.loader(env.engine)
+    while True:
+        load()
+        yield
+        for action in actions:
+            env.step(action)
+        yield
+
+
+def varied_simulation(case: Case, seasoned: Season, vary: tuple[str, ...]) -> Iterator[None]:
+    """Physics steps of one launch each."""
+    model = case.task().load()
+    sim = Simulation(model, VARIED_WORLDS, "cpu", vary=vary)
+    low, high = torch.from_numpy(model.actuator_ctrlrange.T.copy()).float()
+    sim.ctrl.copy_(low + (high - low) * torch.rand(sim.ctrl.shape))
+    for name in vary:
+        low, high = SPREAD
+        sim.set_params({name: sim.params[name] * (low + (high - low) * torch.rand(sim.params[name].shape))})
+    load = seasoned.loader(sim)
+    while True:
+        load()
+        yield
+        for _ in range(40):
+            sim.step()
+        yield
+
+
+def parameters() -> None:
+    """Beside the same code with constants, float32, one thread, processor time, in turns.
+
+    In environments the worlds have the model's own numbers (`vary`) or numbers very near them (`randomize`), so that
+    they do the same as those they are compared with; in `Simulation` they differ by 10 %.
+    """
+    torch.set_num_threads(1)
+    print(f"{cpu_model()}, one thread, {VARIED_WORLDS:,} worlds; median of {VARIED_ROUNDS} turns, the middle half\n")
+    print("| | environment, `vary` | environment, `randomize` | one step a launch |\n|---|--:|--:|--:|")
+    for name in VARIED_TASKS:
+        case, near = CASES[name], dict.fromkeys(VARIED, Scale(1 - 1e-6, 1 + 1e-6))
+        seasoned = season(case)
+        torch.manual_seed(0)
+        pairs = [
+            (varied_environment(case, seasoned), varied_environment(case, seasoned, vary=VARIED)),
+            (varied_environment(case, seasoned), varied_environment(case, seasoned, randomize=near)),
+            (varied_simulation(case, seasoned, ()), varied_simulation(case, seasoned, VARIED)),
+        ]
+        cells = []
+        for pair in pairs:
+            ratios = []
+            for _ in range(VARIED_ROUNDS):
+                took = []
+                for run in pair:
+                    next(run)
+                    began = time.thread_time()
+                    next(run)
+                    took.append(time.thread_time() - began)
+                ratios.append(100 * (took[0] / took[1] - 1))
+            quarter, middle, three = statistics.quantiles(ratios[1:], n=4)
+            cells.append(f"{middle:+.1f} % ({quarter:+.1f} to {three:+.1f})")
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
 # PGS, and what it stops short of
 
 STATES = EPISODES = 2000
@@ -294,7 +369,7 @@ that the distributions are one:
 | length | {interval(lengths)} | {interval(stock_lengths)} | {ks_2samp(lengths, stock_lengths).pvalue:.2f} |""")
 
 
-TABLES = {"stages": stages, "torchrl": torchrl, "pgs": pgs}
+TABLES = {"stages": stages, "torchrl": torchrl, "parameters": parameters, "pgs": pgs}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
