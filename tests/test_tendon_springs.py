@@ -15,7 +15,8 @@ from torch_mjenvs.physics.simulation import Simulation
 @pytest.mark.parametrize("flag", ["", '<flag spring="disable"/>', '<flag damper="disable"/>'])
 def test_tendons_pull_as_in_mujoco_over_200_steps(option: str, flag: str) -> None:
     """Fixed and spatial, slack between two lengths and not, over a pulley."""
-    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".002" {option}>{flag}</option>
+    mjm = oracle.sharpen(
+        mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".002" {option}>{flag}</option>
       <worldbody><site name="w" pos="0 0 2"/>
       <body pos="0 0 1"><freejoint/><geom size=".1"/><site name="a" pos="0 .1 0"/>
         <body pos=".2 0 0"><joint name="h" axis="0 1 0"/><geom size=".08" pos=".2 0 0"/><site name="b" pos=".3 0 .1"/>
@@ -26,7 +27,8 @@ def test_tendons_pull_as_in_mujoco_over_200_steps(option: str, flag: str) -> Non
       <spatial stiffness="30" damping=".7"><site site="w"/><site site="a"/><pulley divisor="2"/><site site="b"/>
         <site site="w"/><site site="c"/></spatial>
       <spatial stiffness="50" springlength=".3 .5"><site site="a"/><site site="c"/></spatial>
-      </tendon></mujoco>"""))
+      </tendon></mujoco>""")
+    )
     names, rng = ("qpos", "qvel", "qfrc_passive", "ten_length", "ten_velocity", "qacc"), np.random.default_rng(0)
     sim, theirs = Simulation(mjm, 3, dtype=torch.float64, outputs=names[2:]), []
     for k in range(3):

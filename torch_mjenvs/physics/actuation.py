@@ -10,7 +10,6 @@ import math
 
 from ..compiler.scalar import Mask, Scalar, absolute, atan2, clip, cos, logical_and, maximum, select, sin
 from .data import Data, stage
-from .forces import springy_tendons, tendon_force
 from .model import AFFINE, BALL, FREE, IN_PARENT, JOINT, SITE, TENDON, Model, dofs_of
 from .spatial import (
     MINVAL,
@@ -28,7 +27,7 @@ from .spatial import (
     transpose,
     zeros,
 )
-from .tendon import Row, row_times
+from .tendon import Row, row_times, springy_tendons
 
 
 @stage(
@@ -73,8 +72,8 @@ def _of_site(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 
 
 @stage(
-    reads="ctrl actuator_length actuator_moment actuator_velocity ten_wrench ten_length ten_velocity",
-    computes="actuator_force qfrc_actuator actuator_wrench",
+    reads="ctrl actuator_length actuator_moment actuator_velocity ten_force ten_wrench",
+    computes="actuator_force qfrc_actuator tendon_wrench",
 )
 def actuation(m: Model, d: Data) -> None:
     """mj_fwdActuation, from d.ctrl."""
@@ -87,16 +86,15 @@ def actuation(m: Model, d: Data) -> None:
         if m.jnt_actfrclimited[j]:
             v = m.jnt_dofadr[j]
             d.qfrc_actuator[v] = clip(d.qfrc_actuator[v], *m.jnt_actfrcrange[j])
-    d.actuator_wrench = {}
+    along: dict[int, Scalar] = {t: d.ten_force[t] for t in springy_tendons(m)}  # the whole force along each tendon
     for i, force in enumerate(d.actuator_force):
-        pulled = d.ten_wrench[m.actuator_trnid[i][0]] if m.actuator_trntype[i] == TENDON else {}
-        for body, wrench in pulled.items():
-            before = d.actuator_wrench.get(body, zeros(6))
-            d.actuator_wrench[body] = add_scaled(before, wrench, force * m.actuator_gear[i][0])
-    for t in springy_tendons(m):
+        if m.actuator_trntype[i] == TENDON:
+            t = m.actuator_trnid[i][0]
+            along[t] = along.get(t, 0.0) + force * m.actuator_gear[i][0]
+    d.tendon_wrench = {}
+    for t, force in along.items():
         for body, wrench in d.ten_wrench[t].items():
-            before = d.actuator_wrench.get(body, zeros(6))
-            d.actuator_wrench[body] = add_scaled(before, wrench, tendon_force(m, d, t))
+            d.tendon_wrench[body] = add_scaled(d.tendon_wrench.get(body, zeros(6)), wrench, force)
 
 
 def _force(m: Model, d: Data, i: int) -> Scalar:

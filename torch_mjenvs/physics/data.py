@@ -76,6 +76,7 @@ class Data:
     site_xpos, site_xrel, site_xmat = output("nsite", 3), field("nsite", 3), output("nsite", 9)
     ten_length, ten_velocity = output("ntendon"), output("ntendon")
     ten_J = field("ntendon")  # {dof: entry} for each tendon: the rate of its length
+    ten_force = field("ntendon")  # of its spring and damper; positive: longer
     ten_wrench = field("ntendon")  # {body: (torque, force)} about its tree's origin, of a unit force along the tendon
 
     # inertia: what is about the tree's origin has a name with `o` for MuJoCo's `c`, which is about subtree_com of the
@@ -101,7 +102,7 @@ class Data:
     actuator_length, actuator_velocity = output("nu"), output("nu")
     actuator_moment = field("nu")  # {dof: entry} for each actuator
     actuator_force = output("nu")  # before the gear
-    actuator_wrench = field()  # {body: (torque, force)} about its tree's origin, of actuators on spatial tendons
+    tendon_wrench = field()  # {body: (torque, force)} about its tree's origin, of all that pulls by spatial tendons
     qfrc_actuator = output("nv")
     qfrc_smooth = output("nv")  # all forces but those of constraints
     qacc_smooth = output("nv")

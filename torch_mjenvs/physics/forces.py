@@ -24,10 +24,11 @@ from .spatial import (
     transpose,
     zeros,
 )
+from .tendon import springy_tendons
 
 
 @stage(
-    reads="qpos qvel xirel ximat odof ovel ten_length ten_velocity ten_J",
+    reads="qpos qvel xirel ximat odof ovel ten_force ten_J",
     computes="qfrc_passive qfrc_gravcomp qfrc_fluid",
 )
 def passive(m: Model, d: Data) -> None:
@@ -38,9 +39,8 @@ def passive(m: Model, d: Data) -> None:
             for v, stretch in enumerate(_stretch(m, d, j), start=m.jnt_dofadr[j]):
                 d.qfrc_passive[v] = d.qfrc_passive[v] - stretch * m.jnt_stiffness[j]
     for t in springy_tendons(m):
-        force = tendon_force(m, d, t)
         for v, entry in d.ten_J[t].items():
-            d.qfrc_passive[v] = d.qfrc_passive[v] + entry * force
+            d.qfrc_passive[v] = d.qfrc_passive[v] + entry * d.ten_force[t]
     d.qfrc_gravcomp = zeros(m.nv)
     if not all(map(is_zero, m.body_gravcomp)):
         d.qfrc_gravcomp = _of_wrenches(m, d, lambda i: _lift(m, d, i))
@@ -60,19 +60,6 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
     if kind == BALL:
         return quat_sub(quat_normalize(q[:4]), rest[:4])
     return [x - x0 for x, x0 in zip(q[:3], rest[:3], strict=True)] + quat_sub(quat_normalize(q[3:7]), rest[3:7])
-
-
-def springy_tendons(m: Model) -> list[int]:
-    """The tendons with a spring or a damper."""
-    both = zip(m.tendon_stiffness, m.tendon_damping, strict=True)
-    return [t for t, (spring, damper) in enumerate(both) if not (is_zero(spring) and is_zero(damper))]
-
-
-def tendon_force(m: Model, d: Data, t: int) -> Scalar:
-    """Of its spring, which is slack between two lengths, and of its damper."""
-    low, high = m.tendon_lengthspring[t]
-    stretch = maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
-    return -(stretch * m.tendon_stiffness[t]) - d.ten_velocity[t] * m.tendon_damping[t]
 
 
 def _lift(m: Model, d: Data, i: int) -> list[Scalar] | None:

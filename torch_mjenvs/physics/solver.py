@@ -59,7 +59,7 @@ def constraint_force(m: Model, d: Data) -> None:
     d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc)[0]]
 
 
-@stage(reads="origin comrel odof constraints qacc xfrc_applied xirel actuator_wrench", computes="cfrc_ext")
+@stage(reads="origin comrel odof constraints qacc xfrc_applied xirel tendon_wrench", computes="cfrc_ext")
 def rne_post_constraint(m: Model, d: Data) -> None:
     """d.cfrc_ext: the wrench (torque, force) of contacts, of xfrc_applied and of driven spatial tendons on each body,
     about its root's subtree_com.
@@ -71,7 +71,7 @@ def rne_post_constraint(m: Model, d: Data) -> None:
         c.add_wrenches(m, d, d.qacc, wrench)
     if d.xfrc_applied is not None:
         wrench = [add(w, applied_wrench(d, b)) if b else w for b, w in enumerate(wrench)]
-    for b, w in d.actuator_wrench.items():
+    for b, w in d.tendon_wrench.items():
         wrench[b] = add(wrench[b], w) if b else wrench[b]
     d.cfrc_ext = [
         [*sub(w[:3], cross(d.comrel[m.body_originid[b]], w[3:])), *w[3:]] if b else w for b, w in enumerate(wrench)

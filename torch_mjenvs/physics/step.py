@@ -14,7 +14,7 @@ from .actuation import actuation, transmission
 from .collision import collision
 from .constraints import make_constraint
 from .data import Data, stage
-from .forces import applied, passive, springy_tendons
+from .forces import applied, passive
 from .inertia import com_pos, crb, factor, solve
 from .integrator import euler, rk4
 from .kinematics import kinematics
@@ -22,7 +22,7 @@ from .model import TENDON, Model
 from .precision import DOUBLE, Precision
 from .solver import newton, rne_post_constraint
 from .spatial import add
-from .tendon import tendon
+from .tendon import springy_tendons, tendon
 from .velocity import bias, com_vel
 
 

@@ -1,17 +1,21 @@
-"""Lengths of tendons and how fast they change: mj_tendon. What a tendon does by itself is refused."""
+"""Tendons: their lengths, how fast these change, and the forces of their springs and dampers. mj_tendon.
+
+A tendon's row is the rate of its length by each dof: it gives the velocity, and takes a force along the tendon to the
+dofs. A force that is positive makes the tendon longer.
+"""
 
 from __future__ import annotations
 
-from ..compiler.scalar import Scalar
+from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .kinematics import between
 from .model import WRAP_CYLINDER, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, Model, UnsupportedModel, dofs_of
-from .spatial import Vec, add, cross, dot, norm, normalize, scale, sub, zeros
+from .spatial import Vec, add, cross, dot, is_zero, norm, normalize, scale, sub, zeros
 
 Row = dict[int, Scalar]  # {dof: entry}
 
 
-@stage(reads="qpos qvel origin frame odof", computes="ten_length ten_velocity ten_J ten_wrench")
+@stage(reads="qpos qvel origin frame odof", computes="ten_length ten_velocity ten_J ten_wrench ten_force")
 def tendon(m: Model, d: Data) -> None:
     """mj_tendon. Raises `UnsupportedModel` where a tendon wraps round a geom."""
     d.ten_length, d.ten_velocity = [0.0] * m.ntendon, [0.0] * m.ntendon
@@ -33,6 +37,22 @@ def tendon(m: Model, d: Data) -> None:
             elif w + 1 < m.tendon_adr[t] + m.tendon_num[t] and m.wrap_type[w + 1] == WRAP_SITE:
                 _straight(m, d, t, at, m.wrap_objid[w + 1], share)
         d.ten_velocity[t] = row_times(d.ten_J[t], d.qvel)
+    d.ten_force = [0.0] * m.ntendon
+    for t in springy_tendons(m):
+        d.ten_force[t] = _own_force(m, d, t)
+
+
+def springy_tendons(m: Model) -> list[int]:
+    """The tendons with a spring or a damper."""
+    both = zip(m.tendon_stiffness, m.tendon_damping, strict=True)
+    return [t for t, (spring, damper) in enumerate(both) if not (is_zero(spring) and is_zero(damper))]
+
+
+def _own_force(m: Model, d: Data, t: int) -> Scalar:
+    """Of its spring, which is slack between two lengths, and of its damper."""
+    low, high = m.tendon_lengthspring[t]
+    stretch = maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
+    return -(stretch * m.tendon_stiffness[t]) - d.ten_velocity[t] * m.tendon_damping[t]
 
 
 def row_times(row: Row, x: Vec) -> Scalar:
