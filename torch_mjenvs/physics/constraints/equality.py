@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...compiler.scalar import Mask, Scalar, maximum
 from ..data import Data
 from ..model import Model
-from .rows import MIN_VAL, Constraint, impedance, reference, sum_of
+from .rows import MIN_VAL, Constraint, impedance, reference, row_stiffness, sum_of
 
 
 @dataclass
@@ -67,5 +67,5 @@ def _joint_equality(m: Model, d: Data, i: int) -> JointEquality:
     position, velocity = moved(first) - at, sum_of(y * d.qvel[v] for v, y in jacobian.items())
     k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
     imp = impedance(m.eq_solimp[i], position)
-    D = imp / ((1.0 - imp) * maximum(diagonal, MIN_VAL))
+    D = row_stiffness(imp, maximum(diagonal, MIN_VAL))
     return JointEquality(jacobian, D, b * velocity + k * imp * position, D * weight > d.precision.stiff)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, select
 from ..data import Data
 from ..model import Model
-from .rows import MIN_VAL, Constraint, impedance, reference
+from .rows import MIN_VAL, Constraint, impedance, reference, row_stiffness
 
 
 @dataclass
@@ -59,6 +59,6 @@ def _friction_loss(m: Model, d: Data, v: int) -> FrictionLoss:
     imp = impedance(m.dof_solimp[v], 0.0)  # of a row without a position, which has no stiffness k either
     _, b = reference(m.dof_solref[v], m.dof_solimp[v], m.dof_direct[v], m.timestep)
     weight = maximum(m.dof_invweight0[v], MIN_VAL)
-    D = imp / ((1.0 - imp) * weight)
+    D = row_stiffness(imp, weight)
     shown = D * weight > d.precision.stiff
     return FrictionLoss(v, D, b * d.qvel[v], m.dof_frictionloss[v], shown)

@@ -9,7 +9,7 @@ from ...compiler.control import when_any
 from ...compiler.scalar import Scalar, minimum, select
 from ..data import Data
 from ..model import Model
-from .rows import Constraint, fold_row, impedance, reference
+from .rows import Constraint, fold_row, impedance, reference, row_stiffness
 
 
 @dataclass
@@ -51,11 +51,10 @@ def _joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
     def row(sign: Scalar, position: Scalar) -> Limit:
         def compute(_: Any) -> list[Scalar]:
             imp = impedance(m.jnt_solimp[j], position - margin)
-            stiffness = imp / ((1.0 - imp) * m.dof_invweight0[v])
-            return [stiffness, b * (sign * d.qvel[v]) + k * imp * (position - margin)]
+            return [row_stiffness(imp, m.dof_invweight0[v]), b * (sign * d.qvel[v]) + k * imp * (position - margin)]
 
-        stiffness, y0 = when_any(position < margin, compute, [0.0, 0.0])
-        return Limit(v, sign, stiffness, y0)
+        D, y0 = when_any(position < margin, compute, [0.0, 0.0])
+        return Limit(v, sign, D, y0)
 
     first, last = (m.nominal or m).jnt_range[j]
     if last - first <= 2 * margin:

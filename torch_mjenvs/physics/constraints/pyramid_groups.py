@@ -18,7 +18,7 @@ from .contact_force import in_world
 from .contact_groups import Alike, ContactGroup, of_pairs, touch
 from .contacts import row_weight
 from .pyramid import Pyramid
-from .rows import impedance, reference, sum_of
+from .rows import impedance, reference, row_stiffness, sum_of
 from .tables import Table
 
 
@@ -104,6 +104,6 @@ def pyramid_group(m: Model, d: Data, g: Alike) -> PyramidGroup:
         y0[0] = y0[0] + k(i) * imp * depth
         found: dict = {("line", side, j): line for side in (0, 1) for j, line in enumerate(lines[side])}
         found |= {("y0", j): y for j, y in enumerate(y0)} | {("J", j): row for j, row in enumerate(jacobian)}
-        return found | {"D": imp / ((1.0 - imp) * weight(i)), "mu": mu(i)}
+        return found | {"D": row_stiffness(imp, weight(i)), "mu": mu(i)}
 
     return PyramidGroup(g, *touch(m, d, g, rows))

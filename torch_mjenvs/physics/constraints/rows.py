@@ -81,6 +81,11 @@ def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
     return dmin + _curve(x, mid, p) * (dmax - dmin)
 
 
+def row_stiffness(imp: Scalar, weight: Scalar) -> Scalar:
+    """D of a row of this impedance, and of inverse inertia `weight`. mj_makeImpedance."""
+    return imp / ((1.0 - imp) * weight)
+
+
 def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
     """From 0 to 1, of power p below mid and above."""
     if p == 1:
