@@ -15,6 +15,7 @@ import torch
 
 from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, node, type_of
 from .forms import Carried, Each, Form, Put, Repeat, Shape, When, While
+from .rooms import Room
 from .scalar import logical_and, select
 
 Carry = Any
@@ -68,14 +69,29 @@ def while_any(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carr
 
     A world whose `cond` was once false is done.
     """
+    return count_while(lambda i, c: cond(c), lambda i, c: body(c), carry, max_iterations)
+
+
+def count_while(
+    cond: Callable[[Any, Carry], Any],
+    body: Callable[[Any, Carry], Carry],
+    carry: Carry,
+    max_iterations: int,
+    rooms: Sequence[Room] = (),
+) -> Carry:
+    """The same with a counter from 0, which all worlds share, and with all rooms that the body puts into."""
     if is_tracing():
-        return _while(cond, body, carry, max_iterations)
+        return _while(cond, body, carry, max_iterations, rooms)
     active: Any = True
-    for _ in range(max_iterations):
-        active = logical_and(active, cond(carry))
+    for i in range(max_iterations):
+        active = logical_and(active, cond(i, carry))
         if active is False or (isinstance(active, torch.Tensor) and not bool(active.any())):
             break
-        new = body(carry)
+        for room in rooms:
+            room.enter()
+        new = body(i, carry)
+        for room in rooms:
+            room.do_puts(active)
         carry = new if active is True else _merge(active, new, carry)
     return carry
 
@@ -120,17 +136,29 @@ def touched(masks: Sequence) -> Any:
 
 def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Any:
     """A memory with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
+    return compute_parts(which, lambda i: [compute(i)], 0)
+
+
+def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence]], n: int) -> Any:
+    """The same of the parts of each i of `which`, from n: part k, `compute(i)[k]`, is in row k n + i."""
     if type(which) is not Expr:
-        return {i: compute(i) for i, _ in which}
+        return {k * n + i: row for i, _ in which for k, row in enumerate(compute(i))}
     held = fresh("memory")
 
     def iteration(i: Any, _: Carry) -> Iteration:
-        row = compute(i)
-        held.attr = Shape(which.attr, len(row))
-        return Iteration(puts=[Put(held, i, k, x, None) for k, x in enumerate(row)])
+        rows = compute(i)
+        held.attr = Shape(which.attr * len(rows), len(rows[0]))
+        return Iteration(
+            puts=[Put(held, part(i, k, n), c, x, None) for k, row in enumerate(rows) for c, x in enumerate(row)]
+        )
 
     form = _each(which, iteration, [])
     return fresh("filled", held, form, attr=held.attr)
+
+
+def part(i: Any, k: int, n: int) -> Any:
+    """The number of part k of number i, from n."""
+    return i + k * n if k else i
 
 
 def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
@@ -213,19 +241,33 @@ def _repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
     return rebuild(_results(_form("repeat", attr=Repeat(region, carried, counter, n))))
 
 
-def _while(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carry: Carry, limit: int) -> Carry:
+def _while(
+    cond: Callable[[Any, Carry], Any],
+    body: Callable[[Any, Carry], Carry],
+    carry: Carry,
+    limit: int,
+    rooms: Sequence[Room],
+) -> Carry:
     trace = current()
     before, rebuild = _flatten(carry)
+    outside = [room.held for room in rooms]
     head = Region(trace.region, trace.region.mask)
     with trace.inside(head):
         counter, carried = _variables(before)
+        for room in rooms:
+            room.enter()
         inner = rebuild([x.variable for x in carried])
-        active = logical_and(head.mask, cond(inner))
+        active = logical_and(head.mask, cond(counter, inner))
         region = Region(head, active)
         with trace.inside(region):
-            new = body(inner)
+            new = body(counter, inner)
+            puts = [put for room in rooms for put in room.puts()]
+            left = [room.held for room in rooms if room.held.region is region]
     _carry_on("while", carried, new)
-    return rebuild(_results(_form("while", attr=While(region, carried, counter, limit, head, active))))
+    form = _form("while", attr=While(region, carried, counter, limit, head, active, puts, left))
+    for room, held in zip(rooms, outside, strict=True):
+        room.leave(held, form)
+    return rebuild(_results(form))
 
 
 def _variables(before: list) -> tuple[Expr, list[Carried]]:

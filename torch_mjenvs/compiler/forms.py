@@ -73,11 +73,17 @@ class Repeat(Loop):
 
 @dataclass(eq=False, slots=True)
 class While(Loop):
-    """Iterations until no world of the vector is `active`, at most `limit`. `head` is the code that finds out."""
+    """Iterations until no world of the vector is `active`, at most `limit`. `head` is the code that finds out.
+
+    At its end an iteration can put values into memories, each world into a row of its own. `left`: memories that loops
+    within change.
+    """
 
     limit: int
     head: Region
     active: Value
+    puts: list[OwnPut] = field(default_factory=list)
+    left: list[Expr] = field(default_factory=list)
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -85,6 +91,13 @@ class While(Loop):
 
     def reads(self) -> Iterator[Read]:
         yield self.active, "b", self.head
+        for put in self.puts:
+            yield put.memory, "m", self.body
+            yield put.row, "i", self.body
+            yield put.mask, "b", self.body
+            yield put.value, "f", self.body
+        for memory in self.left:
+            yield memory, "m", self.body
 
 
 @dataclass(eq=False, slots=True)
@@ -117,6 +130,17 @@ class Put:
     column: int
     value: Value
     otherwise: Value
+
+
+@dataclass(eq=False, slots=True)
+class OwnPut:
+    """memory[row][column] = value in the worlds of the iteration that are in the mask. Each has its own row."""
+
+    memory: Expr
+    row: Value
+    column: int
+    mask: Value
+    value: Value
 
 
 @dataclass(frozen=True, slots=True)

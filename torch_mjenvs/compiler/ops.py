@@ -72,9 +72,12 @@ OPS: dict[str, Op] = {
     "lookup": Op("s", "f", "tuple", counts=True),  # attr: a table of constants
     "slookup": Op("s", "s", "tuple"),
     "sadd": Op("ss", "s"),
+    "spread": Op("s", "f"),  # the same number in all worlds
     # memories, and what is touched
     "memory": Op("f*", "m", "Shape"),  # with these values in it, row by row; with none, unspecified
     "get": Op("ms", "f", "int"),  # the row's entry in column attr
+    "pick": Op("mi", "f", "int"),  # the same at a row of each world's own, which must be there
+    "version": Op("m", "m", "Shape"),  # the memory as the body of a loop finds it, which puts values into it
     "filled": Op("mc", "m", "Shape"),  # the memory after a form has put values into it
     "after": Op("mc", "f", "int"),  # entry attr of a memory of one column, after a form
     "touched": Op("b*", "t", "int"),  # which of attr masks hold in any world

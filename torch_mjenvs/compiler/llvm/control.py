@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..expr import Expr
 from ..forms import Carried, Repeat, When, While
+from .memory import own_places, scatter
 from .writer import Row, Writer
 
 
@@ -103,6 +104,7 @@ def while_(w: Writer, e: Expr) -> None:
     w.put(f"br i1 {go}, label %{body}, label %{out}")
     w.label(body)
     w.region(form.body)
+    put_own(w, form)
     back = [masked(w, form.active, x.after, x.variable, x.type) for x in carries]
     variables.close([w.assign(f"add i32 {i}, 1"), *back])
     w.put(f"br label %{head}")
@@ -110,6 +112,23 @@ def while_(w: Writer, e: Expr) -> None:
     for x in carries:
         if x.result in w.live:
             w.names[x.result] = w.names[x.variable]
+
+
+def put_own(w: Writer, form: While) -> None:
+    """What an iteration puts into memories."""
+    for put in form.puts:
+        mask = logical_and(w, form.active, put.mask)
+        at = own_places(w, put.memory, w.value(put.row, "i"), put.column)
+        scatter(w, at, mask, w.value(put.value, "f"))
+
+
+def logical_and(w: Writer, a: object, b: object) -> str:
+    """Of masks. A thread that is a world came here as it is in the first."""
+    if a is True or w.types.lanes == 1:
+        return w.value(b, "b")
+    if b is True:
+        return w.value(a, "b")
+    return w.assign(f"and {w.types.of('b')} {w.value(a, 'b')}, {w.value(b, 'b')}")
 
 
 def _open(w: Writer, form: Repeat | While, head: str) -> tuple[Variables, list[Carried], str]:

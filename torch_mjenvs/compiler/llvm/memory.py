@@ -8,12 +8,21 @@ from .writer import Row, Writer
 
 def lookup(w: Writer, e: Expr) -> None:
     """The same float for every lane."""
-    x = _entry(w, e, w.types.element, [w.types.number(x) for x in e.attr])
-    if w.types.lanes > 1:
-        vector = w.types.of("f")
-        one = w.assign(f"insertelement {vector} poison, {w.types.element} {x}, i32 0")
-        x = w.assign(f"shufflevector {vector} {one}, {vector} poison, <{w.types.lanes} x i32> zeroinitializer")
-    w.names[e] = x
+    w.names[e] = _spread(w, _entry(w, e, w.types.element, [w.types.number(x) for x in e.attr]))
+
+
+def spread(w: Writer, e: Expr) -> None:
+    """A counter as a number."""
+    w.names[e] = _spread(w, w.assign(f"sitofp i32 {w.value(e.args[0], 's')} to {w.types.element}"))
+
+
+def _spread(w: Writer, x: str) -> str:
+    """A number in every lane."""
+    if w.types.lanes == 1:
+        return x
+    vector = w.types.of("f")
+    one = w.assign(f"insertelement {vector} poison, {w.types.element} {x}, i32 0")
+    return w.assign(f"shufflevector {vector} {one}, {vector} poison, <{w.types.lanes} x i32> zeroinitializer")
 
 
 def lookup_index(w: Writer, e: Expr) -> None:
@@ -56,12 +65,60 @@ def memory(w: Writer, e: Expr) -> None:
         w.put(f"store {vector} {w.value(x, 'f')}, {own} {at}")
 
 
-def filled(w: Writer, e: Expr) -> None:
+def same(w: Writer, e: Expr) -> None:
+    """Another name for a memory, that what is read afterwards is known by."""
     w.names[e] = w.names[e.args[0]]
 
 
 def get(w: Writer, e: Expr) -> None:
     w.names[e] = w.assign(f"load {w.types.of('f')}, {w.types.own} {place(w, e.args[0], e.args[1], e.attr)}")
+
+
+def own_places(w: Writer, memory: Expr, row: str, column: int) -> str:
+    """Where a number of each world stands, the worlds being in different rows: a vector of pointers."""
+    lanes, columns, at = w.types.lanes, memory.attr.columns, w.names[memory]
+    integers = w.types.vector("i64")
+    step = w.assign(f"zext {w.types.of('i')} {row} to {integers}")
+    step = w.assign(f"mul {integers} {step}, {w.types.splat('i64', columns * lanes)}")
+    first = [column * lanes + k for k in range(lanes)]
+    offset = str(first[0]) if lanes == 1 else "<" + ", ".join(f"i64 {x}" for x in first) + ">"
+    step = w.assign(f"add {integers} {step}, {offset}")
+    return w.assign(f"getelementptr {w.types.element}, {w.types.own} {at}, {integers} {step}")
+
+
+def pick(w: Writer, e: Expr) -> None:
+    """A number of each world's own row."""
+    memory, row = e.args
+    at = own_places(w, memory, w.value(row, "i"), e.attr)
+    w.names[e] = gather(w, at)
+
+
+def gather(w: Writer, at: str) -> str:
+    """What stands in these places."""
+    vector, pointers, masks = w.types.of("f"), w.types.vector(w.types.own), w.types.of("b")
+    if w.types.lanes == 1:
+        return w.assign(f"load {vector}, {pointers} {at}")
+    name, size = _masked(w, "gather")
+    everywhere = w.types.splat("i1", "true")
+    return w.assign(f"call {vector} {name}({pointers} {at}, i32 {size}, {masks} {everywhere}, {vector} poison)")
+
+
+def scatter(w: Writer, at: str, mask: str, x: str) -> None:
+    """Store x where the mask holds."""
+    vector, pointers, masks = w.types.of("f"), w.types.vector(w.types.own), w.types.of("b")
+    if w.types.lanes == 1:
+        old = w.assign(f"load {vector}, {pointers} {at}")
+        x = w.assign(f"select {masks} {mask}, {vector} {x}, {vector} {old}")
+        w.put(f"store {vector} {x}, {pointers} {at}")
+        return
+    name, size = _masked(w, "scatter")
+    w.put(f"call void {name}({vector} {x}, {pointers} {at}, i32 {size}, {masks} {mask})")
+
+
+def _masked(w: Writer, what: str) -> tuple[str, int]:
+    """The intrinsic, and the alignment of what it moves."""
+    size = w.types.memory("f")[1]
+    return f"@llvm.masked.{what}.v{w.types.lanes}f{8 * size}.v{w.types.lanes}p0", size
 
 
 def after(w: Writer, e: Expr) -> None:
@@ -72,8 +129,11 @@ ROWS: dict[str, Row] = {
     "lookup": lookup,
     "slookup": lookup_index,
     "sadd": add_indices,
+    "spread": spread,
     "memory": memory,
-    "filled": filled,
+    "filled": same,
+    "version": same,
     "get": get,
+    "pick": pick,
     "after": after,
 }
