@@ -120,12 +120,14 @@ def test_code_for_gymnasiums_mujoco_env_reads_the_same(name):
 def test_writing_into_data_is_refused():
     env = TorchEnv("Hopper")
     env.reset(seed=0)
-    with pytest.raises(ValueError, match="set_state"):
+    with pytest.raises(ValueError, match=r"\(qpos\): call env.set_state"):
         env.data.qpos[1] = 2.0
     with pytest.raises(ValueError, match="set_state"):
         env.data.qpos += 1.0
     with pytest.raises(ValueError, match="set_state"):
         env.data.joint("rootz").qpos = 2.0
+    with pytest.raises(ValueError, match=r"\(xpos\): call env.set_state"):
+        env.data.body("torso").xpos[2] = 2.0
     mujoco.mj_step(env.model, env.data)
     with pytest.raises(ValueError, match="set_state"):
         env.step(np.zeros(3))

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import mujoco
 import numpy as np
 
-ACCESSORS = frozenset(name for name in dir(mujoco.MjData) if name.isalpha() and callable(getattr(mujoco.MjData, name)))
+from .read_only import Part, accessors, read_only
 
 
 class DataView(mujoco.MjData):
@@ -36,49 +36,16 @@ class DataView(mujoco.MjData):
 
     def __getattribute__(self, name: str) -> Any:
         x = super().__getattribute__(name)
-        return (lambda *which: _Part(x(*which))) if name in ACCESSORS else _guarded(x)
+        if name in accessors(mujoco.MjData):
+            return lambda *which: Part(x(*which), _guarded, _refuse)
+        return _guarded(name, x)
 
     def __setattr__(self, name: str, value: Any) -> None:
         _refuse(name)
 
 
-class _Part:
-    """A body, a joint and so on, as `data.body(name)` gives it."""
-
-    def __init__(self, part: Any):
-        vars(self)["_part"] = part
-
-    def __getattr__(self, name: str) -> Any:
-        return _guarded(getattr(self._part, name))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        _refuse(name)
-
-    def __repr__(self) -> str:
-        return repr(self._part)
-
-
-class _Array(np.ndarray):
-    """An array of the data; what is computed from it is one of the user's own."""
-
-    def __setitem__(self, at: Any, x: Any) -> None:
-        if not self.flags.writeable:
-            _refuse("its arrays")
-        super().__setitem__(at, x)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if any(isinstance(out, _Array) and not out.flags.writeable for out in options.get("out", ())):
-            _refuse("its arrays")
-        plain = [x.view(np.ndarray) if isinstance(x, _Array) else x for x in inputs]
-        return getattr(ufunc, method)(*plain, **options)
-
-
-def _guarded(x: Any) -> Any:
-    if not isinstance(x, np.ndarray):
-        return x
-    array = x.view(_Array)
-    array.flags.writeable = False
-    return array
+def _guarded(name: str, x: Any) -> Any:
+    return read_only(x, name, _refuse) if isinstance(x, np.ndarray) else x
 
 
 def _refuse(name: str) -> NoReturn:
