@@ -25,6 +25,7 @@ SECTIONS = {
     "torch_mjenvs.adapters": ["adapters"],
 }
 LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported, with its library, when asked for
+UNNAMED = {"Human", "Varied"}  # bases whose members are shown as those of the classes made from them
 HEAD = """# Reference
 
 Made from the docstrings by `python docs/reference.py`. Shapes: N worlds. What a name is good for is said in
@@ -71,8 +72,18 @@ def _section(module: str, places: list[str]) -> Iterator[str]:
     for name in public(module):
         node = find(name, places)
         if node is not None:
-            yield "\n" + "\n\n".join(_entry(node))
+            yield "\n" + "\n\n".join(_entry(_whole(node)))
             yield "\n"
+
+
+def _whole(node: Definition) -> Definition:
+    """With what a class has from bases that users do not know."""
+    if isinstance(node, ast.ClassDef):
+        for name in [x.id for x in node.bases if isinstance(x, ast.Name) and x.id in UNNAMED]:
+            base = find(name, ["physics", "envs"])
+            assert isinstance(base, ast.ClassDef)
+            node.bases, node.body = base.bases, [node.body[0], *base.body[1:], *node.body[1:]]  # first the docstring
+    return node
 
 
 def _entry(node: Definition) -> Iterator[str]:

@@ -17,8 +17,9 @@ from ..compiler.program import Program
 from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
-from ..physics.simulation import Params, precision_of, refuse_unvaried
+from ..physics.simulation import precision_of
 from ..physics.size import warn_of_size
+from ..physics.world_params import Params, Varied
 from .contract import BAD_STATE
 from .episode import Episode
 from .model_view import model_view
@@ -67,7 +68,7 @@ def named_columns(values: torch.Tensor, widths: Collection[int]) -> Sequence[tor
     return [part.T if width else part[0] for width, part in zip(widths, parts, strict=True)]
 
 
-class Engine:
+class Engine(Varied):
     """N worlds of a task.
 
     Every attribute that is a tensor keeps its address for the engine's life, and `step` and `reset` write in place:
@@ -82,6 +83,8 @@ class Engine:
     MemoryError for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread
     is in one.
     """
+
+    _called = "this environment"
 
     @lasting
     def __init__(
@@ -125,7 +128,8 @@ class Engine:
         self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
         self._refreshing: launch.Launch | None = None
         self._views = {name: self._view_of(name) for name in self.buffers}
-        self._params = Params(self.layout.params, self.buffers, num_envs) if self.layout.params else None
+        if self.layout.params:
+            self._params = Params(self.layout.params, self.buffers, num_envs)
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
         self.seed(int(torch.randint(2**62, (), device="cpu").item()))
 
@@ -164,30 +168,6 @@ class Engine:
     episode = _view("episode", "(N,) int32, how many each world has begun")
     reset_mask = _view("reset_mask", "(N,) bool")
     key = _view("key", "(N, 3) int32, of the random numbers")
-
-    @property
-    def params(self) -> dict[str, torch.Tensor]:
-        """By name, the parameters of the model that vary: (N, ...), at fixed addresses, as `Simulation.params`."""
-        return self._params.views if self._params else {}
-
-    @exclusive
-    def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
-        """As `Simulation.set_params`. What is randomised is drawn anew when the next episode begins."""
-        refuse_unvaried(values, self.params, "this environment")
-        if self._params:
-            self._params.set(values, mask)
-
-    @exclusive
-    def set_const(self) -> None:
-        """As `Simulation.set_const`."""
-        if self._params:
-            self._params.set_const()
-
-    def _follow(self) -> None:
-        """What is derived from parameters follows, where they were written into."""
-        if self._params:
-            self._params.follow()
-            launch.settle(self.buffers["params"])
 
     @property
     def memory(self) -> dict[str, torch.Tensor]:

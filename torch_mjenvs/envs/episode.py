@@ -24,9 +24,9 @@ from ..physics.derived import OF_SENSORS, derive, left_by_step
 from ..physics.model import Model
 from ..physics.params import Columns, check_names, sensible
 from ..physics.precision import Precision
-from ..physics.simulation import param_buffers
 from ..physics.spatial import MAXVAL
 from ..physics.step import State, steps
+from ..physics.world_params import param_buffers
 from .contract import BAD_STATE, Contract, Widths, by_name, flatten
 from .randomization import Draw, flat
 from .tasks.base import Task, World

@@ -1,5 +1,5 @@
-"""Simulation: compiled, batched stepping of any supported model. The one file of physics that knows of torch and
-kernels.
+"""Simulation: compiled, batched stepping of any supported model. With `world_params` the part of physics that knows of
+torch and kernels.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import mujoco
 import torch
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_count, as_dtype, as_mask, as_tensor, check_memory
+from ..checks import as_count, as_dtype, as_mask, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
@@ -21,11 +21,12 @@ from .data import FIELDS, Data
 from .derived import Derived, left_by_step
 from .loading import load
 from .model import Model
-from .params import Columns, as_rows, check_names, sensible
+from .params import Columns, check_names
 from .precision import PRECISIONS, Precision
 from .size import warn_of_size
 from .spatial import MAXVAL
 from .step import State, step
+from .world_params import Params, Varied, param_buffers
 
 
 def precision_of(dtype: torch.dtype) -> Precision:
@@ -93,11 +94,6 @@ class Asked:
         return given
 
 
-def param_buffers(columns: Columns) -> list[Buffer]:
-    """What varies from world to world, and what is derived from it."""
-    return [Buffer("params", columns.size), Buffer("derived", len(columns.derived))]
-
-
 def _floats(xs: list) -> list:
     return [float(x) if isinstance(x, int) else x for x in xs]
 
@@ -140,91 +136,7 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
     return record("step" if stepping else "forward", asked.buffers(), body, dtype)
 
 
-def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> launch.Kernel:
-    """What computes the columns that are derived from parameters."""
-    name, buffers = "set_const", param_buffers(columns)
-
-    def make() -> Program:
-        return record(name, buffers, lambda b: {"derived": columns.derive(b["params"])}, dtype)
-
-    origin = source.origin(columns.model.key, f"set_const {columns.names}")
-    return devices.build_known(device, name, buffers, dtype, origin, make)
-
-
-def refuse_unvaried(values: Mapping[str, Any], varied: Mapping[str, Any], owner: str) -> None:
-    """Raises ValueError for a name that does not vary."""
-    for name in values:
-        if name not in varied:
-            raise ValueError(f"{name!r} does not vary in {owner}: pass vary=({name!r},) when making it")
-
-
-class Params:
-    """The parameters that vary, and what is derived from them, in the buffers `params` and `derived`."""
-
-    def __init__(self, columns: Columns, buffers: Mapping[str, torch.Tensor], num_worlds: int):
-        self.columns, self._num_worlds = columns, num_worlds
-        self._params, self._derived = buffers["params"], buffers["derived"]
-        self._views = self._make_views()
-        nominal = torch.tensor(columns.nominal(), dtype=self._params.dtype, device=self._params.device)
-        self._params.copy_(nominal[:, None].expand_as(self._params))
-        kernel = set_const_kernel(columns, str(self._params.dtype).removeprefix("torch."), self._params.device)
-        self._set_const = kernel.bind({"params": self._params, "derived": self._derived})
-        self._followed = -1  # the version of the parameters that the derived columns are of
-        self.follow()
-
-    @property
-    def views(self) -> dict[str, torch.Tensor]:
-        """(N, ...) by name; made anew in code that torch compiles."""
-        return self._make_views() if torch.compiler.is_compiling() else self._views
-
-    def _make_views(self) -> dict[str, torch.Tensor]:
-        columns, shapes = self._params, self.columns.shapes
-        return {
-            name: columns[at].view(*shapes[name], columns.shape[1]).movedim(-1, 0)[: self._num_worlds]
-            for name, at in self.columns.places().items()
-        }
-
-    def set(self, values: Mapping[str, Any], mask: torch.Tensor | None) -> None:
-        """As `Simulation.set_params`."""
-        n, device = self._num_worlds, self._params.device
-        chosen = None if mask is None else as_mask("mask", mask, n, device)
-        self.follow()
-        new = {}
-        for name, x in values.items():
-            old = self.views[name]
-            new[name] = as_tensor(name, x, old.shape, device, old.shape[1:]).to(old.dtype).expand(old.shape)
-        for name, rule, holds in sensible(self.columns.model, as_rows(self.columns.model, new)):
-            wrong = torch.as_tensor(holds, device=device).logical_not().expand(n)
-            worlds = (wrong if chosen is None else wrong & chosen).nonzero().flatten().tolist()
-            if worlds:
-                raise ValueError(f"{name} of world {worlds[0]} makes no sense: {rule}")
-        for name, x in new.items():
-            old = self.views[name]
-            keep = None if chosen is None else chosen.view(-1, *[1] * (old.dim() - 1))
-            old.copy_(x if keep is None else torch.where(keep, x, old))
-        if chosen is None or torch.compiler.is_compiling():
-            return
-        derived = self._derived[:, :n].clone()  # of the others, which stay as they are to the last bit
-        self.follow()
-        self._derived[:, :n].copy_(torch.where(chosen, self._derived[:, :n], derived))
-
-    def set_const(self) -> None:
-        """Compute what is derived, in every world."""
-        launch.settle(self._params)
-        self._set_const()
-
-    def follow(self) -> None:
-        """Have what is derived follow the parameters, if torch wrote into them."""
-        if not torch.compiler.is_compiling() and self._params._version != self._followed:
-            self._set_const()
-            self.followed()
-
-    def followed(self) -> None:
-        """What is derived is that of the present parameters."""
-        self._followed = self._params._version
-
-
-class Simulation:
+class Simulation(Varied):
     """`num_worlds` copies of a MuJoCo model, stepped together by code compiled for that model.
 
     model: an `mujoco.MjModel`, an MJCF string, or a path. outputs: names of further `mjData` fields to compute.
@@ -289,42 +201,9 @@ class Simulation:
         }
         self._mocap_bodies = launch.keeps_its_place(torch.tensor(ids, dtype=torch.int64, device=self.device))
         self._written: tuple[str, ...] = STATE + self._inputs  # what users write into
-        self._params: Params | None = None
         if self.vary:
-            self._written += ("params",)
             self._params = Params(self._asked.columns, self._buffers, num_worlds)
         self.reset()
-
-    @property
-    def params(self) -> dict[str, torch.Tensor]:
-        """By name, the parameters that vary: (N, ...), at fixed addresses.
-
-        What mj_setConst derives from them follows by itself, at the next call after they were written into; but not in
-        code that torch compiles, nor in a CUDA graph: call `set_const` there.
-        """
-        return self._params.views if self._params else {}
-
-    @exclusive
-    def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
-        """Set parameters that vary, in every world or in those of the (N,) bool mask, after a look at what they are.
-
-        values: by name (N, ...), or for all worlds alike (...). Raises ValueError, naming the parameter, the world and
-        the rule, for values that make no sense, and for names that do not vary here; then nothing has changed.
-        """
-        refuse_unvaried(values, self.params, "this Simulation")
-        if self._params:
-            self._params.set(values, mask)
-
-    @exclusive
-    def set_const(self) -> None:
-        """Compute what follows from the parameters of every world, as MuJoCo's mj_setConst."""
-        if self._params:
-            self._params.set_const()
-
-    def _follow(self) -> None:
-        """Have what is derived follow the parameters, if they were written into."""
-        if self._params:
-            self._params.follow()
 
     qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
     qvel = property(lambda self: self._view("qvel"), doc="(N, nv)")
