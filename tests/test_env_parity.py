@@ -87,14 +87,12 @@ def test_arguments(name, arguments):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_signature(name):
-    """The same arguments in the same order with the same defaults, but for those that every environment has."""
+    """The same arguments with the same defaults, but for those that every environment has."""
     theirs = dict(inspect.signature(type(real_env(name)).__init__).parameters)
     for common in ("self", "default_camera_config", "kwargs"):
         del theirs[common]
     ours = fields(torch_mjenvs.TASKS[name])
     assert {f.name: f.default for f in ours} == {k: p.default for k, p in theirs.items()}
-    if name != "Hopper":  # healthy_state_range comes after what it shares with Walker2d
-        assert [f.name for f in ours] == list(theirs)
 
 
 @pytest.mark.parametrize(

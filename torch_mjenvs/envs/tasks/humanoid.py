@@ -12,15 +12,18 @@ from .ant import planar_position
 from .base import Outcome, Task, World, flat, squared, uniform_noise, within
 
 
+@dataclass(frozen=True, kw_only=True)
 class Human(Task):
     """What the two tasks of this body have in common: how an episode starts, and what is seen."""
 
-    reset_noise_scale: float
-    exclude_current_positions_from_observation: bool
-    include_cinert_in_observation: bool
-    include_cvel_in_observation: bool
-    include_qfrc_actuator_in_observation: bool
-    include_cfrc_ext_in_observation: bool
+    frame_skip: int = 5
+    ctrl_cost_weight: float = 0.1
+    reset_noise_scale: float = 1e-2
+    exclude_current_positions_from_observation: bool = True
+    include_cinert_in_observation: bool = True
+    include_cvel_in_observation: bool = True
+    include_qfrc_actuator_in_observation: bool = True
+    include_cfrc_ext_in_observation: bool = True
 
     def reset(self, m: Model, rng: Random) -> tuple[list, list]:
         qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
@@ -58,20 +61,12 @@ class Humanoid(Human):
     }
 
     xml_file: str = "humanoid.xml"
-    frame_skip: int = 5
     forward_reward_weight: float = 1.25
-    ctrl_cost_weight: float = 0.1
     contact_cost_weight: float = 5e-7
     contact_cost_range: tuple[float, float] = (float("-inf"), 10.0)
     healthy_reward: float = 5.0
     terminate_when_unhealthy: bool = True
     healthy_z_range: tuple[float, float] = (1.0, 2.0)
-    reset_noise_scale: float = 1e-2
-    exclude_current_positions_from_observation: bool = True
-    include_cinert_in_observation: bool = True
-    include_cvel_in_observation: bool = True
-    include_qfrc_actuator_in_observation: bool = True
-    include_cfrc_ext_in_observation: bool = True
 
     def memory(self, m: Model) -> dict:
         """Where the centre of mass was seen last."""

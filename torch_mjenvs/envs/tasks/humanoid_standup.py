@@ -26,17 +26,9 @@ class HumanoidStandup(Human):
     }
 
     xml_file: str = "humanoidstandup.xml"
-    frame_skip: int = 5
     uph_cost_weight: float = 1  # taken and not used, as in Gymnasium
-    ctrl_cost_weight: float = 0.1
     impact_cost_weight: float = 0.5e-6
     impact_cost_range: tuple[float, float] = (float("-inf"), 10.0)
-    reset_noise_scale: float = 1e-2
-    exclude_current_positions_from_observation: bool = True
-    include_cinert_in_observation: bool = True
-    include_cvel_in_observation: bool = True
-    include_qfrc_actuator_in_observation: bool = True
-    include_cfrc_ext_in_observation: bool = True
 
     def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
         up = after.qpos[2] / m.timestep
