@@ -21,7 +21,7 @@ from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from ..physics.derived import OF_SENSORS, derive, left_by_step
-from ..physics.model import Model
+from ..physics.model import Model, is_plain
 from ..physics.params import Columns, check_names, sensible
 from ..physics.precision import Precision
 from ..physics.spatial import MAXVAL
@@ -142,13 +142,6 @@ def is_bad(xs: list) -> Mask:
 def choose(mask: Mask, a: list, b: list) -> list:
     """select, for lists."""
     return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
-
-
-def _is_plain(x: object) -> bool:
-    """Whether repr says all of it: what is derived from these types may say less."""
-    if type(x) is tuple:
-        return all(map(_is_plain, x))
-    return type(x) in (type(None), bool, int, float, str)
 
 
 @dataclass(frozen=True)
@@ -444,7 +437,7 @@ class Episode:
         """All that the kernels follow from; None for a user's task, whose Python rests on more than can be known."""
         values = vars(self.task)
         known = all(source.holds(type(x)) for x in (self.task, *self.randomize.values()))
-        if not (known and all(map(_is_plain, values.values()))):
+        if not (known and all(map(is_plain, values.values()))):
             return None
         task = f"{type(self.task).__qualname__} {values}"
         varied = f"{self.params and self.params.names} {self.randomize}"

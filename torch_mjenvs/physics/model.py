@@ -226,7 +226,7 @@ class Model:
     @functools.cached_property
     def constant(self) -> bool:
         """Whether all fields are plain numbers: none is a tensor, or a value of a kernel that is being traced."""
-        return all(_is_plain(getattr(self, f.name)) for f in dataclasses.fields(self))
+        return all(is_plain(getattr(self, f.name)) for f in dataclasses.fields(self))
 
     @functools.cached_property
     def key(self) -> str:
@@ -266,8 +266,8 @@ def dofs_of(m: Model, body: int) -> list[int]:
     return out
 
 
-def _is_plain(x: object) -> bool:
-    """Whether repr says all of it."""
+def is_plain(x: object) -> bool:
+    """Whether repr says all of it: what is derived from these types may say less."""
     if type(x) is tuple:
-        return all(map(_is_plain, x))
+        return all(map(is_plain, x))
     return type(x) in (bool, int, float, str, type(None), Pair)
