@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import mpmath
 import mujoco
 import numpy as np
+import torch
 
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant", "humanoid")
@@ -70,6 +73,64 @@ def forward(mjm: mujoco.MjModel, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.nd
     d.qpos[:], d.qvel[:], d.ctrl[:] = qpos, qvel, ctrl
     mujoco.mj_forward(mjm, d)
     return d
+
+
+def scattered(
+    mjm: mujoco.MjModel, n: int, spread: float = 0.15, speeds: Sequence[float] = (1.0,)
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """n states (qpos, qvel) around the model's own, at the given speeds in turn."""
+    rng, out = np.random.default_rng(0), []
+    for k in range(n):
+        qpos = mjm.qpos0.copy()
+        mujoco.mj_integratePos(mjm, qpos, rng.normal(0, spread, mjm.nv), 1.0)
+        out.append((qpos, rng.normal(0, speeds[k % len(speeds)], mjm.nv)))
+    return out
+
+
+def compare_steps(
+    sim: Any,
+    mjm: mujoco.MjModel,
+    states: Sequence[Sequence[np.ndarray]],
+    steps: int,
+    times: int = 1,
+    names: Sequence[str] = ("qpos", "qvel"),
+    bound: float = 1e-9,
+) -> list[mujoco.MjData]:
+    """A float64 `Simulation` goes where MuJoCo goes from the same states (qpos, qvel, ctrl if there are any).
+
+    Fields are compared `times` times, always after so many steps, relative to their largest entry, or 1. Gives MuJoCo's
+    data of every world.
+    """
+    theirs = [mujoco.MjData(mjm) for _ in states]
+    _put(sim, states)
+    for d, state in zip(theirs, states, strict=True):
+        for name, x in zip(("qpos", "qvel", "ctrl"), state, strict=False):
+            getattr(d, name)[:] = x
+    for _ in range(times):
+        sim.step(steps)
+        for k, d in enumerate(theirs):
+            mujoco.mj_step(mjm, d, steps)
+            for name in names:
+                want, got = field(mjm, d, name), getattr(sim, name)[k].cpu().numpy()
+                atol = bound * max(1.0, np.abs(want).max(initial=0.0))
+                np.testing.assert_allclose(got, want, rtol=0, atol=atol, err_msg=f"{name} of world {k}")
+    return theirs
+
+
+def compare_float32(sim: Any, mjm: mujoco.MjModel, states: Sequence[Sequence[np.ndarray]]) -> None:
+    """The accelerations of a `Simulation` in float32 are MuJoCo's of the rounded states, to 1e-3 of the largest."""
+    _put(sim, states)
+    qpos, qvel = sim.qpos.double().cpu().numpy(), sim.qvel.double().cpu().numpy()
+    sim.forward()
+    for k in range(len(states)):
+        want = forward(mjm, qpos[k], qvel[k], np.zeros(mjm.nu)).qacc
+        np.testing.assert_allclose(sim.qacc[k].cpu().numpy(), want, rtol=0, atol=1e-3 * np.abs(want).max())
+
+
+def _put(sim: Any, states: Sequence[Sequence[np.ndarray]]) -> None:
+    for k, state in enumerate(states):
+        for name, x in zip(("qpos", "qvel", "ctrl"), state, strict=False):
+            getattr(sim, name)[k] = torch.tensor(x)
 
 
 def exact_qacc(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:

@@ -41,19 +41,10 @@ def model(option: str = "", pairs: str = PAIRS) -> mujoco.MjModel:
     )
 
 
-def states(mjm: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    rng, out = np.random.default_rng(0), []
-    for _ in range(n):
-        qpos = mjm.qpos0.copy()
-        mujoco.mj_integratePos(mjm, qpos, rng.normal(0, 0.05, mjm.nv), 1.0)
-        out.append((qpos, rng.normal(0, 1, mjm.nv)))
-    return out
-
-
 def test_accelerations_and_forces():
     mjm = model()
     m, touched = load(mjm), set()
-    for qpos, qvel in states(mjm, 40):
+    for qpos, qvel in oracle.scattered(mjm, 40, 0.05):
         d = oracle.forward(mjm, qpos, qvel, np.zeros(0))
         ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
         for name in ("qacc", "qfrc_constraint"):
@@ -85,16 +76,7 @@ def test_stiffness_and_reference_of_a_pair():
 @pytest.mark.parametrize("integrator", ["Euler", "RK4"])
 def test_trajectories_of_100_steps(integrator):
     mjm = model(f'integrator="{integrator}"')
-    sim, before = Simulation(mjm, 4, dtype=torch.float64), states(mjm, 4)
-    for k, (qpos, qvel) in enumerate(before):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    sim.step(100)
-    for k, (qpos, qvel) in enumerate(before):
-        d = mujoco.MjData(mjm)
-        d.qpos[:], d.qvel[:] = qpos, qvel
-        mujoco.mj_step(mjm, d, 100)
-        np.testing.assert_allclose(sim.qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-10)
-        np.testing.assert_allclose(sim.qvel[k].cpu().numpy(), d.qvel, rtol=0, atol=1e-8)
+    oracle.compare_steps(Simulation(mjm, 4, dtype=torch.float64), mjm, oracle.scattered(mjm, 4, 0.05), 100)
 
 
 @pytest.mark.parametrize("flag", ["contact", "constraint"])

@@ -36,20 +36,11 @@ def model(equalities: str, option: str = "") -> mujoco.MjModel:
     )
 
 
-def states(mjm: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    rng, out = np.random.default_rng(0), []
-    for _ in range(n):
-        qpos = mjm.qpos0.copy()
-        mujoco.mj_integratePos(mjm, qpos, rng.normal(0, 0.15, mjm.nv), 1.0)
-        out.append((qpos, rng.normal(0, 1, mjm.nv)))
-    return out
-
-
 @pytest.mark.parametrize("equalities", [ONE, TWO, OTHER_TREE, ONE + TWO + OTHER_TREE + INACTIVE])
 def test_accelerations_and_forces(equalities):
     mjm = model(equalities)
     m, touched, limited = load(mjm), 0, 0
-    for qpos, qvel in states(mjm, 30):
+    for qpos, qvel in oracle.scattered(mjm, 30):
         d = oracle.forward(mjm, qpos, qvel, np.zeros(0))
         ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
         rows = ours.constraints[: d.ne]
@@ -65,16 +56,7 @@ def test_accelerations_and_forces(equalities):
 @pytest.mark.parametrize("integrator", ["Euler", "RK4"])
 def test_trajectories_of_200_steps(integrator):
     mjm = model(ONE + TWO + OTHER_TREE, f'integrator="{integrator}"')
-    sim, before = Simulation(mjm, 4, dtype=torch.float64), states(mjm, 4)
-    for k, (qpos, qvel) in enumerate(before):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    sim.step(200)
-    for k, (qpos, qvel) in enumerate(before):
-        d = mujoco.MjData(mjm)
-        d.qpos[:], d.qvel[:] = qpos, qvel
-        mujoco.mj_step(mjm, d, 200)
-        np.testing.assert_allclose(sim.qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-10)
-        np.testing.assert_allclose(sim.qvel[k].cpu().numpy(), d.qvel, rtol=0, atol=1e-8)
+    oracle.compare_steps(Simulation(mjm, 4, dtype=torch.float64), mjm, oracle.scattered(mjm, 4), 200)
 
 
 @pytest.mark.parametrize("solimp", [".9 .95 .001", ".9999 .9999 .001"])
@@ -82,13 +64,7 @@ def test_an_equality_holds_in_float32(solimp):
     """One step of accelerations, and after a second the joint where it is to be; the hardest one repeats its step."""
     mjm = model(TWO.replace("/>", f' solimp="{solimp}"/>'))
     sim = Simulation(mjm, 30, outputs=("qacc",))
-    for k, (qpos, qvel) in enumerate(states(mjm, 30)):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    qpos, qvel = sim.qpos.double().cpu().numpy(), sim.qvel.double().cpu().numpy()
-    sim.forward()
-    for k in range(30):
-        want = oracle.forward(mjm, qpos[k], qvel[k], np.zeros(0)).qacc
-        np.testing.assert_allclose(sim.qacc[k].cpu().numpy(), want, rtol=0, atol=1e-3 * np.abs(want).max())
+    oracle.compare_float32(sim, mjm, oracle.scattered(mjm, 30))
     sim.step(500)
     a, c = sim.qpos[:, mjm.joint("a").qposadr[0]] - 0.1, sim.qpos[:, mjm.joint("c").qposadr[0]]
     assert (a - (0.05 + 0.8 * c + 0.3 * c**2 - 0.2 * c**3 + 0.1 * c**4)).abs().max() < 0.05
@@ -98,6 +74,6 @@ def test_an_equality_holds_in_float32(solimp):
 def test_switched_off_it_is_as_if_it_were_not_there(flag):
     option = f'/><option><flag {flag}="disable"/></option><option timestep=".002"'
     with_it, without = (load(model(x, option)) for x in (TWO, ""))
-    ((qpos, qvel),) = states(model(TWO), 1)
+    ((qpos, qvel),) = oracle.scattered(model(TWO), 1)
     one, other = (derive(m, qpos.tolist(), qvel.tolist(), None, []).qacc for m in (with_it, without))
     assert one == other

@@ -41,12 +41,7 @@ def model(option: str = "", how: str = SOFT, arm: str = "2") -> mujoco.MjModel:
 
 def states(mjm: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Half of them next to at rest."""
-    rng, out = np.random.default_rng(0), []
-    for k in range(n):
-        qpos = mjm.qpos0.copy()
-        mujoco.mj_integratePos(mjm, qpos, rng.normal(0, 0.15, mjm.nv), 1.0)
-        out.append((qpos, rng.normal(0, (1.0, 0.01)[k % 2], mjm.nv)))
-    return out
+    return oracle.scattered(mjm, n, speeds=(1.0, 0.01))
 
 
 @pytest.mark.parametrize("how", ["", SOFT, DIRECT, HARD])
@@ -73,30 +68,14 @@ def test_accelerations_and_forces(how):
 @pytest.mark.parametrize("integrator", ["Euler", "RK4"])
 def test_trajectories_of_200_steps(integrator):
     mjm = model(f'integrator="{integrator}"')
-    sim, before = Simulation(mjm, 4, dtype=torch.float64), states(mjm, 4)
-    for k, (qpos, qvel) in enumerate(before):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    sim.step(200)
-    for k, (qpos, qvel) in enumerate(before):
-        d = mujoco.MjData(mjm)
-        d.qpos[:], d.qvel[:] = qpos, qvel
-        mujoco.mj_step(mjm, d, 200)
-        np.testing.assert_allclose(sim.qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-10)
-        np.testing.assert_allclose(sim.qvel[k].cpu().numpy(), d.qvel, rtol=0, atol=1e-8)
+    oracle.compare_steps(Simulation(mjm, 4, dtype=torch.float64), mjm, states(mjm, 4), 200)
 
 
 @pytest.mark.parametrize("how", [SOFT, HARD])
 def test_it_holds_in_float32(how):
     """One step of accelerations, in which joints stick and slide; the hardest rows repeat their step."""
     mjm = model(how=how, arm="200")
-    sim = Simulation(mjm, 30, outputs=("qacc",))
-    for k, (qpos, qvel) in enumerate(states(mjm, 30)):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    qpos, qvel = sim.qpos.double().cpu().numpy(), sim.qvel.double().cpu().numpy()
-    sim.forward()
-    for k in range(30):
-        want = oracle.forward(mjm, qpos[k], qvel[k], np.zeros(0)).qacc
-        np.testing.assert_allclose(sim.qacc[k].cpu().numpy(), want, rtol=0, atol=1e-3 * np.abs(want).max())
+    oracle.compare_float32(Simulation(mjm, 30, outputs=("qacc",)), mjm, states(mjm, 30))
 
 
 @pytest.mark.parametrize("flag", ["frictionloss", "constraint"])
