@@ -230,6 +230,9 @@ class Maker:
         if self.maybe(0.15, "sensors"):
             self.sensors(root)
         self.pairs(root)
+        option = root.find("option")
+        if option.get("integrator") == "Euler" and self.maybe(0.3, "implicit integrator"):
+            option.set("integrator", str(self.pick("implicit", "implicitfast", "implicitfast")))
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:

@@ -10,7 +10,7 @@ import random_mjcf
 # attributes and values, by element
 FOREIGN: dict[str, dict[str, tuple[str, ...]]] = {
     "option": {
-        "integrator": ("implicit", "implicitfast"),
+        "integrator": ("implicit", "implicitfast", "discrete"),
         "cone": ("elliptic",),
         "noslip_iterations": ("2",),
         "impratio": ("0", "1e-9"),

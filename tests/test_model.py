@@ -31,8 +31,7 @@ def mjcf(
 
 
 REFUSED = {
-    "integrator": (mjcf(option='integrator="implicitfast"'), "implicitfast"),
-    "integrator discrete": (mjcf(option='integrator="discrete"'), "discrete"),
+    "integrator": (mjcf(option='integrator="discrete"'), "discrete"),
     "elliptic": (mjcf(option='cone="elliptic"'), "elliptic"),
     "noslip": (mjcf(option='noslip_iterations="3"'), "noslip"),
     "fluidshape": (mjcf(option='density="1"', geom='fluidshape="ellipsoid"'), "(fluidshape) of geom 'rod'"),

@@ -61,7 +61,7 @@ def test_the_random_models_have_what_they_are_to_test():
         case = random_mjcf.case(seed)
         drawn.update(what for what, n in case.drawn.items() if n)
         mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(case.xml))
-        models["euler" if mjm.opt.integrator == 0 else "rk4"] += 1
+        models[mujoco.mjtIntegrator(mjm.opt.integrator).name] += 1
         d = mujoco.MjData(mjm)
         for k, world in enumerate(case.worlds):
             state = random_mjcf.join(mjm, world)
@@ -85,7 +85,8 @@ def test_the_random_models_have_what_they_are_to_test():
     for kind in ("plane-sphere", "plane-capsule", "sphere-sphere", "sphere-capsule", "capsule-capsule"):
         assert worlds[kind] >= 3, kind
     assert worlds["condim 1"] > 0.1 * n and worlds["condim 3"] > 0.2 * n
-    assert min(models["euler"], models["rk4"]) > len(FEW) / 5
+    assert min(models["mjINT_EULER"], models["mjINT_RK4"]) > len(FEW) / 5
+    assert min(models["mjINT_IMPLICIT"], models["mjINT_IMPLICITFAST"]) > 5
     assert worlds["touching twice"] >= 3
     for what in ("hinge", "slide", "ball", "free", "planar", "welded child", "static root", "inertial", "fluid"):
         assert drawn[what] > 0.1 * len(FEW), what

@@ -97,9 +97,14 @@ def actuation(m: Model, d: Data) -> None:
             d.tendon_wrench[body] = add_scaled(d.tendon_wrench.get(body, zeros(6)), wrench, force)
 
 
+def _ctrl(m: Model, d: Data, i: int) -> Scalar:
+    """The control, held in its range."""
+    return clip(d.ctrl[i], *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else d.ctrl[i]
+
+
 def _force(m: Model, d: Data, i: int) -> Scalar:
     """Gain times control, plus bias."""
-    ctrl = clip(d.ctrl[i], *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else d.ctrl[i]
+    ctrl = _ctrl(m, d, i)
     length, velocity = d.actuator_length[i], d.actuator_velocity[i]
     gain, bias = m.actuator_gainprm[i], m.actuator_biasprm[i]
     if _turns_about(m, i) and m.actuator_gaintype[i] != AFFINE and m.actuator_biastype[i] == AFFINE:
@@ -108,6 +113,27 @@ def _force(m: Model, d: Data, i: int) -> Scalar:
     if m.actuator_biastype[i] == AFFINE:
         force = force + _affine(bias, length, velocity)
     return clip(force, *m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else force
+
+
+def force_rate(m: Model, d: Data, i: int) -> Scalar:
+    """How the force changes with the actuator's velocity: not at all where it, or that on its joint, is at an end of
+    its range. mjd_actuator_vel.
+    """
+    rate: Scalar = m.actuator_biasprm[i][2] if m.actuator_biastype[i] == AFFINE else 0.0
+    if m.actuator_gaintype[i] == AFFINE and not is_zero(m.actuator_gainprm[i][2]):
+        rate = rate + m.actuator_gainprm[i][2] * _ctrl(m, d, i)
+    if is_zero(rate):
+        return rate
+    if m.actuator_forcelimited[i]:
+        rate = select(_within(d.actuator_force[i], m.actuator_forcerange[i]), rate, 0.0)
+    j = m.actuator_trnid[i][0]
+    if m.actuator_trntype[i] in (JOINT, IN_PARENT) and m.jnt_actfrclimited[j]:
+        rate = select(_within(d.qfrc_actuator[m.jnt_dofadr[j]], m.jnt_actfrcrange[j]), rate, 0.0)
+    return rate
+
+
+def _within(x: Scalar, ends: Vec) -> Mask:
+    return logical_and(x > ends[0], x < ends[1])
 
 
 def _affine(prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:

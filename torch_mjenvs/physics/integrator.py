@@ -13,6 +13,7 @@ import mujoco
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, lookup, maximum, select, sin, sqrt
 from .data import Data
+from .implicit import implicit_acceleration
 from .inertia import factor, mul_m, solve
 from .model import Model
 from .spatial import add, add_scaled, cross, dot, is_number, normalize, quat_mul, scale
@@ -100,15 +101,20 @@ def _implicit_damping(m: Model) -> Mask:
     return logical_or(*(damping > 0.0 for damping in m.dof_damping))
 
 
-def euler(m: Model, d: Data) -> tuple[list, list]:
-    """(qpos, qvel) after one step from d's accelerations. mj_Euler."""
-    h, qacc = m.timestep, d.qacc
+def _euler_acceleration(m: Model, d: Data) -> list:
+    """By which velocities change in a step of Euler's: implicit in joint damping."""
     implicit = _implicit_damping(m)
-    if implicit is not False:
-        damped = [dict(row) for row in d.M]
-        for v, damping in enumerate(m.dof_damping):
-            damped[v][v] = damped[v][v] + h * select(implicit, damping, 0.0)
-        qacc = solve(factor(damped, m.dof_clamped), mul_m(d.M, d.qacc))
+    if implicit is False:
+        return d.qacc
+    damped = [dict(row) for row in d.M]
+    for v, damping in enumerate(m.dof_damping):
+        damped[v][v] = damped[v][v] + m.timestep * select(implicit, damping, 0.0)
+    return solve(factor(damped, m.dof_clamped), mul_m(d.M, d.qacc))
+
+
+def euler(m: Model, d: Data) -> tuple[list, list]:
+    """(qpos, qvel) after one step from d's accelerations. mj_Euler, mj_implicit."""
+    h, qacc = m.timestep, _euler_acceleration(m, d) if m.integrator == "euler" else implicit_acceleration(m, d)
     qvel = [v + h * a for v, a in zip(d.qvel, qacc, strict=True)]
     return integrate_pos(m, d.qpos, qvel, h), qvel
 

@@ -11,7 +11,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from .model import Floats, Ints, Model, Pair
+from .model import INTEGRATORS, Floats, Ints, Model, Pair
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
 from .singular import dependent
 from .spatial import snap
@@ -51,7 +51,7 @@ _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat"]
 def _options(mjm: mujoco.MjModel) -> dict:
     opt = mjm.opt
     out: dict = {"timestep": opt.timestep, "impratio": opt.impratio}
-    out["integrator"] = {0: "euler", 1: "rk4"}[int(opt.integrator)]
+    out["integrator"] = INTEGRATORS[int(opt.integrator)]
     out["eulerdamp"] = not disabled(mjm, "EULERDAMP")
     out["gravity"] = (0.0, 0.0, 0.0) if disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
     out["meaninertia"] = float(mjm.stat.meaninertia)

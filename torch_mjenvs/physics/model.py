@@ -20,6 +20,7 @@ Floats = tuple[float, ...]
 Ints = tuple[int, ...]
 Rows = tuple[Floats, ...]
 
+INTEGRATORS = "euler", "rk4", "implicit", "implicitfast"  # mjtIntegrator
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
 PLANE, SPHERE, CAPSULE = 0, 2, 3  # mjtGeom
 JOINT, IN_PARENT, TENDON, SITE = 0, 1, 3, 4  # mjtTrn
@@ -67,7 +68,7 @@ class Model:
     viscosity: float
     wind: Floats
     magnetic: Floats
-    integrator: str  # "euler" or "rk4"
+    integrator: str  # one of INTEGRATORS
     eulerdamp: bool  # whether Euler takes joint damping implicitly
     impratio: float
     meaninertia: float
@@ -258,7 +259,11 @@ def moving_body(m: Model, body: int) -> int:
 def dofs_of(m: Model, body: int) -> list[int]:
     """The dofs that move a body, from its own to the root's."""
     body = moving_body(m, body)
-    v = m.body_dofadr[body] + m.body_dofnum[body] - 1 if body else -1
+    return dof_chain(m, m.body_dofadr[body] + m.body_dofnum[body] - 1) if body else []
+
+
+def dof_chain(m: Model, v: int) -> list[int]:
+    """Dof v and those that move it, to the root's."""
     out = []
     while v >= 0:
         out.append(v)

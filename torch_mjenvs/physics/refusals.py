@@ -16,6 +16,7 @@ from .model import (
     FIXED,
     HINGE,
     IN_PARENT,
+    INTEGRATORS,
     JOINT,
     NO_BIAS,
     SITE,
@@ -78,9 +79,9 @@ def not_supported(what: str, instead: str) -> None:
 
 def _check_options(mjm: mujoco.MjModel) -> None:
     opt = mjm.opt
-    if int(opt.integrator) not in (0, 1):
+    if int(opt.integrator) >= len(INTEGRATORS):
         name = mujoco.mjtIntegrator(int(opt.integrator)).name.removeprefix("mjINT_").lower()
-        not_supported(f"option integrator={name!r}", "use 'Euler' or 'RK4'")
+        not_supported(f"option integrator={name!r}", "use 'Euler', 'RK4', 'implicit' or 'implicitfast'")
     if not opt.timestep > 0:
         not_supported(f"option timestep={opt.timestep}", "use a positive time step")
     if not opt.impratio > 0:

@@ -6,10 +6,12 @@ v velocity   a acceleration   dv what a joint adds to the velocity
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .inertia import Lump
-from .model import BALL, FREE, Model
+from .model import BALL, FREE, Model, dofs_of
 from .spatial import (
     MINVAL,
     Vec,
@@ -90,6 +92,63 @@ def _inertial_force(lump: Lump, v: Vec, a: Vec) -> list[Scalar]:
     centre_v = add(v[3:], cross(w, r))
     centre_a = add(add(a[3:], cross(alpha, r)), cross(w, centre_v))
     force = scale(centre_a, lump.mass)
+    return add(torque, cross(r, force)) + force
+
+
+def bias_rates(m: Model, d: Data, dofs: Sequence[int]) -> list[dict[int, Scalar]]:
+    """d qfrc_bias / d qvel, each dof's row {column: entry}, in the columns of `dofs`. mjd_rne_vel.
+
+    How fast a floating tree moves as a whole is of no effect, so it is left out, and so are these columns.
+    """
+    qvel, drifting = list(d.qvel), set()
+    for j in range(m.njnt):
+        if m.jnt_type[j] == FREE:
+            drifting |= set(range(m.jnt_dofadr[j], m.jnt_dofadr[j] + 3))
+    for k in drifting:
+        qvel[k] = 0.0
+    rows: list[dict[int, Scalar]] = [{} for _ in range(m.nv)]
+    for k in dofs:
+        if k not in drifting:
+            for v, x in _bias_rate(m, d, qvel, k).items():
+                rows[v][k] = x
+    return rows
+
+
+def _bias_rate(m: Model, d: Data, qvel: Vec, k: int) -> dict[int, Scalar]:
+    """One column: `com_vel` and `rne`, differentiated step by step.
+
+    dv, da, df   what a rate of dof k adds to velocity, acceleration and force
+    """
+    speed, dv, da = [zeros(6)] * m.nbody, [zeros(6)] * m.nbody, [zeros(6)] * m.nbody
+    df: list = [None] * m.nbody
+    moving = [i for i in range(1, m.nbody) if d.lump[i]]
+    for i in moving:
+        parent = m.body_weldid[m.body_parentid[i]]
+        v, dv_i, da_i = speed[parent], dv[parent], da[parent]
+        for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
+            for dofs, turns in _groups(m, j):
+                own, d_own = _combine(d.odof, qvel, dofs), d.odof[k] if k in dofs else zeros(6)
+                if turns:
+                    da_i = add(da_i, add(cross_motion(dv_i, own), cross_motion(v, d_own)))
+                v, dv_i = add(v, own), add(dv_i, d_own)
+        speed[i], dv[i], da[i] = v, dv_i, da_i
+        if k in dofs_of(m, i):
+            df[i] = _inertial_force_rate(d.lump[i], v, dv_i, da_i)
+    for i in reversed(moving):
+        carrier = m.body_weldid[m.body_parentid[i]]
+        if carrier > 0 and df[i]:
+            df[carrier] = add(df[carrier], df[i]) if df[carrier] else df[i]
+    return {v: dot(d.odof[v], df[i]) for v, i in enumerate(m.dof_bodyid) if df[i]}
+
+
+def _inertial_force_rate(lump: Lump, v: Vec, dv: Vec, da: Vec) -> list[Scalar]:
+    """Of `_inertial_force`, as v and a change by dv and da."""
+    w, dw, r = v[:3], dv[:3], lump.rel
+    spin, d_spin = sym_vec(lump.rotational, w), sym_vec(lump.rotational, dw)
+    torque = add(sym_vec(lump.rotational, da[:3]), add(cross(dw, spin), cross(w, d_spin)))
+    centre_v, d_centre_v = add(v[3:], cross(w, r)), add(dv[3:], cross(dw, r))
+    d_centre_a = add(add(da[3:], cross(da[:3], r)), add(cross(dw, centre_v), cross(w, d_centre_v)))
+    force = scale(d_centre_a, lump.mass)
     return add(torque, cross(r, force)) + force
 
 

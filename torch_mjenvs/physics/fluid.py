@@ -1,0 +1,122 @@
+"""The drag of a fluid on each body's equivalent inertia box: mj_fluid, mj_inertiaBoxFluidModel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ..compiler.scalar import Scalar, absolute, maximum, power, sqrt
+from .data import Data
+from .inertia import Rows
+from .model import Model, dof_chain
+from .spatial import (
+    MINVAL,
+    Vec,
+    add,
+    add_scaled,
+    choose,
+    cross,
+    dot,
+    is_number,
+    is_zero,
+    mat_vec,
+    sub,
+    transpose,
+    zeros,
+)
+from .wrenches import OfBody, forces_of_wrenches, subtree_sums
+
+
+def has_fluid(m: Model) -> bool:
+    """Whether there is anything but vacuum."""
+    return not (is_zero(m.density) and is_zero(m.viscosity))
+
+
+def fluid(m: Model, d: Data) -> None:
+    """d.qfrc_fluid. mj_fluid."""
+    d.qfrc_fluid = forces_of_wrenches(m, d, _where_heavy(m, 6, lambda i: _drag(m, d, i)))
+
+
+def fluid_damping(m: Model, d: Data) -> Rows:
+    """-d qfrc_fluid / d qvel, lower triangle. mjd_inertiaBoxFluid."""
+    total = subtree_sums(m, _where_heavy(m, 36, lambda i: [x for column in _damping(m, d, i) for x in column]))
+    rows: Rows = [{} for _ in range(m.nv)]
+    for v in range(m.nv):
+        columns = total[m.dof_bodyid[v]]
+        if columns:
+            wrench = zeros(6)
+            for k, x in enumerate(d.odof[v]):
+                wrench = add_scaled(wrench, columns[6 * k : 6 * k + 6], x)
+            rows[v] = {u: dot(d.odof[u], wrench) for u in dof_chain(m, v)}
+    return rows
+
+
+def _where_heavy(m: Model, n: int, of: Callable[[int], list[Scalar]]) -> OfBody:
+    """The n numbers of a body, where it has mass."""
+
+    def of_body(i: int) -> list[Scalar] | None:
+        mass = m.body_mass[i]
+        if is_number(mass):
+            return of(i) if mass >= MINVAL else None
+        return choose(mass < MINVAL, zeros(n), of(i))
+
+    return of_body
+
+
+def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
+    """(torque, force) of the fluid on body i about the tree's origin."""
+    w, v = _along_axes(d, i, d.ovel[i], m.wind)
+    angular, linear = _resistance(m, i)
+    force = [-(u * (a + b * absolute(u))) for u, (a, b) in zip(v, linear, strict=True)]
+    torque = [-(u * (a + b * absolute(u))) for u, (a, b) in zip(w, angular, strict=True)]
+    return _about_origin(d, i, torque, force)
+
+
+def _damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
+    """How much (torque, force) against it each of the six velocities of body i brings about, in the state it is in."""
+    w, v = _along_axes(d, i, d.ovel[i], m.wind)
+    angular, linear = _resistance(m, i)
+    rates = [a + 2.0 * b * absolute(u) for u, (a, b) in zip([*w, *v], [*angular, *linear], strict=True)]
+    columns = []
+    for k in range(6):
+        turning, moving = _along_axes(d, i, [float(k == n) for n in range(6)], zeros(3))
+        torque = [x * rate for x, rate in zip(turning, rates[:3], strict=True)]
+        force = [x * rate for x, rate in zip(moving, rates[3:], strict=True)]
+        columns.append(_about_origin(d, i, torque, force))
+    return columns
+
+
+def _along_axes(d: Data, i: int, motion: Vec, wind: Vec) -> tuple[list[Scalar], list[Scalar]]:
+    """Angular velocity of body i, and that of its centre of mass in the wind, along its principal axes."""
+    local = transpose(d.ximat[i])
+    w = mat_vec(local, motion[:3])
+    return w, mat_vec(local, sub(add(motion[3:], cross(motion[:3], d.xirel[i])), wind))
+
+
+def _about_origin(d: Data, i: int, torque: Vec, force: Vec) -> list[Scalar]:
+    """(torque, force) about the tree's origin, of those along the principal axes at the centre of mass."""
+    torque, force = mat_vec(d.ximat[i], torque), mat_vec(d.ximat[i], force)
+    return add(torque, cross(d.xirel[i], force)) + force
+
+
+Law = tuple[Scalar, Scalar]  # a, b: the force is -u (a + b |u|) at the velocity u
+
+
+def _resistance(m: Model, i: int) -> tuple[list[Law], list[Law]]:
+    """The laws of torque and force along each principal axis of body i."""
+    x, y, z = inertia_box(m, i)
+    diameter = (x + y + z) / 3
+    viscous = math.pi * m.viscosity * diameter
+    areas = y * z, x * z, x * y
+    xx, yy, zz = (side**4 if is_number(side) else power(side, 4) for side in (x, y, z))
+    moments = x * (yy + zz), y * (xx + zz), z * (xx + yy)
+    linear = [(3 * viscous, 0.5 * m.density * a) for a in areas]
+    return [(viscous * diameter**2, m.density / 64 * b) for b in moments], linear
+
+
+def inertia_box(m: Model, i: int) -> tuple[Scalar, Scalar, Scalar]:
+    """Sides of the box of uniform density that has the mass and the moments of inertia of body i."""
+    xx, yy, zz = m.body_inertia[i]
+    mass = m.body_mass[i] if is_number(m.body_mass[i]) else maximum(m.body_mass[i], MINVAL)
+    x, y, z = (sqrt(maximum(s, MINVAL) / mass * 6) for s in (yy + zz - xx, xx + zz - yy, xx + yy - zz))
+    return x, y, z

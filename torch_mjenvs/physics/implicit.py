@@ -1,0 +1,97 @@
+"""The implicit integrators, which solve (M - h D) a = forces, D the rate of smooth forces by velocities: mj_implicit.
+
+`implicitfast` leaves out the rates of bias forces, so that D is symmetric, but for a free body alone in its tree.
+As in MuJoCo, D has entries only where one of two dofs moves the other: what tendons and actuators couple beyond that
+is dropped, and `implicitfast` has those of M only.
+
+i j k rows and columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..compiler.scalar import Scalar
+from .actuation import force_rate
+from .data import Data
+from .fluid import fluid_damping, has_fluid
+from .inertia import Rows, factor, mul_m, solve
+from .model import FREE, Model, dof_chain
+from .spatial import is_zero
+from .tendon import Row, springy_tendons
+from .velocity import bias_rates
+
+
+def implicit_acceleration(m: Model, d: Data) -> list[Scalar]:
+    """By which velocities change in a step, from d's accelerations."""
+    h, force, out = m.timestep, mul_m(d.M, d.qacc), d.qacc
+    damping = _damping(m, d)
+    general = range(m.nv) if m.integrator == "implicit" else _lone_dofs(m)
+    if any(damping) and len(general) < m.nv:
+        rows = [{j: x + h * damping[i].get(j, 0.0) for j, x in row.items()} for i, row in enumerate(d.M)]
+        out = solve(factor(rows, m.dof_clamped), force)
+    if general:
+        unsymmetric = _solve_general(_general(m, d, damping, general), force)
+        out = [unsymmetric.get(i, x) for i, x in enumerate(out)]
+    return out
+
+
+def _lone_dofs(m: Model) -> list[int]:
+    """The dofs of free bodies that carry nothing. mj_isFreeBody."""
+    first = [v for j, v in enumerate(m.jnt_dofadr) if m.jnt_type[j] == FREE and v + 5 not in m.dof_parentid]
+    return [v + k for v in first for k in range(6)]
+
+
+def _damping(m: Model, d: Data) -> Rows:
+    """-d (qfrc_actuator + qfrc_passive) / d qvel, lower triangle. mjd_actuator_vel, mjd_passive_vel."""
+    rows = fluid_damping(m, d) if has_fluid(m) else [{} for _ in range(m.nv)]
+    for v, damping in enumerate(m.dof_damping):
+        _add_square(m, rows, {v: 1.0}, damping)
+    for t in springy_tendons(m):
+        _add_square(m, rows, d.ten_J[t], m.tendon_damping[t])
+    for i, moment in enumerate(d.actuator_moment):
+        _add_square(m, rows, moment, -force_rate(m, d, i))
+    return rows
+
+
+def _add_square(m: Model, rows: Rows, row: Row, weight: Scalar) -> None:
+    """Add weight row' row, where one dof moves the other."""
+    if is_zero(weight):
+        return
+    for i, x in row.items():
+        for j in dof_chain(m, i):
+            if j in row:
+                rows[i][j] = rows[i].get(j, 0.0) + x * row[j] * weight
+
+
+def _general(m: Model, d: Data, damping: Rows, dofs: Sequence[int]) -> dict[int, Row]:
+    """Rows and columns of M - h D for these dofs."""
+    rates, out = bias_rates(m, d, dofs), {i: dict[int, Scalar]() for i in dofs}
+    for i in dofs:
+        for j in dof_chain(m, i):
+            both = d.M[i].get(j, 0.0) + m.timestep * damping[i].get(j, 0.0)
+            out[i][j] = both + m.timestep * rates[i].get(j, 0.0)
+            out[j][i] = both + m.timestep * rates[j].get(i, 0.0)
+    return out
+
+
+def _solve_general(rows: dict[int, Row], b: Sequence[Scalar]) -> dict[int, Scalar]:
+    """x of A x = b, where A has entries only where one dof moves the other. mju_factorLUSparse, mju_solveLUSparse."""
+    a, x = {i: {j: e for j, e in row.items() if i == j or not is_zero(e)} for i, row in rows.items()}, {}
+    rest = {i: b[i] for i in a}
+    inverse: dict[int, Scalar] = {}
+    for k in sorted(a, reverse=True):
+        inverse[k] = 1.0 / a[k][k]
+        above = [i for i in a if i < k and k in a[i]]
+        for i in above:
+            share = a[i][k] * inverse[k]
+            rest[i] = rest[i] - share * rest[k]
+            for j, entry in a[k].items():
+                if j < k:
+                    a[i][j] = a[i].get(j, 0.0) - share * entry
+    for k in sorted(a):
+        for j, entry in a[k].items():
+            if j < k:
+                rest[k] = rest[k] - entry * x[j]
+        x[k] = rest[k] * inverse[k]
+    return x
