@@ -208,9 +208,7 @@ class Maker:
         self.equalities(root)
         # What came later is drawn last, so that the models from before are still the same but for it.
         if self.maybe(0.1, "no eulerdamp"):
-            option = root.find("option")
-            flag = option.find("flag")
-            (self.element(option, "flag") if flag is None else flag).set("eulerdamp", "disable")
+            self.flags(root.find("option")).set("eulerdamp", "disable")
         for e in world.findall("body"):
             if e.find("joint") is None and e.find("freejoint") is None and self.maybe(0.4, "mocap"):
                 e.set("mocap", "true")
@@ -233,11 +231,17 @@ class Maker:
         option = root.find("option")
         if option.get("integrator") == "Euler" and self.maybe(0.3, "implicit integrator"):
             option.set("integrator", str(self.pick("implicit", "implicitfast", "implicitfast")))
+        if self.maybe(0.03, "no actuation"):
+            self.flags(option).set("actuation", "disable")
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
         given = {k.rstrip("_"): text(v) for k, v in attributes.items() if v is not None}
         return ET.SubElement(parent, tag, given)
+
+    def flags(self, option: ET.Element) -> ET.Element:
+        found = option.find("flag")
+        return self.element(option, "flag") if found is None else found
 
     def option(self, root: ET.Element) -> None:
         e = self.element(root, "option", integrator=self.pick("Euler", "Euler", "RK4"))

@@ -41,15 +41,27 @@ ACTUATORS = {
 @pytest.mark.parametrize("case", ACTUATORS)
 def test_actuators_move_a_robot_as_in_mujoco(case, integrator, control):
     """Also where a set point is several turns away: on a ball, a position servo takes the nearest."""
-    mjm = mujoco.MjModel.from_xml_string(ROBOT.format(integrator=integrator, actuator=ACTUATORS[case]))
+    assert np.any(moved(ROBOT.format(integrator=integrator, actuator=ACTUATORS[case]), control).qfrc_actuator)
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "implicit"])
+def test_actuators_that_are_switched_off_have_no_force(integrator):
+    xml = ROBOT.replace('timestep=".004"/>', 'timestep=".004"><flag actuation="disable"/></option>')
+    xml = xml.replace("-.5 .8", ".2 .8").format(integrator=integrator, actuator="".join(ACTUATORS.values()))
+    assert not np.any(moved(xml, 1.0).qfrc_actuator)
+
+
+def moved(xml: str, control: float) -> mujoco.MjData:
+    """20 steps of both, compared."""
+    mjm = mujoco.MjModel.from_xml_string(xml)
     m, d, rng = load(oracle.sharpen(mjm)), mujoco.MjData(mjm), np.random.default_rng(0)
     mujoco.mj_integratePos(mjm, d.qpos, rng.normal(0, 0.5, mjm.nv), 1.0)
-    d.qvel[:], d.ctrl[:] = rng.normal(0, 1, mjm.nv), control * np.array([1, -1])[: mjm.nu]
+    d.qvel[:], d.ctrl[:] = rng.normal(0, 1, mjm.nv), control * np.resize([1, -1], mjm.nu)
     state = State(d.qpos.tolist(), d.qvel.tolist(), [0.0] * m.nv)
     for _ in range(20):
         state = step(m, state, d.ctrl.tolist())
         mujoco.mj_step(mjm, d)
     mujoco.mj_rnePostConstraint(mjm, d)
-    assert np.any(d.qfrc_actuator)
     for got, want in ((state.qpos, d.qpos), (state.qvel, d.qvel), (state.last["cfrc_ext"], d.cfrc_ext)):
         np.testing.assert_allclose(np.array(got, float), want, rtol=0, atol=1e-11 * max(1, np.max(np.abs(want))))
+    return d

@@ -42,7 +42,6 @@ REFUSED = {
     "diagexact": (mjcf(flag='diagexact="enable"'), "DIAGEXACT"),
     "speculative": (mjcf(flag='speculative="enable"'), "SPECULATIVE"),
     "refsafe": (mjcf(flag='refsafe="disable"'), "REFSAFE"),
-    "actuation": (mjcf(flag='actuation="disable"'), "ACTUATION"),
     "condim": (mjcf(geom='condim="4"'), "condim 4"),
     "box": (mjcf(more='<worldbody><geom type="box" size="1 1 1"/></worldbody>'), "capsule and box"),
     "mixed solref": (mjcf(geom='priority="1" solref=".02 -1"'), "solref"),

@@ -115,8 +115,8 @@ def test_the_random_models_have_what_they_are_to_test():
         "gravity compensation",
         "springy tendon",
     )
-    flags = ("no contact", "no spring", "no damper", "no clampctrl", "no filterparent", "no gravity", "no eulerdamp")
-    for what in (*rare, *flags, "negative stiffness"):
+    flags = ("contact", "spring", "damper", "clampctrl", "filterparent", "gravity", "eulerdamp", "actuation")
+    for what in (*rare, *(f"no {flag}" for flag in flags), "negative stiffness"):
         assert drawn[what] >= 3, what
 
 

@@ -77,13 +77,13 @@ def _of_site(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 )
 def actuation(m: Model, d: Data) -> None:
     """mj_fwdActuation, from d.ctrl."""
-    d.actuator_force = [_force(m, d, i) for i in range(m.nu)]
+    d.actuator_force = [_force(m, d, i) if m.actuation else 0.0 for i in range(m.nu)]
     d.qfrc_actuator = zeros(m.nv)
     for moment, force in zip(d.actuator_moment, d.actuator_force, strict=True):
         for v, entry in moment.items():
             d.qfrc_actuator[v] = d.qfrc_actuator[v] + force * entry
     for j in range(m.njnt):
-        if m.jnt_actfrclimited[j]:
+        if m.jnt_actfrclimited[j] and m.actuation:
             v = m.jnt_dofadr[j]
             d.qfrc_actuator[v] = clip(d.qfrc_actuator[v], *m.jnt_actfrcrange[j])
     along: dict[int, Scalar] = {t: d.ten_force[t] for t in springy_tendons(m)}  # the whole force along each tendon
@@ -122,8 +122,8 @@ def force_rate(m: Model, d: Data, i: int) -> Scalar:
     rate: Scalar = m.actuator_biasprm[i][2] if m.actuator_biastype[i] == AFFINE else 0.0
     if m.actuator_gaintype[i] == AFFINE and not is_zero(m.actuator_gainprm[i][2]):
         rate = rate + m.actuator_gainprm[i][2] * _ctrl(m, d, i)
-    if is_zero(rate):
-        return rate
+    if is_zero(rate) or not m.actuation:
+        return 0.0
     if m.actuator_forcelimited[i]:
         rate = select(_within(d.actuator_force[i], m.actuator_forcerange[i]), rate, 0.0)
     j = m.actuator_trnid[i][0]

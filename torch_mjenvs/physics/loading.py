@@ -52,6 +52,7 @@ def _options(mjm: mujoco.MjModel) -> dict:
     opt = mjm.opt
     out: dict = {"timestep": opt.timestep, "impratio": opt.impratio}
     out["integrator"] = INTEGRATORS[int(opt.integrator)]
+    out["actuation"] = not disabled(mjm, "ACTUATION")
     out["eulerdamp"] = not disabled(mjm, "EULERDAMP")
     out["gravity"] = (0.0, 0.0, 0.0) if disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
     out["meaninertia"] = float(mjm.stat.meaninertia)
@@ -131,6 +132,8 @@ def _switched_off(mjm: mujoco.MjModel) -> tuple[str, ...]:
         + ("dof_damping",) * no_dampers
         + ("dof_frictionloss",) * (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
         + ("wind", "density", "viscosity", "body_gravcomp") * (no_springs and no_dampers)
+        + ("actuator_gainprm", "actuator_biasprm", "actuator_ctrlrange", "actuator_forcerange")
+        * disabled(mjm, "ACTUATION")
     )
 
 

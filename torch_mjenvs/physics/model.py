@@ -69,6 +69,7 @@ class Model:
     wind: Floats
     magnetic: Floats
     integrator: str  # one of INTEGRATORS
+    actuation: bool  # whether actuators have any force
     eulerdamp: bool  # whether Euler takes joint damping implicitly
     impratio: float
     meaninertia: float
