@@ -90,18 +90,22 @@ def test_what_sensors_rest_on_is_that_of_mujoco():
 @pytest.mark.parametrize("integrator", ["Euler", "RK4"])
 def test_sensordata_after_a_step_is_that_of_its_beginning(integrator):
     """Also of a Runge-Kutta step, whose other outputs are those of its last stage."""
-    mjm = model(integrator, "")
+    mjm = model(integrator, "<clock/>")
     found = states(mjm, 8)
     sim = Simulation(mjm, len(found), dtype=torch.float64, outputs=("sensordata", "cacc", "cfrc_int", "site_xmat"))
     assert sim.sensordata.shape == (len(found), mjm.nsensordata)
+    np.testing.assert_allclose(sim.time.cpu(), np.zeros(len(found)))
     for steps in (1, 3):
         for name, x in zip(("qpos", "qvel", "ctrl"), zip(*found, strict=True), strict=True):
             getattr(sim, name).copy_(torch.tensor(np.stack(x)))
+        sim.time.fill_(0.5)
         sim.step(steps)
         for k, state in enumerate(found):
             d = mujoco.MjData(mjm)
             d.qpos[:], d.qvel[:], d.ctrl[:] = state
+            d.time = 0.5
             mujoco.mj_step(mjm, d, steps)
+            np.testing.assert_allclose(sim.time[k].item(), d.time, rtol=1e-15)
             assert_alike(mjm, sim.sensordata[k].numpy(), d.sensordata, 1e-9)
             for name in ("cacc", "cfrc_int", "site_xmat"):
                 want = getattr(d, name)
@@ -109,6 +113,8 @@ def test_sensordata_after_a_step_is_that_of_its_beginning(integrator):
                 assert error < 1e-9 * max(1, np.abs(want).max()), name
     imu = sim.sensordata[-1, sim.model.sensor("imu")]
     np.testing.assert_allclose(imu.numpy(), d.sensor("imu").data, rtol=1e-9)
+    sim.reset(torch.arange(len(found), device=sim.device) == 0)
+    assert (sim.time == 0).tolist() == [k == 0 for k in range(len(found))]
     with pytest.raises(KeyError, match=r"no sensor 'igu'; it has .*'gyro'"):
         sim.model.sensor("igu")
 
@@ -123,7 +129,7 @@ def test_disabled_sensors_are_0():
 @pytest.mark.parametrize(
     ("sensor", "named"),
     [
-        ('<clock name="time"/>', "'time' (clock)"),
+        ('<clock name="time"/>', "'time' (clock) of an environment"),
         ('<e_kinetic name="energy"/>', "'energy' (e_kinetic)"),
         ('<framepos name="view" objtype="camera" objname="eye"/>', "'view' (framepos) of a camera"),
         ('<rangefinder name="laser" site="tip" data="dist normal"/>', "'laser' (rangefinder) that gives more"),

@@ -14,7 +14,8 @@ from torch_mjenvs.physics.data import FIELDS, Data
 from torch_mjenvs.physics.derived import STAGES
 
 GIVEN = {
-    "precision", "qpos", "qvel", "ctrl", "qacc_warmstart", "qfrc_applied", "xfrc_applied", "mocap_pos", "mocap_quat",
+    "precision", "qpos", "qvel", "ctrl", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied", "mocap_pos",
+    "mocap_quat",
 }  # fmt: skip
 
 # What the others lack: mocap bodies, tendons from site to site, springs of balls, contacts between two trees, a fluid.
@@ -28,7 +29,7 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
       <site site="a"/><site site="b"/><site site="c"/></spatial></tendon>
     <actuator><position name="p" tendon="t"/><motor site="c"/></actuator></mujoco>"""
 
-OWN = {"more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames())}
+OWN = {"more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames() + "<clock/>")}
 
 
 class Watched(Data):
@@ -58,7 +59,7 @@ def test_stages_read_and_compute_what_they_declare() -> None:
         for qpos, qvel, ctrl in states:
             lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
             d = Watched(**dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
-            d.qfrc_applied, d.xfrc_applied = [0.0] * m.nv, [[0.0] * 6] * m.nbody
+            d.time, d.qfrc_applied, d.xfrc_applied = 0.5, [0.0] * m.nv, [[0.0] * 6] * m.nbody
             d.mocap_pos, d.mocap_quat = [[0.0] * 3] * m.nmocap, [[1.0] * 4] * m.nmocap
             for stage in STAGES:
                 d.read.clear(), d.written.clear()

@@ -58,6 +58,7 @@ class Data:
     qvel = field("nv")
     ctrl = field("nu")
     qacc_warmstart = field("nv")
+    time = Field((), optional=True)  # s
     mocap_pos = Field(("nmocap", 3), optional=True)  # where not given, mocap bodies are where the model has them
     mocap_quat = Field(("nmocap", 4), optional=True)
     qfrc_applied = Field(("nv",), optional=True)

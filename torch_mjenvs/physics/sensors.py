@@ -34,11 +34,12 @@ from .velocity import at_point
 
 BODY, XBODY, GEOM, SITE = (int(getattr(mujoco.mjtObj, f"mjOBJ_{name}")) for name in ("BODY", "XBODY", "GEOM", "SITE"))
 REAL, POSITIVE = int(mujoco.mjtDataType.mjDATATYPE_REAL), int(mujoco.mjtDataType.mjDATATYPE_POSITIVE)
+CLOCK = int(mujoco.mjtSensor.mjSENS_CLOCK)
 DISTANCE = 1 << int(mujoco.mjtRayDataField.mjRAYDATA_DIST)
 
 
 @stage(
-    reads="qpos qvel origin odof xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos "
+    reads="time qpos qvel origin odof xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos "
     "site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom actuator_length "
     "actuator_velocity actuator_force qfrc_actuator constraints qacc oacc cfrc_int",
     computes="sensordata",
@@ -167,6 +168,12 @@ def _subtree_com(m: Model, d: Data, i: int) -> list[Scalar]:
 
 def _magnetometer(m: Model, d: Data, i: int) -> list[Scalar]:
     return _seen_by(_measured(m, d, i).mat, m.magnetic)
+
+
+def _clock(m: Model, d: Data, i: int) -> list[Scalar]:
+    if d.time is None:
+        raise not_there(m, i, " of an environment")
+    return [d.time]
 
 
 def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -347,6 +354,7 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
         "FRAMEQUAT": _frame_quat,
         "SUBTREECOM": _subtree_com,
         "MAGNETOMETER": _magnetometer,
+        "CLOCK": _clock,
         "RANGEFINDER": _rangefinder,
         "JOINTLIMITPOS": _limit_pos,
         "JOINTVEL": _joint_vel,

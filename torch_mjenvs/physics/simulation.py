@@ -23,6 +23,7 @@ from .loading import load
 from .model import Model
 from .params import Columns, check_names
 from .precision import PRECISIONS, Precision
+from .sensors import CLOCK
 from .size import warn_of_size
 from .spatial import MAXVAL
 from .step import State, step
@@ -85,10 +86,12 @@ class Asked:
         more = [Buffer(name, torch.Size(shape).numel()) for name, shape in self.shapes().items()]
         return state + (param_buffers(self.columns) if self.vary else []) + more
 
-    def pushes(self, b: Mapping[str, list]) -> dict[str, list]:
+    def pushes(self, b: Mapping[str, list]) -> dict[str, Any]:
         """The inputs as `step` takes them."""
-        given = {name: b[name] for name in self.inputs}
-        for name in given.keys() - {"qfrc_applied"}:
+        given: dict[str, Any] = {name: b[name] for name in self.inputs}
+        if "time" in given:
+            (given["time"],) = b["time"]
+        for name in given.keys() - {"qfrc_applied", "time"}:
             flat, (rows, n) = given[name], self.shapes()[name]
             given[name] = [flat[n * i : n * i + n] for i in range(rows)]
         return given
@@ -131,6 +134,8 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
         out = computed(left_by_step(m, s.last, b["ctrl"], precision, **pushes))
         if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
             out["qacc"] = s.last["mean_qacc"]
+        if "time" in pushes:
+            out["time"] = [pushes["time"] + m.timestep]
         return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | out
 
     return record("step" if stepping else "forward", asked.buffers(), body, dtype)
@@ -146,7 +151,8 @@ class Simulation(Varied):
 
     `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
     attributes, in MuJoCo's order and units; so are `mocap_pos (N, nmocap, 3)` and `mocap_quat (N, nmocap, 4)` where the
-    model has mocap bodies, which `reset` puts where the model has them. They keep their addresses for the simulation's
+    model has mocap bodies, which `reset` puts where the model has them, and `time (N,)` where `sensordata` has a clock.
+    They keep their addresses for the simulation's
     life: write into them, and read them before the next call overwrites them. As in MuJoCo, outputs after `step` belong
     to the state *before* an Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the
     present state.
@@ -181,7 +187,8 @@ class Simulation(Varied):
         self.model = load(model)
         self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
-        self._inputs = self.inputs + (MOCAP if self.model.nmocap else ())
+        timed = "sensordata" in self.outputs and CLOCK in self.model.sensor_type
+        self._inputs = self.inputs + (MOCAP if self.model.nmocap else ()) + (("time",) if timed else ())
         self._asked = Asked(self.model, self.outputs, self._inputs, self.vary)
         self._shapes = self._asked.shapes()
         needed = launch.bytes_a_world(self._asked.buffers(), self.dtype)
@@ -251,7 +258,7 @@ class Simulation(Varied):
 
         Raises TypeError for a mask that is not bool, ValueError for one of another shape or device.
         """
-        zeroed = ("qvel", "qacc_warmstart", "ctrl", *self.inputs)
+        zeroed = [name for name in ("qvel", "qacc_warmstart", "ctrl", *self._inputs) if name not in MOCAP]
         if mask is None:  # the padding too
             for name, start in self._start.items():
                 self._buffers[name].copy_(start.reshape(-1, 1).expand_as(self._buffers[name]))
