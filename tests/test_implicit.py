@@ -25,7 +25,7 @@ def model(integrator: str, fluid: str = 'density="30" viscosity=".2" wind="1 2 -
         mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".01" integrator="{integrator}" {fluid}/>
         <worldbody><geom type="plane" size="9 9 1"/><site name="w" pos="0 0 2"/>
         <body pos="0 0 .5"><freejoint/><geom size=".1"/><site name="a" pos="0 .1 0"/>
-          <body pos=".2 0 0"><joint name="h" axis="0 1 0" damping=".3" actuatorfrcrange="-1 1"/>
+          <body pos=".2 0 0"><joint name="h" axis="0 1 0" damping=".3" actuatorfrcrange="-3 3"/>
             <geom type="capsule" size=".08 .1" pos=".2 0 0"/><site name="b" pos=".3 0 .1"/>
             <body pos=".4 0 0"><joint name="k" axis="0 1 1"/><geom size=".06" pos=".1 0 0"/>
               <site name="c" pos=".1 .1 0"/></body></body>
@@ -77,9 +77,9 @@ def test_a_step_is_mujocos(integrator: str, fluid: str) -> None:
         np.testing.assert_allclose(ours.qvel, d.qvel, rtol=0, atol=1e-12 * np.abs(d.qvel).max())
         np.testing.assert_allclose(ours.qpos, d.qpos, rtol=0, atol=1e-12 * np.abs(d.qpos).max())
         implicitly = np.abs(d.qvel - qvel - mjm.opt.timestep * d.qacc)
-        assert np.sum(implicitly > 1e-4) > 15
+        assert np.sum(implicitly > 1e-4) > 10
         touched += d.ncon > 0
-        clamped += [abs(d.actuator_force[2]) == 3, abs(d.qfrc_actuator[mjm.joint("h").dofadr[0]]) == 1]
+        clamped += [abs(d.actuator_force[2]) == 3, abs(d.qfrc_actuator[mjm.joint("h").dofadr[0]]) == 3]
     assert np.all(clamped > 3) and np.all(clamped < 18) and touched > 3
 
 
@@ -104,7 +104,7 @@ def test_what_varies_from_world_to_world_is_damped_as_in_its_own_model(integrato
         mujoco.mj_step(own, d)
         names = ("dof_damping", "actuator_biasprm")
         values = {name: torch.tensor(getattr(own, name))[None] for name in names}
-        values |= {"density": torch.tensor([own.opt.density]), "wind": torch.tensor(own.opt.wind)[None]}
+        values |= {"density": torch.tensor([own.opt.density], dtype=torch.float64), "wind": torch.tensor(own.opt.wind)[None]}
         given = [[torch.tensor([x]) for x in xs] for xs in (qpos, qvel, np.zeros(m.nv), ctrl)]
         ours = step(vary(m, values), State(*given[:3]), given[3])
         np.testing.assert_allclose(torch.cat(ours.qvel).cpu(), d.qvel, rtol=0, atol=1e-12 * np.abs(d.qvel).max())
