@@ -104,7 +104,10 @@ def test_what_varies_from_world_to_world_is_damped_as_in_its_own_model(integrato
         mujoco.mj_step(own, d)
         names = ("dof_damping", "actuator_biasprm")
         values = {name: torch.tensor(getattr(own, name))[None] for name in names}
-        values |= {"density": torch.tensor([own.opt.density], dtype=torch.float64), "wind": torch.tensor(own.opt.wind)[None]}
+        values |= {
+            "density": torch.tensor([own.opt.density], dtype=torch.float64),
+            "wind": torch.tensor(own.opt.wind)[None],
+        }
         given = [[torch.tensor([x]) for x in xs] for xs in (qpos, qvel, np.zeros(m.nv), ctrl)]
         ours = step(vary(m, values), State(*given[:3]), given[3])
         np.testing.assert_allclose(torch.cat(ours.qvel).cpu(), d.qvel, rtol=0, atol=1e-12 * np.abs(d.qvel).max())

@@ -40,7 +40,7 @@ def transmission(m: Model, d: Data) -> None:
     found = [kinds[m.actuator_trntype[i]](m, d, i) for i in range(m.nu)]
     d.actuator_length = [length for length, _ in found]
     d.actuator_moment = [moment for _, moment in found]
-    d.actuator_velocity = [row_times(moment, d.qvel) for moment in d.actuator_moment]
+    d.actuator_velocity = [row_times(moment, d.qvel) if m.actuation else 0.0 for moment in d.actuator_moment]
 
 
 def _of_joint(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:

@@ -69,7 +69,7 @@ class Model:
     wind: Floats
     magnetic: Floats
     integrator: str  # one of INTEGRATORS
-    actuation: bool  # whether actuators have any force
+    actuation: bool  # where it is switched off, actuators have no force, and MuJoCo gives them no velocity
     eulerdamp: bool  # whether Euler takes joint damping implicitly
     impratio: float
     meaninertia: float
