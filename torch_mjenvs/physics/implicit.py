@@ -77,9 +77,8 @@ def _general(m: Model, d: Data, damping: Rows, dofs: Sequence[int]) -> dict[int,
 
 def _solve_general(rows: dict[int, Row], b: Sequence[Scalar]) -> dict[int, Scalar]:
     """x of A x = b, where A has entries only where one dof moves the other. mju_factorLUSparse, mju_solveLUSparse."""
-    a, x = {i: {j: e for j, e in row.items() if i == j or not is_zero(e)} for i, row in rows.items()}, {}
-    rest = {i: b[i] for i in a}
-    inverse: dict[int, Scalar] = {}
+    a = {i: {j: e for j, e in row.items() if i == j or not is_zero(e)} for i, row in rows.items()}
+    rest, inverse, x = {i: b[i] for i in a}, dict[int, Scalar](), dict[int, Scalar]()
     for k in sorted(a, reverse=True):
         inverse[k] = 1.0 / a[k][k]
         above = [i for i in a if i < k and k in a[i]]
