@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import warnings
@@ -14,7 +15,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from gymnasium.envs.mujoco import mujoco_env
+from gymnasium.envs.mujoco import mujoco_env, mujoco_rendering
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
@@ -23,7 +24,7 @@ from tasks import error, real_env
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_mjenvs
-from torch_mjenvs import Hopper, Simulation, TorchEnv, TorchVectorEnv
+from torch_mjenvs import HalfCheetah, Hopper, Simulation, TorchEnv, TorchVectorEnv
 from torch_mjenvs.physics import UnsupportedModel, load
 from torch_mjenvs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
@@ -595,3 +596,48 @@ def test_pusher_is_refused():
         load(Path(mujoco_env.__file__).parent / "assets" / "pusher_v5.xml")
     with pytest.raises(UnsupportedModel, match="plane and cylinder"):
         TorchVectorEnv("Swimmer", 1, xml_file="pusher_v5.xml")
+
+
+# -- What users see ----------------------------------------------------------------------------------------------------
+
+
+def test_gymnasiums_own_half_cheetah_is_loaded_without_a_word_and_a_users_is_not(tmp_path, monkeypatch, capfd):
+    """The model is MuJoCo's own to the last byte, and no log file is left in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    hook = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ours = HalfCheetah().load()
+            assert capfd.readouterr() == ("", "")
+            assert not list(tmp_path.iterdir())
+        file = shutil.copy(mujoco_env.expand_model_path("half_cheetah.xml"), tmp_path / "mine.xml")
+        users = HalfCheetah(xml_file=str(file)).load()
+        assert "settotalmass" in "".join(capfd.readouterr())
+    finally:
+        mujoco.set_mju_user_warning(hook)
+    np.testing.assert_array_equal(binary(ours), binary(users))
+
+
+def binary(model: mujoco.MjModel) -> np.ndarray:
+    """As MuJoCo writes it to a file."""
+    out = np.zeros(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, out)
+    return out
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Gymnasium's viewer, half made
+@pytest.mark.parametrize("make", [TorchEnv, TorchVectorEnv])
+def test_a_frame_that_no_opengl_draws_names_the_variable(make, monkeypatch):
+    def fail(width: int, height: int) -> None:
+        raise AttributeError("'NoneType' object has no attribute 'glGetError'")
+
+    for name in mujoco_rendering._ALL_RENDERERS:
+        monkeypatch.setitem(mujoco_rendering._ALL_RENDERERS, name, fail)
+    env = make("Hopper", render_mode="rgb_array")
+    env.reset(seed=0)
+    for backend, said in (("osmesa", "'osmesa'"), (None, "not set")):
+        monkeypatch.setenv("MUJOCO_GL", backend) if backend else monkeypatch.delenv("MUJOCO_GL", raising=False)
+        with pytest.raises(RuntimeError, match=f"MUJOCO_GL is {said}. .*set MUJOCO_GL=egl"):
+            env.render()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ class Camera:
             raise ValueError(f"render_mode must be one of {list(modes)} or None, not {mode!r}")
         self.engine, self.mode = engine, mode
         self.renderer: Any = None
+        self._drawn = False
         if options["default_camera_config"] is None:
             options["default_camera_config"] = engine.task.default_camera_config
         options["default_cam_config"] = _arrays(options.pop("default_camera_config"))
@@ -65,11 +67,31 @@ class Camera:
         if self.mode is None:
             logger.warn("render() gives nothing without a render_mode: name one when making the environment")
             return None
-        return self.at(world).render(self.mode)
+        renderer = self.at(world)
+        try:
+            frame = renderer.render(self.mode)
+        except Exception as error:  # each of OpenGL's backends has its own
+            if self._drawn:
+                raise
+            raise RuntimeError(_no_opengl(self.mode, error)) from error
+        self._drawn = True
+        return frame
 
     def close(self) -> None:
         if self.renderer is not None:
             self.renderer.close()
+
+
+def _no_opengl(mode: str, error: Exception) -> str:
+    """What to do where the first frame could not be drawn."""
+    if mode == "human":
+        return f"there is no window to draw in ({error}): render_mode 'human' needs a display; 'rgb_array' needs none"
+    chosen = os.environ.get("MUJOCO_GL")
+    return (
+        f"there is no OpenGL to draw with ({error}); MUJOCO_GL is {'not set' if chosen is None else repr(chosen)}. "
+        "Without a display, set MUJOCO_GL=egl (Debian and Ubuntu: apt install libegl1) or MUJOCO_GL=osmesa (apt install "
+        "libosmesa6) in the environment that Python starts in"
+    )
 
 
 def _arrays(config: Mapping[str, Any]) -> dict[str, Any]:
