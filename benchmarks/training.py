@@ -1,4 +1,4 @@
-"""Trains the tasks with examples/ppo.py, each with several seeds, and says what the policies are worth here and there.
+"""Trains the tasks by `torch_mjenvs train`, each with several seeds; says what the policies are worth here and there.
 
     python -m benchmarks.training                                  # everything, an hour or so on 2 cores
     python -m benchmarks.training --tasks Hopper --seeds 0 --runs runs
@@ -71,7 +71,7 @@ def keep(data: Path, kind: str, record: dict[str, Any], identity: tuple[str, ...
 def run(task: str, seed: int, runs: Path) -> dict[str, Any]:
     """Train and score once, in a process of its own as a user would; the time is that of the whole command."""
     out = runs / f"{task}-{seed}"
-    command = [sys.executable, str(ROOT / "examples" / "ppo.py"), "--env", f"Torch{task}-v0"]
+    command = [sys.executable, "-m", "torch_mjenvs", "train", "--env", f"Torch{task}-v0"]
     watch, start = Watch(), time.perf_counter()
     subprocess.run([*command, "--seed", str(seed), "--out", str(out)], check=True)
     seconds = time.perf_counter() - start
@@ -122,15 +122,13 @@ class Stopwatch:
 @torch.no_grad()
 def profile(task: str, seconds: float) -> dict[str, Any]:
     """Shares of the time of some iterations of training, with the task's own settings. On the CPU only."""
-    sys.path.insert(0, str(ROOT / "examples"))
-    import common
-    import ppo
+    from torch_mjenvs.training import ppo, runs, worlds
 
     env_id = f"Torch{task}-v0"
-    settings = ppo.Settings(**common.settings(env_id))
+    settings = ppo.Settings(**runs.settings(env_id))
     torch.manual_seed(0)
     torch.set_float32_matmul_precision(ppo.PRECISION)
-    agent = ppo.PPO(common.make(env_id, settings.num_envs, "cpu"), settings, seed=0)
+    agent = ppo.PPO(worlds.make(env_id, settings.num_envs, "cpu"), settings, seed=0)
     for _ in range(2):
         agent.iterate()
     stopwatch, engine = Stopwatch(), agent.env.unwrapped.engine
@@ -177,8 +175,9 @@ def markdown(found: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in m["versions"].items())
     parts = [
         "# Training",
-        "PPO (`examples/ppo.py`, settings in `examples/settings.toml`), float32. Scores are means over episodes of the "
-        "return with the mean action, ± half their 95 % confidence interval: in the real Gymnasium v5 task, and here.",
+        "PPO (`torch_mjenvs/training`, settings in `settings.toml` there), float32. Scores are means over episodes of "
+        "the return with the mean action, ± half their 95 % confidence interval: in the real Gymnasium v5 task, and "
+        "here.",
         f"{m['cpu']}, {m['vector_bits']}-bit vectors; {m['system']}, Python {m['python']}, {versions}.",
     ]
     if found["runs"]:

@@ -17,12 +17,15 @@ import os
 import time
 from typing import Any
 
-import common
 import torch
 import torch.distributed as dist
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 from tqdm import tqdm
+
+from torch_mjenvs.training import runs
+from torch_mjenvs.training.scores import scores
+from torch_mjenvs.training.worlds import make, task_id
 
 NOISE = 0.03  # of a perturbation
 STEP = 0.02
@@ -96,8 +99,8 @@ def gathered(x: Tensor) -> Tensor:
 
 
 def main() -> None:
-    args = common.parser(__doc__.splitlines()[0]).parse_args()
-    env_id = common.task_id(args.env)
+    args = runs.parser(__doc__.splitlines()[0]).parse_args()
+    env_id = task_id(args.env)
     ranks, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     device = torch.device(args.device)
     if device.type == "cuda":
@@ -109,10 +112,10 @@ def main() -> None:
     if worlds % (2 * ranks):
         raise SystemExit(f"--num-envs {worlds} cannot be shared out: use a multiple of {2 * ranks}")
     mine = slice(rank * worlds // ranks, (rank + 1) * worlds // ranks)
-    env = common.make(env_id, mine.stop - mine.start, str(device), first_world=mine.start)
+    env = make(env_id, mine.stop - mine.start, str(device), first_world=mine.start)
     search = Search(env.single_observation_space.shape[0], env.single_action_space.shape[0], args.seed)
     if rank == 0 or args.resume:
-        out = common.folder(args.out, f"search-{env_id}-{args.seed}", args.resume)
+        out = runs.folder(args.out, f"search-{env_id}-{args.seed}", args.resume)
     if args.resume:
         search.load_state_dict(torch.load(out / "checkpoint.pt", weights_only=True))
 
@@ -129,15 +132,15 @@ def main() -> None:
             bar.set_postfix_str(f"return {returns.mean():,.0f}", False)
             bar.update(search.count - bar.n)
             if rank == 0:
-                common.save(search.state_dict(), out / "checkpoint.pt")
+                runs.save(search.state_dict(), out / "checkpoint.pt")
     env.close()
     dist.destroy_process_group()
     if rank == 0:
-        common.save_curve(out / "curve.png", f"random search, {env_id}, {worlds} worlds, {ranks} processes", curve)
+        runs.save_curve(out / "curve.png", f"random search, {env_id}, {worlds} worlds, {ranks} processes", curve)
         mean, std = search.normalised()
-        found = common.scores(lambda obs: act(search.weights, mean, std, obs), env_id, args.episodes, "cpu", args.seed)
+        found = scores(lambda obs: act(search.weights, mean, std, obs), env_id, args.episodes, "cpu", args.seed)
         record = {"env": env_id, "seed": args.seed, "frames": search.count, "processes": ranks}
-        common.report(out, found, record | {"seconds": round(time.perf_counter() - start, 1)})
+        runs.report(out, found, record | {"seconds": round(time.perf_counter() - start, 1)})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-import common
 import torch
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import AddStateIndependentNormalScale, TensorDictModule
@@ -32,6 +31,9 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 from torch_mjenvs import TorchRLEnv
+from torch_mjenvs.training import runs
+from torch_mjenvs.training.scores import scores
+from torch_mjenvs.training.worlds import task_id
 
 
 def make_env(env_id: str, num_envs: int, device: str) -> TransformedEnv:
@@ -187,22 +189,22 @@ class PPO:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = common.parser(__doc__.splitlines()[0]).parse_args(argv)
-    env_id = common.task_id(args.env)
-    settings = SimpleNamespace(**common.settings(env_id, num_envs=args.num_envs, total_steps=args.total_steps))
+    args = runs.parser(__doc__.splitlines()[0]).parse_args(argv)
+    env_id = task_id(args.env)
+    settings = SimpleNamespace(**runs.settings(env_id, num_envs=args.num_envs, total_steps=args.total_steps))
     torch.manual_seed(args.seed)
 
     env = make_env(env_id, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)
-    out = common.folder(args.out, f"torchrl-{env_id}-{args.seed}", args.resume)
+    out = runs.folder(args.out, f"torchrl-{env_id}-{args.seed}", args.resume)
     run = {"algorithm": "PPO by TorchRL", "env": env_id, "seed": args.seed, "settings": vars(settings)}
-    curve = common.train(agent, run, out / "checkpoint.pt", args.resume)
+    curve = runs.train(agent, run, out / "checkpoint.pt", args.resume)
     torch.save({"env": env_id, "networks": agent.loss.state_dict(), "transforms": env.state_dict()}, out / "policy.pt")
     title = f"TorchRL's PPO, {env_id}, {settings.num_envs:,} worlds, seed {args.seed}"
-    common.save_curve(out / "curve.png", title, curve)
-    found = common.scores(agent.act, env_id, args.episodes, args.device, seed=args.seed + 1)
+    runs.save_curve(out / "curve.png", title, curve)
+    found = scores(agent.act, env_id, args.episodes, args.device, seed=args.seed + 1)
     record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads(), "curve": curve}
-    common.report(out, found, run | record)
+    runs.report(out, found, run | record)
 
 
 if __name__ == "__main__":

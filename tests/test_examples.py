@@ -19,10 +19,9 @@ import torch
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
-import common
-import ppo
-
 from benchmarks import training
+from torch_mjenvs.training import ppo, runs
+from torch_mjenvs.training.worlds import make, task_id
 
 ROOT = Path(__file__).resolve().parents[1]
 HERE = torch.get_default_device()
@@ -39,26 +38,26 @@ def precision_of_products():
 
 
 def settings(**instead: float) -> ppo.Settings:
-    return ppo.Settings(**(common.settings("no task's") | instead))
+    return ppo.Settings(**(runs.settings("no task's") | instead))
 
 
 def test_settings_are_complete_and_valid():
-    tables = tomllib.loads(common.SETTINGS.read_text())
+    tables = tomllib.loads(runs.SETTINGS.read_text())
     names = {field.name for field in fields(ppo.Settings)}
     assert set(tables) == {"defaults"} | {f"Torch{name}-v0" for name in TUNED}
     assert set(tables["defaults"]) == names
     for env_id, table in tables.items():
         assert set(table) <= names
         assert all(type(value) is type(tables["defaults"][name]) for name, value in table.items())
-        s = ppo.Settings(**common.settings(env_id))
+        s = ppo.Settings(**runs.settings(env_id))
         assert 0 < s.gamma < 1 and 0 < s.lam <= 1 and s.horizon <= 1000
         assert s.num_envs * s.horizon % s.minibatch == 0 and s.total_steps > s.num_envs * s.horizon
 
 
 def test_arguments_go_over_the_table_that_goes_over_the_defaults():
-    defaults, tuned = common.settings("no task's"), common.settings("TorchHopper-v0")
+    defaults, tuned = runs.settings("no task's"), runs.settings("TorchHopper-v0")
     assert tuned["gamma"] != defaults["gamma"] and tuned["clip"] == defaults["clip"]
-    assert common.settings("TorchHopper-v0", gamma=0.5, clip=None) == tuned | {"gamma": 0.5}
+    assert runs.settings("TorchHopper-v0", gamma=0.5, clip=None) == tuned | {"gamma": 0.5}
 
 
 def reference_loss(net: ppo.ActorCritic, s: ppo.Settings, rows: torch.Tensor, columns: list[int]) -> torch.Tensor:
@@ -85,7 +84,7 @@ def test_gradient_is_autograds():
     agent = ppo.PPO.__new__(ppo.PPO)  # no environment is needed for this
     agent.settings, agent.columns = s, columns
     with torch.no_grad():
-        net = agent.net = ppo.ActorCritic(5, 3, s, torch.device("cpu"))
+        net = agent.net = ppo.ActorCritic(5, 3, s.hidden, s.log_std, torch.device("cpu"))
         net.theta.normal_(std=0.3)
         net.theta.grad.fill_(torch.nan)  # every entry is to be written
         rows = torch.randn(64, sum(columns))
@@ -155,21 +154,21 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
 
 def test_results_never_go_over_those_of_another_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first = common.folder(None, "Hopper-0", resume=False)
-    assert common.folder(None, "Hopper-0", resume=False) == first  # as long as there is nothing in it
+    first = runs.folder(None, "Hopper-0", resume=False)
+    assert runs.folder(None, "Hopper-0", resume=False) == first  # as long as there is nothing in it
     (first / "result.json").write_text("{}")
-    second = common.folder(None, "Hopper-0", resume=False)
+    second = runs.folder(None, "Hopper-0", resume=False)
     assert [str(first), str(second)] == ["runs/Hopper-0", "runs/Hopper-0-2"]
     with pytest.raises(SystemExit, match="nothing to resume"):
-        common.folder(None, "Hopper-0", resume=True)
+        runs.folder(None, "Hopper-0", resume=True)
     for out in (first, second):
         (out / "checkpoint.pt").touch()
-    assert common.folder(None, "Hopper-0", resume=True) == second
+    assert runs.folder(None, "Hopper-0", resume=True) == second
 
 
 @pytest.mark.parametrize("name", ["TorchHopper-v0", "TorchHopper", "torch_mjenvs:TorchHopper-v0"])
 def test_a_task_is_found_by_its_id_with_or_without_module_and_version(name):
-    assert common.task_id(name) == "TorchHopper-v0"
+    assert task_id(name) == "TorchHopper-v0"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +193,7 @@ def test_a_run_killed_twice_and_resumed_ends_with_the_same_bits(tmp_path):
     """By SIGKILL as soon as a checkpoint has been written, so that it may be amid the next one."""
     ppo.main([*SMALL, "--out", str(tmp_path / "whole")])
     checkpoint = tmp_path / "parted" / "checkpoint.pt"
-    command = [sys.executable, str(ROOT / "examples" / "ppo.py"), *SMALL, "--out", str(checkpoint.parent)]
+    command = [sys.executable, "-m", "torch_mjenvs", "train", *SMALL, "--out", str(checkpoint.parent)]
     env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # the order of torch's sums depends on it
     quiet = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     seen = None
@@ -214,7 +213,7 @@ def test_a_run_killed_twice_and_resumed_ends_with_the_same_bits(tmp_path):
 
 def test_a_truncated_episode_counts_what_it_was_still_worth():
     s = settings(num_envs=8, horizon=4, minibatch=32)
-    env = common.make("TorchHalfCheetah-v0", 8, str(HERE))
+    env = make("TorchHalfCheetah-v0", 8, str(HERE))
     with torch.no_grad():
         agent = ppo.PPO(env, s, seed=0)
         env.unwrapped.elapsed_steps[:] = 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 
 import gymnasium
+import imageio.v3 as iio
 import numpy as np
 import pytest
 import torch
 
 from torch_mjenvs import TorchEnv, TorchVectorEnv
-from torch_mjenvs.wrappers import RecordVideo
+from torch_mjenvs.__main__ import main
+from torch_mjenvs.wrappers import RecordVideo, tile_images
 
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
 
@@ -107,6 +109,83 @@ def test_record_video(tmp_path, record):
     env.close()
     assert shape[0] * shape[1] == 48 * 64 * (2 if chosen else 4)
     assert list(tmp_path.glob("*.mp4"))
+
+
+def test_a_window_shows_one_world_at_every_step(monkeypatch):
+    """The window is Gymnasium's; what it is handed is looked at here."""
+    from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
+
+    shown: list = []
+    monkeypatch.setattr(MujocoRenderer, "render", lambda self, mode: shown.append((mode, self.data.qpos.copy())))
+    with pytest.raises(ValueError, match=r"a window shows one world: name it by render_worlds=\[0\], not 3"):
+        TorchVectorEnv("Hopper", 3, render_mode="human")
+    env = TorchVectorEnv("Hopper", 3, render_mode="human", render_worlds=[1])
+    seen = [env.reset(seed=0)] and [env.qpos[1].clone()]
+    for _ in range(3):
+        env.step(torch.rand(3, 3) - 0.5)
+        seen.append(env.qpos[1].clone())
+    assert env.render() is None
+    assert [mode for mode, _ in shown] == 5 * ["human"]
+    for (_, qpos), expected in zip(shown, [*seen, seen[-1]], strict=True):
+        np.testing.assert_allclose(qpos, expected.cpu().numpy())
+
+
+def test_images_are_tiled_row_by_row():
+    images = [np.full((2, 3, 3), k + 1, np.uint8) for k in range(5)]
+    found = tile_images(images)
+    assert found.shape == (4, 9, 3) and found.dtype == np.uint8
+    np.testing.assert_array_equal(found[::2, ::3, 0], [[1, 2, 3], [4, 5, 0]])
+    np.testing.assert_array_equal(tile_images(images[:1]), images[0])
+
+
+@pytest.mark.parametrize("name", ["film.gif", "film.mp4", "end.png"])
+def test_play_writes_films_and_pictures(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    torch.manual_seed(0)
+    layers = {"weights0": torch.randn(1, 3, 11), "biases0": torch.zeros(1, 1, 3)}
+    policy = tmp_path / "policy.pt"
+    torch.save({"env": "TorchHopper-v0", **layers, "obs_mean": torch.zeros(11), "obs_var": torch.ones(11)}, policy)
+    sizes = ["--worlds", "3", "--seconds", "0.2", "--size", "32"]
+    main(["play", str(policy), *sizes, "--out", str(tmp_path / name)])
+    assert capsys.readouterr().out.strip() == str(tmp_path / name)
+    frames = iio.imread(tmp_path / name)
+    if name == "end.png":
+        assert frames.shape == (64, 64, 3)
+        return
+    assert frames.shape[1:] == (64, 64, 3) and len(frames) == 7  # of 25 steps every fourth
+    assert (frames[0] != frames[-1]).mean() > 0.01 and not frames[:, 40:, 40:].max() > 60  # nobody in the fourth place
+    seconds = iio.immeta(tmp_path / name)["duration"]
+    assert seconds == pytest.approx(30) if name == "film.gif" else seconds == pytest.approx(0.224, abs=0.05)
+
+
+def test_torchrl_records_what_it_renders(tmp_path):
+    """TorchRL's own transforms: a picture of every world is an observation, one of some worlds is not."""
+    pytest.importorskip("torchrl")
+    from torchrl.envs import TransformedEnv, check_env_specs
+    from torchrl.record import CSVLogger, PixelRenderTransform, VideoRecorder
+
+    from torch_mjenvs import HopperEnv
+
+    env = TransformedEnv(HopperEnv(3, width=48, height=32), PixelRenderTransform())
+    check_env_specs(env)
+    data = env.rollout(4, break_when_any_done=False)
+    assert data["pixels"].shape == (3, 4, 32, 48, 3) and data["pixels"].dtype == torch.uint8
+    assert (data["pixels"][:, 0] != data["next", "pixels"][:, -1]).any()
+    np.testing.assert_array_equal(data["next", "pixels"][:, -1].cpu().numpy(), env.base_env.render())
+
+    for chosen, shape in ((None, None), ([2, 0], (32, 96))):
+        logger = CSVLogger(f"films-{chosen is None}", str(tmp_path))
+        env = HopperEnv(3, width=48, height=32, render_worlds=chosen)
+        env = TransformedEnv(env, PixelRenderTransform()).append_transform(VideoRecorder(logger, tag="film"))
+        env.rollout(4, break_when_any_done=False)
+        env.transform.dump()
+        (file,) = (tmp_path / f"films-{chosen is None}").rglob("film_0.pt")
+        film = torch.load(file)
+        assert film.shape[1] in (4, 5) and film.shape[2] == 3 and film.float().std() > 10
+        assert shape is None or film.shape[3:] == shape
+        env.close()
+    with pytest.raises(ValueError, match="render knows the mode 'rgb_array', not 'human'"):
+        HopperEnv(1).render("human")
 
 
 def test_without_a_mode():

@@ -12,8 +12,9 @@ pytest.importorskip("torchrl")
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
-import common
 import ppo_torchrl
+
+from torch_mjenvs.training import runs
 
 HERE = torch.get_default_device()
 pytestmark = pytest.mark.usefixtures("no_default_device")
@@ -61,7 +62,7 @@ def test_what_the_policy_acts_on_is_what_it_was_trained_on():
     """`act` normalises as the environment does, and takes the middle of the distribution."""
     torch.manual_seed(0)
     env = ppo_torchrl.make_env("TorchHopper-v0", 4, str(HERE))
-    settings = common.settings("TorchHopper-v0", num_envs=4)
+    settings = runs.settings("TorchHopper-v0", num_envs=4)
     agent = ppo_torchrl.PPO(env, ppo_torchrl.SimpleNamespace(**settings), seed=0)
     data = env.rollout(50, agent.actor, break_when_any_done=False)
     with torch.no_grad():

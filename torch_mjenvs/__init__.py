@@ -14,10 +14,12 @@ from .envs.tasks.base import Control, Outcome, Task, World
 from .envs.tasks.registry import *  # noqa: F403 (the tasks, and TASKS)
 from .physics.model import UnsupportedModel
 from .physics.simulation import Simulation
+from .policy import Policy, pretrained
 
 __all__ = [
     "Control",
     "Outcome",
+    "Policy",
     "Scale",
     "Shift",
     "Simulation",
@@ -27,6 +29,7 @@ __all__ = [
     "Uniform",
     "UnsupportedModel",
     "World",
+    "pretrained",
     "scalar",
     "wrappers",
 ]

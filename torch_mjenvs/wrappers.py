@@ -1,7 +1,7 @@
 """Gymnasium's vector wrappers for tensors, and some beside them, in all three autoreset modes.
 
 `torch_mjenvs.envs.wrappers` has those that normalise, record and rescale, `torch_mjenvs.envs.transforms` those that
-change observations, rewards and actions.
+change observations, rewards and actions. `tile_images` makes one picture of what `render()` gives.
 """
 
 from .envs.transforms import (
@@ -15,7 +15,7 @@ from .envs.transforms import (
     TransformObservation,
     TransformReward,
 )
-from .envs.video import RecordVideo
+from .envs.video import RecordVideo, tile_images
 from .envs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
 __all__ = [
@@ -33,4 +33,5 @@ __all__ = [
     "RescaleAction",
     "TransformObservation",
     "TransformReward",
+    "tile_images",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -50,7 +51,7 @@ class Camera:
         return self.renderer
 
     def at(self, world: int) -> Any:
-        """Gymnasium's renderer, with that world before it."""
+        """Gymnasium's renderer, with that world before it: its `model`, and its `data` in the world's state."""
         renderer = self.prepare()
         renderer.data.qpos[:] = self.engine.qpos[world].cpu().numpy()
         renderer.data.qvel[:] = self.engine.qvel[world].cpu().numpy()
@@ -82,6 +83,14 @@ class Camera:
             self.renderer.close()
 
 
+def as_worlds(render_worlds: Sequence[int] | None, num_envs: int) -> tuple[int, ...]:
+    """The worlds to be drawn: those given, else all. Raises ValueError for one that is not there."""
+    worlds = tuple(range(num_envs) if render_worlds is None else render_worlds)
+    if not all(0 <= operator.index(i) < num_envs for i in worlds):
+        raise ValueError(f"render_worlds must be from 0 to {num_envs - 1}, not {worlds}")
+    return worlds
+
+
 def _no_opengl(mode: str, error: Exception) -> str:
     """What to do where the first frame could not be drawn."""
     if mode == "human":
@@ -89,8 +98,8 @@ def _no_opengl(mode: str, error: Exception) -> str:
     chosen = os.environ.get("MUJOCO_GL")
     return (
         f"there is no OpenGL to draw with ({error}); MUJOCO_GL is {'not set' if chosen is None else repr(chosen)}. "
-        "Without a display, set MUJOCO_GL=egl (Debian and Ubuntu: apt install libegl1) or MUJOCO_GL=osmesa (apt install "
-        "libosmesa6) in the environment that Python starts in"
+        "Without a display, set MUJOCO_GL=egl (Debian and Ubuntu: apt install libegl1) or MUJOCO_GL=osmesa "
+        "(apt install libosmesa6) in the environment that Python starts in"
     )
 
 

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 from tensordict import TensorDict, TensorDictBase
@@ -17,11 +18,13 @@ from torchrl.envs import EnvBase
 
 from ..calls import exclusive, lasting
 from ..checks import as_seed, as_tensor
+from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .contract import BAD_STATE
 from .engine import Engine, copied
 from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task
+from .video import tile_images
 
 # What `get_state` gives, where there is such: with it, an episode goes on exactly.
 STATE = ("qpos", "qvel", "qacc_warmstart", "memory", "elapsed_steps", "obs", "info", "params", "derived")
@@ -50,6 +53,9 @@ class TorchRLEnv(EnvBase):
         randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
             each number by one of its own, and `Scale`, `Shift` and `Uniform` say more. `params` has them.
         vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
+        render_worlds: the worlds that `render()` draws, as one picture; None for a picture of every world.
+        width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
+            MujocoEnv takes them.
         further ones: the task's own, which are Gymnasium's v5 arguments.
 
     Observations are "observation" (N, D) and what `info_keys` names. A world whose action or state is not finite, or
@@ -84,6 +90,14 @@ class TorchRLEnv(EnvBase):
         first_world: int = 0,
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
+        render_worlds: Sequence[int] | None = None,
+        width: int = DEFAULT_SIZE,
+        height: int = DEFAULT_SIZE,
+        camera_id: int | None = None,
+        camera_name: str | None = None,
+        max_geom: int = 1000,
+        visual_options: dict[int, bool] | None = None,
+        default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
         made = make_task(task, task_arguments, RESERVED)
@@ -108,6 +122,12 @@ class TorchRLEnv(EnvBase):
         unknown = [name for name in self._info_keys if name not in known]
         if unknown:
             raise ValueError(f"info has no {unknown}: info_keys may name {sorted(known)}")
+        self._one_picture, self._worlds = render_worlds is not None, as_worlds(render_worlds, num_envs)
+        self._camera: Camera | None = None  # made when a picture is first asked for
+        self._camera_options = {
+            "width": width, "height": height, "camera_id": camera_id, "camera_name": camera_name, "max_geom": max_geom,
+            "visual_options": visual_options, "default_camera_config": default_camera_config,
+        }  # fmt: skip
         self._make_specs()
 
     def extra_repr(self) -> str:
@@ -230,6 +250,25 @@ class TorchRLEnv(EnvBase):
         """
         state = self.engine.state_dict()
         return TensorDict({name: state[name] for name in STATE if name in state}, self.batch_size, device=self.device)
+
+    @exclusive
+    def render(self, mode: str = "rgb_array") -> np.ndarray:
+        """The worlds as they are: (N, H, W, 3) bytes; with `render_worlds` one picture, of those side by side.
+
+        It is what TorchRL's `PixelRenderTransform` asks for; the first is then an observation of every world.
+        """
+        if mode != "rgb_array":
+            raise ValueError(f"render knows the mode 'rgb_array', not {mode!r}")
+        if self._camera is None:
+            self._camera = Camera(self.engine, mode, [mode], **self._camera_options)
+        frames = [self._camera.frame(world) for world in self._worlds]
+        return tile_images(frames) if self._one_picture else np.stack(frames)
+
+    def close(self, *, raise_if_closed: bool = True) -> None:
+        """Also closes what draws."""
+        if self._camera is not None:
+            self._camera.close()
+        super().close(raise_if_closed=raise_if_closed)
 
     @property
     def params(self) -> dict[str, torch.Tensor]:

@@ -6,7 +6,6 @@ N worlds, nu actuators, D numbers in an observation.
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NoReturn
@@ -21,7 +20,7 @@ from gymnasium.vector.utils import batch_space
 
 from ..calls import exclusive, lasting
 from ..checks import as_mask, as_options, as_seeds, as_tensor, check_state
-from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
+from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .contract import BAD_STATE
 from .engine import MASKS, Engine, copied, named_columns
 from .rollout import Policy, Rollout
@@ -55,7 +54,8 @@ class TorchVectorEnv(VectorEnv):
             each number by one of its own, and `Scale`, `Shift` and `Uniform` say more. `params` has them.
         vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
         render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`,
-            None for every world, as in Gymnasium: where there are thousands, name a few.
+            None for every world, as in Gymnasium: where there are thousands, name a few. "human" shows one world in a
+            window, at every step: the only one, or the one of `render_worlds`.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
             MujocoEnv takes them.
         further ones: the task's own, which are Gymnasium's v5 arguments.
@@ -79,7 +79,7 @@ class TorchVectorEnv(VectorEnv):
 
     _spec: EnvSpec | None = None
     metadata: dict[str, Any] = {  # noqa: RUF012 (Gymnasium declares it so)
-        "render_modes": list(IMAGE_MODES),
+        "render_modes": ["human", *IMAGE_MODES],
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
@@ -126,11 +126,11 @@ class TorchVectorEnv(VectorEnv):
         self.dt = engine.task.dt(engine.model)
         self.metadata = self.metadata | {"render_fps": round(1 / self.dt), "autoreset_mode": engine.mode}
         self.render_mode = render_mode
-        self.render_worlds = tuple(range(self.num_envs) if render_worlds is None else render_worlds)
-        if not all(0 <= operator.index(i) < self.num_envs for i in self.render_worlds):
-            raise ValueError(f"render_worlds must be from 0 to {self.num_envs - 1}, not {self.render_worlds}")
+        self.render_worlds = as_worlds(render_worlds, self.num_envs)
+        if render_mode == "human" and len(self.render_worlds) != 1:
+            raise ValueError(f"a window shows one world: name it by render_worlds=[0], not {len(self.render_worlds)}")
         self._camera = Camera(
-            engine, render_mode, IMAGE_MODES, width, height,
+            engine, render_mode, self.metadata["render_modes"], width, height,
             camera_id=camera_id, camera_name=camera_name, max_geom=max_geom, visual_options=visual_options,
             default_camera_config=default_camera_config,
         )  # fmt: skip
@@ -227,6 +227,8 @@ class TorchVectorEnv(VectorEnv):
         self._seed(seed, mask)
         engine.reset(mask)
         self._ready = True
+        if self.render_mode == "human":
+            self.render()
         given = copied(self._masks()[0] if mask is None else mask)
         info: dict[str, Any] = {}
         values = named_columns(torch.where(given, engine.info_values, 0.0), self._widths[1 : 1 + len(self._entries)])
@@ -274,6 +276,8 @@ class TorchVectorEnv(VectorEnv):
             restarted.copy_(engine.done)
             torch.logical_not(restarted, out=alive)
         engine.step()
+        if self.render_mode == "human":
+            self.render()
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             torch.logical_or(engine.terminated, engine.truncated, out=restarted)
             torch.logical_not(restarted, out=alive)
@@ -446,11 +450,11 @@ class TorchVectorEnv(VectorEnv):
         self._ready = bool(state["ready"])
 
     def render(self) -> tuple[Any, ...] | None:
-        """A frame for each of `render_worlds`; None, and a warning, without a render_mode."""
+        """A frame for each of `render_worlds`; None in a window, and, with a warning, without a render_mode."""
         if self.closed:
             self._refuse()
         frames = tuple(self._camera.frame(world) for world in self.render_worlds)
-        return None if self.render_mode is None else frames
+        return None if self.render_mode in (None, "human") else frames
 
     def close_extras(self, **kwargs: Any) -> None:
         self._camera.close()

@@ -1,10 +1,13 @@
-"""Films of some of many worlds."""
+"""Pictures and films of some of many worlds."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
 
 
 class RecordVideo(gymnasium.wrappers.vector.RecordVideo):
@@ -20,3 +23,18 @@ class RecordVideo(gymnasium.wrappers.vector.RecordVideo):
             height, width, _ = frames[0].shape
             self._get_concat_frame_shape(len(frames), height, width)
         self.recorded_frames.append(self._concat_frames(frames))
+
+
+def tile_images(images: Sequence[np.ndarray]) -> np.ndarray:
+    """One picture of many of the same size, (H, W, ...) each: row by row, nearly as many rows as columns.
+
+        picture = tile_images(env.render())
+
+    Places that are left over are black. Raises ValueError for no images, or sizes that differ.
+    """
+    columns = math.ceil(math.sqrt(len(images)))
+    stacked = np.stack(images)
+    missing = -len(images) % columns
+    padded = np.concatenate([stacked, np.zeros((missing, *stacked.shape[1:]), stacked.dtype)])
+    rows = [np.concatenate(list(row), axis=1) for row in padded.reshape(-1, columns, *stacked.shape[1:])]
+    return np.concatenate(rows)

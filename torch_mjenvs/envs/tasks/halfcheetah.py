@@ -29,9 +29,10 @@ class HalfCheetah(Task):
     exclude_current_positions_from_observation: bool = True
 
     def load(self) -> mujoco.MjModel:
-        """Gymnasium's own file has an attribute that MuJoCo has deprecated, `settotalmass`, which is no news to its users.
+        """Gymnasium's own file has an attribute that MuJoCo has deprecated, `settotalmass`: no news to its users.
 
-        Made from a specification, a model's warnings are Python's and go to no log file. A user's file is loaded as any.
+        Of a model that is made from a specification, warnings are Python's and go to no log file. A user's file is
+        loaded as any other.
         """
         if self.xml_file != HalfCheetah.xml_file:
             return super().load()

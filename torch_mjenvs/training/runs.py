@@ -1,39 +1,31 @@
-"""What the training examples share: command line, settings, checkpoints, scores in both simulators, curves."""
+"""What training runs share: command line, settings, folders, checkpoints, curves."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
-import math
-import sys
 import time
 import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Protocol
 
-import gymnasium
-import matplotlib
-import mujoco
 import numpy as np
 import torch
-from gymnasium.vector import AutoresetMode, VectorEnv
+from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
-import torch_mjenvs  # noqa: F401  (registers the Torch tasks)
-
-matplotlib.use("Agg")
-from matplotlib import pyplot
+from .flags import count
+from .scores import show
 
 SETTINGS = Path(__file__).with_name("settings.toml")
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """The flags that every example takes."""
+def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser:
+    """The flags that every run takes."""
     known = ", ".join(name for name in tomllib.loads(SETTINGS.read_text()) if name != "defaults")
-    out = argparse.ArgumentParser(description=description)
+    out = argparse.ArgumentParser(prog=prog, description=description)
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"tuned settings are there for {known}")
     out.add_argument("--num-envs", type=count, help="instead of the task's own number in settings.toml")
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
@@ -45,27 +37,6 @@ def parser(description: str) -> argparse.ArgumentParser:
         "--resume", action="store_true", help="go on from OUT/checkpoint.pt; with more --total-steps, beyond its end"
     )
     return out
-
-
-def count(text: str) -> int:
-    """A whole number above 0, also written as 2e7."""
-    number = float(text)
-    if not (number >= 1 and number.is_integer()):
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
-    return int(number)
-
-
-def task_id(name: str) -> str:
-    """The full id of a Torch task, given with or without its module and its version. Raises SystemExit."""
-    module, _, name = name.rpartition(":")
-    if module:
-        importlib.import_module(module)
-    ours = [spec for spec in gymnasium.registry.values() if str(spec.vector_entry_point).startswith("torch_mjenvs.")]
-    known = sorted(spec.id for spec in ours)
-    found = [full for full in known if name in (full, full.rpartition("-v")[0])]
-    if not found:
-        raise SystemExit(f"there is no task {name!r}: choose from {', '.join(known)}")
-    return max(found, key=lambda full: int(full.rpartition("-v")[2]))
 
 
 def folder(given: Path | None, name: str, resume: bool) -> Path:
@@ -98,24 +69,15 @@ def settings(env_id: str, **instead: Any) -> dict[str, Any]:
     return tables["defaults"] | tables.get(env_id, {}) | given
 
 
-def make(env_id: str, num_envs: int, device: str, **kwargs: Any) -> VectorEnv:
-    """Worlds that start their next episode by themselves and hand out their own buffers, which each step overwrites."""
-    mujoco.set_mju_user_warning(print_warning)
-    kwargs |= dict(device=device, dtype=torch.float32, autoreset_mode=AutoresetMode.SAME_STEP, copy=False)
-    return gymnasium.make_vec(env_id, num_envs=num_envs, **kwargs)
-
-
-def print_warning(message: str) -> None:
-    if "settotalmass" not in message:  # about Gymnasium's half cheetah, once per copy; no news of the run
-        print(f"MuJoCo: {message}", file=sys.stderr)
-
-
 class Agent(Protocol):
     """What learns, frame by frame."""
 
     settings: Any  # with total_steps
     frames_seen: int
-    finished: Collection[float]  # returns of the last episodes
+
+    @property
+    def finished(self) -> Collection[float]:
+        """Returns of the last episodes."""
 
     def iterate(self) -> None: ...
     def state_dict(self) -> dict[str, Any]: ...
@@ -129,7 +91,8 @@ def train(agent: Agent, run: dict[str, Any], checkpoint: Path, resume: bool) -> 
 
     Returns the learning curve: rows of (seconds, frames, mean return of the last 100 episodes).
     """
-    curve, before, total = [], 0.0, agent.settings.total_steps
+    curve: list[list[float]] = []
+    before, total = 0.0, agent.settings.total_steps
     if resume:
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
         differs = [f"{k} is {old} there, {new} here" for k, old, new in _differences(state["run"], run)]
@@ -144,7 +107,7 @@ def train(agent: Agent, run: dict[str, Any], checkpoint: Path, resume: bool) -> 
             agent.iterate()
             seconds = time.perf_counter() - start
             if agent.finished:
-                curve.append([round(seconds, 2), agent.frames_seen, round(float(np.mean(agent.finished)), 2)])
+                curve.append([round(seconds, 2), agent.frames_seen, round(float(np.mean(list(agent.finished))), 2)])
                 bar.set_postfix_str(f"return {curve[-1][2]:,.0f}", refresh=False)
             bar.update(agent.frames_seen - bar.n)
             if agent.frames_seen * 20 // total > last * 20 // total:
@@ -160,42 +123,9 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, An
     return [(k, flat[0].get(k), flat[1].get(k)) for k in names if flat[0].get(k) != flat[1].get(k)]
 
 
-def original(env_id: str) -> str:
-    """Gymnasium's own name of a Torch task."""
-    return env_id.removeprefix("Torch").replace("-v0", "-v5")
-
-
-def scores(act: Callable[[Tensor], Tensor], env_id: str, episodes: int, device: str, seed: int) -> dict[str, Tensor]:
-    """The returns (episodes,) of a policy in the Torch task and in Gymnasium's own. `act`: (N, O) to (N, A)."""
-    ours = make(env_id, episodes, device)
-    theirs = gymnasium.make_vec(original(env_id), num_envs=episodes, vectorization_mode="sync")
-    return {name: score(act, env, seed, device) for name, env in ((env_id, ours), (original(env_id), theirs))}
-
-
-def score(act: Callable[[Tensor], Tensor], env: VectorEnv, seed: int, device: str) -> Tensor:
-    """The return of the first episode in each world (N,). Closes `env`, which may speak torch or NumPy."""
-    obs, _ = env.reset(seed=seed)
-    numpy = isinstance(obs, np.ndarray)
-    returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
-    while alive.any():
-        action = act(torch.as_tensor(obs, dtype=torch.float32, device=device))
-        obs, *rest, _ = env.step(action.cpu().numpy() if numpy else action)
-        reward, terminated, truncated = (torch.as_tensor(x).cpu() for x in rest)
-        returns += torch.where(alive, reward, 0)
-        alive &= ~(terminated | truncated)
-    env.close()
-    return returns
-
-
-def interval(returns: Tensor) -> float:
-    """Half the width of the mean's 95 % confidence interval; NaN for a single episode."""
-    return float(1.96 * returns.std() / math.sqrt(len(returns)))
-
-
 def report(out: Path, found: dict[str, Tensor], record: dict[str, Any]) -> None:
     """Print the scores, and keep them with the run's `record` as OUT/result.json."""
-    for name, returns in found.items():
-        print(f"score in {name}: {returns.mean():.0f} ± {interval(returns):.0f} ({len(returns)} episodes, mean action)")
+    show(found)
     record |= {"scores": {name: [round(x, 1) for x in returns.tolist()] for name, returns in found.items()}}
     (out / "result.json").write_text(json.dumps(record) + "\n")
     print(f"results: {out}")
@@ -211,7 +141,8 @@ def save(what: dict[str, Any], path: Path) -> None:
 def save_curve(path: Path, title: str, curve: list[list[float]]) -> None:
     """`curve`: rows of (seconds, frames, mean episode return)."""
     seconds, frames, returns = zip(*curve, strict=True) if curve else ((), (), ())
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    figure = Figure(figsize=(10, 4), layout="constrained")  # of no window, whatever matplotlib's backend
+    axes = figure.subplots(1, 2, sharey=True)
     millions = [count / 1e6 for count in frames]
     for axis, x, label in zip(axes, (seconds, millions), ("wall time, s", "frames, millions"), strict=True):
         axis.plot(x, returns)
@@ -220,4 +151,3 @@ def save_curve(path: Path, title: str, curve: list[list[float]]) -> None:
     axes[0].set_ylabel("mean return of the last 100 episodes")
     figure.suptitle(title)
     figure.savefig(path, dpi=120)
-    pyplot.close(figure)

@@ -1,0 +1,66 @@
+"""Takes finished runs of `torch_mjenvs train` into the package, as the policies that `torch_mjenvs.pretrained` gives.
+
+    python -m torch_mjenvs train --env TorchHalfCheetah-v0          # and so on; results go to runs/
+    python -m benchmarks.pretrained runs/*                          # of each task the best run, with fresh scores
+
+A run is judged by its score in Gymnasium's own task. The one that is taken is then scored anew, in worlds that did not
+choose it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torch_mjenvs.policy import FOLDER, Policy
+from torch_mjenvs.training.scores import interval, scores, show
+from torch_mjenvs.training.worlds import original
+
+PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
+SEED = 1_000_003  # of the fresh scores
+
+
+def main(argv: list[str] | None = None) -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("runs", nargs="+", type=Path)
+    p.add_argument("--episodes", type=int, default=100)
+    p.add_argument("--to", type=Path, default=PACKAGE / FOLDER)
+    args = p.parse_args(argv)
+    best: dict[str, tuple[float, Path, dict[str, Any]]] = {}
+    for folder in args.runs:
+        result = json.loads((folder / "result.json").read_text())
+        env_id = result["env"]
+        score = statistics.mean(result["scores"][original(env_id)])
+        if env_id not in best or score > best[env_id][0]:
+            best[env_id] = score, folder, result
+    args.to.mkdir(exist_ok=True)
+    for env_id, (_, folder, result) in sorted(best.items()):
+        keep(folder, result, args.to / f"{env_id}.pt", args.episodes)
+
+
+def keep(folder: Path, result: dict[str, Any], file: Path, episodes: int) -> None:
+    """The policy of a run, without its value network, and what is known of it."""
+    found = scores(Policy.load(folder), result["env"], episodes, "cpu", SEED)
+    show(found)
+    about = {
+        "algorithm": result["algorithm"],
+        "seed": result["seed"],
+        "frames": result["frames"],
+        "episodes": episodes,
+        "scores": {name: round(float(returns.mean()), 1) for name, returns in found.items()},
+        "intervals": {name: round(interval(returns), 1) for name, returns in found.items()},
+    }
+    trained = torch.load(folder / "policy.pt", map_location="cpu", weights_only=True)
+    layers = {name: x[:1].clone() for name, x in trained.items() if name.startswith(("weights", "biases"))}
+    kept = {name: trained[name] for name in ("env", "obs_mean", "obs_var")}
+    torch.save({**kept, **layers, "about": about}, file)
+    print(f"{file}: {file.stat().st_size / 1e3:.0f} kB, from {folder}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""The command line, and trained policies: those of runs and those that come with the package."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+import torch_mjenvs
+from torch_mjenvs import Policy, pretrained
+from torch_mjenvs.__main__ import main
+from torch_mjenvs.commands import play
+from torch_mjenvs.policy import pretrained_ids
+from torch_mjenvs.training import ppo, runs
+from torch_mjenvs.training.worlds import make, original, task_ids
+
+pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
+
+
+@pytest.fixture
+def agent() -> ppo.PPO:
+    """One that has learnt nothing, but has seen something."""
+    torch.manual_seed(0)
+    s = ppo.Settings(**runs.settings("TorchHopper-v0", num_envs=4) | {"horizon": 8, "minibatch": 32, "hidden": 16})
+    with torch.no_grad():
+        found = ppo.PPO(make("TorchHopper-v0", 4, "cpu"), s, seed=0)
+        found.obs_moments.update(torch.randn(100, 11) * 3 + 1)
+        found.net.theta.add_(torch.randn_like(found.net.theta) * 0.1)
+    return found
+
+
+@pytest.fixture
+def run(agent, tmp_path):
+    """The folder of a run of that agent."""
+    torch.save({"env": "TorchHopper-v0", **agent.networks()}, tmp_path / "policy.pt")
+    return tmp_path
+
+
+def test_the_policy_of_a_run_acts_as_the_agent_did(agent, run):
+    policy = Policy.load(run)
+    obs = torch.randn(50, 11) * 5
+    obs[0] = 100  # far beyond what was seen: clamped
+    with torch.no_grad():
+        expected = agent.act(obs).clone()
+    torch.testing.assert_close(policy(obs), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(policy(obs[3].double()), expected[3], rtol=1e-5, atol=1e-6)
+    assert policy.env_id == "TorchHopper-v0" and not policy(obs).requires_grad
+    again = Policy.load(run / "policy.pt")
+    assert again.state_dict().keys() == policy.state_dict().keys()
+
+
+def test_what_is_no_policy_is_refused_by_name(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no policy '.*policy.pt'"):
+        Policy.load(tmp_path)
+    for content in (b"", b"something else"):
+        (tmp_path / "policy.pt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"policy.pt holds no policy of `python -m torch_mjenvs train`"):
+            Policy.load(tmp_path)
+    torch.save({"env": "TorchHopper-v0", "networks": {}}, tmp_path / "policy.pt")  # another script's
+    with pytest.raises(ValueError, match=r"weights0"):
+        Policy.load(tmp_path)
+    with pytest.raises(ValueError, match=r"no trained policy of 'Hopper-v5' comes with this package"):
+        pretrained("Hopper-v5")
+
+
+@pytest.mark.parametrize("env_id", pretrained_ids())
+def test_a_policy_that_comes_with_the_package_fits_its_task_and_tells_its_worth(env_id):
+    policy, task = pretrained(env_id), gymnasium.make(original(env_id))
+    obs = torch.zeros(3, *task.observation_space.shape)
+    assert policy(obs).shape == (3, *task.action_space.shape)
+    assert policy.env_id == env_id and all(x.isfinite().all() for x in policy.state_dict().values())
+    scores = policy.about["scores"]
+    assert set(scores) == {env_id, original(env_id)} and policy.about["episodes"] >= 100
+    assert all(math.isfinite(x) and x > 1000 for x in scores.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env_id", pretrained_ids())
+def test_a_policy_that_comes_with_the_package_is_worth_what_it_tells(env_id):
+    policy = pretrained(env_id)
+    returns = torch_mjenvs.training.scores.score(policy, make(env_id, 100, "cpu"), 7, "cpu")
+    assert abs(returns.mean() - policy.about["scores"][env_id]) < 4 * returns.std() / 10 + 1
+
+
+def test_list_tells_all_tasks(capsys):
+    main(["list"])
+    said = capsys.readouterr().out
+    assert all(f"{env_id} " in said for env_id in task_ids()) and len(task_ids()) >= 10
+    assert "TorchAnt-v0                     1000   6,000" in said
+
+
+def test_the_commands_are_told(capsys):
+    for arguments, code in ((["--help"], 0), ([], 2), (["fly"], 2)):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == code
+    said = capsys.readouterr()
+    assert "watch a trained policy" in said.out and "invalid choice: 'fly'" in said.err
+    with pytest.raises(SystemExit):
+        main(["play", "--help"])
+    assert "torch_mjenvs play" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["score", "runs/nothing"], "there is no file or folder 'runs/nothing'"),
+        (["play", "Nothing"], "there is no task 'Nothing'"),
+        (["play", "TorchReacher"], "no trained policy of TorchReacher-v0 comes with the package: train one by"),
+        (["play", "TorchHopper", "--out", "film.avi"], "film.avi must end in one of .mp4, .gif, .png"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(arguments, said):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert said in str(stop.value)
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for name in ("ppo", "runs"):
+        monkeypatch.delitem(sys.modules, f"torch_mjenvs.training.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with pytest.raises(SystemExit, match=r"train needs .*: pip install 'torch_mjenvs\[train\]'"):
+        main(["train"])
+
+
+def test_score(run, capsys):
+    main(["score", str(run), "--episodes", "2"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["score in TorchHopper-v0", "score in Hopper-v5"]
+
+
+def test_bench(capsys):
+    main(["bench", "--env", "TorchHopper", "--num-envs", "4", "--seconds", "0.02"])
+    name, made, unit, here, there = capsys.readouterr().out.splitlines()[-1].split()
+    assert name == "TorchHopper-v0" and unit == "s" and float(made) > 0
+    assert all(float(x.replace(",", "")) > 100 for x in (here, there))
+
+
+def test_a_window_shows_the_world_that_the_policy_moves(run, monkeypatch):
+    """MuJoCo's own window needs a display; here its place is taken by what notes what it would show."""
+    shown: list[np.ndarray] = []
+
+    class Window:
+        cam = SimpleNamespace()
+
+        def __init__(self, model, data):
+            self.model, self.data = model, data
+
+        def is_running(self) -> bool:
+            return len(shown) < 5
+
+        def lock(self):
+            return contextlib.nullcontext()
+
+        def sync(self) -> None:
+            shown.append(self.data.xpos.copy())
+
+    viewer = SimpleNamespace(launch_passive=lambda model, data: contextlib.nullcontext(Window(model, data)))
+    import mujoco
+
+    monkeypatch.setitem(sys.modules, "mujoco.viewer", viewer)
+    monkeypatch.setattr(mujoco, "viewer", viewer, raising=False)
+    monkeypatch.setenv("DISPLAY", ":7")
+    main(["play", str(run)])
+    assert Window.cam.trackbodyid == 1
+    env = gymnasium.make("TorchHopper-v0")
+    obs, _ = env.reset(seed=0)
+    for xpos in shown:
+        obs, *_ = env.step(Policy.load(run)(torch.as_tensor(obs)).numpy())
+        np.testing.assert_allclose(env.unwrapped.data.xpos, xpos, atol=1e-12)
+
+
+def test_where_windows_open(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert not play.has_display()
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    assert play.has_display()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delenv("WAYLAND_DISPLAY")
+    assert play.has_display()

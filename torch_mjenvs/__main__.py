@@ -1,0 +1,47 @@
+"""The command line: `python -m torch_mjenvs COMMAND`, or `torch_mjenvs COMMAND`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Sequence
+
+# Modules are imported when their command is given: training needs libraries that listing does not.
+COMMANDS = {
+    "list": ("commands.tasks", "the tasks, and what trained policies of them are worth"),
+    "play": ("commands.play", "watch a trained policy, in a window or in a film"),
+    "score": ("commands.score", "returns of a trained policy, here and in Gymnasium's own task"),
+    "train": ("training.ppo", "train a policy by PPO"),
+    "bench": ("commands.bench", "steps a second on this machine"),
+    "cache": ("cache", "what the cache of compiled kernels holds"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line. What the user has to mend is told in a line, by SystemExit."""
+    rows = "\n".join(f"  {name:8}{about}" for name, (_, about) in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="torch_mjenvs",
+        usage="torch_mjenvs COMMAND [--help] ...",
+        description=f"Gymnasium's MuJoCo tasks, thousands at a time.\n\ncommands:\n{rows}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="torch_mjenvs COMMAND --help says what a command takes.",
+    )
+    parser.add_argument("command", choices=COMMANDS, help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    module, _ = COMMANDS[given.command]
+    try:
+        found = importlib.import_module(f"{__package__}.{module}")
+    except ModuleNotFoundError as error:
+        if error.name not in ("matplotlib", "tqdm"):
+            raise
+        raise SystemExit(f"{given.command} needs {error.name}: pip install 'torch_mjenvs[train]'") from error
+    try:
+        found.main(given.rest)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

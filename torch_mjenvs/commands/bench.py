@@ -1,0 +1,74 @@
+"""`torch_mjenvs bench`: steps a second on this machine."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import torch
+
+from ..envs.vector_env import TorchVectorEnv
+from ..training.flags import count
+from ..training.worlds import make, original, task_id, without_the_warning_of_settotalmass
+from . import parser
+
+TASKS = [f"Torch{name}-v0" for name in ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    p = parser("bench", "Steps a second under random actions, with observation, reward and autoreset.")
+    p.add_argument("--env", nargs="*", type=task_id, default=TASKS)
+    p.add_argument("--num-envs", type=count, default=4096)
+    p.add_argument("--seconds", type=float, default=2.0, help="that each number is measured for")
+    p.add_argument("--device", help="if not the GPU, where there is one, and else the CPU")
+    args = p.parse_args(arguments)
+    print(f"{args.num_envs:,} worlds in float32 on {torch.get_num_threads()} threads; Gymnasium's own: one world\n")
+    print(f"{'':28}{'made in':>10}{'steps/s here':>16}{'in Gymnasium':>16}")
+    for env_id in args.env:
+        start = time.perf_counter()
+        env = make(env_id, args.num_envs, args.device)
+        made = time.perf_counter() - start
+        here = args.num_envs * calls_a_second(stepping(env), args.seconds)
+        env.close()
+        name = original(env_id)
+        there = f"{calls_a_second(stepping_gymnasiums(name), args.seconds):,.0f}" if name else "-"
+        print(f"{env_id:28}{made:8.2f} s{here:16,.0f}{there:>16}", flush=True)
+
+
+def calls_a_second(call: Callable[[], Any], seconds: float) -> float:
+    """How often it can be called, once it is warm."""
+    call()
+    start, calls = time.perf_counter(), 0
+    while time.perf_counter() - start < seconds:
+        call()
+        calls += 1
+    return calls / (time.perf_counter() - start)
+
+
+def stepping(env: TorchVectorEnv) -> Callable[[], Any]:
+    """What makes a step of all worlds, and waits for the device."""
+    env.reset(seed=0)
+    low, high = (torch.as_tensor(x) for x in (env.single_action_space.low, env.single_action_space.high))  # type: ignore[attr-defined]
+    # A few actions by turns: to draw them anew would take longer than some tasks' steps.
+    some = [(low + (high - low) * torch.rand(env.num_envs, len(low))).to(env.device) for _ in range(8)]
+    actions = itertools.cycle(some)
+    return lambda: env.step(next(actions))[1].sum().item()
+
+
+def stepping_gymnasiums(name: str) -> Callable[[], Any]:
+    """What makes a step of Gymnasium's own, and starts the next episode where one has ended."""
+    with without_the_warning_of_settotalmass():
+        env = gymnasium.make(name)
+    env.reset(seed=0)
+    actions = itertools.cycle([env.action_space.sample() for _ in range(8)])
+
+    def step() -> None:
+        _, _, terminated, truncated, _ = env.step(next(actions))
+        if terminated or truncated:
+            env.reset()
+
+    return step

@@ -1,0 +1,120 @@
+"""`torch_mjenvs play`: watch a trained policy, in a window where there is a display, else in a film or a picture."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import torch
+
+from ..envs.vector_env import TorchVectorEnv
+from ..envs.video import tile_images
+from ..policy import Policy
+from ..training.flags import count
+from ..training.worlds import make
+from . import WHAT, parser, policy_of
+
+FORMATS = (".mp4", ".gif", ".png")
+WIDTH, LARGEST = 960, 480  # in pixels: of all worlds together, at most, and of one
+FPS = 30  # of a film, about
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    p = parser("play", "Watch a trained policy: in a window where there is a display, else in a film.")
+    p.add_argument("what", help=WHAT)
+    p.add_argument("--out", type=Path, help="no window, but a film, .mp4 or .gif, or a .png of how it ends")
+    p.add_argument("--worlds", type=count, default=1, help="side by side in a film or picture")
+    p.add_argument("--seconds", type=float, default=10.0, help="of the worlds' time, in a film or before a picture")
+    p.add_argument("--size", type=count, help="of each world, in pixels")
+    p.add_argument("--seed", type=int, default=0)
+    args = p.parse_args(arguments)
+    if args.out and args.out.suffix not in FORMATS:
+        raise SystemExit(f"{args.out} must end in one of {', '.join(FORMATS)}")
+    policy = policy_of(args.what)
+    try:
+        if args.out is None and has_display():
+            watch(policy, args.seed)
+        else:
+            record(args.out or Path("play.gif"), policy, args.worlds, args.seconds, args.size, args.seed)
+    except RuntimeError as error:  # no OpenGL; on macOS, a window needs to be run by mjpython
+        raise SystemExit(str(error)) from error
+
+
+def has_display() -> bool:
+    """Whether windows can be opened, as far as is known without trying."""
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def watch(policy: Policy, seed: int) -> None:
+    """One world in MuJoCo's viewer, at its own pace, until the window is closed. Ended episodes begin anew."""
+    import mujoco.viewer
+
+    env: Any = gymnasium.make(policy.env_id)
+    obs, _ = env.reset(seed=seed)
+    world = env.unwrapped
+    renderer = world.mujoco_renderer
+    with mujoco.viewer.launch_passive(renderer.model, renderer.data) as viewer:
+        viewer.cam.type, viewer.cam.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
+        viewer.cam.distance = 2 * renderer.model.stat.extent
+        while viewer.is_running():
+            due = time.perf_counter() + world.dt
+            obs, _, terminated, truncated, _ = env.step(policy(torch.as_tensor(obs)).numpy())
+            if terminated or truncated:
+                obs, _ = env.reset()
+            with viewer.lock():
+                world.mujoco_renderer  # noqa: B018 (brings the state into the data that the viewer shows)
+            viewer.sync()
+            time.sleep(max(0.0, due - time.perf_counter()))
+    env.close()
+
+
+def record(out: Path, policy: Policy, worlds: int, seconds: float, size: int | None, seed: int) -> None:
+    """Write a film of worlds side by side, or a picture of how they end."""
+    import imageio.v2 as imageio
+
+    if not has_display():
+        os.environ.setdefault("MUJOCO_GL", "egl")
+    size = size or min(LARGEST, WIDTH // math.ceil(math.sqrt(worlds)) // 2 * 2)
+    # The model's camera of that name goes along with the robot; where there is none, the task's usual view is taken.
+    env = make(policy.env_id, worlds, "cpu", render_mode="rgb_array", width=size, height=size, camera_name="track")
+    every = max(1, round(1 / (env.dt * FPS)))
+    steps = played(env, policy, seed, round(seconds / env.dt))
+    if out.suffix == ".png":
+        for _ in steps:
+            pass
+        imageio.imwrite(out, tile_images(env.render() or ()))
+    else:
+        with writer(out, every * env.dt) as film:
+            for step in steps:
+                if step % every == 0:
+                    film.append_data(tile_images(env.render() or ()))
+    env.close()
+    print(out)
+
+
+def played(env: TorchVectorEnv, policy: Policy, seed: int, steps: int) -> Iterator[int]:
+    """The policy acts for so many steps; their numbers are given, 0 before the first. Ended episodes begin anew."""
+    obs, _ = env.reset(seed=seed)
+    yield 0
+    for step in range(1, steps + 1):
+        obs, *_ = env.step(policy(obs))
+        yield step
+
+
+def writer(out: Path, seconds: float) -> Any:
+    """What writes a film, of frames that many seconds apart."""
+    import imageio.v2 as imageio
+
+    if out.suffix == ".gif":
+        return imageio.get_writer(out, duration=1000 * seconds, loop=0)
+    try:
+        return imageio.get_writer(out, fps=1 / seconds, macro_block_size=2)
+    except (ImportError, ValueError) as error:
+        raise SystemExit("an .mp4 needs pip install 'torch_mjenvs[video]'; a .gif needs nothing more") from error

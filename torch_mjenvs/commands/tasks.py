@@ -1,0 +1,30 @@
+"""`torch_mjenvs list`: the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gymnasium
+
+from ..policy import pretrained, pretrained_ids
+from ..training.worlds import task_ids
+from . import parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser("list", "The tasks, and what the package's trained policies of them are worth.").parse_args(arguments)
+    known = pretrained_ids()
+    rows = [("id", "steps", "solved at", "trained policy")]
+    for env_id in task_ids():
+        spec = gymnasium.spec(env_id)
+        threshold = "-" if spec.reward_threshold is None else f"{spec.reward_threshold:,.0f}"
+        rows.append((env_id, str(spec.max_episode_steps), threshold, _worth(env_id) if env_id in known else "-"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _worth(env_id: str) -> str:
+    found = pretrained(env_id).about.get("scores", {})
+    return ", ".join(f"{score:,.0f} in {name}" for name, score in found.items()) or "yes"

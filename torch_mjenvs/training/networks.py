@@ -1,0 +1,139 @@
+"""The networks of PPO, and what keeps them fast: one batched product for both, gradients by hand, memory that is kept.
+
+Shapes: B rows, O observations, A actions, H hidden units.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def orthogonal(rows: int, columns: int, gain: float) -> Tensor:
+    return torch.nn.init.orthogonal_(torch.empty(rows, columns), gain)
+
+
+class ActorCritic:
+    """Two separate tanh networks, run side by side: 0 gives the mean action, 1 (its first output) the value.
+
+    All parameters are views of one vector, `theta`, and their gradients of `theta.grad`: clipping and Adam are then
+    one operation each. Results of `forward` are valid until the next call with as many rows.
+    """
+
+    def __init__(self, obs_dim: int, act_dim: int, hidden: int, log_std: float, device: torch.device):
+        sizes = (obs_dim, hidden, hidden, act_dim)
+        shapes = [(2, *shape) for i, o in itertools.pairwise(sizes) for shape in ((o, i), (1, o))]
+        self.theta = torch.zeros(sum(map(math.prod, shapes)) + act_dim, device=device)
+        self.theta.grad = self.grad = torch.zeros_like(self.theta)
+        *params, self.log_std = self._views(self.theta, [*shapes, (act_dim,)])
+        *grads, self.log_std_grad = self._views(self.grad, [*shapes, (act_dim,)])
+        self.weights, self.biases = params[0::2], params[1::2]  # (2, out, in) and (2, 1, out) per layer
+        self.weight_grads, self.bias_grads = grads[0::2], grads[1::2]
+        self.minus_one = torch.tensor(-1.0, device=device)
+        self.buffers: dict[tuple, Tensor] = {}
+
+        for net in itertools.chain(*self.weights[:-1]):
+            net.copy_(orthogonal(*net.shape, math.sqrt(2)))
+        policy, value = self.weights[-1]
+        policy.copy_(orthogonal(*policy.shape, 0.01))
+        value[:1].copy_(orthogonal(1, value.shape[1], 1.0))  # its other rows stay zero: they get no gradient
+        self.log_std.fill_(log_std)
+
+    @staticmethod
+    def _views(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+        parts = flat.split([math.prod(shape) for shape in shapes])
+        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def _buffer(self, name: str, *shape: int) -> Tensor:
+        """Scratch memory that is kept: fresh megabytes cost more in page faults than the arithmetic done on them."""
+        if (name, *shape) not in self.buffers:
+            self.buffers[name, *shape] = torch.empty(shape, device=self.theta.device)
+        return self.buffers[name, *shape]
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean actions (B, A) and values (B,) for normalised observations (B, O)."""
+        self.inputs = [obs.expand(2, -1, -1)]  # of each layer, for backward
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            out = self._buffer(f"forward {layer}", 2, len(obs), weight.shape[1])
+            if layer == len(self.weights) - 1:
+                torch.baddbmm(bias, self.inputs[-1], weight.mT, out=out)
+            else:  # tanh(x) = 2 sigmoid(2 x) - 1, as torch's own tanh is ten times slower on the CPU
+                torch.baddbmm(bias, self.inputs[-1], weight.mT, beta=2, alpha=2, out=out).sigmoid_()
+                torch.add(self.minus_one, out, alpha=2, out=out)
+                self.inputs.append(out)
+        return out[0], out[1, :, 0]
+
+    def backward(self, mean_grad: Tensor, value_grad: Tensor) -> None:
+        """Overwrites the gradient of every weight and bias, given the loss's with respect to `forward`'s results."""
+        grad = self._buffer("backward", 2, *mean_grad.shape).zero_()
+        grad[0], grad[1, :, 0] = mean_grad, value_grad
+        for layer in reversed(range(len(self.weights))):
+            hidden = self.inputs[layer]
+            torch.bmm(grad.mT, hidden, out=self.weight_grads[layer])
+            torch.sum(grad, 1, keepdim=True, out=self.bias_grads[layer])
+            if layer > 0:
+                below = self._buffer(f"backward {layer}", *hidden.shape)
+                torch.bmm(grad, self.weights[layer], out=below)
+                grad = torch.ops.aten.tanh_backward.grad_input(below, hidden, grad_input=below)
+
+
+class RunningMoments:
+    """Mean and variance of everything seen so far, per column."""
+
+    def __init__(self, *shape: int, device: torch.device):
+        self.mean, self.var = torch.zeros(shape, device=device), torch.ones(shape, device=device)
+        self.count = 0
+
+    def update(self, rows: Tensor) -> None:
+        var, mean = torch.var_mean(rows, dim=0, correction=0)
+        share = len(rows) / (self.count + len(rows))  # 1 at first: the initial guess is forgotten
+        delta = mean - self.mean
+        self.var += share * (var - self.var) + share * (1 - share) * delta.square()
+        self.mean += share * delta
+        self.count += len(rows)
+
+    def normalise(self, x: Tensor) -> Tensor:
+        return ((x - self.mean) * (self.var + 1e-8).rsqrt()).clamp_(-10, 10)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self.mean, "var": self.var, "count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.mean.copy_(state["mean"])
+        self.var.copy_(state["var"])
+        self.count = state["count"]
+
+
+class Replayed:
+    """`function` of one tensor, all else that it works on staying at its place: on CUDA, replayed as one graph."""
+
+    def __init__(self, function: Callable[[Tensor], None]):
+        self.function, self.calls, self.graph = function, 0, None
+
+    def __call__(self, x: Tensor) -> None:
+        if not x.is_cuda:
+            return self.function(x)
+        with torch.cuda.device(x.device):
+            return self._replay(x)
+
+    def _replay(self, x: Tensor) -> None:
+        if self.calls == 0:
+            self.x, self.stream = torch.empty_like(x), torch.cuda.Stream()
+        self.x.copy_(x)
+        self.calls += 1
+        if self.calls <= 3:  # at first calls libraries allocate what they need, which a graph must not do
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                self.function(self.x)
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.function(self.x)
+        self.graph.replay()

@@ -1,0 +1,223 @@
+"""PPO in plain torch on one of the Torch tasks, scored at the end in Gymnasium's own.
+
+    python -m torch_mjenvs train --env TorchHalfCheetah-v0
+
+Simulation is cheap here, so the learner decides how long training takes. It is therefore written for speed, within
+reason: both networks run as one batched product, their gradient is written by hand, and buffers are allocated once.
+A rollout and the update of a minibatch always do the same operations on the same memory and never wait for the device.
+
+Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A actions, H hidden units.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..envs.vector_env import TorchVectorEnv
+from . import runs
+from .networks import ActorCritic, Replayed, RunningMoments
+from .scores import scores
+from .worlds import make, task_id
+
+PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A task's table in settings.toml."""
+
+    num_envs: int
+    total_steps: int
+    horizon: int  # steps per world and iteration; no longer than an episode may be
+    epochs: int
+    minibatch: int
+    learning_rate: float  # falls linearly to a tenth
+    gamma: float
+    lam: float
+    clip: float
+    value_weight: float
+    max_grad_norm: float
+    log_std: float  # at the start
+    hidden: int
+
+
+class PPO:
+    def __init__(self, env: TorchVectorEnv, settings: Settings, seed: int):
+        self.env, self.settings = env, settings
+        T, N, device = settings.horizon, env.num_envs, env.device
+        O, A, limit = env.obs.shape[1], env.engine.layout.nu, env.engine.max_episode_steps
+        if limit is not None and limit < T:
+            raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
+        self.net = ActorCritic(O, A, settings.hidden, settings.log_std, device)
+        self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
+        capturable = device.type == "cuda"
+        self.optimizer = torch.optim.Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
+        self.obs_moments = RunningMoments(O, device=device)
+        self.return_moments = RunningMoments(device=device)
+        self.learn_from = Replayed(self._learn_from)
+
+        env.reset(seed=seed)
+        # Worlds that reset together would keep doing so, every 1,000 steps, and the data would come in waves. So first
+        # episodes start at random ages; their returns are partial, and NaN keeps them out of the statistics.
+        if limit is not None:
+            env.elapsed_steps.copy_(torch.randint(limit, (N,)))
+        self.episode_return = torch.full((N,), torch.nan, device=device)
+        self.discounted_return = torch.zeros(N, device=device)
+        self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
+
+        self.rollout = env.capture(self.policy, T)
+        self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
+        self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
+        self.frames_seen = 0
+
+    def iterate(self) -> None:
+        """One rollout and what is learnt from it."""
+        progress = self.frames_seen / self.settings.total_steps
+        self.lr.fill_(self.settings.learning_rate * (1 - 0.9 * progress))
+        self.prepare(self.rollout())
+        self.update()
+        self.frames_seen += len(self.frames)
+
+    def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Actions (N, A) with noise, and what else the update needs to know."""
+        mean, value = self.net.forward(self.obs_moments.normalise(obs))
+        noise = torch.randn_like(mean)
+        return torch.addcmul(mean, noise, self.net.log_std.exp()), {"noise": noise, "value": value}
+
+    def prepare(self, data: dict[str, Tensor]) -> None:
+        """Fills `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
+        s, net, normalise = self.settings, self.net, self.obs_moments.normalise
+        done = data["terminated"] | data["truncated"]
+        cut = data["truncated"] & ~data["terminated"]
+        rewards = data["reward"] * self.reward_scale(data["reward"], done)
+        next_value = net.forward(normalise(data["next_obs"]))[1].clone()
+        # A truncated episode would have gone on: what it was still worth counts. No world has two in one rollout.
+        final_obs = data["final_obs"][cut.int().argmax(0), torch.arange(self.env.num_envs, device=done.device)]
+        rewards += s.gamma * cut * net.forward(normalise(final_obs))[1]
+
+        advantages = torch.empty_like(rewards)
+        advantage: Tensor | float = 0.0
+        going_on = s.gamma * ~done
+        for t in reversed(range(s.horizon)):
+            delta = rewards[t] + going_on[t] * next_value - data["value"][t]
+            advantages[t] = advantage = delta + s.lam * going_on[t] * advantage
+            next_value = data["value"][t]
+
+        # Constants are left out of log-probabilities, as they cancel in ratios.
+        log_prob = -0.5 * data["noise"].square().sum(2) - net.log_std.sum()
+        parts = (normalise(data["obs"]), data["action"], log_prob, advantages, advantages + data["value"])
+        torch.cat([part.view(len(self.frames), -1) for part in parts], 1, out=self.frames)
+        self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
+
+    def reward_scale(self, rewards: Tensor, done: Tensor) -> Tensor:
+        """One over the standard deviation of discounted returns. Keeps the returns of the episodes that ended."""
+        returns, discounted = torch.empty_like(rewards), torch.empty_like(rewards)
+        for t in range(self.settings.horizon):
+            returns[t] = self.episode_return.add_(rewards[t])
+            discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(rewards[t])
+            self.episode_return.masked_fill_(done[t], 0)
+            self.discounted_return.masked_fill_(done[t], 0)
+        self.finished.extend(returns[done & ~returns.isnan()].tolist())  # the only wait for the device
+        self.return_moments.update(discounted.flatten())
+        return (self.return_moments.var + 1e-8).rsqrt()
+
+    def update(self) -> None:
+        total, size = len(self.frames), min(len(self.frames), self.settings.minibatch)
+        for _ in range(self.settings.epochs):
+            order = torch.randperm(total, device=self.frames.device)
+            torch.index_select(self.frames, 0, order, out=self.shuffled)
+            for start in range(0, total - size + 1, size):  # what is too few for a minibatch is left out this time
+                self.learn_from(self.shuffled[start : start + size])
+
+    def _learn_from(self, rows: Tensor) -> None:
+        self.gradient(rows)
+        grad = self.net.grad
+        grad *= (self.settings.max_grad_norm / (grad.norm() + 1e-6)).clamp(max=1)
+        self.optimizer.step()
+
+    def gradient(self, rows: Tensor) -> None:
+        """The gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²), r the probability ratio."""
+        s, net = self.settings, self.net
+        obs, action, old_log_prob, advantage, target = rows.split(self.columns, 1)
+        mean, value = net.forward(obs)
+        inv_std = (-net.log_std).exp()
+        noise = (action - mean) * inv_std
+        log_prob = -0.5 * noise.square().sum(1, keepdim=True) - net.log_std.sum()
+        ratio = (log_prob - old_log_prob).exp()
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        gain = ratio * advantage
+        unclipped = gain <= ratio.clamp(1 - s.clip, 1 + s.clip) * advantage
+
+        log_prob_grad = gain * unclipped * (-1 / len(rows))
+        noise_grad = log_prob_grad * noise
+        torch.sum(noise_grad * noise - log_prob_grad, 0, out=net.log_std_grad)
+        net.backward(noise_grad * inv_std, (value - target[:, 0]) * (2 * s.value_weight / len(rows)))
+
+    def act(self, obs: Tensor) -> Tensor:
+        """The mean action, for scoring."""
+        return self.net.forward(self.obs_moments.normalise(obs))[0]
+
+    def networks(self) -> dict[str, Tensor]:
+        """Layer i of the policy is weights{i}[0], biases{i}[0], and of the value weights{i}[1], biases{i}[1]."""
+        weights = {f"weights{i}": weight.clone() for i, weight in enumerate(self.net.weights)}
+        biases = {f"biases{i}": bias.clone() for i, bias in enumerate(self.net.biases)}
+        moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
+        return {**weights, **biases, "log_std": self.net.log_std.clone(), **moments}
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that training goes on from: the same run, loaded into a fresh PPO, ends with the same bits."""
+        return {
+            "theta": self.net.theta,
+            "optimizer": self.optimizer.state_dict(),
+            "obs_moments": self.obs_moments.state_dict(),
+            "return_moments": self.return_moments.state_dict(),
+            "env": self.env.state_dict(),
+            "episode_return": self.episode_return,
+            "discounted_return": self.discounted_return,
+            "finished": list(self.finished),
+            "frames_seen": self.frames_seen,
+            "random": torch.get_rng_state(),
+            "cuda_random": torch.cuda.get_rng_state(self.frames.device) if self.frames.is_cuda else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.net.theta.copy_(state["theta"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.param_groups[0]["lr"] = self.lr
+        self.obs_moments.load_state_dict(state["obs_moments"])
+        self.return_moments.load_state_dict(state["return_moments"])
+        self.env.load_state_dict(state["env"])
+        self.episode_return.copy_(state["episode_return"])
+        self.discounted_return.copy_(state["discounted_return"])
+        self.finished.extend(state["finished"])
+        self.frames_seen = state["frames_seen"]
+        torch.set_rng_state(state["random"].cpu())
+        if self.frames.is_cuda:
+            torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
+
+
+@torch.no_grad()  # gradients are written out above
+def main(argv: list[str] | None = None) -> None:
+    """`torch_mjenvs train`."""
+    args = runs.parser((__doc__ or "").splitlines()[0], "torch_mjenvs train").parse_args(argv)
+    env_id = task_id(args.env)
+    settings = Settings(**runs.settings(env_id, num_envs=args.num_envs, total_steps=args.total_steps))
+    torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision(PRECISION)
+
+    env = make(env_id, settings.num_envs, args.device)
+    agent = PPO(env, settings, args.seed)
+    out = runs.folder(args.out, f"{env_id}-{args.seed}", args.resume)
+    run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "settings": asdict(settings)}
+    curve = runs.train(agent, run, out / "checkpoint.pt", args.resume)
+    env.close()
+    torch.save({"env": env_id, **agent.networks()}, out / "policy.pt")
+    runs.save_curve(out / "curve.png", f"PPO, {env_id}, {settings.num_envs:,} worlds, seed {args.seed}", curve)
+    found = scores(agent.act, env_id, args.episodes, args.device, seed=args.seed + 1)
+    record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads(), "curve": curve}
+    runs.report(out, found, run | record)
