@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
-.PHONY: help setup train test slow libraries soak lint fix bench bench-gpu wheel clean
+.PHONY: help setup train test slow libraries soak lint fix bench bench-gpu site wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,8 +60,11 @@ bench: $(STAMP)  ## compile time and steps per second
 bench-gpu: $(STAMP)  ## the same on a GPU, where there is one
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
+site: $(STAMP)  ## build the documentation site into site/
+	$(BIN)/mkdocs build --strict --quiet
+
 wheel: $(STAMP)  ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean:  ## remove build products, not .venv
-	rm -rf build dist runs *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build dist runs site *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "reference.md"
 
 # What users import from where, and the folders or files in which that is defined.
 SECTIONS = {
-    "torch_mjenvs": ["envs/vector_env.py", "envs/single_env.py", "physics", "envs"],
+    "torch_mjenvs": ["envs/vector_env.py", "envs/single_env.py", "physics", "envs", "policy.py"],
     "torch_mjenvs.scalar": ["compiler/scalar.py", "compiler/control.py", "compiler/random.py"],
     "torch_mjenvs.wrappers": ["envs"],
     "torch_mjenvs.adapters": ["adapters"],
@@ -29,8 +29,8 @@ UNNAMED = {"Human", "Varied"}  # bases whose members are shown as those of the c
 HEAD = """# Reference
 
 Made from the docstrings by `python docs/reference.py`. Shapes: N worlds. What a name is good for is said in
-[gymnasium.md](gymnasium.md), [simulation.md](simulation.md), [tasks.md](tasks.md), [torchrl.md](torchrl.md) and
-[libraries.md](libraries.md).
+[gymnasium.md](gymnasium.md), [simulation.md](simulation.md), [tasks.md](tasks.md), [torchrl.md](torchrl.md),
+[libraries.md](libraries.md) and [commands.md](commands.md).
 """
 
 Definition = ast.ClassDef | ast.FunctionDef

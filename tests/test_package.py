@@ -1,7 +1,9 @@
-"""The wheel: builds without torch, holds the whole package, and works away from the checkout."""
+"""The wheel: builds without torch, holds the whole package, and works elsewhere, also in an empty environment."""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,7 +51,8 @@ def test_build_needs_no_torch():
 
 def test_wheel_holds_every_module(wheel):
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("torch_mjenvs/")}
-    expected = {path.relative_to(ROOT).as_posix() for path in (ROOT / "torch_mjenvs").rglob("*.py")}
+    kinds = ("*.py", "*.pt", "*.toml", "py.typed")
+    expected = {path.relative_to(ROOT).as_posix() for kind in kinds for path in (ROOT / "torch_mjenvs").rglob(kind)}
     assert expected <= inside
 
 
@@ -60,3 +63,26 @@ def test_wheel_works_elsewhere(wheel, tmp_path):
     # The target goes before any editable install of this package.
     code = f"import sys; sys.path.insert(0, {str(target)!r}); {SMOKE}"
     subprocess.run([sys.executable, "-c", code, str(target)], cwd=tmp_path, check=True, timeout=120)
+
+
+@pytest.mark.slow  # it installs torch
+def test_in_an_empty_environment_the_readmes_first_lines_run_and_nothing_else_is_said_or_left(wheel, tmp_path):
+    """As `pip install torch_mjenvs` would be, from wherever pip gets torch and the rest."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    scripts = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin")
+    environment = {k: x for k, x in os.environ.items() if k not in ("PYTHONPATH", "MPLBACKEND")}
+    environment["TORCH_MJENVS_CACHE"] = str(tmp_path / "cache")
+    options = {"env": environment, "capture_output": True, "text": True, "timeout": 1200}
+    pip = [str(scripts / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    done = subprocess.run([*pip, "-c", str(ROOT / "constraints.txt"), str(wheel)], **options)
+    assert done.returncode == 0, done.stderr
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
+    assert "gymnasium.make_vec" in code and len(code.splitlines()) <= 12
+    work = tmp_path / "work"
+    work.mkdir()
+    done = subprocess.run([str(scripts / "python"), "-c", code], cwd=work, **options)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "") and not list(work.iterdir())
+    done = subprocess.run([str(scripts / "torch_mjenvs"), "list"], cwd=work, **options)
+    assert done.returncode == 0 and "TorchHumanoid-v0" in done.stdout
+    done = subprocess.run([str(scripts / "torch_mjenvs"), "train"], cwd=work, **options)
+    assert done.returncode == 1 and "pip install 'torch_mjenvs[train]'" in done.stderr and not list(work.iterdir())

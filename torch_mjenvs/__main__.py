@@ -34,9 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         found = importlib.import_module(f"{__package__}.{module}")
     except ModuleNotFoundError as error:
-        if error.name not in ("matplotlib", "tqdm"):
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("matplotlib", "tqdm"):
             raise
-        raise SystemExit(f"{given.command} needs {error.name}: pip install 'torch_mjenvs[train]'") from error
+        raise SystemExit(f"{given.command} needs {missing}: pip install 'torch_mjenvs[train]'") from error
     try:
         found.main(given.rest)
     except KeyboardInterrupt:

@@ -1,0 +1,79 @@
+"""What the documentation site has beside docs/: pages of files that lie elsewhere in the repository, notebooks too.
+
+A hook of MkDocs. Links keep working on both: in the repository they are to files, here to the files' pages.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+# A file of the repository, and its page.
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/results/training-cpu.md": "training-cpu.md",
+    "examples/decisions.md": "training-decisions.md",
+    "examples/cleanrl_ppo.py": "cleanrl_ppo.md",
+    "examples/notebooks/quickstart.ipynb": "quickstart.md",
+    "examples/notebooks/train_and_watch.ipynb": "train_and_watch.md",
+    "examples/notebooks/your_own_task.ipynb": "your_own_task.md",
+}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the pages."""
+    for path, page in PAGES.items():
+        files.append(File.generated(config, page, content=markdown_of(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Has links and pictures lead where the files are on the site; to what is not there, there is no link."""
+    source = {v: k for k, v in PAGES.items()}.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+
+    def lead(found: re.Match[str]) -> str:
+        mark, text, target, anchor = found.groups(default="")
+        path = os.path.normpath(os.path.join(os.path.dirname(source), target))
+        if not (ROOT / path).exists():  # a link to elsewhere, or no link at all
+            return found.group()
+        if path in PAGES:
+            return f"{mark}[{text}]({PAGES[path]}{anchor})"
+        return f"{mark}[{text}]({path.removeprefix('docs/')}{anchor})" if path.startswith("docs/") else text
+
+    return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)", lead, markdown)
+
+
+def markdown_of(path: Path) -> str:
+    """A file as a page."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return f"# {path.name}\n\n```python\n{text}```\n"
+    if path.suffix == ".ipynb":
+        return "\n\n".join(map(of_cell, json.loads(text)["cells"]))
+    return text
+
+
+def of_cell(cell: dict[str, Any]) -> str:
+    """A cell of a notebook: its text, or its code and what that showed."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] != "code":
+        return source
+    return "\n\n".join([f"```python\n{source}\n```", *map(of_output, cell["outputs"])])
+
+
+def of_output(output: dict[str, Any]) -> str:
+    """What a cell showed: a picture, or text."""
+    shown = output.get("data", {})
+    for kind, data in shown.items():
+        if kind.startswith("image/"):
+            return f'<img src="data:{kind};base64,{"".join(data).strip()}" alt="what this shows">'
+    text = "".join(output.get("text", shown.get("text/plain", "")))
+    return f"```text\n{text.rstrip()}\n```" if text.strip() else ""
