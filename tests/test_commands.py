@@ -137,6 +137,31 @@ def test_score(run, capsys):
     assert [line.split(":")[0] for line in lines] == ["score in TorchHopper-v0", "score in Hopper-v5"]
 
 
+MINE = """
+import gymnasium
+gymnasium.register(
+    "TorchMine-v3", vector_entry_point="torch_mjenvs.envs.vector_env:TorchVectorEnv", kwargs={"task": "Hopper"},
+    max_episode_steps=1000,
+)
+"""
+
+
+def test_a_task_of_a_users_own_is_trained_and_scored(tmp_path, monkeypatch, capsys):
+    """It goes by its module and id, and has no counterpart in Gymnasium."""
+    (tmp_path / "my_tasks.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    precision = torch.get_float32_matmul_precision()
+    main(["train", "--env", "my_tasks:TorchMine", "--num-envs", "34", "--total-steps", "3000", "--episodes", "2"])
+    torch.set_float32_matmul_precision(precision)
+    gymnasium.registry.pop("TorchMine-v3")  # as in another process
+    sys.modules.pop("my_tasks")
+    main(["score", "runs/my_tasks-TorchMine-v3-0", "--episodes", "2"])
+    said = capsys.readouterr().out
+    assert said.count("score in my_tasks:TorchMine-v3") == 2 and said.count("score in") == 2
+    gymnasium.registry.pop("TorchMine-v3")
+
+
 def test_bench(capsys):
     main(["bench", "--env", "TorchHopper", "--num-envs", "4", "--seconds", "0.02"])
     name, made, unit, here, there = capsys.readouterr().out.splitlines()[-1].split()

@@ -124,7 +124,7 @@ class TorchRLEnv(EnvBase):
             raise ValueError(f"info has no {unknown}: info_keys may name {sorted(known)}")
         self._one_picture, self._worlds = render_worlds is not None, as_worlds(render_worlds, num_envs)
         self._camera: Camera | None = None  # made when a picture is first asked for
-        self._camera_options = {
+        self._camera_options: dict[str, Any] = {
             "width": width, "height": height, "camera_id": camera_id, "camera_name": camera_name, "max_geom": max_geom,
             "visual_options": visual_options, "default_camera_config": default_camera_config,
         }  # fmt: skip

@@ -48,6 +48,7 @@ def folder(given: Path | None, name: str, resume: bool) -> Path:
     def used(out: Path) -> bool:
         return any((out / file).exists() for file in ("checkpoint.pt", "policy.pt", "result.json"))
 
+    name = name.replace(":", "-")  # of a task's module
     names = [Path("runs") / name] + [Path("runs") / f"{name}-{k}" for k in range(2, 1000)]
     if given is None:
         taken = [out for out in names if used(out)]

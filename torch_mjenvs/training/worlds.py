@@ -23,7 +23,10 @@ def task_ids() -> list[str]:
 
 
 def task_id(name: str) -> str:
-    """The full id of a Torch task, given with or without its module and its version. Raises SystemExit."""
+    """The full id of a Torch task, given with or without its version; with its module, if that is a user's.
+
+    Raises SystemExit where there is no such task.
+    """
     module, _, name = name.rpartition(":")
     if module:
         importlib.import_module(module)
@@ -31,7 +34,8 @@ def task_id(name: str) -> str:
     found = [full for full in known if name in (full, full.rpartition("-v")[0])]
     if not found:
         raise SystemExit(f"there is no task {name!r}: choose from {', '.join(known)}")
-    return max(found, key=lambda full: int(full.rpartition("-v")[2]))
+    full = max(found, key=lambda full: int(full.rpartition("-v")[2]))
+    return f"{module}:{full}" if module not in ("", __name__.partition(".")[0]) else full
 
 
 def make(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> TorchVectorEnv:
