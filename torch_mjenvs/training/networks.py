@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 
-def orthogonal(rows: int, columns: int, gain: float) -> Tensor:
-    return torch.nn.init.orthogonal_(torch.empty(rows, columns), gain)
+def orthogonal(shape: Sequence[int], gain: float) -> Tensor:
+    return torch.nn.init.orthogonal_(torch.empty(*shape), gain)
 
 
 class ActorCritic:
@@ -38,10 +38,10 @@ class ActorCritic:
         self.buffers: dict[tuple, Tensor] = {}
 
         for net in itertools.chain(*self.weights[:-1]):
-            net.copy_(orthogonal(*net.shape, math.sqrt(2)))
+            net.copy_(orthogonal(net.shape, math.sqrt(2)))
         policy, value = self.weights[-1]
-        policy.copy_(orthogonal(*policy.shape, 0.01))
-        value[:1].copy_(orthogonal(1, value.shape[1], 1.0))  # its other rows stay zero: they get no gradient
+        policy.copy_(orthogonal(policy.shape, 0.01))
+        value[:1].copy_(orthogonal((1, value.shape[1]), 1.0))  # its other rows stay zero: they get no gradient
         self.log_std.fill_(log_std)
 
     @staticmethod
@@ -113,7 +113,8 @@ class Replayed:
     """`function` of one tensor, all else that it works on staying at its place: on CUDA, replayed as one graph."""
 
     def __init__(self, function: Callable[[Tensor], None]):
-        self.function, self.calls, self.graph = function, 0, None
+        self.function, self.calls = function, 0
+        self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, x: Tensor) -> None:
         if not x.is_cuda:
