@@ -145,43 +145,43 @@ def test_play_writes_films_and_pictures(name, tmp_path, monkeypatch, capsys):
     layers = {"weights0": torch.randn(1, 3, 11), "biases0": torch.zeros(1, 1, 3)}
     policy = tmp_path / "policy.pt"
     torch.save({"env": "TorchHopper-v0", **layers, "obs_mean": torch.zeros(11), "obs_var": torch.ones(11)}, policy)
-    sizes = ["--worlds", "3", "--seconds", "0.2", "--size", "32"]
+    sizes = ["--worlds", "3", "--seconds", "0.1", "--size", "32"]
     main(["play", str(policy), *sizes, "--out", str(tmp_path / name)])
     assert capsys.readouterr().out.strip() == str(tmp_path / name)
     frames = iio.imread(tmp_path / name)
     if name == "end.png":
-        assert frames.shape == (64, 64, 3)
+        assert frames.shape == (48, 64, 3)
         return
-    assert frames.shape[1:] == (64, 64, 3) and len(frames) == 7  # of 25 steps every fourth
-    assert (frames[0] != frames[-1]).mean() > 0.01 and not frames[:, 40:, 40:].max() > 60  # nobody in the fourth place
+    assert frames.shape[1:] == (48, 64, 3) and len(frames) == 4  # of 12 steps every fourth
+    assert (frames[0] != frames[-1]).mean() > 0.01 and not frames[:, 30:, 40:].max() > 60  # nobody in the fourth place
     seconds = iio.immeta(tmp_path / name)["duration"]
-    assert seconds == pytest.approx(30) if name == "film.gif" else seconds == pytest.approx(0.224, abs=0.05)
+    assert seconds == pytest.approx(30) if name == "film.gif" else seconds == pytest.approx(0.128, abs=0.04)
 
 
 def test_torchrl_records_what_it_renders(tmp_path):
     """TorchRL's own transforms: a picture of every world is an observation, one of some worlds is not."""
     pytest.importorskip("torchrl")
-    from torchrl.envs import TransformedEnv, check_env_specs
+    from torchrl.envs import TransformedEnv
     from torchrl.record import CSVLogger, PixelRenderTransform, VideoRecorder
 
     from torch_mjenvs import HopperEnv
 
-    env = TransformedEnv(HopperEnv(3, width=48, height=32), PixelRenderTransform())
-    check_env_specs(env)
-    data = env.rollout(4, break_when_any_done=False)
-    assert data["pixels"].shape == (3, 4, 32, 48, 3) and data["pixels"].dtype == torch.uint8
+    env = TransformedEnv(HopperEnv(2, width=48, height=32), PixelRenderTransform())
+    assert env.observation_spec["pixels"].shape == (2, 32, 48, 3)
+    data = env.rollout(3, break_when_any_done=False)
+    assert data["pixels"].shape == (2, 3, 32, 48, 3) and data["pixels"].dtype == torch.uint8
     assert (data["pixels"][:, 0] != data["next", "pixels"][:, -1]).any()
     np.testing.assert_array_equal(data["next", "pixels"][:, -1].cpu().numpy(), env.base_env.render())
 
-    for chosen, shape in ((None, None), ([2, 0], (32, 96))):
+    for chosen, shape in ((None, None), ([1, 0], (32, 96))):
         logger = CSVLogger(f"films-{chosen is None}", str(tmp_path))
-        env = HopperEnv(3, width=48, height=32, render_worlds=chosen)
+        env = HopperEnv(2, width=48, height=32, render_worlds=chosen)
         env = TransformedEnv(env, PixelRenderTransform()).append_transform(VideoRecorder(logger, tag="film"))
-        env.rollout(4, break_when_any_done=False)
+        env.rollout(2, break_when_any_done=False)
         env.transform.dump()
         (file,) = (tmp_path / f"films-{chosen is None}").rglob("film_0.pt")
         film = torch.load(file)
-        assert film.shape[1] in (4, 5) and film.shape[2] == 3 and film.float().std() > 10
+        assert film.shape[1] in (2, 3) and film.shape[2] == 3 and film.float().std() > 10
         assert shape is None or film.shape[3:] == shape
         env.close()
     with pytest.raises(ValueError, match="render knows the mode 'rgb_array', not 'human'"):
