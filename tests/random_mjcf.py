@@ -35,10 +35,11 @@ class Case:
 
 @dataclasses.dataclass
 class World:
-    """qpos, qvel and warm start of each joint, control of each motor, by name."""
+    """qpos, qvel and warm start of each joint, control of each motor, activations of those that have any, by name."""
 
     joints: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
     ctrl: dict[str, float]
+    act: dict[str, float]
 
 
 def case(seed: int, worlds: int = 6, without: frozenset[str] = SOFTENED) -> Case:
@@ -52,23 +53,39 @@ def case(seed: int, worlds: int = 6, without: frozenset[str] = SOFTENED) -> Case
 # states
 
 
-def split(mjm: mujoco.MjModel, qpos: np.ndarray, qvel: np.ndarray, warm: np.ndarray, ctrl: np.ndarray) -> World:
+STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl", "act")
+State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # of these
+
+
+def split(mjm: mujoco.MjModel, state: State) -> World:
     """The state by name."""
+    qpos, qvel, warm, ctrl, act = state
     joints = {}
     for j in range(mjm.njnt):
         joint = mjm.joint(j)
         q, v = _places(mjm, j)
         joints[joint.name] = (qpos[q].copy(), qvel[v].copy(), warm[v].copy())
-    return World(joints, {mjm.actuator(i).name: float(ctrl[i]) for i in range(mjm.nu)})
+    stateful = {mjm.actuator(i).name: float(act[mjm.actuator_actadr[i]]) for i in _stateful(mjm)}
+    return World(joints, {mjm.actuator(i).name: float(ctrl[i]) for i in range(mjm.nu)}, stateful)
 
 
-def join(mjm: mujoco.MjModel, world: World) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """qpos, qvel, qacc_warmstart, ctrl."""
+def _stateful(mjm: mujoco.MjModel) -> list[int]:
+    return np.flatnonzero(mjm.actuator_actadr >= 0).tolist()
+
+
+def join(mjm: mujoco.MjModel, world: World) -> State:
     qpos, qvel, warm = mjm.qpos0.copy(), np.zeros(mjm.nv), np.zeros(mjm.nv)
     for j in range(mjm.njnt):
         q, v = _places(mjm, j)
         qpos[q], qvel[v], warm[v] = world.joints[mjm.joint(j).name]
-    return qpos, qvel, warm, np.array([world.ctrl[mjm.actuator(i).name] for i in range(mjm.nu)])
+    act = np.array([world.act[mjm.actuator(i).name] for i in _stateful(mjm)])
+    return qpos, qvel, warm, np.array([world.ctrl[mjm.actuator(i).name] for i in range(mjm.nu)]), act
+
+
+def put(d: mujoco.MjData, state: State) -> None:
+    """Have MuJoCo's data be in this state."""
+    for name, x in zip(STATE, state, strict=True):
+        getattr(d, name)[:] = x
 
 
 def _places(mjm: mujoco.MjModel, j: int) -> tuple[slice, slice]:
@@ -89,14 +106,14 @@ def states(mjm: mujoco.MjModel, n: int, seed: int) -> list[World]:
             mujoco.mj_step(mjm, d, int(rng.integers(1, 30)))
             if any(w.number for w in d.warning):
                 continue
-            state = d.qpos.copy(), d.qvel.copy(), d.qacc_warmstart.copy(), state[3]
+            state = d.qpos.copy(), d.qvel.copy(), d.qacc_warmstart.copy(), state[3], d.act.copy()
             _put(d, state)
         mujoco.mj_forward(mjm, d)
         depth = min([c.dist for c in d.contact], default=0.0)
         ranked.append((_interest(d, depth) + rng.random(), state))
     ranked.sort(key=lambda x: -x[0])
     chosen = ranked[: n - 2] + ranked[-2:]
-    return [split(mjm, *state) for _, state in chosen[:n]]
+    return [split(mjm, state) for _, state in chosen[:n]]
 
 
 def _interest(d: mujoco.MjData, depth: float) -> float:
@@ -109,13 +126,13 @@ def _interest(d: mujoco.MjData, depth: float) -> float:
     return (1.0 if d.nefc else 0.0) + among + shallow
 
 
-def _put(d: mujoco.MjData, state: tuple) -> None:
-    d.qpos[:], d.qvel[:], d.qacc_warmstart[:], d.ctrl[:] = state
+def _put(d: mujoco.MjData, state: State) -> None:
+    put(d, state)
     for w in d.warning:
         w.number = 0
 
 
-def _state(mjm: mujoco.MjModel, rng: np.random.Generator) -> tuple:
+def _state(mjm: mujoco.MjModel, rng: np.random.Generator) -> State:
     qpos = mjm.qpos0.copy()
     wide = rng.choice([0.02, 0.1, 0.3])
     turned = wide * (10 ** rng.uniform(-7, -2) if rng.random() < 0.15 else 1.0)
@@ -133,7 +150,8 @@ def _state(mjm: mujoco.MjModel, rng: np.random.Generator) -> tuple:
             qpos[q] = at + rng.normal(0, 2 * turned if kind == 3 else wide)
     qvel = rng.normal(0, rng.choice([0.0, 0.1, 1.0, 8.0]), mjm.nv)
     warm = rng.normal(0, 10, mjm.nv) if rng.random() < 0.3 else np.zeros(mjm.nv)
-    return qpos, qvel, warm, rng.normal(0, rng.choice([0.3, 1.5]), mjm.nu)
+    ctrl = rng.normal(0, rng.choice([0.3, 1.5]), mjm.nu)
+    return qpos, qvel, warm, ctrl, rng.uniform(-0.2, 1.2, mjm.na) if mjm.na else np.zeros(0)
 
 
 # models
@@ -233,6 +251,8 @@ class Maker:
             option.set("integrator", str(self.pick("implicit", "implicitfast", "implicitfast")))
         if self.maybe(0.03, "no actuation"):
             self.flags(option).set("actuation", "disable")
+        self.pairs_of_sites(root)
+        self.activations(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -586,6 +606,49 @@ class Maker:
         if bias is not None:
             out.set("biastype", "affine")
             out.set("biasprm", text(bias))
+
+    def pairs_of_sites(self, root: ET.Element) -> None:
+        """Actuators between two sites: poses of one in the frame of another, and slider-cranks."""
+        section = root.find("actuator")
+        if len(self.sites) > 1 and self.maybe(0.2):
+            one, other = map(str, self.rng.permutation(self.sites)[:2])
+            if self.maybe(0.5, "slider-crank"):
+                where: dict[str, object] = {"cranksite": one, "slidersite": other, "cranklength": self.log(0.1, 2)}
+            else:
+                self.drawn["refsite"] += 1
+                gear = self.normal(1, 6)
+                gear[:3] *= self.pick(0, 1)
+                where = {"site": one, "refsite": other, "gear": gear}
+            self.law(self.element(section, "general", name=f"m{len(section)}", **where))
+
+    def activations(self, root: ET.Element) -> None:
+        """Dynamics of some actuators, muscles, and groups that are disabled."""
+        off = self.maybe(0.06, "disabled group")
+        if off:
+            root.find("option").set("actuatorgroupdisable", "2 3")
+        for out in root.find("actuator").findall("general"):
+            if off:
+                out.set("group", str(self.pick(1, 2)))
+            if not self.maybe(0.2):
+                continue
+            kind = str(self.pick("integrator", "filter", "filterexact", "muscle", "muscle"))
+            self.drawn[f"{kind} dynamics"] += 1
+            out.set("dyntype", kind)
+            out.set("dynprm", text([self.log(0.01, 0.3), self.log(0.01, 0.3), self.pick(0, self.log(0.1, 1))]))
+            if self.maybe(0.5, "actrange"):
+                out.set("actrange", text([-self.log(0.1, 2), self.log(0.1, 2)]))
+            if self.maybe(0.3, "actearly"):
+                out.set("actearly", "true")
+            if kind == "muscle":
+                self.muscle(out)
+
+    def muscle(self, out: ET.Element) -> None:
+        middle, half = self.normal(0.5, 1)[0], self.log(0.2, 2)
+        out.set("lengthrange", text([middle - half, middle + half]))
+        prm = [0.75, 1.05, self.pick(-1, self.log(1, 30)), self.log(1, 30), 0.5, 1.6, self.log(0.5, 5), 1.3, 1.2]
+        for what in ("gain", "bias"):
+            out.set(f"{what}type", "muscle")
+            out.set(f"{what}prm", text(prm))
 
     def friction_losses(self, root: ET.Element) -> None:
         if self.maybe(0.25):

@@ -130,7 +130,7 @@ def _inertial_terms(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
 def stiffest_contact(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
     """The most that the rows of a contact add to the inertia that it acts on, in units of that, in any of the steps."""
     d, most = mujoco.MjData(mjm), 0.0
-    d.qpos[:], d.qvel[:], d.qacc_warmstart[:], d.ctrl[:] = state
+    random_mjcf.put(d, state)
     for _ in range(steps):
         mujoco.mj_step(mjm, d)
         for contact in d.contact:
@@ -161,13 +161,14 @@ def _of_rounding(mjm: mujoco.MjModel, d: mujoco.MjData, precision: Precision) ->
 
 
 def _fields(mjm: mujoco.MjModel, d: mujoco.MjData, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    return {name: oracle.field(mjm, d, name).copy() for name in ("qpos", "qvel", *names)}
+    state = ("qpos", "qvel", "act") if mjm.na else ("qpos", "qvel")
+    return {name: oracle.field(mjm, d, name).copy() for name in (*state, *names)}
 
 
 def advance(mjm: mujoco.MjModel, state: tuple, steps: int, force: np.ndarray | float = 0.0) -> mujoco.MjData | None:
     """Some steps from a state, a force on each dof added; None where that is no simulation any more."""
     d = mujoco.MjData(mjm)
-    d.qpos[:], d.qvel[:], d.qacc_warmstart[:], d.ctrl[:] = state
+    random_mjcf.put(d, state)
     d.qfrc_applied[:] = force
     for _ in range(steps):
         mujoco.mj_step(mjm, d)
@@ -199,8 +200,9 @@ def failures(
     for n in steps:
         for name in sim.outputs:
             getattr(sim, name).fill_(float("nan"))
-        for x, values in zip((sim.qpos, sim.qvel, sim.qacc_warmstart, sim.ctrl), columns, strict=True):
-            x.copy_(torch.tensor(values))
+        for name, values in zip(random_mjcf.STATE, columns, strict=True):
+            if values.size:
+                getattr(sim, name).copy_(torch.tensor(values))
         sim.step(n)
         for world, state in enumerate(states):
             answer = expected(sharp, state, n, names, PRECISIONS[dtype])
@@ -301,10 +303,11 @@ def _plainer(worlds: list[World]) -> Iterator[list[World]]:
             if values[k].any():
                 plain = list(values)
                 plain[k] = np.zeros_like(values[k])
-                yield [World({**world.joints, name: (plain[0], plain[1], plain[2])}, world.ctrl)]
-    for name, value in world.ctrl.items():
-        if value:
-            yield [World(world.joints, {**world.ctrl, name: 0.0})]
+                yield [dataclasses.replace(world, joints={**world.joints, name: (plain[0], plain[1], plain[2])})]
+    for what in ("ctrl", "act"):
+        for name, value in getattr(world, what).items():
+            if value:
+                yield [dataclasses.replace(world, **{what: {**getattr(world, what), name: 0.0}})]
 
 
 def report(seed: int, case: Case, failure: Failure) -> str:
@@ -312,7 +315,7 @@ def report(seed: int, case: Case, failure: Failure) -> str:
     mjm = mujoco.MjModel.from_xml_string(case.xml)
     lines = [f"model {seed}: {failure}", f"again: python tests/random_models.py --seed {seed}", case.xml]
     for world in case.worlds:
-        for name, x in zip(("qpos", "qvel", "qacc_warmstart", "ctrl"), random_mjcf.join(mjm, world), strict=True):
+        for name, x in zip(random_mjcf.STATE, random_mjcf.join(mjm, world), strict=True):
             lines.append(f"{name} = {x.tolist()}")
     return "\n".join(lines)
 

@@ -31,6 +31,15 @@ ACTUATORS = {
     "velocity": '<velocity joint="hinge" kv=".3"/><velocity joint="free" kv=".2" gear="0 0 1 0 0 0"/>',
     "damper": '<damper joint="hinge" kv=".3" ctrlrange="0 1"/>',
     "site": f'<general site="turned" gear="1 2 3 .4 .5 .6" {LAW}/><motor site="w" gear="1 2 3 4 5 6"/>',
+    "site seen from another": f"""<general site="turned" refsite="a" gear="1 2 3 .4 .5 .6" {LAW}/>
+        <general site="c" refsite="turned" gear="1 0 2" {LAW}/>""",
+    "site seen from the world": f"""<position site="c" refsite="w" gear="0 0 0 1 2 -.5" kp="2"/>
+        <general site="w" refsite="b" gear="1 2 0 1" {LAW}/>""",
+    "rotational servo of a site": '<position site="c" refsite="turned" gear="0 0 0 1 2 -.5" kp="2" kv=".1"/>',
+    "slider-crank": f"""<general cranksite="c" slidersite="a" cranklength="1.9" gear="-2" {LAW}/>
+        <general cranksite="c" slidersite="b" cranklength=".1" {LAW}/>""",
+    "slider-crank of the world": f"""<general cranksite="a" slidersite="w" cranklength="2.5" {LAW}/>
+        <general cranksite="w" slidersite="c" cranklength="2" {LAW}/>""",
     "tendons": f'<general tendon="spatial" {LAW}/><position tendon="fixed" kp="2" forcerange="-.4 .7"/>',
     "two on a limited joint": '<motor joint="hinge"/><position joint="hinge" ctrlrange="-1 1"/>',
 }

@@ -36,7 +36,6 @@ REFUSED = {
     "noslip": (mjcf(option='noslip_iterations="3"'), "noslip"),
     "fluidshape": (mjcf(option='density="1"', geom='fluidshape="ellipsoid"'), "(fluidshape) of geom 'rod'"),
     "fluidshape in oil": (mjcf(option='viscosity="1"', geom='fluidshape="ellipsoid"'), "(fluidshape) of geom 'rod'"),
-    "actuatorgroupdisable": (mjcf(option='actuatorgroupdisable="1"'), "actuatorgroupdisable"),
     "override": (mjcf(flag='override="enable"'), "OVERRIDE"),
     "sleep": (mjcf(flag='sleep="enable"'), "SLEEP"),
     "diagexact": (mjcf(flag='diagexact="enable"'), "DIAGEXACT"),
@@ -74,38 +73,17 @@ REFUSED = {
         mjcf(more='<tendon><fixed name="t" armature="1"><joint joint="elbow" coef="1"/></fixed></tendon>'),
         "armature of tendon 't'",
     ),
-    "muscle": (
-        mjcf(more='<actuator><muscle name="p" joint="elbow" lengthrange="0 1"/></actuator>'),
-        "activation",
-    ),
-    "intvelocity": (
-        mjcf(more='<actuator><intvelocity name="p" joint="elbow" actrange="0 1"/></actuator>'),
-        "activation",
-    ),
-    "refsite": (
-        mjcf(
-            more="""<worldbody><site name="z"/></worldbody>
-        <actuator><general name="p" site="s" refsite="z"/></actuator>"""
-        ),
-        "refsite of actuator 'p'",
-    ),
-    "crank": (
-        mjcf(more='<actuator><general name="p" slidersite="s" cranksite="s" cranklength="1"/></actuator>'),
+    "body transmission": (
+        mjcf(more='<actuator><adhesion name="p" body="arm" ctrlrange="0 1"/></actuator>'),
         "transmission of actuator 'p'",
     ),
     "gain": (
-        mjcf(
-            more="""<actuator><general name="p" joint="elbow" gaintype="muscle" lengthrange="0 1"
-            gainprm=".5 .8 1 200 .5 1.6 1.5 1.3 1.2"/></actuator>"""
-        ),
-        "gain type of actuator 'p'",
+        mjcf(more='<actuator><pid name="p" joint="elbow" kp="1" ki="1"/></actuator>'),
+        "actuator 'p'",
     ),
-    "bias": (
-        mjcf(
-            more="""<actuator><general name="p" joint="elbow" biastype="muscle" lengthrange="0 1"
-            biasprm=".5 .8 1 200 .5 1.6 1.5 1.3 1.2"/></actuator>"""
-        ),
-        "bias type of actuator 'p'",
+    "dynamics of a user": (
+        mjcf(more='<actuator><general name="p" joint="elbow" dyntype="user" actdim="2"/></actuator>'),
+        "activation dynamics of actuator 'p'",
     ),
     "two outputs": (
         mjcf(
@@ -125,7 +103,7 @@ REFUSED = {
     ),
     "actuator damping": (mjcf(motor='damping="1"'), "'elbow'"),
     "actuator armature": (mjcf(motor='armature="1"'), "'elbow'"),
-    "delay": (mjcf(motor='delay="0.01" nsample="10"'), "history"),
+    "delay": (mjcf(motor='delay="0.01" nsample="10"'), "the delay of actuator 'm'"),
 }
 
 
@@ -164,6 +142,10 @@ ALLOWED = {
     "fluid": mjcf(option='density="1" viscosity="2" wind="1 0 0"'),
     "fluidshape without a fluid": mjcf(geom='fluidshape="ellipsoid"'),
     "keyframe": mjcf(more='<keyframe><key qpos="1"/></keyframe>'),
+    "sensor that is late": mjcf(more='<sensor><jointpos joint="elbow" delay=".01" nsample="10"/></sensor>'),
+    "history of a control": mjcf(motor='nsample="10"'),
+    "actuation": mjcf(flag='actuation="disable"'),
+    "disabled group": mjcf(option='actuatorgroupdisable="1"'),
     "energy": mjcf(flag='energy="enable"'),
 }  # fmt: skip
 

@@ -63,7 +63,8 @@ def beside_mujoco(name: str | int, worlds: int, seed: int = 0, steps: int = 3) -
         d.qvel[:], d.ctrl[:] = rng.normal(0, 1, own.nv), rng.normal(0, 1, own.nu)
         for _ in range(int(rng.integers(1, 60))):
             mujoco.mj_step(own, d)
-        for field in ("qpos", "qvel", "ctrl", *INPUTS, *(("mocap_pos", "mocap_quat") if own.nmocap else ())):
+        more = ("mocap_pos", "mocap_quat") * bool(own.nmocap) + ("act",) * bool(own.na)
+        for field in ("qpos", "qvel", "ctrl", *INPUTS, *more):
             getattr(sim, field)[b] = torch.tensor(getattr(d, field))
         found.append((own, d))
     sim.step(steps)
@@ -75,7 +76,7 @@ def beside_mujoco(name: str | int, worlds: int, seed: int = 0, steps: int = 3) -
             continue
         mujoco.mj_rnePostConstraint(own, d)
         rows += d.nefc
-        for field in ("qpos", "qvel", *OUTPUTS):
+        for field in ("qpos", "qvel", *OUTPUTS, *(("act",) if own.na else ())):
             close(getattr(sim, field)[b].cpu(), oracle.field(own, d, field))
     return rows
 

@@ -65,7 +65,7 @@ def test_the_random_models_have_what_they_are_to_test():
         d = mujoco.MjData(mjm)
         for k, world in enumerate(case.worlds):
             state = random_mjcf.join(mjm, world)
-            d.qpos[:], d.qvel[:], d.qacc_warmstart[:], d.ctrl[:] = state
+            random_mjcf.put(d, state)
             mujoco.mj_forward(mjm, d)
             worlds.update(_acting(mjm, d))
             if k == seed % 6:  # of one world in six, as it takes long
@@ -114,6 +114,11 @@ def test_the_random_models_have_what_they_are_to_test():
         *(f"{kind} law" for kind in ("motor", "position", "velocity", "damper", "any")),
         "gravity compensation",
         "springy tendon",
+        *(f"{kind} dynamics" for kind in ("integrator", "filter", "filterexact", "muscle")),
+        "actearly",
+        "refsite",
+        "slider-crank",
+        "disabled group",
     )
     flags = ("contact", "spring", "damper", "clampctrl", "filterparent", "gravity", "eulerdamp", "actuation")
     for what in (*rare, *(f"no {flag}" for flag in flags), "negative stiffness"):

@@ -132,6 +132,7 @@ def test_disabled_sensors_are_0():
         ('<clock name="time"/>', "'time' (clock) of an environment"),
         ('<e_kinetic name="energy"/>', "'energy' (e_kinetic)"),
         ('<framepos name="view" objtype="camera" objname="eye"/>', "'view' (framepos) of a camera"),
+        ('<gyro name="late" site="tip" delay=".01" nsample="3"/>', "'late' (gyro), which gives what was measured"),
         ('<rangefinder name="laser" site="tip" data="dist normal"/>', "'laser' (rangefinder) that gives more"),
     ],
 )

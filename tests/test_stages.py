@@ -14,7 +14,7 @@ from torch_mjenvs.physics.data import FIELDS, Data
 from torch_mjenvs.physics.derived import STAGES
 
 GIVEN = {
-    "precision", "qpos", "qvel", "ctrl", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied", "mocap_pos",
+    "precision", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied", "mocap_pos",
     "mocap_quat",
 }  # fmt: skip
 
@@ -27,7 +27,8 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
     <body mocap="true"><geom size=".1"/></body></worldbody>
     <tendon><spatial stiffness="3" damping="1" name="t">
       <site site="a"/><site site="b"/><site site="c"/></spatial></tendon>
-    <actuator><position name="p" tendon="t"/><motor site="c"/></actuator></mujoco>"""
+    <actuator><position name="p" tendon="t"/><motor site="c"/><cylinder tendon="t" timeconst="1"/>
+      <general site="c" refsite="a" gear="1 2 3 4 5 6"/></actuator></mujoco>"""
 
 OWN = {"more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames() + "<clock/>")}
 
@@ -59,7 +60,7 @@ def test_stages_read_and_compute_what_they_declare() -> None:
         for qpos, qvel, ctrl in states:
             lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
             d = Watched(**dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
-            d.time, d.qfrc_applied, d.xfrc_applied = 0.5, [0.0] * m.nv, [[0.0] * 6] * m.nbody
+            d.act, d.time, d.qfrc_applied, d.xfrc_applied = [0.0] * m.na, 0.5, [0.0] * m.nv, [[0.0] * 6] * m.nbody
             d.mocap_pos, d.mocap_quat = [[0.0] * 3] * m.nmocap, [[1.0] * 4] * m.nmocap
             for stage in STAGES:
                 d.read.clear(), d.written.clear()

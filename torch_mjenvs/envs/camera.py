@@ -55,6 +55,8 @@ class Camera:
         renderer = self.prepare()
         renderer.data.qpos[:] = self.engine.qpos[world].cpu().numpy()
         renderer.data.qvel[:] = self.engine.qvel[world].cpu().numpy()
+        if self.engine.layout.na:  # by which tendons are coloured
+            renderer.data.act[:] = self.engine.act[world].cpu().numpy()
         mujoco.mj_forward(renderer.model, renderer.data)
         return renderer
 

@@ -16,22 +16,23 @@ from .read_only import Part, accessors, read_only
 class DataView(mujoco.MjData):
     """An MjData that refuses to be written into, but for `bring`. `check` refuses what MuJoCo's functions write."""
 
-    def bring(self, qpos: np.ndarray, qvel: np.ndarray, ctrl: np.ndarray, time: float) -> None:
+    def bring(self, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray, ctrl: np.ndarray, time: float) -> None:
         """All of mjData for this state: mj_forward, and the forces on bodies, as Gymnasium has them after a step."""
         own = super().__getattribute__
-        for name, x in (("qpos", qpos), ("qvel", qvel), ("ctrl", ctrl)):
+        state = {"qpos": qpos, "qvel": qvel, "act": act, "ctrl": ctrl}
+        for name, x in state.items():
             own(name)[:] = x
         super().__setattr__("time", time)
         mujoco.mj_forward(own("model"), self)
         mujoco.mj_rnePostConstraint(own("model"), self)
-        own("__dict__")["_brought"] = {name: own(name).copy() for name in ("qpos", "qvel", "ctrl")}
+        own("__dict__")["_brought"] = {name: own(name).copy() for name in state}
 
     def check(self) -> None:
         """Raises ValueError where somebody changed the state here since it was brought."""
         own = super().__getattribute__
         brought = own("__dict__").pop("_brought", {})
         if not all(np.array_equal(own(name), x) for name, x in brought.items()):
-            _refuse("qpos, qvel or ctrl")
+            _refuse("qpos, qvel, act or ctrl")
         own("__dict__")["_brought"] = brought
 
     def __getattribute__(self, name: str) -> Any:

@@ -72,7 +72,8 @@ class Engine(Varied):
     """N worlds of a task.
 
     Every attribute that is a tensor keeps its address for the engine's life, and `step` and `reset` write in place:
-    `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `action (N, nu)`, `obs (N, D)`, `final_obs (N, D)`,
+    `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `act (N, na)`, where actuators have activations, `action
+    (N, nu)`, `obs (N, D)`, `final_obs (N, D)`,
     `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool, `elapsed_steps (N,)` int32, and `info`,
     `final_info`: dicts of (N,) or (N, k).
 
@@ -168,6 +169,13 @@ class Engine(Varied):
     episode = _view("episode", "(N,) int32, how many each world has begun")
     reset_mask = _view("reset_mask", "(N,) bool")
     key = _view("key", "(N, 3) int32, of the random numbers")
+
+    @property
+    def act(self) -> torch.Tensor:
+        """(N, na), activations. Raises AttributeError where no actuator of the model has one."""
+        if not self.layout.na:
+            raise AttributeError("there is no act: no actuator of the model has an activation")
+        return self.view("act")
 
     @property
     def memory(self) -> dict[str, torch.Tensor]:
@@ -271,15 +279,24 @@ class Engine(Varied):
         self._refreshing()
 
     @exclusive
-    def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:
+    def set_state(
+        self,
+        qpos: torch.Tensor,
+        qvel: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        act: torch.Tensor | None = None,
+    ) -> None:
         """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`: nothing is carried over from before.
 
         `obs` and `info` are then what a reset into that state would give.
 
-        qpos (N, nq), qvel (N, nv); only the worlds of the (N,) bool mask where there is one. Raises TypeError or
-        ValueError for the wrong type, shape or device, and changes nothing then.
+        qpos (N, nq), qvel (N, nv), act (N, na), which is 0 where it is not given; only the worlds of the (N,) bool mask
+        where there is one. Raises TypeError or ValueError for the wrong type, shape or device, and changes nothing
+        then.
         """
         n = self.num_envs
+        if act is not None:
+            act = as_tensor("act", act, (n, self.layout.na), self.device).to(self.dtype)
         qpos = as_tensor("qpos", qpos, (n, self.layout.nq), self.device)
         qvel = as_tensor("qvel", qvel, (n, self.layout.nv), self.device)
         self._choose(None if mask is None else as_mask("mask", mask, n, self.device))
@@ -287,6 +304,8 @@ class Engine(Varied):
         self.qpos.copy_(torch.where(chosen, qpos.to(self.dtype), self.qpos))
         self.qvel.copy_(torch.where(chosen, qvel.to(self.dtype), self.qvel))
         self.qacc_warmstart.masked_fill_(chosen, 0.0)
+        if self.layout.na:
+            self.act.copy_(torch.where(chosen, 0.0 if act is None else act, self.act))
         self._refresh()
 
     @exclusive

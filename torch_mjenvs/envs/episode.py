@@ -39,6 +39,7 @@ class Layout:
     nq: int
     nv: int
     nu: int
+    na: int
     obs: int
     memory: Widths
     info: Widths  # of each name of the next two together
@@ -49,10 +50,12 @@ class Layout:
     def buffers(self) -> list[Buffer]:
         """State is world-minor; what users hand in and out has a row per world."""
         params = param_buffers(self.params) if self.params else []
+        act = [Buffer("act", self.na)] if self.na else []
         return params + [
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
+            *act,
             Buffer("memory", room(self.memory)),
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
@@ -81,6 +84,7 @@ class Moment:
     qpos: list
     qvel: list
     qacc_warmstart: list
+    act: list
     memory: list
     params: list = field(default_factory=list)
     derived: list = field(default_factory=list)
@@ -208,27 +212,27 @@ class Episode:
         episode = b["episode"][0]
         params, derived = self.draw(b, episode)
         own = self.of_world(params, derived)
-        scene = own.enter(b, episode, *own.contract.reset(random(b, episode, RESET)))
+        scene = own.enter(b, episode, *own.contract.reset(random(b, episode, RESET)), [0.0] * self.model.na)
         scene.moment.params, scene.moment.derived = params, derived
         return scene
 
-    def enter(self, b: Buffers, episode: Scalar, qpos: list, qvel: list) -> Scene:
+    def enter(self, b: Buffers, episode: Scalar, qpos: list, qvel: list, act: list) -> Scene:
         """An episode of this number that begins in this state."""
-        world = self.at_rest(qpos, qvel, random(b, episode, BEGIN))
+        world = self.at_rest(qpos, qvel, act, random(b, episode, BEGIN))
         memory = self.first_memory(b, world)
         world.memory = by_name(self.layout.memory, memory)
         obs = self.contract.observe(world, self.layout.obs)
         info = flatten(self.layout.info, self.contract.reset_info(world))
-        return Scene(0, b["episode"][0] + 1, info, obs, Moment(qpos, qvel, [0.0] * self.model.nv, memory))
+        return Scene(0, b["episode"][0] + 1, info, obs, Moment(qpos, qvel, [0.0] * self.model.nv, act, memory))
 
-    def at_rest(self, qpos: list, qvel: list, rng: Random) -> World:
+    def at_rest(self, qpos: list, qvel: list, act: list, rng: Random) -> World:
         """A world that was put into a state: mj_forward has run, but not mj_rnePostConstraint."""
         m = self.model
         still = [0.0] * m.nu
-        data = derive(m, qpos, qvel, None, still, self.precision)
-        data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision))
+        data = derive(m, qpos, qvel, None, still, self.precision, act)
+        data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act))
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
-        return World(qpos, qvel, {}, data, rng)
+        return World(qpos, qvel, {}, data, rng, act)
 
     def first_memory(self, b: Buffers, world: World) -> list:
         """That of an episode which begins like this."""
@@ -243,7 +247,8 @@ class Episode:
         """The memory that a step starts with: a new one, where the state was bad."""
 
         def anew(_: list) -> list:
-            return self.first_memory(b, self.at_rest(old.qpos, old.qvel, random(b, b["episode"][0] + -1, BEGIN)))
+            rng = random(b, b["episode"][0] + -1, BEGIN)
+            return self.first_memory(b, self.at_rest(old.qpos, old.qvel, old.act, rng))
 
         return when_any(bad, anew, old.memory) if old.memory else []
 
@@ -252,12 +257,14 @@ class Episode:
     def guard(self, b: Buffers) -> tuple[Moment, list, Mask, Mask]:
         """The state and action to go on from, and where the state and the action were bad."""
         m = self.model
-        bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"])
+        act = b.get("act", [])
+        bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"] + act)
         zeros = [0.0] * m.nv
         moment = Moment(
             choose(bad_state, list(m.qpos0), b["qpos"]),
             choose(bad_state, zeros, b["qvel"]),
             choose(bad_state, zeros, b["qacc_warmstart"]),
+            choose(bad_state, [0.0] * m.na, act),
             b["memory"],
             b.get("params", []),
             b.get("derived", []),
@@ -270,28 +277,29 @@ class Episode:
     ) -> tuple[Moment, World, Mask]:
         """All substeps: what they led to, which is the old state where anything was `bad` or became so, and where."""
         m = self.model
-        moved = steps(
-            m, State(old.qpos, old.qvel, old.qacc_warmstart), ctrl, self.task.frame_skip, self.precision, **pushes
-        )
-        stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart))
+        begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act)
+        moved = steps(m, begun, ctrl, self.task.frame_skip, self.precision, **pushes)
+        stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         new = Moment(
             choose(stopped, old.qpos, moved.qpos),
             choose(stopped, old.qvel, moved.qvel),
             choose(stopped, old.qacc_warmstart, moved.qacc_warmstart),
+            choose(stopped, old.act, moved.act),
             old.memory,
             old.params,
             old.derived,
         )
-        begun = old.qpos, old.qvel, old.qacc_warmstart
+        start = old.qpos, old.qvel, old.qacc_warmstart, old.act
         last = {
             "qpos": choose(stopped, old.qpos, moved.last["qpos"]),
             "qvel": choose(stopped, old.qvel, moved.last["qvel"]),
             "qacc": choose(stopped, old.qacc_warmstart, moved.last["qacc"]),
-            "start": [choose(stopped, x, y) for x, y in zip(begun, moved.last["start"], strict=True)],
+            "act": choose(stopped, old.act, moved.last["act"]),
+            "start": [choose(stopped, x, y) for x, y in zip(start, moved.last["start"], strict=True)],
         }
         data = left_by_step(m, last, ctrl, self.precision, **pushes)
         data.cfrc_ext = [choose(stopped, [0.0] * 6, wrench) for wrench in moved.last["cfrc_ext"]]
-        return new, World(new.qpos, new.qvel, {}, data, rng), stopped
+        return new, World(new.qpos, new.qvel, {}, data, rng, new.act), stopped
 
     def control(self, before: World, action: list) -> tuple[list, dict[str, list], Mask]:
         """ctrl, pushes, and where they are bad."""
@@ -335,7 +343,7 @@ class Episode:
         widths, elapsed = self.layout.memory, b["elapsed_steps"][0] + 1
         rng = random(b, b["episode"][0] + -1, elapsed)
         old, action, bad_state, bad_action = self.guard(b)
-        before = self.at_rest(old.qpos, old.qvel, rng)
+        before = self.at_rest(old.qpos, old.qvel, old.act, rng)
         before.memory = by_name(widths, self.kept_memory(b, old, bad_state))
         ctrl, pushes, bad_ctrl = self.control(before, action)
         new, after, bad = self.advance(old, ctrl, pushes, rng, bad_action, bad_state, bad_ctrl)
@@ -383,7 +391,8 @@ class Episode:
 
     def refresh(self, b: Buffers) -> dict[str, list]:
         """What follows from the state of the worlds of `reset_mask`, after it was set from outside."""
-        mask, scene = b["reset_mask"][0], self.enter(b, b["episode"][0] + -1, b["qpos"], b["qvel"])
+        state = b["qpos"], b["qvel"], b.get("act", [])
+        mask, scene = b["reset_mask"][0], self.enter(b, b["episode"][0] + -1, *state)
         return {
             "memory": choose(mask, scene.moment.memory, b["memory"]),
             "obs": choose(mask, scene.obs, b["obs"]),
@@ -418,7 +427,7 @@ class Episode:
         """The layout, as all of the task's functions together show it."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
-        before = self.at_rest(qpos, qvel, rng)
+        before = self.at_rest(qpos, qvel, [0.0] * m.na, rng)
         before.memory = by_name(memory, first)
         before.memory = by_name(memory, contract.begin(memory, first, before))
         obs = contract.observe(before)
@@ -428,7 +437,8 @@ class Episode:
         step_info = contract.outcome(before, action, after).info
         contract.observe(after, len(obs))
         info = contract.same_widths(reset_info, step_info)
-        return Layout(m.nq, m.nv, m.nu, len(obs), memory, info, tuple(step_info), tuple(reset_info), self.params)
+        names = tuple(step_info), tuple(reset_info)
+        return Layout(m.nq, m.nv, m.nu, m.na, len(obs), memory, info, *names, self.params)
 
     def name(self, what: str) -> str:
         return f"{type(self.task).__name__.lower()}-{what}"

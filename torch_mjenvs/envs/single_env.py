@@ -111,6 +111,11 @@ class TorchEnv(gymnasium.Env):
         return self.engine.qvel[0].cpu().numpy().copy()
 
     @property
+    def act(self) -> np.ndarray:
+        """(na,), a copy. Raises AttributeError where no actuator of the model has an activation."""
+        return self.engine.act[0].cpu().numpy().copy()
+
+    @property
     def data(self) -> mujoco.MjData:
         """MuJoCo's own, of the present state: all that mj_forward and mj_rnePostConstraint compute. For reading.
 
@@ -127,7 +132,8 @@ class TorchEnv(gymnasium.Env):
         """Have `data` follow, where anybody has asked for it."""
         if self._data is not None:
             ctrl = self.engine.action[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
-            self._data.bring(self.qpos, self.qvel, ctrl, self.dt * int(self.engine.elapsed_steps))
+            act = self.act if self.engine.layout.na else np.zeros(0)
+            self._data.bring(self.qpos, self.qvel, act, ctrl, self.dt * int(self.engine.elapsed_steps))
 
     def state_vector(self) -> np.ndarray:
         """(nq + nv,), qpos and qvel."""
@@ -198,15 +204,17 @@ class TorchEnv(gymnasium.Env):
             raise ClosedEnvironmentError(f"this {type(self).__name__} is closed")
 
     @exclusive
-    def set_state(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
-        """qpos (nq,), qvel (nv,). Raises TypeError or ValueError for another type or shape, changing nothing."""
+    def set_state(self, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray | None = None) -> None:
+        """qpos (nq,), qvel (nv,), act (na,), which is 0 where it is not given.
+
+        Raises TypeError or ValueError for another type or shape, changing nothing.
+        """
         self._check_open()
         layout = self.engine.layout
-        qpos_, qvel_ = (
-            as_tensor(name, x, (width,), self.device)[None]
-            for name, x, width in (("qpos", qpos, layout.nq), ("qvel", qvel, layout.nv))
-        )
-        self.engine.set_state(qpos_, qvel_)
+        given = {"qpos": (qpos, layout.nq), "qvel": (qvel, layout.nv)}
+        if act is not None:
+            given["act"] = (act, layout.na)
+        self.engine.set_state(**{name: as_tensor(name, x, (n,), self.device)[None] for name, (x, n) in given.items()})
         self._bring()
 
     @property

@@ -27,7 +27,7 @@ from .tasks.registry import TASKS, make_task
 from .video import tile_images
 
 # What `get_state` gives, where there is such: with it, an episode goes on exactly.
-STATE = ("qpos", "qvel", "qacc_warmstart", "memory", "elapsed_steps", "obs", "info", "params", "derived")
+STATE = ("qpos", "qvel", "qacc_warmstart", "act", "memory", "elapsed_steps", "obs", "info", "params", "derived")
 
 
 class TorchRLEnv(EnvBase):
@@ -66,7 +66,8 @@ class TorchRLEnv(EnvBase):
     Before that, streams come from torch's global generator.
 
     `reset(td, set_state=True)` puts worlds, those of the mask in td["_reset"] where there is one, into the state in td:
-    qpos (N, nq) and qvel (N, nv), or all that `get_state` gave. `reset(state=...)` does so through transforms, too.
+    qpos (N, nq) and qvel (N, nv), act (N, na) where actuators have activations, or all that `get_state` gave.
+    `reset(state=...)` does so through transforms, too.
 
     Raises TypeError for an unknown argument, ValueError for a bad value, OSError for a missing xml_file,
     `UnsupportedModel` for a model that asks for more than there is.
@@ -186,8 +187,10 @@ class TorchRLEnv(EnvBase):
                 "a state to be set has at least the entries qpos and qvel; through a TransformedEnv, which hides them "
                 "from this environment, set it with reset(state=...)"
             )
-        engine, state = self.engine, state.select(*STATE, strict=False).to(self.device)
-        engine.set_state(state["qpos"], state["qvel"], mask)
+        engine = self.engine
+        known = [name for name in STATE if name in engine.buffers]
+        state = state.select(*known, strict=False).to(self.device)
+        engine.set_state(state["qpos"], state["qvel"], mask, state.get("act", None))
         new = engine.state_dict()
         begun = {name: torch.zeros_like(new[name]) for name in ("elapsed_steps", "done")}
         for name, x in (begun | state.to_dict()).items():

@@ -200,6 +200,11 @@ class TorchVectorEnv(VectorEnv):
         return self.engine.qvel
 
     @property
+    def act(self) -> torch.Tensor:
+        """(N, na), the engine's own. Raises AttributeError where no actuator of the model has an activation."""
+        return self.engine.act
+
+    @property
     def elapsed_steps(self) -> torch.Tensor:
         """(N,) int32, steps since each world's last reset, the engine's own: writing into it moves the truncation."""
         return self.engine.elapsed_steps
@@ -335,15 +340,22 @@ class TorchVectorEnv(VectorEnv):
         )
 
     @exclusive
-    def set_state(self, qpos: torch.Tensor, qvel: torch.Tensor, mask: torch.Tensor | None = None) -> None:
+    def set_state(
+        self,
+        qpos: torch.Tensor,
+        qvel: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        act: torch.Tensor | None = None,
+    ) -> None:
         """Put worlds, those of the (N,) bool mask where there is one, into a state: qpos (N, nq), qvel (N, nv).
 
-        As Gymnasium's `MujocoEnv.set_state`: the count of steps and whether the episode has ended stay. Raises
-        TypeError or ValueError for the wrong type, shape or device, and changes nothing then.
+        Where actuators have activations, act (N, na) is theirs; not given, they are 0 as after a reset. As Gymnasium's
+        `MujocoEnv.set_state`: the count of steps and whether the episode has ended stay. Raises TypeError or ValueError
+        for the wrong type, shape or device, and changes nothing then.
         """
         if self.closed:
             self._refuse()
-        self.engine.set_state(qpos, qvel, mask)
+        self.engine.set_state(qpos, qvel, mask, act)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """A method, called once for all worlds, or an attribute; one result a world, as SyncVectorEnv gives them.

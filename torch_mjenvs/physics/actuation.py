@@ -6,21 +6,18 @@ velocity, and takes the force to the dofs. Rows are kept sparse, {dof: entry}.
 
 from __future__ import annotations
 
-import math
-
-from ..compiler.scalar import Mask, Scalar, absolute, atan2, clip, cos, logical_and, maximum, select, sin
+from ..compiler.scalar import Mask, Scalar, clip, logical_and, select
+from .activation import activation_rate, drive
 from .data import Data, stage
-from .model import AFFINE, BALL, FREE, IN_PARENT, JOINT, SITE, TENDON, Model, dofs_of
+from .model import AFFINE, BALL, CRANK, FREE, IN_PARENT, JOINT, MUSCLE, SITE, TENDON, Model
+from .muscle import muscle_bias, muscle_gain, muscle_gain_rate
+from .site_transmission import of_crank, of_site
 from .spatial import (
-    MINVAL,
     Vec,
-    add,
     add_scaled,
-    cross,
     dot,
     is_zero,
     mat_vec,
-    norm,
     quat_normalize,
     quat_sub,
     quat_to_mat,
@@ -31,12 +28,12 @@ from .tendon import Row, row_times, springy_tendons
 
 
 @stage(
-    reads="qpos qvel ten_length ten_J site_xmat site_xrel odof",
+    reads="qpos qvel ten_length ten_J site_xmat site_xrel xquat origin odof",
     computes="actuator_length actuator_moment actuator_velocity",
 )
 def transmission(m: Model, d: Data) -> None:
     """mj_transmission, and the velocities of mj_fwdVelocity."""
-    kinds = {JOINT: _of_joint, IN_PARENT: _of_joint, TENDON: _of_tendon, SITE: _of_site}
+    kinds = {JOINT: _of_joint, IN_PARENT: _of_joint, TENDON: _of_tendon, SITE: of_site, CRANK: of_crank}
     found = [kinds[m.actuator_trntype[i]](m, d, i) for i in range(m.nu)]
     d.actuator_length = [length for length, _ in found]
     d.actuator_moment = [moment for _, moment in found]
@@ -63,22 +60,19 @@ def _of_tendon(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
     return d.ten_length[t] * gear, {v: entry * gear for v, entry in d.ten_J[t].items()}
 
 
-def _of_site(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
-    """A force and a torque in the site's axes; there is no length."""
-    site, gear = m.actuator_trnid[i][0], m.actuator_gear[i]
-    force, torque = mat_vec(d.site_xmat[site], gear[:3]), mat_vec(d.site_xmat[site], gear[3:])
-    wrench = add(torque, cross(d.site_xrel[site], force)) + force
-    return 0.0, {v: dot(d.odof[v], wrench) for v in dofs_of(m, m.site_bodyid[site])}
-
-
 @stage(
-    reads="ctrl actuator_length actuator_moment actuator_velocity ten_force ten_wrench",
-    computes="actuator_force qfrc_actuator tendon_wrench",
+    reads="act ctrl actuator_length actuator_moment actuator_velocity ten_force ten_wrench",
+    computes="act_dot actuator_force qfrc_actuator tendon_wrench",
 )
 def actuation(m: Model, d: Data) -> None:
-    """mj_fwdActuation, from d.ctrl."""
-    d.actuator_force = [_force(m, d, i) if m.actuation else 0.0 for i in range(m.nu)]
-    d.qfrc_actuator = zeros(m.nv)
+    """mj_fwdActuation, from d.ctrl and d.act."""
+    d.act_dot, d.actuator_force, d.qfrc_actuator = zeros(m.na), zeros(m.nu), zeros(m.nv)
+    for i in range(m.nu) if m.actuation else ():
+        ctrl = _ctrl(m, d, i)
+        if m.actuator_actadr[i] >= 0:
+            a = m.actuator_actadr[i]
+            d.act_dot[a] = activation_rate(m, i, d.act[a], ctrl)
+        d.actuator_force[i] = _force(m, d, i, ctrl)
     for moment, force in zip(d.actuator_moment, d.actuator_force, strict=True):
         for v, entry in moment.items():
             d.qfrc_actuator[v] = d.qfrc_actuator[v] + force * entry
@@ -102,34 +96,50 @@ def _ctrl(m: Model, d: Data, i: int) -> Scalar:
     return clip(d.ctrl[i], *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else d.ctrl[i]
 
 
-def _force(m: Model, d: Data, i: int) -> Scalar:
-    """Gain times control, plus bias."""
-    ctrl = _ctrl(m, d, i)
+def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
+    """Gain times control or activation, plus bias."""
     length, velocity = d.actuator_length[i], d.actuator_velocity[i]
-    gain, bias = m.actuator_gainprm[i], m.actuator_biasprm[i]
-    if _turns_about(m, i) and m.actuator_gaintype[i] != AFFINE and m.actuator_biastype[i] == AFFINE:
-        ctrl = _nearest(ctrl, length, m.actuator_gear[i], absolute(gain[0] + bias[1]) <= 0.0)
-    force = ctrl * (_affine(gain, length, velocity) if m.actuator_gaintype[i] == AFFINE else gain[0])
-    if m.actuator_biastype[i] == AFFINE:
-        force = force + _affine(bias, length, velocity)
+    force: Scalar = 0.0
+    if not m.actuator_disabled[i]:
+        force = drive(m, d, i, ctrl) * _gain(m, i, length, velocity)
+        if m.actuator_biastype[i] == AFFINE:
+            force = force + _affine(m.actuator_biasprm[i], length, velocity)
+        elif m.actuator_biastype[i] == MUSCLE:
+            force = force + muscle_bias(m, i, length)
     return clip(force, *m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else force
+
+
+def _gain(m: Model, i: int, length: Scalar, velocity: Scalar) -> Scalar:
+    if m.actuator_gaintype[i] == MUSCLE:
+        return muscle_gain(m, i, length, velocity)
+    prm = m.actuator_gainprm[i]
+    return _affine(prm, length, velocity) if m.actuator_gaintype[i] == AFFINE else prm[0]
 
 
 def force_rate(m: Model, d: Data, i: int) -> Scalar:
     """How the force changes with the actuator's velocity: not at all where it, or that on its joint, is at an end of
     its range. mjd_actuator_vel.
     """
-    rate: Scalar = m.actuator_biasprm[i][2] if m.actuator_biastype[i] == AFFINE else 0.0
-    if m.actuator_gaintype[i] == AFFINE and not is_zero(m.actuator_gainprm[i][2]):
-        rate = rate + m.actuator_gainprm[i][2] * _ctrl(m, d, i)
-    if is_zero(rate) or not m.actuation:
+    if m.actuator_disabled[i] or not m.actuation:
         return 0.0
+    rate: Scalar = m.actuator_biasprm[i][2] if m.actuator_biastype[i] == AFFINE else 0.0
+    gain_rate = _gain_rate(m, d, i)
+    if not is_zero(gain_rate):
+        rate = rate + gain_rate * drive(m, d, i, _ctrl(m, d, i))
+    if is_zero(rate):
+        return rate
     if m.actuator_forcelimited[i]:
         rate = select(_within(d.actuator_force[i], m.actuator_forcerange[i]), rate, 0.0)
     j = m.actuator_trnid[i][0]
     if m.actuator_trntype[i] in (JOINT, IN_PARENT) and m.jnt_actfrclimited[j]:
         rate = select(_within(d.qfrc_actuator[m.jnt_dofadr[j]], m.jnt_actfrcrange[j]), rate, 0.0)
     return rate
+
+
+def _gain_rate(m: Model, d: Data, i: int) -> Scalar:
+    if m.actuator_gaintype[i] == MUSCLE:
+        return muscle_gain_rate(m, i, d.actuator_length[i], d.actuator_velocity[i])
+    return m.actuator_gainprm[i][2] if m.actuator_gaintype[i] == AFFINE else 0.0
 
 
 def _within(x: Scalar, ends: Vec) -> Mask:
@@ -142,19 +152,3 @@ def _affine(prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:
         if not is_zero(factor):
             total = total + factor * x
     return total
-
-
-def _turns_about(m: Model, i: int) -> bool:
-    """Whether the length is an angle about an axis in space, which is the same after a full turn."""
-    on_joint = m.actuator_trntype[i] in (JOINT, IN_PARENT)
-    return on_joint and m.jnt_type[m.actuator_trnid[i][0]] == BALL
-
-
-def _nearest(ctrl: Scalar, length: Scalar, gear: Vec, servo: Mask) -> Scalar:
-    """The set point that is full turns away and nearest to the length, where the actuator is a position servo."""
-    if servo is False:
-        return ctrl
-    turn = maximum(norm(gear[:3]), MINVAL)  # of the length for each radian
-    error = (ctrl - length) / turn
-    nearest = length + atan2(sin(error), cos(error)) * turn
-    return select(logical_and(servo, absolute(error) > math.pi), nearest, ctrl)

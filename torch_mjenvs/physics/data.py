@@ -1,6 +1,7 @@
 """The fields of a world while a step is computed, and how each stage declares which it reads and computes.
 
-nq positions   nv dofs   nu actuators   nbody bodies   njnt joints   ngeom geoms   nsite sites   ntendon tendons
+nq positions   nv dofs   nu actuators   na activations   nbody bodies   njnt joints   ngeom geoms   nsite sites
+ntendon tendons
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Data:
     precision = field()  # Precision: of Python floats, where nothing else is said
     qpos = field("nq")
     qvel = field("nv")
+    act = field("na")
     ctrl = field("nu")
     qacc_warmstart = field("nv")
     time = Field((), optional=True)  # s
@@ -102,6 +104,7 @@ class Data:
     qfrc_fluid = output("nv")
     actuator_length, actuator_velocity = output("nu"), output("nu")
     actuator_moment = field("nu")  # {dof: entry} for each actuator
+    act_dot = output("na")
     actuator_force = output("nu")  # before the gear
     tendon_wrench = field()  # {body: (torque, force)} about its tree's origin, of all that pulls by spatial tendons
     qfrc_actuator = output("nv")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .activation import check_act
 from .actuation import actuation, transmission
 from .collision import collision
 from .constraints import make_constraint
@@ -81,11 +82,16 @@ def derive(
     qacc: list | None,
     ctrl: list,
     precision: Precision = DOUBLE,
+    act: Sequence = (),
     **pushes: list,
 ) -> Derived:
-    """mjData at a state, `pushes` as of `step`. Nothing is computed that nobody reads, nor a given acceleration."""
+    """mjData at a state, `pushes` as of `step`. Nothing is computed that nobody reads, nor a given acceleration.
+
+    Raises ValueError for a wrong number of activations.
+    """
+    check_act(m, act)
     known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc": qacc}
-    return Derived(m, qpos=qpos, qvel=qvel, ctrl=ctrl, precision=precision, **known, **pushes)
+    return Derived(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, precision=precision, **known, **pushes)
 
 
 def left_by_step(
@@ -95,9 +101,8 @@ def left_by_step(
 
     MuJoCo evaluates sensors, and what they alone rest on, once a step: of a Runge-Kutta step in the first stage.
     """
-    d = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl, precision, **pushes)
+    d = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl, precision, last["act"], **pushes)
     if m.integrator == "rk4":
-        qpos, qvel, warmstart = last["start"]
-        first = {"qpos": qpos, "qvel": qvel, "qacc_warmstart": warmstart}
+        first = dict(zip(("qpos", "qvel", "qacc_warmstart", "act"), last["start"], strict=True))
         d.take(OF_SENSORS, Derived(m, ctrl=ctrl, precision=precision, **first, **pushes))
     return d

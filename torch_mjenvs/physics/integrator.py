@@ -12,6 +12,7 @@ import mujoco
 
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, lookup, maximum, select, sin, sqrt
+from .activation import advance, winding
 from .data import Data
 from .implicit import implicit_acceleration
 from .inertia import factor, mul_m, solve
@@ -112,11 +113,15 @@ def _euler_acceleration(m: Model, d: Data) -> list:
     return solve(factor(damped, m.dof_clamped), mul_m(d.M, d.qacc))
 
 
-def euler(m: Model, d: Data) -> tuple[list, list]:
-    """(qpos, qvel) after one step from d's accelerations. mj_Euler, mj_implicit."""
+def euler(m: Model, d: Data) -> tuple[list, list, list]:
+    """(qpos, qvel, act) after one step from d's accelerations. mj_Euler, mj_implicit."""
     h, qacc = m.timestep, _euler_acceleration(m, d) if m.integrator == "euler" else implicit_acceleration(m, d)
     qvel = [v + h * a for v, a in zip(d.qvel, qacc, strict=True)]
-    return integrate_pos(m, d.qpos, qvel, h), qvel
+    return integrate_pos(m, d.qpos, qvel, h), qvel, advance(m, d.act, d.act_dot, _lengths(m, d))
+
+
+def _lengths(m: Model, d: Data) -> dict[int, Scalar]:
+    return {i: d.actuator_length[i] for i in winding(m)}
 
 
 def rk4(
@@ -124,13 +129,14 @@ def rk4(
     qpos: list,
     qvel: list,
     warmstart: list,
-    forward: Callable[[list, list, list], Data],
+    act: list,
+    forward: Callable[[list, list, list, list], Data],
     observe: Callable[[Data, list], list],
     observed: list,
-) -> tuple[list, list, dict]:
-    """(qpos, qvel) after one step, and what the last stage held. mj_RungeKutta, by 4.0's rule for quaternions.
+) -> tuple[list, list, list, dict]:
+    """(qpos, qvel, act) after one step, and what the last stage held. mj_RungeKutta, by 4.0's rule for quaternions.
 
-    `forward(qpos, qvel, warmstart)` gives the data of a stage. Each stage's acceleration is the next one's warm
+    `forward(qpos, qvel, warmstart, act)` gives the data of a stage. Each stage's acceleration is the next one's warm
     start: the minimum does not depend on it. `observe(data, observed)` says what else of the last stage is to be kept.
     """
     h = m.timestep
@@ -140,7 +146,8 @@ def rk4(
         a, b = lookup(A, i), lookup(B, i)
         at = integrate_pos(m, qpos, carry["rate"], h * a)
         speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]
-        d = forward(at, speed, carry["qacc"])
+        active = add_scaled(act, carry["act_dot"], h * a)
+        d = forward(at, speed, carry["qacc"], active)
         rate = list(speed)
         for _, v in quats:
             th = scale(carry["rate"][v : v + 3], h * a)
@@ -153,16 +160,22 @@ def rk4(
             "qaccs": add(carry["qaccs"], scale(d.qacc, b)),
             "qpos": at,
             "qvel": speed,
+            "act": active,
+            "act_dot": d.act_dot,
+            "act_dots": add(carry["act_dots"], scale(d.act_dot, b)),
+            "lengths": _lengths(m, d),
             "observed": when_any(lookup(LAST, i) > 0.5, lambda seen: observe(d, seen), seen),
         }
 
     start = {
         "rate": list(qvel), "qacc": list(warmstart), "rates": [0.0] * m.nv, "qaccs": [0.0] * m.nv,
-        "qpos": list(qpos), "qvel": list(qvel), "observed": observed,
+        "qpos": list(qpos), "qvel": list(qvel), "act": list(act), "act_dot": [0.0] * m.na, "act_dots": [0.0] * m.na,
+        "lengths": dict.fromkeys(winding(m), 0.0), "observed": observed,
     }  # fmt: skip
     last = repeat(4, stage, start)
     return (
         integrate_pos(m, qpos, last["rates"], h),
         [v + h * x for v, x in zip(qvel, last["qaccs"], strict=True)],
-        {k: last[k] for k in ("qpos", "qvel", "qacc", "observed")} | {"mean_qacc": last["qaccs"]},
+        advance(m, act, last["act_dots"], last["lengths"]),
+        {k: last[k] for k in ("qpos", "qvel", "qacc", "act", "observed")} | {"mean_qacc": last["qaccs"]},
     )

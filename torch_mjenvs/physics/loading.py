@@ -43,6 +43,8 @@ def _read(mjm: mujoco.MjModel) -> Model:
     return m
 
 
+# What actuators' forces follow from
+ACTING = ("dynprm", "gainprm", "biasprm", "ctrlrange", "actrange", "forcerange")
 # What a field of Model holds, by its type there.
 _KINDS = {"int": int, "Ints": int, "Floats": float, "Rows": float, "tuple[Ints, ...]": int, "tuple[bool, ...]": bool}
 _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat"]
@@ -52,7 +54,6 @@ def _options(mjm: mujoco.MjModel) -> dict:
     opt = mjm.opt
     out: dict = {"timestep": opt.timestep, "impratio": opt.impratio}
     out["integrator"] = INTEGRATORS[int(opt.integrator)]
-    out["actuation"] = not disabled(mjm, "ACTUATION")
     out["eulerdamp"] = not disabled(mjm, "EULERDAMP")
     out["gravity"] = (0.0, 0.0, 0.0) if disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)
     out["meaninertia"] = float(mjm.stat.meaninertia)
@@ -98,8 +99,16 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
         "dof_direct": _direct(mjm.dof_solref),
         "dof_frictionloss": tuple(float(x) if rubs else 0.0 for x in mjm.dof_frictionloss),
+        "actuation": mjm.nu > 0 and not disabled(mjm, "ACTUATION"),
+        "actuator_disabled": _disabled_groups(mjm),
         "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
     } | _sensors(mjm)
+
+
+def _disabled_groups(mjm: mujoco.MjModel) -> tuple[bool, ...]:
+    """Whether each actuator is in a group that option actuatorgroupdisable names. mj_actuatorDisabled."""
+    off = int(mjm.opt.disableactuator)
+    return tuple(0 <= group <= 30 and bool(off >> group & 1) for group in mjm.actuator_group.tolist())
 
 
 def _sensors(mjm: mujoco.MjModel) -> dict:
@@ -110,6 +119,7 @@ def _sensors(mjm: mujoco.MjModel) -> dict:
     return out | {
         "sensor_dataspec": _tuple(mjm.sensor_intprm[:n, 0], int),
         "sensor_cutoff": _tuple(mjm.sensor_cutoff[:n], float),
+        "sensor_delayed": tuple(bool(mjm.sensor_delay[i] or mjm.sensor_interval[i].any()) for i in range(n)),
         "sensor_names": tuple(_name(mjm, "sensor", i) for i in range(n)),
     }
 
@@ -132,8 +142,7 @@ def _switched_off(mjm: mujoco.MjModel) -> tuple[str, ...]:
         + ("dof_damping",) * no_dampers
         + ("dof_frictionloss",) * (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
         + ("wind", "density", "viscosity", "body_gravcomp") * (no_springs and no_dampers)
-        + ("actuator_gainprm", "actuator_biasprm", "actuator_ctrlrange", "actuator_forcerange")
-        * disabled(mjm, "ACTUATION")
+        + tuple(f"actuator_{x}" for x in ACTING) * disabled(mjm, "ACTUATION")
     )
 
 

@@ -1,6 +1,6 @@
 """The constants of a model: the record that `load` makes of an `mjModel`.
 
-nq positions   nv dofs   nu actuators   nbody bodies   njnt joints   ngeom geoms   nsite sites
+nq positions   nv dofs   nu actuators   na activations   nbody bodies   njnt joints   ngeom geoms   nsite sites
 ntendon tendons   nsensordata numbers that sensors give
 
 Field names, meanings and units are MuJoCo's. A field is a nested tuple of Python numbers, so that it folds away when
@@ -23,8 +23,9 @@ Rows = tuple[Floats, ...]
 INTEGRATORS = "euler", "rk4", "implicit", "implicitfast"  # mjtIntegrator
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
 PLANE, SPHERE, CAPSULE = 0, 2, 3  # mjtGeom
-JOINT, IN_PARENT, TENDON, SITE = 0, 1, 3, 4  # mjtTrn
-FIXED, NO_BIAS, AFFINE = 0, 0, 1  # mjtGain, mjtBias
+JOINT, IN_PARENT, CRANK, TENDON, SITE = range(5)  # mjtTrn
+NO_DYN, INTEGRATOR, FILTER, FILTEREXACT, MUSCLE_DYN = range(5)  # mjtDyn
+FIXED, NO_BIAS, AFFINE, MUSCLE = 0, 0, 1, 2  # mjtGain, mjtBias
 WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, WRAP_CYLINDER = range(1, 6)  # mjtWrap
 
 
@@ -53,6 +54,7 @@ class Model:
     nq: int
     nv: int
     nu: int
+    na: int
     nbody: int
     njnt: int
     ngeom: int
@@ -69,7 +71,6 @@ class Model:
     wind: Floats
     magnetic: Floats
     integrator: str  # one of INTEGRATORS
-    actuation: bool  # where it is switched off, actuators have no force, and MuJoCo gives them no velocity
     eulerdamp: bool  # whether Euler takes joint damping implicitly
     impratio: float
     meaninertia: float
@@ -146,17 +147,28 @@ class Model:
     site_quat: Rows
     site_size: Rows
 
+    actuation: bool  # whether actuators act; where they do not, MuJoCo gives them no velocity
+    actuator_disabled: tuple[bool, ...]  # by its group: it gives no force, and its activation stays
     actuator_trntype: Ints
-    actuator_trnid: tuple[Ints, ...]  # joint, tendon or site
+    actuator_trnid: tuple[Ints, ...]  # joint, tendon or site, and a second site or -1
+    actuator_dyntype: Ints
     actuator_gaintype: Ints
     actuator_biastype: Ints
+    actuator_actadr: Ints  # of the activation, or -1
+    actuator_actearly: tuple[bool, ...]  # whether the force is that of the activation after the step
     actuator_gear: Rows
+    actuator_cranklength: Floats
+    actuator_dynprm: Rows
     actuator_gainprm: Rows
     actuator_biasprm: Rows
+    actuator_actlimited: tuple[bool, ...]
+    actuator_actrange: Rows
     actuator_ctrllimited: tuple[bool, ...]
     actuator_ctrlrange: Rows
     actuator_forcelimited: tuple[bool, ...]
     actuator_forcerange: Rows
+    actuator_lengthrange: Rows  # of muscles
+    actuator_acc0: Floats  # the acceleration that a unit force gives at qpos0
 
     tendon_adr: Ints
     tendon_num: Ints
@@ -185,6 +197,7 @@ class Model:
     sensor_dim: Ints
     sensor_adr: Ints
     sensor_cutoff: Floats
+    sensor_delayed: tuple[bool, ...]  # whether it has a delay, or measures at intervals
 
     pairs: tuple[Pair, ...]
     pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters

@@ -18,6 +18,7 @@ from typing import Any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .data import Data
 from .model import CAPSULE, SPHERE, Model
+from .muscle import muscles
 from .set_const import set_const
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
 from .step import position
@@ -29,7 +30,10 @@ INERTIAL = (  # on which masses and inertias as seen by joints depend
     "dof_armature", "jnt_axis", "jnt_pos", "qpos0",
 )  # fmt: skip
 FORCES = ("body_gravcomp", "jnt_stiffness", "dof_damping", "dof_frictionloss", "qpos_spring", "jnt_range")
-ACTUATORS = ("actuator_gear", "actuator_gainprm", "actuator_biasprm", "actuator_ctrlrange", "actuator_forcerange")
+ACTUATORS = (
+    "actuator_gear", "actuator_dynprm", "actuator_gainprm", "actuator_biasprm", "actuator_ctrlrange",
+    "actuator_actrange", "actuator_forcerange",
+)  # fmt: skip
 GEOMS = (
     "geom_size", "geom_pos", "geom_quat", "geom_friction", "geom_solref", "geom_solimp", "geom_margin",
 )  # fmt: skip
@@ -43,6 +47,7 @@ NOT_NEGATIVE = (
 RANGES = {  # and what says where they are in use
     "jnt_range": "jnt_limited",
     "actuator_ctrlrange": "actuator_ctrllimited",
+    "actuator_actrange": "actuator_actlimited",
     "actuator_forcerange": "actuator_forcelimited",
 }
 DIRECTIONS = ("body_quat", "body_iquat", "jnt_axis", "geom_quat")  # of any length: they are made unit vectors
@@ -59,6 +64,7 @@ REASONS = {
     "body_invweight0": "it follows from masses and inertias",
     "dof_invweight0": "it follows from masses and inertias",
     "meaninertia": "it follows from masses and inertias",
+    "actuator_acc0": "it follows from masses and inertias",
     "solref": "vary geom_solref",
 }
 
@@ -85,7 +91,12 @@ def vary(m: Model, values: Mapping[str, Any]) -> Model:
     """
     known = check_names(m, values)
     world = _replaced(m, as_rows(m, {name: values[name] for name in known}))
-    return dataclasses.replace(world, **set_const(world)) if set(known) & set(INERTIAL) else world
+    return dataclasses.replace(world, **set_const(world)) if set(known) & {*INERTIAL, *_of_muscles(m)} else world
+
+
+def _of_muscles(m: Model) -> tuple[str, ...]:
+    """The parameters, beside those of inertia, from which the acceleration follows that a muscle gives."""
+    return ("actuator_gear", "wrap_prm") if muscles(m) else ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +138,8 @@ class Columns:
             out += [("body_invweight0", (i, k)) for i in moving for k in (0, 1)]
             out += [("dof_invweight0", (v,)) for v in range(m.nv)]
             out += [("meaninertia", ())]
+        if set(self.names) & {*INERTIAL, *_of_muscles(m)}:
+            out += [("actuator_acc0", (i,)) for i in muscles(m)]
         return [*out, ("flaw", ())]
 
     def values(self, columns: Sequence) -> dict[str, Any]:

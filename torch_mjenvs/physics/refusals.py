@@ -13,12 +13,16 @@ import numpy as np
 from .contact_param import contact_param
 from .model import (
     AFFINE,
+    CRANK,
     FIXED,
     HINGE,
     IN_PARENT,
     INTEGRATORS,
     JOINT,
+    MUSCLE,
+    MUSCLE_DYN,
     NO_BIAS,
+    NO_DYN,
     SITE,
     SLIDE,
     TENDON,
@@ -51,6 +55,7 @@ _DONE_DISABLE = [
     "GRAVITY",
     "CLAMPCTRL",
     "FILTERPARENT",
+    "ACTUATION",
 ]
 _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
 
@@ -89,8 +94,6 @@ def _check_options(mjm: mujoco.MjModel) -> None:
         not_supported(f"option impratio={opt.impratio}", "use a positive ratio")
     if opt.noslip_iterations > 0:
         not_supported("option noslip_iterations > 0", "set it to 0")
-    if opt.disableactuator:
-        not_supported("option actuatorgroupdisable", "remove the disabled actuators from the model")
     for name in ("cb_passive", "cb_control", "cb_contactfilter"):
         getter = getattr(mujoco, f"get_mj{name}", None)
         if getter is not None and getter() is not None:
@@ -116,8 +119,6 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
         "flexes": mjm.nflex,
         "plugins": mjm.nplugin,
         "plastic deformation": mjm.nplastic,
-        "activation states": mjm.na,
-        "history buffers (delays)": mjm.nhistory,
         "plugin state": mjm.npluginstate,
         "surface velocities (geom surfacevel)": mjm.flg_surfacevel,
         "adhesion (geom adhesion)": mjm.flg_adhesion,
@@ -212,20 +213,20 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
         who = describe(mjm, "actuator", i)
         if mjm.actuator_trntype[i] == TENDON:
             _check_driven_tendon(mjm, who, int(mjm.actuator_trnid[i, 0]))
-        elif mjm.actuator_trntype[i] == SITE and mjm.actuator_trnid[i, 1] >= 0:
-            not_supported(f"refsite of {who}", "drive the site alone, or a joint")
-        elif mjm.actuator_trntype[i] not in (JOINT, IN_PARENT, SITE):
-            not_supported(f"the transmission of {who}", "drive a joint, a tendon or a site")
-        if mjm.actuator_dyntype[i] != 0 or mjm.actuator_actnum[i]:
-            not_supported(f"the activation dynamics of {who}", "use a <motor>")
-        if mjm.actuator_gaintype[i] not in (FIXED, AFFINE):
-            not_supported(f"the gain type of {who}", "use gaintype 'fixed' or 'affine'")
-        if mjm.actuator_biastype[i] not in (NO_BIAS, AFFINE):
-            not_supported(f"the bias type of {who}", "use biastype 'none' or 'affine'")
+        elif mjm.actuator_trntype[i] not in (JOINT, IN_PARENT, CRANK, SITE):
+            not_supported(f"the transmission of {who}", "drive a joint, a tendon, a site or a slider-crank")
+        dynamics = int(mjm.actuator_dyntype[i])
+        if dynamics > MUSCLE_DYN or mjm.actuator_actnum[i] != (dynamics != NO_DYN):
+            instead = "use dyntype 'none', 'integrator', 'filter', 'filterexact' or 'muscle', of one activation"
+            not_supported(f"the activation dynamics of {who}", instead)
+        if mjm.actuator_gaintype[i] not in (FIXED, AFFINE, MUSCLE):
+            not_supported(f"the gain type of {who}", "use gaintype 'fixed', 'affine' or 'muscle'")
+        if mjm.actuator_biastype[i] not in (NO_BIAS, AFFINE, MUSCLE):
+            not_supported(f"the bias type of {who}", "use biastype 'none', 'affine' or 'muscle'")
         if mjm.actuator_damping[i] or np.any(mjm.actuator_dampingpoly[i]) or mjm.actuator_armature[i]:
             not_supported(f"damping or armature of {who}", "give them to the joint")
-        if mjm.actuator_delay[i] or np.any(mjm.actuator_history[i]) or mjm.actuator_historyadr[i] >= 0:
-            not_supported(f"the delay of {who}", "remove delay and nsample")
+        if mjm.actuator_delay[i]:
+            not_supported(f"the delay of {who}", "remove it; a task's control() can delay actions")
         if mjm.actuator_plugin[i] >= 0:
             not_supported(f"the plugin of {who}", "use a <motor>")
         if (mjm.actuator_ctrladr[i], mjm.actuator_ctrlnum[i], mjm.actuator_outadr[i], mjm.actuator_outnum[i]) != (

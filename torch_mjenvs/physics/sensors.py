@@ -50,6 +50,8 @@ def sensor(m: Model, d: Data) -> None:
     for i, kind in enumerate(m.sensor_type):
         if kind not in SENSORS:
             raise not_there(m, i)
+        if m.sensor_delayed[i]:
+            raise not_there(m, i, ", which gives what was measured earlier,")
         values = SENSORS[kind](m, d, i)
         adr, dim = m.sensor_adr[i], m.sensor_dim[i]
         assert len(values) == dim, m.sensor_names[i]

@@ -12,15 +12,20 @@ import dataclasses
 from typing import Any
 
 from ..compiler.scalar import Scalar, maximum
+from .actuation import transmission
 from .data import Data
-from .inertia import Factor, com_pos, crb, factor
+from .inertia import Factor, com_pos, crb, factor, solve
 from .kinematics import kinematics
-from .model import BALL, FREE, SLIDE, Model, dofs_of
-from .spatial import MINVAL, add, cross, zeros
+from .model import BALL, FREE, SLIDE, TENDON, Model, dofs_of
+from .muscle import muscles
+from .spatial import MINVAL, add, cross, norm, zeros
+from .tendon import tendon
 
 
 def set_const(m: Model) -> dict[str, Any]:
-    """body_subtreemass, body_invweight0, dof_invweight0 and meaninertia of a model, by name."""
+    """body_subtreemass, body_invweight0, dof_invweight0 and meaninertia of a model, and actuator_acc0 of one with
+    muscles, by name.
+    """
     subtreemass = _subtree_mass(m)
     plain = dataclasses.replace(m, body_subtreemass=subtreemass)
     d = Data(qpos=list(m.qpos0))
@@ -30,12 +35,23 @@ def set_const(m: Model) -> dict[str, Any]:
     total: Scalar = 0.0
     for v in range(m.nv):
         total = total + d.M[v][v]
-    return {
+    muscular = {"actuator_acc0": _actuator_acc0(plain, d, f)} if muscles(m) else {}
+    return muscular | {
         "body_subtreemass": tuple(subtreemass),
         "body_invweight0": tuple(_body_invweight0(m, d, f, i) for i in range(m.nbody)),
         "dof_invweight0": _dof_invweight0(m, f),
         "meaninertia": maximum(total * (1.0 / m.nv), MINVAL) if m.nv else 1.0,
     }
+
+
+def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple:
+    """The length of M^-1 times each actuator's moment."""
+    d.qvel = zeros(m.nv)
+    if TENDON in m.actuator_trntype:
+        tendon(m, d)
+    transmission(m, d)
+    rows = [[moment.get(v, 0.0) for v in range(m.nv)] for moment in d.actuator_moment]
+    return tuple(norm(solve(f, row)) if row else 0.0 for row in rows)
 
 
 def _subtree_mass(m: Model) -> tuple:

@@ -83,6 +83,7 @@ class Asked:
         """State, inputs and outputs, and the parameters."""
         m = self.model
         state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
+        state += [Buffer("act", m.na)] * bool(m.na)
         more = [Buffer(name, torch.Size(shape).numel()) for name, shape in self.shapes().items()]
         return state + (param_buffers(self.columns) if self.vary else []) + more
 
@@ -126,17 +127,19 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
             found = {name: _mass_matrix(m, d) if name == "M" else getattr(d, name) for name in asked.outputs}
             return {name: _floats(_flat(x)) for name, x in found.items()}
 
+        act = b.get("act", [])
         warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever
         if not stepping:
-            state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart}
+            state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart, "act": act}
             return computed(Derived(m, **state, precision=precision, **pushes))
-        s = step(m, State(b["qpos"], b["qvel"], warmstart), b["ctrl"], precision=precision, **pushes)
+        s = step(m, State(b["qpos"], b["qvel"], warmstart, act), b["ctrl"], precision=precision, **pushes)
         out = computed(left_by_step(m, s.last, b["ctrl"], precision, **pushes))
         if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
             out["qacc"] = s.last["mean_qacc"]
         if "time" in pushes:
             out["time"] = [pushes["time"] + m.timestep]
-        return {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart} | out
+        state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}
+        return state | ({"act": s.act} if m.na else {}) | out
 
     return record("step" if stepping else "forward", asked.buffers(), body, dtype)
 
@@ -150,9 +153,9 @@ class Simulation(Varied):
     `qfrc_applied (N, nv)` there are; like `ctrl` they are read by every step and changed by none.
 
     `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
-    attributes, in MuJoCo's order and units; so are `mocap_pos (N, nmocap, 3)` and `mocap_quat (N, nmocap, 4)` where the
-    model has mocap bodies, which `reset` puts where the model has them, and `time (N,)` where `sensordata` has a clock.
-    They keep their addresses for the simulation's
+    attributes, in MuJoCo's order and units; so are `act (N, na)` where actuators have activations, `mocap_pos (N,
+    nmocap, 3)` and `mocap_quat (N, nmocap, 4)` where the model has mocap bodies, which `reset` puts where the model has
+    them, and `time (N,)` where `sensordata` has a clock. They keep their addresses for the simulation's
     life: write into them, and read them before the next call overwrites them. As in MuJoCo, outputs after `step` belong
     to the state *before* an Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the
     present state.
@@ -189,6 +192,7 @@ class Simulation(Varied):
         self.vary = check_names(self.model, vary)
         timed = "sensordata" in self.outputs and CLOCK in self.model.sensor_type
         self._inputs = self.inputs + (MOCAP if self.model.nmocap else ()) + (("time",) if timed else ())
+        self._state = STATE + (("act",) if self.model.na else ())
         self._asked = Asked(self.model, self.outputs, self._inputs, self.vary)
         self._shapes = self._asked.shapes()
         needed = launch.bytes_a_world(self._asked.buffers(), self.dtype)
@@ -207,7 +211,7 @@ class Simulation(Varied):
             for name, x in start.items()
         }
         self._mocap_bodies = launch.keeps_its_place(torch.tensor(ids, dtype=torch.int64, device=self.device))
-        self._written: tuple[str, ...] = STATE + self._inputs  # what users write into
+        self._written: tuple[str, ...] = self._state + self._inputs  # what users write into
         if self.vary:
             self._params = Params(self._asked.columns, self._buffers, num_worlds)
         self.reset()
@@ -227,10 +231,12 @@ class Simulation(Varied):
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
 
     def __getattr__(self, name: str) -> torch.Tensor:
-        if name in self.__dict__.get("outputs", ()) or name in self.__dict__.get("_inputs", ()):
+        own = self.__dict__
+        if name in own.get("outputs", ()) or name in own.get("_inputs", ()) or name in own.get("_state", ()):
             return self._view(name)
         hint = f"; pass outputs=({name!r},) to compute it" if name in OUTPUTS else ""
         hint = f"; pass inputs=({name!r},) to give it" if name in INPUTS else hint
+        hint = "; no actuator of the model has an activation" if name == "act" else hint
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
     @exclusive
@@ -258,7 +264,7 @@ class Simulation(Varied):
 
         Raises TypeError for a mask that is not bool, ValueError for one of another shape or device.
         """
-        zeroed = [name for name in ("qvel", "qacc_warmstart", "ctrl", *self._inputs) if name not in MOCAP]
+        zeroed = [name for name in self._state + self._inputs if name not in ("qpos", *MOCAP)]
         if mask is None:  # the padding too
             for name, start in self._start.items():
                 self._buffers[name].copy_(start.reshape(-1, 1).expand_as(self._buffers[name]))

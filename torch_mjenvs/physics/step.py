@@ -10,6 +10,7 @@ from typing import Any
 
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, lookup
+from .activation import check_act
 from .actuation import actuation, transmission
 from .collision import collision
 from .constraints import make_constraint
@@ -28,15 +29,16 @@ from .velocity import bias, com_vel
 
 @dataclass
 class State:
-    """What a step carries from one to the next: lists of nq, nv, nv scalars.
+    """What a step carries from one to the next: lists of nq, nv, nv, and na scalars.
 
     `last` is the state at which MuJoCo would have computed mjData's other fields: before an Euler step, in
-    the last stage of a Runge-Kutta step (qpos, qvel, qacc, cfrc_ext). `start` is what a step starts from.
+    the last stage of a Runge-Kutta step (qpos, qvel, act, qacc, cfrc_ext). `start` is what a step starts from.
     """
 
     qpos: list
     qvel: list
     qacc_warmstart: list
+    act: list = field(default_factory=list)
     last: dict = field(default_factory=dict)
 
 
@@ -100,11 +102,12 @@ def step(
     """mj_step. `last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step.
 
     pushes: `qfrc_applied` (nv scalars), `xfrc_applied` (nbody lists of 6), `mocap_pos` and `mocap_quat` (nmocap
-    lists of 3 and 4), held for the step.
+    lists of 3 and 4), held for the step. Raises ValueError for a state without the model's activations.
     """
+    check_act(m, state.act)
 
-    def forward_at(qpos: list, qvel: list, warmstart: list) -> Data:
-        d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision, **pushes)
+    def forward_at(qpos: list, qvel: list, warmstart: list, act: list) -> Data:
+        d = Data(qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision, **pushes)
         forward(m, d)
         return d
 
@@ -116,17 +119,17 @@ def step(
         return when_any(final, wrenches, seen)
 
     nothing = state.last["cfrc_ext"] if state.last else [[0.0] * 6 for _ in range(m.nbody)]
-    start = state.qpos, state.qvel, state.qacc_warmstart
+    start = state.qpos, state.qvel, state.qacc_warmstart, state.act
     if m.integrator == "rk4":
-        qpos, qvel, last = rk4(m, *start, forward_at, observe, nothing)
+        qpos, qvel, act, last = rk4(m, *start, forward_at, observe, nothing)
         last["cfrc_ext"] = last.pop("observed")
     else:
         d = forward_at(*start)
-        qpos, qvel = euler(m, d)
-        last = {"qpos": d.qpos, "qvel": d.qvel, "qacc": d.qacc, "mean_qacc": d.qacc}
+        qpos, qvel, act = euler(m, d)
+        last = {"qpos": d.qpos, "qvel": d.qvel, "act": d.act, "qacc": d.qacc, "mean_qacc": d.qacc}
         last["cfrc_ext"] = observe(d, nothing)
     last["start"] = [list(x) for x in start]
-    return State(qpos, qvel, last["qacc"], last)
+    return State(qpos, qvel, last["qacc"], act, last)
 
 
 def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOUBLE, **pushes: list) -> State:
@@ -135,9 +138,9 @@ def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOU
 
     def body(i: Any, carry: list) -> list:
         s = step(m, State(*carry), ctrl, lookup(last_one, i) > 0.5, precision, **pushes)
-        return [s.qpos, s.qvel, s.qacc_warmstart, s.last]
+        return [s.qpos, s.qvel, s.qacc_warmstart, s.act, s.last]
 
+    start = [state.qpos, state.qvel, state.qacc_warmstart, state.act]
     last = {"qpos": state.qpos, "qvel": state.qvel, "qacc": state.qacc_warmstart, "mean_qacc": state.qacc_warmstart}
-    last["cfrc_ext"] = [[0.0] * 6 for _ in range(m.nbody)]
-    last["start"] = [list(x) for x in (state.qpos, state.qvel, state.qacc_warmstart)]
-    return State(*repeat(n, body, [state.qpos, state.qvel, state.qacc_warmstart, last]))
+    last |= {"act": state.act, "cfrc_ext": [[0.0] * 6 for _ in range(m.nbody)], "start": [list(x) for x in start]}
+    return State(*repeat(n, body, [*start, last]))

@@ -24,10 +24,11 @@ from ...scalar import Mask, Random, Scalar, logical_and
 class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
 
-    `memory` is what the world remembers: see `Task.memory`. `rng` is the random numbers of this step, or of this
-    episode's beginning: `rng.uniform(low, high)`, `rng.normal()`. `data` has mjData's further fields (`xpos`,
-    `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as they stand when Gymnasium reads
-    them: of the last evaluation within the step, which for Runge-Kutta is not that of the final qpos and qvel.
+    `act` is the activations of actuators that have any. `memory` is what the world remembers: see `Task.memory`. `rng`
+    is the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`, `rng.normal()`. `data`
+    has mjData's further fields (`xpos`, `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as
+    they stand when Gymnasium reads them: of the last evaluation within the step, which for Runge-Kutta is not that of
+    the final qpos and qvel.
     """
 
     qpos: list
@@ -35,6 +36,7 @@ class World:
     memory: dict[str, Any]
     data: Data
     rng: Random
+    act: list = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Task:
         return mujoco.MjModel.from_xml_path(expand_model_path(os.fspath(self.xml_file)))
 
     def reset(self, m: Model, rng: Random) -> tuple[list, list]:
-        """qpos and qvel of a new episode."""
+        """qpos and qvel of a new episode; activations are 0."""
         raise NotImplementedError
 
     def observe(self, m: Model, world: World) -> list:
