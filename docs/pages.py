@@ -48,7 +48,24 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return f"{mark}[{text}]({PAGES[path]}{anchor})"
         return f"{mark}[{text}]({path.removeprefix('docs/')}{anchor})" if path.startswith("docs/") else text
 
-    return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)", lead, markdown)
+    return as_python_markdown(re.sub(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)", lead, markdown))
+
+
+def as_python_markdown(markdown: str) -> str:
+    """Lists as MkDocs wants them, where GitHub asks for less: after an empty line, with 4 spaces before their parts."""
+    out: list[str] = []
+    fenced = listed = False
+    parted = True  # whether items of this list have to be, by empty lines
+    for line in markdown.split("\n"):
+        item = re.match(r"\s*([-*]|\d+\.) ", line) is not None and not fenced
+        if item and parted and out and out[-1].strip():
+            out.append("")
+        if item or (line.strip() and not line.startswith(" ") and not fenced):
+            listed, parted = item, not item or (parted and listed)
+        parted |= not line.strip()
+        out.append(f"  {line}" if listed and line.startswith("  ") else line)
+        fenced ^= line.strip().startswith("```")
+    return "\n".join(out)
 
 
 def markdown_of(path: Path) -> str:
