@@ -36,10 +36,13 @@ Place = tuple[Scalar, list[Scalar], list[list[Scalar]]]  # dist; point (3); norm
 
 
 class Geom(Protocol):
-    """Where a geom is: its centre, its z axis, and the `Shape.size` that colliders go by."""
+    """Where a geom is: its centre, its orientation and z axis, and the `Shape.size` that colliders go by."""
 
     @property
     def centre(self) -> Vec: ...
+
+    @property
+    def mat(self) -> Vec: ...
 
     @property
     def axis(self) -> Vec: ...
@@ -47,8 +50,15 @@ class Geom(Protocol):
     @property
     def size(self) -> Mapping[str, Scalar]: ...
 
+    @property
+    def margin(self) -> Scalar:
+        """The distance up to which the pair is looked at, the same of both."""
+
     def along(self, x: Scalar) -> Vec:
         """The point at x on the axis, where x is a constant."""
+
+    def point(self, x: Vec) -> Vec:
+        """The point at x, from the centre in the geom's own axes."""
 
 
 Found = list[tuple[Scalar, list[Scalar]]]  # dist and spot of each contact

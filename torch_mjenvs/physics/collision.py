@@ -21,7 +21,7 @@ from .data import Data, stage
 from .kinematics import between
 from .model import Model, Pair
 from .shapes import SHAPES, collider_of, may_touch_in_several, size_of
-from .spatial import add, add_scaled, column, dot, is_number, sub
+from .spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Candidate:
         """The `ncon` contacts, in MuJoCo's order, whether they act or not."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
-        geoms = _GeomAt(m, d, pair.geom1, _offset(m, d, pair)), _GeomAt(m, d, pair.geom2, [0.0] * 3)
+        geoms = _GeomAt(m, d, pair, pair.geom1, _offset(m, d, pair)), _GeomAt(m, d, pair, pair.geom2, [0.0] * 3)
         found = collider.find(*geoms, may_touch_in_several(m, pair, collider))
 
         def contact(dist: Scalar, spot: list) -> Contact:
@@ -115,10 +115,11 @@ def _offset(m: Model, d: Data, pair: Pair) -> list[Scalar]:
 
 @dataclasses.dataclass
 class _GeomAt:
-    """A geom in the state d, seen from a point at `offset` from its tree's origin."""
+    """A geom of a pair in the state d, seen from a point at `offset` from its tree's origin."""
 
     m: Model
     d: Data
+    pair: Pair
     geom: int
     offset: list[Scalar]
 
@@ -127,17 +128,29 @@ class _GeomAt:
         return add(self.d.geom_xrel[self.geom], self.offset)
 
     @property
+    def mat(self) -> list[Scalar]:
+        return self.d.geom_xmat[self.geom]
+
+    @property
     def axis(self) -> list[Scalar]:
-        return column(self.d.geom_xmat[self.geom], 2)
+        return column(self.mat, 2)
 
     @property
     def size(self) -> dict[str, Scalar]:
-        return size_of(self.m, self.geom)
+        return size_of(self.m, self.geom, collider_of(self.m, self.pair))
+
+    @property
+    def margin(self) -> Scalar:
+        param = contact_param(self.m, self.pair)
+        return param.margin + param.gap
 
     def along(self, x: Scalar) -> list[Scalar]:
         m, g = self.m, self.geom
         p = self.d.frame[m.geom_bodyid[g]].point(add_scaled(m.geom_pos[g], column(m.geom_mat[g], 2), x))
         return add(p, self.offset)
+
+    def point(self, x: Vec) -> list[Scalar]:
+        return add(self.centre, mat_vec(self.mat, x))
 
 
 def _bound(m: Model, geom: int) -> Scalar:

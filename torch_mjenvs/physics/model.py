@@ -22,7 +22,7 @@ Rows = tuple[Floats, ...]
 
 INTEGRATORS = "euler", "rk4", "implicit", "implicitfast"  # mjtIntegrator
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
-PLANE, SPHERE, CAPSULE = 0, 2, 3  # mjtGeom
+PLANE, _, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = range(7)  # mjtGeom
 JOINT, IN_PARENT, CRANK, TENDON, SITE = range(5)  # mjtTrn
 NO_DYN, INTEGRATOR, FILTER, FILTEREXACT, MUSCLE_DYN = range(5)  # mjtDyn
 FIXED, NO_BIAS, AFFINE, MUSCLE = 0, 0, 1, 2  # mjtGain, mjtBias
@@ -71,6 +71,7 @@ class Model:
     wind: Floats
     magnetic: Floats
     integrator: str  # one of INTEGRATORS
+    multiccd: bool  # whether shapes with flat parts touch in several points
     eulerdamp: bool  # whether Euler takes joint damping implicitly
     impratio: float
     meaninertia: float

@@ -17,9 +17,10 @@ from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .data import Data
-from .model import CAPSULE, SPHERE, Model
+from .model import Model
 from .muscle import muscles
 from .set_const import set_const
+from .shapes import SHAPES
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
 from .step import position
 
@@ -187,7 +188,7 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
             none = [x for x, usual in zip(leaves, m.dof_frictionloss, strict=True) if not usual > 0.0]
             yield name, "dofs without any in the model have none", logical_and(*(absolute(x) <= 0.0 for x in none))
         if name == "geom_size":
-            yield name, "spheres and capsules have a size", _sized(m, rows)
+            yield name, "geoms have a size", _sized(m, rows)
         if name == "geom_solref":
             yield name, "both numbers keep their signs: they say which format it is", _same_format(m, rows)
         if name == "geom_solimp":
@@ -215,7 +216,8 @@ def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
 
 
 def _sized(m: Model, rows: Sequence) -> Mask:
-    numbers = {SPHERE: 1, CAPSULE: 2}
+    """Whether geoms of shapes that can touch have sizes."""
+    numbers = {kind: shape.nsize for kind, shape in SHAPES.items()}
     return logical_and(
         *(x > 0.0 for row, kind in zip(rows, m.geom_type, strict=True) for x in row[: numbers.get(kind, 0)])
     )

@@ -271,10 +271,12 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
         types = int(mjm.geom_type[pair.geom1]), int(mjm.geom_type[pair.geom2])
         who = f"the contact of {describe(mjm, 'geom', pair.geom1)} and {describe(mjm, 'geom', pair.geom2)}"
         if types not in COLLIDERS:
-            kinds = " and ".join(mujoco.mjtGeom(t).name.removeprefix("mjGEOM_").lower() for t in types)
-            *others, last = (f"{shape.name}s" for shape in SHAPES.values())
-            shapes = f"{', '.join(others)} and {last}"
-            not_supported(f"{who} ({kinds})", f"use {shapes}, or keep them apart by contype or <exclude>")
+            kinds = [mujoco.mjtGeom(t).name.removeprefix("mjGEOM_").lower() for t in types]
+            known = "; ".join(text for text in map(_partners, types) if text)
+            instead = f"use other shapes ({known})" if known else "use other shapes"
+            not_supported(f"{who} ({' and '.join(kinds)})", f"{instead}, or keep them apart by contype or <exclude>")
+        if COLLIDERS[types].hulls and disabled(mjm, "NATIVECCD"):
+            not_supported(f"option flag nativeccd='disable', by which {who} would be found,", "leave it enabled")
         if pair.condim not in (1, 3):
             not_supported(f"{who} with condim {pair.condim}", "use condim 1 or 3")
         param = contact_param(m, pair)
@@ -288,6 +290,12 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
             not_supported(f"{who} with a negative gap", "use a gap of 0 or more")
         if any(mjm.geom_plugin[g] >= 0 for g in (pair.geom1, pair.geom2)):
             not_supported(f"{who}, one of which is a plugin,", "remove the plugin")
+
+
+def _partners(kind: int) -> str:
+    """Which shapes this one can touch; empty where it can touch none."""
+    others = [SHAPES[a if b == kind else b].plural for a, b in COLLIDERS if kind in (a, b)]
+    return f"{SHAPES[kind].plural} can touch {', '.join(others)}" if others else ""
 
 
 def _mixed(solref: Sequence[float]) -> bool:

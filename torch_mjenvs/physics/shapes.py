@@ -6,31 +6,39 @@ Keys are mjtGeom, and of pairs in the order of the types.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..compiler.scalar import Mask, Scalar
-from . import colliders
+from ..compiler.scalar import Mask, Scalar, maximum
+from . import box_box, colliders, convex
 from .colliders import Found, Geom, Place
-from .model import CAPSULE, PLANE, SPHERE, Model, Pair
-from .spatial import MINVAL, is_zero
+from .model import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE, Model, Pair
+from .spatial import MINVAL, is_zero, norm
 
 Size = Sequence[Scalar]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """name: in messages. bound: geom_rbound; None: it has no end.
+    """name: in messages. nsize: of how many numbers geom_size is. bound: geom_rbound; None: it has no end.
 
     size: what colliders go by, from geom_size as it is in a world, and as it is in the model: the latter decides what
     has to be known beforehand.
+
+    hull: its furthest points, as `convex.Hull` goes by them.
 
     surface: points that stand for the surface, in the geom's axes. See `invweight`.
     """
 
     name: str
+    nsize: int
     size: Callable[[Size, Size], dict[str, Scalar]]
     bound: Callable[[Size], Scalar] | None = None
     surface: Callable[[Size], list[list[Scalar]]] | None = None
+    hull: Callable[[Size], dict[str, Scalar]] | None = None
+
+    @property
+    def plural(self) -> str:
+        return self.name + ("es" if self.name[-1] in "xh" else "s")
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,9 @@ class Collider:
     cull: whether bounding spheres are looked at first, as cheaper than `find`.
     several: from both sizes, whether they may touch in more than one point at all.
     loop: what takes the place of this one where many pairs share a loop (`contact_groups`); None where they may not.
+    turned: whether it goes by whole orientations, and not by z axes alone.
+    many: whether so much is computed, or in so many points, that even one pair has a loop, be it with the world.
+    hulls: whether it goes by `Shape.hull` instead of `Shape.size`.
     """
 
     ncon: int
@@ -49,6 +60,9 @@ class Collider:
     cull: bool = False
     several: Callable[[Mapping, Mapping], bool] = lambda one, two: True
     loop: Collider | None = None
+    turned: bool = False
+    many: bool = False
+    hulls: bool = False
 
 
 def _rod_length(size: Size, nominal: Size) -> Scalar:
@@ -62,20 +76,64 @@ def _rod_surface(radius: Scalar, half: Scalar) -> list[list[Scalar]]:
     return [[x, y, end] for end in (half, -half) for x, y in around]
 
 
+def _corners(size: Size) -> list[list[Scalar]]:
+    return [[x * size[0], y * size[1], z * size[2]] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)]
+
+
+def _tips(size: Size) -> list[list[Scalar]]:
+    """The ends of the three axes."""
+    return [[side * size[k] if j == k else 0.0 for j in range(3)] for k in range(3) for side in (-1.0, 1.0)]
+
+
+def _hull(box: Size = (0.0, 0.0, 0.0), radii: Size = (0.0, 0.0, 0.0), skin: Scalar = 0.0) -> dict[str, Scalar]:
+    """A box, and an ellipsoid about each of its corners, and a round skin about all."""
+    parts = {
+        f"{name}_{axis}": x
+        for name, three in (("box", box), ("radius", radii))
+        for axis, x in zip("xyz", three, strict=True)
+    }
+    return parts | {"skin": skin}
+
+
+def _three(size: Size, nominal: Size) -> dict[str, Scalar]:
+    return dict(zip("xyz", size, strict=True))
+
+
 SHAPES = {
-    PLANE: Shape("plane", size=lambda size, nominal: {}),
+    PLANE: Shape("plane", 0, size=lambda size, nominal: {}),
     SPHERE: Shape(
         "sphere",
+        1,
         size=lambda size, nominal: {"half": 0.0, "radius": size[0]},
         bound=lambda size: size[0],
         surface=lambda size: _rod_surface(size[0], 0.0),
+        hull=lambda size: _hull(skin=size[0]),
     ),
     CAPSULE: Shape(
         "capsule",
+        2,
         size=lambda size, nominal: {"half": _rod_length(size, nominal), "radius": size[0]},
         bound=lambda size: size[0] + size[1],
         surface=lambda size: _rod_surface(size[0], size[1]),
+        hull=lambda size: _hull(box=(0.0, 0.0, size[1]), skin=size[0]),
     ),
+    ELLIPSOID: Shape(
+        "ellipsoid",
+        3,
+        size=_three,
+        bound=lambda size: maximum(size[0], maximum(size[1], size[2])),
+        surface=_tips,
+        hull=lambda size: _hull(radii=size),
+    ),
+    CYLINDER: Shape(
+        "cylinder",
+        2,
+        size=lambda size, nominal: {"radius": size[0], "half": size[1]},
+        bound=lambda size: norm(size[:2]),
+        surface=lambda size: _rod_surface(size[0], size[1]),
+        hull=lambda size: _hull(box=(0.0, 0.0, size[1]), radii=(size[0], size[0], 0.0)),
+    ),
+    BOX: Shape("box", 3, size=_three, bound=norm, surface=_corners, hull=_hull),
 }
 
 
@@ -84,6 +142,20 @@ def _both_long(one: Mapping, two: Mapping) -> bool:
 
 
 _RODS = Collider(2, 2, colliders.find_rods, colliders.place_rods, cull=True, several=_both_long)
+_BOXES = Collider(
+    box_box.MOST, box_box.SPOT, box_box.find_boxes, box_box.place_boxes, cull=True, turned=True, many=True
+)
+_CONVEX = Collider(
+    1, convex.SPOT, convex.find_convex, convex.place_convex, cull=True, turned=True, many=True, hulls=True
+)
+_ROUND = replace(_CONVEX, find=convex.find_round)
+_FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat)
+
+
+def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int], Collider]:
+    """The same for all these, which share loops."""
+    return dict.fromkeys(pairs, replace(collider, loop=collider))
+
 
 COLLIDERS = {
     (PLANE, SPHERE): Collider(1, 0, colliders.find_plane_sphere, colliders.place_plane_sphere),
@@ -91,6 +163,10 @@ COLLIDERS = {
     (SPHERE, SPHERE): Collider(1, 2, colliders.find_spheres, colliders.place_rods, loop=_RODS),
     (SPHERE, CAPSULE): Collider(1, 2, colliders.find_sphere_capsule, colliders.place_rods, cull=True, loop=_RODS),
     (CAPSULE, CAPSULE): Collider(2, 2, _RODS.find, _RODS.place, cull=True, several=_both_long, loop=_RODS),
+    **_alike(_BOXES, (BOX, BOX)),
+    **_alike(_CONVEX, (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX)),
+    **_alike(_ROUND, (SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID)),
+    **_alike(_FLAT, (CYLINDER, CYLINDER), (CYLINDER, BOX)),
 }
 
 
@@ -99,11 +175,16 @@ def collider_of(m: Model, pair: Pair) -> Collider:
     return COLLIDERS[m.geom_type[pair.geom1], m.geom_type[pair.geom2]]
 
 
-def size_of(m: Model, geom: int) -> dict[str, Scalar]:
-    """What colliders know of the geom's size."""
-    return SHAPES[m.geom_type[geom]].size(m.geom_size[geom], (m.nominal or m).geom_size[geom])
+def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
+    """What the collider knows of the geom's size."""
+    shape, size = SHAPES[m.geom_type[geom]], m.geom_size[geom]
+    if collider.hulls:
+        assert shape.hull
+        return shape.hull(size)
+    return shape.size(size, (m.nominal or m).geom_size[geom])
 
 
 def may_touch_in_several(m: Model, pair: Pair, collider: Collider) -> bool:
     """Whether the pair may touch in more than one point."""
-    return collider.several(size_of(m, pair.geom1), size_of(m, pair.geom2))
+    may = collider.several(size_of(m, pair.geom1, collider), size_of(m, pair.geom2, collider))
+    return may and (m.multiccd or not collider.hulls)

@@ -14,11 +14,12 @@ i number of a pair or contact   J its row of the Jacobian, in the `dofs` that te
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import add_each, choose_each, fold_each, get, memory, touched
+from ...compiler.control import add_each, choose_each, fold_each, get, memory, part, touched
 from ...compiler.scalar import Scalar, lookup, lookup_index, maximum, minimum, select
 from ..colliders import Geom
 from ..contact_param import contact_param
@@ -26,11 +27,11 @@ from ..data import Data
 from ..model import Model, Pair
 from ..precision import Precision
 from ..shapes import Collider, collider_of, may_touch_in_several, size_of
-from ..spatial import add, add_scaled, cross, dot, is_number, scale, sub
+from ..spatial import Vec, add, add_scaled, column, cross, dot, is_number, mat_vec, scale, sub
 from .body_contacts import sides_of
 from .contacts import bound_of
 from .rows import MIN_VAL, Constraint, fold_row, impedance, reference
-from .tables import Table, table, table_each
+from .tables import Table, table, table_each, table_parts
 
 FEWEST = 8  # pairs for which tables are worth while
 
@@ -124,7 +125,7 @@ class ContactGroup(Constraint):
             return [[(first + c, y) for c, y in enumerate(f)] + [(second + c, -y) for c, y in enumerate(f)]]
 
         (flat,) = add_each(self.touching, push, [[y for w in wrench for y in w]])
-        for body in {body for pair in self.alike.bodies for body in pair}:
+        for body in {body for pair in self.alike.bodies for body in pair if body}:
             wrench[body] = flat[6 * body : 6 * body + 6]
 
     def _of_dofs(self, x: list) -> Any:
@@ -143,12 +144,12 @@ def many_alike(m: Model, precision: Precision) -> list[list[Pair]]:
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
-        loop, both_move = collider_of(m, p).loop, len(sides_of(m, *bodies)) == 2
+        loop, moving = collider_of(m, p).loop, len(sides_of(m, *bodies))
         if varies and p.condim > 1:  # what friction makes stiff is softened, world by world, one by one
             continue
-        if loop and both_move and not bound_of(m, p, precision).shows:
+        if loop and moving >= (1 if loop.many else 2) and not bound_of(m, p, precision).shows:
             found.setdefault((id(loop), p.condim, one_tree, *solimp), []).append(p)
-    return [pairs for pairs in found.values() if len(pairs) >= FEWEST]
+    return [pairs for pairs in found.values() if collider_of(m, pairs[0]).many or len(pairs) >= FEWEST]
 
 
 def alike(m: Model, pairs: list[Pair]) -> Alike:
@@ -171,11 +172,23 @@ class LookedUp:
     """A geom whose place and size come from tables."""
 
     centre: list[Scalar]
-    axis: list[Scalar]
+    mat: list
     size: dict[str, Scalar]
+    looked_at: Callable[[], Scalar]
+
+    @property
+    def margin(self) -> Scalar:
+        return self.looked_at()
+
+    @property
+    def axis(self) -> list[Scalar]:
+        return column(self.mat, 2)
 
     def along(self, x: Scalar) -> list[Scalar]:
         return add_scaled(self.centre, self.axis, x)
+
+    def point(self, x: Vec) -> list[Scalar]:
+        return add(self.centre, mat_vec(self.mat, x))
 
 
 def of_pairs(g: Alike, values: list) -> Callable[..., Scalar]:
@@ -201,19 +214,20 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
     n, per_contact = len(g.pairs), g.per_contact
     geoms = sorted({x for p in g.pairs for x in (p.geom1, p.geom2)})
     place = {x: k for k, x in enumerate(geoms)}
-    sizes = {x: size_of(m, x) for x in geoms}
+    sizes = {x: size_of(m, x, g.collider) for x in geoms}
     fixed_sizes = is_number(*(value for size in sizes.values() for value in size.values()))
 
     def pose_of(x: int) -> dict:
-        pose = {"centre": list(d.geom_xrel[x]), "axis": [d.geom_xmat[x][k] for k in (2, 5, 8)]}
+        pose = {"centre": list(d.geom_xrel[x]), "mat": [d.geom_xmat[x][k] for k in entries]}
         pose |= {} if g.one_tree else {"origin": list(d.origin[m.body_originid[m.geom_bodyid[x]]])}
         return pose if fixed_sizes else pose | sizes[x]
 
+    entries = range(9) if g.collider.turned else (2, 5, 8)  # of orientations: those that it goes by
     poses = table([pose_of(x) for x in geoms])
     moving = table([{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in g.dofs] + [{"odof": [0.0] * 6, "qvel": 0.0}])
     ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
     params = [contact_param(m, p) for p in g.pairs]
-    margin = of_pairs(g, [p.margin for p in params])
+    margin, looked_at = of_pairs(g, [p.margin for p in params]), of_pairs(g, [p.margin + p.gap for p in params])
     several = [float(may_touch_in_several(m, p, g.collider)) for p in g.pairs]
     solimp = [of_pairs(g, [p.solimp[k] for p in params]) for k in range(4)]
     moved = sorted({body for b in g.bodies for body in b})
@@ -223,10 +237,14 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
 
     def geom(end: list[int], i: Any) -> LookedUp:
         pose = per_contact([place[x] for x in end], i)
-        centre, axis = poses.at(pose, "centre"), poses.at(pose, "axis")
-        if not fixed_sizes:
-            return LookedUp(centre, axis, {name: poses.at(pose, name) for name in sizes[end[0]]})
-        return LookedUp(centre, axis, {name: per_contact([sizes[x][name] for x in end], i) for name in sizes[end[0]]})
+        centre, mat = poses.at(pose, "centre"), [None] * 9
+        for k, x in zip(entries, poses.at(pose, "mat"), strict=True):
+            mat[k] = x
+        size = {
+            name: per_contact([sizes[x][name] for x in end], i) if fixed_sizes else poses.at(pose, name)
+            for name in sizes[end[0]]
+        }
+        return LookedUp(centre, mat, size, functools.partial(looked_at, i))
 
     def both(i: Any) -> tuple[Geom, Geom]:
         one, two = (geom(end, i) for end in ends)
@@ -237,16 +255,26 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
         one, two = (poses.at(per_contact([place[x] for x in end], i), "origin") for end in ends)
         return sub(one, two)
 
-    def measure(i: Any) -> dict:
+    def measure(i: Any) -> list[dict]:
         found = g.collider.find(*both(i), lookup(several, i) > 0.5)
-        return {(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}
+        if g.collider.many:
+            return [{"dist": dist, "spot": spot} for dist, spot in found]
+        return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
 
-    def prepare(i: Any) -> dict:
+    def dist_of(i: Any, k: int) -> Scalar:
+        return found.at(part(i, k, n), "dist") if g.collider.many else found.at(i, (k, 0))
+
+    def spot_of(i: Any) -> list[Scalar]:
+        if g.collider.many:
+            return found.at(i, "spot")
         # the second contact's numbers stand behind the first's
         pair, is_second = per_contact(range(n), i), lookup([0.0] * n + [1.0] * n, i) > 0.5
-        spot = [
+        return [
             select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in range(1, 1 + g.collider.spot)
         ]
+
+    def prepare(i: Any) -> dict:
+        spot = spot_of(i)
         dist, p, frame = g.collider.place(*both(i), spot)
         if rows_of:
             return rows_of(i, dist, p, frame, moving, None if g.one_tree else offset(i))
@@ -273,10 +301,10 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
     by_body = None if is_number(*weights) else memory([[x] for x in weights])
     known = {id(p) for p in g.pairs}
     near = touched([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
-    found = table_each(near, measure)
+    found = table_parts(near, measure, n)
 
     def touching(i: Any) -> list:
-        return [found.at(i, (k, 0)) < margin(i, True) for k in range(g.collider.ncon)]
+        return [dist_of(i, k) < margin(i, True) for k in range(g.collider.ncon)]
 
     which = choose_each(near, touching, n)
     return which, table_each(which, prepare)

@@ -45,7 +45,7 @@ class PyramidGroup(ContactGroup):
             return [[(one + c, -y) for c, y in enumerate(first)] + [(two + c, y) for c, y in enumerate(second)]]
 
         (flat,) = add_each(self.touching, push, [[y for w in wrench for y in w]])
-        for body in {body for pair in self.alike.bodies for body in pair}:
+        for body in {body for pair in self.alike.bodies for body in pair if body}:
             wrench[body] = flat[6 * body : 6 * body + 6]
 
     def _push(self, i: Any, x: Any) -> list:

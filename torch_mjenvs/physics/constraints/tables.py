@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import compute_each, get, get_row, memory
+from ...compiler.control import compute_parts, get, get_row, memory
 from ...compiler.scalar import Scalar
 
 Row = Mapping[Any, Any]  # a scalar or a list of them a name, in the order of the columns
@@ -32,14 +32,19 @@ def table(rows: Sequence[Row]) -> Table:
 
 def table_each(which: Any, compute: Callable[[Any], Row]) -> Table:
     """`compute_each`, whose rows have names."""
+    return table_parts(which, lambda i: [compute(i)], 0)
+
+
+def table_parts(which: Any, compute: Callable[[Any], Sequence[Row]], n: int) -> Table:
+    """`compute_parts`, whose rows have names."""
     found = Table(None, {})
 
-    def row(i: Any) -> list[Scalar]:
+    def rows(i: Any) -> list[list[Scalar]]:
         computed = compute(i)
-        found.columns = _columns(computed)
-        return _flat(computed)
+        found.columns = _columns(computed[0])
+        return [_flat(row) for row in computed]
 
-    found.rows = compute_each(which, row)
+    found.rows = compute_parts(which, rows, n)
     return found
 
 

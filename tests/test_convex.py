@@ -1,0 +1,145 @@
+"""Convex shapes that touch, against MuJoCo C, whose own answer is within ccd_tolerance (1e-6 m) of a distance at best.
+
+How near either comes is measured by MuJoCo's answer at a tolerance of 1e-10.
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+from two_geoms import expected, found, poses, two, worst
+
+from torch_mjenvs.physics import UnsupportedModel, load
+from torch_mjenvs.physics.simulation import Simulation
+
+SHAPES = {
+    "sphere": 'type="sphere" size=".1"',
+    "capsule": 'type="capsule" size=".08 .2"',
+    "ellipsoid": 'type="ellipsoid" size=".1 .2 .15"',
+    "cylinder": 'type="cylinder" size=".1 .2"',
+    "box": 'type="box" size=".1 .15 .2"',
+    "disc": 'type="cylinder" size=".2 .05"',
+    "plate": 'type="box" size=".3 .3 .1"',
+}
+PAIRS = (
+    ("sphere", "ellipsoid"),
+    ("capsule", "ellipsoid"),
+    ("ellipsoid", "ellipsoid"),
+    ("ellipsoid", "cylinder"),
+    ("ellipsoid", "box"),
+    ("cylinder", "cylinder"),
+    ("cylinder", "box"),
+)
+
+
+def exactly(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
+    """MuJoCo's contacts, as exact as it can."""
+    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-10
+    return expected(mjm, states)
+
+
+@pytest.mark.parametrize(
+    ("pair", "more"), [*((pair, "") for pair in PAIRS), (("ellipsoid", "box"), 'margin=".02"')], ids=str
+)
+def test_convex_shapes_touch_as_in_mujoco(pair, more):
+    """One contact of each pair, in any pose: as near to the exact one as MuJoCo's own."""
+    mjm = two((SHAPES[pair[0]], SHAPES[pair[1]]), more)
+    mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
+    states = poses(150, 0.3, 0)
+    got, usual = found(mjm, states), expected(mjm, states)
+    want = exactly(mjm, states)
+    # a distance within 1e-6 of the margin may fall on either side
+    assert np.mean([len(g) == len(w) for g, w in zip(got, want, strict=True)]) > 0.99
+    both = [(g[0], u[0], w[0]) for g, u, w in zip(got, usual, want, strict=True) if len(g) == len(u) == len(w) == 1]
+    assert len(both) > 12
+    ours, theirs = (np.abs([x[k] - x[2] for x in both]) for k in (0, 1))
+    shallow = np.array([x[2][0] > -0.03 for x in both])
+    assert shallow.sum() > 3
+    assert np.max(ours[shallow, 0]) < 1e-5  # 1e-6, but where 35 steps do not get there, as with a margin
+    assert np.max(ours[shallow, 1:4]) < 3e-3 and np.max(ours[shallow, 4:]) < 5e-2
+    # deep inside of each other nothing is exact within so many steps: no worse than MuJoCo's own
+    assert np.median(ours[:, 0]) < 3 * np.median(theirs[:, 0]) + 1e-7
+    assert np.max(ours[:, 0]) < 5 * np.max(theirs[:, 0]) + 1e-6
+
+
+def on_each_other(n: int, height: float, tilt: float, slide: float) -> np.ndarray:
+    """The second geom under the first, turned about the vertical, tilted and off to a side."""
+    rng, states = np.random.default_rng(0), []
+    for _ in range(n):
+        turn, upright, tilted = (np.zeros(4) for _ in range(3))
+        mujoco.mju_axisAngle2Quat(turn, np.array([0, 0, 1.0]), rng.uniform(0, 2 * np.pi))
+        axis = np.array([*rng.normal(size=2), 0])
+        mujoco.mju_axisAngle2Quat(upright, axis / np.linalg.norm(axis), tilt * rng.uniform(0.2, 1))
+        mujoco.mju_mulQuat(tilted, upright, turn)
+        states.append([0, 0, 0, 1, 0, 0, 0, *rng.uniform(-slide, slide, 2), 0.002 - height, *tilted])
+    return np.array(states)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.01, 0.05])
+@pytest.mark.parametrize(("below", "height"), [("plate", 0.3), ("disc", 0.25)])
+def test_flat_parts_touch_in_four_points(below, height, tilt):
+    """Ends of cylinders on faces and ends: in as many corners as MuJoCo's, which keeps four by a rule of its own."""
+    mjm = two((SHAPES["cylinder"], SHAPES[below]))
+    states = on_each_other(40, height, tilt, 0.15)
+    got, want = found(mjm, states), expected(mjm, states)
+    assert [len(g) for g in got] == [len(w) for w in want]
+    assert sum(len(w) == 4 for w in want) > 20
+    errors = np.array([worst(g, w) for g, w in zip(got, want, strict=True)])
+    few = [len(w) in (1, 2, 3) for w in want]
+    assert (errors[few] < 1e-4).all()
+    assert np.mean(errors < 1e-4) > 0.15
+    for g, w in zip(got, want, strict=True):  # the normal is the same, and what the four hold up is about the same
+        if len(w) == 4:
+            ours, theirs = np.array(g), np.array(w)
+            assert np.allclose(ours[:, 4:], theirs[:, 4:], rtol=0, atol=1e-9)
+            assert np.allclose(ours[:, 1:4].mean(0), theirs[:, 1:4].mean(0), rtol=0, atol=0.035)
+
+
+@pytest.mark.parametrize("below", ["plate", "disc"])
+def test_a_cylinder_lies_on_a_face_along_a_line(below):
+    mjm = two((SHAPES["cylinder"] + ' euler="90 0 0"', SHAPES[below]))
+    states = on_each_other(20, 0.2 if below == "plate" else 0.15, 0.02, 0.02)
+    got, want = found(mjm, states), expected(mjm, states)
+    assert {len(w) for w in want} >= {2}
+    for g, w in zip(got, want, strict=True):
+        assert len(g) == len(w) and worst(g, w) < 2e-3
+
+
+def test_a_step_with_convex_shapes_is_as_in_mujoco():
+    """A cylinder and a box on a box that stands still, by the kernel: contacts in loops, also with the world."""
+    xml = """<mujoco><option timestep=".002"/><worldbody><geom type="box" size="1 1 .1" pos="0 0 -.1"/>
+        <body pos="0 0 .0999"><freejoint/><geom type="box" size=".15 .12 .1"/></body>
+        <body pos=".03 0 .2998"><freejoint/><geom type="box" size=".15 .12 .1"/></body>
+        <body pos=".6 0 .1999"><freejoint/><geom type="cylinder" size=".1 .2"/></body></worldbody></mujoco>"""
+    mjm = mujoco.MjModel.from_xml_string(xml)
+    mjm.opt.solver, mjm.opt.tolerance, mjm.opt.iterations = mujoco.mjtSolver.mjSOL_NEWTON, 0, 100
+    sim = Simulation(mjm, 8, dtype=torch.float64)
+    noise = torch.Generator(device="cpu").manual_seed(0)
+    sim.qpos[:, 7:10] += 2e-3 * torch.randn(8, 3, generator=noise, device="cpu").double().to(sim.device)
+    sim.qvel.copy_(0.05 * torch.randn(8, mjm.nv, generator=noise, device="cpu").double())
+    states = sim.qpos.cpu().numpy().copy(), sim.qvel.cpu().numpy().copy()
+    sim.step()
+    several = 0
+    for world in range(8):
+        d = mujoco.MjData(mjm)
+        d.qpos[:], d.qvel[:] = states[0][world], states[1][world]
+        mujoco.mj_step(mjm, d)
+        several += d.ncon >= 8
+        boxes = slice(0, 12)
+        assert np.allclose(sim.qvel[world, boxes].cpu(), d.qvel[boxes], rtol=0, atol=1e-10)
+        assert np.allclose(sim.qvel[world, 12:].cpu(), d.qvel[12:], rtol=0, atol=2e-3)  # which four of 16 corners
+    assert several >= 4
+
+
+def test_the_older_collider_is_refused_where_it_would_be_asked():
+    def model(shape: str) -> mujoco.MjModel:
+        geoms = (SHAPES[shape], SHAPES["box"])
+        bodies = "".join(f'<body pos="0 0 {2 * k}"><freejoint/><geom {geom}/></body>' for k, geom in enumerate(geoms))
+        flag = '<option><flag nativeccd="disable"/></option>'
+        return mujoco.MjModel.from_xml_string(f"<mujoco>{flag}<worldbody>{bodies}</worldbody></mujoco>")
+
+    load(model("box"))
+    with pytest.raises(UnsupportedModel, match="nativeccd='disable'"):
+        load(model("cylinder"))

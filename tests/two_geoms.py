@@ -1,0 +1,68 @@
+"""Two free geoms in many poses: their contacts by the package, on tensors, and by MuJoCo C."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import oracle
+import torch
+
+from torch_mjenvs.physics import collision, inertia, kinematics, load
+from torch_mjenvs.physics.contact_param import contact_param
+from torch_mjenvs.physics.data import Data
+
+
+def two(geoms: tuple[str, str], more: str = "") -> mujoco.MjModel:
+    bodies = "".join(f"<body><freejoint/><geom {geom} {more}/></body>" for geom in geoms)
+    return oracle.sharpen(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>"))
+
+
+def found(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
+    """Of each state the contacts that act: dist, point, normal."""
+    m, d = load(mjm), Data(qpos=[torch.tensor(x) for x in states.T.copy()])
+    kinematics.kinematics(m, d)
+    inertia.com_pos(m, d)
+    collision.collision(m, d)
+    (candidate,) = d.candidates
+    out: list[list[np.ndarray]] = [[] for _ in states]
+    near = torch.as_tensor(candidate.near()).expand(len(states))
+    for contact in candidate.contacts():
+        point, frame = contact.locate()
+        rows = [torch.as_tensor(x, dtype=torch.float64).expand(len(states)) for x in (contact.dist, *point, *frame[0])]
+        acts = rows[0] < contact_param(m, contact.pair).margin
+        assert not (acts & ~near).any()
+        for world in acts.nonzero()[:, 0].tolist():
+            out[world].append(np.array([float(row[world]) for row in rows]))
+    return out
+
+
+def expected(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
+    d, out = mujoco.MjData(mjm), []
+    for state in states:
+        d.qpos[:] = state
+        mujoco.mj_fwdPosition(mjm, d)
+        out.append([np.array([c.dist, *c.pos, *c.frame[:3]]) for c in d.contact if c.dist < c.includemargin])
+    return out
+
+
+def worst(got: list[np.ndarray], want: list[np.ndarray]) -> float:
+    """The largest difference of contacts, each with the nearest one; endless if not as many."""
+    if len(got) != len(want):
+        return np.inf
+    rest = list(got)
+    most = 0.0
+    for w in want:
+        errors = [np.max(np.abs(w - g)) for g in rest]
+        most = max(most, min(errors))
+        rest.pop(int(np.argmin(errors)))
+    return most
+
+
+def poses(n: int, apart: float, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    states = rng.normal(size=(n, 14))
+    states[:, :3] *= 0.05
+    states[:, 7:10] *= apart
+    for k in (3, 10):
+        states[:, k : k + 4] /= np.linalg.norm(states[:, k : k + 4], axis=1, keepdims=True)
+    return states
