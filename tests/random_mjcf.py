@@ -253,6 +253,7 @@ class Maker:
             self.flags(option).set("actuation", "disable")
         self.pairs_of_sites(root)
         self.activations(root)
+        self.cones(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -683,6 +684,29 @@ class Maker:
             if self.maybe(0.2):
                 out.set("gap", text(self.log(1e-3, 0.03)))
             self.softness(out)
+
+    def cones(self, root: ET.Element) -> None:
+        """Friction against spinning and rolling, and elliptic cones."""
+        if self.maybe(0.25, "elliptic"):
+            option = root.find("option")
+            option.set("cone", "elliptic")
+            if self.maybe(0.5):
+                option.set("impratio", text(self.log(1, 30)))
+        if self.maybe(0.35, "spin and roll"):
+            condim = self.pick(4, 6)
+            for e in root.iter("geom"):
+                if e.get("contype") != "0" and (self.many or self.maybe(0.6)):
+                    slide = e.get("friction", "1").split()[0]
+                    e.set("condim", str(condim))
+                    e.set("friction", f"{slide} {self.log(1e-3, 0.1):.6g} {self.log(1e-4, 0.05):.6g}")
+        for e in root.iter("pair"):
+            if self.maybe(0.5, "pair of five frictions"):
+                slide, turn = [self.log(0.06, 3), self.log(0.06, 3)], [self.log(1e-4, 0.1) for _ in range(3)]
+                e.set("condim", str(self.pick(3, 4, 6)))
+                e.set("friction", text([*slide, *turn]))
+                if self.maybe(0.4):
+                    self.softness(e, "friction")
+                    e.attrib.pop("solimpfriction", None)
 
     def excludes(self, root: ET.Element) -> None:
         named = [b.get("name", "") for b in root.iter("body") if b.get("name")]

@@ -134,7 +134,8 @@ def stiffest_contact(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
     for _ in range(steps):
         mujoco.mj_step(mjm, d)
         for contact in d.contact:
-            rows = range(contact.efc_address, contact.efc_address + (1 if contact.dim == 1 else 2 * (contact.dim - 1)))
+            pyramid = mjm.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL and contact.dim > 1
+            rows = range(contact.efc_address, contact.efc_address + (2 * (contact.dim - 1) if pyramid else contact.dim))
             if contact.efc_address >= 0:
                 J, image = _jacobian(mjm, d)[rows], np.zeros((len(rows), mjm.nv))
                 mujoco.mj_solveM(mjm, d, image, J)

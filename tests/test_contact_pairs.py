@@ -69,8 +69,8 @@ def test_stiffness_and_reference_of_a_pair():
     d = oracle.forward(mjm, mjm.qpos0, qvel, np.zeros(0))
     ours = derive(load(mjm), mjm.qpos0.tolist(), qvel.tolist(), None, [])
     (contact,) = ours.constraints[0].contacts
-    np.testing.assert_allclose([contact.pyramid.D] * 4, d.efc_D, rtol=1e-12)
-    np.testing.assert_allclose([-row[0] for row in contact.pyramid.rows(contact.y0)], d.efc_aref, rtol=1e-12)
+    np.testing.assert_allclose([contact.cone.D] * 4, d.efc_D, rtol=1e-12)
+    np.testing.assert_allclose([-row[0] for row in contact.cone.rows(contact.y0)], d.efc_aref, rtol=1e-12)
 
 
 @pytest.mark.parametrize("integrator", ["Euler", "RK4"])

@@ -32,7 +32,6 @@ def mjcf(
 
 REFUSED = {
     "integrator": (mjcf(option='integrator="discrete"'), "discrete"),
-    "elliptic": (mjcf(option='cone="elliptic"'), "elliptic"),
     "noslip": (mjcf(option='noslip_iterations="3"'), "noslip"),
     "fluidshape": (mjcf(option='density="1"', geom='fluidshape="ellipsoid"'), "(fluidshape) of geom 'rod'"),
     "fluidshape in oil": (mjcf(option='viscosity="1"', geom='fluidshape="ellipsoid"'), "(fluidshape) of geom 'rod'"),
@@ -41,7 +40,6 @@ REFUSED = {
     "diagexact": (mjcf(flag='diagexact="enable"'), "DIAGEXACT"),
     "speculative": (mjcf(flag='speculative="enable"'), "SPECULATIVE"),
     "refsafe": (mjcf(flag='refsafe="disable"'), "REFSAFE"),
-    "condim": (mjcf(geom='condim="4"'), "condim 4"),
     "box": (mjcf(more='<worldbody><geom type="box" size="1 1 1"/></worldbody>'), "capsule and box"),
     "mixed solref": (mjcf(geom='priority="1" solref=".02 -1"'), "solref"),
     "mixed solreflimit": (mjcf(joint='range="0 1" solreflimit="-3 1"'), "solreflimit of joint 'elbow'"),
@@ -61,8 +59,11 @@ REFUSED = {
     "adhesion": (mjcf(geom='adhesion="1"'), "adhesion"),
     "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surface velocities"),
     "pair": (
-        mjcf(more='<contact><pair geom1="floor" geom2="rod" friction="1 2"/></contact>'),
-        "the contact of geom 'floor' and geom 'rod' with two frictions",
+        mjcf(
+            option='cone="elliptic"',
+            more='<contact><pair geom1="floor" geom2="rod" solreffriction="-1 2"/></contact>',
+        ),
+        "the contact of geom 'floor' and geom 'rod' with a solreffriction",
     ),
     "equality": (mjcf(more='<equality><weld name="w" body1="arm"/></equality>'), "equality 'w', of type 'weld'"),
     "mixed solref of an equality": (

@@ -1,4 +1,4 @@
-"""Pairs that are handled by one loop (`constraints/contact_groups.py`, `pyramid_groups.py`), where Humanoid does not
+"""Pairs that are handled by one loop (`constraints/contact_groups.py`, `cone_groups.py`), where Humanoid does not
 take them: parallel capsules, which touch twice, friction, bodies of different trees, and too few pairs for a loop.
 """
 
@@ -64,20 +64,21 @@ def test_parallel_capsules(n, looped):
 SHAPES = ('type="capsule" size=".08 .1"', 'size=".1"', 'type="capsule" size=".06 .15" euler="40 20 0"')
 
 
-def heap(n: int, condim: int, one_tree: bool) -> mujoco.MjModel:
+def heap(n: int, condim: int, one_tree: bool, cone: str = "pyramidal") -> mujoco.MjModel:
     """Bodies in a heap: free ones of different weight on a floor, or limbs of one that floats."""
     joints = (
         "<freejoint/>" if not one_tree else '<joint type="slide" axis="0 0 1"/><joint axis="1 .5 0" pos="0 0 -.1"/>'
     )
     bodies = "".join(
         f"""<body pos="{0.12 * (k % 2)} {0.11 * (k // 2 % 2)} {0.15 + 0.06 * k}" euler="0 {30 * k} 0">{joints}
-        <geom {SHAPES[k % 3]} condim="{condim}" friction="{0.3 + 0.2 * k}" mass="{1 + k}" margin=".01"/></body>"""
+        <geom {SHAPES[k % 3]} condim="{condim}" friction="{0.3 + 0.2 * k} .02 .01" mass="{1 + k}"
+        margin=".01"/></body>"""
         for k in range(n)
     )
     trunk = f'<body pos="0 0 .1"><freejoint/><geom size=".02" contype="0" conaffinity="0" mass="3"/>{bodies}</body>'
     floor = '<geom type="plane" size="5 5 1" pos="0 0 -.1"/>'
     return oracle.sharpen(
-        mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".002" impratio="2"/><compiler angle="degree"/>
+        mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".002" impratio="2" cone="{cone}"/>
         <worldbody>{floor}{trunk if one_tree else bodies}</worldbody></mujoco>""")
     )
 
@@ -91,10 +92,21 @@ def scattered(model: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarra
     return out
 
 
-@pytest.mark.parametrize(("condim", "one_tree"), [(3, False), (1, False), (3, True)])
-def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree):
+@pytest.mark.parametrize(
+    ("condim", "one_tree", "cone"),
+    [
+        (3, False, "pyramidal"),
+        (1, False, "pyramidal"),
+        (3, True, "pyramidal"),
+        (4, False, "pyramidal"),
+        (6, True, "pyramidal"),
+        (3, True, "elliptic"),
+        (6, False, "elliptic"),
+    ],
+)
+def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree, cone):
     """Forces, accelerations and wrenches of loops over pairs of bodies that move by themselves."""
-    model = heap(5, condim, one_tree)
+    model = heap(5, condim, one_tree, cone)
     m, among = load(model), 0
     (pairs,) = many_alike(m, DOUBLE)
     assert len(pairs) == 10

@@ -85,6 +85,8 @@ def test_the_random_models_have_what_they_are_to_test():
     for kind in ("plane-sphere", "plane-capsule", "sphere-sphere", "sphere-capsule", "capsule-capsule"):
         assert worlds[kind] >= 3, kind
     assert worlds["condim 1"] > 0.1 * n and worlds["condim 3"] > 0.2 * n
+    for what in ("condim 4", "condim 6", "elliptic, slides", "elliptic, sticks"):
+        assert worlds[what] > 0.02 * n, what
     assert min(models["mjINT_EULER"], models["mjINT_RK4"]) > len(FEW) / 5
     assert min(models["mjINT_IMPLICIT"], models["mjINT_IMPLICITFAST"]) > 5
     assert worlds["touching twice"] >= 3
@@ -119,6 +121,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "refsite",
         "slider-crank",
         "disabled group",
+        "pair of five frictions",
     )
     flags = ("contact", "spring", "damper", "clampctrl", "filterparent", "gravity", "eulerdamp", "actuation")
     for what in (*rare, *(f"no {flag}" for flag in flags), "negative stiffness"):
@@ -147,6 +150,12 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
     if any(limited and x in ends for limited, x, ends in zip(
         mjm.actuator_forcelimited, d.actuator_force, mjm.actuator_forcerange, strict=True)):  # fmt: skip
         found.add("clipped force")
+    elliptic = d.efc_type == mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC
+    zones = set(d.efc_state[elliptic].tolist())
+    if int(mujoco.mjtConstraintState.mjCNSTRSTATE_CONE) in zones:
+        found.add("elliptic, slides")
+    if int(mujoco.mjtConstraintState.mjCNSTRSTATE_QUADRATIC) in zones:
+        found.add("elliptic, sticks")
     if d.qacc_warmstart.any():
         found.add("warm start")
     return found

@@ -581,9 +581,9 @@ def test_what_simulation_refuses():
         sim.forward()
     with pytest.raises(FileNotFoundError, match="nowhere"):
         Simulation("nowhere.xml", 1)
-    with pytest.raises(UnsupportedModel, match="elliptic"):
-        Simulation("<mujoco><option cone='elliptic'/><worldbody><geom type='plane' size='1 1 1'/><body><freejoint/>"
-                   "<geom size='1'/></body></worldbody></mujoco>", 1)  # fmt: skip
+    with pytest.raises(UnsupportedModel, match="noslip"):
+        Simulation("<mujoco><option noslip_iterations='3'/><worldbody><body><freejoint/><geom size='1'/></body>"
+                   "</worldbody></mujoco>", 1)  # fmt: skip
 
 
 def test_one_output_by_name():

@@ -16,6 +16,8 @@ MINMU = 1e-5  # mjMINMU
 class ContactParam:
     """friction: tangent 1 and 2, spin, roll 1 and 2. solref, solimp: as MuJoCo's, not yet made safe.
 
+    solreffriction: what an elliptic cone has in solref's place where there is friction; 0 and 0: solref.
+
     direct: whether solref is (-stiffness, -damping) instead of (time constant, damping ratio).
     A contact acts where dist < margin, metres; the gap widens detection alone.
     """
@@ -26,6 +28,7 @@ class ContactParam:
     direct: bool
     margin: Scalar
     gap: Scalar
+    solreffriction: tuple[float, ...] = (0.0, 0.0)
 
 
 def contact_param(m: Model, pair: Pair) -> ContactParam:
@@ -41,6 +44,7 @@ def contact_param(m: Model, pair: Pair) -> ContactParam:
             direct=m.pair_direct[k],
             margin=m.pair_margin[k],
             gap=m.pair_gap[k],
+            solreffriction=m.pair_solreffriction[k],
         )
     priority1, priority2 = m.geom_priority[geom1], m.geom_priority[geom2]
     if priority1 != priority2:

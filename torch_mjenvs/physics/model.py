@@ -73,6 +73,7 @@ class Model:
     integrator: str  # one of INTEGRATORS
     multiccd: bool  # whether shapes with flat parts touch in several points
     eulerdamp: bool  # whether Euler takes joint damping implicitly
+    cone: str  # "pyramidal" or "elliptic"
     impratio: float
     meaninertia: float
 
@@ -203,6 +204,7 @@ class Model:
     pairs: tuple[Pair, ...]
     pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters
     pair_solref: Rows
+    pair_solreffriction: Rows
     pair_solimp: Rows
     pair_direct: tuple[bool, ...]  # as geom_direct
     pair_margin: Floats

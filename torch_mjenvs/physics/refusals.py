@@ -265,8 +265,6 @@ def _check_inertia(mjm: mujoco.MjModel) -> None:
 
 def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
     """The same of geoms that may touch."""
-    if m.pairs and int(mjm.opt.cone) != 0:
-        not_supported("option cone='elliptic'", "use 'pyramidal'")
     for pair in m.pairs:
         types = int(mjm.geom_type[pair.geom1]), int(mjm.geom_type[pair.geom2])
         who = f"the contact of {describe(mjm, 'geom', pair.geom1)} and {describe(mjm, 'geom', pair.geom2)}"
@@ -277,15 +275,16 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
             not_supported(f"{who} ({' and '.join(kinds)})", f"{instead}, or keep them apart by contype or <exclude>")
         if COLLIDERS[types].hulls and disabled(mjm, "NATIVECCD"):
             not_supported(f"option flag nativeccd='disable', by which {who} would be found,", "leave it enabled")
-        if pair.condim not in (1, 3):
-            not_supported(f"{who} with condim {pair.condim}", "use condim 1 or 3")
+        if pair.condim not in (1, 3, 4, 6):
+            not_supported(f"{who} with condim {pair.condim}", "use condim 1, 3, 4 or 6")
         param = contact_param(m, pair)
-        if pair.ipair >= 0 and pair.condim > 1 and param.friction[0] != param.friction[1]:
-            not_supported(f"{who} with two frictions {param.friction[:2]}", "give the <pair> the same twice")
         if pair.ipair >= 0 and mjm.pair_adhesion[pair.ipair]:
             not_supported(f"adhesion of {who}", "remove it")
         if _mixed(param.solref):
             not_supported(f"{who} with a solref of which one number is positive and one not", "give both the same sign")
+        if m.cone == "elliptic" and _mixed(param.solreffriction):
+            remedy = "give both the same sign"
+            not_supported(f"{who} with a solreffriction of which one number is positive and one not", remedy)
         if param.gap < 0:
             not_supported(f"{who} with a negative gap", "use a gap of 0 or more")
         if any(mjm.geom_plugin[g] >= 0 for g in (pair.geom1, pair.geom2)):

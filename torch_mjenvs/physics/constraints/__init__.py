@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from ..data import Data, stage
 from ..model import Model, Pair
+from .cone_groups import cone_group
 from .contact_groups import ContactGroup, alike, many_alike, touch
 from .contacts import contacts
 from .equality import joint_equalities
 from .friction import friction_losses
 from .limits import joint_limits
-from .pyramid_groups import pyramid_group
 
 
 @stage(
@@ -35,4 +35,4 @@ def make_constraint(m: Model, d: Data) -> None:
 
 def _group(m: Model, d: Data, pairs: list[Pair]) -> ContactGroup:
     g = alike(m, pairs)
-    return ContactGroup(g, *touch(m, d, g)) if g.condim == 1 and g.one_tree else pyramid_group(m, d, g)
+    return ContactGroup(g, *touch(m, d, g)) if g.condim == 1 and g.one_tree else cone_group(m, d, g)

@@ -1,7 +1,7 @@
 """Contacts between two moving bodies, by their Jacobians in the dofs that tell the bodies apart.
 
-A line is an axis of the contact frame as a spatial vector, (r x axis, axis): its product with a body's motion is how
-fast the body's point r moves along the axis.
+A line is an axis of the contact (see `pyramid`) as a spatial vector. The product of (r x axis, axis) with a body's
+motion is how fast the body's point r moves along the axis; that of (axis, 0), how fast the body turns about it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Side:
 
 @dataclass
 class BodyContact(ContactForce):
-    """sides: of the second body, and of the first. lines: for each of them, along n, t1, t2 (condim). arms: the point,
-    from the origins of the trees of the first body and of the second.
+    """sides: of the second body, and of the first. lines: for each of them, of the axes (condim). arms: the point, from
+    the origins of the trees of the first body and of the second.
     """
 
     sides: tuple[Side, Side]
@@ -63,17 +63,15 @@ class BodyContacts(Contacts):
 def _add_rows(c: BodyContact, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
     dofs = sorted(v for side in c.sides for v in side.dofs)
     entries = [(u, v) for u in dofs for v in dofs if v <= u]
-    rows = range(c.pyramid.condim)
+    rows = range(c.condim)
 
     def push(carry: list) -> list:
         sides = list(zip(c.lines, c.sides, strict=True))
         jacobian = [{v: dot(lines[k], d.odof[v]) * side.sign for lines, side in sides for v in side.dofs} for k in rows]
         y = [sum_of(row[v] * a[v] for v in dofs) + y for row, y in zip(jacobian, c.y0, strict=True)]
-        force, weight = c.pyramid.push(y)
-        nn, n1, n2, w11, w22, w12 = weight
-        weights = [[nn, n1, n2], [n1, w11, w12], [n2, w12, w22]]
+        force, weight = c.cone.push(y)
         g = [old - sum_of(force[k] * jacobian[k][v] for k in rows) for v, old in zip(dofs, carry[0], strict=True)]
-        image = [{v: sum_of(weights[k][i] * jacobian[i][v] for i in rows) for v in dofs} for k in rows]
+        image = [{v: sum_of(weight[k][i] * jacobian[i][v] for i in rows) for v in dofs} for k in rows]
         h = [
             old + sum_of(jacobian[k][u] * image[k][v] for k in rows)
             for (u, v), old in zip(entries, carry[1], strict=True)
@@ -96,10 +94,11 @@ def along(lines: list, sides: tuple[Side, Side], motion: list) -> list:
     return [dot(two, motion[body2]) - dot(one, motion[body1]) for two, one in zip(*lines, strict=True)]
 
 
-def lines_of(arms: tuple[list, list], axes: list) -> list[list[list]]:
+def lines_of(arms: tuple[list, list], frame: list, condim: int) -> list[list[list]]:
     """`BodyContact.lines` of a point with these arms from the first and the second body's tree."""
     arm1, arm2 = arms
-    return [[cross(r, axis) + axis for axis in axes] for r in (arm2, arm1)]
+    turning = [[*axis, 0.0, 0.0, 0.0] for axis in frame[: max(condim - 3, 0)]]
+    return [[cross(r, axis) + axis for axis in frame[:condim]] + turning for r in (arm2, arm1)]
 
 
 def sides_of(m: Model, body1: int, body2: int) -> list[Side]:

@@ -13,7 +13,7 @@ from ...compiler.scalar import Mask, Scalar, logical_and, select
 from ..data import Data
 from ..model import Model
 from ..spatial import add, scale
-from .pyramid import Pyramid
+from .pyramid import Cone
 from .rows import Constraint
 
 
@@ -21,22 +21,26 @@ from .rows import Constraint
 class ContactForce:
     """A contact that may touch. Where it is not `active`, what depends on the state is unspecified or None.
 
-    bodies: of geom1 and geom2; the normal points from the first to the second. y0: along n, t1, t2 (condim).
-    shows: see `Constraint.shows`.
+    bodies: of geom1 and geom2; the normal points from the first to the second. y0: along the axes (condim), which
+    `pyramid` explains. shows: see `Constraint.shows`.
     """
 
     active: Mask
     bodies: tuple[int, int]
-    pyramid: Pyramid
+    cone: Cone
     y0: list
     shows: Mask
 
+    @property
+    def condim(self) -> int:
+        return len(self.cone.friction) + 1
+
     def along(self, motion: list) -> list:
-        """J x along n, t1, t2 (condim), where the bodies move by `motion`."""
+        """J x along the axes (condim), where the bodies move by `motion`."""
         raise NotImplementedError
 
     def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
-        """Of a force (condim) along n, t1, t2: (torque, force) on the second body, about each body's origin."""
+        """Of a force along the axes (condim): (torque, force) on the second body, about each body's origin."""
         raise NotImplementedError
 
     def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
@@ -44,7 +48,7 @@ class ContactForce:
         raise NotImplementedError
 
     def residual(self, motion: list) -> list:
-        """J a + y0 along n, t1, t2 (condim)."""
+        """J a + y0 along the axes (condim)."""
         return [x + y for x, y in zip(self.along(motion), self.y0, strict=True)]
 
 
@@ -63,8 +67,8 @@ class Contacts(Constraint):
         for c in self.contacts:
 
             def push(carry: list, c: ContactForce = c) -> list:
-                rows = c.pyramid.rows
-                return c.pyramid.fold(carry, rows(c.residual(motion)), rows(c.along(change)), alpha)
+                rows = c.cone.rows
+                return c.cone.fold(carry, rows(c.residual(motion)), rows(c.along(change)), alpha)
 
             total = when_any(c.active, push, total)
         return total
@@ -75,7 +79,7 @@ class Contacts(Constraint):
             touched = [(side, body) for side, body in enumerate(c.bodies) if body]
 
             def push(carry: list, c: ContactForce = c, touched: list = touched) -> list:
-                force = c.pyramid.push(c.residual(motion))[0][: c.pyramid.condim]
+                force = c.cone.push(c.residual(motion))[0]
                 pushed = c.wrenches(m, d, force)
                 return [
                     add(old, scale(pushed[side], (-1.0, 1.0)[side]))
@@ -97,7 +101,7 @@ class Contacts(Constraint):
         for c in (c for c in self.contacts if body in c.bodies):
 
             def push(carry: list, c: ContactForce = c) -> list:
-                force = c.pyramid.push(c.residual(motion))[0][0]
+                force = c.cone.push(c.residual(motion))[0][0]
                 point, normal = c.seen_from(m, d, body)
                 hit = felt(point, scale(normal, 1.0 if body == c.bodies[0] else -1.0))
                 return [carry[0] + select(logical_and(force > 0.0, hit), force, 0.0)]

@@ -6,7 +6,7 @@ would be three quarters of its code. Here a pair is a number, and loops run over
 A sphere is a capsule of no length. Of a pair of n, a second contact (of parallel capsules) has the number n + i.
 
 Those without friction and of one tree have one row each, along one line, as in `ContactGroup`; all others are in
-`pyramid_groups`.
+`cone_groups`.
 
 i number of a pair or contact   J its row of the Jacobian, in the `dofs` that tell its bodies apart, `own` in number
 """

@@ -1,56 +1,66 @@
-"""The rows of a contact: its normal alone (condim 1), or the four edges of a friction pyramid (condim 3).
+"""The rows of a contact: its normal alone (condim 1), or the edges of a friction pyramid (condim 3, 4, 6).
 
-Vectors along n, t1, t2, the contact frame's normal and tangents, are called y; a stiffness along them is given as
-(nn, n1, n2, 11, 22, 12).
+A contact has `condim` axes: the motion of its point along the normal n and the tangents t1 and t2, then turning about
+n, t1 and t2. A vector along them is called y, a stiffness along them is a symmetric matrix (condim x condim).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from ...compiler.scalar import Scalar, select
 from .rows import fold_row
 
 
-@dataclass
-class Pyramid:
-    """Rows n, or n +- mu t1, n +- mu t2, each of stiffness D."""
+class Cone(Protocol):
+    """What a contact's force may be, and what it costs: `Pyramid`, `stiff.SpringPyramid`, `elliptic.EllipticCone`.
 
-    condim: int
-    mu: Scalar
-    D: Scalar
+    friction: along each axis but the normal (condim - 1).
+    """
 
-    def push(self, y: list) -> tuple[list, list]:
-        """Force (3) and stiffness (6) along n, t1, t2 at residuals y (condim)."""
-        force = [0.0, 0.0, 0.0]
-        weight = [0.0] * 6
-        for e, n, t1, t2 in self.rows(y):
-            pressed = select(e < 0.0, self.D, 0.0)
-            f = -(pressed * e)
-            force = [force[0] + f, force[1] + t1 * f, force[2] + t2 * f]
-            weight = [
-                weight[0] + n * pressed,
-                weight[1] + t1 * pressed,
-                weight[2] + t2 * pressed,
-                weight[3] + t1 * t1 * pressed,
-                weight[4] + t2 * t2 * pressed,
-                0.0,
-            ]
-        return force, weight
+    friction: list
+
+    def push(self, y: list) -> tuple[list, list[list]]:
+        """Force (condim) and stiffness (condim x condim) at residuals y."""
+
+    def rows(self, y: list) -> list:
+        """A quantity given along the axes, as `fold` takes it."""
 
     def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
-        """`fold_row` of all rows, where the residuals are y + alpha v, both as given by `rows`."""
+        """As `fold_row`, where the residuals are y + alpha v, both as given by `rows`."""
+
+
+@dataclass
+class Pyramid:
+    """Rows n, or n +- mu y of each other axis with its friction mu, all of stiffness D."""
+
+    friction: list
+    D: Scalar
+
+    def push(self, y: list) -> tuple[list, list[list]]:
+        force: list = [0.0] * len(y)
+        weight: list[list] = [[0.0] * len(y) for _ in y]
+        for e, axis, mu in self.rows(y):
+            pressed = select(e < 0.0, self.D, 0.0)
+            f = -(pressed * e)
+            force[0] = force[0] + f
+            if axis:
+                force[axis] = force[axis] + mu * f
+            weight[0][0] = weight[0][0] + pressed
+            if axis:
+                weight[0][axis] = weight[axis][0] = weight[0][axis] + mu * pressed
+                weight[axis][axis] = weight[axis][axis] + mu * mu * pressed
+        return force, weight
+
+    def rows(self, y: list) -> list:
+        """Each row's value, the axis beside the normal that it takes, and by how much; of the normal alone, 0 and 0."""
+        if not self.friction:
+            return [(y[0], 0, 0.0)]
+        sides = [(k, sign) for k, mu in enumerate(self.friction, 1) for sign in (mu, -mu)]
+        return [(y[0] + sign * y[k], k, sign) for k, sign in sides]
+
+    def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
         for (e, *_), (change, *_) in zip(y, v, strict=True):
             total = fold_row(total, e, change, self.D, alpha)
         return total
-
-    def rows(self, x: list) -> list:
-        """Each row for a quantity given along n, t1, t2: (value, and its share in n, t1, t2)."""
-        if self.condim == 1:
-            return [(x[0], 1.0, 0.0, 0.0)]
-        rows = []
-        for axis in (1, 2):
-            for sign in (self.mu, -self.mu):
-                share = (1.0, sign, 0.0) if axis == 1 else (1.0, 0.0, sign)
-                rows.append((x[0] + sign * x[axis], *share))
-        return rows

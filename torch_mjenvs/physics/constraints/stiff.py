@@ -6,7 +6,8 @@ is softened to that, which takes 1 / S off the acceleration that it gives.
 
 Rows of friction mu are n + s, s = +-mu t along two tangents. As D goes with 1 / mu**2, what they do along the tangents
 is as it should be, but the normal is hard. So the normal alone is softened: a spring of stiffness K is put between it
-and the rows, which see z for n. Its force K (z - n) is the sum of theirs, and z is eliminated:
+and the rows, which see z for n. (Frictions against turning may be greater than mu: then turning is hard, too, and D has
+to be bounded by that.) Its force K (z - n) is the sum of theirs, and z is eliminated:
 
     row i is pressed where K (n + s_i) + D sum over j of max(0, s_i - s_j) < 0,
     and its force is then -(K (n + s_i) + D sum over pressed j of (s_i - s_j)) D / (K + p D), where p rows are pressed.
@@ -39,44 +40,80 @@ LIGHT = 100  # surfaces that give way so much more easily than the centre of mas
 @dataclass(frozen=True)
 class Bound:
     """What rounding makes of a pair's contacts. shows: a Newton step is to be repeated; give: 1 over the largest
-    stiffness of a row; spring: K, or 0 where there is no spring.
+    stiffness of a row; spring: K, or 0 where there is no spring; slip: `EllipticCone.give`.
     """
 
     shows: Mask
     give: Scalar = 0.0
     spring: Scalar = 0.0
+    slip: Scalar = 0.0
 
 
-def bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weight: float) -> Bound:
-    """The bound, where a row can be as stiff as said, and `weight` is the body_invweight0 of both bodies."""
-    rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair).friction[0])
-    weight, _ = _met(m, pair, precision, weight)
-    if rows * stiffness * weight <= precision.stiffest:
-        return Bound(rows * stiffness * weight > precision.stiff)
-    least = weight / precision.stiffest
-    return Bound(True, 2 * mu * mu * least, 1 / least) if mu < SLIPPERY else Bound(True, rows * least)
+def bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weights: tuple[float, float]) -> Bound:
+    """The bound, where a row can be as stiff as said, and `weights` are the body_invweight0 of both bodies."""
+    weight, _ = _met(m, pair, precision, weights[0])
+    rows, mu, turning = _rows(m, pair, weight, weights[1])
+    if max(rows * weight, turning) * stiffness <= precision.stiffest:
+        return Bound(max(rows * weight, turning) * stiffness > precision.stiff)
+    least, turned = weight / precision.stiffest, turning / precision.stiffest
+    if is_elliptic(m, pair):
+        return Bound(True, least, slip=turned * mu * mu / m.impratio)
+    if mu < SLIPPERY and rows * weight * stiffness > precision.stiffest:
+        return Bound(True, max(2 * mu * mu * least, turned), 1 / least)
+    return Bound(True, max(rows * least, turned))
 
 
 def bound_of_world(
-    m: Model, usual: Bound, pair: Pair, precision: Precision, stiffness: Scalar, share: Scalar, weights: tuple
+    m: Model, usual: Bound, pair: Pair, precision: Precision, stiffness: Scalar, share: Scalar, weights: list[tuple]
 ) -> Bound:
     """The bound in worlds whose parameters vary, where a row can be as stiff as said over its share of the weight.
 
     usual: that of the model as it was loaded, which says, too, whether there is a spring, and how much more easily than
     the centre of mass the surface gives way. weights: body_invweight0 of both bodies, there and in the world.
     """
-    rows, mu = (1, 1.0) if pair.condim == 1 else (4, contact_param(m, pair).friction[0])
-    met, fixed = _met(m.nominal or m, pair, precision, weights[0])
+    (usual_weight, _), world = weights
+    met, fixed = _met(m.nominal or m, pair, precision, usual_weight)
+    ratio = 1.0 if fixed else met / usual_weight
+    rows, mu, turning = _rows(m, pair, met if fixed else world[0] * ratio, world[1])
     shows = usual.shows
     if not fixed:
-        ratio = met / weights[0]
-        if not is_number(stiffness, share):
-            shows = share < stiffness * (rows * ratio / precision.stiff)
+        if not is_number(stiffness, share, turning):
+            hardest = rows * ratio if is_zero(turning) else maximum(rows * ratio, turning / world[0])
+            shows = share < stiffness * (hardest / precision.stiff)
         elif is_zero(usual.give):
             return usual
-        met = weights[1] * ratio
-    least = met * (1 / precision.stiffest)
-    return Bound(shows, 2 * mu * mu * least, 1 / least) if usual.spring else Bound(shows, rows * least)
+        met = world[0] * ratio
+    least, turned = met * (1 / precision.stiffest), turning * (1 / precision.stiffest)
+    if is_elliptic(m, pair):
+        return Bound(shows, least, slip=turned * (mu * mu / m.impratio))
+    if usual.spring:
+        return Bound(shows, _greater(2 * mu * mu * least, turned), 1 / least)
+    return Bound(shows, _greater(rows * least, turned))
+
+
+def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, Scalar, Scalar]:
+    """How many rows a contact has along the normal; its friction; and what a row's stiffness of 1 makes of the stiffest
+    axis beside the normal, seen beside the inverse inertia that it acts on: `weight`, and against `turning`.
+    """
+    if pair.condim == 1:
+        return 1, 1.0, 0.0
+    friction = contact_param(m, pair).friction[: pair.condim - 1]
+    most, elliptic = 0.0, is_elliptic(m, pair)
+    for k, mu in enumerate(friction):
+        if elliptic:
+            most = _greater(most, (m.impratio / (friction[0] * friction[0])) * mu * mu * (weight if k < 2 else turning))
+        elif k > 1:
+            most = _greater(most, 2 * mu * mu * turning)
+    return (1 if elliptic else 2 * (pair.condim - 1)), friction[0], most
+
+
+def _greater(a: Scalar, b: Scalar) -> Scalar:
+    return a if is_zero(b) else b if is_zero(a) else maximum(a, b)
+
+
+def is_elliptic(m: Model, pair: Pair) -> bool:
+    """Whether the pair's contacts have an elliptic cone."""
+    return m.cone == "elliptic" and pair.condim > 1
 
 
 def _met(m: Model, pair: Pair, precision: Precision, weight: float) -> tuple[float, bool]:
@@ -88,11 +125,11 @@ def _met(m: Model, pair: Pair, precision: Precision, weight: float) -> tuple[flo
 
 @dataclass
 class SpringPyramid(Pyramid):
-    """Four rows that share a spring of stiffness K."""
+    """Rows that share a spring of stiffness K."""
 
     spring: Scalar
 
-    def push(self, y: list) -> tuple[list, list]:
+    def push(self, y: list) -> tuple[list, list[list]]:
         return self.push_of(y, self.pressed(y))
 
     def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
@@ -102,14 +139,14 @@ class SpringPyramid(Pyramid):
         expected, before_weight = self.push_of(at, before)
         return [
             total[0] - dot(force, v),
-            total[1] + _curvature(weight, v),
+            total[1] + curvature(weight, v),
             total[2] + sum_of(absolute(x - y) for x, y in zip(force, expected, strict=True)),
-            total[3] + _curvature(before_weight, v),
+            total[3] + curvature(before_weight, v),
         ]
 
-    def rows(self, x: list) -> list:
+    def rows(self, y: list) -> list:
         """The quantity itself: they act together."""
-        return x
+        return y
 
     def pressed(self, y: list) -> list[Mask]:
         """Which rows are pressed at residuals y."""
@@ -117,37 +154,32 @@ class SpringPyramid(Pyramid):
         behind = [sum_of(maximum(s - other, 0.0) for other in shifts if other is not s) for s in shifts]
         return [self.spring * (y[0] + s) + self.D * b < 0.0 for s, b in zip(shifts, behind, strict=True)]
 
-    def push_of(self, y: list, pressed: list[Mask]) -> tuple[list, list]:
+    def push_of(self, y: list, pressed: list[Mask]) -> tuple[list, list[list]]:
         """Force and stiffness while the rows that are pressed are `pressed`: the force is linear in y."""
-        D, mu, shifts, ones = self.D, self.mu, self._shifts(y), [select(p, 1.0, 0.0) for p in pressed]
+        D, shifts, ones = self.D, self._shifts(y), [select(p, 1.0, 0.0) for p in pressed]
         share = D / (self.spring + D * sum_of(ones))
         f = []
         for s, p in zip(shifts, pressed, strict=True):
             others = [(other, q) for other, q in zip(shifts, pressed, strict=True) if other is not s]
             apart = sum_of(select(q, s - other, 0.0) for other, q in others)
             f.append(select(p, -((self.spring * (y[0] + s) + D * apart) * share), 0.0))
-        force = [sum_of(f), mu * (f[0] - f[1]), mu * (f[2] - f[3])]
-        normal, tangent = self.spring * share, mu * mu * D
-        one, two = ones[0] - ones[1], ones[2] - ones[3]
-        weight = [
-            normal * sum_of(ones),
-            mu * normal * one,
-            mu * normal * two,
-            tangent * (ones[0] + ones[1] - share * one * one),
-            tangent * (ones[2] + ones[3] - share * two * two),
-            -(tangent * share * one * two),
-        ]
+        normal, n = self.spring * share, len(y)
+        force, weight = [sum_of(f)], [[0.0] * n for _ in range(n)]
+        weight[0][0] = normal * sum_of(ones)
+        of_axes = [(mu, one - two) for mu, one, two in zip(self.friction, ones[::2], ones[1::2], strict=True)]
+        for k, (mu, tilt) in enumerate(of_axes, 1):
+            force.append(mu * (f[2 * k - 2] - f[2 * k - 1]))
+            weight[0][k] = weight[k][0] = mu * normal * tilt
+            weight[k][k] = mu * mu * D * (ones[2 * k - 2] + ones[2 * k - 1] - share * tilt * tilt)
+            for j, (other, tilt_of_other) in enumerate(of_axes[: k - 1], 1):
+                weight[k][j] = weight[j][k] = -(mu * other * D * share * tilt * tilt_of_other)
         return force, weight
 
     def _shifts(self, y: list) -> list[Scalar]:
         """s of each row, in the order of `Pyramid`'s."""
-        one, two = self.mu * y[1], self.mu * y[2]
-        return [one, -one, two, -two]
+        return [s for mu, x in zip(self.friction, y[1:], strict=True) for s in (mu * x, -(mu * x))]
 
 
-def _curvature(weight: list, v: list) -> Scalar:
+def curvature(weight: list[list], v: list) -> Scalar:
     """v'Wv."""
-    nn, n1, n2, w11, w22, w12 = weight
-    n, one, two = v
-    across = n * (n1 * one + n2 * two) + w12 * one * two
-    return nn * n * n + w11 * one * one + w22 * two * two + 2.0 * across
+    return sum_of(x * dot(row, v) for x, row in zip(v, weight, strict=True))

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Scalar
 from ..data import Data
 from ..kinematics import between
 from ..model import Model
 from ..spatial import add, cross, dot, scale
 from .contact_force import ContactForce, Contacts, body_motion, in_world
+from .rows import sum_of
 
 
 @dataclass
@@ -31,13 +31,13 @@ class WorldContact(ContactForce):
     frame: list[list]
 
     def along(self, motion: list) -> list:
-        return along(self.r, self.frame[: self.pyramid.condim], self.sign, motion[self.body])
+        return along(self.r, self.frame, self.condim, self.sign, motion[self.body])
 
     def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
-        f = in_world(self.frame, force)
         here = m.body_originid[self.body]
         arms = [add(self.r, between(d, m.body_originid[body], here)) for body in self.bodies]
-        return [cross(arm, f) + f for arm in arms]
+        f, torque = in_world(self.frame, force[:3]), in_world(self.frame, force[3:])
+        return [add(cross(arm, f), torque) + f for arm in arms]
 
     def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
         return add(self.r, between(d, m.body_originid[body], m.body_originid[self.body])), self.frame[0]
@@ -56,10 +56,11 @@ class WorldContacts(Contacts):
         for c in self.contacts:
 
             def push(carry: list, c: WorldContact = c) -> list:
-                force, weight = c.pyramid.push(c.residual(motion))
-                f = scale(in_world(c.frame, force), -c.sign)
-                k = _stiffness_matrix(c.frame, weight)
-                return [add(carry[0], cross(c.r, f) + f), add(carry[1], _at(k, c.r))]
+                force, weight = c.cone.push(c.residual(motion))
+                f, torque = (scale(in_world(c.frame, part), -c.sign) for part in (force[:3], force[3:]))
+                k = _in_world_axes(c.frame, [row[:3] for row in weight[:3]])
+                pushing = add(cross(c.r, f), torque) + f
+                return [add(carry[0], pushing), add(carry[1], add(_at(k, c.r), _of_turning(c.r, c.frame, weight)))]
 
             old = [wrench.get(c.body, [0.0] * 6), stiffness.get(c.body, [0.0] * 21)]
             wrench[c.body], stiffness[c.body] = when_any(c.active, push, old)
@@ -82,23 +83,30 @@ class WorldContacts(Contacts):
                 j = m.dof_parentid[j]
 
 
-def along(r: list, axes: list, sign: float, motion: list) -> list:
-    """The motion of a body's point r along each axis: v + w x r."""
-    point = scale(add(motion[3:], cross(motion[:3], r)), sign)
-    return [dot(axis, point) for axis in axes]
+def along(r: list, frame: list, condim: int, sign: float, motion: list) -> list:
+    """The motion of a body's point r along the axes: v + w x r, and w."""
+    point, turning = scale(add(motion[3:], cross(motion[:3], r)), sign), scale(motion[:3], sign)
+    return [dot(axis, point) for axis in frame[:condim]] + [dot(axis, turning) for axis in frame[: max(condim - 3, 0)]]
 
 
-def _stiffness_matrix(frame: list, weight: list) -> list[list[Scalar]]:
-    """The 3 x 3 stiffness in world axes."""
-    n, t1, t2 = frame
-    nn, n1, n2, w11, w22, w12 = weight
-    un = add(add(scale(n, nn), scale(t1, n1)), scale(t2, n2))
-    u1 = add(add(scale(n, n1), scale(t1, w11)), scale(t2, w12))
-    u2 = add(add(scale(n, n2), scale(t1, w12)), scale(t2, w22))
+def _of_turning(r: list, frame: list, weight: list[list]) -> list:
+    """What those axes add to `_at` that turn: their own stiffness, and that between them and the others."""
+    turning = _in_world_axes(frame, [row[3:] for row in weight[3:]])
+    images = [in_world(frame, row[:3]) for row in weight[3:]]
+    between = [
+        [sum_of(axis[i] * u[j] for axis, u in zip(frame, images, strict=False)) for j in range(3)] for i in range(3)
+    ]
+    arms = [cross(r, row) for row in between]  # b[r]'
+    angular = [turning[i][j] + (arms[i][j] + arms[j][i]) for i, j in _LOWER]
+    return angular + [x for row in between for x in row] + [0.0] * 6
+
+
+def _in_world_axes(frame: list, weight: list[list]) -> list[list]:
+    """A symmetric matrix given along n, t1, t2."""
+    images = [in_world(frame, row) for row in weight]
     out = [[0.0] * 3 for _ in range(3)]
-    for i in range(3):
-        for j in range(i + 1):
-            out[i][j] = out[j][i] = un[i] * n[j] + u1[i] * t1[j] + u2[i] * t2[j]
+    for i, j in _LOWER:
+        out[i][j] = out[j][i] = sum_of(u[i] * axis[j] for u, axis in zip(images, frame, strict=False))
     return out
 
 

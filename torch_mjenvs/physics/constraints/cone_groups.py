@@ -1,10 +1,12 @@
-"""Groups of contacts with friction, or between trees: as `contact_groups`, with rows of the Jacobian for n, t1, t2.
+"""Groups of contacts with friction, or between trees: as `contact_groups`, with a row of the Jacobian for each axis.
 
-A line is an axis of the contact frame as a spatial vector, at the origin of either body's tree: see `body_contacts`.
+A line is an axis of the contact as a spatial vector, at the origin of either body's tree: see `body_contacts`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.control import add_each, fold_each, get
@@ -16,22 +18,29 @@ from ..spatial import choose, dot, is_number, sub
 from .body_contacts import lines_of
 from .contact_force import in_world
 from .contact_groups import Alike, ContactGroup, of_pairs, touch
-from .contacts import row_weight
-from .pyramid import Pyramid
-from .rows import impedance, reference, row_stiffness, sum_of
+from .contacts import cone_of, reference_of, row_weight
+from .pyramid import Cone
+from .rows import impedance, row_stiffness, sum_of
+from .stiff import Bound
 from .tables import Table
 
 
-class PyramidGroup(ContactGroup):
-    """rows: lines (side, k), first of the second body, y0 and J of n, t1, t2 (condim), D and mu."""
+@dataclass
+class ConeGroup(ContactGroup):
+    """rows: lines (side, k), first of the second body, y0 and J of the axes (condim), D and friction.
+
+    cone: of friction and D.
+    """
+
+    cone: Callable[[list, Scalar], Cone]
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
         x, change = self._of_dofs(a), self._of_dofs(dx)
 
         def push(i: Any, carry: list) -> list:
-            pyramid = self._pyramid(i)
+            cone = self._cone(i)
             y, v = self._residual(i, x), [dot(row, self._at(i, change)) for row in self._jacobian(i)]
-            return pyramid.fold(carry, pyramid.rows(y), pyramid.rows(v), alpha)
+            return cone.fold(carry, cone.rows(y), cone.rows(v), alpha)
 
         return fold_each(self.touching, push, total)
 
@@ -39,7 +48,7 @@ class PyramidGroup(ContactGroup):
         x, condim = self._of_dofs(a), range(self.alike.condim)
 
         def push(i: Any) -> list:
-            force = self._pyramid(i).push(self._residual(i, x))[0]
+            force = self._cone(i).push(self._residual(i, x))[0]
             second, first = (in_world([self.rows.at(i, ("line", side, k)) for k in condim], force) for side in (0, 1))
             one, two = (self.alike.per_contact([6 * body[side] for body in self.alike.bodies], i) for side in (0, 1))
             return [[(one + c, -y) for c, y in enumerate(first)] + [(two + c, y) for c, y in enumerate(second)]]
@@ -50,10 +59,9 @@ class PyramidGroup(ContactGroup):
 
     def _push(self, i: Any, x: Any) -> list:
         jacobian, rows, dofs = self._jacobian(i), range(self.alike.condim), range(self.alike.most)
-        force, (nn, n1, n2, w11, w22, w12) = self._pyramid(i).push(self._residual(i, x))
-        weights = [[nn, n1, n2], [n1, w11, w12], [n2, w12, w22]]
+        force, weight = self._cone(i).push(self._residual(i, x))
         places, starts = self._places(i)
-        image = [[sum_of(weights[k][j] * jacobian[j][v] for j in rows) for v in dofs] for k in rows]
+        image = [[sum_of(weight[k][j] * jacobian[j][v] for j in rows) for v in dofs] for k in rows]
         return [
             [(places[v], -sum_of(force[k] * jacobian[k][v] for k in rows)) for v in dofs],
             [
@@ -63,8 +71,8 @@ class PyramidGroup(ContactGroup):
             ],
         ]
 
-    def _pyramid(self, i: Any) -> Pyramid:
-        return Pyramid(self.alike.condim, self.rows.at(i, "mu"), self.rows.at(i, "D"))
+    def _cone(self, i: Any) -> Cone:
+        return self.cone(self.rows.at(i, "friction"), self.rows.at(i, "D"))
 
     def _jacobian(self, i: Any) -> list[list]:
         return [self.rows.at(i, ("J", k)) for k in range(self.alike.condim)]
@@ -77,17 +85,19 @@ class PyramidGroup(ContactGroup):
         return [get(x, self.alike.dof(i, c)) for c in range(self.alike.most)]
 
 
-def pyramid_group(m: Model, d: Data, g: Alike) -> PyramidGroup:
+def cone_group(m: Model, d: Data, g: Alike) -> ConeGroup:
     """The contacts of pairs that are alike."""
     params = [contact_param(m, p) for p in g.pairs]
-    margin, mu = of_pairs(g, [p.margin for p in params]), of_pairs(g, [p.friction[0] for p in params])
+    margin = of_pairs(g, [p.margin for p in params])
+    friction = [of_pairs(g, [p.friction[k] for p in params]) for k in range(g.condim - 1)]
     weight = of_pairs(g, [row_weight(m, p) for p in g.pairs])
     solimp = [of_pairs(g, [p.solimp[k] for p in params]) for k in range(4)]
-    references = [reference(p.solref, p.solimp, p.direct, m.timestep) for p in params]
-    k, b = (of_pairs(g, [x[i] for x in references]) for i in (0, 1))
+    references = [reference_of(m, p) for p in g.pairs]
+    k = of_pairs(g, [k for k, _ in references])
+    damping = [of_pairs(g, [b[axis] for _, b in references]) for axis in range(g.condim)]
 
     def rows(i: Any, dist: Scalar, p: list, frame: list[list], moving: Table, offset: list | None) -> dict:
-        lines = lines_of((p if offset is None else sub(p, offset), p), frame[: g.condim])
+        lines = lines_of((p if offset is None else sub(p, offset), p), frame, g.condim)
         depth = dist - margin(i)
         alike = params[0].solimp  # all of them, where they are numbers
         imp = impedance(alike if is_number(*alike) else [*(x(i) for x in solimp), alike[4]], depth)
@@ -100,10 +110,10 @@ def pyramid_group(m: Model, d: Data, g: Alike) -> PyramidGroup:
                 line = second if offset is None else choose(sign > 0.0, second, first)
                 jacobian[j].append(dot(line, odof) * sign)
                 speed[j] = speed[j] + jacobian[j][-1] * qvel
-        y0 = [b(i) * v for v in speed]
+        y0 = [b(i) * v for b, v in zip(damping, speed, strict=True)]
         y0[0] = y0[0] + k(i) * imp * depth
         found: dict = {("line", side, j): line for side in (0, 1) for j, line in enumerate(lines[side])}
         found |= {("y0", j): y for j, y in enumerate(y0)} | {("J", j): row for j, row in enumerate(jacobian)}
-        return found | {"D": row_stiffness(imp, weight(i)), "mu": mu(i)}
+        return found | {"D": row_stiffness(imp, weight(i)), "friction": [x(i) for x in friction]}
 
-    return PyramidGroup(g, *touch(m, d, g, rows))
+    return ConeGroup(g, *touch(m, d, g, rows), lambda friction, D: cone_of(m, friction, D, Bound(False)))
