@@ -254,6 +254,7 @@ class Maker:
         self.pairs_of_sites(root)
         self.activations(root)
         self.cones(root)
+        self.ties(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -726,6 +727,32 @@ class Maker:
             if self.maybe(0.8):
                 out.set("polycoef", text(self.normal(1, 5) * [0.3, 1, 0.5, 0.2, 0.1]))
             if self.maybe(0.1, "inactive equality"):
+                out.set("active", "false")
+            self.softness(out)
+
+    def ties(self, root: ET.Element) -> None:
+        """Connects and welds, of bodies, of a body and the world, and of sites."""
+        section, bodies = root.find("equality"), [b.get("name", "") for b in root.iter("body") if b.get("name")]
+        while self.maybe(0.2) and len(section) < 6:
+            kind = str(self.pick("connect", "weld"))
+            if len(self.sites) > 1 and self.maybe(0.6):
+                one, two = self.rng.permutation(self.sites)[:2]
+                out = self.element(section, kind, site1=str(one), site2=str(two))
+            elif bodies:
+                one, *others = (str(b) for b in self.rng.permutation(bodies))
+                out = self.element(section, kind, body1=one)
+                if others and self.maybe(0.7):
+                    out.set("body2", others[0])
+                if kind == "connect" or self.maybe(0.4):
+                    out.set("anchor", text(self.vector(0.2)))
+                if kind == "weld" and self.maybe(0.5, "relpose"):
+                    out.set("relpose", text([*self.vector(0.2), 1, *self.normal(0.2)]))
+            else:
+                return
+            self.drawn[f"{kind} of {'sites' if out.get('site1') else 'bodies'}"] += 1
+            if kind == "weld" and self.maybe(0.4, "torquescale"):
+                out.set("torquescale", text(self.pick(0, self.log(0.1, 10))))
+            if self.maybe(0.1):
                 out.set("active", "false")
             self.softness(out)
 

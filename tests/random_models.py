@@ -8,7 +8,8 @@ the forces by a `rounding` of the largest constraint force and of the terms of M
 entry. So where MuJoCo's answer is well conditioned the bound is rounding, and where it is not (a contact about to open,
 an inertia next to singular, contacts that press a joint from two sides) no more is asked than there is to know.
 
-In float32, worlds in which a contact is `stiff` are left to tests/test_stiff.py: there it is softened, or may be.
+In float32, worlds in which a contact, or what ties two bodies, is `stiff` are left to tests/test_stiff.py and
+tests/test_welds.py: there it is softened, or may be.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import copy
 import dataclasses
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import mujoco
 import numpy as np
@@ -45,7 +46,7 @@ class Precision:
     nudge: float
     rounding: float
     floor: float
-    stiff: float = np.inf  # what the rows of a contact add to the inertia that they act on, in units of that
+    stiff: float = np.inf  # what the rows of a contact or tie add to the inertia that they act on, in units of that
 
 
 PRECISIONS = {
@@ -86,7 +87,7 @@ def expected(
 ) -> Answer | None:
     """MuJoCo's answer; None where it gave up (a singular matrix, a state that blew up)."""
     d = advance(mjm, state, steps)
-    if d is None or (precision.stiff < np.inf and stiffest_contact(mjm, state, steps) > precision.stiff):
+    if d is None or (precision.stiff < np.inf and stiffest(mjm, state, steps) > precision.stiff):
         return None
     fields = _fields(mjm, d, names)
     force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d))
@@ -127,8 +128,10 @@ def _inertial_terms(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
     return sizes @ np.abs(d.qacc)
 
 
-def stiffest_contact(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
-    """The most that the rows of a contact add to the inertia that it acts on, in units of that, in any of the steps."""
+def stiffest(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
+    """The most that the rows of a contact, or a row of a connect or weld, add to the inertia that they act on, in units
+    of that, in any of the steps.
+    """
     d, most = mujoco.MjData(mjm), 0.0
     random_mjcf.put(d, state)
     for _ in range(steps):
@@ -137,10 +140,17 @@ def stiffest_contact(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
             pyramid = mjm.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL and contact.dim > 1
             rows = range(contact.efc_address, contact.efc_address + (2 * (contact.dim - 1) if pyramid else contact.dim))
             if contact.efc_address >= 0:
-                J, image = _jacobian(mjm, d)[rows], np.zeros((len(rows), mjm.nv))
-                mujoco.mj_solveM(mjm, d, image, J)
-                most = max(most, float(np.sum(d.efc_D[rows] * np.sum(J * image, axis=1))))
+                most = max(most, float(np.sum(_stiffness(mjm, d, rows))))
+        ties = [row for row in range(d.ne) if mjm.eq_type[d.efc_id[row]] in (0, 1)]
+        most = max(most, float(np.max(_stiffness(mjm, d, ties), initial=0.0)))
     return most
+
+
+def _stiffness(mjm: mujoco.MjModel, d: mujoco.MjData, rows: Sequence[int]) -> np.ndarray:
+    """Of each row, D J M^-1 J'."""
+    J, image = _jacobian(mjm, d)[rows], np.zeros((len(rows), mjm.nv))
+    mujoco.mj_solveM(mjm, d, image, J)
+    return d.efc_D[rows] * np.sum(J * image, axis=1)
 
 
 def _jacobian(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:

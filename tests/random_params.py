@@ -44,7 +44,7 @@ def draw(mjm: mujoco.MjModel, name: str, rng: np.random.Generator) -> np.ndarray
         return x + rng.normal(0, 0.03 if name != "geom_margin" else 0.001, x.shape)
     if name == "jnt_range":
         return x + (x[:, 1:] - x[:, :1]) * rng.uniform(-0.2, 0.2, x.shape)
-    if name == "geom_solimp":
+    if name in ("geom_solimp", "eq_solimp"):
         width = x[:, 2:3] * rng.uniform(0.5, 2, (len(x), 1))
         return np.hstack([x[:, :2] * rng.uniform(0.9, 1.0, (len(x), 2)), width, x[:, 3:4] * 0.9, x[:, 4:]])
     if name == "dof_frictionloss":

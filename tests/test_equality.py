@@ -1,4 +1,4 @@
-"""Joint equalities (`constraints/equality.py`) against MuJoCo C."""
+"""Joint equalities (`constraints/couplings.py`) against MuJoCo C. Those of bodies: test_welds.py."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_accelerations_and_forces(equalities):
     for qpos, qvel in oracle.scattered(mjm, 30):
         d = oracle.forward(mjm, qpos, qvel, np.zeros(0))
         ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
-        rows = ours.constraints[: d.ne]
+        rows = [row for c in ours.constraints[: d.ne] for row in c.rows]
         np.testing.assert_allclose([c.D for c in rows], d.efc_D[: d.ne], rtol=1e-12)
         np.testing.assert_allclose([-c.y0 for c in rows], d.efc_aref[: d.ne], rtol=1e-11, atol=1e-12)
         for name in ("qacc", "qfrc_constraint"):

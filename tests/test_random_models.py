@@ -72,13 +72,14 @@ def test_the_random_models_have_what_they_are_to_test():
                 worlds["compared"] += random_models.advance(mjm, state, 10) is not None
                 if d.ncon:
                     worlds["looked at"] += 1
-                    worlds["contact not stiff"] += random_models.stiffest_contact(mjm, state, 1) <= FLOAT32.stiff
+                    worlds["contact not stiff"] += random_models.stiffest(mjm, state, 1) <= FLOAT32.stiff
     print(worlds, models, drawn)
     n = 6 * len(FEW)
     assert worlds["compared"] > 0.9 * len(FEW)
     assert worlds["contact not stiff"] > 0.5 * worlds["looked at"] > 10  # these are compared in float32, too
     assert worlds["contact"] > 0.3 * n and worlds["limit"] > 0.4 * n
     assert worlds["equality"] > 0.05 * n
+    assert min(worlds["connect"], worlds["weld"], worlds["of two trees by a tie"]) > 0.02 * n
     assert min(worlds["sliding joint"], worlds["sticking joint"]) > 0.05 * n
     assert worlds["of two moving bodies"] > 0.05 * n and worlds["of two trees"] > 0.01 * n
     assert worlds["clipped force"] > 0.1 * n and worlds["warm start"] > 0.2 * n
@@ -122,6 +123,12 @@ def test_the_random_models_have_what_they_are_to_test():
         "slider-crank",
         "disabled group",
         "pair of five frictions",
+        "connect of bodies",
+        "weld of bodies",
+        "connect of sites",
+        "weld of sites",
+        "relpose",
+        "torquescale",
     )
     flags = ("contact", "spring", "damper", "clampctrl", "filterparent", "gravity", "eulerdamp", "actuation")
     for what in (*rare, *(f"no {flag}" for flag in flags), "negative stiffness"):
@@ -145,6 +152,13 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
         found.add("limit")
     if d.ne:
         found.add("equality")
+    for i in set(d.efc_id[: d.ne]):
+        if mjm.eq_type[i] < 2:
+            found.add(("connect", "weld")[mjm.eq_type[i]])
+            ends = mjm.eq_obj1id[i], mjm.eq_obj2id[i]
+            bodies = ends if mjm.eq_objtype[i] == mujoco.mjtObj.mjOBJ_BODY else mjm.site_bodyid[list(ends)]
+            if len({*mjm.body_rootid[list(bodies)]}) == 2 and all(mjm.body_weldid[list(bodies)]):
+                found.add("of two trees by a tie")
     for state in d.efc_state[d.ne : d.ne + d.nf]:
         found.add("sticking joint" if state == mujoco.mjtConstraintState.mjCNSTRSTATE_QUADRATIC else "sliding joint")
     if any(limited and x in ends for limited, x, ends in zip(

@@ -15,10 +15,11 @@ from torch_mjenvs.physics.derived import STAGES
 
 GIVEN = {
     "precision", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied", "mocap_pos",
-    "mocap_quat",
+    "mocap_quat", "eq_active",
 }  # fmt: skip
 
-# What the others lack: mocap bodies, tendons from site to site, springs of balls, contacts between two trees, a fluid.
+# What the others lack: mocap bodies, tendons from site to site, springs of balls, contacts between two trees, a fluid,
+# equalities.
 MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="plane" size="1 1 1"/><site name="a"/>
     <body pos="0 0 1"><joint type="ball" stiffness="1" damping="1"/><geom size=".1" pos=".1 .2 .3"/>
       <site name="b" pos=".3 0 0"/><body pos=".2 0 0"><joint range="-1 1" limited="true"/><geom size=".1"/></body>
@@ -28,7 +29,8 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
     <tendon><spatial stiffness="3" damping="1" name="t">
       <site site="a"/><site site="b"/><site site="c"/></spatial></tendon>
     <actuator><position name="p" tendon="t"/><motor site="c"/><cylinder tendon="t" timeconst="1"/>
-      <general site="c" refsite="a" gear="1 2 3 4 5 6"/></actuator></mujoco>"""
+      <general site="c" refsite="a" gear="1 2 3 4 5 6"/></actuator>
+    <equality><weld site1="a" site2="c"/></equality></mujoco>"""
 
 OWN = {"more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames() + "<clock/>")}
 
@@ -61,6 +63,7 @@ def test_stages_read_and_compute_what_they_declare() -> None:
             lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
             d = Watched(**dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
             d.act, d.time, d.qfrc_applied, d.xfrc_applied = [0.0] * m.na, 0.5, [0.0] * m.nv, [[0.0] * 6] * m.nbody
+            d.eq_active = [1.0] * m.neq
             d.mocap_pos, d.mocap_quat = [[0.0] * 3] * m.nmocap, [[1.0] * 4] * m.nmocap
             for stage in STAGES:
                 d.read.clear(), d.written.clear()

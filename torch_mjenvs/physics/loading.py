@@ -142,6 +142,7 @@ def _switched_off(mjm: mujoco.MjModel) -> tuple[str, ...]:
         ("gravity",) * disabled(mjm, "GRAVITY")
         + ("jnt_stiffness", "qpos_spring") * no_springs
         + ("dof_damping",) * no_dampers
+        + ("eq_active", "eq_solref", "eq_solimp") * (disabled(mjm, "EQUALITY") or disabled(mjm, "CONSTRAINT"))
         + ("dof_frictionloss",) * (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
         + ("wind", "density", "viscosity", "body_gravcomp") * (no_springs and no_dampers)
         + tuple(f"actuator_{x}" for x in ACTING) * disabled(mjm, "ACTUATION")

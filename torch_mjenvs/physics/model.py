@@ -26,6 +26,8 @@ PLANE, _, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = range(7)  # mjtGeom
 JOINT, IN_PARENT, CRANK, TENDON, SITE = range(5)  # mjtTrn
 NO_DYN, INTEGRATOR, FILTER, FILTEREXACT, MUSCLE_DYN = range(5)  # mjtDyn
 FIXED, NO_BIAS, AFFINE, MUSCLE = 0, 0, 1, 2  # mjtGain, mjtBias
+EQ_CONNECT, EQ_WELD, EQ_JOINT, EQ_TENDON = range(4)  # mjtEq
+OBJ_BODY, OBJ_SITE = 1, 6  # mjtObj
 WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, WRAP_CYLINDER = range(1, 6)  # mjtWrap
 
 
@@ -181,11 +183,13 @@ class Model:
     wrap_objid: Ints
     wrap_prm: Floats
 
-    eq_obj1id: Ints  # the joint that is held
-    eq_obj2id: Ints  # the joint that it follows, or -1
+    eq_type: Ints
+    eq_objtype: Ints  # of connects and welds: bodies or sites
+    eq_obj1id: Ints  # of joints and tendons: that which is held
+    eq_obj2id: Ints  # of joints and tendons: that which it follows, or -1
     eq_active0: tuple[bool, ...]
     eq_direct: tuple[bool, ...]  # as geom_direct
-    eq_data: Rows  # the polynomial's five coefficients first
+    eq_data: Rows  # a polynomial's five coefficients; anchors, of bodies, then relpose and torquescale
     eq_solref: Rows
     eq_solimp: Rows
 

@@ -19,7 +19,7 @@ from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .data import Data
 from .model import Model
 from .muscle import muscles
-from .set_const import set_const
+from .set_const import derived_data, set_const
 from .shapes import SHAPES
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
 from .step import position
@@ -39,7 +39,8 @@ GEOMS = (
     "geom_size", "geom_pos", "geom_quat", "geom_friction", "geom_solref", "geom_solimp", "geom_margin",
 )  # fmt: skip
 TENDONS = ("wrap_prm",)
-VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS
+EQUALITIES = ("eq_solref", "eq_solimp")
+VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS + EQUALITIES
 
 NOT_NEGATIVE = (
     "density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping", "dof_frictionloss",
@@ -51,6 +52,7 @@ RANGES = {  # and what says where they are in use
     "actuator_actrange": "actuator_actlimited",
     "actuator_forcerange": "actuator_forcelimited",
 }
+SOLREFS, SOLIMPS = ("geom_solref", "eq_solref"), ("geom_solimp", "eq_solimp")
 DIRECTIONS = ("body_quat", "body_iquat", "jnt_axis", "geom_quat")  # of any length: they are made unit vectors
 
 RANGE_RULE = (
@@ -66,6 +68,8 @@ REASONS = {
     "dof_invweight0": "it follows from masses and inertias",
     "meaninertia": "it follows from masses and inertias",
     "actuator_acc0": "it follows from masses and inertias",
+    "eq_data": "of bodies it follows from where they are in the model",
+    "eq_active0": "which equalities act is an input of every step: pass inputs=('eq_active',)",
     "solref": "vary geom_solref",
 }
 
@@ -141,6 +145,7 @@ class Columns:
             out += [("meaninertia", ())]
         if set(self.names) & {*INERTIAL, *_of_muscles(m)}:
             out += [("actuator_acc0", (i,)) for i in muscles(m)]
+            out += [("eq_data", (i, k)) for i, places in derived_data(m).items() for k in places]
         return [*out, ("flaw", ())]
 
     def values(self, columns: Sequence) -> dict[str, Any]:
@@ -189,10 +194,10 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
             yield name, "dofs without any in the model have none", logical_and(*(absolute(x) <= 0.0 for x in none))
         if name == "geom_size":
             yield name, "geoms have a size", _sized(m, rows)
-        if name == "geom_solref":
-            yield name, "both numbers keep their signs: they say which format it is", _same_format(m, rows)
-        if name == "geom_solimp":
-            nominal = zip(rows, m.geom_solimp, strict=True)
+        if name in SOLREFS:
+            yield name, "both numbers keep their signs: they say which format it is", _same_format(m, name, rows)
+        if name in SOLIMPS:
+            nominal = zip(rows, getattr(m, name), strict=True)
             same = logical_and(*(absolute(row[4] - usual[4]) <= 1e-5 for row, usual in nominal))
             yield name, "the power, the fifth number, is the model's", same
         if name in ("body_mass", "body_inertia"):
@@ -223,8 +228,8 @@ def _sized(m: Model, rows: Sequence) -> Mask:
     )
 
 
-def _same_format(m: Model, rows: Sequence) -> Mask:
-    pairs = zip(_leaves(rows), _leaves(m.geom_solref), strict=True)
+def _same_format(m: Model, name: str, rows: Sequence) -> Mask:
+    pairs = zip(_leaves(rows), _leaves(getattr(m, name)), strict=True)
     return logical_and(*(x > 0.0 if usual > 0.0 else x <= 0.0 for x, usual in pairs))
 
 
@@ -244,9 +249,8 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
     new = dict(values)
     for name in new.keys() & {"body_ipos", "body_iquat"}:  # the world has none
         new[name] = (getattr(m, name)[0], *new[name][1:])
-    if "geom_solimp" in new:  # the power is structure
-        rows = zip(new["geom_solimp"], m.geom_solimp, strict=True)
-        new["geom_solimp"] = tuple((*row[:4], usual[4]) for row, usual in rows)
+    for name in new.keys() & set(SOLIMPS):  # the power is structure
+        new[name] = tuple((*row[:4], usual[4]) for row, usual in zip(new[name], getattr(m, name), strict=True))
     for name in DIRECTIONS:
         if name in new:
             unit: Callable = quat_normalize if len(new[name][0]) == 4 else lambda x: normalize(x, [0.0, 0.0, 1.0])

@@ -132,13 +132,11 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
 def _check_equalities(mjm: mujoco.MjModel) -> None:
     if disabled(mjm, "CONSTRAINT") or disabled(mjm, "EQUALITY"):
         return
-    for i in np.flatnonzero(mjm.eq_active0):
-        who, kind = describe(mjm, "equality", int(i)), mujoco.mjtEq(int(mjm.eq_type[i]))
-        if kind != mujoco.mjtEq.mjEQ_JOINT:
+    for i in range(mjm.neq):  # also those that are not active, as they may become so
+        who, kind = describe(mjm, "equality", i), mujoco.mjtEq(int(mjm.eq_type[i]))
+        if kind not in (mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtEq.mjEQ_CONNECT, mujoco.mjtEq.mjEQ_WELD):
             name = kind.name.removeprefix("mjEQ_").lower()
-            not_supported(f"{who}, of type {name!r},", "use <joint> equalities, or set active='false'")
-        if mjm.eq_obj1id[i] == mjm.eq_obj2id[i]:
-            not_supported(f"{who}, of a joint with itself,", "leave joint2 out")
+            not_supported(f"{who}, of type {name!r},", "use connect, weld or joint equalities, or remove it")
         if _mixed(mjm.eq_solref[i]):
             not_supported(f"solref of {who}, one number positive and one not,", "give both the same sign")
 

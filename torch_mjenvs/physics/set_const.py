@@ -16,15 +16,15 @@ from .actuation import transmission
 from .data import Data
 from .inertia import Factor, com_pos, crb, factor, solve
 from .kinematics import kinematics
-from .model import BALL, FREE, SLIDE, TENDON, Model, dofs_of
+from .model import BALL, EQ_CONNECT, EQ_WELD, FREE, OBJ_BODY, SLIDE, TENDON, Model, dofs_of
 from .muscle import muscles
-from .spatial import MINVAL, add, cross, norm, zeros
+from .spatial import MINVAL, add, cross, mat_vec, norm, quat_conjugate, quat_mul, sub, transpose, zeros
 from .tendon import tendon
 
 
 def set_const(m: Model) -> dict[str, Any]:
-    """body_subtreemass, body_invweight0, dof_invweight0 and meaninertia of a model, and actuator_acc0 of one with
-    muscles, by name.
+    """body_subtreemass, body_invweight0, dof_invweight0, meaninertia and eq_data of a model, and actuator_acc0 of one
+    with muscles, by name.
     """
     subtreemass = _subtree_mass(m)
     plain = dataclasses.replace(m, body_subtreemass=subtreemass)
@@ -41,6 +41,7 @@ def set_const(m: Model) -> dict[str, Any]:
         "body_invweight0": tuple(_body_invweight0(m, d, f, i) for i in range(m.nbody)),
         "dof_invweight0": _dof_invweight0(m, f),
         "meaninertia": maximum(total * (1.0 / m.nv), MINVAL) if m.nv else 1.0,
+        "eq_data": tuple(_eq_data(m, d, i) for i in range(m.neq)),
     }
 
 
@@ -116,3 +117,24 @@ def _dof_invweight0(m: Model, f: Factor) -> tuple:
                 out[v] = total * (1.0 / width)
             first += width
     return tuple(out)
+
+
+def derived_data(m: Model) -> dict[int, range]:
+    """Which numbers of eq_data follow from where bodies are at qpos0, by equality: the second anchor of a connect; the
+    first anchor and relpose of a weld that was given no relpose.
+    """
+    of_bodies = [i for i in range(m.neq) if m.eq_objtype[i] == OBJ_BODY]
+    connects = {i: range(3, 6) for i in of_bodies if m.eq_type[i] == EQ_CONNECT}
+    return connects | {i: range(3, 10) for i in of_bodies if m.eq_type[i] == EQ_WELD and m.eq_data[i][11]}
+
+
+def _eq_data(m: Model, d: Data, i: int) -> tuple:
+    data = m.eq_data[i]
+    if i not in derived_data(m):
+        return data
+    body1, body2 = m.eq_obj1id[i], m.eq_obj2id[i]
+    given, other = (body1, body2) if m.eq_type[i] == EQ_CONNECT else (body2, body1)
+    anchor = add(d.xpos[given], mat_vec(d.xmat[given], data[:3]))
+    seen = mat_vec(transpose(d.xmat[other]), sub(anchor, d.xpos[other]))
+    relpose = quat_mul(quat_conjugate(d.xquat[body1]), d.xquat[body2])
+    return (*data[:3], *seen, *(relpose if m.eq_type[i] == EQ_WELD else data[6:10]), *data[10:])

@@ -53,9 +53,9 @@ def _flat(x: Any) -> list:
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
 
 
-INPUTS = ("xfrc_applied", "qfrc_applied")
+INPUTS = ("xfrc_applied", "qfrc_applied", "eq_active")
 MOCAP = ("mocap_pos", "mocap_quat")  # inputs of every model that has mocap bodies
-RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  # what mj_resetData puts there
+RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  # of which parameters reset makes them
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,10 @@ class Asked:
         given: dict[str, Any] = {name: b[name] for name in self.inputs}
         if "time" in given:
             (given["time"],) = b["time"]
-        for name in given.keys() - {"qfrc_applied", "time"}:
-            flat, (rows, n) = given[name], self.shapes()[name]
-            given[name] = [flat[n * i : n * i + n] for i in range(rows)]
+        for name, shape in self.shapes().items():
+            if name in given and len(shape) == 2:
+                rows, n = shape
+                given[name] = [given[name][n * i : n * i + n] for i in range(rows)]
         return given
 
 
@@ -149,8 +150,9 @@ class Simulation(Varied):
 
     model: an `mujoco.MjModel`, an MJCF string, or a path. outputs: names of further `mjData` fields to compute.
     vary: names of the model's parameters that may differ from world to world, as `body_mass`: `params` has a tensor
-    (N, ...) for each, which holds the model's values at first. inputs: which of `xfrc_applied (N, nbody, 6)` and
-    `qfrc_applied (N, nv)` there are; like `ctrl` they are read by every step and changed by none.
+    (N, ...) for each, which holds the model's values at first. inputs: which of `xfrc_applied (N, nbody, 6)`,
+    `qfrc_applied (N, nv)` and `eq_active (N, neq)` there are; like `ctrl` they are read by every step and changed by
+    none. `eq_active` says which equality constraints act, 0 for those that do not; `reset` has it as the model does.
 
     `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
     attributes, in MuJoCo's order and units; so are `act (N, na)` where actuators have activations, `mocap_pos (N,
@@ -188,6 +190,8 @@ class Simulation(Varied):
             raise ValueError(f"unknown inputs {unknown}: choose from {list(INPUTS)}")
         self.num_worlds, self._lock = num_worlds, Lock()
         self.model = load(model)
+        if "eq_active" in self.inputs and "eq_active" in self.model.switched_off:
+            raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
         self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
         timed = "sensordata" in self.outputs and CLOCK in self.model.sensor_type
@@ -204,6 +208,8 @@ class Simulation(Varied):
         self._forward: launch.Launch | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         start: dict[str, Sequence] = {"qpos": m.qpos0}
+        if "eq_active" in self.inputs:
+            start["eq_active"] = [float(x) for x in m.eq_active0]
         if m.nmocap:
             start |= {"mocap_pos": [m.body_pos[i] for i in ids], "mocap_quat": [m.body_quat[i] for i in ids]}
         self._start = {
@@ -264,7 +270,7 @@ class Simulation(Varied):
 
         Raises TypeError for a mask that is not bool, ValueError for one of another shape or device.
         """
-        zeroed = [name for name in self._state + self._inputs if name not in ("qpos", *MOCAP)]
+        zeroed = [name for name in self._state + self._inputs if name not in self._start]
         if mask is None:  # the padding too
             for name, start in self._start.items():
                 self._buffers[name].copy_(start.reshape(-1, 1).expand_as(self._buffers[name]))
@@ -283,7 +289,7 @@ class Simulation(Varied):
 
     def _reset_to(self, name: str) -> torch.Tensor:
         """Of each world, or of all worlds alike."""
-        own = self.params.get(RESET[name])
+        own = self.params.get(RESET.get(name, ""))
         if own is None:
             return self._start[name]
         return own if name == "qpos" else own.index_select(1, self._mocap_bodies)

@@ -40,7 +40,7 @@ def com_vel(m: Model, d: Data) -> None:
         v, bias = d.ovel[m.body_parentid[i]], zeros(6)
         for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
             for dofs, moving in _groups(m, j):
-                dv = _combine(d.odof, d.qvel, dofs)
+                dv = combine(d.odof, d.qvel, dofs)
                 if moving:
                     for k in dofs:
                         d.cdof_dot[k] = about(cross_motion(v, d.odof[k]), d.comrel[m.body_originid[i]])
@@ -58,7 +58,7 @@ def _groups(m: Model, j: int) -> list[tuple[range, bool]]:
     return [(range(v, v + (3 if m.jnt_type[j] == BALL else 1)), True)]
 
 
-def _combine(odof: list, x: Vec, dofs: range) -> list[Scalar]:
+def combine(odof: list, x: Vec, dofs: range) -> list[Scalar]:
     """Sum of odof x over the dofs: mju_mulDofVec."""
     total = zeros(6)
     for k in dofs:
@@ -76,7 +76,7 @@ def rne(m: Model, d: Data, qacc: Vec | None = None) -> list[Scalar]:
         cacc[i] = add(cacc[m.body_weldid[m.body_parentid[i]]], d.bias_acc[i])
         if qacc is not None:
             dofs = range(m.body_dofadr[i], m.body_dofadr[i] + m.body_dofnum[i])
-            cacc[i] = add(cacc[i], _combine(d.odof, qacc, dofs))
+            cacc[i] = add(cacc[i], combine(d.odof, qacc, dofs))
         cfrc[i] = _inertial_force(d.lump[i], d.ovel[i], cacc[i])
     for i in reversed(moving):
         carrier = m.body_weldid[m.body_parentid[i]]
@@ -127,7 +127,7 @@ def _bias_rate(m: Model, d: Data, qvel: Vec, k: int) -> dict[int, Scalar]:
         v, dv_i, da_i = speed[parent], dv[parent], da[parent]
         for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
             for dofs, turns in _groups(m, j):
-                own, d_own = _combine(d.odof, qvel, dofs), d.odof[k] if k in dofs else zeros(6)
+                own, d_own = combine(d.odof, qvel, dofs), d.odof[k] if k in dofs else zeros(6)
                 if turns:
                     da_i = add(da_i, add(cross_motion(dv_i, own), cross_motion(v, d_own)))
                 v, dv_i = add(v, own), add(dv_i, d_own)
@@ -194,7 +194,7 @@ def com_acc(m: Model, d: Data) -> None:
     d.oacc = [zeros(3) + scale(m.gravity, -1.0)] * m.nbody
     for i in range(1, m.nbody):
         dofs = range(m.body_dofadr[i], m.body_dofadr[i] + m.body_dofnum[i])
-        d.oacc[i] = add(add(d.oacc[m.body_parentid[i]], d.bias_acc[i]), _combine(d.odof, d.qacc, dofs))
+        d.oacc[i] = add(add(d.oacc[m.body_parentid[i]], d.bias_acc[i]), combine(d.odof, d.qacc, dofs))
     d.cacc = [about(d.oacc[i], d.comrel[m.body_originid[i]]) for i in range(m.nbody)]
 
 

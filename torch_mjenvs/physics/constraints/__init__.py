@@ -6,17 +6,19 @@ MuJoCo's engine_core_constraint.c.
 from __future__ import annotations
 
 from ..data import Data, stage
-from ..model import Model, Pair
+from ..model import EQ_JOINT, Model, Pair
 from .cone_groups import cone_group
 from .contact_groups import ContactGroup, alike, many_alike, touch
 from .contacts import contacts
-from .equality import joint_equalities
+from .couplings import coupling
+from .equality import Equality
 from .friction import friction_losses
 from .limits import joint_limits
+from .welds import weld
 
 
 @stage(
-    reads="precision qpos qvel origin frame geom_xrel geom_xmat odof ovel candidates",
+    reads="precision qpos qvel eq_active origin frame xquat geom_xrel geom_xmat odof ovel bias_acc candidates",
     computes="constraints",
 )
 def make_constraint(m: Model, d: Data) -> None:
@@ -25,12 +27,24 @@ def make_constraint(m: Model, d: Data) -> None:
     in_groups = {id(p) for pairs in grouped for p in pairs}
     alone = [c for c in d.candidates if id(c.pair) not in in_groups]
     d.constraints = [
-        *joint_equalities(m, d),
+        *equalities(m, d),
         *friction_losses(m, d),
         *joint_limits(m, d),
         *contacts(m, d, alone),
         *(_group(m, d, pairs) for pairs in grouped),
     ]
+
+
+def equalities(m: Model, d: Data) -> list[Equality]:
+    """Those that are active, or may be where the caller says which are. mj_instantiateEquality."""
+    out = []
+    for i in range(m.neq):
+        if d.eq_active is None and not m.eq_active0[i]:
+            continue
+        found = coupling(m, d, i) if m.eq_type[i] == EQ_JOINT else weld(m, d, i)
+        if found.rows:
+            out.append(found if d.eq_active is None else found.where(d.eq_active[i]))
+    return out
 
 
 def _group(m: Model, d: Data, pairs: list[Pair]) -> ContactGroup:

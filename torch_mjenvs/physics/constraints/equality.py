@@ -1,71 +1,79 @@
-"""Joint equalities: one joint at a fixed place, or at a polynomial of another's. mj_instantiateEqual (mjEQ_JOINT)."""
+"""Equalities: rows that pull either way. What they hold is in `couplings` (joints, tendons) and `welds` (bodies)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from ...compiler.scalar import Mask, Scalar, maximum
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from ..data import Data
 from ..model import Model
-from .rows import MIN_VAL, Constraint, impedance, reference, row_stiffness, sum_of
+from ..spatial import add_scaled
+from ..tendon import Row, row_times
+from .rows import Constraint
+
+
+@dataclass(frozen=True)
+class EqualityRow:
+    """Its residual is J a + y0, and costs 1/2 D e**2 whatever its sign.
+
+    wrenches: by body, what a unit of its force is to it, (torque, force) about the origin of the body's tree; empty
+    where MuJoCo does not count it among the forces on bodies.
+    """
+
+    jacobian: Row
+    D: Scalar
+    y0: Scalar
+    wrenches: dict[int, list] = field(default_factory=dict)
+
+    def slope(self, a: list) -> Scalar:
+        """D times the residual: the force, the other way."""
+        return self.D * (row_times(self.jacobian, a) + self.y0)
 
 
 @dataclass
-class JointEquality(Constraint):
-    """One row that pulls either way: its residual is the sum over dofs of J a, and y0."""
+class Equality(Constraint):
+    """One, of 1, 3 or 6 rows."""
 
-    jacobian: dict[int, Scalar]  # by dof
-    D: Scalar
-    y0: Scalar
+    rows: list[EqualityRow]
     shown: Mask  # see `shows`
+
+    def __post_init__(self) -> None:
+        """J'DJ, by row and column of the lower triangle: the same at every a, so computed before the solver's loop."""
+        self.stiffness: dict[tuple[int, int], Scalar] = {}
+        for row in self.rows:
+            images = [(v, row.D * x) for v, x in row.jacobian.items()]
+            for u, x in row.jacobian.items():
+                for v, y in images:
+                    if v <= u:
+                        self.stiffness[u, v] = self.stiffness.get((u, v), 0.0) + x * y
 
     @property
     def shows(self) -> list[Mask]:
-        return [self.shown]
+        return [] if self.shown is False else [self.shown]
+
+    def where(self, active: Scalar) -> Equality:
+        """The same in the worlds where its flag is not 0; in the others its rows have no stiffness."""
+        on = absolute(active) > 0.0
+        rows = [replace(row, D=select(on, row.D, 0.0)) for row in self.rows]
+        return Equality(rows, logical_and(on, self.shown))
 
     def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
-        force = self.D * (self._along(a) + self.y0)
-        for u, x in self.jacobian.items():
-            gradient[u] = gradient[u] + force * x
-            for v, y in self.jacobian.items():
-                if v <= u:
-                    hessian[u][v] = hessian[u].get(v, 0.0) + self.D * x * y
+        for row in self.rows:
+            slope = row.slope(a)
+            for v, x in row.jacobian.items():
+                gradient[v] = gradient[v] + slope * x
+        for (u, v), x in self.stiffness.items():
+            hessian[u][v] = hessian[u].get(v, 0.0) + x
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
-        change = self._along(dx)
-        force, curve = self.D * (self._along(a) + self.y0 + alpha * change), self.D * change * change
-        return [total[0] + force * change, total[1] + curve, total[2], total[3] + curve]  # always pressed: none flips
+        for row in self.rows:  # always pressed: none flips
+            change = row_times(row.jacobian, dx)
+            slope, curve = row.slope(a) + row.D * (alpha * change), row.D * change * change
+            total = [total[0] + slope * change, total[1] + curve, total[2], total[3] + curve]
+        return total
 
-    def _along(self, x: list) -> Scalar:
-        return sum_of(y * x[v] for v, y in self.jacobian.items())
-
-
-def joint_equalities(m: Model, d: Data) -> list[JointEquality]:
-    """Those that are active when the model is loaded."""
-    return [_joint_equality(m, d, i) for i in range(m.neq) if m.eq_active0[i]]
-
-
-def _joint_equality(m: Model, d: Data, i: int) -> JointEquality:
-    first, second = m.eq_obj1id[i], m.eq_obj2id[i]
-
-    def moved(j: int) -> Scalar:
-        return d.qpos[m.jnt_qposadr[j]] - m.qpos0[m.jnt_qposadr[j]]
-
-    v = m.jnt_dofadr[first]
-    jacobian: dict[int, Scalar] = {v: 1.0}
-    weight = diagonal = m.dof_invweight0[v]
-    at, slope = m.eq_data[i][0], 0.0
-    if second >= 0:
-        x, power = moved(second), 1.0
-        for k, c in enumerate(m.eq_data[i][1:5], 1):
-            slope, power = slope + k * c * power, power * x
-            at = at + c * power
-        v = m.jnt_dofadr[second]
-        jacobian[v] = -slope
-        diagonal = diagonal + m.dof_invweight0[v]
-        weight = weight + slope * slope * m.dof_invweight0[v]
-    position, velocity = moved(first) - at, sum_of(y * d.qvel[v] for v, y in jacobian.items())
-    k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
-    imp = impedance(m.eq_solimp[i], position)
-    D = row_stiffness(imp, maximum(diagonal, MIN_VAL))
-    return JointEquality(jacobian, D, b * velocity + k * imp * position, D * weight > d.precision.stiff)
+    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+        for row in self.rows:
+            force = -row.slope(a)
+            for body, pull in row.wrenches.items():
+                wrench[body] = add_scaled(wrench[body], pull, force)

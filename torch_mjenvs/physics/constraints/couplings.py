@@ -1,0 +1,51 @@
+"""Equalities of joints: one is held at a fixed place, or at a polynomial of another's.
+
+mj_instantiateEquality (mjEQ_JOINT). A place is counted from where it is at qpos0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...compiler.scalar import Scalar, maximum
+from ..data import Data
+from ..model import Model
+from ..tendon import Row, row_times
+from .equality import Equality, EqualityRow
+from .rows import MIN_VAL, impedance, reference, row_stiffness
+
+
+@dataclass
+class _Coupled:
+    """A joint: its place, the rate of that, and its inverse inertia."""
+
+    place: Scalar
+    rate: Row
+    weight: Scalar
+
+
+def coupling(m: Model, d: Data, i: int) -> Equality:
+    """Equality i, of joints."""
+    first = _coupled(m, d, m.eq_obj1id[i])
+    at, slope, diagonal = m.eq_data[i][0], 0.0, first.weight
+    row, weight = dict(first.rate), first.weight
+    if m.eq_obj2id[i] >= 0:
+        second = _coupled(m, d, m.eq_obj2id[i])
+        x, power = second.place, 1.0
+        for k, c in enumerate(m.eq_data[i][1:5], 1):
+            slope, power = slope + k * c * power, power * x
+            at = at + c * power
+        diagonal, weight = diagonal + second.weight, weight + slope * slope * second.weight
+        for v, y in second.rate.items():
+            row[v] = row.get(v, 0.0) - slope * y
+    position = first.place - at
+    k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
+    imp = impedance(m.eq_solimp[i], position)
+    D = row_stiffness(imp, maximum(diagonal, MIN_VAL))
+    y0 = b * row_times(row, d.qvel) + k * imp * position
+    return Equality([EqualityRow(row, D, y0)], D * weight > d.precision.stiff)
+
+
+def _coupled(m: Model, d: Data, k: int) -> _Coupled:
+    v, q = m.jnt_dofadr[k], m.jnt_qposadr[k]
+    return _Coupled(d.qpos[q] - m.qpos0[q], {v: 1.0}, m.dof_invweight0[v])

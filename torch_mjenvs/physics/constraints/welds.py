@@ -1,0 +1,202 @@
+"""Equalities of two bodies: connect, which keeps a point of each together, and weld, which keeps orientations, too.
+
+mj_instantiateEquality (mjEQ_CONNECT, mjEQ_WELD), mj_Jdotv. Three rows are the distance of the two points along the
+world's axes. A weld has three more, for what is left between the orientations: the vector part of a quaternion,
+
+    q = conjugate(q2) q1 relpose,    dq/dt = 1/2 conjugate(q2) (w1 - w2) q1 relpose,    each times torquescale.
+
+A row is a line for each body, a spatial vector at the origin of its tree: its product with the motion of the first
+body, less the other's with the motion of the second, is how fast the row's position changes.
+
+Letters: r a point from the origin of its tree; w an angular velocity; q a quaternion.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from dataclasses import dataclass
+
+from ...compiler.scalar import Mask, Scalar, clip, logical_or, maximum
+from ..data import Data
+from ..inertia import com_pos, crb, factor, solve
+from ..kinematics import between, kinematics
+from ..model import BALL, EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
+from ..spatial import add, cross, cross_motion, dot, is_zero, mat_vec, norm, quat_conjugate, quat_mul, scale, sub, zeros
+from ..tendon import Row, row_times
+from ..velocity import at_point, combine
+from .equality import Equality, EqualityRow
+from .rows import MAX_IMP, MIN_IMP, MIN_VAL, impedance, reference, row_stiffness
+
+AXES = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+FIXED = 1e-5  # of the inverse inertia that is met: centres of mass that move by so little do not
+TORQUESCALE = 10  # its place in eq_data
+
+
+@dataclass(frozen=True)
+class Line:
+    """Of a row: which of a body's inverse inertias counts, that of its translation (0) or of its rotation (1); its
+    position, and its line in each body's tree.
+    """
+
+    kind: int
+    position: Scalar
+    first: list[Scalar]
+    second: list[Scalar]
+
+
+@dataclass(frozen=True)
+class Tie:
+    """What a connect or weld holds: a point of each body, and where `quats` are given, orientations."""
+
+    bodies: tuple[int, int]
+    r: tuple[list, list]
+    quats: tuple[list, list] | None  # q1 relpose, conjugate(q2)
+    torquescale: Scalar = 1.0
+
+    def lines(self, m: Model, d: Data) -> list[Line]:
+        """Of all rows, in MuJoCo's order."""
+        origin1, origin2 = (m.body_originid[body] for body in self.bodies)
+        apart = sub(add(self.r[0], between(d, origin2, origin1)), self.r[1])
+        r1, r2 = self.r
+        out = [Line(0, x, cross(r1, axis) + axis, cross(r2, axis) + axis) for x, axis in zip(apart, AXES, strict=True)]
+        if self.quats:
+            positions = scale(self.left, self.torquescale)
+            for k, x in enumerate(positions):
+                line = self.turning[3 * k : 3 * k + 3] + zeros(3)
+                out.append(Line(1, x, line, line))
+        return out
+
+    @functools.cached_property
+    def left(self) -> list[Scalar]:
+        """The vector part of q."""
+        q1, conjugate2 = self.quats or ([], [])
+        return quat_mul(conjugate2, q1)[1:]
+
+    @functools.cached_property
+    def turning(self) -> list[Scalar]:
+        """The matrix that makes the rate of a weld's last three positions of w1 - w2."""
+        q1, conjugate2 = self.quats or ([], [])
+        columns = [quat_mul(quat_mul(conjugate2, [0.0, *axis]), q1)[1:] for axis in AXES]
+        return [column[k] * (self.torquescale * 0.5) for k in range(3) for column in columns]
+
+    def drift(self, m: Model, d: Data) -> list[Scalar]:
+        """How much faster positions change in a moment, if no dof is accelerated: the rate of J times the velocity."""
+        points, turns = [], []
+        for body, r in zip(self.bodies, self.r, strict=True):
+            bias, w = _bias(m, d, body), d.ovel[body][:3]
+            points.append(add(at_point(bias, r), cross(w, at_point(d.ovel[body], r))))
+            turns.append(bias[:3])
+        out = sub(*points)
+        if not self.quats:
+            return out
+        w1, w2 = (d.ovel[body][:3] for body in self.bodies)
+        apart = sub(w1, w2)
+        square = dot(apart, apart) * (self.torquescale * -0.25)
+        turned = mat_vec(self.turning, add(sub(*turns), cross(w1, w2)))
+        return out + add(turned, scale(self.left, square))
+
+    def jacobian(self, m: Model, d: Data, line: Line) -> Row:
+        """The row, without what is 0 in every state."""
+        dofs1, dofs2 = (dofs_of(m, body) for body in self.bodies)
+        row = {v: dot(line.first, d.odof[v]) for v in dofs1 if v not in dofs2}
+        row |= {v: -dot(line.second, d.odof[v]) for v in dofs2 if v not in dofs1}
+        if line.first is not line.second:  # what moves both bodies turns the distance of the points
+            row |= {v: dot(sub(line.first, line.second), d.odof[v]) for v in dofs1 if v in dofs2}
+        return {v: x for v, x in row.items() if not is_zero(x)}
+
+    def wrenches(self, line: Line) -> dict[int, list]:
+        """What a unit of the row's force is to each body. The world has none."""
+        out = {body: zeros(6) for body in self.bodies if body}
+        for body, pull in zip(self.bodies, (line.first, scale(line.second, -1.0)), strict=True):
+            if body:
+                out[body] = add(out[body], pull)
+        return out
+
+
+def weld(m: Model, d: Data, i: int) -> Equality:
+    """Equality i, a connect or a weld."""
+    tie = _tie(m, d, i)
+    lines = tie.lines(m, d)
+    k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
+    imp = impedance(m.eq_solimp[i], norm([line.position for line in lines]))
+    stiffness = [_stiffness(m, d, i, tie.bodies, imp, kind) for kind in range(1 + (tie.quats is not None))]
+    rows = []
+    for line, drift in zip(lines, tie.drift(m, d), strict=True):
+        row = tie.jacobian(m, d, line)
+        y0 = b * row_times(row, d.qvel) + k * imp * line.position + drift
+        rows.append(EqualityRow(row, stiffness[line.kind][0], y0, tie.wrenches(line)))
+    if not any(row.jacobian for row in rows):  # between what nothing moves
+        return Equality([], False)
+    shown = functools.reduce(logical_or, (shown for _, shown in stiffness))
+    return Equality(rows, shown)
+
+
+def _tie(m: Model, d: Data, i: int) -> Tie:
+    objects, data = (m.eq_obj1id[i], m.eq_obj2id[i]), m.eq_data[i]
+    welded = m.eq_type[i] == EQ_WELD
+    if m.eq_objtype[i] == OBJ_SITE:
+        one, two = (m.site_bodyid[site] for site in objects)
+        anchors = [m.site_pos[site] for site in objects]
+        quats = [quat_mul(d.xquat[body], m.site_quat[site]) for body, site in zip((one, two), objects, strict=True)]
+    else:
+        one, two = objects
+        anchors = [data[3:6], data[:3]] if welded else [data[:3], data[3:6]]
+        quats = [quat_mul(d.xquat[one], data[6:10]), d.xquat[two]]
+    r = d.frame[one].point(anchors[0]), d.frame[two].point(anchors[1])
+    return Tie((one, two), r, (quats[0], quat_conjugate(quats[1])) if welded else None, data[TORQUESCALE])
+
+
+def _bias(m: Model, d: Data, body: int) -> list[Scalar]:
+    """The spatial acceleration of a body if no dof is accelerated, gravity apart. mj_jacDot.
+
+    As MuJoCo has it here, and here alone, the axes of a ball also move with the joints after it in its body.
+    """
+    total = zeros(6)
+    while body:
+        total = add(total, d.bias_acc[body])
+        end = m.body_dofadr[body] + m.body_dofnum[body]
+        for j in range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body]):
+            first, after = m.jnt_dofadr[j], m.jnt_dofadr[j] + 3
+            if m.jnt_type[j] == BALL and after < end:
+                turned, later = (combine(d.odof, d.qvel, range(*x)) for x in ((first, after), (after, end)))
+                total = add(total, cross_motion(later, turned))
+        body = m.body_parentid[body]
+    return total
+
+
+def _stiffness(m: Model, d: Data, i: int, bodies: tuple[int, int], imp: Scalar, kind: int) -> tuple[Scalar, Mask]:
+    """D of a tie's rows of a kind, and where rounding shows in it (see `stiff`), seen beside the bodies' inertia.
+
+    What is held far from a centre of mass meets less inertia, but in turning about the point, which is left free, there
+    is as much more. Where the centres of mass cannot move, MuJoCo's D is endless: there the rows are softened to what
+    rounding bears, beside the inertia that they meet.
+    """
+    usual = m.nominal or m
+    weight, nominal = (maximum(sum(x.body_invweight0[body][kind] for body in bodies), MIN_VAL) for x in (m, usual))
+    met = _met(usual)[i][kind]
+    if nominal < FIXED * met:
+        D = imp / maximum((1.0 - imp) * weight, imp * (met / d.precision.stiffest))
+        return D, D * met > d.precision.stiff
+    most = clip(maximum(*m.eq_solimp[i][:2]), MIN_IMP, MAX_IMP)
+    return row_stiffness(imp, weight), most > d.precision.stiff * (1.0 - most)
+
+
+_kept: weakref.WeakKeyDictionary[Model, dict[int, list[float]]] = weakref.WeakKeyDictionary()
+
+
+def _met(m: Model) -> dict[int, list[float]]:
+    """By weld, the inverse inertia that its rows of each kind act on at qpos0: the largest J M^-1 J'."""
+    if m not in _kept:
+        d = Data(qpos=list(m.qpos0))
+        for stage in (kinematics, com_pos, crb):
+            stage(m, d)
+        inverse = factor(d.M, m.dof_clamped)
+        _kept[m] = {i: [0.0, 0.0] for i in range(m.neq) if m.eq_type[i] in (EQ_CONNECT, EQ_WELD)}
+        for i, most in _kept[m].items():
+            tie = _tie(m, d, i)
+            for line in tie.lines(m, d):
+                row = tie.jacobian(m, d, line)
+                image = solve(inverse, [row.get(v, 0.0) for v in range(m.nv)])
+                most[line.kind] = max(most[line.kind], row_times(row, image))
+    return _kept[m]
