@@ -79,7 +79,7 @@ def test_the_random_models_have_what_they_are_to_test():
     assert worlds["contact not stiff"] > 0.5 * worlds["looked at"] > 10  # these are compared in float32, too
     assert worlds["contact"] > 0.3 * n and worlds["limit"] > 0.4 * n
     assert worlds["equality"] > 0.05 * n
-    assert min(worlds["connect"], worlds["weld"], worlds["of two trees by a tie"]) > 0.02 * n
+    assert min(worlds["connect"], worlds["weld"], worlds["of two trees by a tie"]) > 0.01 * n
     assert min(worlds["sliding joint"], worlds["sticking joint"]) > 0.05 * n
     assert worlds["of two moving bodies"] > 0.05 * n and worlds["of two trees"] > 0.01 * n
     assert worlds["clipped force"] > 0.1 * n and worlds["warm start"] > 0.2 * n
