@@ -255,6 +255,15 @@ class Maker:
         self.activations(root)
         self.cones(root)
         self.ties(root)
+        self.wrapped(root)
+        for e in root.find("tendon"):
+            self.tendon_rows(root, e)
+        for e in root.iter("joint"):
+            if e.get("type") == "ball" and self.maybe(0.5, "ball limit"):
+                e.set("range", text([0, self.log(0.02, 1)]))
+                if self.maybe(0.4):
+                    e.set("margin", text(self.log(1e-3, 0.3)))
+                self.softness(e, "limit")
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -708,6 +717,50 @@ class Maker:
                 if self.maybe(0.4):
                     self.softness(e, "friction")
                     e.attrib.pop("solimpfriction", None)
+
+    def wrapped(self, root: ET.Element) -> None:
+        """A tendon round a sphere or a cylinder, which is there for that alone."""
+        bodies = [b for b in root.iter("body") if b.get("mocap") is None]
+        if len(self.sites) < 2 or not self.maybe(0.3, "wrapping tendon"):
+            return
+        body = self.pick(root.find("worldbody"), bodies[int(self.rng.integers(len(bodies)))])
+        kind, place, radius = str(self.pick("sphere", "cylinder")), self.vector(0.1), self.log(0.02, 0.15)
+        self.element(
+            body, "geom", name="round", type=kind, size=[radius, 0.1], pos=place, mass=0, contype=0, conaffinity=0
+        )
+        out = self.element(root.find("tendon"), "spatial", name="t3")
+        one, two = self.rng.permutation(self.sites)[:2]
+        self.element(out, "site", site=str(one))
+        wraps = self.element(out, "geom", geom="round")
+        self.element(out, "site", site=str(two))
+        if self.maybe(0.7, "side site"):
+            away = self.normal(1)
+            away *= radius * self.pick(0.6, 1.5) / np.linalg.norm(away)
+            self.element(body, "site", name="aside", pos=place + away)
+            wraps.set("sidesite", "aside")
+        if self.maybe(0.6):
+            out.set("stiffness", text(self.log(0.1, 100)))
+        if self.maybe(0.4):
+            out.set("damping", text(self.log(0.01, 3)))
+
+    def tendon_rows(self, root: ET.Element, out: ET.Element) -> None:
+        """Limits, friction loss and armature of a tendon."""
+        if self.maybe(0.5, "tendon limit"):
+            low = self.uniform(-0.5, 0.2) if out.tag == "fixed" else self.uniform(0, 0.4)
+            out.set("range", text([low, low + self.log(0.02, 1)]))
+            if self.maybe(0.4):
+                out.set("margin", text(self.log(1e-3, 0.3)))
+            self.softness(out, "limit")
+        if self.maybe(0.3, "tendon friction loss"):
+            out.set("frictionloss", text(self.log(0.1, 300)))
+            self.softness(out, "friction")
+        compared = out.tag == "fixed" or root.find("option").get("integrator") != "RK4"  # see docs/exactness.md
+        if compared and out.find("geom") is None and self.maybe(0.25, "tendon armature"):
+            out.set("armature", text(self.log(1e-2, 1)))
+        mjm = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
+        if mjm.tendon_invweight0[mjm.tendon(out.get("name")).id] < mujoco.mjMINVAL:  # its rows would be endlessly hard
+            for what in {"range", "frictionloss"} & out.attrib.keys():
+                del out.attrib[what]
 
     def excludes(self, root: ET.Element) -> None:
         named = [b.get("name", "") for b in root.iter("body") if b.get("name")]

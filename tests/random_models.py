@@ -182,10 +182,15 @@ def advance(mjm: mujoco.MjModel, state: tuple, steps: int, force: np.ndarray | f
     random_mjcf.put(d, state)
     d.qfrc_applied[:] = force
     for _ in range(steps):
+        before = d.qvel.copy()
         mujoco.mj_step(mjm, d)
         if any(w.number for w in d.warning) or np.max(np.abs(d.qvel), initial=0.0) * mjm.opt.timestep > FASTEST:
             return None
+    after = d.qvel.copy()
+    if mjm.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4:
+        d.qvel[:] = before  # by which armature of tendons pulls: see docs/exactness.md
     mujoco.mj_rnePostConstraint(mjm, d)
+    d.qvel[:] = after
     mujoco.mj_subtreeVel(mjm, d)
     return d
 

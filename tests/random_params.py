@@ -42,12 +42,14 @@ def draw(mjm: mujoco.MjModel, name: str, rng: np.random.Generator) -> np.ndarray
         return x / np.linalg.norm(x, axis=-1, keepdims=True)
     if name in SHIFTED:
         return x + rng.normal(0, 0.03 if name != "geom_margin" else 0.001, x.shape)
-    if name == "jnt_range":
+    if name == "wrap_prm":  # of geoms it is the side site
+        return np.where(np.isin(mjm.wrap_type, (4, 5)), x, x * rng.uniform(0.5, 2, x.shape))
+    if name in ("jnt_range", "tendon_range"):
         return x + (x[:, 1:] - x[:, :1]) * rng.uniform(-0.2, 0.2, x.shape)
     if name in ("geom_solimp", "eq_solimp"):
         width = x[:, 2:3] * rng.uniform(0.5, 2, (len(x), 1))
         return np.hstack([x[:, :2] * rng.uniform(0.9, 1.0, (len(x), 2)), width, x[:, 3:4] * 0.9, x[:, 4:]])
-    if name == "dof_frictionloss":
+    if name in ("dof_frictionloss", "tendon_frictionloss", "tendon_armature"):
         return x * rng.uniform(0, 2, x.shape)
     more = rng.uniform(0, 0.1, x.shape) if name.startswith(("dof_", "jnt_", "density", "viscosity")) else 0.0
     return x * rng.uniform(0.5, 2, x.shape) + (more if x.min() >= 0 else 0.0)

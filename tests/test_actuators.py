@@ -17,7 +17,8 @@ ROBOT = """<mujoco><option integrator="{integrator}" timestep=".004"/><worldbody
         <body pos=".5 0 0"><joint name="hinge" axis="1 2 3" damping=".2" actuatorfrcrange="-.5 .8"/>
           <geom size=".1" pos=".2 .1 0"/><site name="c" pos=".3 0 0"/></body></body></body></worldbody>
     <tendon><spatial name="spatial"><site site="w"/><site site="a"/><site site="b"/><pulley divisor="2"/>
-      <site site="c"/><site site="a"/></spatial><fixed name="fixed"><joint joint="hinge" coef="-2"/></fixed></tendon>
+      <site site="c"/><site site="a"/></spatial><fixed name="fixed"><joint joint="hinge" coef="-2"/></fixed>
+      <fixed name="limited" actuatorfrcrange="-.3 .5"><joint joint="hinge" coef="1.5"/></fixed></tendon>
     <actuator>{actuator}</actuator></mujoco>"""
 LAW = 'gaintype="affine" gainprm="1 -.5 .2" biastype="affine" biasprm=".3 -2 -.1"'
 ACTUATORS = {
@@ -41,6 +42,7 @@ ACTUATORS = {
     "slider-crank of the world": f"""<general cranksite="a" slidersite="w" cranklength="2.5" {LAW}/>
         <general cranksite="w" slidersite="c" cranklength="2" {LAW}/>""",
     "tendons": f'<general tendon="spatial" {LAW}/><position tendon="fixed" kp="2" forcerange="-.4 .7"/>',
+    "two on a limited tendon": '<motor tendon="limited"/><position tendon="limited" kp="2" gear="1.5"/>',
     "two on a limited joint": '<motor joint="hinge"/><position joint="hinge" ctrlrange="-1 1"/>',
 }
 
@@ -56,7 +58,8 @@ def test_actuators_move_a_robot_as_in_mujoco(case, integrator, control):
 @pytest.mark.parametrize("integrator", ["Euler", "implicit"])
 def test_actuators_that_are_switched_off_have_no_force(integrator):
     xml = ROBOT.replace('timestep=".004"/>', 'timestep=".004"><flag actuation="disable"/></option>')
-    xml = xml.replace("-.5 .8", ".2 .8").format(integrator=integrator, actuator="".join(ACTUATORS.values()))
+    actuators = "".join(x for name, x in ACTUATORS.items() if "limited tendon" not in name)
+    xml = xml.replace("-.5 .8", ".2 .8").format(integrator=integrator, actuator=actuators)
     assert not np.any(moved(xml, 1.0).qfrc_actuator)
 
 

@@ -43,6 +43,13 @@ REFUSED = {
     "box": (mjcf(more='<worldbody><geom type="box" size="1 1 1"/></worldbody>'), "capsule and box"),
     "mixed solref": (mjcf(geom='priority="1" solref=".02 -1"'), "solref"),
     "mixed solreflimit": (mjcf(joint='range="0 1" solreflimit="-3 1"'), "solreflimit of joint 'elbow'"),
+    "mixed solreffriction of a tendon": (
+        mjcf(
+            more="""<tendon><fixed name="t" frictionloss="1" solreffriction="-3 1"><joint joint="elbow" coef="1"/>
+            </fixed></tendon>"""
+        ),
+        "solreffriction of tendon 't'",
+    ),
     "mixed solreffriction": (
         mjcf(joint='frictionloss="1" solreffriction="-3 1"'),
         "solreffriction of joint 'elbow'",
@@ -52,10 +59,6 @@ REFUSED = {
     "springyield": (mjcf(joint='stiffness="1" springyield="1"'), "plastic"),
     "actuatorgravcomp": (mjcf(joint='actuatorgravcomp="true"', body='gravcomp="1"'), "actuatorgravcomp"),
     "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
-    "ball limit": (
-        mjcf(more='<worldbody><body><joint name="b" type="ball" range="0 1"/><geom size="1"/></body></worldbody>'),
-        "joint 'b'",
-    ),
     "adhesion": (mjcf(geom='adhesion="1"'), "adhesion"),
     "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surface velocities"),
     "pair": (
@@ -77,8 +80,8 @@ REFUSED = {
         "solref of equality 'e'",
     ),
     "tendon": (
-        mjcf(more='<tendon><fixed name="t" armature="1"><joint joint="elbow" coef="1"/></fixed></tendon>'),
-        "armature of tendon 't'",
+        mjcf(more='<tendon><fixed name="t" stiffness="1 2 3"><joint joint="elbow" coef="1"/></fixed></tendon>'),
+        "stiffnesspoly of tendon 't'",
     ),
     "body transmission": (
         mjcf(more='<actuator><adhesion name="p" body="arm" ctrlrange="0 1"/></actuator>'),
@@ -98,15 +101,6 @@ REFUSED = {
         <actuator><orientation name="p" joint="b"/></actuator>"""
         ),
         "actuator 'p'",
-    ),
-    "driven tendon round a geom": (
-        mjcf(
-            more="""<worldbody><site name="s1"/><site name="s2" pos="1 0 0"/><geom name="g" size=".1" contype="0"
-        conaffinity="0"/></worldbody><tendon><spatial name="t">
-        <site site="s1"/><geom geom="g"/><site site="s2"/></spatial></tendon>
-        <actuator><motor name="p" tendon="t"/></actuator>"""
-        ),
-        "actuator 'p', on tendon 't', which wraps round a geom",
     ),
     "actuator damping": (mjcf(motor='damping="1"'), "'elbow'"),
     "actuator armature": (mjcf(motor='armature="1"'), "'elbow'"),

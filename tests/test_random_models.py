@@ -80,6 +80,8 @@ def test_the_random_models_have_what_they_are_to_test():
     assert worlds["contact"] > 0.3 * n and worlds["limit"] > 0.4 * n
     assert worlds["equality"] > 0.05 * n
     assert min(worlds["connect"], worlds["weld"], worlds["of two trees by a tie"]) > 0.01 * n
+    assert min(worlds["tendon limit"], worlds["ball limit"]) > 0.02 * n
+    assert min(worlds["sliding tendon"], worlds["sticking tendon"], worlds["tendon round a geom"]) > 0.01 * n
     assert min(worlds["sliding joint"], worlds["sticking joint"]) > 0.05 * n
     assert worlds["of two moving bodies"] > 0.05 * n and worlds["of two trees"] > 0.01 * n
     assert worlds["clipped force"] > 0.1 * n and worlds["warm start"] > 0.2 * n
@@ -129,6 +131,12 @@ def test_the_random_models_have_what_they_are_to_test():
         "weld of sites",
         "relpose",
         "torquescale",
+        "tendon limit",
+        "tendon friction loss",
+        "tendon armature",
+        "wrapping tendon",
+        "side site",
+        "ball limit",
     )
     flags = ("contact", "spring", "damper", "clampctrl", "filterparent", "gravity", "eulerdamp", "actuation")
     for what in (*rare, *(f"no {flag}" for flag in flags), "negative stiffness"):
@@ -159,8 +167,16 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
             bodies = ends if mjm.eq_objtype[i] == mujoco.mjtObj.mjOBJ_BODY else mjm.site_bodyid[list(ends)]
             if len({*mjm.body_rootid[list(bodies)]}) == 2 and all(mjm.body_weldid[list(bodies)]):
                 found.add("of two trees by a tie")
-    for state in d.efc_state[d.ne : d.ne + d.nf]:
-        found.add("sticking joint" if state == mujoco.mjtConstraintState.mjCNSTRSTATE_QUADRATIC else "sliding joint")
+    if mujoco.mjtConstraint.mjCNSTR_LIMIT_TENDON in d.efc_type:
+        found.add("tendon limit")
+    of_joints = d.efc_id[d.efc_type == mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT]
+    if mujoco.mjtJoint.mjJNT_BALL in mjm.jnt_type[of_joints]:
+        found.add("ball limit")
+    if any((d.wrap_obj.ravel()[at : at + n] >= 0).any() for at, n in zip(d.ten_wrapadr, d.ten_wrapnum, strict=True)):
+        found.add("tendon round a geom")
+    for kind, state in zip(d.efc_type[d.ne : d.ne + d.nf], d.efc_state[d.ne : d.ne + d.nf], strict=True):
+        what = "tendon" if kind == mujoco.mjtConstraint.mjCNSTR_FRICTION_TENDON else "joint"
+        found.add(f"{'sticking' if state == mujoco.mjtConstraintState.mjCNSTRSTATE_QUADRATIC else 'sliding'} {what}")
     if any(limited and x in ends for limited, x, ends in zip(
         mjm.actuator_forcelimited, d.actuator_force, mjm.actuator_forcerange, strict=True)):  # fmt: skip
         found.add("clipped force")

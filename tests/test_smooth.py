@@ -13,8 +13,7 @@ import torch
 from torch_mjenvs.physics import actuation, forces, inertia, kinematics, load, velocity
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.derived import derive
-from torch_mjenvs.physics.model import Model, UnsupportedModel
-from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.model import Model
 
 TOLERANCE = 1e-11  # relative to the largest entry of a field, or to 1
 RANDOM = [f"random-{s}" for s in range(12)]
@@ -119,18 +118,6 @@ def test_tendons_from_site_to_site() -> None:
         ours = derive(m, d.qpos.tolist(), d.qvel.tolist(), None, [])
         np.testing.assert_allclose(ours.ten_length, d.ten_length, rtol=1e-13)
         np.testing.assert_allclose(ours.ten_velocity, d.ten_velocity, rtol=0, atol=1e-12)
-
-
-def test_tendons_that_wrap_round_a_geom_are_not_measured() -> None:
-    """Asking for the output raises an error that names the tendon; the model itself can be loaded."""
-    wrapped = '<spatial name="belt"><site site="world"/><geom geom="drum"/><site site="hand"/></spatial></tendon>'
-    xml = PATHS.replace("</tendon>", wrapped)
-    xml = xml.replace("<worldbody>", '<worldbody><geom name="drum" size=".1" pos="0 0 9"/>')
-    assert load(xml).ntendon == 4
-    Simulation(xml, 1, outputs=("xpos",))
-    for name in ("ten_length", "ten_velocity"):
-        with pytest.raises(UnsupportedModel, match="tendon 'belt', which wraps round a geom"):
-            Simulation(xml, 1, outputs=(name,))
 
 
 def test_inverse_dynamics() -> None:

@@ -18,16 +18,18 @@ GIVEN = {
     "mocap_quat", "eq_active",
 }  # fmt: skip
 
-# What the others lack: mocap bodies, tendons from site to site, springs of balls, contacts between two trees, a fluid,
+# What the others lack: mocap bodies, tendons that do all they can, springs of balls, contacts of two trees, a fluid,
 # equalities.
 MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="plane" size="1 1 1"/><site name="a"/>
-    <body pos="0 0 1"><joint type="ball" stiffness="1" damping="1"/><geom size=".1" pos=".1 .2 .3"/>
+    <body pos="0 0 1"><joint type="ball" stiffness="1" damping="1"/><joint type="slide"/>
+      <geom name="g" size=".1" pos=".1 .2 .3"/>
       <site name="b" pos=".3 0 0"/><body pos=".2 0 0"><joint range="-1 1" limited="true"/><geom size=".1"/></body>
     </body>
     <body pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" size=".15 .2"/><site name="c"/></body>
     <body mocap="true"><geom size=".1"/></body></worldbody>
-    <tendon><spatial stiffness="3" damping="1" name="t">
-      <site site="a"/><site site="b"/><site site="c"/></spatial></tendon>
+    <tendon><spatial stiffness="3" damping="1" armature="1" range="0 1" limited="true" name="t">
+      <site site="a"/><site site="b"/><site site="c"/></spatial>
+      <spatial frictionloss="1"><site site="a"/><geom geom="g"/><site site="c"/></spatial></tendon>
     <actuator><position name="p" tendon="t"/><motor site="c"/><cylinder tendon="t" timeconst="1"/>
       <general site="c" refsite="a" gear="1 2 3 4 5 6"/></actuator>
     <equality><weld site1="a" site2="c"/></equality></mujoco>"""

@@ -6,7 +6,7 @@ velocity, and takes the force to the dofs. Rows are kept sparse, {dof: entry}.
 
 from __future__ import annotations
 
-from ..compiler.scalar import Mask, Scalar, clip, logical_and, select
+from ..compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_or, select
 from .activation import activation_rate, drive
 from .data import Data, stage
 from .model import AFFINE, BALL, CRANK, FREE, IN_PARENT, JOINT, MUSCLE, SITE, TENDON, Model
@@ -73,6 +73,7 @@ def actuation(m: Model, d: Data) -> None:
             a = m.actuator_actadr[i]
             d.act_dot[a] = activation_rate(m, i, d.act[a], ctrl)
         d.actuator_force[i] = _force(m, d, i, ctrl)
+    d.actuator_force = _within_tendons(m, d.actuator_force)
     for moment, force in zip(d.actuator_moment, d.actuator_force, strict=True):
         for v, entry in moment.items():
             d.qfrc_actuator[v] = d.qfrc_actuator[v] + force * entry
@@ -94,6 +95,22 @@ def actuation(m: Model, d: Data) -> None:
 def _ctrl(m: Model, d: Data, i: int) -> Scalar:
     """The control, held in its range."""
     return clip(d.ctrl[i], *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else d.ctrl[i]
+
+
+def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
+    """The forces, of which those on one tendon are scaled so that their sum is within its actuatorfrcrange."""
+    for t in range(m.ntendon):
+        on = [i for i in range(m.nu) if m.actuator_trntype[i] == TENDON and m.actuator_trnid[i][0] == t]
+        if not (on and m.tendon_actfrclimited[t]):
+            continue
+        total: Scalar = 0.0
+        for i in on:
+            total = total + forces[i]
+        none, (low, high) = absolute(total) <= 0.0, m.tendon_actfrcrange[t]
+        nearest = clip(total, low, high) / select(none, 1.0, total)
+        share = select(none, 1.0, select(logical_or(total < low, total > high), nearest, 1.0))
+        forces = [x * share if i in on else x for i, x in enumerate(forces)]
+    return forces
 
 
 def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:

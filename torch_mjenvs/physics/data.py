@@ -95,6 +95,7 @@ class Data:
     # velocity
     cvel, ovel = output("nbody", 6), field("nbody", 6)
     cdof_dot = output("nv", 6)
+    ten_bias = field("ntendon")  # of those with armature: the acceleration of the length while no dof accelerates
     bias_acc = field("nbody", 6)  # sum of the rate of odof times qvel over the dofs of the body
     subtree_linvel, subtree_angmom = output("nbody", 3), output("nbody", 3)  # of its centre of mass, and about it
     qfrc_bias = output("nv")  # Coriolis, centrifugal and gravitational force

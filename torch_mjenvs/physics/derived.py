@@ -18,16 +18,19 @@ from .precision import DOUBLE, Precision
 from .sensors import sensor
 from .solver import constraint_force, newton, rne_post_constraint
 from .step import smooth, smooth_acceleration
-from .tendon import tendon
+from .tendon import tendon, tendon_vel
+from .tendon_bias import tendon_bias
 from .velocity import bias, com_acc, com_force, com_vel, subtree_vel
 
 STAGES: tuple[Stage, ...] = (
     kinematics,
     com_pos,
+    tendon,
     crb,
     collision,
     com_vel,
-    tendon,
+    tendon_vel,
+    tendon_bias,
     transmission,
     passive,
     bias,

@@ -42,6 +42,7 @@ from .spatial import (
     transpose,
     zeros,
 )
+from .tendon import Row, armed_tendons
 
 Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symmetric matrix
 
@@ -208,9 +209,9 @@ def _joint_odof(m: Model, d: Data, j: int) -> None:
         d.odof[v + k] = list(axis) + cross(d.xanchorrel[j], axis)
 
 
-@stage(reads="cinert lump odof", computes="crb M")
+@stage(reads="cinert lump odof ten_J", computes="crb M")
 def crb(m: Model, d: Data) -> None:
-    """mj_crb: composite inertias and M, with armature."""
+    """mj_makeM: composite inertias and M, with the armature of joints and tendons."""
     d.crb = [list(c) for c in d.cinert]
     composite = [lump and lump.oinert for lump in d.lump]
     for i in range(m.nbody - 1, 0, -1):
@@ -221,6 +222,16 @@ def crb(m: Model, d: Data) -> None:
         if composite[i] and carrier > 0:
             composite[carrier] = add(composite[carrier], composite[i])
     d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
+    for t in armed_tendons(m):
+        _add_armature(d, m.tendon_armature[t], d.ten_J[t])
+
+
+def _add_armature(d: Data, armature: Scalar, row: Row) -> None:
+    """As MuJoCo does, only where M has an entry: between dofs of which one moves the other, but not of two branches."""
+    for i, x in row.items():
+        for j, y in row.items():
+            if j in d.M[i]:
+                d.M[i][j] = d.M[i][j] + armature * x * y
 
 
 def _row(m: Model, d: Data, i: int, composite: Vec) -> dict[int, Scalar]:

@@ -13,6 +13,7 @@ from .kinematics import kinematics
 from .model import Floats, Model
 from .shapes import SHAPES
 from .spatial import Vec, add, cross, dot, mat_vec
+from .tendon import tendon
 
 _kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  # for as long as the model lives
 
@@ -33,7 +34,7 @@ def _geom_invweight0(m: Model) -> Floats:
     if not surfaces:
         return (0.0,) * m.ngeom
     d = Data(qpos=list(m.qpos0))
-    for stage in (kinematics, com_pos, crb):
+    for stage in (kinematics, com_pos, tendon, crb):
         stage(m, d)
     inverse = factor(d.M, m.dof_clamped)
     return tuple(_mean(m, d, inverse, geom, surfaces[geom]) if geom in surfaces else 0.0 for geom in range(m.ngeom))

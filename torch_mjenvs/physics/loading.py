@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 
 from .model import INTEGRATORS, Floats, Ints, Model, Pair
-from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
+from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, refuse_still_tendons, weldid
 from .singular import dependent
 from .spatial import snap
 
@@ -40,6 +40,7 @@ def _read(mjm: mujoco.MjModel) -> Model:
     known = {"pairs": _pairs(mjm)} | _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)
+    refuse_still_tendons(mjm, m)
     return m
 
 
@@ -94,6 +95,10 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "pair_direct": _direct(mjm.pair_solref),
         "geom_visible": tuple(_alpha(mjm, g) != 0 for g in range(mjm.ngeom)),
         "jnt_limited": tuple(bool(x) and limited for x in mjm.jnt_limited),
+        "tendon_limited": tuple(bool(x) and limited for x in mjm.tendon_limited),
+        "tendon_frictionloss": tuple(float(x) if rubs else 0.0 for x in mjm.tendon_frictionloss),
+        "tendon_direct_lim": _direct(mjm.tendon_solref_lim),
+        "tendon_direct_fri": _direct(mjm.tendon_solref_fri),
         "switched_off": _switched_off(mjm),
         "jnt_stiffness": _unless(mjm, "SPRING", mjm.jnt_stiffness),
         "tendon_stiffness": _unless(mjm, "SPRING", mjm.tendon_stiffness),
@@ -140,10 +145,10 @@ def _switched_off(mjm: mujoco.MjModel) -> tuple[str, ...]:
     no_springs, no_dampers = disabled(mjm, "SPRING"), disabled(mjm, "DAMPER")
     return (
         ("gravity",) * disabled(mjm, "GRAVITY")
-        + ("jnt_stiffness", "qpos_spring") * no_springs
-        + ("dof_damping",) * no_dampers
+        + ("jnt_stiffness", "qpos_spring", "tendon_stiffness") * no_springs
+        + ("dof_damping", "tendon_damping") * no_dampers
+        + ("dof_frictionloss", "tendon_frictionloss") * (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
         + ("eq_active", "eq_solref", "eq_solimp") * (disabled(mjm, "EQUALITY") or disabled(mjm, "CONSTRAINT"))
-        + ("dof_frictionloss",) * (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
         + ("wind", "density", "viscosity", "body_gravcomp") * (no_springs and no_dampers)
         + tuple(f"actuator_{x}" for x in ACTING) * disabled(mjm, "ACTUATION")
     )

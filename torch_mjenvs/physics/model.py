@@ -179,6 +179,20 @@ class Model:
     tendon_stiffness: Floats
     tendon_damping: Floats
     tendon_lengthspring: Rows  # shortest and longest length at which its spring is slack
+    tendon_limited: tuple[bool, ...]
+    tendon_range: Rows
+    tendon_margin: Floats
+    tendon_solref_lim: Rows
+    tendon_solimp_lim: Rows
+    tendon_direct_lim: tuple[bool, ...]  # as geom_direct
+    tendon_frictionloss: Floats
+    tendon_solref_fri: Rows
+    tendon_solimp_fri: Rows
+    tendon_direct_fri: tuple[bool, ...]  # as geom_direct
+    tendon_armature: Floats
+    tendon_invweight0: Floats
+    tendon_actfrclimited: tuple[bool, ...]
+    tendon_actfrcrange: Rows
     wrap_type: Ints
     wrap_objid: Ints
     wrap_prm: Floats

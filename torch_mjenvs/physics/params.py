@@ -17,12 +17,13 @@ from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .data import Data
-from .model import Model
+from .model import BALL, WRAP_CYLINDER, WRAP_SPHERE, Model
 from .muscle import muscles
 from .set_const import derived_data, set_const
 from .shapes import SHAPES
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
 from .step import position
+from .tendon import armed_tendons, constrained_tendons
 
 # What may vary, by MuJoCo's names (of mjOption, without `opt.`).
 OPTIONS = ("gravity", "wind", "density", "viscosity")
@@ -38,16 +39,20 @@ ACTUATORS = (
 GEOMS = (
     "geom_size", "geom_pos", "geom_quat", "geom_friction", "geom_solref", "geom_solimp", "geom_margin",
 )  # fmt: skip
-TENDONS = ("wrap_prm",)
+TENDONS = (
+    "tendon_stiffness", "tendon_damping", "tendon_frictionloss", "tendon_range", "tendon_armature", "wrap_prm",
+)  # fmt: skip
 EQUALITIES = ("eq_solref", "eq_solimp")
 VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS + EQUALITIES
 
 NOT_NEGATIVE = (
     "density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping", "dof_frictionloss",
-    "geom_friction",
+    "geom_friction", "tendon_damping", "tendon_frictionloss", "tendon_armature",
 )  # fmt: skip
+WHERE_THERE = ("dof_frictionloss", "tendon_frictionloss", "tendon_armature")  # only where the model has some
 RANGES = {  # and what says where they are in use
     "jnt_range": "jnt_limited",
+    "tendon_range": "tendon_limited",
     "actuator_ctrlrange": "actuator_ctrllimited",
     "actuator_actrange": "actuator_actlimited",
     "actuator_forcerange": "actuator_forcelimited",
@@ -66,6 +71,7 @@ REASONS = {
     "body_subtreemass": "it follows from body_mass",
     "body_invweight0": "it follows from masses and inertias",
     "dof_invweight0": "it follows from masses and inertias",
+    "tendon_invweight0": "it follows from masses and inertias",
     "meaninertia": "it follows from masses and inertias",
     "actuator_acc0": "it follows from masses and inertias",
     "eq_data": "of bodies it follows from where they are in the model",
@@ -96,12 +102,18 @@ def vary(m: Model, values: Mapping[str, Any]) -> Model:
     """
     known = check_names(m, values)
     world = _replaced(m, as_rows(m, {name: values[name] for name in known}))
-    return dataclasses.replace(world, **set_const(world)) if set(known) & {*INERTIAL, *_of_muscles(m)} else world
+    return dataclasses.replace(world, **set_const(world)) if set(known) & set(deciding(m)) else world
 
 
-def _of_muscles(m: Model) -> tuple[str, ...]:
-    """The parameters, beside those of inertia, from which the acceleration follows that a muscle gives."""
-    return ("actuator_gear", "wrap_prm") if muscles(m) else ()
+def deciding(m: Model) -> tuple[str, ...]:
+    """The parameters on which the derived ones depend: also those of tendons that constrain or have armature, and of
+    actuators that are muscles.
+    """
+    out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m))
+    if muscles(m) or constrained_tendons(m) or armed_tendons(m):
+        wraps = WRAP_SPHERE in m.wrap_type or WRAP_CYLINDER in m.wrap_type
+        out += ("wrap_prm", *(("geom_size", "geom_pos", "geom_quat") if wraps else ()))
+    return out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,14 +148,14 @@ class Columns:
         """Field and index of each derived column; the last is `flaw`."""
         m = self.model
         out: list[tuple[str, tuple[int, ...]]] = []
-        if set(self.names) & set(INERTIAL):
+        if set(self.names) & set(deciding(m)):
             if "body_mass" in self.names:
                 out += [("body_subtreemass", (i,)) for i in range(m.nbody)]
             moving = [i for i in range(m.nbody) if m.body_weldid[i]]
             out += [("body_invweight0", (i, k)) for i in moving for k in (0, 1)]
             out += [("dof_invweight0", (v,)) for v in range(m.nv)]
+            out += [("tendon_invweight0", (t,)) for t in constrained_tendons(m)]
             out += [("meaninertia", ())]
-        if set(self.names) & {*INERTIAL, *_of_muscles(m)}:
             out += [("actuator_acc0", (i,)) for i in muscles(m)]
             out += [("eq_data", (i, k)) for i, places in derived_data(m).items() for k in places]
         return [*out, ("flaw", ())]
@@ -189,9 +201,10 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
             yield name, "a direction is not 0", logical_and(*(dot(row, row) > MINVAL for row in rows))
         if name in NOT_NEGATIVE and all(x >= 0.0 for x in _leaves(getattr(m, name))):
             yield name, "numbers are not negative", logical_and(*(x >= 0.0 for x in leaves))
-        if name == "dof_frictionloss":
-            none = [x for x, usual in zip(leaves, m.dof_frictionloss, strict=True) if not usual > 0.0]
-            yield name, "dofs without any in the model have none", logical_and(*(absolute(x) <= 0.0 for x in none))
+        if name in WHERE_THERE:
+            none = [x for x, usual in zip(leaves, getattr(m, name), strict=True) if not usual > 0.0]
+            what = f"{name.split('_')[0]}s without any in the model have none"
+            yield name, what, logical_and(*(absolute(x) <= 0.0 for x in none))
         if name == "geom_size":
             yield name, "geoms have a size", _sized(m, rows)
         if name in SOLREFS:
@@ -205,7 +218,7 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
 
 
 def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
-    """Whether ranges that are in use begin before they end; of joints, whether both ends are near at once only where
+    """Whether ranges that are in use begin before they end; of limits, whether both ends are near at once only where
     they are in the model, since that is structure.
     """
     out: Mask = True
@@ -213,8 +226,8 @@ def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
         if not getattr(m, RANGES[name])[i]:
             continue
         out = logical_and(out, low <= high)
-        if name == "jnt_range":
-            margin, (first, last) = m.jnt_margin[i], m.jnt_range[i]
+        if name in ("jnt_range", "tendon_range") and not (name == "jnt_range" and m.jnt_type[i] == BALL):
+            margin, (first, last) = getattr(m, name.replace("range", "margin"))[i], getattr(m, name)[i]
             if margin > 0 and last - first > 2 * margin:
                 out = logical_and(out, high - low > 2 * margin)
     return out
@@ -251,6 +264,9 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
         new[name] = (getattr(m, name)[0], *new[name][1:])
     for name in new.keys() & set(SOLIMPS):  # the power is structure
         new[name] = tuple((*row[:4], usual[4]) for row, usual in zip(new[name], getattr(m, name), strict=True))
+    if "wrap_prm" in new:  # of geoms it is the side site
+        kinds = zip(new["wrap_prm"], m.wrap_prm, m.wrap_type, strict=True)
+        new["wrap_prm"] = tuple(usual if kind in (WRAP_SPHERE, WRAP_CYLINDER) else x for x, usual, kind in kinds)
     for name in DIRECTIONS:
         if name in new:
             unit: Callable = quat_normalize if len(new[name][0]) == 4 else lambda x: normalize(x, [0.0, 0.0, 1.0])

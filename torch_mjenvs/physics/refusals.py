@@ -1,4 +1,4 @@
-"""What is not implemented is refused by name: `refuse` and `refuse_pairs` raise `UnsupportedModel`.
+"""What is not implemented is refused by name: `refuse` and those that begin like it raise `UnsupportedModel`.
 
 Each check looks at one kind of element of the `mjModel`, and says what to change.
 """
@@ -11,6 +11,9 @@ import mujoco
 import numpy as np
 
 from .contact_param import contact_param
+from .data import Data
+from .inertia import com_pos
+from .kinematics import kinematics
 from .model import (
     AFFINE,
     CRANK,
@@ -32,6 +35,7 @@ from .model import (
     UnsupportedModel,
 )
 from .shapes import COLLIDERS, SHAPES
+from .tendon import constrained_tendons, tendon
 
 _HARMLESS_DISABLE = [
     "WARMSTART",
@@ -142,26 +146,32 @@ def _check_equalities(mjm: mujoco.MjModel) -> None:
 
 
 def _check_tendons(mjm: mujoco.MjModel) -> None:
-    """Tendons are measured, and may have a spring and a damper."""
-    round_geoms = [int(mujoco.mjtWrap.mjWRAP_SPHERE), int(mujoco.mjtWrap.mjWRAP_CYLINDER)]
-    acts = [
-        "stiffnesspoly",
-        "dampingpoly",
-        "limited",
-        "frictionloss",
-        "armature",
-        "springyield",
-        "actfrclimited",
-    ]
+    """What tendons may not have."""
+    acts = ["stiffnesspoly", "dampingpoly", "springyield"]
     for i in range(mjm.ntendon):
+        who, first = describe(mjm, "tendon", i), mjm.tendon_adr[i]
         for name in acts:
             if np.any(getattr(mjm, f"tendon_{name}")[i]):
-                not_supported(f"{name} of {describe(mjm, 'tendon', i)}", "remove it")
-        first = mjm.tendon_adr[i]
-        wraps = np.isin(mjm.wrap_type[first : first + mjm.tendon_num[i]], round_geoms).any()
-        if wraps and (mjm.tendon_stiffness[i] or mjm.tendon_damping[i]):
-            who = f"stiffness or damping of {describe(mjm, 'tendon', i)}, which wraps round a geom,"
-            not_supported(who, "lead it from site to site")
+                not_supported(f"{name} of {who}", "remove it")
+        driven = np.any((mjm.actuator_trntype == TENDON) & (mjm.actuator_trnid[:, 0] == i))
+        if mjm.tendon_actfrclimited[i] and driven and INTEGRATORS[int(mjm.opt.integrator)].startswith("implicit"):
+            not_supported(f"actuatorfrcrange of {who} with an implicit integrator", "use 'Euler' or 'RK4'")
+        path = mjm.wrap_type[first : first + mjm.tendon_num[i]]
+        if mjm.tendon_armature[i] and np.isin(path, [WRAP_SPHERE, WRAP_CYLINDER]).any():
+            not_supported(f"armature of {who}, which wraps round a geom,", "lead it from site to site")
+        _check_tendon_rows(mjm, i)
+
+
+def _check_tendon_rows(mjm: mujoco.MjModel, i: int) -> None:
+    """Its limit and its friction loss."""
+    who, on = describe(mjm, "tendon", i), not disabled(mjm, "CONSTRAINT")
+    rows = {
+        "limit": mjm.tendon_limited[i] and on and not disabled(mjm, "LIMIT"),
+        "friction": mjm.tendon_frictionloss[i] > 0 and on and not disabled(mjm, "FRICTIONLOSS"),
+    }
+    for kind, there in rows.items():
+        if there and _mixed(getattr(mjm, f"tendon_solref_{kind[:3]}")[i]):
+            not_supported(f"solref{kind} of {who}, one number positive and one not,", "give both the same sign")
 
 
 def _check_bodies(mjm: mujoco.MjModel) -> None:
@@ -184,8 +194,6 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
     friction = not (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
     for j in range(mjm.njnt):
         who, scalar = describe(mjm, "joint", j), mjm.jnt_type[j] in (SLIDE, HINGE)
-        if mjm.jnt_limited[j] and not scalar:
-            not_supported(f"the limit of {who}, which is a ball joint", "set limited='false'")
         if mjm.jnt_actfrclimited[j] and not scalar:
             not_supported(f"actuatorfrcrange of {who}, which is a ball or free joint", "remove it")
         if mjm.jnt_limited[j] and _mixed(mjm.jnt_solref[j]):
@@ -209,9 +217,7 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
 def _check_actuators(mjm: mujoco.MjModel) -> None:
     for i in range(mjm.nactuator):
         who = describe(mjm, "actuator", i)
-        if mjm.actuator_trntype[i] == TENDON:
-            _check_driven_tendon(mjm, who, int(mjm.actuator_trnid[i, 0]))
-        elif mjm.actuator_trntype[i] not in (JOINT, IN_PARENT, CRANK, SITE):
+        if mjm.actuator_trntype[i] not in (JOINT, IN_PARENT, CRANK, SITE, TENDON):
             not_supported(f"the transmission of {who}", "drive a joint, a tendon, a site or a slider-crank")
         dynamics = int(mjm.actuator_dyntype[i])
         if dynamics > MUSCLE_DYN or mjm.actuator_actnum[i] != (dynamics != NO_DYN):
@@ -233,13 +239,6 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
             not_supported(f"{who}, which has not just one control and one force,", "use a <motor>")
 
 
-def _check_driven_tendon(mjm: mujoco.MjModel, who: str, t: int) -> None:
-    path = mjm.wrap_type[mjm.tendon_adr[t] : mjm.tendon_adr[t] + mjm.tendon_num[t]]
-    if WRAP_SPHERE in path or WRAP_CYLINDER in path:
-        around = f"{who}, on {describe(mjm, 'tendon', t)}, which wraps round a geom,"
-        not_supported(around, "lead the tendon from site to site")
-
-
 def _check_rotations(mjm: mujoco.MjModel) -> None:
     """MuJoCo's compiler makes them unit quaternions; in an MjModel that was changed since, they may be anything."""
     for kind, name in (("body", "body_quat"), ("body", "body_iquat"), ("geom", "geom_quat"), ("site", "site_quat")):
@@ -259,6 +258,21 @@ def _check_inertia(mjm: mujoco.MjModel) -> None:
         carried = welds == i
         if not (mjm.body_mass[carried].sum() >= mujoco.mjMINVAL and mjm.body_inertia[carried].sum(0).min() > 0):
             not_supported(f"{describe(mjm, 'body', i)}, which moves without mass or inertia,", "give it both")
+
+
+def refuse_still_tendons(mjm: mujoco.MjModel, m: Model) -> None:
+    """Those with a row that is endlessly hard, as MuJoCo takes the inverse inertia at qpos0 for that of all poses."""
+    rows = [t for t in constrained_tendons(m) if mjm.tendon_invweight0[t] < mujoco.mjMINVAL]
+    if not rows:
+        return
+    d = Data(qpos=list(m.qpos0))
+    for stage in (kinematics, com_pos, tendon):
+        stage(m, d)
+    for t in rows:
+        if d.ten_J[t]:  # else nothing moves it, ever, and it has no row
+            what = "limit" if m.tendon_limited[t] else "friction loss"
+            who = f"the {what} of {describe(mjm, 'tendon', t)}, whose length does not change as joints leave qpos0,"
+            not_supported(who, "change the model's initial pose")
 
 
 def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:

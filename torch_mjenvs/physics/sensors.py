@@ -15,7 +15,7 @@ from .constraints.contact_force import Contacts
 from .constraints.contact_groups import ContactGroup
 from .constraints.limits import Limit
 from .data import Data, stage
-from .model import TENDON, Model, UnsupportedModel
+from .model import JOINT, TENDON, Model, UnsupportedModel
 from .ray import MISS, RAYS, ray
 from .spatial import (
     Vec,
@@ -30,6 +30,7 @@ from .spatial import (
     transpose,
     zeros,
 )
+from .tendon import row_times
 from .velocity import at_point
 
 BODY, XBODY, GEOM, SITE = (int(getattr(mujoco.mjtObj, f"mjOBJ_{name}")) for name in ("BODY", "XBODY", "GEOM", "SITE"))
@@ -310,36 +311,32 @@ def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
     return [total]
 
 
-# limits of joints: of both ends the lower one, where it acts
+# limits: of both ends the lower one, where it acts
 
 
-def _limit(m: Model, d: Data, i: int, of_end: Callable[[int], Scalar]) -> Scalar:
-    """What is asked of the lower end (0) or the upper (1), whichever acts; 0 where none does."""
-    j = m.sensor_objid[i]
-    if not m.jnt_limited[j]:
-        return 0.0
-    beyond = [x < m.jnt_margin[j] for x in _limit_distances(m, d, j)]
-    return select(beyond[0], of_end(0), select(beyond[1], of_end(1), 0.0))
+def _limit(kind: int, of_row: Callable[[Data, Limit], Scalar]) -> Callable[[Model, Data, int], list[Scalar]]:
+    """What is asked of the end that acts; 0 where none does."""
+
+    def value(m: Model, d: Data, i: int) -> list[Scalar]:
+        out: Scalar = 0.0
+        for c in reversed(d.constraints):
+            if isinstance(c, Limit) and c.of == (kind, m.sensor_objid[i]):
+                out = select(c.room < 0.0, of_row(d, c), out)
+        return [out]
+
+    return value
 
 
-def _limit_distances(m: Model, d: Data, j: int) -> list[Scalar]:
-    q, (low, high) = d.qpos[m.jnt_qposadr[j]], m.jnt_range[j]
-    return [q - low, high - q]
+def _limit_pos(d: Data, row: Limit) -> Scalar:
+    return row.room
 
 
-def _limit_pos(m: Model, d: Data, i: int) -> list[Scalar]:
-    j = m.sensor_objid[i]
-    return [_limit(m, d, i, lambda end: _limit_distances(m, d, j)[end] - m.jnt_margin[j])]
+def _limit_vel(d: Data, row: Limit) -> Scalar:
+    return row.sign * row_times(row.jacobian, d.qvel)
 
 
-def _limit_vel(m: Model, d: Data, i: int) -> list[Scalar]:
-    speed = d.qvel[m.jnt_dofadr[m.sensor_objid[i]]]
-    return [_limit(m, d, i, lambda end: -speed if end else speed)]
-
-
-def _limit_frc(m: Model, d: Data, i: int) -> list[Scalar]:
-    rows = [c for c in d.constraints if isinstance(c, Limit) and c.dof == m.jnt_dofadr[m.sensor_objid[i]]]
-    return [_limit(m, d, i, lambda end: rows[min(end, len(rows) - 1)].force(d.qacc))]
+def _limit_frc(d: Data, row: Limit) -> Scalar:
+    return row.force(d.qacc)
 
 
 SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
@@ -358,7 +355,8 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
         "MAGNETOMETER": _magnetometer,
         "CLOCK": _clock,
         "RANGEFINDER": _rangefinder,
-        "JOINTLIMITPOS": _limit_pos,
+        "JOINTLIMITPOS": _limit(JOINT, _limit_pos),
+        "TENDONLIMITPOS": _limit(TENDON, _limit_pos),
         "JOINTVEL": _joint_vel,
         "BALLANGVEL": _ball_angvel,
         "TENDONVEL": _tendon_vel,
@@ -369,7 +367,8 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
         "FRAMEANGVEL": _frame_angvel,
         "SUBTREELINVEL": _subtree_linvel,
         "SUBTREEANGMOM": _subtree_angmom,
-        "JOINTLIMITVEL": _limit_vel,
+        "JOINTLIMITVEL": _limit(JOINT, _limit_vel),
+        "TENDONLIMITVEL": _limit(TENDON, _limit_vel),
         "TOUCH": _touch,
         "ACCELEROMETER": _accelerometer,
         "FRAMELINACC": _frame_linacc,
@@ -379,6 +378,7 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
         "ACTUATORFRC": _actuator_frc,
         "JOINTACTFRC": _joint_actuator_frc,
         "TENDONACTFRC": _tendon_actuator_frc,
-        "JOINTLIMITFRC": _limit_frc,
+        "JOINTLIMITFRC": _limit(JOINT, _limit_frc),
+        "TENDONLIMITFRC": _limit(TENDON, _limit_frc),
     }.items()
 }

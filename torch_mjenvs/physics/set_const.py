@@ -16,20 +16,20 @@ from .actuation import transmission
 from .data import Data
 from .inertia import Factor, com_pos, crb, factor, solve
 from .kinematics import kinematics
-from .model import BALL, EQ_CONNECT, EQ_WELD, FREE, OBJ_BODY, SLIDE, TENDON, Model, dofs_of
+from .model import BALL, EQ_CONNECT, EQ_WELD, FREE, OBJ_BODY, SLIDE, Model, dofs_of
 from .muscle import muscles
 from .spatial import MINVAL, add, cross, mat_vec, norm, quat_conjugate, quat_mul, sub, transpose, zeros
 from .tendon import tendon
 
 
 def set_const(m: Model) -> dict[str, Any]:
-    """body_subtreemass, body_invweight0, dof_invweight0, meaninertia and eq_data of a model, and actuator_acc0 of one
-    with muscles, by name.
+    """body_subtreemass, body_invweight0, dof_invweight0, tendon_invweight0, meaninertia and eq_data of a model, and
+    actuator_acc0 of one with muscles, by name.
     """
     subtreemass = _subtree_mass(m)
     plain = dataclasses.replace(m, body_subtreemass=subtreemass)
     d = Data(qpos=list(m.qpos0))
-    for stage in (kinematics, com_pos, crb):
+    for stage in (kinematics, com_pos, tendon, crb):
         stage(plain, d)
     f = factor(d.M, m.dof_clamped)
     total: Scalar = 0.0
@@ -40,6 +40,7 @@ def set_const(m: Model) -> dict[str, Any]:
         "body_subtreemass": tuple(subtreemass),
         "body_invweight0": tuple(_body_invweight0(m, d, f, i) for i in range(m.nbody)),
         "dof_invweight0": _dof_invweight0(m, f),
+        "tendon_invweight0": tuple(_inverse(f, row) for row in d.ten_J),
         "meaninertia": maximum(total * (1.0 / m.nv), MINVAL) if m.nv else 1.0,
         "eq_data": tuple(_eq_data(m, d, i) for i in range(m.neq)),
     }
@@ -48,8 +49,6 @@ def set_const(m: Model) -> dict[str, Any]:
 def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple:
     """The length of M^-1 times each actuator's moment."""
     d.qvel = zeros(m.nv)
-    if TENDON in m.actuator_trntype:
-        tendon(m, d)
     transmission(m, d)
     rows = [[moment.get(v, 0.0) for v in range(m.nv)] for moment in d.actuator_moment]
     return tuple(norm(solve(f, row)) if row else 0.0 for row in rows)
@@ -63,9 +62,9 @@ def _subtree_mass(m: Model) -> tuple:
 
 
 def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
-    """row M^-1 row', where the row's dofs are those of one body and its ancestors."""
+    """row M^-1 row'."""
     y, total = dict(row), 0.0
-    for k in range(max(y), -1, -1):
+    for k in range(max(y, default=-1), -1, -1):
         if k in y:
             total = total + y[k] * y[k] * f.inverse[k]
             for j, lower in f.L[k].items():

@@ -20,6 +20,7 @@ from .forces import applied_wrench
 from .inertia import factor, mul_m, solve
 from .model import Model
 from .spatial import add, cross, dot, sub
+from .tendon_bias import armature_wrenches
 
 # The file's `iterations` and tolerances are not used: MuJoCo stops there, converged or not. A search that has not ended
 # here is left at its last point, where the cost is lowest; the tests' models need 5 iterations at the most, cold.
@@ -59,10 +60,13 @@ def constraint_force(m: Model, d: Data) -> None:
     d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc)[0]]
 
 
-@stage(reads="origin comrel odof constraints qacc xfrc_applied xirel tendon_wrench", computes="cfrc_ext")
+@stage(
+    reads="origin comrel odof constraints qacc xfrc_applied xirel tendon_wrench ten_wrench ten_J ten_bias",
+    computes="cfrc_ext",
+)
 def rne_post_constraint(m: Model, d: Data) -> None:
-    """d.cfrc_ext: the wrench (torque, force) of contacts, of xfrc_applied and of driven spatial tendons on each body,
-    about its root's subtree_com.
+    """d.cfrc_ext: the wrench (torque, force) of contacts, of xfrc_applied and of spatial tendons on each body, about
+    its root's subtree_com.
 
     mj_rnePostConstraint.
     """
@@ -71,8 +75,9 @@ def rne_post_constraint(m: Model, d: Data) -> None:
         c.add_wrenches(m, d, d.qacc, wrench)
     if d.xfrc_applied is not None:
         wrench = [add(w, applied_wrench(d, b)) if b else w for b, w in enumerate(wrench)]
-    for b, w in d.tendon_wrench.items():
-        wrench[b] = add(wrench[b], w) if b else wrench[b]
+    for pulls in (d.tendon_wrench, armature_wrenches(m, d, d.qacc)):
+        for b, w in pulls.items():
+            wrench[b] = add(wrench[b], w)
     d.cfrc_ext = [
         [*sub(w[:3], cross(d.comrel[m.body_originid[b]], w[3:])), *w[3:]] if b else w for b, w in enumerate(wrench)
     ]

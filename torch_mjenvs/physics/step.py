@@ -23,7 +23,8 @@ from .model import TENDON, Model
 from .precision import DOUBLE, Precision
 from .solver import newton, rne_post_constraint
 from .spatial import add
-from .tendon import springy_tendons, tendon
+from .tendon import armed_tendons, constrained_tendons, springy_tendons, tendon, tendon_vel
+from .tendon_bias import tendon_bias
 from .velocity import bias, com_vel
 
 
@@ -46,15 +47,23 @@ def position(m: Model, d: Data) -> None:
     """mj_fwdPosition, but for constraints."""
     kinematics(m, d)
     com_pos(m, d)
+    if tendons_act(m):
+        tendon(m, d)
     crb(m, d)
     collision(m, d)
+
+
+def tendons_act(m: Model) -> bool:
+    """Whether any tendon does more than measure."""
+    return bool(TENDON in m.actuator_trntype or springy_tendons(m) or constrained_tendons(m) or armed_tendons(m))
 
 
 def velocity(m: Model, d: Data) -> None:
     """mj_fwdVelocity, and of mj_fwdPosition what measures lengths."""
     com_vel(m, d)
-    if TENDON in m.actuator_trntype or springy_tendons(m):
-        tendon(m, d)
+    if tendons_act(m):
+        tendon_vel(m, d)
+        tendon_bias(m, d)
     transmission(m, d)
     passive(m, d)
     bias(m, d)

@@ -1,45 +1,91 @@
 """Tendons: their lengths, how fast these change, and the forces of their springs and dampers. mj_tendon.
 
 A tendon's row is the rate of its length by each dof: it gives the velocity, and takes a force along the tendon to the
-dofs. A force that is positive makes the tendon longer.
+dofs. A force that is positive makes the tendon longer. `wrapping` is how it goes round geoms.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..compiler.control import when_any
 from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .kinematics import between
-from .model import WRAP_CYLINDER, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, Model, UnsupportedModel, dofs_of
-from .spatial import Vec, add, cross, dot, is_zero, norm, normalize, scale, sub, zeros
+from .model import SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
+from .spatial import Vec, add, cross, dot, is_zero, mat_vec, norm, normalize, scale, sub, transpose, zeros
+from .wrapping import wrap
 
 Row = dict[int, Scalar]  # {dof: entry}
 
 
-@stage(reads="qpos qvel origin frame odof", computes="ten_length ten_velocity ten_J ten_wrench ten_force")
+@stage(reads="qpos origin frame odof geom_xrel geom_xmat", computes="ten_length ten_J ten_wrench")
 def tendon(m: Model, d: Data) -> None:
-    """mj_tendon. Raises `UnsupportedModel` where a tendon wraps round a geom."""
-    d.ten_length, d.ten_velocity = [0.0] * m.ntendon, [0.0] * m.ntendon
+    """mj_tendon."""
+    d.ten_length = [0.0] * m.ntendon
     d.ten_J, d.ten_wrench = ([{} for _ in range(m.ntendon)] for _ in range(2))
     for t in range(m.ntendon):
-        share: Scalar = 1.0  # of what lies behind a pulley
         for w in range(m.tendon_adr[t], m.tendon_adr[t] + m.tendon_num[t]):
-            kind, at, prm = m.wrap_type[w], m.wrap_objid[w], m.wrap_prm[w]
-            if kind == WRAP_JOINT:
-                d.ten_length[t] = d.ten_length[t] + prm * d.qpos[m.jnt_qposadr[at]]
-                _add(d.ten_J[t], {m.jnt_dofadr[at]: prm}, 1.0)
-            elif kind == WRAP_PULLEY:
-                share = 1.0 / prm
-            elif kind in (WRAP_SPHERE, WRAP_CYLINDER):
-                raise UnsupportedModel(
-                    f"ten_length and ten_velocity of tendon {m.tendon_names[t]!r}, which wraps round a geom, are not "
-                    "supported: lead it from site to site, or do not ask for them"
-                )
-            elif w + 1 < m.tendon_adr[t] + m.tendon_num[t] and m.wrap_type[w + 1] == WRAP_SITE:
-                _straight(m, d, t, at, m.wrap_objid[w + 1], share)
-        d.ten_velocity[t] = row_times(d.ten_J[t], d.qvel)
+            if m.wrap_type[w] == WRAP_JOINT:
+                j, prm = m.wrap_objid[w], m.wrap_prm[w]
+                d.ten_length[t] = d.ten_length[t] + prm * d.qpos[m.jnt_qposadr[j]]
+                _add(d.ten_J[t], {m.jnt_dofadr[j]: prm}, 1.0)
+        for share, w in _parts(m, t):
+            site, after = m.wrap_objid[w], m.wrap_objid[w + 1]
+            if m.wrap_type[w + 1] == WRAP_SITE:
+                _join(d, t, _of_sites(m, d, site, after), share)
+            else:
+                side = round((m.nominal or m).wrap_prm[w + 1])
+                _join(d, t, _round(m, d, site, after, side, m.wrap_objid[w + 2]), share)
+
+
+def _parts(m: Model, t: int) -> Iterator[tuple[Scalar, int]]:
+    """Each part from one site to the next, by where it begins in the path, and its share in the length: less than all
+    of it behind a pulley.
+    """
+    share: Scalar = 1.0
+    last = m.tendon_adr[t] + m.tendon_num[t] - 1
+    for w in range(m.tendon_adr[t], last):
+        if m.wrap_type[w] == WRAP_PULLEY:
+            share = 1.0 / m.wrap_prm[w]
+        elif m.wrap_type[w] == WRAP_SITE and m.wrap_type[w + 1] != WRAP_PULLEY:
+            yield share, w
+
+
+def straight_parts(m: Model, t: int) -> Iterator[tuple[Scalar, int, int]]:
+    """Share and sites of each part that goes straight from site to site."""
+    for share, w in _parts(m, t):
+        if m.wrap_type[w + 1] == WRAP_SITE:
+            yield share, m.wrap_objid[w], m.wrap_objid[w + 1]
+
+
+@stage(reads="qvel ten_length ten_J", computes="ten_velocity ten_force")
+def tendon_vel(m: Model, d: Data) -> None:
+    """How fast lengths change, and the forces of springs and dampers: of mj_fwdVelocity and mj_passive."""
+    d.ten_velocity = [row_times(row, d.qvel) for row in d.ten_J]
     d.ten_force = [0.0] * m.ntendon
     for t in springy_tendons(m):
         d.ten_force[t] = _own_force(m, d, t)
+
+
+def _join(d: Data, t: int, piece: Piece, share: Scalar) -> None:
+    d.ten_length[t] = d.ten_length[t] + piece.length * share
+    _add(d.ten_J[t], piece.row, share)
+    for body, wrench in piece.wrench.items():
+        if body:
+            d.ten_wrench[t][body] = add(d.ten_wrench[t].get(body, zeros(6)), scale(wrench, share))
+
+
+def constrained_tendons(m: Model) -> list[int]:
+    """The tendons with a limit or friction, in the model as it was loaded."""
+    nominal = m.nominal or m
+    return [t for t in range(m.ntendon) if nominal.tendon_limited[t] or nominal.tendon_frictionloss[t] > 0.0]
+
+
+def armed_tendons(m: Model) -> list[int]:
+    """The tendons with armature, in the model as it was loaded."""
+    return [t for t, armature in enumerate((m.nominal or m).tendon_armature) if armature > 0.0]
 
 
 def springy_tendons(m: Model) -> list[int]:
@@ -68,20 +114,81 @@ def _add(total: Row, row: Row, share: Scalar) -> None:
         total[v] = total.get(v, 0.0) + entry * share
 
 
-def _straight(m: Model, d: Data, t: int, site1: int, site2: int, share: Scalar) -> None:
-    """Add the piece of tendon t between two sites."""
-    body1, body2 = m.site_bodyid[site1], m.site_bodyid[site2]
-    if body1 == body2:  # a constant
-        d.ten_length[t] = d.ten_length[t] + norm(sub(m.site_pos[site2], m.site_pos[site1])) * share
-        return
-    p1, p2 = (d.frame[body].point(m.site_pos[site]) for body, site in ((body1, site1), (body2, site2)))
+@dataclass(frozen=True)
+class Piece:
+    """A part of a tendon. row: how its length changes, by dof. wrench: (torque, force) about the tree's origin of a
+    unit force along it, by body.
+    """
+
+    length: Scalar
+    row: Row
+    wrench: dict[int, list]
+
+
+def _straight(m: Model, d: Data, one: tuple[int, Vec], two: tuple[int, Vec]) -> Piece:
+    """Between two points of bodies, each from the origin of its tree."""
+    (body1, p1), (body2, p2) = one, two
     apart = sub(add(p2, between(d, m.body_originid[body1], m.body_originid[body2])), p1)
     along = normalize(apart, [1.0, 0.0, 0.0])
-    d.ten_length[t] = d.ten_length[t] + norm(apart) * share
-    _add(d.ten_J[t], difference_row(m, d, (body1, p1), (body2, p2), along), share)
-    for body, point, sign in ((body1, p1, -share), (body2, p2, share)):
-        wrench = scale([*cross(point, along), *along], sign)
-        d.ten_wrench[t][body] = add(d.ten_wrench[t].get(body, zeros(6)), wrench)
+    wrench = {body: scale([*cross(p, along), *along], sign) for body, p, sign in ((body1, p1, -1.0), (body2, p2, 1.0))}
+    if body1 == body2:
+        return Piece(norm(apart), {}, {})
+    return Piece(norm(apart), difference_row(m, d, one, two, along), wrench)
+
+
+def _of_sites(m: Model, d: Data, site1: int, site2: int) -> Piece:
+    if m.site_bodyid[site1] == m.site_bodyid[site2]:  # a constant
+        return Piece(norm(sub(m.site_pos[site2], m.site_pos[site1])), {}, {})
+    return _straight(m, d, site_place(m, d, site1), site_place(m, d, site2))
+
+
+def site_place(m: Model, d: Data, site: int) -> tuple[int, Vec]:
+    """Its body, and where it is from the origin of the body's tree."""
+    body = m.site_bodyid[site]
+    return body, d.frame[body].point(m.site_pos[site])
+
+
+def _round(m: Model, d: Data, site1: int, geom: int, side: int, site2: int) -> Piece:
+    """Between two sites, round a geom where it is in the way. side: the side site, or -1."""
+    holder, one, two = m.geom_bodyid[geom], site_place(m, d, site1), site_place(m, d, site2)
+    centre, mat = d.geom_xrel[geom], d.geom_xmat[geom]
+
+    def seen(site: int) -> list[Scalar]:
+        """In the geom's frame; a constant, if both are of one body."""
+        if m.site_bodyid[site] == holder:
+            return mat_vec(transpose(m.geom_mat[geom]), sub(m.site_pos[site], m.geom_pos[geom]))
+        body, p = site_place(m, d, site)
+        here = sub(add(p, between(d, m.body_originid[holder], m.body_originid[body])), centre)
+        return mat_vec(transpose(mat), here)
+
+    aside = seen(side) if side >= 0 else None
+    path = wrap(seen(site1), seen(site2), aside, m.geom_size[geom][0], m.geom_type[geom] == SPHERE)
+    direct = _straight(m, d, one, two)
+    dofs = sorted({v for body in (one[0], holder, two[0]) for v in dofs_of(m, body)})
+    bodies = list(dict.fromkeys((one[0], holder, two[0])))
+
+    def flat(length: Scalar, pieces: list[Piece]) -> list:
+        row, wrench = _sum([p.row for p in pieces]), {body: zeros(6) for body in bodies}
+        for piece in pieces:
+            for body, part in piece.wrench.items():
+                wrench[body] = add(wrench[body], part)
+        return [length, [row.get(v, 0.0) for v in dofs], list(wrench.values())]
+
+    def touching(_: list) -> list:
+        first, last = ((holder, add(centre, mat_vec(mat, p))) for p in (path.first, path.last))
+        ends = [_straight(m, d, one, first), _straight(m, d, last, two)]
+        return flat(ends[0].length + path.length + ends[1].length, ends)
+
+    length, row, wrenches = when_any(path.on, touching, flat(direct.length, [direct]))
+    moving = {v: x for v, x in zip(dofs, row, strict=True) if not is_zero(x)}
+    return Piece(length, moving, dict(zip(bodies, wrenches, strict=True)))
+
+
+def _sum(rows: list[Row]) -> Row:
+    total: Row = {}
+    for row in rows:
+        _add(total, row, 1.0)
+    return total
 
 
 def difference_row(m: Model, d: Data, one: tuple[int, Vec], two: tuple[int, Vec], along: Vec) -> Row:

@@ -30,6 +30,7 @@ from .spatial import (
     transpose,
     zeros,
 )
+from .tendon import armed_tendons
 
 
 @stage(reads="qvel comrel odof", computes="cvel ovel cdof_dot bias_acc")
@@ -152,10 +153,13 @@ def _inertial_force_rate(lump: Lump, v: Vec, dv: Vec, da: Vec) -> list[Scalar]:
     return add(torque, cross(r, force)) + force
 
 
-@stage(reads="lump odof ovel bias_acc", computes="qfrc_bias")
+@stage(reads="lump odof ovel bias_acc ten_J ten_bias", computes="qfrc_bias")
 def bias(m: Model, d: Data) -> None:
-    """qfrc_bias: mj_rne without acceleration."""
+    """qfrc_bias: mj_rne without acceleration, and mj_tendonBias."""
     d.qfrc_bias = rne(m, d)
+    for t in armed_tendons(m):
+        for v, entry in d.ten_J[t].items():
+            d.qfrc_bias[v] = d.qfrc_bias[v] + m.tendon_armature[t] * d.ten_bias[t] * entry
 
 
 def at_point(motion: Vec, r: Vec) -> list[Scalar]:

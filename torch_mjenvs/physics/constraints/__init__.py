@@ -13,12 +13,13 @@ from .contacts import contacts
 from .couplings import coupling
 from .equality import Equality
 from .friction import friction_losses
-from .limits import joint_limits
+from .limits import joint_limits, tendon_limits
 from .welds import weld
 
 
 @stage(
-    reads="precision qpos qvel eq_active origin frame xquat geom_xrel geom_xmat odof ovel bias_acc candidates",
+    reads="precision qpos qvel eq_active origin frame xquat geom_xrel geom_xmat odof ovel bias_acc candidates ten_length "
+    "ten_J",
     computes="constraints",
 )
 def make_constraint(m: Model, d: Data) -> None:
@@ -30,6 +31,7 @@ def make_constraint(m: Model, d: Data) -> None:
         *equalities(m, d),
         *friction_losses(m, d),
         *joint_limits(m, d),
+        *tendon_limits(m, d),
         *contacts(m, d, alone),
         *(_group(m, d, pairs) for pairs in grouped),
     ]

@@ -38,7 +38,8 @@ class Constraint:
         raise NotImplementedError
 
     def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
-        """Add the wrenches on the bodies at a: (torque, force) about the body's origin. Contacts alone make any."""
+        """Add the wrenches on the bodies at a: (torque, force) about the body's origin. Contacts and tendons alone
+        make any."""
 
 
 def fold_row(total: list, e: Scalar, v: Scalar, D: Scalar, alpha: Scalar) -> list:
@@ -95,6 +96,14 @@ def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
     below = power(x, p) * first
     above = 1.0 - power(1.0 - x, p) * second
     return select(x <= mid, below, above)
+
+
+def may_show(d: Data, solimp: Sequence) -> bool:
+    """Whether the impedance can be so near 1 that rounding shows: a row's stiffness is imp / (1 - imp) times the
+    inertia.
+    """
+    most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
+    return most / (1 - most) > d.precision.stiff
 
 
 def sum_of(values) -> Scalar:
