@@ -18,8 +18,8 @@ from .welds import weld
 
 
 @stage(
-    reads="precision qpos qvel eq_active origin frame xquat geom_xrel geom_xmat odof ovel bias_acc candidates ten_length "
-    "ten_J",
+    reads="precision qpos qvel eq_active origin frame xquat geom_xrel geom_xmat odof ovel bias_acc candidates "
+    "ten_length ten_J",
     computes="constraints",
 )
 def make_constraint(m: Model, d: Data) -> None:

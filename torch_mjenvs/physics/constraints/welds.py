@@ -23,7 +23,7 @@ from ..inertia import com_pos, crb, factor, solve
 from ..kinematics import between, kinematics
 from ..model import BALL, EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
 from ..spatial import add, cross, cross_motion, dot, is_zero, mat_vec, norm, quat_conjugate, quat_mul, scale, sub, zeros
-from ..tendon import Row, row_times
+from ..tendon import Row, row_times, tendon
 from ..velocity import at_point, combine
 from .equality import Equality, EqualityRow
 from .rows import MAX_IMP, MIN_IMP, MIN_VAL, impedance, reference, row_stiffness
@@ -189,7 +189,7 @@ def _met(m: Model) -> dict[int, list[float]]:
     """By weld, the inverse inertia that its rows of each kind act on at qpos0: the largest J M^-1 J'."""
     if m not in _kept:
         d = Data(qpos=list(m.qpos0))
-        for stage in (kinematics, com_pos, crb):
+        for stage in (kinematics, com_pos, tendon, crb):
             stage(m, d)
         inverse = factor(d.M, m.dof_clamped)
         _kept[m] = {i: [0.0, 0.0] for i in range(m.neq) if m.eq_type[i] in (EQ_CONNECT, EQ_WELD)}
