@@ -251,6 +251,7 @@ class Maker:
             option.set("integrator", str(self.pick("implicit", "implicitfast", "implicitfast")))
         if self.maybe(0.03, "no actuation"):
             self.flags(option).set("actuation", "disable")
+        self.fluid_shapes(root)
         self.pairs_of_sites(root)
         self.activations(root)
         self.cones(root)
@@ -617,6 +618,16 @@ class Maker:
         if bias is not None:
             out.set("biastype", "affine")
             out.set("biasprm", text(bias))
+
+    def fluid_shapes(self, root: ET.Element) -> None:
+        option = root.find("option")
+        if option.get("integrator") in ("Euler", "RK4") and (option.get("density") or option.get("viscosity")):
+            for body in root.iter("body"):
+                for geom in body.findall("geom"):
+                    if self.maybe(0.25, "fluid ellipsoid"):
+                        geom.set("fluidshape", "ellipsoid")
+                        if self.maybe(0.5):
+                            geom.set("fluidcoef", text(self.rng.uniform(0, 2, 5)))
 
     def pairs_of_sites(self, root: ET.Element) -> None:
         """Actuators between two sites: poses of one in the frame of another, and slider-cranks."""

@@ -39,6 +39,28 @@ def test_fluid(seed):
                 assert error(getattr(ours, name), getattr(d, name)) < 1e-11, name
 
 
+SWIMMER = """<mujoco><option density="800" viscosity=".3" wind=".2 -.1 .3" timestep=".004" integrator="{integrator}"/>
+    <default><geom fluidshape="ellipsoid" contype="0"/></default><worldbody>
+    <body><freejoint/><geom type="ellipsoid" size=".3 .1 .2"/><geom size=".1" pos="0 .3 0" fluidcoef="1 2 .5 .7 3"/>
+      <body pos=".3 0 0"><joint type="ball" damping=".1"/>
+        <geom type="box" size=".2 .02 .1" pos=".2 0 0" euler="10 30 0"/>
+        <body pos=".4 0 0"><joint axis="0 1 .3"/>
+          <geom type="capsule" size=".04 .1" pos=".2 .1 0" euler="70 0 0"/>
+          <geom type="cylinder" size=".05 .2" pos=".1 0 0" fluidshape="none"/></body>
+        <body pos="0 .4 0"><joint/><geom type="cylinder" size=".1 .03" pos="0 .2 0" fluidshape="none"/></body>
+    </body></body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "RK4"])
+def test_ellipsoids_in_a_fluid(integrator):
+    """Geoms of five shapes, beside bodies that are boxes to the fluid: 100 steps of a kernel, and a world at rest."""
+    mjm, names = mujoco.MjModel.from_xml_string(SWIMMER.format(integrator=integrator)), ("qpos", "qvel", "qfrc_fluid")
+    sim = Simulation(mjm, 4, dtype=torch.float64, outputs=names[2:])
+    states = oracle.scattered(mjm, 4, 0.5, (3.0, 1.0, 0.1, 0.0))
+    theirs = oracle.compare_steps(sim, mjm, states, 1, 100, names)
+    assert max(np.abs(d.qfrc_fluid).max() for d in theirs) > 1
+
+
 def test_no_fluid_costs_nothing():
     m = load(oracle.model("ant"))
     d = derive(m, list(m.qpos0), [1.0] * m.nv, None, [0.0] * m.nu)

@@ -33,8 +33,10 @@ def mjcf(
 REFUSED = {
     "integrator": (mjcf(option='integrator="discrete"'), "discrete"),
     "noslip": (mjcf(option='noslip_iterations="3"'), "noslip"),
-    "fluidshape": (mjcf(option='density="1"', geom='fluidshape="ellipsoid"'), "(fluidshape) of geom 'rod'"),
-    "fluidshape in oil": (mjcf(option='viscosity="1"', geom='fluidshape="ellipsoid"'), "(fluidshape) of geom 'rod'"),
+    "implicit fluidshape": (
+        mjcf(option='integrator="implicit" viscosity="1"', geom='fluidshape="ellipsoid"'),
+        "(fluidshape) of geom 'rod' with an implicit integrator",
+    ),
     "override": (mjcf(flag='override="enable"'), "OVERRIDE"),
     "sleep": (mjcf(flag='sleep="enable"'), "SLEEP"),
     "diagexact": (mjcf(flag='diagexact="enable"'), "DIAGEXACT"),
@@ -141,7 +143,8 @@ ALLOWED = {
     "tendon that measures": mjcf(more='<tendon><fixed><joint joint="elbow" coef="1"/></fixed></tendon>'),
     "sensors, which measure": mjcf(more='<sensor><jointpos joint="elbow"/><touch site="s"/></sensor>'),
     "fluid": mjcf(option='density="1" viscosity="2" wind="1 0 0"'),
-    "fluidshape without a fluid": mjcf(geom='fluidshape="ellipsoid"'),
+    "fluidshape": mjcf(option='density="1"', geom='fluidshape="ellipsoid"'),
+    "fluidshape without a fluid": mjcf(option='integrator="implicit"', geom='fluidshape="ellipsoid"'),
     "keyframe": mjcf(more='<keyframe><key qpos="1"/></keyframe>'),
     "sensor that is late": mjcf(more='<sensor><jointpos joint="elbow" delay=".01" nsample="10"/></sensor>'),
     "history of a control": mjcf(motor='nsample="10"'),

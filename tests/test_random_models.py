@@ -122,6 +122,7 @@ def test_the_random_models_have_what_they_are_to_test():
         *(f"{kind} dynamics" for kind in ("integrator", "filter", "filterexact", "muscle")),
         "actearly",
         "refsite",
+        "fluid ellipsoid",
         "slider-crank",
         "disabled group",
         "pair of five frictions",

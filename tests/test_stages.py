@@ -25,7 +25,8 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
       <geom name="g" size=".1" pos=".1 .2 .3"/>
       <site name="b" pos=".3 0 0"/><body pos=".2 0 0"><joint range="-1 1" limited="true"/><geom size=".1"/></body>
     </body>
-    <body pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" size=".15 .2"/><site name="c"/></body>
+    <body pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" size=".15 .2" fluidshape="ellipsoid"/>
+      <site name="c"/></body>
     <body mocap="true"><geom size=".1"/></body></worldbody>
     <tendon><spatial stiffness="3" damping="1" armature="1" range="0 1" limited="true" name="t">
       <site site="a"/><site site="b"/><site site="c"/></spatial>

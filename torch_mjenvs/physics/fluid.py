@@ -1,4 +1,7 @@
-"""The drag of a fluid on each body's equivalent inertia box: mj_fluid, mj_inertiaBoxFluidModel."""
+"""The drag of a fluid on each body's equivalent inertia box: mj_fluid, mj_inertiaBoxFluidModel.
+
+Bodies with geoms of fluidshape 'ellipsoid' are `fluid_ellipsoid`'s.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 
 from ..compiler.scalar import Scalar, absolute, maximum, power, sqrt
 from .data import Data
+from .fluid_ellipsoid import ellipsoids, ellipsoids_force
 from .inertia import Rows
 from .model import Model, dof_chain
 from .spatial import (
@@ -34,7 +38,11 @@ def has_fluid(m: Model) -> bool:
 
 def fluid(m: Model, d: Data) -> None:
     """d.qfrc_fluid. mj_fluid."""
-    d.qfrc_fluid = forces_of_wrenches(m, d, _where_heavy(m, 6, lambda i: _drag(m, d, i)))
+
+    def force(i: int) -> list[Scalar]:
+        return ellipsoids_force(m, d, i) if ellipsoids(m, i) else _drag(m, d, i)
+
+    d.qfrc_fluid = forces_of_wrenches(m, d, _where_heavy(m, 6, force))
 
 
 def fluid_damping(m: Model, d: Data) -> Rows:

@@ -20,7 +20,7 @@ from .wrenches import forces_of_wrenches
 
 
 @stage(
-    reads="qpos qvel xirel ximat odof ovel ten_force ten_J",
+    reads="qpos qvel xirel ximat geom_xrel geom_xmat odof ovel ten_force ten_J",
     computes="qfrc_passive qfrc_gravcomp qfrc_fluid",
 )
 def passive(m: Model, d: Data) -> None:

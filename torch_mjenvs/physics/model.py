@@ -143,6 +143,7 @@ class Model:
     geom_solimp: Rows
     geom_margin: Floats
     geom_gap: Floats
+    geom_fluid: Rows  # where fluidshape is 'ellipsoid', 1, five coefficients, virtual masses and inertias; else 0
     geom_visible: tuple[bool, ...]  # to rangefinders: whose colour is not transparent
 
     site_type: Ints

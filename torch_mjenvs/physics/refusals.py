@@ -185,9 +185,10 @@ def _check_bodies(mjm: mujoco.MjModel) -> None:
 
 def _check_geoms(mjm: mujoco.MjModel) -> None:
     for g in range(mjm.ngeom):
-        if np.any(mjm.geom_fluid[g]) and (mjm.opt.density or mjm.opt.viscosity):
-            who = f"the ellipsoid fluid model (fluidshape) of {describe(mjm, 'geom', g)}"
-            not_supported(who, "leave fluidshape at 'none'")
+        implicit = INTEGRATORS[int(mjm.opt.integrator)].startswith("implicit")
+        if implicit and np.any(mjm.geom_fluid[g]) and (mjm.opt.density or mjm.opt.viscosity):
+            who = f"the ellipsoid fluid model (fluidshape) of {describe(mjm, 'geom', g)} with an implicit integrator"
+            not_supported(who, "use 'Euler' or 'RK4', or leave fluidshape at 'none'")
 
 
 def _check_joints(mjm: mujoco.MjModel) -> None:
