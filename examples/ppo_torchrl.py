@@ -32,7 +32,6 @@ from torchrl.objectives.value import GAE
 
 from torch_mjenvs import TorchRLEnv
 from torch_mjenvs.training import runs
-from torch_mjenvs.training.scores import scores
 from torch_mjenvs.training.worlds import task_id
 
 
@@ -159,6 +158,10 @@ class PPO:
         with set_exploration_type(ExplorationType.DETERMINISTIC):
             return self.actor(td)["action"]
 
+    def measures(self) -> dict[str, float]:
+        """What is worth a curve."""
+        return {"learning_rate": self.optimizer.param_groups[0]["lr"]}
+
     def state_dict(self) -> dict[str, Any]:
         """All that training goes on from: the same run, loaded into a fresh PPO, ends with the same bits."""
         return {
@@ -189,22 +192,19 @@ class PPO:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = runs.parser(__doc__.splitlines()[0]).parse_args(argv)
+    defaults = runs.settings()
+    args = runs.training_parser(__doc__.splitlines()[0], defaults).parse_args(argv)
     env_id = task_id(args.env)
-    settings = SimpleNamespace(**runs.settings(env_id, num_envs=args.num_envs, total_steps=args.total_steps))
+    settings = SimpleNamespace(**runs.settings(env_id, **runs.given(args, defaults)))
     torch.manual_seed(args.seed)
 
     env = make_env(env_id, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)
     out = runs.folder(args.out, f"torchrl-{env_id}-{args.seed}", args.resume)
     run = {"algorithm": "PPO by TorchRL", "env": env_id, "seed": args.seed, "settings": vars(settings)}
-    curve = runs.train(agent, run, out / "checkpoint.pt", args.resume)
+    history = runs.train(agent, run, out, args)
     torch.save({"env": env_id, "networks": agent.loss.state_dict(), "transforms": env.state_dict()}, out / "policy.pt")
-    title = f"TorchRL's PPO, {env_id}, {settings.num_envs:,} worlds, seed {args.seed}"
-    runs.save_curve(out / "curve.png", title, curve)
-    found = scores(agent.act, env_id, args.episodes, args.device, seed=args.seed + 1)
-    record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads(), "curve": curve}
-    runs.report(out, found, run | record)
+    runs.finish(agent, run, out, args, history)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from torch import Tensor
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
 from .networks import ActorCritic, Replayed, RunningMoments
-from .scores import scores
 from .worlds import make, task_id
 
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
@@ -162,6 +161,10 @@ class PPO:
         """The mean action, for scoring."""
         return self.net.forward(self.obs_moments.normalise(obs))[0]
 
+    def measures(self) -> dict[str, float]:
+        """What is worth a curve."""
+        return {"learning_rate": float(self.lr), "log_std": float(self.net.log_std.mean())}
+
     def networks(self) -> dict[str, Tensor]:
         """Layer i of the policy is weights{i}[0], biases{i}[0], and of the value weights{i}[1], biases{i}[1]."""
         weights = {f"weights{i}": weight.clone() for i, weight in enumerate(self.net.weights)}
@@ -204,9 +207,10 @@ class PPO:
 @torch.no_grad()  # gradients are written out above
 def main(argv: list[str] | None = None) -> None:
     """`torch_mjenvs train`."""
-    args = runs.parser((__doc__ or "").splitlines()[0], "torch_mjenvs train").parse_args(argv)
+    defaults = runs.settings()
+    args = runs.training_parser((__doc__ or "").splitlines()[0], defaults, "torch_mjenvs train").parse_args(argv)
     env_id = task_id(args.env)
-    settings = Settings(**runs.settings(env_id, num_envs=args.num_envs, total_steps=args.total_steps))
+    settings = Settings(**runs.settings(env_id, **runs.given(args, defaults)))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
@@ -214,10 +218,7 @@ def main(argv: list[str] | None = None) -> None:
     agent = PPO(env, settings, args.seed)
     out = runs.folder(args.out, f"{env_id}-{args.seed}", args.resume)
     run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "settings": asdict(settings)}
-    curve = runs.train(agent, run, out / "checkpoint.pt", args.resume)
+    history = runs.train(agent, run, out, args)
     env.close()
     torch.save({"env": env_id, **agent.networks()}, out / "policy.pt")
-    runs.save_curve(out / "curve.png", f"PPO, {env_id}, {settings.num_envs:,} worlds, seed {args.seed}", curve)
-    found = scores(agent.act, env_id, args.episodes, args.device, seed=args.seed + 1)
-    record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads(), "curve": curve}
-    runs.report(out, found, run | record)
+    runs.finish(agent, run, out, args, history)

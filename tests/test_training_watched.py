@@ -1,0 +1,74 @@
+"""What is seen of a training run while it runs: evaluations, TensorBoard, W&B; and that every setting is a flag."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import fields
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("tqdm")
+
+from torch_mjenvs.training import ppo, runs
+
+pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
+SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "12000", "--episodes", "2"]
+
+
+@pytest.fixture(autouse=True)
+def precision_of_products():
+    """ppo.main lowers it for the whole process."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def test_every_setting_is_a_flag():
+    defaults = runs.settings()
+    p = runs.training_parser("", defaults)
+    assert runs.given(p.parse_args([]), defaults) == {}
+    for field in fields(ppo.Settings):
+        value = 7 if isinstance(defaults[field.name], int) else -0.5
+        args = p.parse_args([f"--{field.name.replace('_', '-')}", str(value)])
+        assert runs.given(args, defaults) == {field.name: value}
+
+
+def test_a_run_is_logged_and_evaluated_and_that_changes_nothing(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    ppo.main([*SMALL, "--hidden", "16", "--evaluations", "3", "--out", str(tmp_path / "watched")])
+    ppo.main([*SMALL, "--hidden", "16", "--evaluations", "0", "--out", str(tmp_path / "alone")])
+    policies = [torch.load(tmp_path / name / "policy.pt", weights_only=True) for name in ("watched", "alone")]
+    assert all(torch.equal(x, policies[1][name]) for name, x in policies[0].items() if isinstance(x, torch.Tensor))
+
+    result, alone = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("watched", "alone"))
+    assert result["settings"]["hidden"] == 16 and result["settings"]["gamma"] == 0.995  # Hopper's own
+    assert len(result["evaluations"]) == 3 and alone["evaluations"] == []
+    assert result["scores"] == alone["scores"]
+    seen = accumulator.EventAccumulator(str(tmp_path / "watched"))
+    seen.Reload()
+    assert {"return", "evaluation", "frames_per_second", "learning_rate", "log_std"} <= set(seen.Tags()["scalars"])
+    found = [(event.step, round(event.value, 1)) for event in seen.Scalars("evaluation")]
+    assert found == [(frames, pytest.approx(mean, abs=0.1)) for _, frames, mean in result["evaluations"]]
+    assert found[-1][0] == result["frames"] >= 12000
+
+
+def test_weights_and_biases_where_it_is_asked_for(tmp_path, monkeypatch):
+    """Its library is not here: what it would be told."""
+    told: list = []
+    fake = SimpleNamespace(
+        init=lambda **options: told.append(options) or fake,
+        log=lambda values, step: told.append((step, values)),
+        finish=lambda: told.append("finished"),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    ppo.main([*SMALL, "--evaluations", "1", "--wandb", "hoppers", "--out", str(tmp_path / "run")])
+    assert told[0]["project"] == "hoppers" and told[0]["config"]["env"] == "TorchHopper-v0" and told[-1] == "finished"
+    assert [step for step, _ in told[1:-1]] == sorted({step for step, _ in told[1:-1]})
+    assert "evaluation" in told[-2][1]
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(SystemExit, match="--wandb needs pip install wandb"):
+        ppo.main([*SMALL, "--wandb", "hoppers", "--out", str(tmp_path / "other")])

@@ -1,0 +1,46 @@
+"""Where a run's numbers go while it runs: TensorBoard where it is installed, Weights & Biases where it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class Log:
+    """Numbers by name over frames.
+
+    TensorBoard's files go to the run's folder (`tensorboard --logdir runs` shows all runs). `wandb` is the name of a
+    project. Raises SystemExit where W&B is asked for and not installed.
+    """
+
+    def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None):
+        self.tensorboard: Any = None
+        self.wandb: Any = None
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            pass
+        else:  # what a run that was cut off wrote beyond the checkpoint is hidden
+            self.tensorboard = SummaryWriter(str(out), purge_step=frames)
+        if wandb:
+            try:
+                import wandb as library
+            except ImportError as error:
+                raise SystemExit("--wandb needs pip install wandb") from error
+            self.wandb = library.init(project=wandb, name=out.name, dir=str(out), config=dict(run))
+
+    def write(self, frames: int, values: Mapping[str, float]) -> None:
+        """What these are after so many frames."""
+        if self.tensorboard:
+            for name, x in values.items():
+                self.tensorboard.add_scalar(name, x, frames)
+        if self.wandb:
+            self.wandb.log(dict(values) | {"frames": frames}, step=frames)
+
+    def close(self) -> None:
+        """All is written."""
+        if self.tensorboard:
+            self.tensorboard.close()
+        if self.wandb:
+            self.wandb.finish()
