@@ -22,6 +22,8 @@ PAGES = {
     "benchmarks/results/training-cpu.md": "training-cpu.md",
     "examples/decisions.md": "training-decisions.md",
     "examples/cleanrl_ppo.py": "cleanrl_ppo.md",
+    "examples/multi_gpu.py": "multi_gpu.md",
+    "examples/ray_search.py": "ray_search.md",
     "examples/notebooks/quickstart.ipynb": "quickstart.md",
     "examples/notebooks/train_and_watch.ipynb": "train_and_watch.md",
     "examples/notebooks/your_own_task.ipynb": "your_own_task.md",

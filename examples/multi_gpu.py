@@ -91,6 +91,14 @@ def episodes(env: VectorEnv, weights: Tensor, mean: Tensor, std: Tensor, seed: i
     return returns, observed
 
 
+def generation(search: Search, env: VectorEnv, worlds: int, mine: slice) -> tuple[Tensor, Tensor]:
+    """What a generation of so many worlds came to in those of `env`, which are `mine`."""
+    directions, device = search.directions(worlds), env.unwrapped.device
+    tried = (search.weights + NOISE * torch.cat([directions, -directions])[mine]).to(device)
+    mean, std = (x.to(device) for x in search.normalised())
+    return episodes(env, tried, mean, std, search.seed + search.generation)
+
+
 def gathered(x: Tensor) -> Tensor:
     """Everybody's rows, in the order of the worlds, on the CPU."""
     parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
@@ -122,12 +130,8 @@ def main() -> None:
     start, curve = time.perf_counter(), []
     with tqdm(total=frames, initial=int(search.count), unit="frame", unit_scale=True, disable=rank > 0) as bar:
         while search.count < frames:
-            directions = search.directions(worlds)
-            signed = torch.cat([directions, -directions])[mine]
-            tried = (search.weights + NOISE * signed).to(device)
-            mean, std = (x.to(device) for x in search.normalised())
-            returns, observed = map(gathered, episodes(env, tried, mean, std, args.seed + search.generation))
-            search.learn(directions, returns, observed)
+            returns, observed = map(gathered, generation(search, env, worlds, mine))
+            search.learn(search.directions(worlds), returns, observed)
             curve.append([time.perf_counter() - start, search.count, float(returns.mean())])
             bar.set_postfix_str(f"return {returns.mean():,.0f}", False)
             bar.update(search.count - bar.n)

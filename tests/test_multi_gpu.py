@@ -1,10 +1,11 @@
-"""A run split over several processes gives the same bits as one process. Here on the CPU, over gloo."""
+"""A run split over several processes gives the same bits as one process. Here on the CPU, over gloo, and with Ray."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,18 @@ def same(a: dict, b: dict) -> bool:
     return a.keys() == b.keys() and all(
         torch.equal(x, b[name]) if isinstance(x, torch.Tensor) else x == b[name] for name, x in a.items()
     )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed")
+def test_two_actors_of_a_ray_cluster_are_one_process(tmp_path, whole):
+    """A real cluster, on this machine; and another one goes on with one actor where that stopped."""
+    command = [sys.executable, str(ROOT / "examples" / "ray_search.py"), "--env", "TorchHopper-v0", "--num-envs", "16"]
+    command += ["--episodes", "2", "--out", str(tmp_path / "out")]
+    for options in (["--actors", "2", "--total-steps", "3000"], ["--actors", "1", "--total-steps", "6000", "--resume"]):
+        done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    assert same(whole, torch.load(tmp_path / "out" / "checkpoint.pt", weights_only=True))
 
 
 @pytest.fixture(scope="module")

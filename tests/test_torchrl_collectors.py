@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -142,3 +144,22 @@ def test_asynchronous_distributed_collector():
         check_any_order([batch.clone() for batch in collector])
     finally:
         collector.shutdown()
+
+
+@pytest.mark.cpu
+@pytest.mark.slow
+def test_ray_collector(monkeypatch):
+    """A real cluster of two workers, on this machine."""
+    pytest.importorskip("ray")
+    from torchrl.collectors.distributed import RayCollector
+
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    cluster = {"num_cpus": 2, "include_dashboard": False, "log_to_driver": False}
+    each = {"num_cpus": 1, "num_gpus": 0, "memory": 2**28}
+    collector = RayCollector(WORKERS, make_policy(), sync=True, ray_init_config=cluster, remote_configs=each, **SIZE)
+    try:
+        collector.update_policy_weights_()
+        data = torch.cat([batch.flatten(0, 1) for batch in collector], 1)
+    finally:
+        collector.shutdown()
+    check(data, expected(0, 2 * N))
