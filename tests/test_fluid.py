@@ -12,6 +12,7 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics.model import UnsupportedModel
 from torch_mjenvs.physics.simulation import Simulation
 
 
@@ -59,6 +60,45 @@ def test_ellipsoids_in_a_fluid(integrator):
     states = oracle.scattered(mjm, 4, 0.5, (3.0, 1.0, 0.1, 0.0))
     theirs = oracle.compare_steps(sim, mjm, states, 1, 100, names)
     assert max(np.abs(d.qfrc_fluid).max() for d in theirs) > 1
+
+
+ELLIPSOIDS = """<mujoco><asset><mesh name="m" vertex="0 0 0 .3 0 0 0 .2 0 0 0 .4"/></asset>
+  <default><geom fluidshape="ellipsoid" contype="0" conaffinity="0"/></default><worldbody>
+  <body><freejoint/><geom type="box" size=".1 .2 .3" euler="10 20 30" fluidcoef=".7 .1 2 .5 .3"/>
+    <body pos=".4 0 0"><joint type="ball"/><geom type="cylinder" size=".1 .2" pos=".1 .2 0"/>
+      <geom type="ellipsoid" size=".1 .3 .2" euler="40 0 10"/><geom size=".2" pos="1 0 0" fluidshape="none"/>
+      <body pos="0 .3 0"><joint axis="1 2 0"/><geom type="capsule" size=".05 .2" fluidcoef="2 1 .5 0 1"/>
+        <body pos="0 0 1"><geom size=".1"/></body></body>
+      <body pos="1 .3 0"><joint axis="0 1 0"/><geom type="capsule" size=".1 .2" fluidshape="none"/></body></body></body>
+  <body pos="2 0 0"><joint/><geom type="mesh" mesh="m"/></body>
+  <body pos="3 0 0"><freejoint/><geom type="ellipsoid" size=".01 .02 .03"/></body></worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("fluid", FLUIDS)
+def test_ellipsoids_of_any_size_at_any_speed(fluid):
+    """Of all shapes, several on a body, welded on, and beside bodies that are boxes to the fluid.
+
+    The forces of each tree relative to their own size, as lift goes with the square of a speed.
+    """
+    mjm = mujoco.MjModel.from_xml_string(ELLIPSOIDS.replace("<asset>", f"<option {fluid}/><asset>"))
+    m, rng, d = load(mjm), np.random.default_rng(0), mujoco.MjData(mjm)
+    for speed in (0.0, 1e-6, 0.1, 1.0, 10.0, 10.0):
+        mujoco.mj_integratePos(mjm, d.qpos, rng.normal(0, 0.5, mjm.nv), 1.0)
+        d.qvel[:] = rng.normal(0, speed, mjm.nv)
+        mujoco.mj_forward(mjm, d)
+        ours = derive(m, d.qpos.tolist(), d.qvel.tolist(), None, [])
+        for tree in range(mjm.ntree):
+            here = np.flatnonzero(mjm.dof_treeid == tree)
+            want, got = d.qfrc_fluid[here], np.array(ours.qfrc_fluid)[here]
+            assert np.abs(got - want).max() <= 1e-12 * np.abs(want).max()
+        assert np.any(d.qfrc_fluid) == (speed > 0 or "wind" in fluid)
+
+
+def test_ellipsoids_in_the_fluid_of_some_worlds_are_refused_under_an_implicit_integrator():
+    xml = SITES.replace('<option density="900" viscosity="0.1"', "<option integrator='implicitfast'")
+    xml = xml.replace('size=".1 .3"', 'size=".1 .3" fluidshape="ellipsoid"')
+    with pytest.raises(UnsupportedModel, match="fluidshape='ellipsoid' of 'geom 0' with integrator 'implicitfast'"):
+        Simulation(xml, 1, vary=("density",))
 
 
 def test_no_fluid_costs_nothing():

@@ -12,7 +12,7 @@ from ..compiler.scalar import Scalar, absolute, maximum, power, sqrt
 from .data import Data
 from .fluid_ellipsoid import ellipsoids, ellipsoids_force
 from .inertia import Rows
-from .model import Model, dof_chain
+from .model import Model, UnsupportedModel, dof_chain
 from .spatial import (
     MINVAL,
     Vec,
@@ -46,7 +46,16 @@ def fluid(m: Model, d: Data) -> None:
 
 
 def fluid_damping(m: Model, d: Data) -> Rows:
-    """-d qfrc_fluid / d qvel, lower triangle. mjd_inertiaBoxFluid."""
+    """-d qfrc_fluid / d qvel, lower triangle. mjd_inertiaBoxFluid.
+
+    Raises `UnsupportedModel` where there are ellipsoids, as in a fluid that only some worlds have.
+    """
+    for i in range(m.nbody):
+        for g in ellipsoids(m, i):
+            raise UnsupportedModel(
+                f"fluidshape='ellipsoid' of {m.geom_names[g]!r} with integrator {m.integrator!r} is not supported: use "
+                "'Euler' or 'RK4', or fluidshape='none'"
+            )
     total = subtree_sums(m, _where_heavy(m, 36, lambda i: [x for column in _damping(m, d, i) for x in column]))
     rows: Rows = [{} for _ in range(m.nv)]
     for v in range(m.nv):

@@ -2,7 +2,7 @@
 
 mj_ellipsoidFluidModel, mj_addedMassForces, mj_viscousForces. All is along the geom's axes.
 
-w v angular and linear velocity in the fluid   s semi-axes
+w v angular and linear velocity in the fluid   u direction of v   s semi-axes
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from ..compiler.scalar import Scalar, maximum, minimum, power, sqrt
 from .data import Data
 from .model import CAPSULE, CYLINDER, SPHERE, Model
-from .spatial import MINVAL, Vec, add, add_scaled, cross, dot, is_number, mat_vec, norm, scale, sub, transpose, zeros
+from .spatial import Vec, add, add_scaled, cross, dot, is_number, mat_vec, norm, normalize, scale, sub, transpose, zeros
 
 
 def ellipsoids(m: Model, i: int) -> list[int]:
@@ -63,14 +63,14 @@ def _viscous(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scala
     largest, least = maximum(maximum(s[0], s[1]), s[2]), minimum(minimum(s[0], s[1]), s[2])
     middle = s[0] + s[1] + s[2] - largest - least
     areas = s[1] * s[2], s[2] * s[0], s[0] * s[1]
-    normal = [a * a * x for a, x in zip(areas, v, strict=True)]  # of the projection along v, not of length 1
-    across, along = dot(normal, normal), dot(normal, v)
-    speed, projected = norm(v), math.pi * sqrt(across / maximum(along, MINVAL))
+    speed, u = norm(v), normalize(v, [1.0, 0.0, 0.0])
+    normal = [a * a * x for a, x in zip(areas, u, strict=True)]  # of the projection along v, not of length 1
+    across, along = dot(normal, normal), dot(normal, u)
+    projected = math.pi * sqrt(across / along)
 
     lift = scale(cross(w, v), magnus * m.density * (4.0 / 3.0 * math.pi) * s[0] * s[1] * s[2])
-    cosine = along / maximum(speed * across, MINVAL)
-    circulation = scale(cross(normal, v), kutta * m.density * cosine * projected)
-    lift = add(lift, cross(circulation, v))
+    circulation = scale(cross(normal, u), kutta * m.density * (along / across) * projected * speed)
+    lift = add(lift, scale(cross(circulation, u), speed))
 
     diameter = 2.0 / 3.0 * (s[0] + s[1] + s[2])
     face = math.pi * largest * middle
