@@ -14,6 +14,14 @@ import mujoco
 import numpy as np
 
 SOLID = ("plane", "sphere", "capsule")
+# What other shapes touch, and the bits of contype that see to it.
+TOUCHES = {
+    "box": ("plane", "sphere", "capsule"),
+    "cylinder": ("plane", "sphere"),
+    "ellipsoid": ("plane",),
+    "mesh": ("plane",),
+}
+BITS = {"box": 4, "cylinder": 8, "ellipsoid": 16, "mesh": 32}
 # What is left out, and in float32 "small friction" as well: its contacts are softened on purpose, as rounding would
 # drown the answer (forces up to 1e17 in MuJoCo). test_stiff.py compares it with solutions at 50 digits.
 SOFTENED = frozenset({"next to no friction", "centred on its joint"})
@@ -265,6 +273,8 @@ class Maker:
                 if self.maybe(0.4):
                     e.set("margin", text(self.log(1e-3, 0.3)))
                 self.softness(e, "limit")
+        if not self.many and self.maybe(0.4):
+            self.other_shapes(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -524,6 +534,53 @@ class Maker:
             out.set("contype", str(self.pick(0, 1, 2, 3)))
             out.set("conaffinity", str(self.pick(1, 2, 3)))
         self.softness(out)
+
+    def other_shapes(self, root: ET.Element) -> None:
+        """Some of the spheres and capsules become shapes that touch no more than `TOUCHES` says."""
+        paired = {x for e in root.iter("pair") for x in (e.get("geom1"), e.get("geom2"))}
+        paired |= {e.get("geom") for e in root.iter("geom")}  # round which tendons are led
+        geoms = [g for g in root.iter("geom") if g.get("type")]
+        geoms = [g for g in geoms if (g.get("contype"), g.get("conaffinity")) != ("0", "0")]
+        changed = set()
+        for g in geoms:
+            if g.get("type") == "plane" or g.get("name", "") in paired or not self.maybe(0.6):
+                continue
+            kind = str(self.pick("box", "box", "cylinder", "cylinder", "ellipsoid", "mesh"))
+            self.drawn[f"touching {kind}"] += 1
+            changed.add(kind)
+            g.set("type", kind)
+            if "fromto" in g.attrib:
+                del g.attrib["fromto"]
+            if kind == "mesh":
+                del g.attrib["size"]
+                g.set("mesh", self.mesh(root))
+            else:
+                g.set("size", text([self.log(0.03, 0.2) for _ in range(2 if kind == "cylinder" else 3)]))
+            g.set("contype", str(BITS[kind]))
+            g.set("conaffinity", "0")
+        for g in geoms:
+            if g.get("type") not in TOUCHES:
+                bits = sum(BITS[kind] for kind in changed if g.get("type") in TOUCHES[kind])
+                g.set("conaffinity", str(int(g.get("conaffinity", "1")) | bits))
+        others = [g for g in geoms if g.get("type") in TOUCHES]
+        touch = [(g, o) for g in geoms for o in others if g.get("type") in ("sphere", "capsule")]
+        touch = [(g, o) for g, o in touch if g.get("type") in TOUCHES[o.get("type")]]
+        if touch and self.maybe(0.8):  # with a wide margin, so that enough of them do
+            one, two = touch[int(self.rng.integers(len(touch)))]
+            for k, g in enumerate((one, two)):
+                g.set("name", g.get("name") or f"other{k}")
+            section = root.find("contact")
+            section = ET.SubElement(root, "contact") if section is None else section
+            names = {"geom1": one.get("name"), "geom2": two.get("name")}
+            self.element(section, "pair", margin=self.uniform(0.1, 0.4), condim=self.pick(1, 3), **names)
+
+    def mesh(self, root: ET.Element) -> str:
+        """The name of a new one, of points in a cloud."""
+        assets = root.find("asset")
+        assets = ET.SubElement(root, "asset") if assets is None else assets
+        points = self.normal(0.1, 3 * int(self.pick(5, 8, 12))).round(4)
+        self.element(assets, "mesh", name=f"mesh{len(assets)}", vertex=points)
+        return f"mesh{len(assets) - 1}"
 
     def plane(self, e: ET.Element) -> None:
         out = self.element(e, "geom", name="floor", type="plane", size=[0, 0, 1])

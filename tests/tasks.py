@@ -1,4 +1,4 @@
-"""Gymnasium's own v5 tasks as the oracle of ours: one table of all ten, what states are compared, and by what bounds.
+"""Gymnasium's own v5 tasks as the oracle of ours: a table of all eleven, what states are compared, and by what bounds.
 
 MuJoCo's solver is set to converge there (Newton, tolerance 1e-14), as its default tolerance of 1e-8 shows in these
 figures.
@@ -48,6 +48,26 @@ def push_the_target(env: gymnasium.Env, rng: np.random.Generator, k: int) -> Non
         env.set_state(qpos, qvel)
 
 
+def reach_for_the_object(env: gymnasium.Env, rng: np.random.Generator, k: int) -> None:
+    """Three times in four the arm reaches down to where Pusher's object stands, and that is put by its fingertips."""
+    if k % 4 == 0:
+        return
+    model, d = env.model, mujoco.MjData(env.model)
+    tips = [g for g in range(model.ngeom) if model.geom_type[g] == 3 and model.geom_contype[g]]
+    home = model.body("object").pos
+    for _ in range(10_000):
+        d.qpos[:] = env.data.qpos
+        d.qpos[:7] = rng.uniform(model.jnt_range[:7, 0], model.jnt_range[:7, 1])
+        mujoco.mj_kinematics(model, d)
+        end, angle, apart = d.geom_xpos[tips[k % len(tips)]], rng.uniform(-np.pi, np.pi), rng.uniform(0.06, 0.08)
+        if abs(end[2] - home[2]) < 0.06:
+            d.qpos[7:9] = end[1] + apart * np.sin(angle) - home[1], end[0] + apart * np.cos(angle) - home[0]
+            mujoco.mj_forward(model, d)
+            if -0.01 < min(d.contact.dist, default=1.0) < 0.001:
+                break
+    env.set_state(d.qpos, env.data.qvel)
+
+
 @dataclass(frozen=True)
 class Rollouts:
     """Where states come from: gentle, full and excessive actions in turns, going on after a fall for a while."""
@@ -72,12 +92,22 @@ class Float32:
 
 
 @dataclass(frozen=True)
+class Most:
+    """A bound for a share of the states, and one for the worst."""
+
+    bound: float
+    worst: float
+    share: float = 0.9
+
+
+@dataclass(frozen=True)
 class Task:
     """How a task is compared with Gymnasium's."""
 
     rollouts: Rollouts = Rollouts()
     occurs: dict[str, tuple[int, int]] = field(default_factory=dict)  # more states than, fewer than, of STATES
-    several: tuple[int, int, float] = (10, 60, 1e-10)  # steps in a row, states, bound
+    exact: float | Most = FLOAT64  # bound of one step
+    several: tuple[int, int, float | Most] = (10, 60, 1e-10)  # steps in a row, states, bound
     float32: Float32 = Float32()
     reset: float = 1e-12  # bound of the first observation
     variants: tuple[dict[str, Any], ...] = ()  # arguments to be tried
@@ -181,6 +211,17 @@ TASKS = {
         {"limited": MANY, "touching itself": NONE, "terminated": NONE},
         variants=({"reward_dist_weight": 2.5, "reward_control_weight": 0.3, "frame_skip": 3},),
     ),
+    "Pusher": Task(
+        Rollouts(3, 24, start=reach_for_the_object),
+        {"limited": MANY, "touching itself": FEW, "terminated": NONE},
+        # MuJoCo finds by iteration where capsule and cylinder are nearest (measured: 1e-9), and less well how deep a
+        # capsule is whose axis cuts into the cylinder (1e-4).
+        exact=Most(1e-8, 2e-3),
+        several=(10, 60, Most(1e-6, 1e-2)),
+        variants=(
+            {"reward_near_weight": 2.0, "reward_dist_weight": 2.5, "reward_control_weight": 0.3, "frame_skip": 3},
+        ),
+    ),
     "InvertedPendulum": Task(
         occurs={"limited": MANY, "touching itself": NONE, "terminated": (30, 270)},
         variants=({"frame_skip": 3},),
@@ -207,6 +248,7 @@ def real_env(name: str, **arguments: Any) -> gymnasium.Env:
     env = gymnasium.make(f"{name}-v5", **arguments).unwrapped
     env.model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     env.model.opt.tolerance, env.model.opt.iterations, env.model.opt.ls_iterations = 1e-14, 200, 100
+    env.model.opt.ccd_tolerance, env.model.opt.ccd_iterations = 1e-12, 200
     env.reset(seed=0)
     return env
 
@@ -295,15 +337,23 @@ def error(ours: Any, theirs: np.ndarray) -> np.ndarray:
     return np.abs(np.asarray(ours, float) - theirs) / (1 + np.abs(theirs))
 
 
-def compare(ours: tuple[Any, ...], theirs: tuple[Any, ...], bound: float = FLOAT64) -> None:
+def within(errors: np.ndarray, bound: float | Most) -> bool:
+    """Whether the errors of states are."""
+    if isinstance(bound, Most):
+        worst = errors.reshape(len(errors), -1).max(1)
+        return bool(np.quantile(worst, bound.share) < bound.bound and worst.max() < bound.worst)
+    return bool(errors.max() < bound)
+
+
+def compare(ours: tuple[Any, ...], theirs: tuple[Any, ...], bound: float | Most = FLOAT64) -> None:
     """Observation, reward, flags, and every entry of info."""
     obs, reward, terminated, truncated, info = theirs
     assert ours[0].shape == obs.shape
-    assert error(ours[0], obs).max() < bound
-    assert error(ours[1], reward).max() < bound
+    assert within(error(ours[0], obs), bound)
+    assert within(error(ours[1], reward), bound)
     np.testing.assert_array_equal(ours[2], terminated)
     np.testing.assert_array_equal(ours[3], truncated)
     assert {k for k in ours[4] if not k.startswith("_")} == set(info) | {"bad_state"}
     for name, value in info.items():
         assert ours[4][f"_{name}"].all()
-        assert error(ours[4][name], value).max() < bound, name
+        assert within(error(ours[4][name], value), bound), name

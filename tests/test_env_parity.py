@@ -1,4 +1,4 @@
-"""One environment step, and a reset, beside Gymnasium's own v5 environments, for all ten tasks.
+"""One environment step, and a reset, beside Gymnasium's own v5 environments, for all eleven tasks.
 
 What is compared: observation, reward, flags and every entry of info. tests/tasks.py has the states and the bounds.
 """
@@ -40,14 +40,14 @@ def test_step(name):
     happened = Counter(s.seen, terminated=int(theirs[2].sum()))
     for what, (more, fewer) in TASKS[name].occurs.items():  # the samples are worth something
         assert more < happened[what] < fewer, what
-    compare(our_steps(name, s, torch.float64), theirs)
+    compare(our_steps(name, s, torch.float64), theirs, TASKS[name].exact)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_step_many(name):
     s = samples(name, 2000)
-    compare(our_steps(name, s, torch.float64), their_steps(real_env(name), s))
+    compare(our_steps(name, s, torch.float64), their_steps(real_env(name), s), TASKS[name].exact)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -78,7 +78,7 @@ def test_float32(name):
 def test_arguments(name, arguments):
     s = samples(name)
     theirs, plain = their_steps(real_env(name, **arguments), s), their_steps(real_env(name), s)
-    compare(our_steps(name, s, torch.float64, **arguments), theirs)
+    compare(our_steps(name, s, torch.float64, **arguments), theirs, TASKS[name].exact)
     if arguments.get("main_body") == "aux_1":  # Gymnasium's XML names it so
         assert mujoco.mj_name2id(real_env(name).model, mujoco.mjtObj.mjOBJ_BODY, "aux_1") > 0
     seen = zip((*theirs[:3], *theirs[4].values()), (*plain[:3], *plain[4].values()), strict=True)
@@ -169,7 +169,7 @@ def real_resets(name: str, n: int, **arguments: Any) -> np.ndarray:
     """(n, nq + nv) states of real resets, as distances from the model's initial state."""
     env = real_env(name, **arguments)
     env.reset(seed=12)
-    start = np.concatenate([env.init_qpos, env.init_qvel])
+    start = np.concatenate([env.model.qpos0, env.init_qvel])  # Pusher writes into its init_qpos
     rows = []
     for _ in range(n):
         env.reset_model()
@@ -205,6 +205,7 @@ NOISE = {
     "Humanoid": [(47, "uniform", 0.01)],
     "Swimmer": [(10, "uniform", 0.1)],
     "Reacher": [(2, "uniform", 0.1), (2, "disc", 0.2), (2, "uniform", 0.005)],
+    "Pusher": [(2, "patch", 0.3), (7, "uniform", 0.005)],
     "InvertedPendulum": [(4, "uniform", 0.01)],
     "InvertedDoublePendulum": [(3, "uniform", 0.1), (3, "normal", 0.1)],
     "HumanoidStandup": [(47, "uniform", 0.01)],
@@ -255,6 +256,20 @@ def test_reacher_target():
     assert stats.kstest(angle / (2 * np.pi) + 0.5, "uniform").pvalue > 1e-4
     assert abs(np.corrcoef(radius, angle)[0, 1]) < 5 / np.sqrt(len(x))
     assert (env.qvel[:, 2:] == 0).all() and (env.qvel[:, :2] != 0).any()
+
+
+def test_pusher_object():
+    """Drawn at once from where Gymnasium tries until it gets: a rectangle without the half disc around the goal."""
+    env = our_env("Pusher", 20_000)
+    env.reset(seed=0)
+    y, x = env.qpos[:, 7:9].double().cpu().numpy().T
+    assert (np.hypot(x, y) > 0.17 - 1e-6).all() and np.hypot(x, y).min() < 0.172
+    assert (np.abs(x) <= 0.2).all() and (y >= -0.3).all() and (y <= 0).all()
+    allowed = 0.3 * 0.4 - np.pi * 0.17**2 / 2
+    for low, high, share in ((-0.2, -0.17, 0.3 * 0.03), (0.17, 0.2, 0.3 * 0.03)):  # beside the disc
+        assert np.mean((x > low) & (x < high)) == pytest.approx(share / allowed, abs=0.01)
+    assert np.mean(y < -0.17) == pytest.approx(0.13 * 0.4 / allowed, abs=0.015)
+    assert (env.qpos[:, :7] == 0).all() and (env.qpos[:, 9:] == 0).all() and (env.qvel[:, 7:] == 0).all()
 
 
 # the rail of the inverted double pendulum, whose force is observed

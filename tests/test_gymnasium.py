@@ -7,7 +7,6 @@ import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -558,7 +557,7 @@ def test_attributes_that_are_built_in_cannot_be_set():
         env.set_attr("copy", [True])
 
 
-# -- All ten tasks -----------------------------------------------------------------------------------------------------
+# -- All eleven tasks --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", torch_mjenvs.TASKS)
@@ -590,12 +589,13 @@ def test_single_is_gymnasiums_over_steps():
         assert ours[2:4] == theirs[2:4] and set(ours[4]) == set(theirs[4]) | {"bad_state"}
 
 
-def test_pusher_is_refused():
-    """Its puck is a cylinder on a plane."""
-    with pytest.raises(UnsupportedModel, match=r"contact of geom 'table' and geom .*'object' \(plane and cylinder\)"):
-        load(Path(mujoco_env.__file__).parent / "assets" / "pusher_v5.xml")
-    with pytest.raises(UnsupportedModel, match="plane and cylinder"):
-        TorchVectorEnv("Swimmer", 1, xml_file="pusher_v5.xml")
+def test_a_model_with_what_is_not_there_is_refused(tmp_path):
+    path = tmp_path / "sticky.xml"
+    path.write_text("<mujoco><worldbody><body><freejoint/><geom size='1' adhesion='1'/></body></worldbody></mujoco>")
+    with pytest.raises(UnsupportedModel, match="adhesion"):
+        load(path)
+    with pytest.raises(UnsupportedModel, match="adhesion"):
+        TorchVectorEnv("Swimmer", 1, xml_file=str(path))
 
 
 # -- What users see ----------------------------------------------------------------------------------------------------

@@ -87,6 +87,16 @@ def test_the_random_models_have_what_they_are_to_test():
     assert worlds["clipped force"] > 0.1 * n and worlds["warm start"] > 0.2 * n
     for kind in ("plane-sphere", "plane-capsule", "sphere-sphere", "sphere-capsule", "capsule-capsule"):
         assert worlds[kind] >= 3, kind
+    for kind in (
+        "plane-ellipsoid",
+        "plane-cylinder",
+        "plane-box",
+        "plane-mesh",
+        "sphere-cylinder",
+        "sphere-box",
+        "capsule-box",
+    ):
+        assert worlds[kind] >= 3, kind
     assert worlds["condim 1"] > 0.07 * n and worlds["condim 3"] > 0.2 * n
     for what in ("condim 4", "condim 6", "elliptic, slides", "elliptic, sticks"):
         assert worlds[what] > 0.015 * n, what
@@ -146,7 +156,7 @@ def test_the_random_models_have_what_they_are_to_test():
 
 def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
     found = set()
-    names = {0: "plane", 2: "sphere", 3: "capsule"}
+    names = {0: "plane", 2: "sphere", 3: "capsule", 4: "ellipsoid", 5: "cylinder", 6: "box", 7: "mesh"}
     for contact in d.contact:
         bodies = mjm.geom_bodyid[contact.geom]
         found |= {"contact", f"condim {contact.dim}", "-".join(names[mjm.geom_type[g]] for g in contact.geom)}

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, minimum, select
+from .mesh import Mesh
 from .spatial import (
     MINVAL,
     Vec,
@@ -53,6 +54,10 @@ class Geom(Protocol):
     @property
     def margin(self) -> Scalar:
         """The distance up to which the pair is looked at, the same of both."""
+
+    @property
+    def mesh(self) -> Mesh:
+        """Of a geom that is one."""
 
     def along(self, x: Scalar) -> Vec:
         """The point at x on the axis, where x is a constant."""

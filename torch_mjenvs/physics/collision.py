@@ -19,7 +19,8 @@ from ..compiler.scalar import Mask, Scalar, maximum
 from .contact_param import contact_param
 from .data import Data, stage
 from .kinematics import between
-from .model import Model, Pair
+from .mesh import Mesh
+from .model import MESH, PLANE, Model, Pair
 from .shapes import SHAPES, collider_of, may_touch_in_several, size_of
 from .spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 
@@ -76,7 +77,16 @@ class Candidate:
 
     def near(self) -> Mask:
         """Where bounding spheres do not keep the geoms apart; True if that is no cheaper to know than the distance."""
-        return self.bounds_meet() if collider_of(self._model, self.pair).cull else True
+        if not collider_of(self._model, self.pair).cull:
+            return True
+        on_plane = self._model.geom_type[self.pair.geom1] == PLANE
+        return self._bound_meets_plane() if on_plane else self.bounds_meet()
+
+    def _bound_meets_plane(self) -> Mask:
+        """Whether the second geom's bounding sphere comes within the margin of the plane that the first is."""
+        m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
+        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
+        return dot(apart, column(d.geom_xmat[g1], 2)) < _bound(m, g2) + contact_param(m, self.pair).margin
 
     def bounds_meet(self) -> Mask:
         """Whether the bounding spheres of two geoms, neither endless, come within the margin."""
@@ -144,6 +154,10 @@ class _GeomAt:
         param = contact_param(self.m, self.pair)
         return param.margin + param.gap
 
+    @property
+    def mesh(self) -> Mesh:
+        return _mesh(self.m, self.geom)
+
     def along(self, x: Scalar) -> list[Scalar]:
         m, g = self.m, self.geom
         p = self.d.frame[m.geom_bodyid[g]].point(add_scaled(m.geom_pos[g], column(m.geom_mat[g], 2), x))
@@ -153,7 +167,15 @@ class _GeomAt:
         return add(self.centre, mat_vec(self.mat, x))
 
 
+def _mesh(m: Model, geom: int) -> Mesh:
+    mesh = m.meshes[m.geom_dataid[geom]]
+    assert mesh, "only meshes that may touch are read"
+    return mesh
+
+
 def _bound(m: Model, geom: int) -> Scalar:
+    if m.geom_type[geom] == MESH:
+        return _mesh(m, geom).radius
     bound = SHAPES[m.geom_type[geom]].bound
     assert bound, "an endless shape has no bounding sphere"
     return bound(m.geom_size[geom])

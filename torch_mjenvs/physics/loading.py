@@ -11,6 +11,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from .mesh import read_meshes
 from .model import INTEGRATORS, Floats, Ints, Model, Pair
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, refuse_still_tendons, weldid
 from .singular import dependent
@@ -37,7 +38,9 @@ def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
 
 def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
-    known = {"pairs": _pairs(mjm)} | _options(mjm) | _derived(mjm) | _names(mjm)
+    pairs = _pairs(mjm)
+    meshes = read_meshes(mjm, {g for p in pairs for g in (p.geom1, p.geom2)})
+    known = {"pairs": pairs, "meshes": meshes} | _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)
     refuse_still_tendons(mjm, m)

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import hashlib
 
+from .mesh import Mesh
 from .spatial import rotation
 
 Floats = tuple[float, ...]
@@ -22,7 +23,7 @@ Rows = tuple[Floats, ...]
 
 INTEGRATORS = "euler", "rk4", "implicit", "implicitfast"  # mjtIntegrator
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
-PLANE, _, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX = range(7)  # mjtGeom
+PLANE, _, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
 JOINT, IN_PARENT, CRANK, TENDON, SITE = range(5)  # mjtTrn
 NO_DYN, INTEGRATOR, FILTER, FILTEREXACT, MUSCLE_DYN = range(5)  # mjtDyn
 FIXED, NO_BIAS, AFFINE, MUSCLE = 0, 0, 1, 2  # mjtGain, mjtBias
@@ -132,6 +133,7 @@ class Model:
 
     geom_type: Ints
     geom_bodyid: Ints
+    geom_dataid: Ints  # which mesh it is, or -1
     geom_priority: Ints
     geom_direct: tuple[bool, ...]  # whose solref is (-stiffness, -damping) instead of (time constant, damping ratio)
     geom_pos: Rows
@@ -220,6 +222,7 @@ class Model:
     sensor_cutoff: Floats
     sensor_delayed: tuple[bool, ...]  # whether it has a delay, or measures at intervals
 
+    meshes: tuple[Mesh | None, ...]  # None: it touches nothing
     pairs: tuple[Pair, ...]
     pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters
     pair_solref: Rows
@@ -311,4 +314,4 @@ def is_plain(x: object) -> bool:
     """Whether repr says all of it: what is derived from these types may say less."""
     if type(x) is tuple:
         return all(map(is_plain, x))
-    return type(x) in (bool, int, float, str, type(None), Pair)
+    return type(x) in (bool, int, float, str, type(None), Pair, Mesh)

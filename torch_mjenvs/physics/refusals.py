@@ -286,7 +286,7 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
             known = "; ".join(text for text in map(_partners, types) if text)
             instead = f"use other shapes ({known})" if known else "use other shapes"
             not_supported(f"{who} ({' and '.join(kinds)})", f"{instead}, or keep them apart by contype or <exclude>")
-        if COLLIDERS[types].hulls and disabled(mjm, "NATIVECCD"):
+        if (COLLIDERS[types].hulls or COLLIDERS[types].ccd) and disabled(mjm, "NATIVECCD"):
             not_supported(f"option flag nativeccd='disable', by which {who} would be found,", "leave it enabled")
         if pair.condim not in (1, 3, 4, 6):
             not_supported(f"{who} with condim {pair.condim}", "use condim 1, 3, 4 or 6")

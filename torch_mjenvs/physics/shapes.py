@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..compiler.scalar import Mask, Scalar, maximum
-from . import box_box, colliders, convex
+from . import ball_colliders, box_box, capsule_box, capsule_cylinder, colliders, convex, plane_colliders
 from .colliders import Found, Geom, Place
-from .model import BOX, CAPSULE, CYLINDER, ELLIPSOID, PLANE, SPHERE, Model, Pair
+from .model import BOX, CAPSULE, CYLINDER, ELLIPSOID, MESH, PLANE, SPHERE, Model, Pair
 from .spatial import MINVAL, is_zero, norm
 
 Size = Sequence[Scalar]
@@ -51,6 +51,7 @@ class Collider:
     turned: whether it goes by whole orientations, and not by z axes alone.
     many: whether so much is computed, or in so many points, that even one pair has a loop, be it with the world.
     hulls: whether it goes by `Shape.hull` instead of `Shape.size`.
+    ccd: whether its pairs are of MuJoCo's general convex collider, as those of all that go by hulls.
     """
 
     ncon: int
@@ -63,6 +64,7 @@ class Collider:
     turned: bool = False
     many: bool = False
     hulls: bool = False
+    ccd: bool = False
 
 
 def _rod_length(size: Size, nominal: Size) -> Scalar:
@@ -134,6 +136,7 @@ SHAPES = {
         hull=lambda size: _hull(box=(0.0, 0.0, size[1]), radii=(size[0], size[0], 0.0)),
     ),
     BOX: Shape("box", 3, size=_three, bound=norm, surface=_corners, hull=_hull),
+    MESH: Shape("mesh", 0, size=lambda size, nominal: {}, surface=_corners),  # geom_size: the box around it
 }
 
 
@@ -160,8 +163,18 @@ def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int],
 COLLIDERS = {
     (PLANE, SPHERE): Collider(1, 0, colliders.find_plane_sphere, colliders.place_plane_sphere),
     (PLANE, CAPSULE): Collider(2, 1, colliders.find_plane_capsule, colliders.place_plane_capsule),
+    (PLANE, ELLIPSOID): Collider(1, 3, plane_colliders.find_plane_ellipsoid, plane_colliders.place_on_plane),
+    (PLANE, CYLINDER): Collider(4, 3, plane_colliders.find_plane_cylinder, plane_colliders.place_on_plane),
+    (PLANE, BOX): Collider(4, 3, plane_colliders.find_plane_box, plane_colliders.place_on_plane),
+    (PLANE, MESH): Collider(4, 3, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
     (SPHERE, SPHERE): Collider(1, 2, colliders.find_spheres, colliders.place_rods, loop=_RODS),
     (SPHERE, CAPSULE): Collider(1, 2, colliders.find_sphere_capsule, colliders.place_rods, cull=True, loop=_RODS),
+    (SPHERE, CYLINDER): Collider(1, 4, ball_colliders.find_sphere_cylinder, ball_colliders.place_ball, cull=True),
+    (SPHERE, BOX): Collider(1, 1, ball_colliders.find_sphere_box, ball_colliders.place_ball_box, cull=True),
+    (CAPSULE, CYLINDER): Collider(
+        2, 7, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot, cull=True, ccd=True
+    ),
+    (CAPSULE, BOX): Collider(2, 1, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True),
     (CAPSULE, CAPSULE): Collider(2, 2, _RODS.find, _RODS.place, cull=True, several=_both_long, loop=_RODS),
     **_alike(_BOXES, (BOX, BOX)),
     **_alike(_CONVEX, (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX)),
@@ -187,4 +200,4 @@ def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
 def may_touch_in_several(m: Model, pair: Pair, collider: Collider) -> bool:
     """Whether the pair may touch in more than one point."""
     may = collider.several(size_of(m, pair.geom1, collider), size_of(m, pair.geom2, collider))
-    return may and (m.multiccd or not collider.hulls)
+    return may and (m.multiccd or not (collider.hulls or collider.ccd))

@@ -14,6 +14,7 @@ from .humanoid import Humanoid
 from .humanoid_standup import HumanoidStandup
 from .inverted_double_pendulum import InvertedDoublePendulum
 from .inverted_pendulum import InvertedPendulum
+from .pusher import Pusher
 from .reacher import Reacher
 from .swimmer import Swimmer
 from .walker2d import Walker2d
@@ -27,6 +28,7 @@ __all__ = [
     "HumanoidStandup",
     "InvertedDoublePendulum",
     "InvertedPendulum",
+    "Pusher",
     "Reacher",
     "Swimmer",
     "Walker2d",
@@ -36,7 +38,7 @@ TASKS: dict[str, type[Task]] = {
     task.__name__: task
     for task in (
         HalfCheetah, Walker2d, Hopper, Ant, Humanoid,
-        Swimmer, Reacher, InvertedPendulum, InvertedDoublePendulum, HumanoidStandup,
+        Swimmer, Reacher, Pusher, InvertedPendulum, InvertedDoublePendulum, HumanoidStandup,
     )
 }  # fmt: skip
 

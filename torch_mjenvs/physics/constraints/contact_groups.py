@@ -24,6 +24,7 @@ from ...compiler.scalar import Scalar, lookup, lookup_index, maximum, minimum, s
 from ..colliders import Geom
 from ..contact_param import contact_param
 from ..data import Data
+from ..mesh import Mesh
 from ..model import Model, Pair
 from ..precision import Precision
 from ..shapes import Collider, collider_of, may_touch_in_several, size_of
@@ -183,6 +184,10 @@ class LookedUp:
     @property
     def axis(self) -> list[Scalar]:
         return column(self.mat, 2)
+
+    @property
+    def mesh(self) -> Mesh:
+        raise NotImplementedError("pairs of meshes share no loop")
 
     def along(self, x: Scalar) -> list[Scalar]:
         return add_scaled(self.centre, self.axis, x)

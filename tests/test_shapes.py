@@ -1,0 +1,281 @@
+"""Boxes, cylinders, ellipsoids and meshes, against MuJoCo C: where they touch, and how they move."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from torch_mjenvs.physics import collision, inertia, kinematics, load
+from torch_mjenvs.physics.contact_param import contact_param
+from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.simulation import Simulation
+
+SIZES = {
+    "sphere": "0.1",
+    "capsule": "0.06 0.2",
+    "ellipsoid": "0.1 0.2 0.15",
+    "cylinder": "0.1 0.15",
+    "box": "0.1 0.2 0.15",
+}
+PLANE = '<geom type="plane" size="1 1 1" margin="0.004" {}/>'
+TILTED = 'quat="1 .2 -.1 .3" pos=".3 -.2 .1"'
+
+
+def on_plane(kind: str, place: str = "") -> mujoco.MjModel:
+    body = f"<body><freejoint/>{geom(kind)}</body>"
+    return compiled(PLANE.format(place) + body)
+
+
+def geom(kind: str) -> str:
+    shape = f'size="{SIZES[kind]}"' if kind in SIZES else f'mesh="{kind}"'
+    return f'<geom type="{kind if kind in SIZES else "mesh"}" {shape} margin=".01" gap=".02"/>'
+
+
+def compiled(world: str) -> mujoco.MjModel:
+    xml = f"<mujoco><asset>{MESHES}</asset><worldbody>{world}</worldbody></mujoco>"
+    return oracle.sharpen(mujoco.MjModel.from_xml_string(xml))
+
+
+def prism(name: str, n: int) -> str:
+    """With an uneven base, and no two corners that could be taken for each other."""
+    rng = np.random.default_rng(n)
+    angles = np.sort(np.linspace(0, 2 * np.pi, n, endpoint=False) + rng.uniform(0, 0.5, n))
+    points = [f"{0.2 * np.cos(a):.5f} {0.15 * np.sin(a):.5f} {z}" for z in (-0.1, 0.1) for a in angles]
+    return f'<mesh name="{name}" vertex="{" ".join(points)}"/>'
+
+
+def scattered(name: str, n: int) -> str:
+    points = np.random.default_rng(n).normal(0, 0.1, (n, 3))
+    return f'<mesh name="{name}" vertex="{" ".join(f"{x:.5f}" for x in points.ravel())}"/>'
+
+
+MESHES = prism("wedge", 3) + prism("hexagon", 6) + scattered("pebble", 9) + scattered("rock", 40)
+
+
+def contacts(m: Model, states: np.ndarray) -> list[list[np.ndarray]]:
+    """Of each state, the contacts of the only pair of geoms: dist, point (3), normal (3) and tangents (6) in a row."""
+    d = Data(qpos=list(torch.tensor(states, device="cpu").T))
+    kinematics.kinematics(m, d)
+    inertia.com_pos(m, d)
+    collision.collision(m, d)
+    (candidate,) = d.candidates
+    rows = []
+    for c in candidate.contacts():
+        point, frame = c.locate()
+        row = [c.dist, *point, *frame[0], *frame[1], *frame[2]]
+        rows.append(torch.stack([torch.as_tensor(x, dtype=torch.float64).expand(len(states)) for x in row], 1))
+    found = torch.stack(rows, 1)
+    active = found[:, :, 0] < contact_param(m, candidate.pair).margin
+    assert (active.any(1) <= torch.as_tensor(candidate.near())).all()
+    return [list(x[mask].numpy()) for x, mask in zip(found, active, strict=True)]
+
+
+def mujocos(mjm: mujoco.MjModel, qpos: np.ndarray) -> list[np.ndarray]:
+    """The same of MuJoCo's, where they act."""
+    d = mujoco.MjData(mjm)
+    d.qpos[:] = qpos
+    mujoco.mj_forward(mjm, d)
+    return [np.array([c.dist, *c.pos, *c.frame]) for c in d.contact if c.dist < c.includemargin]
+
+
+def check(mjm: mujoco.MjModel, m: Model, states: np.ndarray, bound: float = 1e-11) -> Counter:
+    """Compare all contacts, in whatever order; how many states have how many."""
+    counts: Counter = Counter()
+    for qpos, ours in zip(states, contacts(m, states), strict=True):
+        theirs = mujocos(mjm, qpos)
+        assert len(ours) == len(theirs), (qpos, ours, theirs)
+        counts[len(ours)] += 1
+        for want in theirs:
+            k = int(np.argmin([np.linalg.norm(x[1:4] - want[1:4]) for x in ours]))
+            got = ours.pop(k)
+            assert np.abs(got[:4] - want[:4]).max() < bound, (qpos, got, want)
+            assert np.abs(got[4:7] - want[4:7]).max() < 100 * bound, (qpos, got, want)
+            for one, two in ((got[7:10], want[7:10]), (got[10:], want[10:])):
+                assert min(np.abs(one - two).max(), np.abs(one + two).max()) < 1000 * bound
+    return counts
+
+
+def turned(rng: np.random.Generator, how: str) -> np.ndarray:
+    """A random orientation, or one on a face, an edge or next to it, spun about the vertical."""
+    if how == "any":
+        return rng.normal(size=4)
+    half = {"face": 0.5, "edge": 0.25}.get(how, 0.5) * np.pi
+    tilt = 0.0 if how != "nearly" else rng.choice([-1, 1]) * 10 ** rng.uniform(-4, -1)
+    quat, out = np.array([1.0, 0, 0, 0]), np.zeros(4)
+    for axis in rng.permutation(3):
+        angle = half * rng.integers(4) + tilt
+        step = np.array([np.cos(angle / 2), 0, 0, 0])
+        step[1 + axis] = np.sin(angle / 2)
+        mujoco.mju_mulQuat(out, step, quat)
+        quat = out.copy()
+    spin = rng.uniform(-np.pi, np.pi) if rng.random() < 0.5 else 0.0
+    mujoco.mju_mulQuat(out, np.array([np.cos(spin / 2), 0, 0, np.sin(spin / 2)]), quat)
+    return out
+
+
+@pytest.mark.parametrize("place", ["", TILTED])
+@pytest.mark.parametrize("kind", ["box", "cylinder", "ellipsoid", "wedge", "hexagon", "pebble", "rock"])
+def test_a_shape_touches_a_plane_where_it_does_in_mujoco(kind, place):
+    mjm, rng = on_plane(kind, place), np.random.default_rng(0)
+    floor, states = mujoco.MjData(mjm), []
+    mujoco.mj_kinematics(mjm, floor)
+    for k in range(600):
+        how = ("any", "face", "edge", "nearly")[k % 4]
+        if how in ("face", "edge") and kind in ("cylinder", "hexagon"):  # there rounding has a say in where it touches
+            continue
+        quat, out = turned(rng, how), np.zeros(4)
+        mujoco.mju_mulQuat(out, mjm.geom_quat[0], quat)
+        height = rng.uniform(-0.3, 0.3) if rng.random() < 0.5 else rng.choice([0.1, 0.15, 0.2]) + rng.normal(0, 0.005)
+        point = mjm.geom_pos[0] + floor.geom_xmat[0].reshape(3, 3) @ [*rng.normal(size=2), height]
+        states.append(np.concatenate([point, out]))
+    counts = check(mjm, load(mjm), np.array(states), 1e-9 if kind == "cylinder" else 1e-11)
+    several = {"box": {0, 1, 2, 4}, "cylinder": {0, 1, 2, 3}, "ellipsoid": {0, 1}, "hexagon": {0, 1, 2, 4}}
+    assert set(counts) >= several.get(kind, {0, 1, 2, 3}), counts
+
+
+@pytest.mark.parametrize("kind", ["box", "cylinder"])
+def test_a_shape_stands_upright(kind):
+    """Exactly so, which in a cylinder leaves open where the lowest point is."""
+    mjm = on_plane(kind)
+    quats = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0.6, 0, 0, 0.8], [0, 0.6, 0.8, 0]]
+    assert min(check(mjm, load(mjm), np.array([[0.1, 0.2, 0.149, *quat] for quat in quats]))) >= 3
+
+
+FALLING = f"""
+<mujoco><option timestep="0.004"/><asset>{MESHES}</asset>
+  <default><geom conaffinity="0"/></default>
+  <worldbody><geom type="plane" size="5 5 1" euler="10 0 0" conaffinity="1"/>
+    <body pos="0 0 .4"><freejoint/><geom type="box" size=".1 .2 .15"/></body>
+    <body pos="1 0 .4"><freejoint/><geom type="cylinder" size=".1 .15" condim="1" friction=".3"/></body>
+    <body pos="2 0 .4"><freejoint/><geom type="ellipsoid" size=".1 .2 .15"/></body>
+    <body pos="2 2 .4"><freejoint/><geom type="mesh" mesh="rock" condim="1"/></body>
+    <body pos="1 2 .4"><freejoint/><geom type="mesh" mesh="wedge"/></body>
+    <body pos="3 0 .5"><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/>
+      <geom type="box" size=".2 .1 .05" pos=".1 0 0"/>
+      <body pos=".3 0 0"><joint axis="0 1 0"/><geom type="cylinder" size=".05 .1" euler="90 0 0"/></body></body>
+  </worldbody></mujoco>"""
+
+
+PAIRS = [("sphere", "box"), ("sphere", "cylinder"), ("capsule", "box")]
+
+
+def apart(one: str, two: str) -> mujoco.MjModel:
+    return compiled("".join(f"<body><freejoint/>{geom(kind)}</body>" for kind in (one, two)))
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+def test_a_ball_or_capsule_touches_a_shape_where_it_does_in_mujoco(kinds):
+    """From outside and from within, at faces, edges and corners, in line with them and not."""
+    mjm, rng = apart(*kinds), np.random.default_rng(2)
+    states = []
+    for k in range(1000):
+        how = ("any", "nearly", "any", "any" if kinds == ("capsule", "box") else "face")[k % 4]
+        second, one, point = np.append(rng.normal(0, 0.3, 3), turned(rng, how)), turned(rng, how), np.zeros(3)
+        quat = second[3:] / np.linalg.norm(second[3:])
+        if how != "any":  # in line with the other, at any orientation of both
+            spin = rng.normal(size=4)
+            spin /= np.linalg.norm(spin)
+            for x in (quat, one):
+                mujoco.mju_mulQuat(x, spin, x.copy())
+        mujoco.mju_rotVecQuat(point, rng.normal(0, 0.15 if k % 2 else 0.05, 3), quat)
+        states.append(np.concatenate([second[:3] + point, one, second[:3], quat]))
+    counts = check(mjm, load(mjm), np.array(states))
+    assert counts[0] > 50 and counts[1] > 300 and (counts[2] > 100) == (kinds == ("capsule", "box")), counts
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+def test_a_ball_or_capsule_in_the_middle_of_a_shape(kinds):
+    """Centres in one place, or on an axis: which way is out falls back as MuJoCo's does."""
+    mjm = apart(*kinds)
+    states = []
+    for x, y, z in [(0, 0, 0), (0, 0, 0.14), (0, 0, -0.2), (0, 0.1, 0), (0.1, 0, 0.15), (0.05, 0, 0.05)]:
+        for quat in ([1, 0, 0, 0], [0.5, 0.5, 0.5, 0.5], [0.8, 0.6, 0, 0]):
+            states.append([x, y, z, *quat, 0, 0, 0, 1, 0, 0, 0])
+    check(mjm, load(mjm), np.array(states, dtype=float))
+
+
+FALLING_ON_BOXES = """
+<mujoco><option timestep="0.004"/><default><geom conaffinity="2"/></default>
+  <worldbody><geom type="box" size="3 3 1" pos="0 0 -1" euler="0 8 0" conaffinity="1"/>
+    <geom type="cylinder" size=".3 .1" pos="2 0 0" conaffinity="1"/>
+    <body pos="0 0 .4"><freejoint/><geom type="sphere" size=".1"/></body>
+    <body pos="1 0 .4"><freejoint/><geom type="capsule" size=".1 .2"/></body>
+    <body pos="2 0 .4"><freejoint/><geom type="sphere" size=".1" condim="1"/></body>
+    <body pos="1 1 .6"><joint axis="0 1 0"/><joint type="slide" axis="0 0 1"/>
+      <geom type="box" size=".2 .1 .05" contype="2" conaffinity="2"/></body>
+    <body pos="1 1 .8"><freejoint/><geom type="capsule" size=".05 .1" euler="90 0 0" contype="3"/></body>
+  </worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("xml", [FALLING, FALLING_ON_BOXES])
+def test_shapes_fall_on_each_other_as_in_mujoco(xml):
+    """They drop, tumble and slide down a slope; at float32 as far as an impact lets it know."""
+    mjm, worlds, rng = oracle.sharpen(mujoco.MjModel.from_xml_string(xml)), 4, np.random.default_rng(1)
+    states = []
+    for _ in range(worlds):
+        qpos = mjm.qpos0.copy()
+        mujoco.mj_integratePos(mjm, qpos, rng.normal(0, 0.2, mjm.nv), 1.0)
+        states.append((qpos, rng.normal(0, 1, mjm.nv)))
+    sims = {dtype: Simulation(mjm, worlds, dtype=dtype) for dtype in (torch.float64, torch.float32)}
+    for sim in sims.values():
+        for k, (qpos, qvel) in enumerate(states):
+            sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
+    datas = [mujoco.MjData(mjm) for _ in range(worlds)]
+    for d, (qpos, qvel) in zip(datas, states, strict=True):
+        d.qpos[:], d.qvel[:] = qpos, qvel
+    touched = Counter()
+    for part in range(4):
+        for sim in sims.values():
+            sim.step(30)
+        for k, d in enumerate(datas):
+            mujoco.mj_step(mjm, d, 30)
+            touched.update({tuple(mjm.geom_type[c.geom].tolist()) for c in d.contact})
+            np.testing.assert_allclose(sims[torch.float64].qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-9)
+            if part < 2:
+                np.testing.assert_allclose(sims[torch.float32].qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=2e-3)
+    expected = {FALLING: {(0, 4), (0, 5), (0, 6), (0, 7)}, FALLING_ON_BOXES: {(2, 5), (2, 6), (3, 6)}}[xml]
+    assert all(touched[pair] > 2 for pair in expected), touched
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.02])
+def test_a_capsule_touches_a_cylinder_where_it_does_in_mujoco(margin):
+    """As near as MuJoCo finds it, iterating to 1e-12: distances to 1e-7, all else to 2e-5. Where the segment itself
+    cuts into the cylinder, it finds the way out to 3 mm.
+    """
+    body = '<body><freejoint/><geom type="{}" size="{}" margin="{}"/></body>'
+    bodies = [body.format(kind, SIZES[kind], margin / 2) for kind in ("capsule", "cylinder")]
+    mjm, rng = compiled("".join(bodies)), np.random.default_rng(3)
+    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
+    states, counts = [], Counter()
+    for k in range(1000):
+        flat = np.array([1.0, 1.0, 0, 0]) * np.sqrt(0.5)
+        quat = flat + rng.normal(0, 0.04, 4) if k % 3 == 0 else rng.normal(size=4)
+        spin, point = turned(rng, "any"), rng.normal(0, 0.15, 3)
+        if k % 3 == 0:
+            point[2] = rng.choice([-1, 1]) * rng.uniform(0.15, 0.23)
+        spin /= np.linalg.norm(spin)
+        one, place = np.zeros(4), np.zeros(3)
+        mujoco.mju_mulQuat(one, spin, quat / np.linalg.norm(quat))
+        mujoco.mju_rotVecQuat(place, point, spin)
+        states.append([*place, *one, 0, 0, 0, *spin])
+    for qpos, got in zip(states, contacts(load(mjm), np.array(states)), strict=True):
+        want = mujocos(mjm, np.array(qpos))
+        if want and min(x[0] for x in want) < -0.06 + 1e-6:
+            assert min(x[0] for x in got) == pytest.approx(min(x[0] for x in want), abs=3e-3)
+            counts["deep"] += 1
+            continue
+        counts[len(want)] += 1
+        if len(got) != len(want):  # what stands out over the margin gives way to the other end, which is there twice
+            counts["once more"] += 1
+            assert abs(got[0] - got[-1]).max() < 1e-12
+        for x in want:
+            y = min(got, key=lambda y, x=x: np.linalg.norm(x[1:4] - y[1:4]))
+            assert abs(x[0] - y[0]) < 1e-7 and abs(x[1:4] - y[1:4]).max() < 5e-6 and abs(x[4:7] - y[4:7]).max() < 2e-5
+    print(counts)
+    assert min(counts[key] for key in (0, 1, 2, "deep")) > 50 and counts["once more"] < 15

@@ -1,0 +1,76 @@
+"""Pusher, as gymnasium/envs/mujoco/pusher_v5.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...physics.model import Model
+from ...physics.spatial import norm, sub
+from ...scalar import Random, Scalar, atan2, maximum, minimum, select, sqrt
+from .base import Outcome, Task, World, squared, uniform_noise
+
+FAR, WIDE, NEAR = 0.3, 0.2, 0.17  # the object starts behind the goal, within this far and wide, but not so near
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pusher(Task):
+    """Push a cylinder to a goal with fingertips. Action 7 in [-2, 2]. Never ends early; truncated after 100 steps.
+
+    Observation 23: positions and velocities of the arm's seven joints, and the places of the fingertips, the object and
+    the goal. Places, and the reward by them, are of the step's last evaluation (see `World.data`).
+    """
+
+    max_episode_steps: ClassVar[int] = 100
+    default_camera_config: ClassVar = {"trackbodyid": -1, "distance": 4.0}
+    reward_threshold: ClassVar = 0.0
+
+    xml_file: str = "pusher_v5.xml"
+    frame_skip: int = 5
+    reward_near_weight: float = 0.5
+    reward_dist_weight: float = 1
+    reward_control_weight: float = 0.1
+
+    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+        """Gymnasium draws the object's place until it is far enough from the goal; here it is drawn so at once."""
+        qvel = uniform_noise((0.0,) * (m.nv - 4), rng, 0.005)
+        return [*m.qpos0[:-4], *_object_place(rng), 0.0, 0.0], qvel + [0.0] * 4
+
+    def places(self, m: Model, world: World) -> list[list]:
+        """Of the fingertips, the object and the goal."""
+        return [list(world.data.xpos[m.body_names.index(name)]) for name in ("tips_arm", "object", "goal")]
+
+    def observe(self, m: Model, world: World) -> list:
+        tips, target, goal = self.places(m, world)
+        return world.qpos[:7] + world.qvel[:7] + tips + target + goal
+
+    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+        tips, target, goal = self.places(m, after)
+        near = -norm(sub(target, tips)) * self.reward_near_weight
+        dist = -norm(sub(target, goal)) * self.reward_dist_weight
+        ctrl = -squared(action) * self.reward_control_weight
+        return Outcome(dist + ctrl + near, False, {"reward_dist": dist, "reward_ctrl": ctrl, "reward_near": near})
+
+
+def _object_place(rng: Random) -> list[Scalar]:
+    """y and x, evenly from the part of a rectangle that is outside of a half disc at the middle of its edge.
+
+    A strip at x from the middle is FAR - depth(x) long. So x is where the area up to it has the drawn share of the
+    whole: by Newton's method from the far end, from where it converges without a turn, to all digits in 6 steps.
+    """
+    share, side, along = rng.uniform(), rng.uniform(-1.0, 1.0), rng.uniform()
+    x: Scalar = WIDE
+    for _ in range(6):
+        x = maximum(x - (_area(x) - share * _area(WIDE)) / (FAR - _depth(x)), 0.0)
+    return [along * (FAR - _depth(x)) - FAR, select(side < 0.0, -x, x)]
+
+
+def _depth(x: Scalar) -> Scalar:
+    """How far the disc reaches at x."""
+    return sqrt(maximum(NEAR * NEAR - x * x, 0.0))
+
+
+def _area(x: Scalar) -> Scalar:
+    """Of the strips from the middle to x."""
+    inside = minimum(x, NEAR)
+    return FAR * x - 0.5 * (inside * _depth(inside) + NEAR * NEAR * atan2(inside, _depth(inside)))

@@ -1,0 +1,104 @@
+"""Meshes that can touch: what colliders know of one, and its reading from an `mjModel`.
+
+Only meshes of geoms that may touch are read. MuJoCo collides their convex hulls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Sequence
+
+import mujoco
+
+Point = tuple[float, float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Corner:
+    """A corner of a face of the hull.
+
+    normal: the face's, outwards. others: up to three more of its corners, which with this one span most of the face.
+    """
+
+    vertex: int
+    normal: Point
+    others: tuple[Point, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    """vertices: among which MuJoCo looks for the farthest in a direction. corners: of all faces, vertex by vertex."""
+
+    vertices: tuple[Point, ...]
+    corners: tuple[Corner, ...]
+
+    @property
+    def radius(self) -> float:
+        """Of the sphere around the geom's centre that it lies in."""
+        return max(math.hypot(*p) for p in self.vertices)
+
+
+HILLCLIMB_MIN = 10  # mjMESH_HILLCLIMB_MIN: of fewer vertices all are looked at, whether they are on the hull or not
+
+
+def read_meshes(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[Mesh | None, ...]:
+    """All meshes of the model; None for those that none of these geoms has."""
+    kind = int(mujoco.mjtGeom.mjGEOM_MESH)
+    wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == kind}
+    return tuple(_read(mjm, k) if k in wanted else None for k in range(mjm.nmesh))
+
+
+def _read(mjm: mujoco.MjModel, k: int) -> Mesh:
+    start, count = int(mjm.mesh_vertadr[k]), int(mjm.mesh_vertnum[k])
+    points = [tuple(p) for p in mjm.mesh_vert[start : start + count].astype(float).tolist()]
+    faces = [_face(mjm, k, i) for i in range(int(mjm.mesh_polynum[k]))]
+    known = _hull(mjm, k) if count >= HILLCLIMB_MIN and mjm.mesh_graphadr[k] >= 0 else list(range(count))
+    corners = []
+    for v, vertex in enumerate(known):
+        at, n = int(mjm.mesh_polymapadr[start + vertex]), int(mjm.mesh_polymapnum[start + vertex])
+        for i in mjm.mesh_polymap[at : at + n].tolist():
+            normal, face = faces[i]
+            others = _span([points[j] for j in face], face.index(vertex))
+            corners.append(Corner(v, normal, others))
+        if not n:  # within a face
+            corners.append(Corner(v, (0.0, 0.0, 0.0), ()))
+    return Mesh(tuple(points[v] for v in known), tuple(corners))
+
+
+def _hull(mjm: mujoco.MjModel, k: int) -> list[int]:
+    at = int(mjm.mesh_graphadr[k])
+    n = int(mjm.mesh_graph[at])
+    return mjm.mesh_graph[at + 2 + n : at + 2 + 2 * n].tolist()
+
+
+def _face(mjm: mujoco.MjModel, k: int, i: int) -> tuple[Point, list[int]]:
+    """Normal and vertices of face i of mesh k."""
+    i += int(mjm.mesh_polyadr[k])
+    at, n = int(mjm.mesh_polyvertadr[i]), int(mjm.mesh_polyvertnum[i])
+    return tuple(mjm.mesh_polynormal[i].tolist()), mjm.mesh_polyvert[at : at + n].tolist()
+
+
+def _span(face: Sequence[Point], a: int) -> tuple[Point, ...]:
+    """The others of MuJoCo's corners of a face of which one is given: of more than four, those that go round an area
+    that no corner further on makes larger.
+    """
+    n = len(face)
+    b, c, d = ((a + k) % n for k in (1, 2, 3))
+    if n < 5:
+        return tuple(face[k] for k in (b, c, d)[: n - 1])
+    most = _area(face[a], face[b], face[c], face[d])
+    while (area := _area(face[a], face[b], face[c], face[(d + 1) % n])) > most:
+        d, most = (d + 1) % n, area
+        while (area := _area(face[a], face[b], face[(c + 1) % n], face[d])) > most:
+            c, most = (c + 1) % n, area
+        while (area := _area(face[a], face[(b + 1) % n], face[c], face[d])) > most:
+            b, most = (b + 1) % n, area
+    return face[b], face[c], face[d]
+
+
+def _area(a: Point, b: Point, c: Point, d: Point) -> float:
+    """Of the quadrilateral: half the product of its diagonals."""
+    (ux, uy, uz), (vx, vy, vz) = ([x - y for x, y in zip(p, q, strict=True)] for p, q in ((a, c), (d, b)))
+    x, y, z = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
+    return 0.5 * math.sqrt(x * x + y * y + z * z)

@@ -1,0 +1,123 @@
+"""A plane and a shape with corners, or a rim: MuJoCo's mjc_PlaneBox, mjc_PlaneCylinder and mjc_PlaneConvex.
+
+`find` and `place` are explained in `colliders`. A spot is the touching point of the shape in its own axes.
+
+n the plane's normal in the shape's axes   h how far the shape's centre is above the plane
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..compiler.control import repeat, when_any
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, lookup, maximum, select, sqrt
+from .colliders import NEVER, Found, Geom, Place, make_frame
+from .mesh import Corner, Mesh
+from .spatial import MINVAL, Vec, add_scaled, choose, column, dot, norm, scale, sub
+
+
+def place_on_plane(plane: Geom, shape: Geom, spot: list) -> Place:
+    """Half way between the shape's point and the plane."""
+    p, n = shape.point(spot), plane.axis
+    dist = dot(sub(p, plane.centre), n)
+    return dist, add_scaled(p, n, -0.5 * dist), make_frame(n, None)
+
+
+def find_plane_box(plane: Geom, box: Geom, several: Mask) -> Found:
+    """mjc_PlaneBox: the lower end of each of the four diagonals.
+
+    The centre of a diagonal is the box's, so it is the lower end that touches. Where a diagonal lies level to the last
+    bit MuJoCo has both its ends, which shows in a box that is sunk in to its centre.
+    """
+    n, h = _seen_from(plane, box)
+    sizes = [box.size[k] for k in ("x", "y", "z")]
+    reach = [x * size for x, size in zip(n, sizes, strict=True)]
+    found: Found = []
+    for y in (-1.0, 1.0):
+        for x in (-1.0, 1.0):
+            height = x * reach[0] + y * reach[1] - reach[2]
+            corner = [side * size for side, size in zip((x, y, -1.0), sizes, strict=True)]
+            spot = choose(height > 0.0, scale(corner, -1.0), corner)
+            found.append((h - absolute(height), spot))
+    return found
+
+
+def find_plane_cylinder(plane: Geom, cylinder: Geom, several: Mask) -> Found:
+    """mjc_PlaneCylinder: the lowest point of the rim, the point above it on the other rim, and two more of the lower
+    rim that make an even triangle with the first.
+    """
+    n, h = _seen_from(plane, cylinder)
+    radius, half = cylinder.size["radius"], cylinder.size["half"]
+    square = dot(n[:2], n[:2])
+    steep = scale(n[:2], -1.0 / sqrt(maximum(square, MINVAL**2)))  # down the slope of the discs
+    x, y = choose(square < MINVAL**2, [1.0, 0.0], steep)
+    end = select(n[2] > 0.0, -half, half)  # the disc that is lower, along the axis
+    below, out = h + end * n[2], radius * (x * n[0] + y * n[1])
+    side = math.sqrt(3.0) / 2
+    aside = select(n[2] > 0.0, -side, side)
+    corners = [[aside * y - 0.5 * x, -0.5 * y - aside * x], [-0.5 * x - aside * y, aside * x - 0.5 * y]]
+    return [
+        (below + out, [radius * x, radius * y, end]),
+        (h - end * n[2] + out, [radius * x, radius * y, -end]),
+        *((below - 0.5 * out, [*scale(corner, radius), end]) for corner in corners),
+    ]
+
+
+def find_plane_ellipsoid(plane: Geom, ellipsoid: Geom, several: Mask) -> Found:
+    """mjc_PlaneConvex: the lowest point."""
+    n, h = _seen_from(plane, ellipsoid)
+    sizes = [ellipsoid.size[k] for k in ("x", "y", "z")]
+    reach = [x * size for x, size in zip(n, sizes, strict=True)]
+    depth = norm(reach)
+    return [(h - depth, [-(x * size) / depth for x, size in zip(reach, sizes, strict=True)])]
+
+
+def find_plane_mesh(plane: Geom, geom: Geom, several: Mask) -> Found:
+    """mjc_PlaneConvex: the lowest vertex, and up to three more corners of that of its faces that looks down most.
+
+    Which they are is known for each corner of a face (`Mesh`). Among vertices at one height rounding decides, as in
+    MuJoCo: so of a face of more than four corners that lies flat, it may be other ones.
+    """
+    n, h = _seen_from(plane, geom)
+    vertices = list(zip(*geom.mesh.vertices, strict=True))
+    numbers = [float(v) for v in range(len(geom.mesh.vertices))]
+
+    def lowest(i: Any, best: list[Scalar]) -> list[Scalar]:
+        height = dot(n, [lookup(x, i) for x in vertices])
+        return choose(height < best[0], [height, lookup(numbers, i)], best)
+
+    _, vertex = repeat(len(numbers), lowest, [NEVER, 0.0])
+    rows = list(zip(*(_row(geom.mesh, corner) for corner in geom.mesh.corners), strict=True))
+    owners = [float(corner.vertex) for corner in geom.mesh.corners]
+
+    def steepest(i: Any, best: list[Scalar]) -> list[Scalar]:
+        def compare(best: list[Scalar]) -> list[Scalar]:
+            row = [lookup(x, i) for x in rows]
+            down = dot(n, row[:3])
+            return choose(down < best[0], [down, *row[3:]], best)
+
+        return when_any(absolute(lookup(owners, i) - vertex) < 0.5, compare, best)
+
+    _, *points = repeat(len(owners), steepest, [1.0] + [0.0] * 16)
+    found: Found = []
+    for k in range(0, len(points), 4):
+        x, there = points[k : k + 3], points[k + 3] > 0.5
+        height = dot(n, x)
+        found.append((select(logical_and(there, height <= 0.0) if k else True, h + height, NEVER), x))
+    return found
+
+
+def _row(mesh: Mesh, corner: Corner) -> list[float]:
+    """The face's normal, and four points of which each is followed by 1 where it is there."""
+    points = [mesh.vertices[corner.vertex], *corner.others]
+    row = [*corner.normal]
+    for k in range(4):
+        row += [*points[k], 1.0] if k < len(points) else [0.0] * 4
+    return row
+
+
+def _seen_from(plane: Geom, shape: Geom) -> tuple[Vec, Scalar]:
+    """n and h."""
+    n = [dot(column(shape.mat, k), plane.axis) for k in range(3)]
+    return n, dot(sub(shape.centre, plane.centre), plane.axis)
