@@ -15,7 +15,7 @@ from scipy.spatial.transform import Rotation
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.contact_param import contact_param
 from torch_mjenvs.physics.model import Model, UnsupportedModel
-from torch_mjenvs.physics.size import LARGE, warn_of_size
+from torch_mjenvs.physics.size import LARGE, MOST, warn_of_size
 
 
 def mjcf(
@@ -375,3 +375,6 @@ def test_a_model_that_takes_minutes_to_build_is_said_to() -> None:
         UserWarning, match=r"8 pairs of geoms that may touch, most of them of the bodies 'world' and 'a' \(4\)"
     ):
         warn_of_size(m, LARGE)
+    warning = r"3,000,001 operations, .* \(about 360 s\): .* of the bodies 'world' and 'a' \(4\)"
+    with pytest.raises(UnsupportedModel, match=warning):
+        warn_of_size(m, MOST + 1)

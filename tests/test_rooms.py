@@ -8,6 +8,7 @@ import torch
 from graph_eval import run_compiled, run_ptx, trace
 
 from torch_mjenvs.compiler.control import count_while
+from torch_mjenvs.compiler.dense import factor_dense
 from torch_mjenvs.compiler.rooms import Room, number
 from torch_mjenvs.compiler.scalar import logical_and, select
 
@@ -79,3 +80,29 @@ def test_what_is_read_before_a_loop_stays():
     inputs = {"n": np.array([[0, 1, 2, 3]], dtype="float64")}
     program = trace(lambda b: {"out": swap(b["n"][0])}, inputs, {"out": (5, "f")}, "float64")
     assert run_compiled(program, inputs)["out"].T.tolist() == want
+
+
+@pytest.mark.parametrize("n", [1, 8, 9, 21])
+def test_a_matrix_is_factored_by_loops(n):
+    """L'DL is the matrix, on floats and in a kernel, with a pivot that is held from below."""
+    rng = np.random.default_rng(n)
+    roots = rng.normal(size=(4, n, n + 3))
+    matrices = roots @ roots.transpose(0, 2, 1)
+    matrices[:, -1, :] = matrices[:, :, -1] = 0.0
+    lower = [(i, j) for i in range(n) for j in range(i + 1)]
+    least = [-1e10] * (n - 1) + [1e-3]
+
+    def factors(entries):
+        rows = [{j: entries[lower.index((i, j))] for j in range(i + 1)} for i in range(n)]
+        found, inverse = factor_dense(rows, least)
+        return [*(row[j] for row in found for j in sorted(row)), *inverse]
+
+    inputs = {"a": np.array([[a[i, j] for a in matrices] for i, j in lower])}
+    program = trace(lambda b: {"f": factors(b["a"])}, inputs, {"f": (n * (n + 1) // 2, "f")}, "float64")
+    compiled = run_compiled(program, inputs)["f"]
+    for world, a in enumerate(matrices):
+        for found in (compiled[:, world], np.array(factors([float(a[i, j]) for i, j in lower]))):
+            L = np.eye(n)
+            L[np.tril_indices(n, -1)] = found[: n * (n - 1) // 2]
+            a[-1, -1] = 1e-3
+            assert np.allclose(L.T @ np.diag(1 / found[n * (n - 1) // 2 :]) @ L, a, rtol=1e-12, atol=1e-12)

@@ -93,8 +93,9 @@ class While(Loop):
         yield self.active, "b", self.head
         for put in self.puts:
             yield put.memory, "m", self.body
-            yield put.row, "i", self.body
-            yield put.mask, "b", self.body
+            yield put.row, put.row_type, self.body
+            if put.mask is not None:
+                yield put.mask, "b", self.body
             yield put.value, "f", self.body
         for memory in self.left:
             yield memory, "m", self.body
@@ -134,13 +135,20 @@ class Put:
 
 @dataclass(eq=False, slots=True)
 class OwnPut:
-    """memory[row][column] = value in the worlds of the iteration that are in the mask. Each has its own row."""
+    """memory[row][column] = value in the worlds of the iteration that are in the mask; in others unspecified if None.
+
+    The row is each world's own, or one that they share.
+    """
 
     memory: Expr
     row: Value
     column: int
     mask: Value
     value: Value
+
+    @property
+    def row_type(self) -> str:
+        return self.row.type if isinstance(self.row, Expr) else "s"
 
 
 @dataclass(frozen=True, slots=True)

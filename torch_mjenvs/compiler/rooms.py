@@ -33,7 +33,7 @@ class Room:
         """What these columns of a row hold."""
         if type(self.held) is Expr:
             own = type(row) is Expr and row.type == "f"
-            row = self._own(row) if type(row) is not Expr or own else row
+            row = self._own(row)
             return [node("pick" if own else "get", self.held, row, attr=c) for c in columns]
         if isinstance(row, torch.Tensor):
             self._make_tensor(row)
@@ -42,8 +42,11 @@ class Room:
         k = self._own(row)
         return [self.held[k][c] + 0.0 for c in columns]
 
-    def put(self, row: Scalar, values: Sequence[Scalar], where: Mask = True) -> None:
-        """Have the row hold these values at the end of the iteration, in the worlds of the mask."""
+    def put(self, row: Any, values: Sequence[Scalar], where: Mask | None = True) -> None:
+        """Have the row hold these values at the end of the iteration, in the worlds of the mask.
+
+        None: also in those that the loop does not concern, where nobody reads them.
+        """
         self._pending.append((row, values, where))
 
     # for loops
@@ -71,7 +74,7 @@ class Room:
     def do_puts(self, active: Mask) -> None:
         """The same at once, for floats and tensors."""
         for row, values, where in self._pending:
-            mask = logical_and(active, where)
+            mask = active if where is None else logical_and(active, where)
             tensors = [x for x in (*values, row, mask) if isinstance(x, torch.Tensor)]
             if tensors or isinstance(self.held, torch.Tensor):
                 self._make_tensor(*tensors[:1])
@@ -99,9 +102,11 @@ class Room:
         self.held[k, :n, torch.arange(worlds)] = torch.where(torch.as_tensor(mask).expand(worlds)[:, None], new.T, old)
 
     def _own(self, row: Scalar) -> Any:
-        """The row as an integer that is in the room, whatever it is."""
+        """The row as an integer. One of each world's own is in the room, whatever it is."""
         if type(row) is not Expr:
             return min(max(int(row), 0), self.shape.rows - 1)
+        if row.type == "s":
+            return row
         return node("f2i", maximum(minimum(row, float(self.shape.rows - 1)), 0.0))
 
 

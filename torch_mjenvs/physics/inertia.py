@@ -14,12 +14,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..compiler.dense import factor_dense
 from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .kinematics import Frame, between
 from .model import BALL, FREE, HINGE, SLIDE, Model
 from .spatial import (
     IDENTITY,
+    MAXVAL,
     MINVAL,
     Vec,
     about,
@@ -258,6 +260,9 @@ def _simple(m: Model, i: int) -> Scalar:
     return dot(m.body_inertia[body], [x * x for x in principal])
 
 
+WRITTEN_OUT = 50_000  # products: of a matrix that takes more to factor, the factors are found by loops
+
+
 @dataclasses.dataclass(frozen=True)
 class Factor:
     """A = L^T D L: L unit lower triangular, without its diagonal, and the reciprocals of D."""
@@ -273,6 +278,8 @@ def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
     """
     a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
     n = len(a)
+    if _elimination(a) > WRITTEN_OUT:
+        return Factor(*factor_dense(a, [MINVAL if clamped and clamped[k] else -MAXVAL for k in range(n)]))
     inverse: list[Scalar] = [0.0] * n
     L: Rows = [{} for _ in range(n)]
     for k in range(n - 1, -1, -1):
@@ -283,6 +290,17 @@ def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
                 if j <= i:
                     a[i][j] = a[i].get(j, 0.0) - lower * a[k][j]
     return Factor(L, inverse)
+
+
+def _elimination(a: Rows) -> int:
+    """How many products it takes to factor a matrix of this pattern."""
+    pattern, products = [set(row) for row in a], 0
+    for k in range(len(a) - 1, -1, -1):
+        before = pattern[k] - {k}
+        for i in before:
+            pattern[i] |= {j for j in before if j <= i}
+        products += len(before) * (len(before) + 1) // 2
+    return products
 
 
 def solve(f: Factor, b: Vec) -> list[Scalar]:
