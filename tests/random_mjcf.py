@@ -275,6 +275,7 @@ class Maker:
                 self.softness(e, "limit")
         if not self.many and self.maybe(0.4):
             self.other_shapes(root)
+        self.coupled_tendons(root)
         return root
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -849,6 +850,17 @@ class Maker:
                 out.set("polycoef", text(self.normal(1, 5) * [0.3, 1, 0.5, 0.2, 0.1]))
             if self.maybe(0.1, "inactive equality"):
                 out.set("active", "false")
+            self.softness(out)
+
+    def coupled_tendons(self, root: ET.Element) -> None:
+        names = [t.get("name", "") for t in root.find("tendon") or () if t.get("name")]
+        if names and self.maybe(0.2, "equality of tendons"):
+            one, *others = (str(t) for t in self.rng.permutation(names))
+            out = self.element(root.find("equality"), "tendon", tendon1=one)
+            if others and self.maybe(0.7):
+                out.set("tendon2", others[0])
+            if self.maybe(0.8):
+                out.set("polycoef", text(self.normal(1, 5) * [0.1, 1, 0.5, 0.2, 0.1]))
             self.softness(out)
 
     def ties(self, root: ET.Element) -> None:

@@ -76,13 +76,6 @@ REFUSED = {
         ),
         "the contact of geom 'floor' and geom 'rod' with a solreffriction",
     ),
-    "equality of tendons": (
-        mjcf(
-            more="""<tendon><fixed name="t"><joint joint="elbow" coef="1"/></fixed></tendon>
-        <equality><tendon name="w" tendon1="t"/></equality>"""
-        ),
-        "equality 'w', of type 'tendon'",
-    ),
     "mixed solref of an equality": (
         mjcf(more='<equality><joint name="e" joint1="elbow" solref=".1 -3"/></equality>'),
         "solref of equality 'e'",

@@ -136,6 +136,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "slider-crank",
         "disabled group",
         "pair of five frictions",
+        "equality of tendons",
         "connect of bodies",
         "weld of bodies",
         "connect of sites",

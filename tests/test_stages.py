@@ -33,7 +33,7 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
       <spatial frictionloss="1"><site site="a"/><geom geom="g"/><site site="c"/></spatial></tendon>
     <actuator><position name="p" tendon="t"/><motor site="c"/><cylinder tendon="t" timeconst="1"/>
       <general site="c" refsite="a" gear="1 2 3 4 5 6"/></actuator>
-    <equality><weld site1="a" site2="c"/></equality></mujoco>"""
+    <equality><weld site1="a" site2="c"/><tendon tendon1="t"/></equality></mujoco>"""
 
 OWN = {"more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames() + "<clock/>")}
 

@@ -194,6 +194,7 @@ class Model:
     tendon_direct_fri: tuple[bool, ...]  # as geom_direct
     tendon_armature: Floats
     tendon_invweight0: Floats
+    tendon_length0: Floats  # at qpos0
     tendon_actfrclimited: tuple[bool, ...]
     tendon_actfrcrange: Rows
     wrap_type: Ints

@@ -23,7 +23,7 @@ from .set_const import derived_data, set_const
 from .shapes import SHAPES
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
 from .step import position
-from .tendon import armed_tendons, constrained_tendons
+from .tendon import armed_tendons, constrained_tendons, coupled_tendons
 
 # What may vary, by MuJoCo's names (of mjOption, without `opt.`).
 OPTIONS = ("gravity", "wind", "density", "viscosity")
@@ -155,6 +155,7 @@ class Columns:
             out += [("body_invweight0", (i, k)) for i in moving for k in (0, 1)]
             out += [("dof_invweight0", (v,)) for v in range(m.nv)]
             out += [("tendon_invweight0", (t,)) for t in constrained_tendons(m)]
+            out += [("tendon_length0", (t,)) for t in coupled_tendons(m)]
             out += [("meaninertia", ())]
             out += [("actuator_acc0", (i,)) for i in muscles(m)]
             out += [("eq_data", (i, k)) for i, places in derived_data(m).items() for k in places]

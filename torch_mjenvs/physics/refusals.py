@@ -17,6 +17,10 @@ from .kinematics import kinematics
 from .model import (
     AFFINE,
     CRANK,
+    EQ_CONNECT,
+    EQ_JOINT,
+    EQ_TENDON,
+    EQ_WELD,
     FIXED,
     HINGE,
     IN_PARENT,
@@ -138,9 +142,9 @@ def _check_equalities(mjm: mujoco.MjModel) -> None:
         return
     for i in range(mjm.neq):  # also those that are not active, as they may become so
         who, kind = describe(mjm, "equality", i), mujoco.mjtEq(int(mjm.eq_type[i]))
-        if kind not in (mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtEq.mjEQ_CONNECT, mujoco.mjtEq.mjEQ_WELD):
+        if kind not in (EQ_CONNECT, EQ_WELD, EQ_JOINT, EQ_TENDON):
             name = kind.name.removeprefix("mjEQ_").lower()
-            not_supported(f"{who}, of type {name!r},", "use connect, weld or joint equalities, or remove it")
+            not_supported(f"{who}, of type {name!r},", "use connect, weld, joint or tendon equalities, or remove it")
         if _mixed(mjm.eq_solref[i]):
             not_supported(f"solref of {who}, one number positive and one not,", "give both the same sign")
 

@@ -23,8 +23,8 @@ from .tendon import tendon
 
 
 def set_const(m: Model) -> dict[str, Any]:
-    """body_subtreemass, body_invweight0, dof_invweight0, tendon_invweight0, meaninertia and eq_data of a model, and
-    actuator_acc0 of one with muscles, by name.
+    """body_subtreemass, body_invweight0, dof_invweight0, tendon_invweight0, tendon_length0, meaninertia and eq_data of
+    a model, and actuator_acc0 of one with muscles, by name.
     """
     subtreemass = _subtree_mass(m)
     plain = dataclasses.replace(m, body_subtreemass=subtreemass)
@@ -41,6 +41,7 @@ def set_const(m: Model) -> dict[str, Any]:
         "body_invweight0": tuple(_body_invweight0(m, d, f, i) for i in range(m.nbody)),
         "dof_invweight0": _dof_invweight0(m, f),
         "tendon_invweight0": tuple(_inverse(f, row) for row in d.ten_J),
+        "tendon_length0": tuple(d.ten_length),
         "meaninertia": maximum(total * (1.0 / m.nv), MINVAL) if m.nv else 1.0,
         "eq_data": tuple(_eq_data(m, d, i) for i in range(m.neq)),
     }

@@ -13,7 +13,7 @@ from ..compiler.control import when_any
 from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .kinematics import between
-from .model import SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
+from .model import EQ_TENDON, SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
 from .spatial import Vec, add, cross, dot, is_zero, mat_vec, norm, normalize, scale, sub, transpose, zeros
 from .wrapping import wrap
 
@@ -78,9 +78,16 @@ def _join(d: Data, t: int, piece: Piece, share: Scalar) -> None:
 
 
 def constrained_tendons(m: Model) -> list[int]:
-    """The tendons with a limit or friction, in the model as it was loaded."""
-    nominal = m.nominal or m
-    return [t for t in range(m.ntendon) if nominal.tendon_limited[t] or nominal.tendon_frictionloss[t] > 0.0]
+    """The tendons with a limit or friction, in the model as it was loaded, and those that equalities hold."""
+    nominal, held = m.nominal or m, coupled_tendons(m)
+    rubs = nominal.tendon_frictionloss
+    return [t for t in range(m.ntendon) if nominal.tendon_limited[t] or rubs[t] > 0.0 or t in held]
+
+
+def coupled_tendons(m: Model) -> list[int]:
+    """The tendons that equalities hold, if they are active."""
+    ends = zip(m.eq_type, m.eq_obj1id, m.eq_obj2id, strict=True)
+    return sorted({t for kind, *ids in ends if kind == EQ_TENDON for t in ids if t >= 0})
 
 
 def armed_tendons(m: Model) -> list[int]:

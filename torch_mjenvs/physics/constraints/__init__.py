@@ -6,7 +6,7 @@ MuJoCo's engine_core_constraint.c.
 from __future__ import annotations
 
 from ..data import Data, stage
-from ..model import EQ_JOINT, Model, Pair
+from ..model import EQ_JOINT, EQ_TENDON, Model, Pair
 from .cone_groups import cone_group
 from .contact_groups import ContactGroup, alike, many_alike, touch
 from .contacts import contacts
@@ -19,7 +19,7 @@ from .welds import weld
 
 @stage(
     reads="precision qpos qvel eq_active origin frame xquat geom_xrel geom_xmat odof ovel bias_acc candidates "
-    "ten_length ten_J",
+    "ten_length ten_J ten_wrench",
     computes="constraints",
 )
 def make_constraint(m: Model, d: Data) -> None:
@@ -43,7 +43,7 @@ def equalities(m: Model, d: Data) -> list[Equality]:
     for i in range(m.neq):
         if d.eq_active is None and not m.eq_active0[i]:
             continue
-        found = coupling(m, d, i) if m.eq_type[i] == EQ_JOINT else weld(m, d, i)
+        found = coupling(m, d, i) if m.eq_type[i] in (EQ_JOINT, EQ_TENDON) else weld(m, d, i)
         if found.rows:
             out.append(found if d.eq_active is None else found.where(d.eq_active[i]))
     return out

@@ -1,15 +1,16 @@
-"""Equalities of joints: one is held at a fixed place, or at a polynomial of another's.
+"""Equalities of joints and of tendons: one is held at a fixed place, or at a polynomial of another's.
 
-mj_instantiateEquality (mjEQ_JOINT). A place is counted from where it is at qpos0.
+mj_instantiateEquality (mjEQ_JOINT, mjEQ_TENDON). A place is counted from where it is at qpos0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...compiler.scalar import Scalar, maximum
 from ..data import Data
-from ..model import Model
+from ..model import EQ_JOINT, Model
+from ..spatial import add, scale, zeros
 from ..tendon import Row, row_times
 from .equality import Equality, EqualityRow
 from .rows import MIN_VAL, impedance, reference, row_stiffness
@@ -17,20 +18,21 @@ from .rows import MIN_VAL, impedance, reference, row_stiffness
 
 @dataclass
 class _Coupled:
-    """A joint: its place, the rate of that, and its inverse inertia."""
+    """A joint or a tendon: its place, the rate of that, and its inverse inertia; wrenches: as `EqualityRow` has them."""
 
     place: Scalar
     rate: Row
     weight: Scalar
+    wrenches: dict[int, list] = field(default_factory=dict)
 
 
 def coupling(m: Model, d: Data, i: int) -> Equality:
-    """Equality i, of joints."""
-    first = _coupled(m, d, m.eq_obj1id[i])
+    """Equality i, of joints or of tendons."""
+    first = _coupled(m, d, i, m.eq_obj1id[i])
     at, slope, diagonal = m.eq_data[i][0], 0.0, first.weight
-    row, weight = dict(first.rate), first.weight
+    row, wrenches, weight = dict(first.rate), dict(first.wrenches), first.weight
     if m.eq_obj2id[i] >= 0:
-        second = _coupled(m, d, m.eq_obj2id[i])
+        second = _coupled(m, d, i, m.eq_obj2id[i])
         x, power = second.place, 1.0
         for k, c in enumerate(m.eq_data[i][1:5], 1):
             slope, power = slope + k * c * power, power * x
@@ -38,14 +40,21 @@ def coupling(m: Model, d: Data, i: int) -> Equality:
         diagonal, weight = diagonal + second.weight, weight + slope * slope * second.weight
         for v, y in second.rate.items():
             row[v] = row.get(v, 0.0) - slope * y
+        for body, pull in second.wrenches.items():
+            wrenches[body] = add(wrenches.get(body, zeros(6)), scale(pull, -slope))
     position = first.place - at
     k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
     imp = impedance(m.eq_solimp[i], position)
     D = row_stiffness(imp, maximum(diagonal, MIN_VAL))
     y0 = b * row_times(row, d.qvel) + k * imp * position
-    return Equality([EqualityRow(row, D, y0)], D * weight > d.precision.stiff)
+    rows = [EqualityRow(row, D, y0, wrenches)] if row else []  # else nothing moves it
+    return Equality(rows, D * weight > d.precision.stiff)
 
 
-def _coupled(m: Model, d: Data, k: int) -> _Coupled:
+def _coupled(m: Model, d: Data, i: int, k: int) -> _Coupled:
+    """The joint or tendon k."""
+    if m.eq_type[i] != EQ_JOINT:
+        place = d.ten_length[k] - m.tendon_length0[k]
+        return _Coupled(place, d.ten_J[k], m.tendon_invweight0[k], d.ten_wrench[k])
     v, q = m.jnt_dofadr[k], m.jnt_qposadr[k]
     return _Coupled(d.qpos[q] - m.qpos0[q], {v: 1.0}, m.dof_invweight0[v])
