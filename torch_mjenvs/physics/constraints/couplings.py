@@ -18,7 +18,7 @@ from .rows import MIN_VAL, impedance, reference, row_stiffness
 
 @dataclass
 class _Coupled:
-    """A joint or a tendon: its place, the rate of that, and its inverse inertia; wrenches: as `EqualityRow` has them."""
+    """A joint or a tendon: its place, the rate of that, and its inverse inertia; wrenches as of `EqualityRow`."""
 
     place: Scalar
     rate: Row
