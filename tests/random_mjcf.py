@@ -260,6 +260,7 @@ class Maker:
         if self.maybe(0.03, "no actuation"):
             self.flags(option).set("actuation", "disable")
         self.fluid_shapes(root)
+        self.forces_of_tendons(root)
         self.pairs_of_sites(root)
         self.activations(root)
         self.cones(root)
@@ -676,6 +677,14 @@ class Maker:
         if bias is not None:
             out.set("biastype", "affine")
             out.set("biasprm", text(bias))
+
+    def forces_of_tendons(self, root: ET.Element) -> None:
+        """Ranges of all actuators' force on a tendon together."""
+        driven = {e.get("tendon") for e in root.find("actuator")}
+        implicit = root.find("option").get("integrator") not in ("Euler", "RK4")
+        for tendon in root.find("tendon"):
+            if not implicit and tendon.get("name") in driven and self.maybe(0.6, "actuatorfrcrange of a tendon"):
+                tendon.set("actuatorfrcrange", text([-self.log(0.1, 2), self.log(0.1, 2)]))
 
     def fluid_shapes(self, root: ET.Element) -> None:
         option = root.find("option")

@@ -43,6 +43,8 @@ ACTUATORS = {
         <general cranksite="w" slidersite="c" cranklength="2" {LAW}/>""",
     "tendons": f'<general tendon="spatial" {LAW}/><position tendon="fixed" kp="2" forcerange="-.4 .7"/>',
     "two on a limited tendon": '<motor tendon="limited"/><position tendon="limited" kp="2" gear="1.5"/>',
+    "ranges of two on a limited tendon": """<motor tendon="limited" forcerange="-.1 .2"/>
+        <position tendon="limited" kp="2" gear="1.5"/>""",
     "two on a limited joint": '<motor joint="hinge"/><position joint="hinge" ctrlrange="-1 1"/>',
 }
 

@@ -133,6 +133,7 @@ def test_the_random_models_have_what_they_are_to_test():
         "actearly",
         "refsite",
         "fluid ellipsoid",
+        "actuatorfrcrange of a tendon",
         "slider-crank",
         "disabled group",
         "pair of five frictions",

@@ -74,6 +74,9 @@ def actuation(m: Model, d: Data) -> None:
             d.act_dot[a] = activation_rate(m, i, d.act[a], ctrl)
         d.actuator_force[i] = _force(m, d, i, ctrl)
     d.actuator_force = _within_tendons(m, d.actuator_force)
+    for i in range(m.nu):
+        if m.actuator_forcelimited[i] and m.actuation:
+            d.actuator_force[i] = clip(d.actuator_force[i], *m.actuator_forcerange[i])
     for moment, force in zip(d.actuator_moment, d.actuator_force, strict=True):
         for v, entry in moment.items():
             d.qfrc_actuator[v] = d.qfrc_actuator[v] + force * entry
@@ -114,16 +117,16 @@ def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
 
 
 def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
-    """Gain times control or activation, plus bias."""
+    """Gain times control or activation, plus bias, before any range."""
+    if m.actuator_disabled[i]:
+        return 0.0
     length, velocity = d.actuator_length[i], d.actuator_velocity[i]
-    force: Scalar = 0.0
-    if not m.actuator_disabled[i]:
-        force = drive(m, d, i, ctrl) * _gain(m, i, length, velocity)
-        if m.actuator_biastype[i] == AFFINE:
-            force = force + _affine(m.actuator_biasprm[i], length, velocity)
-        elif m.actuator_biastype[i] == MUSCLE:
-            force = force + muscle_bias(m, i, length)
-    return clip(force, *m.actuator_forcerange[i]) if m.actuator_forcelimited[i] else force
+    force = drive(m, d, i, ctrl) * _gain(m, i, length, velocity)
+    if m.actuator_biastype[i] == AFFINE:
+        force = force + _affine(m.actuator_biasprm[i], length, velocity)
+    elif m.actuator_biastype[i] == MUSCLE:
+        force = force + muscle_bias(m, i, length)
+    return force
 
 
 def _gain(m: Model, i: int, length: Scalar, velocity: Scalar) -> Scalar:
