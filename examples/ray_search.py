@@ -43,9 +43,7 @@ def main(argv: list[str] | None = None) -> None:
     p = runs.parser(__doc__.splitlines()[0])
     p.add_argument("--actors", type=count, default=2)
     p.add_argument("--cpus", type=count, default=1, help="of each actor")
-    p.add_argument(
-        "--address", help="of a cluster: auto, ray://HOST:10001; else one is started on this machine"
-    )
+    p.add_argument("--address", help="of a cluster: auto, ray://HOST:10001; else one is started on this machine")
     args = p.parse_args(argv)
     env_id, worlds, frames = task_id(args.env), args.num_envs or WORLDS, args.total_steps or FRAMES
     if worlds % (2 * args.actors):

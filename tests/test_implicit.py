@@ -17,8 +17,9 @@ BOTH = pytest.mark.parametrize("integrator", ["implicitfast", "implicit"])
 
 
 def model(integrator: str, fluid: str = 'density="30" viscosity=".2" wind="1 2 -1"') -> mujoco.MjModel:
-    """All forces that depend on velocities, across branches and trees; free bodies alone, with a part welded on, and
-    with limbs; a body that slides along all axes, whose inertia is diagonal.
+    """All forces that depend on velocities, across branches and trees, three of them held in ranges.
+
+    Free bodies alone, with a part welded on, and with limbs; one that slides along all axes, whose inertia is diagonal.
     """
     loose = 'contype="0" conaffinity="0"'
     return oracle.sharpen(
@@ -39,7 +40,7 @@ def model(integrator: str, fluid: str = 'density="30" viscosity=".2" wind="1 2 -
         <body pos="0 3 .3"><freejoint/><geom type="box" size=".1 .2 .3" pos=".1 .1 .1" {loose}/>
           <body><geom size=".1" pos="0 0 -.3"/></body></body>
         </worldbody><tendon>
-        <fixed name="fx" damping=".7"><joint joint="h" coef="1.5"/><joint joint="k" coef="-1"/>
+        <fixed name="fx" damping=".7" actuatorfrcrange="-9 9"><joint joint="h" coef="1.5"/><joint joint="k" coef="-1"/>
           <joint joint="s" coef="2"/></fixed>
         <spatial damping="1.7"><site site="w"/><site site="a"/><pulley divisor="2"/><site site="b"/>
           <site site="e"/><site site="c"/></spatial>
@@ -49,6 +50,7 @@ def model(integrator: str, fluid: str = 'density="30" viscosity=".2" wind="1 2 -
         <general jointinparent="h" biastype="affine" biasprm="0 0 -1.3"/>
         <general tendon="sq" gaintype="affine" gainprm="1 2 -1" biastype="affine" biasprm="0 -1 -2" forcerange="-3 3"/>
         <general tendon="fx" biastype="affine" biasprm="0 -1 -2"/>
+        <general tendon="fx" biastype="affine" biasprm="0 -2 -1"/>
         <damper joint="k" kv="2" ctrlrange="0 1"/>
         <general site="a" gear="1 2 3 .4 .5 .6" biastype="affine" biasprm="0 0 -.2"/>
         <general joint="free" gear="1 2 3 .4 .5 .6" biastype="affine" biasprm="0 0 -.2"/>
@@ -68,7 +70,7 @@ def states(mjm: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, ...]]:
 def test_a_step_is_mujocos(integrator: str, fluid: str) -> None:
     """On Python floats, 20 states; forces are clamped in some, and in all it matters that the step is implicit."""
     mjm = model(integrator, fluid)
-    m, clamped, touched = load(mjm), np.zeros(2, int), 0
+    m, clamped, touched = load(mjm), np.zeros(3, int), 0
     for qpos, qvel, ctrl in states(mjm, 20):
         d = mujoco.MjData(mjm)
         d.qpos[:], d.qvel[:], d.ctrl[:] = qpos, qvel, ctrl
@@ -79,7 +81,8 @@ def test_a_step_is_mujocos(integrator: str, fluid: str) -> None:
         implicitly = np.abs(d.qvel - qvel - mjm.opt.timestep * d.qacc)
         assert np.sum(implicitly > 1e-4) > 10
         touched += d.ncon > 0
-        clamped += [abs(d.actuator_force[2]) == 3, abs(d.qfrc_actuator[mjm.joint("h").dofadr[0]]) == 3]
+        on_joint, on_tendon = d.qfrc_actuator[mjm.joint("h").dofadr[0]], d.actuator_force[3] + d.actuator_force[4]
+        clamped += [abs(d.actuator_force[2]) == 3, abs(on_joint) == 3, abs(on_tendon) > 9 - 1e-9]
     assert np.all(clamped > 3) and np.all(clamped < 18) and touched > 3
 
 

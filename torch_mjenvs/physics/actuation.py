@@ -103,17 +103,27 @@ def _ctrl(m: Model, d: Data, i: int) -> Scalar:
 def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
     """The forces, of which those on one tendon are scaled so that their sum is within its actuatorfrcrange."""
     for t in range(m.ntendon):
-        on = [i for i in range(m.nu) if m.actuator_trntype[i] == TENDON and m.actuator_trnid[i][0] == t]
+        on = _pulling(m, t)
         if not (on and m.tendon_actfrclimited[t]):
             continue
-        total: Scalar = 0.0
-        for i in on:
-            total = total + forces[i]
+        total = _sum([forces[i] for i in on])
         none, (low, high) = absolute(total) <= 0.0, m.tendon_actfrcrange[t]
         nearest = clip(total, low, high) / select(none, 1.0, total)
         share = select(none, 1.0, select(logical_or(total < low, total > high), nearest, 1.0))
         forces = [x * share if i in on else x for i, x in enumerate(forces)]
     return forces
+
+
+def _pulling(m: Model, t: int) -> list[int]:
+    """The actuators on a tendon."""
+    return [i for i in range(m.nu) if m.actuator_trntype[i] == TENDON and m.actuator_trnid[i][0] == t]
+
+
+def _sum(forces: list[Scalar]) -> Scalar:
+    total: Scalar = 0.0
+    for force in forces:
+        total = total + force
+    return total
 
 
 def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
@@ -137,8 +147,8 @@ def _gain(m: Model, i: int, length: Scalar, velocity: Scalar) -> Scalar:
 
 
 def force_rate(m: Model, d: Data, i: int) -> Scalar:
-    """How the force changes with the actuator's velocity: not at all where it, or that on its joint, is at an end of
-    its range. mjd_actuator_vel.
+    """How the force changes with the actuator's velocity: not at all where it, or that on its joint or tendon, is held
+    within its range. mjd_actuator_vel.
     """
     if m.actuator_disabled[i] or not m.actuation:
         return 0.0
@@ -153,6 +163,10 @@ def force_rate(m: Model, d: Data, i: int) -> Scalar:
     j = m.actuator_trnid[i][0]
     if m.actuator_trntype[i] in (JOINT, IN_PARENT) and m.jnt_actfrclimited[j]:
         rate = select(_within(d.qfrc_actuator[m.jnt_dofadr[j]], m.jnt_actfrcrange[j]), rate, 0.0)
+    t = m.actuator_trnid[i][0]
+    if m.actuator_trntype[i] == TENDON and m.tendon_actfrclimited[t]:
+        asked = _sum([_force(m, d, k, _ctrl(m, d, k)) for k in _pulling(m, t)])
+        rate = select(_within(asked, m.tendon_actfrcrange[t]), rate, 0.0)
     return rate
 
 

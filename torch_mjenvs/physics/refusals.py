@@ -157,9 +157,6 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
         for name in acts:
             if np.any(getattr(mjm, f"tendon_{name}")[i]):
                 not_supported(f"{name} of {who}", "remove it")
-        driven = np.any((mjm.actuator_trntype == TENDON) & (mjm.actuator_trnid[:, 0] == i))
-        if mjm.tendon_actfrclimited[i] and driven and INTEGRATORS[int(mjm.opt.integrator)].startswith("implicit"):
-            not_supported(f"actuatorfrcrange of {who} with an implicit integrator", "use 'Euler' or 'RK4'")
         path = mjm.wrap_type[first : first + mjm.tendon_num[i]]
         if mjm.tendon_armature[i] and np.isin(path, [WRAP_SPHERE, WRAP_CYLINDER]).any():
             not_supported(f"armature of {who}, which wraps round a geom,", "lead it from site to site")
