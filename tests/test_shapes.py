@@ -8,9 +8,10 @@ import mujoco
 import numpy as np
 import oracle
 import pytest
+import random_params
 import torch
 
-from torch_mjenvs.physics import collision, inertia, kinematics, load
+from torch_mjenvs.physics import collision, inertia, kinematics, load, vary
 from torch_mjenvs.physics.contact_param import contact_param
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.model import Model
@@ -86,19 +87,21 @@ def mujocos(mjm: mujoco.MjModel, qpos: np.ndarray) -> list[np.ndarray]:
 
 def check(mjm: mujoco.MjModel, m: Model, states: np.ndarray, bound: float = 1e-11) -> Counter:
     """Compare all contacts, in whatever order; how many states have how many."""
-    counts: Counter = Counter()
-    for qpos, ours in zip(states, contacts(m, states), strict=True):
-        theirs = mujocos(mjm, qpos)
-        assert len(ours) == len(theirs), (qpos, ours, theirs)
-        counts[len(ours)] += 1
-        for want in theirs:
-            k = int(np.argmin([np.linalg.norm(x[1:4] - want[1:4]) for x in ours]))
-            got = ours.pop(k)
-            assert np.abs(got[:4] - want[:4]).max() < bound, (qpos, got, want)
-            assert np.abs(got[4:7] - want[4:7]).max() < 100 * bound, (qpos, got, want)
-            for one, two in ((got[7:10], want[7:10]), (got[10:], want[10:])):
-                assert min(np.abs(one - two).max(), np.abs(one + two).max()) < 1000 * bound
-    return counts
+    found = zip(states, contacts(m, states), strict=True)
+    return Counter(compare(ours, mujocos(mjm, qpos), qpos, bound) for qpos, ours in found)
+
+
+def compare(ours: list[np.ndarray], theirs: list[np.ndarray], qpos: np.ndarray, bound: float = 1e-11) -> int:
+    """How many there are."""
+    assert len(ours) == len(theirs), (qpos, ours, theirs)
+    rest = list(ours)
+    for want in theirs:
+        got = rest.pop(int(np.argmin([np.linalg.norm(x[1:4] - want[1:4]) for x in rest])))
+        assert np.abs(got[:4] - want[:4]).max() < bound, (qpos, got, want)
+        assert np.abs(got[4:7] - want[4:7]).max() < 100 * bound, (qpos, got, want)
+        for one, two in ((got[7:10], want[7:10]), (got[10:], want[10:])):
+            assert min(np.abs(one - two).max(), np.abs(one + two).max()) < 1000 * bound
+    return len(theirs)
 
 
 def turned(rng: np.random.Generator, how: str) -> np.ndarray:
@@ -241,6 +244,20 @@ def test_shapes_fall_on_each_other_as_in_mujoco(xml):
                 np.testing.assert_allclose(sims[torch.float32].qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=2e-3)
     expected = {FALLING: {(0, 4), (0, 5), (0, 6), (0, 7)}, FALLING_ON_BOXES: {(2, 5), (2, 6), (3, 6)}}[xml]
     assert all(touched[pair] > 2 for pair in expected), touched
+
+
+@pytest.mark.parametrize("kinds", [*(("plane", kind) for kind in ("box", "cylinder", "ellipsoid", "rock")), *PAIRS])
+def test_sizes_and_places_may_differ_from_world_to_world(kinds):
+    mjm, rng, touching = on_plane(kinds[1]) if kinds[0] == "plane" else apart(*kinds), np.random.default_rng(4), 0
+    states, draws = [], []
+    for _ in range(60):
+        qpos = np.append(rng.normal(0, 0.15, 3), turned(rng, "any"))
+        states.append(qpos if kinds[0] == "plane" else np.concatenate([qpos, [0, 0, 0], turned(rng, "any")]))
+        draws.append({x: random_params.draw(mjm, x, rng) for x in ("geom_size", "geom_pos", "geom_quat")})
+    values = {x: torch.tensor(np.stack([d[x] for d in draws]), device="cpu") for x in draws[0]}
+    for draw, qpos, ours in zip(draws, states, contacts(vary(load(mjm), values), np.array(states)), strict=True):
+        touching += compare(ours, mujocos(random_params.edited(mjm, draw), qpos), qpos, 1e-10) > 0
+    assert touching > 15
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.02])
