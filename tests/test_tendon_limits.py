@@ -13,7 +13,7 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.friction import FrictionLoss
 from torch_mjenvs.physics.constraints.limits import Limit
 from torch_mjenvs.physics.derived import derive
-from torch_mjenvs.physics.model import JOINT, TENDON, UnsupportedModel
+from torch_mjenvs.physics.model import JOINT, TENDON
 from torch_mjenvs.physics.params import vary
 from torch_mjenvs.physics.simulation import Simulation
 
@@ -159,16 +159,26 @@ def test_they_vary_from_world_to_world():
         sim.set_params({"tendon_range": bad["tendon_range"]})
 
 
-def test_a_tendon_whose_length_does_not_change_at_first_is_refused():
-    """Stretched along its arm: MuJoCo takes its inverse weight for 0, and the row for endlessly hard."""
-    xml = """<mujoco><worldbody><site name="w"/><body pos="1 0 0"><joint name="j" axis="0 1 0" pos="-1 0 0"/>
-      <geom size=".1"/><site name="s" pos="1 0 0"/></body></worldbody>
-      <tendon><spatial name="t" {}><site site="w"/><site site="s"/></spatial></tendon></mujoco>"""
-    for what, named in (('limited="true" range="0 1"', "limit"), ('frictionloss="1"', "friction loss")):
-        with pytest.raises(UnsupportedModel, match=f"the {named} of tendon 't', whose length does not change"):
-            load(xml.format(what))
-        load(xml.format(what).replace('site="w"', 'site="here"').replace('name="s"', 'name="s"/><site name="here"'))
-    load(xml.format('stiffness="1"'))
+STRING = """<mujoco><option timestep=".002"/><worldbody>
+    <body><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/><geom size=".1"/>
+      <site name="a"/></body>
+    <body pos="0 1 0"><joint type="slide" axis="1 0 0"/><joint axis="0 1 0"/><geom size=".1" pos=".1 0 0"/><site name="b"/></body>
+    </worldbody><tendon><spatial limited="true" range="0 1.02" {}><site site="a"/><site site="b"/></spatial></tendon>
+    </mujoco>"""
+
+
+@pytest.mark.parametrize("friction", ["", 'frictionloss="3"'])
+def test_a_string_that_does_not_stretch_at_first(friction):
+    """As bodies leave qpos0: MuJoCo takes its inverse weight for 0, and the rows for endlessly hard ones."""
+    mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(STRING.format(friction)))
+    m, taut = load(mjm), 0
+    assert mjm.tendon_invweight0[0] < 1e-15
+    for qpos, qvel in states(mjm, 20):
+        d = oracle.forward(mjm, qpos, qvel, np.zeros(0))
+        got = derive(m, qpos.tolist(), qvel.tolist(), None, []).qacc
+        np.testing.assert_allclose(got, d.qacc, rtol=0, atol=1e-7 * np.abs(d.qacc).max())
+        taut += d.nl
+    assert taut > 5
 
 
 ARMED = """<mujoco><option timestep=".002" integrator="{}"/><worldbody><site name="post" pos="0 0 1"/>

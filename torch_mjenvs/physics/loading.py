@@ -13,7 +13,7 @@ import numpy as np
 
 from .mesh import read_meshes
 from .model import INTEGRATORS, Floats, Ints, Model, Pair
-from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, refuse_still_tendons, weldid
+from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
 from .singular import dependent
 from .spatial import snap
 
@@ -43,7 +43,6 @@ def _read(mjm: mujoco.MjModel) -> Model:
     known = {"pairs": pairs, "meshes": meshes} | _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)
-    refuse_still_tendons(mjm, m)
     return m
 
 

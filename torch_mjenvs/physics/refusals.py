@@ -1,4 +1,4 @@
-"""What is not implemented is refused by name: `refuse` and those that begin like it raise `UnsupportedModel`.
+"""What is not implemented is refused by name: `refuse` and `refuse_pairs` raise `UnsupportedModel`.
 
 Each check looks at one kind of element of the `mjModel`, and says what to change.
 """
@@ -11,9 +11,6 @@ import mujoco
 import numpy as np
 
 from .contact_param import contact_param
-from .data import Data
-from .inertia import com_pos
-from .kinematics import kinematics
 from .model import (
     AFFINE,
     CRANK,
@@ -39,7 +36,6 @@ from .model import (
     UnsupportedModel,
 )
 from .shapes import COLLIDERS, SHAPES
-from .tendon import constrained_tendons, tendon
 
 _HARMLESS_DISABLE = [
     "WARMSTART",
@@ -260,21 +256,6 @@ def _check_inertia(mjm: mujoco.MjModel) -> None:
         carried = welds == i
         if not (mjm.body_mass[carried].sum() >= mujoco.mjMINVAL and mjm.body_inertia[carried].sum(0).min() > 0):
             not_supported(f"{describe(mjm, 'body', i)}, which moves without mass or inertia,", "give it both")
-
-
-def refuse_still_tendons(mjm: mujoco.MjModel, m: Model) -> None:
-    """Those with a row that is endlessly hard, as MuJoCo takes the inverse inertia at qpos0 for that of all poses."""
-    rows = [t for t in constrained_tendons(m) if mjm.tendon_invweight0[t] < mujoco.mjMINVAL]
-    if not rows:
-        return
-    d = Data(qpos=list(m.qpos0))
-    for stage in (kinematics, com_pos, tendon):
-        stage(m, d)
-    for t in rows:
-        if d.ten_J[t]:  # else nothing moves it, ever, and it has no row
-            what = "limit" if m.tendon_limited[t] else "friction loss"
-            who = f"the {what} of {describe(mjm, 'tendon', t)}, whose length does not change as joints leave qpos0,"
-            not_supported(who, "change the model's initial pose")
 
 
 def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..compiler.control import when_any
-from ..compiler.scalar import Scalar, maximum
+from ..compiler.scalar import Scalar, absolute, maximum, sqrt
 from .data import Data, stage
 from .kinematics import between
 from .model import EQ_TENDON, SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
@@ -90,6 +90,20 @@ def coupled_tendons(m: Model) -> list[int]:
     return sorted({t for kind, *ids in ends if kind == EQ_TENDON for t in ids if t >= 0})
 
 
+def met_by_tendon(m: Model, d: Data, t: int) -> Scalar | None:
+    """A bound of J M^-1 J', where J depends on the pose, so that MuJoCo's tendon_invweight0, which is that at qpos0, says
+    little about other poses.
+
+    It may even be 0: a string between two parallel tracks does not stretch at first.
+    """
+    if m.wrap_type[m.tendon_adr[t]] == WRAP_JOINT:
+        return None
+    total: Scalar = 0.0
+    for v, entry in d.ten_J[t].items():
+        total = total + absolute(entry) * sqrt(m.dof_invweight0[v])
+    return total * total
+
+
 def armed_tendons(m: Model) -> list[int]:
     """The tendons with armature, in the model as it was loaded."""
     return [t for t, armature in enumerate((m.nominal or m).tendon_armature) if armature > 0.0]
@@ -159,6 +173,7 @@ def _round(m: Model, d: Data, site1: int, geom: int, side: int, site2: int) -> P
     """Between two sites, round a geom where it is in the way. side: the side site, or -1."""
     holder, one, two = m.geom_bodyid[geom], site_place(m, d, site1), site_place(m, d, site2)
     centre, mat = d.geom_xrel[geom], d.geom_xmat[geom]
+    _ = d.origin, d.odof  # which a `Derived` is to compute outside the block below
 
     def seen(site: int) -> list[Scalar]:
         """In the geom's frame; a constant, if both are of one body."""

@@ -132,7 +132,8 @@ def _inside(e0: Vec, e1: Vec, r: Scalar) -> Wrap:
         [0.5 * math.pi, start],
         ITERATIONS,
     )
-    found = logical_and(start <= 0.0, absolute(f) <= TOLERANCE)
+    apart_enough = dot(e0, e1) <= (1.0 - MINVAL) * l0 * l1  # to be seen from the centre in two directions
+    found = logical_and(start <= 0.0, absolute(f) <= TOLERANCE, apart_enough)
     anticlockwise = turn > 0.0
     e, share = choose(anticlockwise, e0, e1), select(anticlockwise, a, b)
     by = angle - _arcsin(share * sin(angle))

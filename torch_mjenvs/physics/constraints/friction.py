@@ -12,8 +12,8 @@ from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, select
 from ..data import Data
 from ..model import Model
 from ..spatial import add_scaled
-from ..tendon import Row, row_times
-from .rows import MIN_VAL, Constraint, impedance, reference, row_stiffness
+from ..tendon import Row, met_by_tendon, row_times
+from .rows import MIN_VAL, Constraint, bounded_stiffness, impedance, reference, row_stiffness
 
 
 @dataclass
@@ -83,16 +83,16 @@ def _of_dof(m: Model, d: Data, v: int) -> FrictionLoss:
 
 def _of_tendon(m: Model, d: Data, t: int) -> FrictionLoss:
     how = m.tendon_solref_fri[t], m.tendon_solimp_fri[t], m.tendon_direct_fri[t]
-    return _row(m, d, d.ten_J[t], *how, m.tendon_invweight0[t], m.tendon_frictionloss[t], t)
+    return _row(m, d, d.ten_J[t], *how, m.tendon_invweight0[t], m.tendon_frictionloss[t], t, met_by_tendon(m, d, t))
 
 
 def _row(
     m: Model, d: Data, jacobian: Row, solref: Sequence, solimp: Sequence, direct: bool,
-    weight: Scalar, most: Scalar, tendon: int = -1,
+    weight: Scalar, most: Scalar, tendon: int = -1, met: Scalar | None = None,
 ) -> FrictionLoss:  # fmt: skip
     imp = impedance(solimp, 0.0)  # of a row without a position, which has no stiffness k either
     _, b = reference(solref, solimp, direct, m.timestep)
     weight = maximum(weight, MIN_VAL)
-    D = row_stiffness(imp, weight)
-    shown = D * weight > d.precision.stiff
+    D = row_stiffness(imp, weight) if met is None else bounded_stiffness(d, imp, weight, met)
+    shown = D * (weight if met is None else met) > d.precision.stiff
     return FrictionLoss(jacobian, D, b * row_times(jacobian, d.qvel), most, shown, tendon)

@@ -11,8 +11,8 @@ from ...compiler.scalar import Mask, Scalar, maximum, minimum, select
 from ..data import Data
 from ..model import BALL, JOINT, TENDON, Model
 from ..spatial import add_scaled, norm, normalize, quat_normalize, quat_sub, scale
-from ..tendon import Row, row_times
-from .rows import MIN_VAL, Constraint, fold_row, impedance, may_show, reference, row_stiffness
+from ..tendon import Row, met_by_tendon, row_times
+from .rows import MIN_VAL, Constraint, bounded_stiffness, fold_row, impedance, may_show, reference, row_stiffness
 
 
 @dataclass
@@ -60,13 +60,16 @@ class Limit(Constraint):
 
 @dataclass(frozen=True)
 class Soft:
-    """How a limit gives way: MuJoCo's margin, solref and solimp, whether solref is direct, and the inverse inertia."""
+    """How a limit gives way: MuJoCo's margin, solref and solimp, whether solref is direct, and the inverse inertia:
+    that at qpos0, and where that says little, what is met now.
+    """
 
     margin: float
     solref: Sequence
     solimp: Sequence
     direct: bool
     invweight0: Scalar
+    met: Scalar | None = None
 
     def row(self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, sign: Scalar, position: Scalar) -> Limit:
         """The row of an end that is so far away."""
@@ -74,11 +77,18 @@ class Soft:
 
         def compute(_: Any) -> list[Scalar]:
             imp = impedance(self.solimp, position - self.margin)
-            D, velocity = row_stiffness(imp, self.invweight0), sign * row_times(jacobian, d.qvel)
+            if self.met is None:
+                D = row_stiffness(imp, self.invweight0)
+            else:
+                D = bounded_stiffness(d, imp, self.invweight0, self.met)
+            velocity = sign * row_times(jacobian, d.qvel)
             return [D, b * velocity + k * imp * (position - self.margin)]
 
         D, y0 = when_any(position < self.margin, compute, [0.0, 0.0])
-        shown = D * self.invweight0 > d.precision.stiff if may_show(d, self.solimp) else False
+        if self.met is not None:
+            shown = D * self.met > d.precision.stiff
+        else:
+            shown = D * self.invweight0 > d.precision.stiff if may_show(d, self.solimp) else False
         return Limit(of, jacobian, sign, D, y0, position - self.margin, shown)
 
     def rows(
@@ -116,6 +126,7 @@ def tendon_limits(m: Model, d: Data) -> list[Limit]:
 
 def _tendon_limit(m: Model, d: Data, t: int) -> list[Limit]:
     weight = maximum(m.tendon_invweight0[t], MIN_VAL)
-    soft = Soft(m.tendon_margin[t], m.tendon_solref_lim[t], m.tendon_solimp_lim[t], m.tendon_direct_lim[t], weight)
+    how = m.tendon_margin[t], m.tendon_solref_lim[t], m.tendon_solimp_lim[t], m.tendon_direct_lim[t]
+    soft = Soft(*how, weight, met_by_tendon(m, d, t))
     usual = (m.nominal or m).tendon_range[t]
     return soft.rows(m, d, (TENDON, t), d.ten_J[t], d.ten_length[t], m.tendon_range[t], usual)

@@ -88,6 +88,11 @@ def row_stiffness(imp: Scalar, weight: Scalar) -> Scalar:
     return imp / ((1.0 - imp) * weight)
 
 
+def bounded_stiffness(d: Data, imp: Scalar, weight: Scalar, met: Scalar) -> Scalar:
+    """The same, but no more than rounding bears beside the inverse inertia that the row meets."""
+    return imp / maximum((1.0 - imp) * weight, imp * (met / d.precision.stiffest))
+
+
 def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
     """From 0 to 1, of power p below mid and above."""
     if p == 1:

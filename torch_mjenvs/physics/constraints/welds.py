@@ -26,7 +26,7 @@ from ..spatial import add, cross, cross_motion, dot, is_zero, mat_vec, norm, qua
 from ..tendon import Row, row_times, tendon
 from ..velocity import at_point, combine
 from .equality import Equality, EqualityRow
-from .rows import MAX_IMP, MIN_IMP, MIN_VAL, impedance, reference
+from .rows import MAX_IMP, MIN_IMP, MIN_VAL, bounded_stiffness, impedance, reference
 
 AXES = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 FIXED = 1e-5  # of the inverse inertia that is met: centres of mass that move by so little do not
@@ -176,7 +176,7 @@ def _stiffness(m: Model, d: Data, i: int, bodies: tuple[int, int], imp: Scalar, 
     weight, nominal = (sum(x.body_invweight0[body][kind] for body in bodies) for x in (m, usual))
     met = _met(usual)[i][kind]
     if nominal < FIXED * met:
-        D = imp / maximum((1.0 - imp) * weight, imp * (met / d.precision.stiffest))
+        D = bounded_stiffness(d, imp, weight, met)
         return D, D * met > d.precision.stiff
     most = clip(maximum(*m.eq_solimp[i][:2]), MIN_IMP, MAX_IMP)
     return imp / maximum((1.0 - imp) * weight, imp * MIN_VAL), most > d.precision.stiff * (1.0 - most)
