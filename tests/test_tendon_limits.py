@@ -162,7 +162,8 @@ def test_they_vary_from_world_to_world():
 STRING = """<mujoco><option timestep=".002"/><worldbody>
     <body><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/><geom size=".1"/>
       <site name="a"/></body>
-    <body pos="0 1 0"><joint type="slide" axis="1 0 0"/><joint axis="0 1 0"/><geom size=".1" pos=".1 0 0"/><site name="b"/></body>
+    <body pos="0 1 0"><joint type="slide" axis="1 0 0"/><joint axis="0 1 0"/><geom size=".1" pos=".1 0 0"/>
+      <site name="b"/></body>
     </worldbody><tendon><spatial limited="true" range="0 1.02" {}><site site="a"/><site site="b"/></spatial></tendon>
     </mujoco>"""
 

@@ -104,7 +104,19 @@ def test_endpoints_on_one_line_with_the_centre(geom, side):
         </worldbody><tendon><spatial><site site="one"/><geom geom="g" {side}/><site site="two"/></spatial></tendon>
         </mujoco>""")
     m = load(mjm)
-    for qpos in ([2, 1e-9], [-1, 0], [-1, 0.1], [-1, -0.1], [-0.5, 0], [0.3, 0.1], [0.6, 0], [2, 0], [2, 0.1], [0, 1], [0, -1]):
+    for qpos in (
+        [2, 1e-9],
+        [-1, 0],
+        [-1, 0.1],
+        [-1, -0.1],
+        [-0.5, 0],
+        [0.3, 0.1],
+        [0.6, 0],
+        [2, 0],
+        [2, 0.1],
+        [0, 1],
+        [0, -1],
+    ):
         d = oracle.forward(mjm, np.array(qpos, float), np.ones(2), np.zeros(0))
         ours = derive(m, [float(x) for x in qpos], [1.0, 1.0], None, [])
         np.testing.assert_allclose(ours.ten_length, d.ten_length, rtol=0, atol=1e-13, err_msg=str(qpos))

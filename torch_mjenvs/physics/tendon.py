@@ -91,10 +91,8 @@ def coupled_tendons(m: Model) -> list[int]:
 
 
 def met_by_tendon(m: Model, d: Data, t: int) -> Scalar | None:
-    """A bound of J M^-1 J', where J depends on the pose, so that MuJoCo's tendon_invweight0, which is that at qpos0, says
-    little about other poses.
-
-    It may even be 0: a string between two parallel tracks does not stretch at first.
+    """A bound of J M^-1 J', where J depends on the pose: MuJoCo's tendon_invweight0, which is that at qpos0, says
+    little about other poses then. It may even be 0: a string between two parallel tracks does not stretch at first.
     """
     if m.wrap_type[m.tendon_adr[t]] == WRAP_JOINT:
         return None
