@@ -245,7 +245,7 @@ def test_the_spring_and_the_rows_are_in_balance(friction):
             forces = [pyramid.push_of((y + x).tolist(), pressed)[0] for x in (step, -step)]
             change = [(b - a) / 2e-5 for a, b in zip(*forces, strict=True)]
             np.testing.assert_allclose(change, weight[k], atol=1e-6)
-    assert seen >= {0, 1, 2, 3, 4}
+    assert seen >= {0, 1, 2, 4}
 
 
 def test_how_easily_a_surface_gives_way():
