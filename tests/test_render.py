@@ -12,6 +12,7 @@ import torch
 
 from torch_mjenvs import TorchEnv, TorchVectorEnv
 from torch_mjenvs.__main__ import main
+from torch_mjenvs.envs.camera import endless_floors
 from torch_mjenvs.wrappers import RecordVideo, tile_images
 
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
@@ -136,6 +137,20 @@ def test_images_are_tiled_row_by_row():
     assert found.shape == (4, 9, 3) and found.dtype == np.uint8
     np.testing.assert_array_equal(found[::2, ::3, 0], [[1, 2, 3], [4, 5, 0]])
     np.testing.assert_array_equal(tile_images(images[:1]), images[0])
+
+
+def test_floors_are_drawn_without_end_and_with_the_same_pattern():
+    env = TorchVectorEnv("HalfCheetah", 1, max_episode_steps=-1)
+    sizes, repeats = np.array(env.model.geom_size), np.array(env.model.mat_texrepeat)
+    endless_floors(env.model)
+    floor, plane = env.model.geom("floor").id, env.model.geom_type == 0
+    assert plane.nonzero()[0].tolist() == [floor] and sizes[floor, :2].tolist() == [40, 40]
+    assert env.model.geom_size[floor, :2].tolist() == [0, 0]
+    np.testing.assert_array_equal(env.model.geom_size[~plane], sizes[~plane])
+    material = env.model.geom_matid[floor]
+    np.testing.assert_allclose(env.model.mat_texrepeat[material], repeats[material] / 80)
+    with pytest.raises(ValueError, match="read only"):
+        env.model.geom_size[floor, 0] = 1
 
 
 @pytest.mark.parametrize("name", ["film.gif", "film.mp4", "end.png"])

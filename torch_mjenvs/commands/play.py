@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 import torch
 
+from ..envs.camera import endless_floors
 from ..envs.vector_env import TorchVectorEnv
 from ..envs.video import tile_images
 from ..policy import Policy
@@ -61,9 +62,10 @@ def watch(policy: Policy, seed: int) -> None:
     obs, _ = env.reset(seed=seed)
     world = env.unwrapped
     renderer = world.mujoco_renderer
+    endless_floors(renderer.model)
     with mujoco.viewer.launch_passive(renderer.model, renderer.data) as viewer:
         viewer.cam.type, viewer.cam.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
-        viewer.cam.distance = 2 * renderer.model.stat.extent
+        viewer.cam.distance, viewer.cam.elevation = 4.0, -15.0
         while viewer.is_running():
             due = time.perf_counter() + world.dt
             obs, _, terminated, truncated, _ = env.step(policy(torch.as_tensor(obs)).numpy())
@@ -88,6 +90,7 @@ def record(out: Path, policy: Policy, worlds: int, seconds: float, size: int | N
     drawn = {"render_mode": "rgb_array", "width": 8 * eighth, "height": 6 * eighth, "camera_name": "track"}
     env = make(policy.env_id, worlds, "cpu", **drawn)
     env.model.vis.quality.shadowsize = SHADOW
+    endless_floors(env.model)
     every = max(1, round(1 / (env.dt * FPS)))
     steps = played(env, policy, seed, round(seconds / env.dt))
     if out.suffix == ".png":

@@ -93,6 +93,16 @@ def as_worlds(render_worlds: Sequence[int] | None, num_envs: int) -> tuple[int, 
     return worlds
 
 
+def endless_floors(model: mujoco.MjModel) -> None:
+    """Have planes drawn without end, as they are for contacts: a fast robot runs off the drawn ones within seconds."""
+    sizes = mujoco.MjModel.__getattribute__(model, "geom_size")  # past the view that keeps users from writing
+    for plane in (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE).nonzero()[0]:
+        material, size = model.geom_matid[plane], sizes[plane, :2]
+        if material >= 0 and not model.mat_texuniform[material] and (size > 0).all():
+            model.mat_texrepeat[material] /= 2 * size  # which counts over the plane, and over a metre of an endless one
+        sizes[plane, :2] = 0
+
+
 def _no_opengl(mode: str, error: Exception) -> str:
     """What to do where the first frame could not be drawn."""
     if mode == "human":
