@@ -16,7 +16,7 @@ import numpy as np
 SOLID = ("plane", "sphere", "capsule")
 # What other shapes touch, and the bits of contype that see to it.
 TOUCHES = {
-    "box": ("plane", "sphere", "capsule"),
+    "box": ("plane", "sphere", "capsule", "box"),
     "cylinder": ("plane", "sphere"),
     "ellipsoid": ("plane",),
     "mesh": ("plane",),
@@ -559,7 +559,7 @@ class Maker:
             else:
                 g.set("size", text([self.log(0.03, 0.2) for _ in range(2 if kind == "cylinder" else 3)]))
             g.set("contype", str(BITS[kind]))
-            g.set("conaffinity", "0")
+            g.set("conaffinity", str(BITS[kind] if kind in TOUCHES[kind] else 0))
         for g in geoms:
             if g.get("type") not in TOUCHES:
                 bits = sum(BITS[kind] for kind in changed if g.get("type") in TOUCHES[kind])
@@ -575,6 +575,11 @@ class Maker:
             section = ET.SubElement(root, "contact") if section is None else section
             names = {"geom1": one.get("name"), "geom2": two.get("name")}
             self.element(section, "pair", margin=self.uniform(0.1, 0.4), condim=self.pick(1, 3), **names)
+        boxes = [g for g in others if g.get("type") == "box"]
+        if len(boxes) > 1:
+            self.drawn["two boxes"] += 1
+            for g in boxes:
+                g.set("margin", text(self.uniform(0, 0.02)))  # wider: see docs/limits.md
 
     def mesh(self, root: ET.Element) -> str:
         """The name of a new one, of points in a cloud."""
