@@ -148,6 +148,14 @@ _RODS = Collider(2, 2, colliders.find_rods, colliders.place_rods, cull=True, sev
 _BOXES = Collider(
     box_box.MOST, box_box.SPOT, box_box.find_boxes, box_box.place_boxes, cull=True, turned=True, many=True
 )
+_SPHERE_CYLINDER = Collider(
+    1, 4, ball_colliders.find_sphere_cylinder, ball_colliders.place_ball, cull=True, turned=True
+)
+_SPHERE_BOX = Collider(1, 1, ball_colliders.find_sphere_box, ball_colliders.place_ball_box, cull=True, turned=True)
+_CAPSULE_CYLINDER = Collider(
+    2, 7, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot, cull=True, turned=True, ccd=True
+)
+_CAPSULE_BOX = Collider(2, 1, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True, turned=True)
 _CONVEX = Collider(
     1, convex.SPOT, convex.find_convex, convex.place_convex, cull=True, turned=True, many=True, hulls=True
 )
@@ -169,13 +177,11 @@ COLLIDERS = {
     (PLANE, MESH): Collider(4, 3, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
     (SPHERE, SPHERE): Collider(1, 2, colliders.find_spheres, colliders.place_rods, loop=_RODS),
     (SPHERE, CAPSULE): Collider(1, 2, colliders.find_sphere_capsule, colliders.place_rods, cull=True, loop=_RODS),
-    (SPHERE, CYLINDER): Collider(1, 4, ball_colliders.find_sphere_cylinder, ball_colliders.place_ball, cull=True),
-    (SPHERE, BOX): Collider(1, 1, ball_colliders.find_sphere_box, ball_colliders.place_ball_box, cull=True),
-    (CAPSULE, CYLINDER): Collider(
-        2, 7, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot, cull=True, ccd=True
-    ),
-    (CAPSULE, BOX): Collider(2, 1, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True),
     (CAPSULE, CAPSULE): Collider(2, 2, _RODS.find, _RODS.place, cull=True, several=_both_long, loop=_RODS),
+    **_alike(_SPHERE_CYLINDER, (SPHERE, CYLINDER)),
+    **_alike(_SPHERE_BOX, (SPHERE, BOX)),
+    **_alike(_CAPSULE_CYLINDER, (CAPSULE, CYLINDER)),
+    **_alike(_CAPSULE_BOX, (CAPSULE, BOX)),
     **_alike(_BOXES, (BOX, BOX)),
     **_alike(_CONVEX, (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX)),
     **_alike(_ROUND, (SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID)),

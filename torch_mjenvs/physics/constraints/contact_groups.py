@@ -220,12 +220,14 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
     geoms = sorted({x for p in g.pairs for x in (p.geom1, p.geom2)})
     place = {x: k for k, x in enumerate(geoms)}
     sizes = {x: size_of(m, x, g.collider) for x in geoms}
+    names = dict.fromkeys(name for size in sizes.values() for name in size)
     fixed_sizes = is_number(*(value for size in sizes.values() for value in size.values()))
+    by_part = g.collider.many or g.collider.ncon == 1  # else a pair's two contacts are in one row
 
     def pose_of(x: int) -> dict:
         pose = {"centre": list(d.geom_xrel[x]), "mat": [d.geom_xmat[x][k] for k in entries]}
         pose |= {} if g.one_tree else {"origin": list(d.origin[m.body_originid[m.geom_bodyid[x]]])}
-        return pose if fixed_sizes else pose | sizes[x]
+        return pose if fixed_sizes else pose | {name: sizes[x].get(name, 0.0) for name in names}
 
     entries = range(9) if g.collider.turned else (2, 5, 8)  # of orientations: those that it goes by
     poses = table([pose_of(x) for x in geoms])
@@ -262,15 +264,15 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
 
     def measure(i: Any) -> list[dict]:
         found = g.collider.find(*both(i), lookup(several, i) > 0.5)
-        if g.collider.many:
+        if by_part:
             return [{"dist": dist, "spot": spot} for dist, spot in found]
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
 
     def dist_of(i: Any, k: int) -> Scalar:
-        return found.at(part(i, k, n), "dist") if g.collider.many else found.at(i, (k, 0))
+        return found.at(part(i, k, n), "dist") if by_part else found.at(i, (k, 0))
 
     def spot_of(i: Any) -> list[Scalar]:
-        if g.collider.many:
+        if by_part:
             return found.at(i, "spot")
         # the second contact's numbers stand behind the first's
         pair, is_second = per_contact(range(n), i), lookup([0.0] * n + [1.0] * n, i) > 0.5
