@@ -840,8 +840,7 @@ class Maker:
         compared = out.tag == "fixed" or root.find("option").get("integrator") != "RK4"  # see docs/exactness.md
         if compared and out.find("geom") is None and self.maybe(0.25, "tendon armature"):
             out.set("armature", text(self.log(1e-2, 1)))
-        mjm = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
-        if mjm.tendon_invweight0[mjm.tendon(out.get("name")).id] < mujoco.mjMINVAL:  # its rows would be endlessly hard
+        if out.get("name") in self.still_tendons(root):
             for what in {"range", "frictionloss"} & out.attrib.keys():
                 del out.attrib[what]
 
@@ -866,8 +865,14 @@ class Maker:
                 out.set("active", "false")
             self.softness(out)
 
+    def still_tendons(self, root: ET.Element) -> list[str]:
+        """Those that nothing stretches at first: their rows would be endlessly hard, and their forces rounding."""
+        mjm = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
+        return [mjm.tendon(t).name for t in range(mjm.ntendon) if mjm.tendon_invweight0[t] < mujoco.mjMINVAL]
+
     def coupled_tendons(self, root: ET.Element) -> None:
-        names = [t.get("name", "") for t in root.find("tendon") or () if t.get("name")]
+        still = self.still_tendons(root)
+        names = [t.get("name", "") for t in root.find("tendon") or () if t.get("name") and t.get("name") not in still]
         if names and self.maybe(0.2, "equality of tendons"):
             one, *others = (str(t) for t in self.rng.permutation(names))
             out = self.element(root.find("equality"), "tendon", tendon1=one)
