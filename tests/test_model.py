@@ -32,7 +32,6 @@ def mjcf(
 
 REFUSED = {
     "integrator": (mjcf(option='integrator="discrete"'), "discrete"),
-    "noslip": (mjcf(option='noslip_iterations="3"'), "noslip"),
     "implicit fluidshape": (
         mjcf(option='integrator="implicit" viscosity="1"', geom='fluidshape="ellipsoid"'),
         "(fluidshape) of geom 'rod' with an implicit integrator",

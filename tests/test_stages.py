@@ -35,7 +35,10 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
       <general site="c" refsite="a" gear="1 2 3 4 5 6"/></actuator>
     <equality><weld site1="a" site2="c"/><tendon tendon1="t"/></equality></mujoco>"""
 
-OWN = {"more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames() + "<clock/>")}
+NOSLIP = """<mujoco><option noslip_iterations="2"/><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .1">
+    <freejoint/><geom size=".11"/></body></worldbody></mujoco>"""
+
+OWN = {"noslip": NOSLIP, "more": MORE, "sensors": MODEL.format(integrator="Euler", frames=of_frames() + "<clock/>")}
 
 
 class Watched(Data):

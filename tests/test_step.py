@@ -581,8 +581,8 @@ def test_what_simulation_refuses():
         sim.forward()
     with pytest.raises(FileNotFoundError, match="nowhere"):
         Simulation("nowhere.xml", 1)
-    with pytest.raises(UnsupportedModel, match="noslip"):
-        Simulation("<mujoco><option noslip_iterations='3'/><worldbody><body><freejoint/><geom size='1'/></body>"
+    with pytest.raises(UnsupportedModel, match="discrete"):
+        Simulation("<mujoco><option integrator='discrete'/><worldbody><body><freejoint/><geom size='1'/></body>"
                    "</worldbody></mujoco>", 1)  # fmt: skip
 
 

@@ -116,6 +116,8 @@ class Data:
     # constraints
     candidates = field()  # [Candidate], one for each of the model's pairs
     constraints = field()  # [Constraint], by kind
+    qacc_solver = field("nv")  # where the solver ended: forces of constraints are those there, but for `slips`
+    slips = field()  # [noslip.Slip]: what was added to the forces of friction
     qacc = output("nv")
     solver_niter = field()  # Newton iterations
     qfrc_constraint = output("nv")

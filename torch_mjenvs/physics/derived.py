@@ -14,6 +14,7 @@ from .forces import passive
 from .inertia import com_pos, crb
 from .kinematics import kinematics
 from .model import Model
+from .noslip import no_slip
 from .precision import DOUBLE, Precision
 from .sensors import sensor
 from .solver import constraint_force, newton, rne_post_constraint
@@ -39,6 +40,7 @@ STAGES: tuple[Stage, ...] = (
     smooth_acceleration,
     make_constraint,
     newton,
+    no_slip,
     constraint_force,
     rne_post_constraint,
     subtree_vel,
@@ -47,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
     sensor,
 )
 # Stages with loops and blocks: a field first asked for inside one would be computed there, and be unknown outside.
-BRANCHING: tuple[Stage, ...] = (make_constraint, newton, constraint_force, rne_post_constraint)
+BRANCHING: tuple[Stage, ...] = (make_constraint, newton, no_slip, constraint_force, rne_post_constraint)
 STAGE_OF: dict[str, Stage] = {name: stage for stage in STAGES for name in stage.computes}
 
 
@@ -88,12 +90,15 @@ def derive(
     act: Sequence = (),
     **pushes: list,
 ) -> Derived:
-    """mjData at a state, `pushes` as of `step`. Nothing is computed that nobody reads, nor a given acceleration.
+    """mjData at a state, `pushes` as of `step`. Nothing is computed that nobody reads. qacc: where the solver ended, if
+    that is known.
 
     Raises ValueError for a wrong number of activations.
     """
     check_act(m, act)
-    known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc": qacc}
+    known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc_solver": qacc}
+    if qacc is not None and not m.noslip_iterations:
+        known |= {"qacc": qacc, "slips": []}
     return Derived(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, precision=precision, **known, **pushes)
 
 

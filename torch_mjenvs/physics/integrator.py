@@ -158,6 +158,7 @@ def rk4(
             "qacc": d.qacc,
             "rates": add(carry["rates"], scale(rate, b)),
             "qaccs": add(carry["qaccs"], scale(d.qacc, b)),
+            **({"qacc_solver": d.qacc_solver} if m.noslip_iterations else {}),
             "qpos": at,
             "qvel": speed,
             "act": active,
@@ -172,10 +173,13 @@ def rk4(
         "qpos": list(qpos), "qvel": list(qvel), "act": list(act), "act_dot": [0.0] * m.na, "act_dots": [0.0] * m.na,
         "lengths": dict.fromkeys(winding(m), 0.0), "observed": observed,
     }  # fmt: skip
+    if m.noslip_iterations:
+        start["qacc_solver"] = list(warmstart)
     last = repeat(4, stage, start)
+    ended = last["qacc_solver" if m.noslip_iterations else "qacc"]
     return (
         integrate_pos(m, qpos, last["rates"], h),
         [v + h * x for v, x in zip(qvel, last["qaccs"], strict=True)],
         advance(m, act, last["act_dots"], last["lengths"]),
-        {k: last[k] for k in ("qpos", "qvel", "qacc", "act", "observed")} | {"mean_qacc": last["qaccs"]},
+        {k: last[k] for k in ("qpos", "qvel", "act", "observed")} | {"qacc": ended, "mean_qacc": last["qaccs"]},
     )

@@ -78,6 +78,7 @@ class Model:
     eulerdamp: bool  # whether Euler takes joint damping implicitly
     cone: str  # "pyramidal" or "elliptic"
     impratio: float
+    noslip_iterations: int
     meaninertia: float
 
     body_parentid: Ints

@@ -96,8 +96,6 @@ def _check_options(mjm: mujoco.MjModel) -> None:
         not_supported(f"option timestep={opt.timestep}", "use a positive time step")
     if not opt.impratio > 0:
         not_supported(f"option impratio={opt.impratio}", "use a positive ratio")
-    if opt.noslip_iterations > 0:
-        not_supported("option noslip_iterations > 0", "set it to 0")
     for name in ("cb_passive", "cb_control", "cb_contactfilter"):
         getter = getattr(mujoco, f"get_mj{name}", None)
         if getter is not None and getter() is not None:

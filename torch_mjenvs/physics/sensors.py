@@ -42,7 +42,7 @@ DISTANCE = 1 << int(mujoco.mjtRayDataField.mjRAYDATA_DIST)
 @stage(
     reads="time qpos qvel origin odof xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos "
     "site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom actuator_length "
-    "actuator_velocity actuator_force qfrc_actuator constraints qacc oacc cfrc_int",
+    "actuator_velocity actuator_force qfrc_actuator constraints qacc_solver oacc cfrc_int",
     computes="sensordata",
 )
 def sensor(m: Model, d: Data) -> None:
@@ -307,7 +307,7 @@ def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
         if isinstance(c, ContactGroup) and any(body in pair for pair in c.alike.bodies):
             raise not_there(m, i, " of a body of which many geoms may touch others")
         if isinstance(c, Contacts):
-            total = c.sum_touch(m, d, d.qacc, body, felt, total)
+            total = c.sum_touch(m, d, d.qacc_solver, body, felt, total)
     return [total]
 
 
@@ -336,7 +336,7 @@ def _limit_vel(d: Data, row: Limit) -> Scalar:
 
 
 def _limit_frc(d: Data, row: Limit) -> Scalar:
-    return row.force(d.qacc)
+    return row.force(d.qacc_solver)
 
 
 SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {

@@ -29,11 +29,11 @@ LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
 FULL_STEPS = 2  # iterations that take the full step even where it does not end the search
 
 
-@stage(reads="precision qacc_warmstart odof M qfrc_smooth constraints", computes="qacc solver_niter")
+@stage(reads="precision qacc_warmstart odof M qfrc_smooth constraints", computes="qacc_solver solver_niter")
 def newton(m: Model, d: Data) -> None:
-    """d.qacc, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
+    """d.qacc_solver, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
     if not m.nv:  # nothing moves
-        d.qacc, d.solver_niter = [], 0.0
+        d.qacc_solver, d.solver_niter = [], 0.0
         return
     tolerance = d.precision.tolerance * m.meaninertia * m.nv
     uncertain = [where for c in d.constraints for where in c.shows]
@@ -51,17 +51,20 @@ def newton(m: Model, d: Data) -> None:
         return [a, logical_and(done, logical_or(landed[0], certain)), count + 1.0, done]  # else the step is repeated
 
     start = [list(d.qacc_warmstart), False, 0.0] + [False] * bool(uncertain)
-    d.qacc, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, start, ITERATIONS)
+    d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, start, ITERATIONS)
 
 
-@stage(reads="odof constraints qacc", computes="qfrc_constraint")
+@stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")
 def constraint_force(m: Model, d: Data) -> None:
-    """d.qfrc_constraint = J'f at d.qacc. mj_constraintUpdate."""
-    d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc)[0]]
+    """d.qfrc_constraint = J'f. mj_constraintUpdate."""
+    d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc_solver)[0]]
+    for slip in d.slips:
+        d.qfrc_constraint = slip.add_force(d.qfrc_constraint)
 
 
 @stage(
-    reads="origin comrel odof constraints qacc xfrc_applied xirel tendon_wrench ten_wrench ten_J ten_bias",
+    reads="origin comrel odof constraints qacc_solver slips qacc xfrc_applied xirel tendon_wrench ten_wrench ten_J "
+    "ten_bias",
     computes="cfrc_ext",
 )
 def rne_post_constraint(m: Model, d: Data) -> None:
@@ -72,7 +75,9 @@ def rne_post_constraint(m: Model, d: Data) -> None:
     """
     wrench = [[0.0] * 6 for _ in range(m.nbody)]
     for c in d.constraints:
-        c.add_wrenches(m, d, d.qacc, wrench)
+        c.add_wrenches(m, d, d.qacc_solver, wrench)
+    for slip in d.slips:
+        slip.add_wrenches(m, d, wrench)
     if d.xfrc_applied is not None:
         wrench = [add(w, applied_wrench(d, b)) if b else w for b, w in enumerate(wrench)]
     for pulls in (d.tendon_wrench, armature_wrenches(m, d, d.qacc)):

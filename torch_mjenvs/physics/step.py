@@ -20,6 +20,7 @@ from .inertia import com_pos, crb, factor, solve
 from .integrator import euler, rk4
 from .kinematics import kinematics
 from .model import TENDON, Model
+from .noslip import no_slip
 from .precision import DOUBLE, Precision
 from .solver import newton, rne_post_constraint
 from .spatial import add
@@ -75,6 +76,7 @@ def acceleration(m: Model, d: Data) -> None:
     smooth(m, d)
     make_constraint(m, d)
     newton(m, d)
+    no_slip(m, d)
 
 
 @stage(
@@ -135,7 +137,7 @@ def step(
     else:
         d = forward_at(*start)
         qpos, qvel, act = euler(m, d)
-        last = {"qpos": d.qpos, "qvel": d.qvel, "act": d.act, "qacc": d.qacc, "mean_qacc": d.qacc}
+        last = {"qpos": d.qpos, "qvel": d.qvel, "act": d.act, "qacc": d.qacc_solver, "mean_qacc": d.qacc}
         last["cfrc_ext"] = observe(d, nothing)
     last["start"] = [list(x) for x in start]
     return State(qpos, qvel, last["qacc"], act, last)

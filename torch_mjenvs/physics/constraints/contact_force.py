@@ -43,6 +43,20 @@ class ContactForce:
         """Of a force along the axes (condim): (torque, force) on the second body, about each body's origin."""
         raise NotImplementedError
 
+    def pull(self, m: Model, d: Data, force: Callable[[], list], wrench: list[list]) -> None:
+        """Add to `wrench` what a force along the axes (condim) is to both bodies, where the contact is active."""
+        touched = [(side, body) for side, body in enumerate(self.bodies) if body]
+
+        def push(carry: list) -> list:
+            pushed = self.wrenches(m, d, force())
+            return [
+                add(old, scale(pushed[side], (-1.0, 1.0)[side])) for old, (side, _) in zip(carry, touched, strict=True)
+            ]
+
+        new = when_any(self.active, push, [wrench[body] for _, body in touched])
+        for (_, body), x in zip(touched, new, strict=True):
+            wrench[body] = x
+
     def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
         """The point, from the origin of the tree of one of the two bodies, and the normal."""
         raise NotImplementedError
@@ -76,19 +90,11 @@ class Contacts(Constraint):
     def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
         motion = body_motion(m, d, a)
         for c in self.contacts:
-            touched = [(side, body) for side, body in enumerate(c.bodies) if body]
 
-            def push(carry: list, c: ContactForce = c, touched: list = touched) -> list:
-                force = c.cone.push(c.residual(motion))[0]
-                pushed = c.wrenches(m, d, force)
-                return [
-                    add(old, scale(pushed[side], (-1.0, 1.0)[side]))
-                    for old, (side, _) in zip(carry, touched, strict=True)
-                ]
+            def force(c: ContactForce = c) -> list:
+                return c.cone.push(c.residual(motion))[0]
 
-            new = when_any(c.active, push, [wrench[body] for _, body in touched])
-            for (_, body), x in zip(touched, new, strict=True):
-                wrench[body] = x
+            c.pull(m, d, force, wrench)
 
     def sum_touch(
         self, m: Model, d: Data, a: list, body: int, felt: Callable[[list, list], Mask], total: Scalar

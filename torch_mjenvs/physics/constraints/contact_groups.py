@@ -140,6 +140,8 @@ class ContactGroup(Constraint):
 
 def many_alike(m: Model, precision: Precision) -> list[list[Pair]]:
     """The pairs that are many and alike: of one impedance, both of one tree or not, with friction or without."""
+    if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
+        return []
     found: dict[tuple, list[Pair]] = {}
     varies, m = m.nominal is not None, m.nominal or m
     for p in m.pairs:

@@ -60,9 +60,17 @@ class FrictionLoss(Constraint):
 
     def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
         if self.tendon >= 0:
-            force = clip(-self._slope(a), -self.most, self.most)
+            self.pull(d, self.force(a), wrench)
+
+    def pull(self, d: Data, force: Scalar, wrench: list[list]) -> None:
+        """Add to `wrench` what a force of this row is to bodies, if it is a tendon's."""
+        if self.tendon >= 0:
             for body, pull in d.ten_wrench[self.tendon].items():
                 wrench[body] = add_scaled(wrench[body], pull, force)
+
+    def force(self, a: list) -> Scalar:
+        """What the row pulls with."""
+        return clip(-self._slope(a), -self.most, self.most)
 
     def _slope(self, a: list) -> Scalar:
         return self.D * (row_times(self.jacobian, a) + self.y0)

@@ -53,6 +53,10 @@ class Pyramid:
                 weight[axis][axis] = weight[axis][axis] + mu * mu * pressed
         return force, weight
 
+    def edges(self, y: list) -> list[Scalar]:
+        """The force of each row."""
+        return [-(select(e < 0.0, self.D, 0.0) * e) for e, *_ in self.rows(y)]
+
     def rows(self, y: list) -> list:
         """Each row's value, the axis beside the normal that it takes, and by how much; of the normal alone, 0 and 0."""
         if not self.friction:

@@ -158,11 +158,7 @@ class SpringPyramid(Pyramid):
         """Force and stiffness while the rows that are pressed are `pressed`: the force is linear in y."""
         D, shifts, ones = self.D, self._shifts(y), [select(p, 1.0, 0.0) for p in pressed]
         share = D / (self.spring + D * sum_of(ones))
-        f = []
-        for s, p in zip(shifts, pressed, strict=True):
-            others = [(other, q) for other, q in zip(shifts, pressed, strict=True) if other is not s]
-            apart = sum_of(select(q, s - other, 0.0) for other, q in others)
-            f.append(select(p, -((self.spring * (y[0] + s) + D * apart) * share), 0.0))
+        f = self._forces(y, pressed, shifts, share)
         normal, n = self.spring * share, len(y)
         force, weight = [sum_of(f)], [[0.0] * n for _ in range(n)]
         weight[0][0] = normal * sum_of(ones)
@@ -174,6 +170,20 @@ class SpringPyramid(Pyramid):
             for j, (other, tilt_of_other) in enumerate(of_axes[: k - 1], 1):
                 weight[k][j] = weight[j][k] = -(mu * other * D * share * tilt * tilt_of_other)
         return force, weight
+
+    def edges(self, y: list) -> list[Scalar]:
+        pressed = self.pressed(y)
+        share = self.D / (self.spring + self.D * sum_of(select(p, 1.0, 0.0) for p in pressed))
+        return self._forces(y, pressed, self._shifts(y), share)
+
+    def _forces(self, y: list, pressed: list[Mask], shifts: list[Scalar], share: Scalar) -> list[Scalar]:
+        """Of each row. share: D / (K + p D)."""
+        f = []
+        for s, p in zip(shifts, pressed, strict=True):
+            others = [(other, q) for other, q in zip(shifts, pressed, strict=True) if other is not s]
+            apart = sum_of(select(q, s - other, 0.0) for other, q in others)
+            f.append(select(p, -((self.spring * (y[0] + s) + self.D * apart) * share), 0.0))
+        return f
 
     def _shifts(self, y: list) -> list[Scalar]:
         """s of each row, in the order of `Pyramid`'s."""

@@ -1,0 +1,75 @@
+"""noslip_iterations (`physics/noslip.py`) against MuJoCo C, at noslip_tolerance 0, so that it does all of them."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics.simulation import Simulation
+
+OUTPUTS = ("qacc", "qfrc_constraint", "cfrc_ext")
+
+
+def model(sweeps: int, cone: str, condim: int, option: str = "") -> mujoco.MjModel:
+    """A heap on the floor: a rod with a limb whose joint rubs, as its tendon does, and two balls."""
+    surface = f'friction=".4 .02 .01" condim="{condim}"'
+    return oracle.sharpen(
+        mujoco.MjModel.from_xml_string(f"""<mujoco>
+        <option timestep=".003" noslip_iterations="{sweeps}" noslip_tolerance="0" cone="{cone}" {option}/>
+        <default><geom {surface}/></default><worldbody><geom type="plane" size="5 5 1"/><site name="post" pos="0 1 1"/>
+        <body pos="0 0 .098"><freejoint/><geom type="capsule" size=".1 .2" euler="90 0 0"/>
+          <site name="back" pos="0 0 .1"/>
+          <body pos="0 .2 .1"><joint axis="1 0 0" frictionloss="1.5" damping=".1"/>
+            <geom name="limb" type="capsule" size=".06" fromto="0 0 0 0 .3 -.1"/>
+            <site name="tip" pos="0 .3 -.1"/></body></body>
+        <body pos=".05 0 .28"><freejoint/><geom name="ball" size=".1"/></body>
+        <body pos=".1 .18 .27"><freejoint/><geom size=".09" condim="1"/></body></worldbody>
+        <tendon><spatial frictionloss=".5"><site site="back"/><site site="tip"/><site site="post"/></spatial></tendon>
+        <contact><pair geom1="limb" geom2="ball" condim="{condim}"/></contact></mujoco>""")
+    )
+
+
+def close(got: object, want: np.ndarray, tolerance: float, what: str) -> None:
+    bound = tolerance * max(1.0, np.max(np.abs(want)))
+    np.testing.assert_allclose(got, want, rtol=0, atol=bound, err_msg=what)
+
+
+@pytest.mark.parametrize("condim", [3, 4, 6])
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+@pytest.mark.parametrize("sweeps", [1, 20])
+def test_accelerations_and_forces(sweeps, cone, condim):
+    mjm, plain, rng = model(sweeps, cone, condim), model(0, cone, condim), np.random.default_rng(0)
+    m, d, touched, changed = load(mjm), mujoco.MjData(plain), 0, 0.0
+    for _ in range(8):
+        mujoco.mj_step(plain, d, 5)
+        d.qvel[:] += rng.normal(0, 0.1, mjm.nv)
+        want, without = (oracle.forward(x, d.qpos, d.qvel, np.zeros(0)) for x in (mjm, plain))
+        mujoco.mj_rnePostConstraint(mjm, want)
+        ours = derive(m, d.qpos.tolist(), d.qvel.tolist(), None, [])
+        for name in OUTPUTS:
+            close(getattr(ours, name), getattr(want, name), 1e-9, name)
+        touched, changed = touched + want.ncon, max(changed, np.max(np.abs(want.qacc - without.qacc)))
+    undone = cone == "elliptic" and condim == 6  # MuJoCo finds most of its changes to be worse than none
+    assert touched > 10 and (changed > 0.1 or undone)
+
+
+@pytest.mark.parametrize(("cone", "option"), [("pyramidal", 'integrator="RK4"'), ("elliptic", "")])
+def test_a_simulation_steps_as_mujoco(cone, option):
+    mjm, rng = model(4, cone, 3, option), np.random.default_rng(1)
+    sim, worlds = Simulation(mjm, 3, dtype=torch.float64, outputs=("qfrc_constraint", "cfrc_ext")), []
+    for k in range(3):
+        d = mujoco.MjData(mjm)
+        d.qvel[:] = rng.normal(0, 0.3, mjm.nv)
+        sim.qvel[k] = torch.tensor(d.qvel)
+        worlds.append(d)
+    sim.step(30)
+    for k, d in enumerate(worlds):
+        mujoco.mj_step(mjm, d, 30)
+        mujoco.mj_rnePostConstraint(mjm, d)
+        for name in ("qpos", "qvel", *sim.outputs):
+            close(getattr(sim, name)[k].cpu(), getattr(d, name), 1e-8, name)
