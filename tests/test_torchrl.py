@@ -392,8 +392,8 @@ def test_without_torchrl(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensordict", None)
     with pytest.raises(ImportError, match=r"torch_mjenvs\[torchrl\]"):
         torch_mjenvs.HumanoidEnv  # noqa: B018
-    with pytest.raises(AttributeError, match="no attribute 'PusherEnv'"):
-        torch_mjenvs.PusherEnv  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'DancerEnv'"):
+        torch_mjenvs.DancerEnv  # noqa: B018
 
 
 @pytest.mark.parametrize("native_autoreset", [False, True])
