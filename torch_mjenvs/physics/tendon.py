@@ -90,11 +90,15 @@ def coupled_tendons(m: Model) -> list[int]:
     return sorted({t for kind, *ids in ends if kind == EQ_TENDON for t in ids if t >= 0})
 
 
+STILL = 1e-6  # of the inverse inertia of its dofs: tendons that are stretched by so little at qpos0
+
+
 def met_by_tendon(m: Model, d: Data, t: int) -> Scalar | None:
-    """A bound of J M^-1 J', where J depends on the pose: MuJoCo's tendon_invweight0, which is that at qpos0, says
-    little about other poses then. It may even be 0: a string between two parallel tracks does not stretch at first.
+    """A bound of J M^-1 J' in this pose, of tendons of which MuJoCo's tendon_invweight0, which is that at qpos0, says
+    little: a string between two parallel tracks does not stretch at first. None of others.
     """
-    if m.wrap_type[m.tendon_adr[t]] == WRAP_JOINT:
+    nominal = m.nominal or m
+    if nominal.tendon_invweight0[t] >= STILL * sum(nominal.dof_invweight0[v] for v in d.ten_J[t]):
         return None
     total: Scalar = 0.0
     for v, entry in d.ten_J[t].items():
