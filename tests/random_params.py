@@ -23,12 +23,10 @@ def nominal(mjm: mujoco.MjModel, name: str) -> np.ndarray:
 
 def names(mjm: mujoco.MjModel, m: Model) -> list[str]:
     """All that can vary in this model, and be compared."""
-    lone = bool(np.any(mjm.body_simple))
-    return [
-        name
-        for name in VARIABLE
-        if name not in m.switched_off and nominal(mjm, name).size and not (lone and name in TURNING)
-    ]
+    out = set(TURNING) if np.any(mjm.body_simple) else set()
+    if mjm.geom_fluid.any():
+        out.add("geom_size")  # is refused: see test_sizes_do_not_vary_where_virtual_masses_follow_from_them
+    return [name for name in VARIABLE if name not in {*out, *m.switched_off} and nominal(mjm, name).size]
 
 
 def draw(mjm: mujoco.MjModel, name: str, rng: np.random.Generator) -> np.ndarray:

@@ -86,6 +86,10 @@ def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
     for name in names:
         if name in m.switched_off:
             raise ValueError(f"{name} cannot vary: a disable flag of the model switches off what it is for")
+        if name == "geom_size" and any(row[0] > 0 for row in m.geom_fluid):
+            raise ValueError(
+                "geom_size cannot vary: geoms with fluidshape='ellipsoid' have virtual masses, which follow from it"
+            )
         if name not in VARIABLE:
             fields = {f.name for f in dataclasses.fields(m)}
             unknown = "the model has no parameter of this name"
