@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from gymnasium.error import ResetNeeded
-from ppo import Replayed
 
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.envs import engine
+from torch_mjenvs.training.networks import Replayed
 
 N, T = 16, 10
 
