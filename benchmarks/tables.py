@@ -68,7 +68,7 @@ def everything(m: Model, d: Data) -> list:
     smooth(m, d)
     make_constraint(m, d)
     newton(m, d)
-    return d.qacc
+    return d.qacc_solver
 
 
 STAGES = (smooth_dynamics, constraints, everything)

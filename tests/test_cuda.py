@@ -26,11 +26,12 @@ from benchmarks import cuda_code
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cuda, launch
-from torch_mjenvs.compiler.control import get, memory, repeat
+from torch_mjenvs.compiler.control import count_while, get, memory, repeat
 from torch_mjenvs.compiler.expr import node, tracing
 from torch_mjenvs.compiler.llvm import NVIDIA
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
+from torch_mjenvs.compiler.rooms import Room, number
 from torch_mjenvs.compiler.scalar import lookup, lookup_index
 from torch_mjenvs.envs import engine
 from torch_mjenvs.envs.engine import Engine
@@ -98,6 +99,14 @@ def every_operation(b: dict[str, list]) -> dict[str, list]:
 
     rows = memory([[f, g], [g, p], [p, f], [f, f], [g, g]])
     out["f"] += repeat(3, turn, [0.5])
+
+    def fill(k: Any, c: list) -> list:
+        (here,) = room.at(row, [0])
+        room.put(row, [here + number(k)])
+        return [c[0] + here]
+
+    row, room = node("select", b["b"][0], 1.0, 0.0), Room(2, 1, [[f], [g]])  # each world's own row
+    out["f"] += count_while(lambda k, c: number(k) < 2.0, fill, [0.0], 3, [room])
     return {"f out": out["f"], "i out": out["i"], "b out": out["b"]}
 
 

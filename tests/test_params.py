@@ -194,7 +194,7 @@ def test_what_a_flag_switches_off_is_not_to_vary():
 def test_sizes_do_not_vary_where_virtual_masses_follow_from_them():
     body = "<worldbody><body><freejoint/><geom size='.1' fluidshape='ellipsoid'/></body></worldbody>"
     xml = f"<mujoco><option density='1'/>{body}</mujoco>"
-    with pytest.raises(ValueError, match="geom_size cannot vary: .* virtual masses"):
+    with pytest.raises(ValueError, match=r"geom_size cannot vary: .* virtual masses"):
         Simulation(xml, 1, vary="geom_size")
 
 

@@ -450,7 +450,7 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"device": "meta"}, ValueError, "not supported"),
     ({"autoreset_mode": "Sometimes"}, ValueError, "Sometimes"),
     ({"render_mode": "ascii"}, ValueError, "render_mode must be one of"),
-    ({"render_mode": "human"}, ValueError, "render_mode must be one of"),
+    ({"render_mode": "human"}, ValueError, "a window shows one world"),
     ({"render_worlds": (0, 2)}, ValueError, "render_worlds must be from 0 to 1"),
     ({"render_worlds": (-1,)}, ValueError, "render_worlds"),
     ({"task": "Unicorn"}, ValueError, "there is no task 'Unicorn'.*Hopper"),
