@@ -8,12 +8,11 @@ from __future__ import annotations
 import weakref
 
 from .data import Data
-from .inertia import Factor, com_pos, crb, factor, solve
-from .kinematics import kinematics
+from .inertia import Factor, solve
 from .model import Floats, Model
+from .set_const import at_qpos0
 from .shapes import SHAPES
 from .spatial import Vec, add, cross, dot, mat_vec
-from .tendon import tendon
 
 _kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  # for as long as the model lives
 
@@ -33,10 +32,7 @@ def _geom_invweight0(m: Model) -> Floats:
     surfaces = {geom: surface(m.geom_size[geom]) for geom in touching if (surface := SHAPES[m.geom_type[geom]].surface)}
     if not surfaces:
         return (0.0,) * m.ngeom
-    d = Data(qpos=list(m.qpos0))
-    for stage in (kinematics, com_pos, tendon, crb):
-        stage(m, d)
-    inverse = factor(d.M, m.dof_clamped)
+    d, inverse = at_qpos0(m)
     return tuple(_mean(m, d, inverse, geom, surfaces[geom]) if geom in surfaces else 0.0 for geom in range(m.ngeom))
 
 

@@ -22,16 +22,21 @@ from .spatial import MINVAL, add, cross, mat_vec, norm, quat_conjugate, quat_mul
 from .tendon import tendon
 
 
+def at_qpos0(m: Model) -> tuple[Data, Factor]:
+    """Where all is at qpos0, with M, and M's factors."""
+    d = Data(qpos=list(m.qpos0))
+    for stage in (kinematics, com_pos, tendon, crb):
+        stage(m, d)
+    return d, factor(d.M, m.dof_clamped)
+
+
 def set_const(m: Model) -> dict[str, Any]:
     """body_subtreemass, body_invweight0, dof_invweight0, tendon_invweight0, tendon_length0, meaninertia and eq_data of
     a model, and actuator_acc0 of one with muscles, by name.
     """
     subtreemass = _subtree_mass(m)
     plain = dataclasses.replace(m, body_subtreemass=subtreemass)
-    d = Data(qpos=list(m.qpos0))
-    for stage in (kinematics, com_pos, tendon, crb):
-        stage(plain, d)
-    f = factor(d.M, m.dof_clamped)
+    d, f = at_qpos0(plain)
     total: Scalar = 0.0
     for v in range(m.nv):
         total = total + d.M[v][v]

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, clip, logical_or, maximum
 from ..data import Data
-from ..inertia import com_pos, crb, factor, solve
-from ..kinematics import between, kinematics
+from ..inertia import solve
+from ..kinematics import between
 from ..model import BALL, EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
+from ..set_const import at_qpos0
 from ..spatial import add, cross, cross_motion, dot, is_zero, mat_vec, norm, quat_conjugate, quat_mul, scale, sub, zeros
-from ..tendon import Row, row_times, tendon
+from ..tendon import Row, row_times
 from ..velocity import at_point, combine
 from .equality import Equality, EqualityRow
 from .rows import MAX_IMP, MIN_IMP, MIN_VAL, bounded_stiffness, impedance, reference
@@ -188,10 +189,7 @@ _kept: weakref.WeakKeyDictionary[Model, dict[int, list[float]]] = weakref.WeakKe
 def _met(m: Model) -> dict[int, list[float]]:
     """By weld, the inverse inertia that its rows of each kind act on at qpos0: the largest J M^-1 J'."""
     if m not in _kept:
-        d = Data(qpos=list(m.qpos0))
-        for stage in (kinematics, com_pos, tendon, crb):
-            stage(m, d)
-        inverse = factor(d.M, m.dof_clamped)
+        d, inverse = at_qpos0(m)
         _kept[m] = {i: [0.0, 0.0] for i in range(m.neq) if m.eq_type[i] in (EQ_CONNECT, EQ_WELD)}
         for i, most in _kept[m].items():
             tie = _tie(m, d, i)
