@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from quadruped.task import Quadruped
 
 from torch_mjenvs import World
+from torch_mjenvs.commands.play import SHADOW, writer
 from torch_mjenvs.physics import load
 from torch_mjenvs.policy import Policy
 from torch_mjenvs.scalar import Random
@@ -124,12 +125,9 @@ class Film:
     """What the camera that goes along with a robot sees, 25 pictures a second."""
 
     def __init__(self, path: Path, robot: Robot):
-        import imageio.v2 as imageio
-
-        robot.nominal.vis.quality.shadowsize = 1024  # MuJoCo's 4,096 take long where the CPU draws
+        robot.nominal.vis.quality.shadowsize = SHADOW
         self.robot, self.renderer, self.steps = robot, mujoco.Renderer(robot.nominal, 480, 640), 0
-        timing: dict[str, Any] = {"duration": 40, "loop": 0} if path.suffix == ".gif" else {"fps": 25}
-        self.writer = imageio.get_writer(path, **timing)
+        self.writer = writer(path, 0.04)
 
     def add(self) -> None:
         """The robot as it is now; every second step is shown."""
