@@ -110,6 +110,8 @@ def compare_steps(
         sim.step(steps)
         for k, d in enumerate(theirs):
             mujoco.mj_step(mjm, d, steps)
+            if "cfrc_ext" in names:
+                mujoco.mj_rnePostConstraint(mjm, d)
             for name in names:
                 want, got = field(mjm, d, name), getattr(sim, name)[k].cpu().numpy()
                 atol = bound * max(1.0, np.abs(want).max(initial=0.0))

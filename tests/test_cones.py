@@ -40,12 +40,7 @@ def model(condim: int, option: str = "", friction: str = ".6 .02 .004") -> mujoc
 
 def states(mjm: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """A third of them next to at rest; others slide, spin and roll, slowly or fast."""
-    rng, out = np.random.default_rng(0), []
-    for k in range(n):
-        qpos = mjm.qpos0.copy()
-        mujoco.mj_integratePos(mjm, qpos, rng.normal(0, 0.03, mjm.nv), 1.0)
-        out.append((qpos, rng.normal(0, (1e-3, 0.1, 3.0)[k % 3], mjm.nv)))
-    return out
+    return oracle.scattered(mjm, n, 0.03, (1e-3, 0.1, 3.0))
 
 
 @pytest.mark.parametrize(("cone", "impratio"), [("pyramidal", 1), ("elliptic", 1), ("elliptic", 10)])

@@ -84,12 +84,7 @@ def heap(n: int, condim: int, one_tree: bool, cone: str = "pyramidal") -> mujoco
 
 
 def scattered(model: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    rng, out = np.random.default_rng(0), []
-    for _ in range(n):
-        qpos = model.qpos0.copy()
-        mujoco.mj_integratePos(model, qpos, rng.normal(0, 0.05, model.nv), 1.0)
-        out.append((qpos, rng.normal(0, 0.5, model.nv)))
-    return out
+    return oracle.scattered(model, n, 0.05, (0.5,))
 
 
 @pytest.mark.parametrize(
@@ -124,17 +119,12 @@ def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree, cone):
 def test_a_heap_of_free_bodies_moves_as_in_mujoco():
     model = heap(5, 3, one_tree=False)
     states = scattered(model, 3)
-    sims = {dtype: Simulation(model, 3, dtype=dtype) for dtype in (torch.float64, torch.float32)}
-    for sim in sims.values():
-        for k, (qpos, qvel) in enumerate(states):
-            sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-        sim.step(40)
+    exact, single = (Simulation(model, 3, dtype=dtype) for dtype in (torch.float64, torch.float32))
+    oracle.compare_steps(exact, model, states, 40, bound=1e-10)
     for k, (qpos, qvel) in enumerate(states):
-        d = mujoco.MjData(model)
-        d.qpos[:], d.qvel[:] = qpos, qvel
-        mujoco.mj_step(model, d, 40)
-        np.testing.assert_allclose(sims[torch.float64].qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-10)
-        np.testing.assert_allclose(sims[torch.float32].qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=2e-4)
+        single.qpos[k], single.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
+    single.step(40)
+    assert (single.qpos.double() - exact.qpos).abs().max() < 2e-4
 
 
 def mixed(one: str, two: str) -> mujoco.MjModel:
@@ -184,12 +174,4 @@ def test_many_capsules_and_cylinders_are_as_few_of_them(monkeypatch):
 def test_a_heap_of_balls_and_boxes_moves_as_in_mujoco(monkeypatch):
     monkeypatch.setattr("torch_mjenvs.physics.constraints.contact_groups.FEWEST", 2)
     model = mixed(BALL, BLOCK)
-    states, sim = scattered(model, 3), Simulation(model, 3, dtype=torch.float64)
-    for k, (qpos, qvel) in enumerate(states):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    sim.step(10)
-    for k, (qpos, qvel) in enumerate(states):
-        d = mujoco.MjData(model)
-        d.qpos[:], d.qvel[:] = qpos, qvel
-        mujoco.mj_step(model, d, 10)
-        np.testing.assert_allclose(sim.qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-9)
+    oracle.compare_steps(Simulation(model, 3, dtype=torch.float64), model, scattered(model, 3), 10)

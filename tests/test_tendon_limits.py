@@ -58,12 +58,7 @@ def model(option: str = "", how: str = SOFT) -> mujoco.MjModel:
 
 def states(mjm: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Half of them next to at rest."""
-    rng, out = np.random.default_rng(0), []
-    for k in range(n):
-        qpos = mjm.qpos0.copy()
-        mujoco.mj_integratePos(mjm, qpos, rng.normal(0, 0.15, mjm.nv), 1.0)
-        out.append((qpos, rng.normal(0, (1.0, 0.01)[k % 2], mjm.nv)))
-    return out
+    return oracle.scattered(mjm, n, speeds=(1.0, 0.01))
 
 
 @pytest.mark.parametrize("how", [SOFT, DIRECT, HARD])
@@ -96,33 +91,15 @@ def test_accelerations_and_forces(how):
 @pytest.mark.parametrize("integrator", ["Euler", pytest.param("RK4", marks=pytest.mark.slow)])
 def test_trajectories_of_200_steps(integrator):
     mjm = model(f'integrator="{integrator}"')
-    sim, before = Simulation(mjm, 4, dtype=torch.float64, outputs=("cfrc_ext",)), states(mjm, 4)
-    for k, (qpos, qvel) in enumerate(before):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    sim.step(200)
-    for k, (qpos, qvel) in enumerate(before):
-        d = mujoco.MjData(mjm)
-        d.qpos[:], d.qvel[:] = qpos, qvel
-        mujoco.mj_step(mjm, d, 200)
-        mujoco.mj_rnePostConstraint(mjm, d)
-        np.testing.assert_allclose(sim.qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-9)
-        np.testing.assert_allclose(sim.qvel[k].cpu().numpy(), d.qvel, rtol=0, atol=1e-7)
-        scale = np.abs(d.cfrc_ext).max()
-        np.testing.assert_allclose(sim.cfrc_ext[k].cpu().numpy(), d.cfrc_ext, rtol=0, atol=1e-6 * scale)
+    sim = Simulation(mjm, 4, dtype=torch.float64, outputs=("cfrc_ext",))
+    oracle.compare_steps(sim, mjm, states(mjm, 4), 200, names=("qpos", "qvel", "cfrc_ext"))
 
 
 @pytest.mark.parametrize("how", [pytest.param(SOFT, marks=pytest.mark.slow), HARD])
 def test_it_holds_in_float32(how):
     """One step of accelerations; the hardest rows repeat their step."""
     mjm = model(how=how)
-    sim = Simulation(mjm, 30, outputs=("qacc",))
-    for k, (qpos, qvel) in enumerate(states(mjm, 30)):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    qpos, qvel = sim.qpos.double().cpu().numpy(), sim.qvel.double().cpu().numpy()
-    sim.forward()
-    for k in range(30):
-        want = oracle.forward(mjm, qpos[k], qvel[k], np.zeros(0)).qacc
-        np.testing.assert_allclose(sim.qacc[k].cpu().numpy(), want, rtol=0, atol=2e-3 * np.abs(want).max())
+    oracle.compare_float32(Simulation(mjm, 30, outputs=("qacc",)), mjm, states(mjm, 30))
 
 
 @pytest.mark.parametrize("flag", ["limit", "frictionloss", "constraint"])
@@ -231,12 +208,4 @@ def test_armature_of_tendons():
 @pytest.mark.parametrize("integrator", [pytest.param("Euler", marks=pytest.mark.slow), "RK4"])
 def test_armature_of_tendons_over_200_steps(integrator):
     mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(ARMED.format(integrator)))
-    sim, before = Simulation(mjm, 2, dtype=torch.float64), states(mjm, 2)
-    for k, (qpos, qvel) in enumerate(before):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    sim.step(200)
-    for k, (qpos, qvel) in enumerate(before):
-        d = mujoco.MjData(mjm)
-        d.qpos[:], d.qvel[:] = qpos, qvel
-        mujoco.mj_step(mjm, d, 200)
-        np.testing.assert_allclose(sim.qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-9)
+    oracle.compare_steps(Simulation(mjm, 2, dtype=torch.float64), mjm, states(mjm, 2), 200)

@@ -61,12 +61,7 @@ def model(how: str = "", option: str = "", more: str = "", every: int = 1) -> mu
 
 
 def states(mjm: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    rng, out = np.random.default_rng(0), []
-    for _ in range(n):
-        qpos = mjm.qpos0.copy()
-        mujoco.mj_integratePos(mjm, qpos, rng.normal(0, 0.4, mjm.nv), 1.0)
-        out.append((qpos, rng.normal(0, 1, mjm.nv)))
-    return out
+    return oracle.scattered(mjm, n, 0.4)
 
 
 def jacobian(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
@@ -132,20 +127,8 @@ def test_they_pull_as_in_mujoco_over_200_steps(integrator):
     more = '<actuator><position tendon="long" kp="5" ctrlrange="-1 1"/></actuator>'
     mjm = model(PULLED, f'integrator="{integrator}"', more, every=4)
     sim = Simulation(mjm, 2, dtype=torch.float64, outputs=("ten_length", "cfrc_ext"))
-    before = states(mjm, 2)
-    sim.ctrl.fill_(0.4)
-    for k, (qpos, qvel) in enumerate(before):
-        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    sim.step(200)
-    for k, (qpos, qvel) in enumerate(before):
-        d = mujoco.MjData(mjm)
-        d.qpos[:], d.qvel[:], d.ctrl[:] = qpos, qvel, 0.4
-        mujoco.mj_step(mjm, d, 200)
-        mujoco.mj_rnePostConstraint(mjm, d)
-        np.testing.assert_allclose(sim.qpos[k].cpu().numpy(), d.qpos, rtol=0, atol=1e-9)
-        np.testing.assert_allclose(sim.ten_length[k].cpu().numpy(), d.ten_length, rtol=0, atol=1e-9)
-        scale = np.abs(d.cfrc_ext).max()
-        np.testing.assert_allclose(sim.cfrc_ext[k].cpu().numpy(), d.cfrc_ext, rtol=0, atol=1e-6 * scale)
+    pulled = [(*state, np.full(1, 0.4)) for state in states(mjm, 2)]
+    oracle.compare_steps(sim, mjm, pulled, 200, names=("qpos", "ten_length", "cfrc_ext"))
 
 
 def test_lengths_in_float32():
