@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 
 import mujoco
@@ -77,8 +78,30 @@ def test_activations_and_what_they_move_are_mujocos(case, integrator):
     for got, want in (
         (state.qpos, d.qpos), (state.qvel, d.qvel), (state.act, d.act), (ours.act_dot, d.act_dot),
         (ours.actuator_force, d.actuator_force), (ours.qfrc_actuator, d.qfrc_actuator),
+        (ours.actuator_length, d.actuator_length), (ours.actuator_velocity, d.actuator_velocity),
     ):  # fmt: skip
         np.testing.assert_allclose(np.array(got, float), want, rtol=0, atol=1e-11 * max(1, np.abs(want).max(initial=0)))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_runge_kutta_step_holds_set_points_to_the_turn_nearest_to_the_lengths_at_its_start(sign):
+    """While the ball turns by half a turn from its set point, and a little over."""
+    mjm = robot('<intvelocity joint="ball" kp="3" gear="3 1 -.5"/>', "RK4")
+    m, half, wrapped = load(mjm), math.pi * math.sqrt(10.25), []
+    for before in np.linspace(-0.09, 0.09, 10):
+        d = mujoco.MjData(mjm)
+        mujoco.mju_axisAngle2Quat(d.qpos[7:11], np.array([0.6, 0, 0.8]), 0.3)
+        d.qvel[6:9] = 5.0
+        mujoco.mj_forward(mjm, d)
+        d.act[0] = target = d.actuator_length[0] + sign * (half - before)
+        state = step(m, State(d.qpos.tolist(), d.qvel.tolist(), [0.0] * m.nv, d.act.tolist()), [0.0] * m.nu)
+        mujoco.mj_step(mjm, d)
+        np.testing.assert_allclose(state.act, d.act, rtol=0, atol=1e-12)
+        ours = left_by_step(m, state.last, [0.0] * m.nu)
+        np.testing.assert_allclose(ours.actuator_length, d.actuator_length, rtol=0, atol=1e-12)
+        mujoco.mj_forward(mjm, d)
+        wrapped.append((abs(d.act[0] - target) > 1, abs(target - d.actuator_length[0]) > half))
+    assert {(True, True), (False, False)} < set(wrapped)  # and one where start and end differ
 
 
 def test_without_actuation_nothing_acts_and_activations_stay():

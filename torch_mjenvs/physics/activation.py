@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ..compiler.scalar import Mask, Scalar, absolute, atan2, clip, cos, exp, logical_and, maximum, select, sin
+from ..compiler.scalar import Mask, Scalar, absolute, atan2, clip, cos, exp, logical_and, logical_or, maximum, select, sin
 from .data import Data
 from .model import AFFINE, BALL, FILTEREXACT, FIXED, IN_PARENT, INTEGRATOR, JOINT, MUSCLE_DYN, SITE, Model
 from .muscle import muscle_rate
@@ -77,17 +77,31 @@ def may_turn(m: Model, i: int) -> bool:
     return rotational and servo and m.actuator_dyntype[i] != MUSCLE_DYN
 
 
+def held_to_a_turn(m: Model) -> Mask:
+    """Whether any actuator of `winding` is such a servo. Where one is, MuJoCo ends a Runge-Kutta step with the lengths
+    of all actuators at its start, by which set points are held to the nearest turn.
+    """
+    return logical_or(*(logical_and(_is_servo(m, i), norm(_turning(m, i)) > 0.0) for i in winding(m)), False)
+
+
 def nearest_turn(m: Model, i: int, target: Scalar, length: Scalar) -> Scalar:
     """Where the actuator is a position servo, the set point nearest to this length of those that are full turns away
     from the target.
     """
-    if not may_turn(m, i):
-        return target
-    gear, on_sites = m.actuator_gear[i], m.actuator_trntype[i] == SITE
+    return _nearest(target, length, _turning(m, i), _is_servo(m, i)) if may_turn(m, i) else target
+
+
+def _is_servo(m: Model, i: int) -> Mask:
+    """Of those that may turn."""
     servo = absolute(m.actuator_gainprm[i][0] + m.actuator_biasprm[i][1]) <= 0.0
-    if on_sites:
-        servo = logical_and(servo, *(absolute(x) <= 0.0 for x in gear[:3]))
-    return _nearest(target, length, gear[3:] if on_sites else gear[:3], servo)
+    if m.actuator_trntype[i] == SITE:
+        servo = logical_and(servo, *(absolute(x) <= 0.0 for x in m.actuator_gear[i][:3]))
+    return servo
+
+
+def _turning(m: Model, i: int) -> Vec:
+    """The part of its gear that turns."""
+    return m.actuator_gear[i][3:] if m.actuator_trntype[i] == SITE else m.actuator_gear[i][:3]
 
 
 def _nearest(target: Scalar, length: Scalar, gear: Vec, servo: Mask) -> Scalar:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .activation import check_act
+from ..compiler.scalar import select
+from .activation import check_act, held_to_a_turn
 from .actuation import actuation, transmission
 from .collision import collision
 from .constraints import make_constraint
@@ -107,10 +108,21 @@ def left_by_step(
 ) -> Derived:
     """mjData as a step leaves it, by what `State.last` has.
 
-    MuJoCo evaluates sensors, and what they alone rest on, once a step: of a Runge-Kutta step in the first stage.
+    MuJoCo evaluates sensors, and what they alone rest on, once a step: of a Runge-Kutta step in the first stage. So are
+    the lengths of actuators that it leaves, where set points are held to a turn; forces are those of the last stage.
     """
-    d = derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl, precision, last["act"], **pushes)
-    if m.integrator == "rk4":
-        first = dict(zip(("qpos", "qvel", "qacc_warmstart", "act"), last["start"], strict=True))
-        d.take(OF_SENSORS, Derived(m, ctrl=ctrl, precision=precision, **first, **pushes))
-    return d
+    state = last["qpos"], last["qvel"], last["qacc"], ctrl, precision, last["act"]
+    d = derive(m, *state, **pushes)
+    if m.integrator != "rk4":
+        return d
+    start = dict(zip(("qpos", "qvel", "qacc_warmstart", "act"), last["start"], strict=True))
+    first = Derived(m, ctrl=ctrl, precision=precision, **start, **pushes)
+    d.take(OF_SENSORS, first)
+    held = held_to_a_turn(m)
+    if held is False:
+        return d
+    left = derive(m, *state, **pushes)  # another one, as d's own stages read the lengths of the last stage
+    left.take(" ".join(STAGE_OF), d)
+    lengths = zip(first.actuator_length, d.actuator_length, strict=True)
+    left.actuator_length = [select(held, x, y) for x, y in lengths]
+    return left

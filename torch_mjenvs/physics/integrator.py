@@ -24,7 +24,7 @@ FREE, BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 # The classical tableau: every stage starts from the stage before it alone.
 A = (0.0, 0.5, 0.5, 1.0)
 B = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
-LAST = (0.0, 0.0, 0.0, 1.0)
+FIRST, LAST = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
 
 
 def rotations(m: Model) -> list[tuple[int, int]]:
@@ -137,13 +137,14 @@ def rk4(
     """(qpos, qvel, act) after one step, and what the last stage held. mj_RungeKutta, by 4.0's rule for quaternions.
 
     `forward(qpos, qvel, warmstart, act)` gives the data of a stage. Each stage's acceleration is the next one's warm
-    start: the minimum does not depend on it. `observe(data, observed)` says what else of the last stage is to be kept.
+    start: the minimum does not depend on it. Set points are held to the turn nearest to the lengths of the first stage.
+    `observe(data, observed)` says what else of the last stage is to be kept.
     """
     h = m.timestep
     quats = rotations(m)
 
     def stage(i: Scalar, carry: dict) -> dict:
-        a, b = lookup(A, i), lookup(B, i)
+        a, b, first = lookup(A, i), lookup(B, i), lookup(FIRST, i) > 0.5
         at = integrate_pos(m, qpos, carry["rate"], h * a)
         speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]
         active = add_scaled(act, carry["act_dot"], h * a)
@@ -164,7 +165,7 @@ def rk4(
             "act": active,
             "act_dot": d.act_dot,
             "act_dots": add(carry["act_dots"], scale(d.act_dot, b)),
-            "lengths": _lengths(m, d),
+            "lengths": {k: select(first, x, carry["lengths"][k]) for k, x in _lengths(m, d).items()},
             "observed": when_any(lookup(LAST, i) > 0.5, lambda seen: observe(d, seen), seen),
         }
 
