@@ -2,6 +2,9 @@
 
 Model k is the same in every process, and so are its states: both are drawn from generators that are seeded by k. Every
 joint and motor has a name, by which its share of a state is known: so a state still fits when elements are deleted.
+
+What the package learns to take is added to `Maker.features`: each has a generator of its own, seeded by k and its name.
+So the models that do not draw a new feature stay as they are.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Callable
 
 import mujoco
 import numpy as np
@@ -17,7 +21,7 @@ SOLID = ("plane", "sphere", "capsule")
 # What other shapes touch, and the bits of contype that see to it.
 TOUCHES = {
     "box": ("plane", "sphere", "capsule", "box"),
-    "cylinder": ("plane", "sphere"),
+    "cylinder": ("plane", "sphere", "capsule"),
     "ellipsoid": ("plane",),
     "mesh": ("plane",),
 }
@@ -176,7 +180,7 @@ class Maker:
     """Draws one model."""
 
     def __init__(self, seed: int, without: frozenset[str] = frozenset()):
-        self.rng = np.random.default_rng([seed, 0])
+        self.seed, self.rng = seed, np.random.default_rng([seed, 0])
         self.without = without
         self.drawn: Counter = Counter()
         self.scalars: list[str] = []  # hinges and slides
@@ -277,7 +281,14 @@ class Maker:
         if not self.many and self.maybe(0.4):
             self.other_shapes(root)
         self.coupled_tendons(root)
+        for feature in self.features():
+            self.rng = np.random.default_rng([self.seed, 2, *feature.__name__.encode()])
+            feature(root)
         return root
+
+    def features(self) -> tuple[Callable[[ET.Element], None], ...]:
+        """What came later, in this order, each drawn from numbers of its own."""
+        return self.couples, self.noslip
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
         given = {k.rstrip("_"): text(v) for k, v in attributes.items() if v is not None}
@@ -539,31 +550,14 @@ class Maker:
 
     def other_shapes(self, root: ET.Element) -> None:
         """Some of the spheres and capsules become shapes that touch no more than `TOUCHES` says."""
-        paired = {x for e in root.iter("pair") for x in (e.get("geom1"), e.get("geom2"))}
-        paired |= {e.get("geom") for e in root.iter("geom")}  # round which tendons are led
-        geoms = [g for g in root.iter("geom") if g.get("type")]
-        geoms = [g for g in geoms if (g.get("contype"), g.get("conaffinity")) != ("0", "0")]
-        changed = set()
-        for g in geoms:
-            if g.get("type") == "plane" or g.get("name", "") in paired or not self.maybe(0.6):
+        geoms, changed = self.touching_geoms(root), set()
+        for g in self.unpaired(root, geoms):
+            if g.get("type") == "plane" or not self.maybe(0.6):
                 continue
             kind = str(self.pick("box", "box", "cylinder", "cylinder", "ellipsoid", "mesh"))
-            self.drawn[f"touching {kind}"] += 1
+            self.become(root, g, kind)
             changed.add(kind)
-            g.set("type", kind)
-            if "fromto" in g.attrib:
-                del g.attrib["fromto"]
-            if kind == "mesh":
-                del g.attrib["size"]
-                g.set("mesh", self.mesh(root))
-            else:
-                g.set("size", text([self.log(0.03, 0.2) for _ in range(2 if kind == "cylinder" else 3)]))
-            g.set("contype", str(BITS[kind]))
-            g.set("conaffinity", str(BITS[kind] if kind in TOUCHES[kind] else 0))
-        for g in geoms:
-            if g.get("type") not in TOUCHES:
-                bits = sum(BITS[kind] for kind in changed if g.get("type") in TOUCHES[kind])
-                g.set("conaffinity", str(int(g.get("conaffinity", "1")) | bits))
+        self.meet(geoms, changed)
         others = [g for g in geoms if g.get("type") in TOUCHES]
         touch = [(g, o) for g in geoms for o in others if g.get("type") in ("sphere", "capsule")]
         touch = [(g, o) for g, o in touch if g.get("type") in TOUCHES[o.get("type")]]
@@ -575,11 +569,76 @@ class Maker:
             section = ET.SubElement(root, "contact") if section is None else section
             names = {"geom1": one.get("name"), "geom2": two.get("name")}
             self.element(section, "pair", margin=self.uniform(0.1, 0.4), condim=self.pick(1, 3), **names)
-        boxes = [g for g in others if g.get("type") == "box"]
+        self.narrow_boxes(geoms)
+
+    def narrow_boxes(self, geoms: list[ET.Element]) -> None:
+        """The margins of boxes that touch each other: wide ones differ, see docs/limits.md."""
+        boxes = [g for g in geoms if g.get("type") == "box"]
         if len(boxes) > 1:
             self.drawn["two boxes"] += 1
             for g in boxes:
-                g.set("margin", text(self.uniform(0, 0.02)))  # wider: see docs/limits.md
+                g.set("margin", text(self.uniform(0, 0.02)))
+
+    def touching_geoms(self, root: ET.Element) -> list[ET.Element]:
+        geoms = [g for g in root.iter("geom") if g.get("type")]
+        return [g for g in geoms if (g.get("contype"), g.get("conaffinity")) != ("0", "0")]
+
+    def unpaired(self, root: ET.Element, geoms: list[ET.Element]) -> list[ET.Element]:
+        """Those that no pair and no tendon names."""
+        named = {x for e in root.iter("pair") for x in (e.get("geom1"), e.get("geom2"))}
+        named |= {e.get("geom") for e in root.iter("geom")}  # round which tendons are led
+        return [g for g in geoms if g.get("name", "") not in named]
+
+    def become(self, root: ET.Element, g: ET.Element, kind: str) -> None:
+        """Have a sphere or capsule that touches be of another shape."""
+        self.drawn[f"touching {kind}"] += 1
+        g.set("type", kind)
+        if "fromto" in g.attrib:
+            del g.attrib["fromto"]
+        if kind == "mesh":
+            del g.attrib["size"]
+            g.set("mesh", self.mesh(root))
+        else:
+            g.set("size", text([self.log(0.03, 0.2) for _ in range(2 if kind in ("cylinder", "capsule") else 3)]))
+        if kind in TOUCHES:
+            g.set("contype", str(BITS[kind]))
+            g.set("conaffinity", str(BITS[kind] if kind in TOUCHES[kind] else 0))
+
+    def meet(self, geoms: list[ET.Element], kinds: set[str]) -> None:
+        """Have spheres, capsules and planes touch shapes of these kinds."""
+        for g in geoms:
+            if g.get("type") not in TOUCHES:
+                bits = sum(BITS[kind] for kind in kinds if g.get("type") in TOUCHES[kind])
+                g.set("conaffinity", str(int(g.get("conaffinity", "1")) | bits))
+
+    def couples(self, root: ET.Element) -> None:
+        """Of two geoms that touch, a capsule and a cylinder, or two boxes."""
+        geoms = self.touching_geoms(root)
+        free = [g for g in self.unpaired(root, geoms) if g.get("type") in ("sphere", "capsule")]
+        bodies = [b for b in root.iter() if b.tag in ("body", "worldbody") and any(g in list(b) for g in free)]
+        if self.many or self.aligned or len(bodies) < 2 or not self.maybe(0.15, "couple"):
+            return
+        kinds = (("capsule", "cylinder"), ("box", "box"))[int(self.pick(0, 1))]
+        chosen = [bodies[k] for k in self.rng.permutation(len(bodies))[:2]]
+        couple = [next(g for g in free if g in list(body)) for body in chosen]
+        for k, (g, kind) in enumerate(zip(couple, kinds, strict=True)):
+            self.become(root, g, kind)
+            g.set("name", g.get("name") or f"couple{k}")
+        self.meet(geoms, TOUCHES.keys() & set(kinds))
+        section = root.find("contact")
+        section = ET.SubElement(root, "contact") if section is None else section
+        if "box" in kinds:
+            self.narrow_boxes(geoms)
+        margin = self.uniform(0, 0.02 if "box" in kinds else 0.2)
+        names = {"geom1": couple[0].get("name"), "geom2": couple[1].get("name")}
+        self.element(section, "pair", margin=margin, condim=self.pick(1, 3, 4), **names)
+
+    def noslip(self, root: ET.Element) -> None:
+        """Friction that does not creep, of so many sweeps as are asked for."""
+        if not self.many and self.maybe(0.08, "noslip"):  # it writes contacts out one by one
+            option = root.find("option")
+            option.set("noslip_iterations", str(self.pick(1, 2, 5)))
+            option.set("noslip_tolerance", "0")
 
     def mesh(self, root: ET.Element) -> str:
         """The name of a new one, of points in a cloud."""

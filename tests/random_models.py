@@ -36,6 +36,7 @@ STEPS = (1, 10)
 NUDGES = 3
 FASTEST = 10.0  # radians or metres a step: beyond it nothing is simulated any more
 CYLINDER = mujoco.mjtGeom.mjGEOM_CYLINDER
+TURNED = 7e-8
 UNUSED = {"crb": 1}  # its first row is the world's
 
 
@@ -93,12 +94,11 @@ def expected(
     fields = _fields(mjm, d, names)
     force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d))
     moved = dict.fromkeys(fields, 0.0) | _of_rounding(mjm, d, precision)
-    rng, rims = np.random.default_rng(steps), rims_unknown(mjm, state, steps)
+    rng, unknown = np.random.default_rng(steps), of_cylinders(mjm, state, steps)
+    if unknown is None:
+        return None
     for _ in range(NUDGES):
-        nudged = mjm
-        if rims:
-            nudged = copy.copy(mjm)
-            nudged.geom_size[mjm.geom_type == CYLINDER, 1] += rims * rng.choice([-1, 1])
+        nudged = _with_cylinders_moved(mjm, unknown, rng) if unknown else mjm
         qpos, qvel = (x + precision.nudge * np.maximum(1, np.abs(x)) * rng.choice([-1, 1], x.shape) for x in state[:2])
         d = advance(nudged, (qpos, qvel, *state[2:]), steps, force * rng.choice([-1, 1], mjm.nv))
         if d is None:
@@ -108,26 +108,55 @@ def expected(
     return Answer(fields, moved)
 
 
-def rims_unknown(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
-    """How far the rim of a cylinder on a plane may be off in MuJoCo itself, in any of the steps. MuJoCo finds the way
-    down the disc by taking from the axis its part along the normal. Where the cylinder stands next to upright, little
-    more than rounding is left of that. (A planar model's state can be nudged in no way that shows it.)
+def sharpen(mjm: mujoco.MjModel) -> mujoco.MjModel:
+    """A copy that solves its constraints to rounding, and finds next to that well where capsules touch cylinders."""
+    mjm = oracle.sharpen(copy.copy(mjm))
+    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
+    return mjm
+
+
+def of_cylinders(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tuple[float, float]] | None:
+    """By how much cylinders are longer, and turned, for all that MuJoCo's own answer tells of them, in any of the
+    steps. None where the axis of a capsule cuts into a cylinder: MuJoCo finds the way out to 3 mm.
+
+    MuJoCo finds the way down a disc on a plane by taking from the axis its part along the normal. Where the cylinder
+    stands next to upright, little more than rounding is left of that. (A planar model's state can be nudged in no way
+    that shows it.) Where a capsule touches a cylinder it finds the normal to 2e-5 (tests/test_shapes.py), the 300th
+    part of which is `TURNED`.
     """
-    if CYLINDER not in mjm.geom_type or mujoco.mjtGeom.mjGEOM_PLANE not in mjm.geom_type:
-        return 0.0
-    d, most = mujoco.MjData(mjm), 0.0
+    d, found = mujoco.MjData(mjm), dict[int, tuple[float, float]]()
     random_mjcf.put(d, state)
-    for _ in range(steps):
+    for _ in range(steps if CYLINDER in mjm.geom_type else 0):
         mujoco.mj_fwdPosition(mjm, d)
         for contact in d.contact:
-            plane, other = contact.geom
-            if mjm.geom_type[plane] == mujoco.mjtGeom.mjGEOM_PLANE and mjm.geom_type[other] == CYLINDER:
-                normal, axis = (d.geom_xmat[g].reshape(3, 3)[:, 2] for g in (plane, other))
-                sine = np.linalg.norm(np.cross(normal, axis))
+            one, two = contact.geom.tolist()
+            kinds, (longer, turned) = (mjm.geom_type[one], mjm.geom_type[two]), found.get(two, (0.0, 0.0))
+            if kinds == (mujoco.mjtGeom.mjGEOM_CAPSULE, CYLINDER):
+                if contact.dist < 1e-6 - mjm.geom_size[one, 0]:
+                    return None
+                found[two] = longer, TURNED
+            if kinds == (mujoco.mjtGeom.mjGEOM_PLANE, CYLINDER):
+                normal, axis = (d.geom_xmat[g].reshape(3, 3)[:, 2] for g in (one, two))
+                sine = float(np.linalg.norm(np.cross(normal, axis)))
                 if sine > mujoco.mjMINVAL:
-                    most = max(most, float(mjm.geom_size[other, 0]) * 1e-16 / sine)
+                    found[two] = max(longer, float(mjm.geom_size[two, 0]) * 1e-16 / sine), turned
         mujoco.mj_step(mjm, d)
-    return most
+    return found
+
+
+def _with_cylinders_moved(
+    mjm: mujoco.MjModel, moves: dict[int, tuple[float, float]], rng: np.random.Generator
+) -> mujoco.MjModel:
+    mjm = copy.copy(mjm)
+    for geom, (longer, turned) in moves.items():
+        mjm.geom_size[geom, 1] += longer * rng.choice([-1, 1])
+        if turned:
+            mjm.geom_sameframe[geom] = 0
+            by, axis = np.zeros(4), rng.normal(size=3)
+            mujoco.mju_axisAngle2Quat(by, axis / np.linalg.norm(axis), turned)
+            quat = mjm.geom_quat[geom].copy()
+            mujoco.mju_mulQuat(mjm.geom_quat[geom], quat, by)
+    return mjm
 
 
 def _inertial_terms(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
@@ -234,7 +263,7 @@ def failures(
     rounded = np.float32 if dtype == torch.float32 else np.float64
     states = [tuple(x.astype(rounded).astype(float) for x in random_mjcf.join(mjm, world)) for world in worlds]
     columns = [np.stack(x) for x in zip(*states, strict=True)]
-    sharp = oracle.sharpen(copy.copy(mjm))
+    sharp = sharpen(mjm)
     try:
         sim = Simulation(mjm, len(worlds), dtype=dtype, outputs=names)
     except Exception as error:  # UnsupportedModel too: a model that is drawn is one that is supported

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import mujoco
+import numpy as np
 import oracle
 import pytest
 import random_mjcf
@@ -95,6 +96,8 @@ def test_the_random_models_have_what_they_are_to_test():
         "sphere-cylinder",
         "sphere-box",
         "capsule-box",
+        "box-box",
+        "capsule-cylinder",
     ):
         assert worlds[kind] >= 3, kind
     assert worlds["condim 1"] > 0.07 * n and worlds["condim 3"] > 0.2 * n
@@ -103,6 +106,7 @@ def test_the_random_models_have_what_they_are_to_test():
     assert min(models["mjINT_EULER"], models["mjINT_RK4"]) > len(FEW) / 5
     assert min(models["mjINT_IMPLICIT"], models["mjINT_IMPLICITFAST"]) > 5
     assert worlds["touching twice"] >= 3
+    assert worlds["swept friction"] > 0.02 * n
     for what in ("hinge", "slide", "ball", "free", "planar", "welded child", "static root", "inertial", "fluid"):
         assert drawn[what] > 0.1 * len(FEW), what
     rare = (
@@ -150,6 +154,8 @@ def test_the_random_models_have_what_they_are_to_test():
         "wrapping tendon",
         "side site",
         "ball limit",
+        "two boxes",
+        "noslip",
     )
     flags = ("contact", "spring", "damper", "clampctrl", "filterparent", "gravity", "eulerdamp", "actuation")
     for what in (*rare, *(f"no {flag}" for flag in flags), "negative stiffness"):
@@ -199,6 +205,8 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
         found.add("elliptic, slides")
     if int(mujoco.mjtConstraintState.mjCNSTRSTATE_QUADRATIC) in zones:
         found.add("elliptic, sticks")
+    if mjm.opt.noslip_iterations and (d.nf or np.any(d.contact.dim > 1)):
+        found.add("swept friction")
     if d.qacc_warmstart.any():
         found.add("warm start")
     return found

@@ -9,7 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ..compiler.scalar import Mask, Scalar, absolute, atan2, clip, cos, exp, logical_and, logical_or, maximum, select, sin
+from ..compiler.scalar import (
+    Mask,
+    Scalar,
+    absolute,
+    atan2,
+    clip,
+    cos,
+    exp,
+    logical_and,
+    logical_or,
+    maximum,
+    select,
+    sin,
+)
 from .data import Data
 from .model import AFFINE, BALL, FILTEREXACT, FIXED, IN_PARENT, INTEGRATOR, JOINT, MUSCLE_DYN, SITE, Model
 from .muscle import muscle_rate

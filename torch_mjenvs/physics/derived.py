@@ -111,8 +111,11 @@ def left_by_step(
     MuJoCo evaluates sensors, and what they alone rest on, once a step: of a Runge-Kutta step in the first stage. So are
     the lengths of actuators that it leaves, where set points are held to a turn; forces are those of the last stage.
     """
-    state = last["qpos"], last["qvel"], last["qacc"], ctrl, precision, last["act"]
-    d = derive(m, *state, **pushes)
+
+    def at_last() -> Derived:
+        return derive(m, last["qpos"], last["qvel"], last["qacc"], ctrl, precision, last["act"], **pushes)
+
+    d = at_last()
     if m.integrator != "rk4":
         return d
     start = dict(zip(("qpos", "qvel", "qacc_warmstart", "act"), last["start"], strict=True))
@@ -121,7 +124,7 @@ def left_by_step(
     held = held_to_a_turn(m)
     if held is False:
         return d
-    left = derive(m, *state, **pushes)  # another one, as d's own stages read the lengths of the last stage
+    left = at_last()  # another one, as d's own stages read the lengths of the last stage
     left.take(" ".join(STAGE_OF), d)
     lengths = zip(first.actuator_length, d.actuator_length, strict=True)
     left.actuator_length = [select(held, x, y) for x, y in lengths]
