@@ -284,6 +284,10 @@ class Maker:
         for feature in self.features():
             self.rng = np.random.default_rng([self.seed, 2, *feature.__name__.encode()])
             feature(root)
+        touching = {g.get("type") for g in self.touching_geoms(root)}
+        flag = root.find("option").find("flag")
+        if {"capsule", "cylinder"} <= touching and flag is not None:
+            flag.attrib.pop("nativeccd", None)  # without it the pair is refused
         return root
 
     def features(self) -> tuple[Callable[[ET.Element], None], ...]:
