@@ -132,6 +132,16 @@ def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
     return minimum(x, high) if not isinstance(high, float) or high < _m.inf else x
 
 
+def floor(x: Scalar) -> Scalar:
+    """The greatest whole number up to x, as a float; x itself where it is not finite."""
+    if type(x) is Expr:
+        nearest = node("rint", x)
+        return nearest - select(x < nearest, 1.0, 0.0)
+    if isinstance(x, torch.Tensor):
+        return torch.floor(x)
+    return float(_m.floor(x)) if _m.isfinite(x) else x
+
+
 def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:
     """a where the mask is true, else b; either may be garbage where it is not taken."""
     if isinstance(mask, bool):
@@ -201,3 +211,14 @@ def lookup_index(table: Sequence[int], i: Any) -> Any:
     if type(i) is Expr:
         return table[0] if len(set(table)) == 1 else node("slookup", i, attr=tuple(table))
     return table[i]
+
+
+def entry(table: Sequence[float], i: Scalar) -> Scalar:
+    """table[i], for a whole number as a float, of each world's own; beyond an end, the entry there."""
+    last = float(len(table) - 1)
+    if type(i) is Expr:
+        return node("entry", node("f2i", maximum(minimum(i, last), 0.0)), attr=tuple(table))
+    i = maximum(minimum(i, last), 0.0)
+    if isinstance(i, torch.Tensor):
+        return torch.tensor(table, dtype=i.dtype, device=i.device)[i.long()]
+    return table[int(i)]

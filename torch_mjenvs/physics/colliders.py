@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, minimum, select
+from .hfield import Ground
 from .mesh import Mesh
 from .spatial import (
     MINVAL,
@@ -58,6 +59,10 @@ class Geom(Protocol):
     @property
     def mesh(self) -> Mesh:
         """Of a geom that is one."""
+
+    @property
+    def ground(self) -> Ground:
+        """The same of a height field."""
 
     def along(self, x: Scalar) -> Vec:
         """The point at x on the axis, where x is a constant."""

@@ -15,13 +15,14 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
-from ..compiler.scalar import Mask, Scalar, maximum
+from ..compiler.scalar import Mask, Scalar, logical_and, maximum
 from .contact_param import contact_param
 from .data import Data, stage
+from .hfield import Ground
 from .kinematics import between
 from .mesh import Mesh
-from .model import MESH, PLANE, Model, Pair
-from .shapes import SHAPES, collider_of, may_touch_in_several, size_of
+from .model import HFIELD, MESH, PLANE, Model, Pair
+from .shapes import SHAPES, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
 from .spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 
 
@@ -79,8 +80,13 @@ class Candidate:
         """Where bounding spheres do not keep the geoms apart; True if that is no cheaper to know than the distance."""
         if not collider_of(self._model, self.pair).cull:
             return True
-        on_plane = self._model.geom_type[self.pair.geom1] == PLANE
-        return self._bound_meets_plane() if on_plane else self.bounds_meet()
+        return self.bounds_meet()
+
+    def bounds_meet(self) -> Mask:
+        """The same of those that share a loop, however cheap the distance is."""
+        kind = self._model.geom_type[self.pair.geom1]
+        meet = {PLANE: self._bound_meets_plane, HFIELD: self._bound_meets_field}.get(kind, self._spheres_meet)
+        return meet()
 
     def _bound_meets_plane(self) -> Mask:
         """Whether the second geom's bounding sphere comes within the margin of the plane that the first is."""
@@ -88,7 +94,7 @@ class Candidate:
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
         return dot(apart, column(d.geom_xmat[g1], 2)) < _bound(m, g2) + contact_param(m, self.pair).margin
 
-    def bounds_meet(self) -> Mask:
+    def _spheres_meet(self) -> Mask:
         """Whether the bounding spheres of two geoms, neither endless, come within the margin."""
         m, d = self._model, self._data
         g1, g2 = self.pair.geom1, self.pair.geom2
@@ -97,6 +103,19 @@ class Candidate:
         if is_number(reach):
             return dot(apart, apart) < reach * reach if reach > 0 else False
         return dot(apart, apart) < maximum(reach, 0.0) * reach
+
+    def _bound_meets_field(self) -> Mask:
+        """Whether the second geom's bounding sphere comes within the margin of the box around a height field."""
+        m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
+        param = contact_param(m, self.pair)
+        reach = _bound(m, g2) + param.margin + param.gap
+        x, y, top, base = ground_of(m, [self.pair]).field.size
+        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
+        within = []
+        for k, (low, high) in enumerate(((-x, x), (-y, y), (-base, top))):
+            at = dot(apart, column(d.geom_xmat[g1], k))
+            within += [at < reach + high, low < reach + at]
+        return logical_and(*within)
 
     def contacts(self) -> list[Contact]:
         """The `ncon` contacts, in MuJoCo's order, whether they act or not."""
@@ -114,7 +133,7 @@ class Candidate:
 @stage(reads="", computes="candidates")
 def collision(m: Model, d: Data) -> None:
     """mj_collision: the candidates, one for each of `m.pairs` in order. They read the data when they are asked."""
-    d.candidates = [Candidate(pair, collider_of(m, pair).ncon, m, d) for pair in m.pairs]
+    d.candidates = [Candidate(pair, most_contacts(m, pair), m, d) for pair in m.pairs]
 
 
 def _offset(m: Model, d: Data, pair: Pair) -> list[Scalar]:
@@ -157,6 +176,10 @@ class _GeomAt:
     @property
     def mesh(self) -> Mesh:
         return _mesh(self.m, self.geom)
+
+    @property
+    def ground(self) -> Ground:
+        return ground_of(self.m, [self.pair])
 
     def along(self, x: Scalar) -> list[Scalar]:
         m, g = self.m, self.geom

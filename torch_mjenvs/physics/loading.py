@@ -11,6 +11,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
+from .hfield import read_hfields
 from .mesh import read_meshes
 from .model import INTEGRATORS, Floats, Ints, Model, Pair
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
@@ -39,8 +40,9 @@ def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
 def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
     pairs = _pairs(mjm)
-    meshes = read_meshes(mjm, {g for p in pairs for g in (p.geom1, p.geom2)})
-    known = {"pairs": pairs, "meshes": meshes} | _options(mjm) | _derived(mjm) | _names(mjm)
+    touching = {g for p in pairs for g in (p.geom1, p.geom2)}
+    known = {"pairs": pairs, "meshes": read_meshes(mjm, touching), "hfields": read_hfields(mjm, touching)}
+    known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)
     return m

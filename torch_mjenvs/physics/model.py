@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import hashlib
 
+from .hfield import HField
 from .mesh import Mesh
 from .spatial import rotation
 
@@ -23,7 +24,7 @@ Rows = tuple[Floats, ...]
 
 INTEGRATORS = "euler", "rk4", "implicit", "implicitfast"  # mjtIntegrator
 FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
-PLANE, _, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
+PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
 JOINT, IN_PARENT, CRANK, TENDON, SITE = range(5)  # mjtTrn
 NO_DYN, INTEGRATOR, FILTER, FILTEREXACT, MUSCLE_DYN = range(5)  # mjtDyn
 FIXED, NO_BIAS, AFFINE, MUSCLE = 0, 0, 1, 2  # mjtGain, mjtBias
@@ -134,7 +135,7 @@ class Model:
 
     geom_type: Ints
     geom_bodyid: Ints
-    geom_dataid: Ints  # which mesh it is, or -1
+    geom_dataid: Ints  # which mesh or height field it is, or -1
     geom_priority: Ints
     geom_direct: tuple[bool, ...]  # whose solref is (-stiffness, -damping) instead of (time constant, damping ratio)
     geom_pos: Rows
@@ -225,6 +226,7 @@ class Model:
     sensor_delayed: tuple[bool, ...]  # whether it has a delay, or measures at intervals
 
     meshes: tuple[Mesh | None, ...]  # None: it touches nothing
+    hfields: tuple[HField | None, ...]
     pairs: tuple[Pair, ...]
     pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters
     pair_solref: Rows
@@ -316,4 +318,4 @@ def is_plain(x: object) -> bool:
     """Whether repr says all of it: what is derived from these types may say less."""
     if type(x) is tuple:
         return all(map(is_plain, x))
-    return type(x) in (bool, int, float, str, type(None), Pair, Mesh)
+    return type(x) in (bool, int, float, str, type(None), Pair, Mesh, HField)

@@ -9,9 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..compiler.scalar import Mask, Scalar, maximum
-from . import ball_colliders, box_box, capsule_box, capsule_cylinder, colliders, convex, plane_colliders
+from . import (
+    ball_colliders,
+    box_box,
+    capsule_box,
+    capsule_cylinder,
+    colliders,
+    convex,
+    field_colliders,
+    hfield,
+    plane_colliders,
+)
 from .colliders import Found, Geom, Place
-from .model import BOX, CAPSULE, CYLINDER, ELLIPSOID, MESH, PLANE, SPHERE, Model, Pair
+from .contact_param import contact_param
+from .hfield import Ground
+from .model import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE, Model, Pair
 from .spatial import MINVAL, is_zero, norm
 
 Size = Sequence[Scalar]
@@ -103,6 +115,7 @@ def _three(size: Size, nominal: Size) -> dict[str, Scalar]:
 
 SHAPES = {
     PLANE: Shape("plane", 0, size=lambda size, nominal: {}),
+    HFIELD: Shape("height field", 0, size=lambda size, nominal: {}, hull=lambda size: {}),
     SPHERE: Shape(
         "sphere",
         1,
@@ -161,6 +174,8 @@ _CONVEX = Collider(
 )
 _ROUND = replace(_CONVEX, find=convex.find_round)
 _FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat)
+_FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)
+_FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)
 
 
 def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int], Collider]:
@@ -175,6 +190,8 @@ COLLIDERS = {
     (PLANE, CYLINDER): Collider(4, 3, plane_colliders.find_plane_cylinder, plane_colliders.place_on_plane),
     (PLANE, BOX): Collider(4, 3, plane_colliders.find_plane_box, plane_colliders.place_on_plane),
     (PLANE, MESH): Collider(4, 3, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
+    **_alike(_FIELD_ROUND, (HFIELD, SPHERE), (HFIELD, CAPSULE)),
+    **_alike(_FIELD, (HFIELD, ELLIPSOID), (HFIELD, CYLINDER)),
     (SPHERE, SPHERE): Collider(1, 2, colliders.find_spheres, colliders.place_rods, loop=_RODS),
     (SPHERE, CAPSULE): Collider(1, 2, colliders.find_sphere_capsule, colliders.place_rods, cull=True, loop=_RODS),
     (CAPSULE, CAPSULE): Collider(2, 2, _RODS.find, _RODS.place, cull=True, several=_both_long, loop=_RODS),
@@ -192,6 +209,23 @@ COLLIDERS = {
 def collider_of(m: Model, pair: Pair) -> Collider:
     """How the pair's geoms touch."""
     return COLLIDERS[m.geom_type[pair.geom1], m.geom_type[pair.geom2]]
+
+
+def most_contacts(m: Model, pair: Pair) -> int:
+    """In how many points the pair's geoms touch at the most."""
+    return ground_of(m, [pair]).contacts if m.geom_type[pair.geom1] == HFIELD else collider_of(m, pair).ncon
+
+
+def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
+    """The height field that all these pairs touch."""
+    field = m.hfields[m.geom_dataid[pairs[0].geom1]]
+    assert field, "only height fields that may touch are read"
+    reaches = []
+    for pair in pairs:
+        bound, param = SHAPES[m.geom_type[pair.geom2]].bound, contact_param(m, pair)
+        assert bound, "an endless shape has no bounding sphere"
+        reaches.append(bound(m.geom_size[pair.geom2]) + param.margin + param.gap)
+    return Ground(field, max(field.most_contacts(reach) for reach in reaches))
 
 
 def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:

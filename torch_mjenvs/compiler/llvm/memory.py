@@ -30,14 +30,27 @@ def lookup_index(w: Writer, e: Expr) -> None:
 
 
 def _entry(w: Writer, e: Expr, element: str, values: list[str]) -> str:
+    name = _table(w, element, values)
+    at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {w.names[e.args[0]]}")
+    return w.assign(f"load {element}, {w.types.shared} {at}")
+
+
+def _table(w: Writer, element: str, values: list[str]) -> str:
+    """The name of a table of constants."""
     entries = ", ".join(f"{element} {x}" for x in values)
     space = w.types.shared.removeprefix("ptr")
     text = f"private unnamed_addr{space} constant [{len(values)} x {element}] [{entries}]"
     if text not in w.tables:
         w.tables[text] = f"@table{len(w.tables)} = {text}"
-    name = w.tables[text].split(" ", 1)[0]
-    at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {w.names[e.args[0]]}")
-    return w.assign(f"load {element}, {w.types.shared} {at}")
+    return w.tables[text].split(" ", 1)[0]
+
+
+def own_entry(w: Writer, e: Expr) -> None:
+    """An entry of each world's own."""
+    name = _table(w, w.types.element, [w.types.number(x) for x in e.attr])
+    rows = w.assign(f"zext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")
+    at = w.assign(f"getelementptr {w.types.element}, {w.types.shared} {name}, {w.types.vector('i64')} {rows}")
+    w.names[e] = gather(w, at, w.types.shared)
 
 
 def add_indices(w: Writer, e: Expr) -> None:
@@ -90,12 +103,12 @@ def pick(w: Writer, e: Expr) -> None:
     """A number of each world's own row."""
     memory, row = e.args
     at = own_places(w, memory, w.value(row, "i"), e.attr)
-    w.names[e] = gather(w, at)
+    w.names[e] = gather(w, at, w.types.own)
 
 
-def gather(w: Writer, at: str) -> str:
+def gather(w: Writer, at: str, pointer: str) -> str:
     """What stands in these places."""
-    vector, pointers, masks = w.types.of("f"), w.types.vector(w.types.own), w.types.of("b")
+    vector, pointers, masks = w.types.of("f"), w.types.vector(pointer), w.types.of("b")
     if w.types.lanes == 1:
         return w.assign(f"load {vector}, {pointers} {at}")
     name, size = _masked(w, "gather")
@@ -128,6 +141,7 @@ def after(w: Writer, e: Expr) -> None:
 ROWS: dict[str, Row] = {
     "lookup": lookup,
     "slookup": lookup_index,
+    "entry": own_entry,
     "sadd": add_indices,
     "spread": spread,
     "memory": memory,

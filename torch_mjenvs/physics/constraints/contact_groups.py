@@ -24,10 +24,11 @@ from ...compiler.scalar import Scalar, lookup, lookup_index, maximum, minimum, s
 from ..colliders import Geom
 from ..contact_param import contact_param
 from ..data import Data
+from ..hfield import Ground
 from ..mesh import Mesh
-from ..model import Model, Pair
+from ..model import HFIELD, Model, Pair
 from ..precision import Precision
-from ..shapes import Collider, collider_of, may_touch_in_several, size_of
+from ..shapes import Collider, collider_of, ground_of, may_touch_in_several, size_of
 from ..spatial import Vec, add, add_scaled, column, cross, dot, is_number, mat_vec, scale, sub
 from .body_contacts import sides_of
 from .contacts import bound_of
@@ -151,8 +152,13 @@ def many_alike(m: Model, precision: Precision) -> list[list[Pair]]:
         if varies and p.condim > 1:  # what friction makes stiff is softened, world by world, one by one
             continue
         if loop and moving >= (1 if loop.many else 2) and not bound_of(m, p, precision).shows:
-            found.setdefault((id(loop), p.condim, one_tree, *solimp), []).append(p)
+            found.setdefault((id(loop), _field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
     return [pairs for pairs in found.values() if collider_of(m, pairs[0]).many or len(pairs) >= FEWEST]
+
+
+def _field_of(m: Model, pair: Pair) -> int:
+    """Which height field the pair touches, or -1."""
+    return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == HFIELD else -1
 
 
 def alike(m: Model, pairs: list[Pair]) -> Alike:
@@ -166,6 +172,8 @@ def alike(m: Model, pairs: list[Pair]) -> Alike:
     signs = [[sign for _, sign in x] + [0.0] * (most - len(x)) for x in moved]
     collider = collider_of(m, pairs[0]).loop
     assert collider
+    if _field_of(m, pairs[0]) >= 0:
+        collider = dataclasses.replace(collider, ncon=ground_of(m, pairs).contacts)
     one_tree = m.body_originid[bodies[0][0]] == m.body_originid[bodies[0][1]]
     return Alike(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree)
 
@@ -178,6 +186,7 @@ class LookedUp:
     mat: list
     size: dict[str, Scalar]
     looked_at: Callable[[], Scalar]
+    on: Ground | None
 
     @property
     def margin(self) -> Scalar:
@@ -190,6 +199,11 @@ class LookedUp:
     @property
     def mesh(self) -> Mesh:
         raise NotImplementedError("pairs of meshes share no loop")
+
+    @property
+    def ground(self) -> Ground:
+        assert self.on, "not of a height field"
+        return self.on
 
     def along(self, x: Scalar) -> list[Scalar]:
         return add_scaled(self.centre, self.axis, x)
@@ -253,7 +267,7 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
             name: per_contact([sizes[x][name] for x in end], i) if fixed_sizes else poses.at(pose, name)
             for name in sizes[end[0]]
         }
-        return LookedUp(centre, mat, size, functools.partial(looked_at, i))
+        return LookedUp(centre, mat, size, functools.partial(looked_at, i), ground)
 
     def both(i: Any) -> tuple[Geom, Geom]:
         one, two = (geom(end, i) for end in ends)
@@ -307,6 +321,7 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
         one, two = (get(by_body, per_contact([moved.index(b[side]) for b in g.bodies], i)) for side in (0, 1))
         return maximum(one + two, MIN_VAL)
 
+    ground = ground_of(m, g.pairs) if _field_of(m, g.pairs[0]) >= 0 else None
     by_body = None if is_number(*weights) else memory([[x] for x in weights])
     known = {id(p) for p in g.pairs}
     near = touched([c.bounds_meet() for c in d.candidates if id(c.pair) in known])

@@ -1,0 +1,180 @@
+"""Height fields against convex shapes, as MuJoCo C has them: contacts one by one and in order, and steps.
+
+Spheres and capsules are exact to rounding while their cores are outside of the ground. Deeper, and of the other shapes,
+MuJoCo's own answer is within ccd_tolerance of a distance: there it is asked at a tolerance of 1e-10.
+"""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import torch
+from two_geoms import expected, found
+
+from torch_mjenvs.physics import UnsupportedModel, load
+from torch_mjenvs.physics.hfield import MOST
+from torch_mjenvs.physics.shapes import most_contacts
+from torch_mjenvs.physics.simulation import Simulation
+
+ROUND = {"sphere": 'type="sphere" size=".1"', "capsule": 'type="capsule" size=".07 .15"'}
+OTHERS = {"ellipsoid": 'type="ellipsoid" size=".1 .15 .07"', "cylinder": 'type="cylinder" size=".1 .08"'}
+TILTED = 'pos=".1 .2 .05" euler="5 10 20"'
+
+
+def terrain(bodies: str, ground: str = "", nrow: int = 7, ncol: int = 9, size: str = "1 1.2 .3 .2", more: str = ""):
+    """Rough ground, and bodies; elevations are random."""
+    mjm = mujoco.MjModel.from_xml_string(
+        f"""<mujoco>{more}<asset><hfield name="field" nrow="{nrow}" ncol="{ncol}" size="{size}"/></asset>
+        <worldbody><geom name="ground" type="hfield" hfield="field" {ground}/>{bodies}</worldbody></mujoco>"""
+    )
+    mjm.hfield_data[:] = np.random.default_rng(0).random(nrow * ncol)
+    return oracle.sharpen(mjm)
+
+
+def free(geom: str) -> str:
+    return f"<body><freejoint/><geom {geom}/></body>"
+
+
+def poses(n: int, low: float, high: float, wide: float = 1.0, seed: int = 1) -> np.ndarray:
+    """Anywhere over the ground, so high, and turned any way."""
+    rng = np.random.default_rng(seed)
+    out = rng.normal(size=(n, 7))
+    out[:, :3] = rng.uniform([-wide, -1.2 * wide, low], [wide, 1.2 * wide, high], (n, 3))
+    out[:, 3:] /= np.linalg.norm(out[:, 3:], axis=1, keepdims=True)
+    return out
+
+
+def exactly(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
+    """MuJoCo's contacts, as exact as it can."""
+    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-10
+    return expected(mjm, states)
+
+
+@pytest.mark.parametrize("ground", ["", 'margin=".03" gap=".01"', TILTED], ids=["flat", "margin", "tilted"])
+@pytest.mark.parametrize("shape", ROUND)
+def test_spheres_and_capsules_touch_as_in_mujoco(shape, ground):
+    mjm = terrain(free(ROUND[shape]), ground)
+    states = poses(20, 0.15, 0.5)
+    got, usual, want = found(mjm, states), expected(mjm, states), exactly(mjm, states)
+    assert [len(g) for g in got] == [len(w) for w in want]
+    rows = [np.array([np.ravel(x) for xs in all_ for x in xs]) for all_ in (got, usual, want)]  # in MuJoCo's order
+    assert len(rows[0]) > 30
+    shallow = rows[0][:, 0] > -0.06
+    assert shallow.sum() > 10
+    np.testing.assert_allclose(rows[0][shallow], rows[1][shallow], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(rows[0], rows[2], rtol=0, atol=1e-5)  # what is deeper
+
+
+@pytest.mark.parametrize("ground", ["", 'margin=".03"'], ids=["flat", "margin"])
+@pytest.mark.parametrize("shape", OTHERS)
+def test_other_shapes_touch_as_nearly_as_in_mujoco(shape, ground):
+    mjm = terrain(free(OTHERS[shape]), ground)
+    states = poses(20, 0.15, 0.5)
+    got, usual, want = found(mjm, states), expected(mjm, states), exactly(mjm, states)
+    assert [len(g) for g in got] == [len(w) for w in want]
+    ours, theirs, rows = (np.array([x for xs in all_ for x in xs]) for all_ in (got, usual, want))
+    assert len(rows) > 30
+    ours, theirs = np.abs(ours - rows), np.abs(theirs - rows)
+    assert np.max(ours[:, 0]) < 5 * np.max(theirs[:, 0]) + 1e-6
+    assert np.median(ours[:, 1:4]) < 3 * np.median(theirs[:, 1:4]) + 1e-6
+    assert np.max(ours[:, 4:]) < 5 * np.max(theirs[:, 4:]) + 1e-6
+
+
+def test_at_the_edge_and_below_it_is_as_in_mujoco():
+    """Beside the field, under it, and where only a part is above it."""
+    mjm = terrain(free(ROUND["sphere"]), 'margin=".02"')
+    for wide, low, high in ((1.15, -0.1, 0.2), (1.0, -0.35, -0.15)):
+        states = poses(30, low, high, wide)
+        if wide > 1:
+            states[:15, 0] = np.sign(states[:15, 0]) * np.linspace(0.95, 1.15, 15)
+            states[15:, 1] = np.sign(states[15:, 1]) * np.linspace(1.15, 1.35, 15)
+        got, want = found(mjm, states), exactly(mjm, states)
+        assert [len(g) for g in got] == [len(w) for w in want]
+        assert sum(map(len, want)) > 5
+        for g, w in zip(got, want, strict=True):
+            np.testing.assert_allclose(g, w, rtol=0, atol=1e-5)
+
+
+def test_a_pair_has_as_many_contacts_as_mujoco_keeps():
+    """The first 50."""
+    mjm = terrain(free('type="sphere" size=".5"'), nrow=21, ncol=25)
+    states = poses(3, 0.2, 0.4, 0.5)
+    got, want = found(mjm, states), exactly(mjm, states)
+    assert [len(w) for w in want] == [MOST] * 3 == [len(g) for g in got]
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5)
+
+
+def test_a_shape_touches_in_no_more_points_than_there_is_room_for():
+    """Of any size on any grid, so long as MuJoCo keeps them."""
+    rng = np.random.default_rng(0)
+    d = None
+    for _ in range(60):
+        nrow, ncol = rng.integers(2, 12, 2).tolist()
+        sizes = rng.uniform(0.02, 0.4, 2).tolist()
+        mjm = terrain(free(f'type="capsule" size="{sizes[0]} {sizes[1]}"'), 'margin=".01"', nrow, ncol)
+        mjm.hfield_data[:] = 1
+        m, d = load(mjm), mujoco.MjData(mjm)
+        most = 0
+        for state in poses(20, 0.2, 0.4):
+            d.qpos[:] = state
+            mujoco.mj_fwdPosition(mjm, d)
+            most = max(most, d.ncon)
+        assert most <= most_contacts(m, m.pairs[0]) <= MOST
+    assert d is not None and most > 0
+
+
+BODIES = "".join(
+    f'<body pos="{x} {y} {z}"><freejoint/><geom {geom}/></body>'
+    for x, y, z, geom in (
+        (-0.5, -0.5, 0.35, ROUND["sphere"]),
+        (0.3, -0.4, 0.35, ROUND["capsule"]),
+        (0.4, 0.5, 0.4, 'type="capsule" size=".05 .2"'),
+        (-0.3, 0.6, 0.3, 'type="sphere" size=".15" margin=".02" gap=".01"'),
+    )
+)
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_spheres_and_capsules_fall_and_roll_as_in_mujoco(cone):
+    mjm = terrain(BODIES, more=f'<option timestep=".004" cone="{cone}"/>')
+    sim = Simulation(mjm, 12, dtype=torch.float64)
+    states = oracle.scattered(mjm, 12, 0.05, (0.5, 2.0))
+    touched = [d.ncon for d in oracle.compare_steps(sim, mjm, states, 1, 10)]
+    assert np.mean(touched) > 6
+    d = oracle.compare_steps(sim, mjm, states, 10)
+    assert np.mean([x.ncon for x in d]) > 6
+
+
+def test_other_shapes_fall_as_in_mujoco():
+    bodies = "".join(
+        f'<body pos="{x} 0 .35"><freejoint/><geom {g}/></body>'
+        for x, g in zip((-0.5, 0.5), OTHERS.values(), strict=True)
+    )
+    mjm = terrain(bodies, more='<option timestep=".004"/>')
+    sim = Simulation(mjm, 8, dtype=torch.float64)
+    states = oracle.scattered(mjm, 8, 0.05)
+    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-10
+    touched = [d.ncon for d in oracle.compare_steps(sim, mjm, states, 1, 5, bound=2e-3)]
+    assert np.mean(touched) > 3
+
+
+def test_a_field_that_moves_touches_as_in_mujoco():
+    bodies = f'<body pos="0 0 .4"><freejoint/><geom {ROUND["sphere"]}/></body>'
+    mjm = mujoco.MjModel.from_xml_string(
+        f"""<mujoco><asset><hfield name="field" nrow="4" ncol="5" size=".5 .5 .1 .1"/></asset><worldbody>
+        <body><joint axis="1 0 .3"/><geom type="hfield" hfield="field" mass="3"/></body>{bodies}</worldbody></mujoco>"""
+    )
+    mjm.hfield_data[:] = np.random.default_rng(0).random(20)
+    states = oracle.scattered(oracle.sharpen(mjm), 6, 0.1)
+    for qpos, _ in states:
+        qpos[1:4] = 0, 0, 0.19
+    touched = [d.ncon for d in oracle.compare_steps(Simulation(mjm, 6, dtype=torch.float64), mjm, states, 1, 3)]
+    assert sum(touched) >= 6
+
+
+def test_a_field_is_refused_for_what_it_cannot_touch_yet():
+    with pytest.raises(UnsupportedModel, match=r"hfield and box\) is not supported.*height fields can touch spheres"):
+        load(terrain(free('type="box" size=".1 .1 .1"')))
+    load(terrain(free('type="box" size=".1 .1 .1" contype="0" conaffinity="0"')))
