@@ -29,7 +29,6 @@ from torch_mjenvs.compiler.control import (
 from torch_mjenvs.compiler.scalar import (
     absolute,
     clip,
-    entry,
     floor,
     logical_and,
     logical_not,
@@ -138,18 +137,9 @@ def test_two_tables():
     check(body, whole_numbers(1))
 
 
-def test_each_world_reads_an_entry_of_its_own():
-    table = (3.0, -1.0, 4.0, 1.0, -5.0)
+def test_the_whole_number_below():
     x = whole_numbers(1) / 4
-    want = check(lambda x: [entry(table, floor(x[0])), floor(x[0])], x, LANES)
-    np.testing.assert_array_equal(want, [np.take(table, np.floor(x[0]).astype(int), mode="clip"), np.floor(x[0])])
-
-
-def test_an_entry_is_one_of_the_table_whatever_it_is_asked_for():
-    x = np.array([[np.nan, np.inf, -np.inf, 1e30, -1e30]])
-    for lanes in (1, 4):
-        assert set(by_kernel(lambda x: [entry((2.0, 3.0), floor(x[0]))], x, "float32", lanes)[0]) <= {2.0, 3.0}
-    assert {entry((2.0, 3.0), floor(k)) for k in x[0].tolist()} <= {2.0, 3.0}
+    np.testing.assert_array_equal(check(lambda x: [floor(x[0])], x), np.floor(x))
 
 
 def test_what_is_computed_is_used_under_its_mask():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from graph_eval import run_compiled, run_ptx, trace
 
+from torch_mjenvs.compiler.constants import Constants
 from torch_mjenvs.compiler.control import count_while
 from torch_mjenvs.compiler.dense import factor_dense
 from torch_mjenvs.compiler.rooms import Room, number
@@ -106,3 +107,24 @@ def test_a_matrix_is_factored_by_loops(n):
             L[np.tril_indices(n, -1)] = found[: n * (n - 1) // 2]
             a[-1, -1] = 1e-3
             assert np.allclose(L.T @ np.diag(1 / found[n * (n - 1) // 2 :]) @ L, a, rtol=1e-12, atol=1e-12)
+
+
+ROWS = [[3.0, -1.0], [4.0, 1.5], [-5.0, 9.0]]
+ASKED_FOR = [0.0, 2.0, 1.0, 1.9, -3.0, 7.0, 1e30, -1e30, float("inf"), float("nan")]
+GOT = [ROWS[k] for k in (0, 2, 1, 1, 0, 2, 2, 0, 2, 2)]
+
+
+def test_each_world_reads_a_row_of_a_table_of_its_own():
+    """What is not there gives another row's."""
+    table = Constants(ROWS, 2)
+    assert [table.at(k, (0, 1)) for k in ASKED_FOR] == GOT
+    columns = table.at(torch.tensor(ASKED_FOR, dtype=torch.float64), (0, 1))
+    assert torch.stack(columns, 1).tolist() == GOT
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("run", [run_compiled, pytest.param(run_ptx, marks=pytest.mark.cpu)])
+def test_a_table_in_a_kernel(dtype, run):
+    inputs = {"row": np.array([ASKED_FOR], dtype=dtype)}
+    program = trace(lambda b: {"got": Constants(ROWS, 2).at(b["row"][0], (0, 1))}, inputs, {"got": (2, "f")}, dtype)
+    assert run(program, inputs)["got"].T.tolist() == GOT

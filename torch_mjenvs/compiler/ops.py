@@ -71,7 +71,7 @@ OPS: dict[str, Op] = {
     "store": Op("?", "c", "tuple"),  # the same; the passes of `lower.py` put stores among the nodes
     "lookup": Op("s", "f", "tuple", counts=True),  # attr: a table of constants
     "slookup": Op("s", "s", "tuple"),
-    "entry": Op("i", "f", "tuple", counts=True),  # of a table of constants, each world's own, which must be there
+    "entry": Op("i", "f", "Constants", counts=True),  # at an index of each world's own, which must be there
     "sadd": Op("ss", "s"),
     "spread": Op("s", "f"),  # the same number in all worlds
     # memories, and what is touched

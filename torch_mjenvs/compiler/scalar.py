@@ -211,14 +211,3 @@ def lookup_index(table: Sequence[int], i: Any) -> Any:
     if type(i) is Expr:
         return table[0] if len(set(table)) == 1 else node("slookup", i, attr=tuple(table))
     return table[i]
-
-
-def entry(table: Sequence[float], i: Scalar) -> Scalar:
-    """table[i], for a whole number as a float, of each world's own; beyond an end, the entry there."""
-    last = float(len(table) - 1)
-    if type(i) is Expr:
-        return node("entry", node("f2i", maximum(minimum(i, last), 0.0)), attr=tuple(table))
-    i = maximum(minimum(i, last), 0.0)
-    if isinstance(i, torch.Tensor):
-        return torch.tensor(table, dtype=i.dtype, device=i.device)[i.long()]
-    return table[int(i)]

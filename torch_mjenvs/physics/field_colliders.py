@@ -18,7 +18,6 @@ from ..compiler.rooms import Room
 from ..compiler.scalar import (
     Mask,
     Scalar,
-    entry,
     floor,
     logical_and,
     logical_not,
@@ -152,7 +151,7 @@ class _Grid:
 
     def _corner(self, row: Scalar, column: Scalar) -> list[Scalar]:
         (x, y), size = self.field.steps, self.field.size
-        z = entry(self.field.data, row * float(self.field.ncol) + column)
+        z = self.field.table.at(row * float(self.field.ncol) + column)[0]
         return [column * x - size[0] - self.local[0], row * y - size[1] - self.local[1], z - self.local[2]]
 
 

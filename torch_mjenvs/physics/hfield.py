@@ -6,12 +6,14 @@ triangles, and each of them stands on a flat base.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
 import mujoco
 
+from ..compiler.constants import Constants
 from .spatial import is_number
 
 MOST = 50  # mjMAXCONPAIR: how many contacts a pair has at the most
@@ -28,6 +30,11 @@ class HField:
     ncol: int
     size: tuple[float, ...]
     data: tuple[float, ...]
+
+    @functools.cached_property
+    def table(self) -> Constants:
+        """`data`, for each world to read where it likes."""
+        return Constants([[x] for x in self.data], 1)
 
     @property
     def steps(self) -> tuple[float, float]:

@@ -41,7 +41,7 @@ def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
     pairs = _pairs(mjm)
     touching = {g for p in pairs for g in (p.geom1, p.geom2)}
-    known = {"pairs": pairs, "meshes": read_meshes(mjm, touching), "hfields": read_hfields(mjm, touching)}
+    known: dict = {"pairs": pairs, "meshes": read_meshes(mjm, touching), "hfields": read_hfields(mjm, touching)}
     known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..constants import Constants
 from ..expr import Expr
 from .writer import Row, Writer
 
@@ -29,14 +30,18 @@ def lookup_index(w: Writer, e: Expr) -> None:
     w.names[e] = _entry(w, e, "i32", [str(x) for x in e.attr])
 
 
-def _entry(w: Writer, e: Expr, element: str, values: list[str]) -> str:
-    name = _table(w, element, values)
-    at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {w.names[e.args[0]]}")
-    return w.assign(f"load {element}, {w.types.shared} {at}")
+def entry(w: Writer, e: Expr) -> None:
+    """A number of a table, of each world's own."""
+    table: Constants = e.attr
+    if table not in w.constants:
+        w.constants[table] = _table(w, w.types.element, [w.types.number(x) for x in table.values])
+    step = w.assign(f"zext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")
+    place = f"{w.types.element}, {w.types.shared} {w.constants[table]}, {w.types.vector('i64')} {step}"
+    w.names[e] = gather(w, w.assign(f"getelementptr {place}"), w.types.shared)
 
 
 def _table(w: Writer, element: str, values: list[str]) -> str:
-    """The name of a table of constants."""
+    """The name of a table of these."""
     entries = ", ".join(f"{element} {x}" for x in values)
     space = w.types.shared.removeprefix("ptr")
     text = f"private unnamed_addr{space} constant [{len(values)} x {element}] [{entries}]"
@@ -45,12 +50,10 @@ def _table(w: Writer, element: str, values: list[str]) -> str:
     return w.tables[text].split(" ", 1)[0]
 
 
-def own_entry(w: Writer, e: Expr) -> None:
-    """An entry of each world's own."""
-    name = _table(w, w.types.element, [w.types.number(x) for x in e.attr])
-    rows = w.assign(f"zext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")
-    at = w.assign(f"getelementptr {w.types.element}, {w.types.shared} {name}, {w.types.vector('i64')} {rows}")
-    w.names[e] = gather(w, at, w.types.shared)
+def _entry(w: Writer, e: Expr, element: str, values: list[str]) -> str:
+    name = _table(w, element, values)
+    at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {w.names[e.args[0]]}")
+    return w.assign(f"load {element}, {w.types.shared} {at}")
 
 
 def add_indices(w: Writer, e: Expr) -> None:
@@ -141,7 +144,7 @@ def after(w: Writer, e: Expr) -> None:
 ROWS: dict[str, Row] = {
     "lookup": lookup,
     "slookup": lookup_index,
-    "entry": own_entry,
+    "entry": entry,
     "sadd": add_indices,
     "spread": spread,
     "memory": memory,
