@@ -23,7 +23,7 @@ CORE = {"contract.py", "engine.py", "episode.py", "randomization.py"}
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]
 ADAPTERS = [p for p in ENVS if p.name not in CORE]
 
-SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "control", "rooms", "dense", "random")}
+SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "constants", "control", "rooms", "dense", "random")}
 
 
 def imports(path: Path) -> Iterator[str]:
