@@ -63,6 +63,8 @@ def test_parallel_capsules(n, looped):
 
 SHAPES = ('type="capsule" size=".08 .1"', 'size=".1"', 'type="capsule" size=".06 .15" euler="40 20 0"')
 
+ZONES = ("box", "ellipsoid", "capsule")
+
 
 def heap(n: int, condim: int, one_tree: bool, cone: str = "pyramidal") -> mujoco.MjModel:
     """Bodies in a heap: free ones of different weight on a floor, or limbs of one that floats."""
@@ -72,14 +74,15 @@ def heap(n: int, condim: int, one_tree: bool, cone: str = "pyramidal") -> mujoco
     bodies = "".join(
         f"""<body pos="{0.12 * (k % 2)} {0.11 * (k // 2 % 2)} {0.15 + 0.06 * k}" euler="0 {30 * k} 0">{joints}
         <geom {SHAPES[k % 3]} condim="{condim}" friction="{0.3 + 0.2 * k} .02 .01" mass="{1 + k}"
-        margin=".01"/></body>"""
+        margin=".01"/><site name="s{k}" type="{ZONES[k % 3]}" size=".1 .07 .12" pos=".05 0 .04"/></body>"""
         for k in range(n)
     )
+    sensors = "".join(f'<touch site="s{k}"/>' for k in range(n))
     trunk = f'<body pos="0 0 .1"><freejoint/><geom size=".02" contype="0" conaffinity="0" mass="3"/>{bodies}</body>'
     floor = '<geom type="plane" size="5 5 1" pos="0 0 -.1"/>'
     return oracle.sharpen(
         mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".002" impratio="2" cone="{cone}"/>
-        <worldbody>{floor}{trunk if one_tree else bodies}</worldbody></mujoco>""")
+        <worldbody>{floor}{trunk if one_tree else bodies}</worldbody><sensor>{sensors}</sensor></mujoco>""")
     )
 
 
@@ -92,6 +95,7 @@ def scattered(model: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarra
     [
         (3, False, "pyramidal"),
         (1, False, "pyramidal"),
+        (1, True, "pyramidal"),
         (3, True, "pyramidal"),
         (4, False, "pyramidal"),
         (6, True, "pyramidal"),
@@ -100,9 +104,11 @@ def scattered(model: mujoco.MjModel, n: int) -> list[tuple[np.ndarray, np.ndarra
     ],
 )
 def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree, cone):
-    """Forces, accelerations and wrenches of loops over pairs of bodies that move by themselves."""
+    """Forces, accelerations and wrenches of loops over pairs of bodies that move by themselves, and what touch sensors
+    feel of them.
+    """
     model = heap(5, condim, one_tree, cone)
-    m, among = load(model), 0
+    m, among, felt = load(model), 0, 0
     (pairs,) = many_alike(m, DOUBLE)
     assert len(pairs) == 10
     for qpos, qvel in scattered(model, 12):
@@ -110,17 +116,20 @@ def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree, cone):
         mujoco.mj_rnePostConstraint(model, d)
         ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
         among += sum(all(model.geom_bodyid[c.geom] > 0) for c in d.contact)
-        for name in ("qacc", "qfrc_constraint", "cfrc_ext"):
+        felt += sum(0 < x for x in d.sensordata)
+        for name in ("qacc", "qfrc_constraint", "cfrc_ext", "sensordata"):
             want = getattr(d, name)
             np.testing.assert_allclose(getattr(ours, name), want, rtol=0, atol=1e-11 * np.abs(want).max(), err_msg=name)
-    assert among > 20
+    assert among > 20 and 10 < felt < 50
 
 
 def test_a_heap_of_free_bodies_moves_as_in_mujoco():
     model = heap(5, 3, one_tree=False)
     states = scattered(model, 3)
-    exact, single = (Simulation(model, 3, dtype=dtype) for dtype in (torch.float64, torch.float32))
-    oracle.compare_steps(exact, model, states, 40, bound=1e-10)
+    exact, single = (
+        Simulation(model, 3, dtype=dtype, outputs=("sensordata",)) for dtype in (torch.float64, torch.float32)
+    )
+    oracle.compare_steps(exact, model, states, 40, bound=1e-10, names=("qpos", "qvel", "sensordata"))
     for k, (qpos, qvel) in enumerate(states):
         single.qpos[k], single.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
     single.step(40)

@@ -71,6 +71,9 @@ class ConeGroup(ContactGroup):
             ],
         ]
 
+    def _press(self, i: Any, x: Any) -> Scalar:
+        return self._cone(i).push(self._residual(i, x))[0][0]
+
     def _cone(self, i: Any) -> Cone:
         return self.cone(self.rows.at(i, "friction"), self.rows.at(i, "D"))
 

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import add_each, choose_each, fold_each, get, memory, part, touched
-from ...compiler.scalar import Scalar, lookup, lookup_index, maximum, minimum, select
+from ...compiler.control import add_each, choose_each, fold_each, get, memory, part, touched, when_any
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, lookup, lookup_index, maximum, minimum, select
 from ..colliders import Geom
 from ..contact_param import contact_param
 from ..data import Data
@@ -29,7 +29,7 @@ from ..mesh import Mesh
 from ..model import HFIELD, Model, Pair
 from ..precision import Precision
 from ..shapes import Collider, collider_of, ground_of, may_touch_in_several, size_of
-from ..spatial import Vec, add, add_scaled, column, cross, dot, is_number, mat_vec, scale, sub
+from ..spatial import Vec, add, add_scaled, choose, column, cross, dot, is_number, mat_vec, scale, sub
 from .body_contacts import sides_of
 from .contacts import bound_of
 from .rows import MIN_VAL, Constraint, fold_row, impedance, reference
@@ -67,11 +67,15 @@ class Alike:
 
 @dataclass
 class ContactGroup(Constraint):
-    """The contacts of pairs alike. rows: of those `touching`, line (r x n, n), D, y0 and J."""
+    """The contacts of pairs alike. rows: of those `touching`, line (r x n, n), D, y0 and J.
+
+    seen: a contact's point, from the origins of the trees of both bodies, and its normal.
+    """
 
     alike: Alike
     touching: Any
     rows: Table
+    seen: Callable[[Any], tuple[list, list, list]]
 
     def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
         g, x = self.alike, self._of_dofs(a)
@@ -120,8 +124,7 @@ class ContactGroup(Constraint):
         x = self._of_dofs(a)
 
         def push(i: Any) -> list:
-            force = self.rows.at(i, "D") * minimum(self._along(i, x) + self.rows.at(i, "y0"), 0.0)
-            f = scale(self.rows.at(i, "line"), force)
+            f = scale(self.rows.at(i, "line"), self._pull(i, x))
             starts = [[6 * body[side] for body in self.alike.bodies] for side in (0, 1)]
             first, second = (self.alike.per_contact(start, i) for start in starts)
             return [[(first + c, y) for c, y in enumerate(f)] + [(second + c, -y) for c, y in enumerate(f)]]
@@ -129,6 +132,35 @@ class ContactGroup(Constraint):
         (flat,) = add_each(self.touching, push, [[y for w in wrench for y in w]])
         for body in {body for pair in self.alike.bodies for body in pair if body}:
             wrench[body] = flat[6 * body : 6 * body + 6]
+
+    def sum_touch(
+        self, m: Model, d: Data, a: list, body: int, felt: Callable[[list, list], Mask], total: Scalar
+    ) -> Scalar:
+        """As of `Contacts`."""
+        bodies = self.alike.bodies
+        if not any(body in pair for pair in bodies):
+            return total
+        x = self._of_dofs(a)
+
+        def push(i: Any, carry: list) -> list:
+            side = self.alike.per_contact([1.0 if body == b[0] else -1.0 if body == b[1] else 0.0 for b in bodies], i)
+
+            def press(inner: list) -> list:
+                force, (first, second, normal) = self._press(i, x), self.seen(i)
+                hit = felt(choose(side > 0.0, first, second), scale(normal, side))
+                return [inner[0] + select(logical_and(force > 0.0, hit), force, 0.0)]
+
+            return when_any(absolute(side) > 0.5, press, carry)
+
+        return fold_each(self.touching, push, [total])[0]
+
+    def _press(self, i: Any, x: Any) -> Scalar:
+        """The normal force of a contact."""
+        return -self._pull(i, x)
+
+    def _pull(self, i: Any, x: Any) -> Scalar:
+        """Its opposite."""
+        return self.rows.at(i, "D") * minimum(self._along(i, x) + self.rows.at(i, "y0"), 0.0)
 
     def _of_dofs(self, x: list) -> Any:
         """A memory of one number a dof."""
@@ -227,8 +259,9 @@ def of_pairs(g: Alike, values: list) -> Callable[..., Scalar]:
     return find
 
 
-def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = None) -> tuple[Any, Table]:
-    """Which of the pairs' contacts touch, and their rows, as those of `ContactGroup` where `rows_of` makes no others.
+def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = None) -> tuple[Any, Table, Callable]:
+    """Which of the pairs' contacts touch, their rows, as those of `ContactGroup` where `rows_of` makes no others, and
+    how they are `seen`.
 
     rows_of: of a contact, its dist and point, and the frame.
     """
@@ -315,6 +348,10 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
         y0 = b(i) * speed + k(i) * imp * depth
         return {"line": line, "D": D, "y0": y0, "J": row}
 
+    def seen(i: Any) -> tuple[list, list, list]:
+        _, p, frame = g.collider.place(*both(i), spot_of(i))
+        return p if g.one_tree else sub(p, offset(i)), p, frame[0]
+
     def weight(i: Any) -> Scalar:
         if is_number(*weights):
             return per_contact([maximum(sum(m.body_invweight0[body][0] for body in b), MIN_VAL) for b in g.bodies], i)
@@ -331,4 +368,4 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
         return [dist_of(i, k) < margin(i, True) for k in range(g.collider.ncon)]
 
     which = choose_each(near, touching, n)
-    return which, table_each(which, prepare)
+    return which, table_each(which, prepare), seen
