@@ -292,7 +292,14 @@ class Maker:
 
     def features(self) -> tuple[Callable[[ET.Element], None], ...]:
         """What came later, in this order, each drawn from numbers of its own."""
-        return self.couples, self.noslip
+        return (
+            self.couples,
+            self.noslip,
+            self.polynomials,
+            self.lifting_actuators,
+            self.further_sensors,
+            self.ellipsoids_in_implicit_steps,
+        )
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
         given = {k.rstrip("_"): text(v) for k, v in attributes.items() if v is not None}
@@ -755,8 +762,16 @@ class Maker:
                 tendon.set("actuatorfrcrange", text([-self.log(0.1, 2), self.log(0.1, 2)]))
 
     def fluid_shapes(self, root: ET.Element) -> None:
+        if root.find("option").get("integrator") in ("Euler", "RK4"):  # of others they came later
+            self.ellipsoids(root)
+
+    def ellipsoids_in_implicit_steps(self, root: ET.Element) -> None:
+        if root.find("option").get("integrator") not in ("Euler", "RK4"):
+            self.ellipsoids(root)
+
+    def ellipsoids(self, root: ET.Element) -> None:
         option = root.find("option")
-        if option.get("integrator") in ("Euler", "RK4") and (option.get("density") or option.get("viscosity")):
+        if option.get("density") or option.get("viscosity"):
             for body in root.iter("body"):
                 for geom in body.findall("geom"):
                     if self.maybe(0.25, "fluid ellipsoid"):
@@ -970,6 +985,41 @@ class Maker:
             if self.maybe(0.1):
                 out.set("active", "false")
             self.softness(out)
+
+    def polynomials(self, root: ET.Element) -> None:
+        """Higher coefficients of springs and dampers."""
+        if not self.maybe(0.1):
+            return
+        for e in [*root.iter("joint"), *root.find("tendon")]:
+            for what in ("stiffness", "damping"):
+                first = float(e.get(what, "0"))
+                if first > 0 and e.get("name") and self.maybe(0.6, f"polynomial {what}"):
+                    second = first * self.uniform(-0.5, 1) * (what == "stiffness" or 0.1)
+                    e.set(what, text([self.pick(0, first), second, abs(second) * self.uniform(0.3, 2)]))
+
+    def lifting_actuators(self, root: ET.Element) -> None:
+        """Joints whose gravity compensation counts as the force of actuators."""
+        if any(e.get("gravcomp") for e in root.iter("body")):
+            for e in root.iter("joint"):
+                if e.get("type") and self.maybe(0.3, "actuatorgravcomp"):
+                    e.set("actuatorgravcomp", "true")
+
+    def further_sensors(self, root: ET.Element) -> None:
+        section = root.find("sensor")
+        if section is None or self.maybe(0.3):
+            return
+        self.drawn["further sensors"] += 1
+        for tag in ("e_potential", "e_kinetic"):
+            self.element(section, tag)
+        bodies = [b for b in root.iter("body") if b.get("name")]
+        body = bodies[int(self.rng.integers(len(bodies)))]
+        self.element(body, "camera", name="eye", pos=self.vector(0.1), quat=self.normal(1, 4))
+        what = str(self.pick("pos", "quat", "yaxis", "linvel", "linacc"))
+        self.element(section, f"frame{what}", objtype="camera", objname="eye")
+        zone = str(self.pick("sphere", "capsule", "ellipsoid", "cylinder", "box"))
+        self.element(body, "site", name="zone", type=zone, size=[self.log(0.1, 1) for _ in range(3)])
+        self.element(section, "touch", site="zone")
+        self.element(section, "insidesite", site="zone", objtype="body", objname=str(bodies[0].get("name")))
 
     def sensors(self, root: ET.Element) -> None:
         """Of what has a name."""

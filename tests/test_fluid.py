@@ -12,8 +12,9 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.derived import derive
-from torch_mjenvs.physics.model import UnsupportedModel
+from torch_mjenvs.physics.params import vary
 from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.step import State, step
 
 
 def error(ours: Any, theirs: np.ndarray) -> float:
@@ -52,7 +53,7 @@ SWIMMER = """<mujoco><option density="800" viscosity=".3" wind=".2 -.1 .3" times
     </body></body></worldbody></mujoco>"""
 
 
-@pytest.mark.parametrize("integrator", ["Euler", "RK4"])
+@pytest.mark.parametrize("integrator", ["Euler", "RK4", "implicit", "implicitfast"])
 def test_ellipsoids_in_a_fluid(integrator):
     """Geoms of five shapes, beside bodies that are boxes to the fluid: 100 steps of a kernel, and a world at rest."""
     mjm, names = mujoco.MjModel.from_xml_string(SWIMMER.format(integrator=integrator)), ("qpos", "qvel", "qfrc_fluid")
@@ -94,11 +95,36 @@ def test_ellipsoids_of_any_size_at_any_speed(fluid):
         assert np.any(d.qfrc_fluid) == (speed > 0 or "wind" in fluid)
 
 
-def test_ellipsoids_in_the_fluid_of_some_worlds_are_refused_under_an_implicit_integrator():
+@pytest.mark.parametrize("integrator", ["implicit", "implicitfast"])
+@pytest.mark.parametrize("fluid", FLUIDS)
+def test_implicit_steps_with_ellipsoids(fluid, integrator):
+    """At any speed, also where MuJoCo's rates are less than the true ones; a free body alone, and within trees."""
+    mjm = mujoco.MjModel.from_xml_string(
+        ELLIPSOIDS.replace("<asset>", f"<option {fluid} integrator='{integrator}' timestep='.01'/><asset>")
+    )
+    m, rng, d, explicit = load(mjm), np.random.default_rng(0), mujoco.MjData(mjm), 0
+    for speed in (0.0, 1e-5, 1e-3, 0.1, 1.0, 3.0):
+        mujoco.mj_resetData(mjm, d)
+        mujoco.mj_integratePos(mjm, d.qpos, rng.normal(0, 0.5, mjm.nv), 1.0)
+        d.qvel[:] = rng.normal(0, speed, mjm.nv)
+        before = State(d.qpos.tolist(), d.qvel.tolist(), [0.0] * mjm.nv)
+        mujoco.mj_step(mjm, d)
+        explicit += np.abs(d.qvel - before.qvel - 0.01 * d.qacc).max() > 1e-2 * np.abs(d.qvel).max()
+        want = d.qvel
+        np.testing.assert_allclose(step(m, before, []).qvel, want, rtol=0, atol=1e-11 * np.abs(want).max())
+    assert explicit >= 3
+
+
+def test_ellipsoids_in_the_fluid_of_some_worlds():
+    """... under an implicit integrator."""
     xml = SITES.replace('<option density="900" viscosity="0.1"', "<option integrator='implicitfast'")
     xml = xml.replace('size=".1 .3"', 'size=".1 .3" fluidshape="ellipsoid"')
-    with pytest.raises(UnsupportedModel, match="fluidshape='ellipsoid' of 'geom 0' with integrator 'implicitfast'"):
-        Simulation(xml, 1, vary=("density",))
+    mjm = mujoco.MjModel.from_xml_string(xml)
+    world, state = vary(load(mjm), {"density": 700.0}), State(mjm.qpos0.tolist(), [1.0] * mjm.nv, [0.0] * mjm.nv)
+    mjm.opt.density, d = 700.0, mujoco.MjData(mjm)
+    d.qvel[:] = 1.0
+    mujoco.mj_step(mjm, d)
+    np.testing.assert_allclose(step(world, state, []).qvel, d.qvel, rtol=0, atol=1e-12)
 
 
 def test_no_fluid_costs_nothing():

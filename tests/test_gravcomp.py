@@ -8,7 +8,10 @@ import oracle
 import pytest
 import torch
 
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.simulation import Simulation
+from torch_mjenvs.physics.step import State, step
 
 
 def model(option: str = "") -> mujoco.MjModel:
@@ -48,3 +51,45 @@ def test_each_world_has_its_own() -> None:
         mujoco.mj_forward(mjm, d)
         for name in names:
             np.testing.assert_allclose(getattr(sim, name)[k].cpu(), getattr(d, name), rtol=0, atol=1e-10)
+
+
+def by_actuators(option: str = "", motor: str = '<velocity joint="knee" kv="2"/>') -> mujoco.MjModel:
+    """Where gravity compensation counts as the force of actuators: within a joint's range of these, and beyond it."""
+    return oracle.sharpen(
+        mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".002" {option}/><worldbody>
+        <body pos="0 0 .5" gravcomp="1"><joint type="ball" actuatorgravcomp="true"/><geom type="capsule" size=".1 .2"/>
+          <body pos=".2 0 0" gravcomp=".7"><joint name="knee" axis="0 1 0" actuatorgravcomp="true"
+              actuatorfrcrange="-4.5 5"/><geom size=".1" pos=".1 0 0"/>
+            <body pos=".2 0 0" gravcomp=".5"><joint axis="0 1 0" damping=".1"/><geom size=".08" pos=".1 0 0"/></body>
+          </body></body></worldbody>
+        <actuator>{motor}</actuator><sensor><jointactuatorfrc joint="knee"/></sensor></mujoco>""")
+    )
+
+
+IMPLICIT = 'integrator="implicitfast"'
+NO_ACTUATION = '/><option><flag actuation="disable"/></option><option'
+
+
+@pytest.mark.parametrize(
+    ("option", "motor"),
+    [("", None), (IMPLICIT, None), ("", ""), (NO_ACTUATION, None), (NO_PASSIVE, None)],
+    ids=["plain", "implicitfast", "no motors", "no actuation", "no passive forces"],
+)
+def test_it_counts_as_the_force_of_actuators_where_it_is_said(option: str, motor: str | None) -> None:
+    """In a model without actuators, or where they are off, MuJoCo has none of it at all."""
+    mjm = by_actuators(option) if motor is None else by_actuators(option, motor)
+    m, d, clipped, acts = load(mjm), mujoco.MjData(mjm), 0, motor is None and option != NO_ACTUATION
+    names = ("qfrc_gravcomp", "qfrc_passive", "qfrc_actuator", "qacc", "sensordata")
+    for qpos, qvel in oracle.scattered(mjm, 6, 0.5, (0.5, 2.0)):
+        d.qpos[:], d.qvel[:], d.ctrl[:] = qpos, qvel, 0.3
+        ours = derive(m, qpos.tolist(), qvel.tolist(), None, [0.3] * mjm.nu)
+        mujoco.mj_forward(mjm, d)
+        clipped += d.qfrc_actuator[3] in (-4.5, 5.0)
+        for name in names:
+            want = getattr(d, name)
+            np.testing.assert_allclose(getattr(ours, name), want, rtol=0, atol=1e-10, err_msg=name)
+        assert bool(d.qfrc_actuator.any()) == acts
+        after = step(m, State(qpos.tolist(), qvel.tolist(), [0.0] * mjm.nv), [0.3] * mjm.nu)
+        mujoco.mj_step(mjm, d)
+        np.testing.assert_allclose(after.qvel, d.qvel, rtol=0, atol=1e-11)
+    assert not acts or 0 < clipped < 6

@@ -32,10 +32,6 @@ def mjcf(
 
 REFUSED = {
     "integrator": (mjcf(option='integrator="discrete"'), "discrete"),
-    "implicit fluidshape": (
-        mjcf(option='integrator="implicit" viscosity="1"', geom='fluidshape="ellipsoid"'),
-        "(fluidshape) of geom 'rod' with an implicit integrator",
-    ),
     "override": (mjcf(flag='override="enable"'), "OVERRIDE"),
     "sleep": (mjcf(flag='sleep="enable"'), "SLEEP"),
     "diagexact": (mjcf(flag='diagexact="enable"'), "DIAGEXACT"),
@@ -61,10 +57,7 @@ REFUSED = {
         mjcf(joint='frictionloss="1" solreffriction="-3 1"'),
         "solreffriction of joint 'elbow'",
     ),
-    "stiffnesspoly": (mjcf(joint='stiffness="1 2"'), "polynomial stiffness of joint 'elbow'"),
-    "dampingpoly": (mjcf(joint='damping="1 2"'), "polynomial damping of joint 'elbow'"),
     "springyield": (mjcf(joint='stiffness="1" springyield="1"'), "plastic"),
-    "actuatorgravcomp": (mjcf(joint='actuatorgravcomp="true"', body='gravcomp="1"'), "actuatorgravcomp"),
     "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
     "adhesion": (mjcf(geom='adhesion="1"'), "adhesion"),
     "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surface velocities"),
@@ -80,8 +73,10 @@ REFUSED = {
         "solref of equality 'e'",
     ),
     "tendon": (
-        mjcf(more='<tendon><fixed name="t" stiffness="1 2 3"><joint joint="elbow" coef="1"/></fixed></tendon>'),
-        "stiffnesspoly of tendon 't'",
+        mjcf(
+            more='<tendon><fixed stiffness="1" springyield="1"><joint joint="elbow" coef="1"/></fixed></tendon>',
+        ),
+        "plastic",
     ),
     "body transmission": (
         mjcf(more='<actuator><adhesion name="p" body="arm" ctrlrange="0 1"/></actuator>'),
@@ -142,7 +137,7 @@ ALLOWED = {
     "sensors, which measure": mjcf(more='<sensor><jointpos joint="elbow"/><touch site="s"/></sensor>'),
     "fluid": mjcf(option='density="1" viscosity="2" wind="1 0 0"'),
     "fluidshape": mjcf(option='density="1"', geom='fluidshape="ellipsoid"'),
-    "fluidshape without a fluid": mjcf(option='integrator="implicit"', geom='fluidshape="ellipsoid"'),
+    "implicit fluidshape": mjcf(option='integrator="implicit" viscosity="1"', geom='fluidshape="ellipsoid"'),
     "keyframe": mjcf(more='<keyframe><key qpos="1"/></keyframe>'),
     "sensor that is late": mjcf(more='<sensor><jointpos joint="elbow" delay=".01" nsample="10"/></sensor>'),
     "history of a control": mjcf(motor='nsample="10"'),

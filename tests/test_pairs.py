@@ -74,7 +74,7 @@ def heap(n: int, condim: int, one_tree: bool, cone: str = "pyramidal") -> mujoco
     bodies = "".join(
         f"""<body pos="{0.12 * (k % 2)} {0.11 * (k // 2 % 2)} {0.15 + 0.06 * k}" euler="0 {30 * k} 0">{joints}
         <geom {SHAPES[k % 3]} condim="{condim}" friction="{0.3 + 0.2 * k} .02 .01" mass="{1 + k}"
-        margin=".01"/><site name="s{k}" type="{ZONES[k % 3]}" size=".1 .07 .12" pos=".05 0 .04"/></body>"""
+        margin=".01"/><site name="s{k}" type="{ZONES[k % 3]}" size=".08 .05 .1" pos=".05 0 .04"/></body>"""
         for k in range(n)
     )
     sensors = "".join(f'<touch site="s{k}"/>' for k in range(n))
@@ -116,11 +116,11 @@ def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree, cone):
         mujoco.mj_rnePostConstraint(model, d)
         ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
         among += sum(all(model.geom_bodyid[c.geom] > 0) for c in d.contact)
-        felt += sum(0 < x for x in d.sensordata)
+        felt += sum(x > 0 for x in d.sensordata)
         for name in ("qacc", "qfrc_constraint", "cfrc_ext", "sensordata"):
             want = getattr(d, name)
             np.testing.assert_allclose(getattr(ours, name), want, rtol=0, atol=1e-11 * np.abs(want).max(), err_msg=name)
-    assert among > 20 and 10 < felt < 50
+    assert among > 20 and 10 < felt < 55
 
 
 def test_a_heap_of_free_bodies_moves_as_in_mujoco():

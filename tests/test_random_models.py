@@ -156,6 +156,10 @@ def test_the_random_models_have_what_they_are_to_test():
         "ball limit",
         "two boxes",
         "noslip",
+        "polynomial stiffness",
+        "polynomial damping",
+        "actuatorgravcomp",
+        "further sensors",
     )
     flags = ("contact", "spring", "damper", "clampctrl", "filterparent", "gravity", "eulerdamp", "actuation")
     for what in (*rare, *(f"no {flag}" for flag in flags), "negative stiffness"):

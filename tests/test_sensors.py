@@ -130,14 +130,20 @@ def test_disabled_sensors_are_0():
     ("sensor", "named"),
     [
         ('<clock name="time"/>', "'time' (clock) of an environment"),
-        ('<e_kinetic name="energy"/>', "'energy' (e_kinetic)"),
-        ('<framepos name="view" objtype="camera" objname="eye"/>', "'view' (framepos) of a camera"),
+        ('<user name="own" dim="1"/>', "'own' (user)"),
+        ('<framepos name="view" objtype="camera" objname="chase"/>', "'view' (framepos) of a camera that turns"),
+        (
+            '<insidesite name="all" site="ball" objtype="geom" objname="sole" enclosed="true"/>',
+            "'all' (insidesite) that asks whether all of it is enclosed",
+        ),
         ('<gyro name="late" site="tip" delay=".01" nsample="3"/>', "'late' (gyro), which gives what was measured"),
         ('<rangefinder name="laser" site="tip" data="dist normal"/>', "'laser' (rangefinder) that gives more"),
     ],
 )
 def test_sensors_that_are_not_there_are_refused_when_they_are_asked_for(sensor, named):
-    xml = MODEL.format(integrator="Euler", frames=sensor).replace("<worldbody>", "<worldbody><camera name='eye'/>")
+    xml = MODEL.format(integrator="Euler", frames=sensor).replace(
+        "<worldbody>", "<worldbody><camera name='chase' mode='track'/>"
+    )
     m = load(xml)
     with pytest.raises(UnsupportedModel) as error:
         _ = derive(m, list(m.qpos0), [0.0] * m.nv, None, [0.0] * m.nu).sensordata

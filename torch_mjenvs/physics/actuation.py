@@ -61,7 +61,7 @@ def _of_tendon(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 
 
 @stage(
-    reads="act ctrl actuator_length actuator_moment actuator_velocity ten_force ten_wrench",
+    reads="act ctrl actuator_length actuator_moment actuator_velocity ten_force ten_wrench qfrc_gravcomp",
     computes="act_dot actuator_force qfrc_actuator tendon_wrench",
 )
 def actuation(m: Model, d: Data) -> None:
@@ -80,6 +80,9 @@ def actuation(m: Model, d: Data) -> None:
     for moment, force in zip(d.actuator_moment, d.actuator_force, strict=True):
         for v, entry in moment.items():
             d.qfrc_actuator[v] = d.qfrc_actuator[v] + force * entry
+    for v in range(m.nv):
+        if m.jnt_actgravcomp[m.dof_jntid[v]] and m.actuation:
+            d.qfrc_actuator[v] = d.qfrc_actuator[v] + d.qfrc_gravcomp[v]
     for j in range(m.njnt):
         if m.jnt_actfrclimited[j] and m.actuation:
             v = m.jnt_dofadr[j]

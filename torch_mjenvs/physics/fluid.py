@@ -6,13 +6,12 @@ Bodies with geoms of fluidshape 'ellipsoid' are `fluid_ellipsoid`'s.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from ..compiler.scalar import Scalar, absolute, maximum, power, sqrt
 from .data import Data
-from .fluid_ellipsoid import ellipsoids, ellipsoids_force
+from .fluid_ellipsoid import ellipsoids, ellipsoids_damping, ellipsoids_force
 from .inertia import Rows
-from .model import Model, UnsupportedModel, dof_chain
+from .model import Model, dof_chain
 from .spatial import (
     MINVAL,
     Vec,
@@ -46,17 +45,34 @@ def fluid(m: Model, d: Data) -> None:
 
 
 def fluid_damping(m: Model, d: Data) -> Rows:
-    """-d qfrc_fluid / d qvel, lower triangle. mjd_inertiaBoxFluid.
+    """-d qfrc_fluid / d qvel, its symmetric part: the lower triangle. mjd_inertiaBoxFluid, mjd_ellipsoidFluid."""
 
-    Raises `UnsupportedModel` where there are ellipsoids, as in a fluid that only some worlds have.
+    def symmetric(i: int) -> list[Scalar]:
+        columns = ellipsoids_damping(m, d, i) if ellipsoids(m, i) else _damping(m, d, i)
+        if not ellipsoids(m, i):  # it is
+            return [x for column in columns for x in column]
+        return [0.5 * (columns[k][n] + columns[n][k]) for k in range(6) for n in range(6)]
+
+    return _of_dofs(m, d, symmetric)
+
+
+def fluid_twist(m: Model, d: Data) -> Rows:
+    """The same of its antisymmetric part, which ellipsoids have: of each two dofs, how the first's velocity slows the
+    second's beyond what the second's does to the first's, halved.
     """
-    for i in range(m.nbody):
-        for g in ellipsoids(m, i):
-            raise UnsupportedModel(
-                f"fluidshape='ellipsoid' of {m.geom_names[g]!r} with integrator {m.integrator!r} is not supported: use "
-                "'Euler' or 'RK4', or fluidshape='none'"
-            )
-    total = subtree_sums(m, _where_heavy(m, 36, lambda i: [x for column in _damping(m, d, i) for x in column]))
+
+    def twist(i: int) -> list[Scalar] | None:
+        if not ellipsoids(m, i):
+            return None
+        columns = ellipsoids_damping(m, d, i)
+        return [0.5 * (columns[k][n] - columns[n][k]) for k in range(6) for n in range(6)]
+
+    return _of_dofs(m, d, twist)
+
+
+def _of_dofs(m: Model, d: Data, columns_of: OfBody) -> Rows:
+    """The lower triangle of what is given by body: six columns, about the tree's origin."""
+    total = subtree_sums(m, _where_heavy(m, 36, columns_of))
     rows: Rows = [{} for _ in range(m.nv)]
     for v in range(m.nv):
         columns = total[m.dof_bodyid[v]]
@@ -68,14 +84,15 @@ def fluid_damping(m: Model, d: Data) -> Rows:
     return rows
 
 
-def _where_heavy(m: Model, n: int, of: Callable[[int], list[Scalar]]) -> OfBody:
+def _where_heavy(m: Model, n: int, of: OfBody) -> OfBody:
     """The n numbers of a body, where it has mass."""
 
     def of_body(i: int) -> list[Scalar] | None:
         mass = m.body_mass[i]
         if is_number(mass):
             return of(i) if mass >= MINVAL else None
-        return choose(mass < MINVAL, zeros(n), of(i))
+        own = of(i)
+        return choose(mass < MINVAL, zeros(n), own) if own else None
 
     return of_body
 

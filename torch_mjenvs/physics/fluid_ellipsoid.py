@@ -8,11 +8,27 @@ w v angular and linear velocity in the fluid   u direction of v   s semi-axes
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from ..compiler.scalar import Scalar, maximum, minimum, power, sqrt
 from .data import Data
 from .model import CAPSULE, CYLINDER, SPHERE, Model
-from .spatial import Vec, add, add_scaled, cross, dot, is_number, mat_vec, norm, normalize, scale, sub, transpose, zeros
+from .spatial import (
+    MINVAL,
+    Vec,
+    add,
+    add_scaled,
+    cross,
+    dot,
+    is_number,
+    mat_vec,
+    norm,
+    normalize,
+    scale,
+    sub,
+    transpose,
+    zeros,
+)
 
 
 def ellipsoids(m: Model, i: int) -> list[int]:
@@ -28,17 +44,36 @@ def ellipsoids_force(m: Model, d: Data, i: int) -> list[Scalar]:
     return out
 
 
+def ellipsoids_damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
+    """How much (torque, force) against it each of the six velocities of body i brings about, in the state it is in."""
+    columns = [zeros(6) for _ in range(6)]
+    for g in ellipsoids(m, i):
+        w, v = _along_axes(d, g, d.ovel[i], m.wind)
+        for k in range(6):
+            turning, moving = _along_axes(d, g, [float(k == n) for n in range(6)], zeros(3))
+            rate = _about_origin(m, d, g, *_rates(m, g, (w, v), (turning, moving)))
+            columns[k] = sub(columns[k], rate)
+    return columns
+
+
 def _force(m: Model, d: Data, g: int) -> list[Scalar]:
-    i, r, mat = m.geom_bodyid[g], d.geom_xrel[g], d.geom_xmat[g]
-    local = transpose(mat)
-    w = mat_vec(local, d.ovel[i][:3])
-    v = mat_vec(local, sub(add(d.ovel[i][3:], cross(d.ovel[i][:3], r)), m.wind))
-    torque, force = _added_mass(m, g, w, v)
-    viscous = _viscous(m, g, w, v)
+    w, v = _along_axes(d, g, d.ovel[m.geom_bodyid[g]], m.wind)
+    added, viscous = _added_mass(m, g, w, v), _viscous(m, g, w, v)
+    return _about_origin(m, d, g, add(added[0], viscous[0]), add(added[1], viscous[1]))
+
+
+def _along_axes(d: Data, g: int, motion: Vec, wind: Vec) -> tuple[list[Scalar], list[Scalar]]:
+    """Angular velocity of geom g, and that of its centre in the wind, where its body moves so."""
+    local = transpose(d.geom_xmat[g])
+    w = mat_vec(local, motion[:3])
+    return w, mat_vec(local, sub(add(motion[3:], cross(motion[:3], d.geom_xrel[g])), wind))
+
+
+def _about_origin(m: Model, d: Data, g: int, torque: Vec, force: Vec) -> list[Scalar]:
+    """(torque, force) about the tree's origin, of those at the centre of geom g."""
     share = m.geom_fluid[g][0]
-    torque = scale(mat_vec(mat, add(torque, viscous[0])), share)
-    force = scale(mat_vec(mat, add(force, viscous[1])), share)
-    return add(torque, cross(r, force)) + force
+    torque, force = (scale(mat_vec(d.geom_xmat[g], x), share) for x in (torque, force))
+    return add(torque, cross(d.geom_xrel[g], force)) + force
 
 
 def _semi_axes(m: Model, g: int) -> list[Scalar]:
@@ -56,32 +91,97 @@ def _added_mass(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Sc
     return add(cross(linear, v), cross(angular, w)), cross(linear, w)
 
 
-def _viscous(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Torque and force by viscosity, blunt and slender drag, and the lifts named after Magnus and Kutta."""
-    _, blunt, slender, angular, kutta, magnus = m.geom_fluid[g][:6]
+@dataclass(frozen=True)
+class _Drag:
+    """Of a geom: what its resistance follows from. face: its largest section. moments: against turning, by axis.
+
+    areas: the products of its semi-axes by twos. diameter: of a sphere as large.
+    """
+
+    areas: list[Scalar]
+    volume: Scalar
+    diameter: Scalar
+    face: Scalar
+    moments: list[Scalar]
+
+
+def _drag(m: Model, g: int) -> _Drag:
+    _, _, slender, angular, *_ = m.geom_fluid[g]
     s = _semi_axes(m, g)
     largest, least = maximum(maximum(s[0], s[1]), s[2]), minimum(minimum(s[0], s[1]), s[2])
     middle = s[0] + s[1] + s[2] - largest - least
-    areas = s[1] * s[2], s[2] * s[0], s[0] * s[1]
+    most = 8.0 / 15.0 * math.pi * middle * _fourth(largest)
+    moments = [8.0 / 15.0 * math.pi * s[k] * _fourth(maximum(s[k - 2], s[k - 1])) for k in range(3)]
+    return _Drag(
+        [s[1] * s[2], s[2] * s[0], s[0] * s[1]],
+        4.0 / 3.0 * math.pi * s[0] * s[1] * s[2],
+        2.0 / 3.0 * (s[0] + s[1] + s[2]),
+        math.pi * largest * middle,
+        [angular * a + slender * (most - a) for a in moments],
+    )
+
+
+def _viscous(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scalar]]:
+    """Torque and force by viscosity, blunt and slender drag, and the lifts named after Magnus and Kutta."""
+    _, blunt, slender, _, kutta, magnus = m.geom_fluid[g][:6]
+    law = _drag(m, g)
     speed, u = norm(v), normalize(v, [1.0, 0.0, 0.0])
-    normal = [a * a * x for a, x in zip(areas, u, strict=True)]  # of the projection along v, not of length 1
+    normal = [a * a * x for a, x in zip(law.areas, u, strict=True)]  # of the projection along v, not of length 1
     across, along = dot(normal, normal), dot(normal, u)
     projected = math.pi * sqrt(across / along)
 
-    lift = scale(cross(w, v), magnus * m.density * (4.0 / 3.0 * math.pi) * s[0] * s[1] * s[2])
+    lift = scale(cross(w, v), magnus * m.density * law.volume)
     circulation = scale(cross(normal, u), kutta * m.density * (along / across) * projected * speed)
     lift = add(lift, scale(cross(circulation, u), speed))
 
-    diameter = 2.0 / 3.0 * (s[0] + s[1] + s[2])
-    face = math.pi * largest * middle
-    drag = m.viscosity * (3.0 * math.pi) * diameter
-    drag = drag + m.density * speed * (projected * blunt + slender * (face - projected))
+    drag = m.viscosity * (3.0 * math.pi) * law.diameter
+    drag = drag + m.density * speed * (projected * blunt + slender * (law.face - projected))
 
-    most = 8.0 / 15.0 * math.pi * middle * _fourth(largest)
-    moments = [8.0 / 15.0 * math.pi * s[k] * _fourth(maximum(s[k - 2], s[k - 1])) for k in range(3)]
-    turning = [x * (angular * a + slender * (most - a)) for x, a in zip(w, moments, strict=True)]
-    turn = m.viscosity * math.pi * diameter * diameter * diameter + m.density * norm(turning)
+    turning = [x * a for x, a in zip(w, law.moments, strict=True)]
+    turn = m.viscosity * math.pi * law.diameter * law.diameter * law.diameter + m.density * norm(turning)
     return scale(w, -turn), add_scaled(lift, v, -drag)
+
+
+def _rates(m: Model, g: int, now: tuple[Vec, Vec], change: tuple[Vec, Vec]) -> tuple[list[Scalar], list[Scalar]]:
+    """How torque and force change with the velocities: the derivative along a change of them. mjd_ellipsoidFluid."""
+    (w, v), (dw, dv) = now, change
+    _, blunt, slender, _, kutta, magnus = m.geom_fluid[g][:6]
+    law = _drag(m, g)
+
+    def weighted(weights: Vec, x: Vec) -> list[Scalar]:
+        return [a * y for a, y in zip(weights, x, strict=True)]
+
+    mass, inertia = scale(m.geom_fluid[g][6:9], m.density), scale(m.geom_fluid[g][9:], m.density)
+    linear, dlinear = weighted(mass, v), weighted(mass, dv)
+    torque = add(cross(dlinear, v), cross(linear, dv))
+    torque = add(torque, add(cross(weighted(inertia, dw), w), cross(weighted(inertia, w), dw)))
+    force = add(cross(dlinear, w), cross(linear, dw))
+    force = add_scaled(force, add(cross(dw, v), cross(w, dv)), magnus * m.density * law.volume)
+
+    squares = weighted(law.areas, law.areas)
+    speed, u = norm(v), normalize(v, [1.0, 0.0, 0.0])
+    normal = weighted(squares, u)
+    along, across = dot(normal, u), dot(normal, normal)
+    d_along, d_across, d_speed = dot(normal, dv), dot(weighted(squares, normal), dv), dot(u, dv)
+    lift = math.pi * kutta * m.density * speed / sqrt(across * along)
+    share = d_across * (along / across) - d_along + d_speed * along
+    for k, area in enumerate(squares):
+        aside = area - along
+        part = u[k] * (2.0 * along * (d_along - area * d_speed) + aside * share) - aside * along * dv[k]
+        force[k] = force[k] + lift * part
+
+    projected = math.pi * sqrt(across / along)
+    d_projected = math.pi * (d_across * along - across * d_along) / (along * sqrt(across * along))
+    drag = m.density * speed * (projected * blunt + slender * (law.face - projected))
+    more = drag * d_speed + m.density * speed * (blunt - slender) * d_projected
+    force = add_scaled(force, u, -more)
+    force = add_scaled(force, dv, -(drag + m.viscosity * (3.0 * math.pi) * law.diameter))
+
+    turning = weighted(law.moments, w)
+    share = m.density / maximum(norm(turning), MINVAL)
+    more, turn = share * dot(turning, weighted(law.moments, dw)), share * dot(turning, turning)
+    turn = turn + m.viscosity * math.pi * law.diameter * law.diameter * law.diameter
+    return add_scaled(add_scaled(torque, w, -more), dw, -turn), force
 
 
 def _fourth(x: Scalar) -> Scalar:

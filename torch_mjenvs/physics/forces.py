@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..compiler.scalar import Scalar
+from ..compiler.scalar import Scalar, absolute
 from .data import Data, stage
 from .fluid import fluid, has_fluid
 from .model import BALL, HINGE, SLIDE, Model
@@ -10,11 +10,13 @@ from .spatial import (
     add,
     cross,
     is_zero,
+    norm,
     quat_normalize,
     quat_sub,
     scale,
     zeros,
 )
+from .springs import acts, stiffness_at
 from .tendon import springy_tendons
 from .wrenches import forces_of_wrenches
 
@@ -25,26 +27,50 @@ from .wrenches import forces_of_wrenches
 )
 def passive(m: Model, d: Data) -> None:
     """mj_passive: springs and dampers of joints and tendons, gravity compensation, and the fluid where there is one."""
-    d.qfrc_passive = [-(d.qvel[v] * m.dof_damping[v]) if not is_zero(m.dof_damping[v]) else 0.0 for v in range(m.nv)]
+    d.qfrc_passive = [_damper(m, d, v) for v in range(m.nv)]
     for j in range(m.njnt):
-        if not is_zero(m.jnt_stiffness[j]):
-            for v, stretch in enumerate(_stretch(m, d, j), start=m.jnt_dofadr[j]):
-                d.qfrc_passive[v] = d.qfrc_passive[v] - stretch * m.jnt_stiffness[j]
+        for v, force in enumerate(_spring(m, d, j), start=m.jnt_dofadr[j]):
+            d.qfrc_passive[v] = d.qfrc_passive[v] - force
     for t in springy_tendons(m):
         for v, entry in d.ten_J[t].items():
             d.qfrc_passive[v] = d.qfrc_passive[v] + entry * d.ten_force[t]
     d.qfrc_gravcomp = zeros(m.nv)
     if not all(map(is_zero, m.body_gravcomp)):
         d.qfrc_gravcomp = forces_of_wrenches(m, d, lambda i: _lift(m, d, i))
-        d.qfrc_passive = add(d.qfrc_passive, d.qfrc_gravcomp)
+        others = [0.0 if m.jnt_actgravcomp[m.dof_jntid[v]] else x for v, x in enumerate(d.qfrc_gravcomp)]
+        d.qfrc_passive = add(d.qfrc_passive, others)
     d.qfrc_fluid = zeros(m.nv)
     if has_fluid(m):
         fluid(m, d)
         d.qfrc_passive = add(d.qfrc_passive, d.qfrc_fluid)
 
 
+def _damper(m: Model, d: Data, v: int) -> Scalar:
+    damping, higher = m.dof_damping[v], m.dof_dampingpoly[v]
+    return -(d.qvel[v] * stiffness_at(damping, higher, absolute(d.qvel[v]))) if acts(damping, higher) else 0.0
+
+
+def _spring(m: Model, d: Data, j: int) -> list[Scalar]:
+    """The force, the other way round, of each dof of joint j; none where it has no spring."""
+    k, higher = m.jnt_stiffness[j], m.jnt_stiffnesspoly[j]
+    if not acts(k, higher):
+        return []
+    return [x * stiffness_at(k, higher, along) for part, along in stretches(m, d, j) for x in part]
+
+
+def stretches(m: Model, d: Data, j: int) -> list[tuple[list[Scalar], Scalar]]:
+    """How far joint j is from its spring's rest: of a slide or hinge with its sign, of turning and moving freely the
+    vector and its length.
+    """
+    stretch = _stretch(m, d, j)
+    if len(stretch) == 1:
+        return [(stretch, stretch[0])]
+    parts = [stretch[k : k + 3] for k in range(0, len(stretch), 3)]
+    return [(part, norm(part)) for part in parts]
+
+
 def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
-    """How far joint j is from its spring's rest, dof by dof: metres and radians."""
+    """The same, dof by dof: metres and radians."""
     adr, kind = m.jnt_qposadr[j], m.jnt_type[j]
     q, rest = d.qpos[adr : adr + 7], m.qpos_spring[adr : adr + 7]
     if kind in (SLIDE, HINGE):

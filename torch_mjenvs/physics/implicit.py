@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..compiler.scalar import Scalar
+from ..compiler.scalar import Scalar, absolute
 from .actuation import force_rate
 from .data import Data
-from .fluid import fluid_damping, has_fluid
+from .fluid import fluid_damping, fluid_twist, has_fluid
 from .inertia import Rows, factor, mul_m, solve
 from .model import FREE, Model, dof_chain
 from .spatial import is_zero
+from .springs import rate_at
 from .tendon import Row, springy_tendons
 from .velocity import bias_rates
 
@@ -46,9 +47,10 @@ def _damping(m: Model, d: Data) -> Rows:
     """-d (qfrc_actuator + qfrc_passive) / d qvel, lower triangle. mjd_actuator_vel, mjd_passive_vel."""
     rows = fluid_damping(m, d) if has_fluid(m) else [{} for _ in range(m.nv)]
     for v, damping in enumerate(m.dof_damping):
-        _add_square(m, rows, {v: 1.0}, damping)
+        _add_square(m, rows, {v: 1.0}, rate_at(damping, m.dof_dampingpoly[v], absolute(d.qvel[v])))
     for t in springy_tendons(m):
-        _add_square(m, rows, d.ten_J[t], m.tendon_damping[t])
+        rate = rate_at(m.tendon_damping[t], m.tendon_dampingpoly[t], absolute(d.ten_velocity[t]))
+        _add_square(m, rows, d.ten_J[t], rate)
     for i, moment in enumerate(d.actuator_moment):
         _add_square(m, rows, moment, -force_rate(m, d, i))
     return rows
@@ -67,11 +69,13 @@ def _add_square(m: Model, rows: Rows, row: Row, weight: Scalar) -> None:
 def _general(m: Model, d: Data, damping: Rows, dofs: Sequence[int]) -> dict[int, Row]:
     """Rows and columns of M - h D for these dofs."""
     rates, out = bias_rates(m, d, dofs), {i: dict[int, Scalar]() for i in dofs}
+    twist = fluid_twist(m, d) if has_fluid(m) else [{} for _ in range(m.nv)]
     for i in dofs:
         for j in dof_chain(m, i):
             both = d.M[i].get(j, 0.0) + m.timestep * damping[i].get(j, 0.0)
-            out[i][j] = both + m.timestep * rates[i].get(j, 0.0)
-            out[j][i] = both + m.timestep * rates[j].get(i, 0.0)
+            aside = twist[i].get(j, 0.0)
+            out[i][j] = both + m.timestep * (rates[i].get(j, 0.0) - aside)
+            out[j][i] = both + m.timestep * (rates[j].get(i, 0.0) + aside)
     return out
 
 

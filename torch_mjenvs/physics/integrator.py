@@ -17,7 +17,8 @@ from .data import Data
 from .implicit import implicit_acceleration
 from .inertia import factor, mul_m, solve
 from .model import Model
-from .spatial import add, add_scaled, cross, dot, is_number, normalize, quat_mul, scale
+from .spatial import add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
+from .springs import rate_at
 
 FREE, BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 
@@ -97,6 +98,8 @@ def _implicit_damping(m: Model) -> Mask:
     """
     if not m.eulerdamp:
         return False
+    if not all(is_zero(c) for row in m.dof_dampingpoly for c in row):
+        return True
     if all(damping >= 0.0 for damping in (m.nominal or m).dof_damping) and not is_number(*m.dof_damping):
         return True
     return logical_or(*(damping > 0.0 for damping in m.dof_damping))
@@ -109,7 +112,8 @@ def _euler_acceleration(m: Model, d: Data) -> list:
         return d.qacc
     damped = [dict(row) for row in d.M]
     for v, damping in enumerate(m.dof_damping):
-        damped[v][v] = damped[v][v] + m.timestep * select(implicit, damping, 0.0)
+        rate = rate_at(damping, m.dof_dampingpoly[v], absolute(d.qvel[v]))
+        damped[v][v] = damped[v][v] + m.timestep * select(implicit, rate, 0.0)
     return solve(factor(damped, m.dof_clamped), mul_m(d.M, d.qacc))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from .hfield import read_hfields
 from .mesh import read_meshes
-from .model import INTEGRATORS, Floats, Ints, Model, Pair
+from .model import INTEGRATORS, Floats, Ints, Model, Pair, Rows
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
 from .singular import dependent
 from .spatial import snap
@@ -52,7 +53,9 @@ def _read(mjm: mujoco.MjModel) -> Model:
 ACTING = ("dynprm", "gainprm", "biasprm", "ctrlrange", "actrange", "forcerange")
 # What a field of Model holds, by its type there.
 _KINDS = {"int": int, "Ints": int, "Floats": float, "Rows": float, "tuple[Ints, ...]": int, "tuple[bool, ...]": bool}
-_DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat"]
+_SPRINGS = "jnt_stiffness", "jnt_stiffnesspoly", "tendon_stiffness", "tendon_stiffnesspoly"
+_DAMPERS = "dof_damping", "dof_dampingpoly", "tendon_damping", "tendon_dampingpoly"
+_DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat", "cam_quat"]
 
 
 def _options(mjm: mujoco.MjModel) -> dict:
@@ -93,6 +96,7 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "body_originid": _origins(mjm),
         "body_weldid": weldid(mjm),
         "dof_clamped": _clamped(mjm),
+        "cam_focal": tuple(_focal(mjm, c) for c in range(mjm.ncam)),
         "eq_active0": tuple(bool(x) and equal for x in mjm.eq_active0),
         "eq_direct": _direct(mjm.eq_solref),
         "jnt_direct": _direct(mjm.jnt_solref),
@@ -105,10 +109,8 @@ def _derived(mjm: mujoco.MjModel) -> dict:
         "tendon_direct_lim": _direct(mjm.tendon_solref_lim),
         "tendon_direct_fri": _direct(mjm.tendon_solref_fri),
         "switched_off": _switched_off(mjm),
-        "jnt_stiffness": _unless(mjm, "SPRING", mjm.jnt_stiffness),
-        "tendon_stiffness": _unless(mjm, "SPRING", mjm.tendon_stiffness),
-        "tendon_damping": _unless(mjm, "DAMPER", mjm.tendon_damping),
-        "dof_damping": _unless(mjm, "DAMPER", mjm.dof_damping),
+        **{name: _unless(mjm, "SPRING", getattr(mjm, name)) for name in _SPRINGS},
+        **{name: _unless(mjm, "DAMPER", getattr(mjm, name)) for name in _DAMPERS},
         "dof_direct": _direct(mjm.dof_solref),
         "dof_frictionloss": tuple(float(x) if rubs else 0.0 for x in mjm.dof_frictionloss),
         "actuation": mjm.nu > 0 and not disabled(mjm, "ACTUATION"),
@@ -134,6 +136,14 @@ def _sensors(mjm: mujoco.MjModel) -> dict:
         "sensor_delayed": tuple(bool(mjm.sensor_delay[i] or mjm.sensor_interval[i].any()) for i in range(n)),
         "sensor_names": tuple(_name(mjm, "sensor", i) for i in range(n)),
     }
+
+
+def _focal(mjm: mujoco.MjModel, c: int) -> Floats:
+    """Of camera c, by its sensor's size, in float32 like that, or else by its angle of view. cam_project."""
+    if mjm.cam_sensorsize[c].all():
+        focal = mjm.cam_intrinsic[c, :2] / mjm.cam_sensorsize[c] * mjm.cam_resolution[c].astype(np.float32)
+        return _tuple(focal, float)
+    return (0.5 / math.tan(float(mjm.cam_fovy[c]) * math.pi / 360) * int(mjm.cam_resolution[c, 1]),) * 2
 
 
 def _alpha(mjm: mujoco.MjModel, g: int) -> float:
@@ -189,8 +199,8 @@ def _tuple(x: Any, kind: type) -> Any:
     return tuple(map(tuple, entries)) if x.ndim == 2 else tuple(entries)
 
 
-def _unless(mjm: mujoco.MjModel, flag: str, values: np.ndarray) -> Floats:
-    return tuple(0.0 if disabled(mjm, flag) else float(x) for x in values)
+def _unless(mjm: mujoco.MjModel, flag: str, values: np.ndarray) -> Floats | Rows:
+    return _tuple(np.zeros_like(values) if disabled(mjm, flag) else values, float)
 
 
 def _name(mjm: mujoco.MjModel, kind: str, i: int) -> str:

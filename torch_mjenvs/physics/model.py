@@ -108,6 +108,7 @@ class Model:
     jnt_pos: Rows
     jnt_axis: Rows
     jnt_stiffness: Floats
+    jnt_stiffnesspoly: Rows  # higher coefficients of a polynomial: see `springs`
     jnt_limited: tuple[bool, ...]
     jnt_direct: tuple[bool, ...]  # as geom_direct
     jnt_range: Rows
@@ -116,12 +117,14 @@ class Model:
     jnt_solimp: Rows
     jnt_actfrclimited: tuple[bool, ...]
     jnt_actfrcrange: Rows
+    jnt_actgravcomp: tuple[bool, ...]  # whether actuators compensate its share of gravity, within its range of forces
 
     dof_bodyid: Ints
     dof_jntid: Ints
     dof_parentid: Ints
     dof_armature: Floats
     dof_damping: Floats
+    dof_dampingpoly: Rows  # as jnt_stiffnesspoly
     dof_frictionloss: Floats  # of slides and hinges N and Nm; a dof without any has no row
     dof_direct: tuple[bool, ...]  # as geom_direct
     dof_solref: Rows
@@ -156,6 +159,13 @@ class Model:
     site_quat: Rows
     site_size: Rows
 
+    cam_mode: Ints
+    cam_bodyid: Ints
+    cam_pos: Rows
+    cam_quat: Rows
+    cam_resolution: tuple[Ints, ...]
+    cam_focal: Rows  # pixels a unit of slope, across and up
+
     actuation: bool  # whether actuators act; where they do not, MuJoCo gives them no velocity
     actuator_disabled: tuple[bool, ...]  # by its group: it gives no force, and its activation stays
     actuator_trntype: Ints
@@ -182,7 +192,9 @@ class Model:
     tendon_adr: Ints
     tendon_num: Ints
     tendon_stiffness: Floats
+    tendon_stiffnesspoly: Rows  # as jnt_stiffnesspoly
     tendon_damping: Floats
+    tendon_dampingpoly: Rows
     tendon_lengthspring: Rows  # shortest and longest length at which its spring is slack
     tendon_limited: tuple[bool, ...]
     tendon_range: Rows

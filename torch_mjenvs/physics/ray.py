@@ -1,4 +1,4 @@
-"""Where a ray meets a shape: mju_rayGeom. For rangefinders, and for touch sensors' zones.
+"""Where a ray meets a shape, and whether a point is in one: mju_rayGeom, mju_insideGeom. For sensors.
 
 A ray goes from the point p along the unit vector v, both in the shape's own axes, and meets it at p + x v, x >= 0.
 What is inside a shape meets it from there. A miss is MISS.
@@ -117,4 +117,43 @@ RAYS: dict[int, Callable[[Vec, Vec, Vec], Scalar]] = {
     int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): _ellipsoid,
     int(mujoco.mjtGeom.mjGEOM_CYLINDER): _cylinder,
     int(mujoco.mjtGeom.mjGEOM_BOX): _box,
+}
+
+
+# inside of a shape
+
+
+def inside(kind: int, size: Vec, pos: Vec, mat: Vec, p: Vec) -> Mask:
+    """Whether the point p is in a shape at pos, of orientation mat."""
+    return INSIDE[kind](size, mat_vec(transpose(mat), sub(p, pos)))
+
+
+def _in_ball(size: Vec, p: Vec) -> Mask:
+    return dot(p, p) < size[0] * size[0]
+
+
+def _in_capsule(size: Vec, p: Vec) -> Mask:
+    beyond = maximum(absolute(p[2]) - size[1], 0.0)
+    return dot(p[:2], p[:2]) + beyond * beyond < size[0] * size[0]
+
+
+def _in_ellipsoid(size: Vec, p: Vec) -> Mask:
+    shares = [x / s for x, s in zip(p, size, strict=True)]
+    return dot(shares, shares) < 1.0
+
+
+def _in_cylinder(size: Vec, p: Vec) -> Mask:
+    return logical_and(absolute(p[2]) < size[1], dot(p[:2], p[:2]) < size[0] * size[0])
+
+
+def _in_box(size: Vec, p: Vec) -> Mask:
+    return logical_and(*(absolute(x) < s for x, s in zip(p, size, strict=True)))
+
+
+INSIDE: dict[int, Callable[[Vec, Vec], Mask]] = {
+    int(mujoco.mjtGeom.mjGEOM_SPHERE): _in_ball,
+    int(mujoco.mjtGeom.mjGEOM_CAPSULE): _in_capsule,
+    int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): _in_ellipsoid,
+    int(mujoco.mjtGeom.mjGEOM_CYLINDER): _in_cylinder,
+    int(mujoco.mjtGeom.mjGEOM_BOX): _in_box,
 }

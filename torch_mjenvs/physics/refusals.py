@@ -75,7 +75,6 @@ def refuse(mjm: mujoco.MjModel) -> None:
         _check_bodies,
         _check_rotations,
         _check_inertia,
-        _check_geoms,
         _check_joints,
         _check_actuators,
     ):
@@ -145,12 +144,10 @@ def _check_equalities(mjm: mujoco.MjModel) -> None:
 
 def _check_tendons(mjm: mujoco.MjModel) -> None:
     """What tendons may not have."""
-    acts = ["stiffnesspoly", "dampingpoly", "springyield"]
     for i in range(mjm.ntendon):
         who, first = describe(mjm, "tendon", i), mjm.tendon_adr[i]
-        for name in acts:
-            if np.any(getattr(mjm, f"tendon_{name}")[i]):
-                not_supported(f"{name} of {who}", "remove it")
+        if np.any(mjm.tendon_springyield[i]):
+            not_supported(f"plasticity (springyield) of {who}", "remove it")
         path = mjm.wrap_type[first : first + mjm.tendon_num[i]]
         if mjm.tendon_armature[i] and np.isin(path, [WRAP_SPHERE, WRAP_CYLINDER]).any():
             not_supported(f"armature of {who}, which wraps round a geom,", "lead it from site to site")
@@ -178,14 +175,6 @@ def _check_bodies(mjm: mujoco.MjModel) -> None:
         not_supported("a tree that starts asleep", "remove sleep='init'")
 
 
-def _check_geoms(mjm: mujoco.MjModel) -> None:
-    for g in range(mjm.ngeom):
-        implicit = INTEGRATORS[int(mjm.opt.integrator)].startswith("implicit")
-        if implicit and np.any(mjm.geom_fluid[g]) and (mjm.opt.density or mjm.opt.viscosity):
-            who = f"the ellipsoid fluid model (fluidshape) of {describe(mjm, 'geom', g)} with an implicit integrator"
-            not_supported(who, "use 'Euler' or 'RK4', or leave fluidshape at 'none'")
-
-
 def _check_joints(mjm: mujoco.MjModel) -> None:
     friction = not (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
     for j in range(mjm.njnt):
@@ -194,20 +183,14 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
             not_supported(f"actuatorfrcrange of {who}, which is a ball or free joint", "remove it")
         if mjm.jnt_limited[j] and _mixed(mjm.jnt_solref[j]):
             not_supported(f"solreflimit of {who}, one number positive and one not,", "give both the same sign")
-        if np.any(mjm.jnt_stiffnesspoly[j]):
-            not_supported(f"polynomial stiffness of {who}", "give stiffness one number")
         if mjm.jnt_springyield[j] or mjm.jnt_plasticadr[j] >= 0:
             not_supported(f"plasticity (springyield) of {who}", "remove it")
-        if mjm.jnt_actgravcomp[j]:
-            not_supported(f"actuatorgravcomp of {who}", "set it to 'false'")
         if mjm.jnt_actuatorid[j] >= 0:
             not_supported(f"damping or armature that an actuator gives {who}", "give them to the joint")
     for v in range(mjm.nv):
         who = describe(mjm, "joint", int(mjm.dof_jntid[v]))
         if mjm.dof_frictionloss[v] > 0 and friction and _mixed(mjm.dof_solref[v]):
             not_supported(f"solreffriction of {who}, one number positive and one not,", "give both the same sign")
-        if np.any(mjm.dof_dampingpoly[v]):
-            not_supported(f"polynomial damping of {who}", "give damping one number")
 
 
 def _check_actuators(mjm: mujoco.MjModel) -> None:
@@ -237,7 +220,8 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
 
 def _check_rotations(mjm: mujoco.MjModel) -> None:
     """MuJoCo's compiler makes them unit quaternions; in an MjModel that was changed since, they may be anything."""
-    for kind, name in (("body", "body_quat"), ("body", "body_iquat"), ("geom", "geom_quat"), ("site", "site_quat")):
+    names = "body_quat", "body_iquat", "geom_quat", "site_quat", "cam_quat"
+    for kind, name in zip(("body", "body", "geom", "site", "camera"), names, strict=True):
         for i, quat in enumerate(getattr(mjm, name)):
             if not abs(np.linalg.norm(quat) - 1) < 1e-6:
                 not_supported(f"{name} {quat.tolist()} of {describe(mjm, kind, i)}", "use a quaternion of length 1")

@@ -6,43 +6,51 @@ Each gives the numbers of sensor i. What is not in the table is refused by name,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import mujoco
 
-from ..compiler.scalar import Mask, Scalar, clip, minimum, select
+from ..compiler.scalar import Mask, Scalar, absolute, clip, logical_and, minimum, select
 from .constraints.contact_force import Contacts
 from .constraints.contact_groups import ContactGroup
 from .constraints.limits import Limit
 from .data import Data, stage
-from .model import JOINT, TENDON, Model, UnsupportedModel
-from .ray import MISS, RAYS, ray
+from .energy import kinetic, potential
+from .model import JOINT, TENDON, Model
+from .ray import INSIDE, MISS, RAYS, inside, ray
+from .sensor_objects import (
+    BODY,
+    SITE,
+    acceleration,
+    camera,
+    measured,
+    not_there,
+    reference,
+    seen_by,
+    velocity,
+)
 from .spatial import (
-    Vec,
+    MINVAL,
     add,
+    choose,
     column,
     cross,
-    mat_vec,
     quat_conjugate,
     quat_mul,
     quat_normalize,
     sub,
-    transpose,
     zeros,
 )
 from .tendon import row_times
-from .velocity import at_point
 
-BODY, XBODY, GEOM, SITE = (int(getattr(mujoco.mjtObj, f"mjOBJ_{name}")) for name in ("BODY", "XBODY", "GEOM", "SITE"))
 REAL, POSITIVE = int(mujoco.mjtDataType.mjDATATYPE_REAL), int(mujoco.mjtDataType.mjDATATYPE_POSITIVE)
 CLOCK = int(mujoco.mjtSensor.mjSENS_CLOCK)
 DISTANCE = 1 << int(mujoco.mjtRayDataField.mjRAYDATA_DIST)
 
 
 @stage(
-    reads="time qpos qvel origin odof xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos "
-    "site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom actuator_length "
-    "actuator_velocity actuator_force qfrc_actuator constraints qacc_solver oacc cfrc_int",
+    reads="time qpos qvel origin frame odof M xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat "
+    "site_xpos site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom "
+    "actuator_length actuator_velocity actuator_force qfrc_actuator constraints qacc_solver oacc cfrc_int",
     computes="sensordata",
 )
 def sensor(m: Model, d: Data) -> None:
@@ -59,72 +67,11 @@ def sensor(m: Model, d: Data) -> None:
         d.sensordata[adr : adr + dim] = _cut_off(values, m.sensor_cutoff[i], m.sensor_datatype[i])
 
 
-def not_there(m: Model, i: int, what: str = "") -> UnsupportedModel:
-    """Names the sensor, its type, and what about it."""
-    kind = mujoco.mjtSensor(m.sensor_type[i]).name.removeprefix("mjSENS_").lower()
-    return UnsupportedModel(
-        f"sensordata with sensor {m.sensor_names[i]!r} ({kind}){what} is not supported: take it out of the model, "
-        "or do not ask for sensordata"
-    )
-
-
 def _cut_off(values: list[Scalar], cutoff: float, datatype: int) -> list[Scalar]:
     """apply_cutoff."""
     if cutoff > 0 and datatype == REAL:
         return [clip(x, -cutoff, cutoff) for x in values]
     return [minimum(cutoff, x) for x in values] if cutoff > 0 and datatype == POSITIVE else values
-
-
-# objects that have a frame
-
-
-@dataclass(frozen=True)
-class Object:
-    """A body's inertial frame, a body, a geom or a site. rel: its position from the origin of the body's tree."""
-
-    body: int
-    pos: list[Scalar]
-    rel: list[Scalar]
-    mat: list[Scalar]
-    quat: Callable[[], list[Scalar]]
-
-
-def _object(m: Model, d: Data, i: int, kind: int, k: int) -> Object:
-    if kind == BODY:
-        return Object(k, d.xipos[k], d.xirel[k], d.ximat[k], lambda: quat_mul(d.xquat[k], m.body_iquat[k]))
-    if kind == XBODY:
-        return Object(k, d.xpos[k], d.xrel[k], d.xmat[k], lambda: list(d.xquat[k]))
-    if kind == GEOM:
-        body, pos, rel, mat, quat = m.geom_bodyid[k], d.geom_xpos, d.geom_xrel, d.geom_xmat, m.geom_quat
-    elif kind == SITE:
-        body, pos, rel, mat, quat = m.site_bodyid[k], d.site_xpos, d.site_xrel, d.site_xmat, m.site_quat
-    else:
-        raise not_there(m, i, f" of a {mujoco.mjtObj(kind).name.removeprefix('mjOBJ_').lower()}")
-    return Object(body, pos[k], rel[k], mat[k], lambda: quat_mul(d.xquat[body], quat[k]))
-
-
-def _measured(m: Model, d: Data, i: int) -> Object:
-    return _object(m, d, i, m.sensor_objtype[i], m.sensor_objid[i])
-
-
-def _reference(m: Model, d: Data, i: int) -> Object | None:
-    """In whose frame it is measured; None: the world's."""
-    return _object(m, d, i, m.sensor_reftype[i], m.sensor_refid[i]) if m.sensor_refid[i] >= 0 else None
-
-
-def _seen_by(mat: Vec, v: Vec) -> list[Scalar]:
-    return mat_vec(transpose(mat), v)
-
-
-def _velocity(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
-    """Angular and linear, in world axes. mj_objectVelocity."""
-    return list(d.ovel[x.body][:3]), at_point(d.ovel[x.body], x.rel)
-
-
-def _acceleration(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
-    """The same of the acceleration, as an accelerometer feels it: with gravity's opposite. mj_objectAcceleration."""
-    turning, moving = _velocity(d, x)
-    return list(d.oacc[x.body][:3]), add(at_point(d.oacc[x.body], x.rel), cross(turning, moving))
 
 
 # positions
@@ -148,20 +95,20 @@ def _actuator_pos(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _frame_pos(m: Model, d: Data, i: int) -> list[Scalar]:
-    x, ref = _measured(m, d, i), _reference(m, d, i)
-    return _seen_by(ref.mat, sub(x.pos, ref.pos)) if ref else list(x.pos)
+    x, ref = measured(m, d, i), reference(m, d, i)
+    return seen_by(ref.mat, sub(x.pos, ref.pos)) if ref else list(x.pos)
 
 
 def _frame_axis(k: int) -> Callable[[Model, Data, int], list[Scalar]]:
     def axis(m: Model, d: Data, i: int) -> list[Scalar]:
-        x, ref = column(_measured(m, d, i).mat, k), _reference(m, d, i)
-        return _seen_by(ref.mat, x) if ref else x
+        x, ref = column(measured(m, d, i).mat, k), reference(m, d, i)
+        return seen_by(ref.mat, x) if ref else x
 
     return axis
 
 
 def _frame_quat(m: Model, d: Data, i: int) -> list[Scalar]:
-    x, ref = _measured(m, d, i).quat(), _reference(m, d, i)
+    x, ref = measured(m, d, i).quat(), reference(m, d, i)
     return quat_mul(quat_conjugate(ref.quat()), x) if ref else x
 
 
@@ -169,8 +116,40 @@ def _subtree_com(m: Model, d: Data, i: int) -> list[Scalar]:
     return list(d.subtree_com[m.sensor_objid[i]])
 
 
+def _camera_projection(m: Model, d: Data, i: int) -> list[Scalar]:
+    """Where in a camera's picture a site is, in pixels from the upper left. cam_project."""
+    c = m.sensor_refid[i]
+    eye = camera(m, d, i, c)
+    right, up, back = seen_by(eye.mat, sub(measured(m, d, i).pos, eye.pos))
+    depth = select(absolute(back) < MINVAL, select(back < 0.0, -MINVAL, MINVAL), back)
+    (across, down), (width, height) = m.cam_focal[c], m.cam_resolution[c]
+    return [0.5 * width - across * right / depth, 0.5 * height + down * up / depth]
+
+
 def _magnetometer(m: Model, d: Data, i: int) -> list[Scalar]:
-    return _seen_by(_measured(m, d, i).mat, m.magnetic)
+    return seen_by(measured(m, d, i).mat, m.magnetic)
+
+
+def _inside_site(m: Model, d: Data, i: int) -> list[Scalar]:
+    """1 where the object is in the site's volume, else 0. A body without mass is where what it carries is."""
+    s, k = m.sensor_refid[i], m.sensor_objid[i]
+    if m.sensor_dataspec[i]:
+        raise not_there(m, i, " that asks whether all of it is enclosed")
+    if m.site_type[s] not in INSIDE:
+        raise not_there(m, i, " of a mesh")
+    pos = measured(m, d, i).pos
+    if m.sensor_objtype[i] == BODY and k > 0:
+        carries = logical_and(m.body_mass[k] < MINVAL, m.body_subtreemass[k] >= MINVAL)
+        pos = choose(carries, d.subtree_com[k], pos)
+    return [select(inside(m.site_type[s], m.site_size[s], d.site_xpos[s], d.site_xmat[s], pos), 1.0, 0.0)]
+
+
+def _potential(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [potential(m, d)]
+
+
+def _kinetic(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [kinetic(m, d)]
 
 
 def _clock(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -183,7 +162,7 @@ def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
     """How far it is along the site's z axis to a geom of another body; -1 where there is none. mj_ray."""
     if m.sensor_objtype[i] != SITE or m.sensor_dataspec[i] != DISTANCE:
         raise not_there(m, i, " that gives more than the distance from a site")
-    x, nearest = _measured(m, d, i), MISS
+    x, nearest = measured(m, d, i), MISS
     for g in range(m.ngeom):
         if m.geom_visible[g] and m.geom_bodyid[g] != x.body:
             if m.geom_type[g] not in RAYS:
@@ -214,28 +193,28 @@ def _actuator_vel(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _velocimeter(m: Model, d: Data, i: int) -> list[Scalar]:
-    x = _measured(m, d, i)
-    return _seen_by(x.mat, _velocity(d, x)[1])
+    x = measured(m, d, i)
+    return seen_by(x.mat, velocity(d, x)[1])
 
 
 def _gyro(m: Model, d: Data, i: int) -> list[Scalar]:
-    x = _measured(m, d, i)
-    return _seen_by(x.mat, _velocity(d, x)[0])
+    x = measured(m, d, i)
+    return seen_by(x.mat, velocity(d, x)[0])
 
 
 def _frame_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
     """Where the reference turns, what rests in it has no velocity."""
-    x, ref = _measured(m, d, i), _reference(m, d, i)
-    moving = _velocity(d, x)[1]
+    x, ref = measured(m, d, i), reference(m, d, i)
+    moving = velocity(d, x)[1]
     if ref is None:
         return moving
-    turning, of_ref = _velocity(d, ref)
-    return _seen_by(ref.mat, add(sub(moving, of_ref), cross(sub(x.pos, ref.pos), turning)))
+    turning, of_ref = velocity(d, ref)
+    return seen_by(ref.mat, add(sub(moving, of_ref), cross(sub(x.pos, ref.pos), turning)))
 
 
 def _frame_angvel(m: Model, d: Data, i: int) -> list[Scalar]:
-    turning, ref = _velocity(d, _measured(m, d, i))[0], _reference(m, d, i)
-    return _seen_by(ref.mat, sub(turning, _velocity(d, ref)[0])) if ref else turning
+    turning, ref = velocity(d, measured(m, d, i))[0], reference(m, d, i)
+    return seen_by(ref.mat, sub(turning, velocity(d, ref)[0])) if ref else turning
 
 
 def _subtree_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -250,29 +229,29 @@ def _subtree_angmom(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _accelerometer(m: Model, d: Data, i: int) -> list[Scalar]:
-    x = _measured(m, d, i)
-    return _seen_by(x.mat, _acceleration(d, x)[1])
+    x = measured(m, d, i)
+    return seen_by(x.mat, acceleration(d, x)[1])
 
 
 def _frame_linacc(m: Model, d: Data, i: int) -> list[Scalar]:
-    return _acceleration(d, _measured(m, d, i))[1]
+    return acceleration(d, measured(m, d, i))[1]
 
 
 def _frame_angacc(m: Model, d: Data, i: int) -> list[Scalar]:
-    return _acceleration(d, _measured(m, d, i))[0]
+    return acceleration(d, measured(m, d, i))[0]
 
 
 def _force(m: Model, d: Data, i: int) -> list[Scalar]:
-    x = _measured(m, d, i)
-    return _seen_by(x.mat, d.cfrc_int[x.body][3:])
+    x = measured(m, d, i)
+    return seen_by(x.mat, d.cfrc_int[x.body][3:])
 
 
 def _torque(m: Model, d: Data, i: int) -> list[Scalar]:
     """... about the site."""
-    x = _measured(m, d, i)
+    x = measured(m, d, i)
     torque, force = d.cfrc_int[x.body][:3], d.cfrc_int[x.body][3:]
     arm = sub(x.rel, d.comrel[m.body_originid[x.body]])
-    return _seen_by(x.mat, sub(torque, cross(arm, force)))
+    return seen_by(x.mat, sub(torque, cross(arm, force)))
 
 
 def _actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
@@ -351,6 +330,10 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
         "FRAMEQUAT": _frame_quat,
         "SUBTREECOM": _subtree_com,
         "MAGNETOMETER": _magnetometer,
+        "CAMPROJECTION": _camera_projection,
+        "INSIDESITE": _inside_site,
+        "E_POTENTIAL": _potential,
+        "E_KINETIC": _kinetic,
         "CLOCK": _clock,
         "RANGEFINDER": _rangefinder,
         "JOINTLIMITPOS": _limit(JOINT, _limit_pos),

@@ -15,6 +15,7 @@ from .data import Data, stage
 from .kinematics import between
 from .model import EQ_TENDON, SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
 from .spatial import Vec, add, cross, dot, is_zero, mat_vec, norm, normalize, scale, sub, transpose, zeros
+from .springs import acts, stiffness_at
 from .wrapping import wrap
 
 Row = dict[int, Scalar]  # {dof: entry}
@@ -113,15 +114,21 @@ def armed_tendons(m: Model) -> list[int]:
 
 def springy_tendons(m: Model) -> list[int]:
     """The tendons with a spring or a damper."""
-    both = zip(m.tendon_stiffness, m.tendon_damping, strict=True)
-    return [t for t, (spring, damper) in enumerate(both) if not (is_zero(spring) and is_zero(damper))]
+    springs = zip(m.tendon_stiffness, m.tendon_stiffnesspoly, m.tendon_damping, m.tendon_dampingpoly, strict=True)
+    return [t for t, (k, higher, b, faster) in enumerate(springs) if acts(k, higher) or acts(b, faster)]
 
 
 def _own_force(m: Model, d: Data, t: int) -> Scalar:
     """Of its spring, which is slack between two lengths, and of its damper."""
+    stretch, velocity = tendon_stretch(m, d, t), d.ten_velocity[t]
+    k = stiffness_at(m.tendon_stiffness[t], m.tendon_stiffnesspoly[t], stretch)
+    return -(stretch * k) - velocity * stiffness_at(m.tendon_damping[t], m.tendon_dampingpoly[t], absolute(velocity))
+
+
+def tendon_stretch(m: Model, d: Data, t: int) -> Scalar:
+    """How far it is from the lengths at which its spring is slack; less than 0 where it is too short."""
     low, high = m.tendon_lengthspring[t]
-    stretch = maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
-    return -(stretch * m.tendon_stiffness[t]) - d.ten_velocity[t] * m.tendon_damping[t]
+    return maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
 
 
 def row_times(row: Row, x: Vec) -> Scalar:

@@ -124,7 +124,8 @@ class ContactGroup(Constraint):
         x = self._of_dofs(a)
 
         def push(i: Any) -> list:
-            f = scale(self.rows.at(i, "line"), self._pull(i, x))
+            force = self._pull(i, x)
+            f = scale(self.rows.at(i, "line"), force)
             starts = [[6 * body[side] for body in self.alike.bodies] for side in (0, 1)]
             first, second = (self.alike.per_contact(start, i) for start in starts)
             return [[(first + c, y) for c, y in enumerate(f)] + [(second + c, -y) for c, y in enumerate(f)]]
