@@ -40,6 +40,7 @@ class Object:
 
 
 def object_of(m: Model, d: Data, i: int, kind: int, k: int) -> Object:
+    """Object k of a kind (mjtObj), for sensor i. Raises `UnsupportedModel`. get_xpos_xmat, get_xquat."""
     if kind == BODY:
         return Object(k, d.xipos[k], d.xirel[k], d.ximat[k], lambda: quat_mul(d.xquat[k], m.body_iquat[k]))
     if kind == XBODY:
@@ -56,7 +57,7 @@ def object_of(m: Model, d: Data, i: int, kind: int, k: int) -> Object:
 
 
 def camera(m: Model, d: Data, i: int, k: int) -> Object:
-    """Which stays where it is on its body. mj_camlight."""
+    """Camera k, which stays where it is on its body, for sensor i. mj_camlight."""
     if m.cam_mode[k] != FIXED_CAMERA:
         raise not_there(m, i, " of a camera that turns to follow something")
     body = m.cam_bodyid[k]
@@ -66,6 +67,7 @@ def camera(m: Model, d: Data, i: int, k: int) -> Object:
 
 
 def measured(m: Model, d: Data, i: int) -> Object:
+    """What sensor i is on."""
     return object_of(m, d, i, m.sensor_objtype[i], m.sensor_objid[i])
 
 
@@ -75,6 +77,7 @@ def reference(m: Model, d: Data, i: int) -> Object | None:
 
 
 def seen_by(mat: Vec, v: Vec) -> list[Scalar]:
+    """A vector of the world along the axes of what has this orientation."""
     return mat_vec(transpose(mat), v)
 
 
