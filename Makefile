@@ -41,7 +41,7 @@ libraries:  ## the tests of torch_mjenvs.adapters with all five libraries, in .v
 	test -x .venv-libraries/bin/python || $(PYTHON) -m venv .venv-libraries
 	grep -vE '^(psutil|filelock|ipython|ipykernel)==' constraints.txt > .venv-libraries/constraints.txt
 	.venv-libraries/bin/python -m pip install --quiet -c .venv-libraries/constraints.txt torch
-	.venv-libraries/bin/python -m pip install --quiet -c .venv-libraries/constraints.txt -e ".[libraries,rl_games,tianshou]" pytest
+	.venv-libraries/bin/python -m pip install --quiet -c .venv-libraries/constraints.txt -e ".[libraries,rl-games,tianshou]" pytest
 	.venv-libraries/bin/python -m pytest -q -m "" tests/test_adapters_parity.py tests/test_adapters_training.py $(ARGS)
 
 soak: $(STAMP)  ## long runs of every task with bad worlds injected (STEPS=1e6 in each of 20 cases), figures printed

@@ -39,7 +39,7 @@ from torch_mjenvs.envs.tasks.registry import TASKS
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.precision import PRECISIONS
 
-from .report import number, table
+from .report import number, put, table
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "benchmarks" / "results" / "cuda-code.json"
@@ -359,15 +359,6 @@ def markdown(data: dict) -> str:
     )
 
 
-def render(data: dict) -> None:
-    text = PAGE.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE} has no lines {BEGIN!r} and {END!r}")
-    PAGE.write_text(f"{before}{BEGIN}\n\n{markdown(data)}\n\n{END}{after}")
-
-
 def version() -> str:
     text = subprocess.run([tool("ptxas") or "ptxas", "--version"], capture_output=True, text=True, check=True).stdout
     return re.search(r"V([\d.]+)", text)[1]  # type: ignore[index]
@@ -387,7 +378,7 @@ def main(argv: list[str] | None = None) -> None:
             data["kernels"] = _in_order([k for k in data["kernels"] if k["task"] != task] + found)
             data["steps"] = _in_order([k for k in data["steps"] if k["task"] != task] + [step(task)])
             DATA.write_text(json.dumps(data, indent=1) + "\n")
-    render(data)
+    put(PAGE, BEGIN, END, markdown(data))
     print(markdown(data))
 
 

@@ -1,12 +1,12 @@
 """Frames a second of training in other libraries: here, and the same on Gymnasium's own vector environments.
 
-    python -m benchmarks.libraries                        # all that are installed: `make libraries` installs them
-    python -m benchmarks.libraries --only skrl --rounds 1
+    .venv-libraries/bin/python -m benchmarks.libraries --write      # `make libraries` makes that environment
+    .venv-libraries/bin/python -m benchmarks.libraries --only skrl --rounds 1
 
 The examples of docs/libraries.md are run, on Hopper, each in a process of its own, all in turn and `--rounds` times
 over. Timed is the training, policy and update included. On Gymnasium's side only the lines that make the environment
 differ; rsl_rl and rl_games have nothing for Gymnasium's vectors, so SyncVectorEnv is handed to them by the shortest
-class that does it. The medians go into results/libraries.md.
+class that does it. The medians are printed; with --write they go into that page, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ import gymnasium
 import numpy as np
 import torch
 
-from .report import number, table
+from .machine import cores, cpu_model
+from .report import number, put, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "libraries.md"
@@ -43,6 +44,7 @@ LIBRARIES = {
     "Tianshou": "tianshou",
     "CleanRL": "gymnasium",  # nothing is imported from it
 }
+BEGIN, END = "<!-- written by python -m benchmarks.libraries --write -->", "<!-- end of what it wrote -->"
 WORLDS, MANY = 64, 1024
 STOCK = "Hopper-v5"
 
@@ -197,7 +199,7 @@ def example(name: str, where: str, worlds: int, frames: int) -> tuple[str, int]:
 
 def measure(name: str, where: str, worlds: int, frames: int) -> float:
     """Frames a second, in this process."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(cores())
     if name == "CleanRL":
         return measure_cleanrl(where, worlds, frames)
     code, frames = example(name, where, worlds, frames)
@@ -234,7 +236,7 @@ def main() -> None:
     p.add_argument("--only", nargs="*", choices=LIBRARIES, default=list(LIBRARIES))
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--frames", type=float, default=131072, help="of training, at 64 worlds; 8 times as many at 1,024")
-    p.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "libraries.md")
+    p.add_argument("--write", action="store_true", help="put the table of all libraries into docs/libraries.md")
     p.add_argument("--one", nargs=3, metavar=("LIBRARY", "WHERE", "WORLDS"), help="what a process of its own is asked")
     args = p.parse_args()
     frames = int(args.frames)
@@ -247,26 +249,20 @@ def main() -> None:
     ]
     found: dict[tuple, list[float]] = {case: [] for case in cases}
     missing = {name for name in args.only if not importlib.util.find_spec(LIBRARIES[name])}
+    if args.write and (missing or args.only != list(LIBRARIES)):
+        raise SystemExit(f"--write wants all libraries; not here: {', '.join(sorted(missing)) or 'none'}")
     for _ in range(args.rounds):
         for case in cases:
             if case[0] not in missing:
                 found[case].append(in_a_process(case, args.frames))
                 print(*case, f"{found[case][-1]:,.0f}", flush=True)
     rows = [row(name, found) for name in args.only if name not in missing]
-    head = [
-        "library",
-        "lines",
-        f"Gymnasium, {WORLDS} worlds",
-        f"here, {WORLDS} worlds",
-        "ratio",
-        f"here, {MANY:,} worlds",
-        "ratio",
-    ]
-    text = table(head, rows)
+    few, many = f"{WORLDS} worlds", f"{MANY:,} worlds"
+    head = ["library", "lines of code", f"Gymnasium's own, {few}", f"here, {few}", "ratio", f"here, {many}", "ratio"]
+    text = f"{cpu_model()}, {cores()} cores; medians of {args.rounds} rounds.\n\n{table(head, rows)}"
     print(text)
-    args.out.write_text(
-        f"Frames a second of training, Hopper, medians of {args.rounds} (`python -m benchmarks.libraries`).\n\n{text}\n"
-    )
+    if args.write:
+        put(PAGE, BEGIN, END, text)
 
 
 def in_a_process(case: tuple, frames: float) -> float:

@@ -21,16 +21,20 @@ def write(results: dict, folder: Path, name: str) -> list[Path]:
 
 
 def update_page(page: Path, results: dict) -> None:
-    """Put the tables between the markers of a document. Raises ValueError if it has none."""
-    text = page.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page} has no lines {BEGIN!r} and {END!r}")
+    """Put plot and tables between the markers of a document. Raises ValueError if it has none."""
     picture = page.with_name(f"{page.stem}.png")
     plot(results, picture)
     shown = f"![Steps a second against the number of environments]({picture.name})"
-    page.write_text(f"{before}{BEGIN}\n\n{shown}\n\n{markdown(results)}\n\n{END}{after}")
+    put(page, BEGIN, END, f"{shown}\n\n{markdown(results)}")
+
+
+def put(page: Path, begin: str, end: str, text: str) -> None:
+    """Put text between two lines of a document, in place of what is there. Raises ValueError where these are not."""
+    before, first, rest = page.read_text().partition(begin)
+    _, last, after = rest.partition(end)
+    if not first or not last:
+        raise ValueError(f"{page} has no lines {begin!r} and {end!r}")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")
 
 
 # numbers and tables

@@ -48,13 +48,13 @@ def main(argv: list[str] | None = None) -> None:
     env_id, worlds, frames = task_id(args.env), args.num_envs or WORLDS, args.total_steps or FRAMES
     if worlds % (2 * args.actors):
         raise SystemExit(f"--num-envs {worlds} cannot be shared out: use a multiple of {2 * args.actors}")
+    out = runs.folder(args.out, f"ray-{env_id}-{args.seed}", args.resume)
     alone = {} if args.address else {"num_cpus": args.actors * args.cpus, "include_dashboard": False}
     ray.init(address=args.address or "local", log_to_driver=False, **alone)
     each, actor = worlds // args.actors, Actor.options(num_cpus=args.cpus)
     actors = [actor.remote(env_id, worlds, k, k + each, args.cpus) for k in range(0, worlds, each)]
     sample = make(env_id, 1, "cpu")
     search = Search(sample.obs.shape[1], sample.engine.layout.nu, args.seed)
-    out = runs.folder(args.out, f"ray-{env_id}-{args.seed}", args.resume)
     if args.resume:
         search.load_state_dict(torch.load(out / "checkpoint.pt", weights_only=True))
     began, curve = time.perf_counter(), []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import sys
 from collections.abc import Sequence
 
 # Modules are imported when their command is given: training needs libraries that listing does not.
@@ -31,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     module, _ = COMMANDS[given.command]
+    sys.path.append(os.getcwd())  # where users' own tasks are; `python -m` looks there, the installed command does not
     try:
         found = importlib.import_module(f"{__package__}.{module}")
     except ModuleNotFoundError as error:

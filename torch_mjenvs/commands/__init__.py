@@ -15,7 +15,9 @@ def policy_of(what: str) -> Policy:
     """The policy in a folder or file, or the one that comes with the package for a task. Raises SystemExit."""
     try:
         if Path(what).expanduser().exists():
-            return Policy.load(what)
+            found = Policy.load(what)
+            task_id(found.env_id)  # which may be a user's own, and not be here
+            return found
         if "/" in what or "\\" in what or what.endswith(".pt"):
             raise SystemExit(f"there is no file or folder {what!r}")
         env_id = task_id(what)

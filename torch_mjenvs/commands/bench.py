@@ -11,7 +11,7 @@ import gymnasium
 import torch
 
 from ..envs.vector_env import TorchVectorEnv
-from ..training.flags import count
+from ..training.flags import count, device, positive
 from ..training.worlds import make, original, task_id, without_the_warning_of_settotalmass
 from . import parser
 
@@ -21,10 +21,10 @@ TASKS = [f"Torch{name}-v0" for name in ("HalfCheetah", "Walker2d", "Hopper", "An
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     p = parser("bench", "Steps a second under random actions, with observation, reward and autoreset.")
-    p.add_argument("--env", nargs="*", type=task_id, default=TASKS)
+    p.add_argument("--env", nargs="+", type=task_id, default=TASKS)
     p.add_argument("--num-envs", type=count, default=4096)
-    p.add_argument("--seconds", type=float, default=2.0, help="that each number is measured for")
-    p.add_argument("--device", help="if not the GPU, where there is one, and else the CPU")
+    p.add_argument("--seconds", type=positive, default=2.0, help="that each number is measured for")
+    p.add_argument("--device", type=device, help="if not the GPU, where there is one, and else the CPU")
     args = p.parse_args(arguments)
     print(f"{args.num_envs:,} worlds in float32 on {torch.get_num_threads()} threads; Gymnasium's own: one world\n")
     print(f"{'':28}{'made in':>10}{'steps/s here':>16}{'in Gymnasium':>16}")

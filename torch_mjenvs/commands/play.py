@@ -17,7 +17,7 @@ from ..envs.camera import endless_floors
 from ..envs.vector_env import TorchVectorEnv
 from ..envs.video import tile_images
 from ..policy import Policy
-from ..training.flags import count
+from ..training.flags import count, positive, seed
 from ..training.worlds import make
 from . import WHAT, parser, policy_of
 
@@ -33,12 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     p.add_argument("what", help=WHAT)
     p.add_argument("--out", type=Path, help="no window, but a film, .mp4 or .gif, or a .png of how it ends")
     p.add_argument("--worlds", type=count, default=1, help="side by side in a film or picture")
-    p.add_argument("--seconds", type=float, default=10.0, help="of the worlds' time, in a film or before a picture")
+    p.add_argument("--seconds", type=positive, default=10.0, help="of the worlds' time, in a film or before a picture")
     p.add_argument("--size", type=count, help="the width of each world, in pixels")
-    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--seed", type=seed, default=0)
     args = p.parse_args(arguments)
     if args.out and args.out.suffix not in FORMATS:
         raise SystemExit(f"{args.out} must end in one of {', '.join(FORMATS)}")
+    if args.out and not args.out.parent.is_dir():
+        raise SystemExit(f"there is no folder {args.out.parent}")
     policy = policy_of(args.what)
     try:
         if args.out is None and has_display():
@@ -82,15 +84,9 @@ def record(out: Path, policy: Policy, worlds: int, seconds: float, size: int | N
     """Write a film of worlds side by side, or a picture of how they end."""
     import imageio.v2 as imageio
 
-    if not has_display():
-        os.environ.setdefault("MUJOCO_GL", "egl")
-    # Whole eighths, as films want an even number of pixels. The model's camera "track" goes along with the robot; where
-    # there is none, the task's usual view is taken.
+    # Whole eighths, as films want an even number of pixels.
     eighth = max(1, (size or min(LARGEST, WIDTH // math.ceil(math.sqrt(worlds)))) // 8)
-    drawn = {"render_mode": "rgb_array", "width": 8 * eighth, "height": 6 * eighth, "camera_name": "track"}
-    env = make(policy.env_id, worlds, "cpu", **drawn)
-    env.model.vis.quality.shadowsize = SHADOW
-    endless_floors(env.model)
+    env = drawn(policy.env_id, worlds, 8 * eighth, 6 * eighth)
     every = max(1, round(1 / (env.dt * FPS)))
     steps = played(env, policy, seed, round(seconds / env.dt))
     if out.suffix == ".png":
@@ -104,6 +100,19 @@ def record(out: Path, policy: Policy, worlds: int, seconds: float, size: int | N
                     film.append_data(tile_images(env.render() or ()))
     env.close()
     print(out)
+
+
+def drawn(env_id: str, worlds: int, width: int, height: int) -> TorchVectorEnv:
+    """Worlds of which pictures are drawn, each of that size, by a camera that goes along.
+
+    That is the model's camera "track"; where there is none, the task's usual view is taken.
+    """
+    if not has_display():
+        os.environ.setdefault("MUJOCO_GL", "egl")
+    env = make(env_id, worlds, "cpu", render_mode="rgb_array", width=width, height=height, camera_name="track")
+    env.model.vis.quality.shadowsize = SHADOW
+    endless_floors(env.model)
+    return env
 
 
 def played(env: TorchVectorEnv, policy: Policy, seed: int, steps: int) -> Iterator[int]:

@@ -1,8 +1,11 @@
-"""What command lines take."""
+"""What command lines take. Each is an argparse type."""
 
 from __future__ import annotations
 
 import argparse
+import math
+
+import torch
 
 
 def count(text: str) -> int:
@@ -11,3 +14,27 @@ def count(text: str) -> int:
     if not (number >= 1 and number.is_integer()):
         raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
     return int(number)
+
+
+def seed(text: str) -> int:
+    """A whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
+    return int(text)
+
+
+def positive(text: str) -> float:
+    """A number above 0."""
+    number = float(text)
+    if not (number > 0 and math.isfinite(number)):
+        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
+    return number
+
+
+def device(text: str) -> str:
+    """One of torch's devices that is there: cpu, cuda, cuda:1."""
+    try:
+        torch.empty(0, device=text)
+    except (RuntimeError, AssertionError) as error:  # AssertionError: this torch was built without CUDA
+        raise argparse.ArgumentTypeError(f"{text}: {str(error).splitlines()[0]}") from error
+    return text

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
-from .flags import count
+from .flags import count, device, seed
 from .log import Log
 from .scores import score, scores, show
 from .worlds import make
@@ -33,8 +33,8 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"tuned settings are there for {known}")
     out.add_argument("--num-envs", type=count, help="instead of the task's own number")
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
-    out.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    out.add_argument("--seed", type=int, default=0)
+    out.add_argument("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
+    out.add_argument("--seed", type=seed, default=0)
     out.add_argument("--episodes", type=count, default=100, help="to score the result by, here and in Gymnasium's own")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
     out.add_argument(
@@ -68,7 +68,7 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
 def folder(given: Path | None, name: str, resume: bool) -> Path:
     """Where results go, made here: `given`, or runs/NAME, runs/NAME-2 and so on. Nothing that is there is overwritten.
 
-    Raises SystemExit where there is nothing to resume, or results of another run are in the way.
+    Raises SystemExit where there is nothing to resume, results of another run are in the way, or no folder can be made.
     """
 
     def used(out: Path) -> bool:
@@ -85,7 +85,10 @@ def folder(given: Path | None, name: str, resume: bool) -> Path:
         raise SystemExit(f"there is nothing to resume: {out / 'checkpoint.pt'} does not exist")
     if not resume and used(out):
         raise SystemExit(f"{out} holds the results of a run: go on with it by --resume, or choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SystemExit(f"no results can be kept in {out}: {error}") from error
     return out
 
 

@@ -39,10 +39,12 @@ def score(act: Act, env: VectorEnv, seed: int, device: str) -> Tensor:
 
 def interval(returns: Tensor) -> float:
     """Half the width of the mean's 95 % confidence interval; NaN for a single episode."""
-    return float(1.96 * returns.std() / math.sqrt(len(returns)))
+    return float(1.96 * returns.std() / math.sqrt(len(returns))) if len(returns) > 1 else math.nan
 
 
 def show(found: Mapping[str, Tensor]) -> None:
     """Print `scores`."""
     for name, returns in found.items():
-        print(f"score in {name}: {returns.mean():.0f} ± {interval(returns):.0f} ({len(returns)} episodes, mean action)")
+        spread, many = f" ± {interval(returns):.0f}", f"{len(returns)} episodes"
+        spread, many = (spread, many) if len(returns) > 1 else ("", "1 episode")
+        print(f"score in {name}: {returns.mean():.0f}{spread} ({many}, mean action)")

@@ -29,7 +29,12 @@ def task_id(name: str) -> str:
     """
     module, _, name = name.rpartition(":")
     if module:
-        importlib.import_module(module)
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # it is there, and imports what is not
+            raise SystemExit(f"there is no module {module!r}, neither in this folder nor installed") from error
     known = task_ids()
     found = [full for full in known if name in (full, full.rpartition("-v")[0])]
     if not found:
