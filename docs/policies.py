@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     shown = [f"Torch{name}-v0" for name in TASKS if f"Torch{name}-v0" in pretrained_ids()]
     films = [pictures(pretrained(env_id), round(args.seconds * FPS)) for env_id in shown]
     write(args.out, [np.concatenate(row, axis=1) for row in zip(*films, strict=True)])
-    print(f"{args.out}: {len(shown)} policies, {args.out.stat().st_size / 1e6:.1f} MB")
+    print(f"{args.out}: {', '.join(shown)}; {args.out.stat().st_size / 1e6:.1f} MB")
 
 
 def pictures(policy: Policy, count: int) -> Iterator[np.ndarray]:

@@ -6,6 +6,7 @@ A library that is not installed is skipped by name: `make libraries` installs th
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-PAGE = (Path(__file__).parents[1] / "docs" / "libraries.md").read_text()
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "libraries.md").read_text()
 SNIPPETS = dict(re.findall(r"\n## ([^\n]+)\n\n```python\n(.*?)```", PAGE, re.S))
 LIBRARIES = {  # what is imported, and what pip calls it
     "Stable-Baselines3": ("stable_baselines3", "stable-baselines3"),
@@ -101,6 +103,19 @@ def test_it_trains(name, monkeypatch, tmp_path):
     exec(compile(SNIPPETS[name], f"libraries.md, {name}", "exec"), vars(module))
     watch.check()
     CHECKS[name](vars(module))
+
+
+@pytest.mark.slow
+@pytest.mark.cpu
+@pytest.mark.parametrize("name", [*LIBRARIES, "CleanRL"])
+def test_its_speed_is_measured_here_and_on_gymnasiums_own_worlds(name):
+    library, package = LIBRARIES.get(name, ("torch", "torch"))
+    pytest.importorskip(library, reason=f"{package} is not installed")
+    command = [sys.executable, "-m", "benchmarks.libraries", "--rounds", "1", "--frames", "4096", "--only", name]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    (row,) = re.findall(rf"^\| {name} \| ([\d]+|9 changed) (?:\| [\d.]+ [kM] )+.*x \|$", done.stdout, re.M)
+    assert row
 
 
 def test_every_example_is_run():

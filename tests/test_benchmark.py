@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
 from benchmarks import __main__ as suite
-from benchmarks import models, parity, report
+from benchmarks import libraries, many_nodes, models, parity, report
 from benchmarks.cases import CASES
 from benchmarks.machine import Contender, race
 from torch_mjenvs.physics import load
@@ -117,8 +117,19 @@ def test_page_is_filled(tmp_path, results):
 
 
 def test_every_page_with_figures_has_its_markers():
-    text = (ROOT / "docs" / "performance.md").read_text()
-    assert text.count(report.BEGIN) == text.count(report.END) == 1
+    for name, module in (("performance", report), ("libraries", libraries), ("many_nodes", many_nodes)):
+        text = (ROOT / "docs" / f"{name}.md").read_text()
+        assert text.count(module.BEGIN) == text.count(module.END) == 1
+
+
+@pytest.mark.parametrize("name", libraries.HERE)
+def test_the_examples_of_the_docs_are_what_is_timed(name):
+    """On both sides the code is Python, the frames are as many, and only the one side mentions ours."""
+    sides = {where: libraries.example(name, where, 64, 131072) for where in ("here", "gymnasium")}
+    for where, (code, frames) in sides.items():
+        compile(code, name, "exec")
+        assert frames == 131072 and "{worlds}" not in code
+        assert ("TorchHopper-v0" in code) == (where == "here" or name == "rl_games")  # which names its tasks
 
 
 def test_each_kernel_of_the_table_of_stages_computes_more_than_the_one_before():

@@ -18,6 +18,7 @@ from torch_mjenvs.__main__ import main
 from torch_mjenvs.commands import play
 from torch_mjenvs.policy import pretrained_ids
 from torch_mjenvs.training import ppo, runs
+from torch_mjenvs.training.scores import show
 from torch_mjenvs.training.worlds import make, original, task_ids
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
@@ -114,12 +115,19 @@ def test_the_commands_are_told(capsys):
         (["play", "Nothing"], "there is no task 'Nothing'"),
         (["play", "TorchReacher"], "no trained policy of TorchReacher-v0 comes with the package: train one by"),
         (["play", "TorchHopper", "--out", "film.avi"], "film.avi must end in one of .mp4, .gif, .png"),
+        (["play", "TorchHopper", "--out", "nowhere/film.gif"], "there is no folder nowhere"),
+        (["play", "TorchHopper", "--seconds", "-1"], "-1 is not a number above 0"),
+        (["bench", "--seconds", "nan"], "nan is not a number above 0"),
+        (["score", "TorchHopper", "--seed", "-1"], "-1 is not a whole number from 0 on"),
+        (["score", "TorchHopper", "--device", "gpu"], "argument --device: gpu: "),
+        (["train", "--env", "nowhere:TorchMine"], "there is no module 'nowhere'"),
+        (["train", "--out", __file__], f"no results can be kept in {__file__}"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(arguments, said):
+def test_what_cannot_be_done_is_said_in_a_line(arguments, said, capsys):
     with pytest.raises(SystemExit) as stop:
         main(arguments)
-    assert said in str(stop.value)
+    assert said in f"{stop.value} {capsys.readouterr().err}"
 
 
 def test_a_missing_extra_is_named(monkeypatch):
@@ -135,6 +143,13 @@ def test_score(run, capsys):
     main(["score", str(run), "--episodes", "2"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["score in TorchHopper-v0", "score in Hopper-v5"]
+    assert all("(2 episodes, mean action)" in line and " ± " in line for line in lines)
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_episode_has_no_interval(capsys):
+    show({"TorchHopper-v0": torch.tensor([12.3])})
+    assert capsys.readouterr().out == "score in TorchHopper-v0: 12 (1 episode, mean action)\n"
 
 
 MINE = """
@@ -147,10 +162,10 @@ gymnasium.register(
 
 
 def test_a_task_of_a_users_own_is_trained_and_scored(tmp_path, monkeypatch, capsys):
-    """It goes by its module and id, and has no counterpart in Gymnasium."""
+    """It goes by its module, in the folder where the user is, and id, and has no counterpart in Gymnasium."""
     (tmp_path / "my_tasks.py").write_text(MINE)
-    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [x for x in sys.path if x])  # as the installed command has it
     precision = torch.get_float32_matmul_precision()
     main(["train", "--env", "my_tasks:TorchMine", "--num-envs", "34", "--total-steps", "3000", "--episodes", "2"])
     torch.set_float32_matmul_precision(precision)
@@ -160,6 +175,10 @@ def test_a_task_of_a_users_own_is_trained_and_scored(tmp_path, monkeypatch, caps
     said = capsys.readouterr().out
     assert said.count("score in my_tasks:TorchMine-v3") == 2 and said.count("score in") == 2
     gymnasium.registry.pop("TorchMine-v3")
+    sys.modules.pop("my_tasks")
+    (tmp_path / "my_tasks.py").unlink()
+    with pytest.raises(SystemExit, match="there is no module 'my_tasks'"):
+        main(["score", "runs/my_tasks-TorchMine-v3-0"])
 
 
 def test_bench(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -44,6 +45,16 @@ def test_two_actors_of_a_ray_cluster_are_one_process(tmp_path, whole):
         done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
     assert same(whole, torch.load(tmp_path / "out" / "checkpoint.pt", weights_only=True))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (find_spec("ray") and find_spec("torchrl")), reason="Ray or TorchRL is not installed")
+def test_one_and_two_workers_are_measured():
+    command = [sys.executable, "-m", "benchmarks.many_nodes", "--worlds", "64", "--rounds", "1", "--seconds", "0.1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    rates = re.findall(r"^\| .+ \| ([\d.]+) [kM] \| ([\d.]+) [kM] \| [\d.]+x \|$", done.stdout, re.M)
+    assert len(rates) == 3 and all(float(x) > 0 for pair in rates for x in pair)
 
 
 @pytest.fixture(scope="module")

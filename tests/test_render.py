@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import runpy
+from pathlib import Path
 
 import gymnasium
 import imageio.v3 as iio
@@ -171,6 +174,17 @@ def test_play_writes_films_and_pictures(name, tmp_path, monkeypatch, capsys):
     assert (frames[0] != frames[-1]).mean() > 0.01 and not frames[:, 30:, 40:].max() > 60  # nobody in the fourth place
     seconds = iio.immeta(tmp_path / name)["duration"]
     assert seconds == pytest.approx(30) if name == "film.gif" else seconds == pytest.approx(0.128, abs=0.04)
+
+
+def test_the_film_of_the_policies(tmp_path, capsys):
+    """That of the README, of one policy, and short."""
+    script = runpy.run_path(str(Path(__file__).parents[1] / "docs" / "policies.py"))
+    script["main"].__globals__["TASKS"] = ("HalfCheetah",)
+    script["main"](["--out", str(tmp_path / "film.gif"), "--seconds", "0.2"])
+    assert "film.gif: TorchHalfCheetah-v0; 0." in capsys.readouterr().out
+    frames = iio.imread(tmp_path / "film.gif")
+    assert frames.shape == (4, script["HEIGHT"], script["WIDTH"], 3)
+    assert all((a != b).mean() > 0.01 for a, b in itertools.pairwise(frames))
 
 
 def test_torchrl_records_what_it_renders(tmp_path):
