@@ -18,7 +18,7 @@ from torch_mjenvs.policy import pretrained_ids
 
 FILM = Path(__file__).with_name("policies.gif")
 TASKS = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
-WIDTH, HEIGHT = 176, 160  # of each, in pixels
+WIDTH, HEIGHT = 192, 168  # of each, in pixels
 FPS, BEFORE = 20, 2.0  # pictures a second; seconds until the first, in which they get going
 COLOURS = 96
 

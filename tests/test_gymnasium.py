@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_mjenvs
 from torch_mjenvs import HalfCheetah, Hopper, Simulation, TorchEnv, TorchVectorEnv
+from torch_mjenvs.envs import camera
 from torch_mjenvs.physics import UnsupportedModel, load
 from torch_mjenvs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
@@ -641,3 +642,24 @@ def test_a_frame_that_no_opengl_draws_names_the_variable(make, monkeypatch):
         monkeypatch.setenv("MUJOCO_GL", backend) if backend else monkeypatch.delenv("MUJOCO_GL", raising=False)
         with pytest.raises(RuntimeError, match=f"MUJOCO_GL is {said}. .*set MUJOCO_GL=egl"):
             env.render()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as above
+def test_where_mujoco_found_no_opengl_it_is_not_asked_again(monkeypatch):
+    """It would end the process."""
+    asked = []
+
+    def fail(width: int, height: int) -> None:
+        asked.append(width)
+        raise mujoco.FatalError("an OpenGL platform library has not been loaded into this process")
+
+    monkeypatch.setattr(camera, "failed", [])
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    for name in mujoco_rendering._ALL_RENDERERS:
+        monkeypatch.setitem(mujoco_rendering._ALL_RENDERERS, name, fail)
+    for said in (r"\(apt install libosmesa6\) in the environment that Python starts in$", "tried before"):
+        env = TorchEnv("Hopper", render_mode="rgb_array")
+        env.reset(seed=0)
+        with pytest.raises(RuntimeError, match=said):
+            env.render()
+    assert len(asked) == 1

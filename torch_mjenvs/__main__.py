@@ -31,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("command", choices=COMMANDS, help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help(sys.stderr)
+        raise SystemExit(2)
     given = parser.parse_args(arguments)
     module, _ = COMMANDS[given.command]
     sys.path.append(os.getcwd())  # where users' own tasks are; `python -m` looks there, the installed command does not

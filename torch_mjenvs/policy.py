@@ -101,4 +101,5 @@ def _read(content: bytes, name: str) -> Policy:
             raise KeyError("weights0")
         return Policy(found["env"], layers, found["obs_mean"], found["obs_var"], found.get("about", {}))
     except Exception as error:  # damaged, or another's: torch and pickle have many ways to say so
-        raise ValueError(f"{name} holds no policy of `python -m torch_mjenvs train` ({error!r})") from error
+        lacking = f": it has no {error}" if isinstance(error, KeyError) else ""
+        raise ValueError(f"{name} holds no policy of `python -m torch_mjenvs train`{lacking}") from error

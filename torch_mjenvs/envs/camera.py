@@ -16,6 +16,7 @@ from .engine import Engine
 
 IMAGE_MODES = ("rgb_array", "depth_array", "rgbd_tuple")
 DEFAULT_SIZE = 480  # of a frame, in pixels, as gymnasium.envs.mujoco
+failed: list[str] = []  # what to say once MuJoCo has found no OpenGL in this process
 
 
 class Camera:
@@ -71,12 +72,17 @@ class Camera:
             logger.warn("render() gives nothing without a render_mode: name one when making the environment")
             return None
         renderer = self.at(world)
+        if failed:
+            raise RuntimeError(failed[0])
         try:
             frame = renderer.render(self.mode)
         except Exception as error:  # each of OpenGL's backends has its own
             if self._drawn:
                 raise
-            raise RuntimeError(_no_opengl(self.mode, error)) from error
+            message = _no_opengl(self.mode, error)
+            if isinstance(error, mujoco.FatalError):
+                failed.append(f"{message} (this process has tried before, and MuJoCo would end it if it tried again)")
+            raise RuntimeError(message) from error
         self._drawn = True
         return frame
 

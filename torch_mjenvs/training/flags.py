@@ -10,10 +10,17 @@ import torch
 
 def count(text: str) -> int:
     """A whole number above 0, also written as 2e7."""
-    number = float(text)
+    number = _number(text)
     if not (number >= 1 and number.is_integer()):
         raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
     return int(number)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def seed(text: str) -> int:
@@ -25,10 +32,19 @@ def seed(text: str) -> int:
 
 def positive(text: str) -> float:
     """A number above 0."""
-    number = float(text)
+    number = _number(text)
     if not (number > 0 and math.isfinite(number)):
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
     return number
+
+
+def wandb_project(text: str) -> str:
+    """The name of a project of Weights & Biases, whose library is there."""
+    try:
+        import wandb  # noqa: F401
+    except ImportError as error:
+        raise argparse.ArgumentTypeError("needs pip install wandb") from error
+    return text
 
 
 def device(text: str) -> str:

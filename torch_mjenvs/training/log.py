@@ -11,7 +11,7 @@ class Log:
     """Numbers by name over frames.
 
     TensorBoard's files go to the run's folder (`tensorboard --logdir runs` shows all runs). `wandb` is the name of a
-    project. Raises SystemExit where W&B is asked for and not installed.
+    project; its library has to be there then.
     """
 
     def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None):
@@ -24,10 +24,8 @@ class Log:
         else:  # what a run that was cut off wrote beyond the checkpoint is hidden
             self.tensorboard = SummaryWriter(str(out), purge_step=frames)
         if wandb:
-            try:
-                import wandb as library
-            except ImportError as error:
-                raise SystemExit("--wandb needs pip install wandb") from error
+            import wandb as library
+
             self.wandb = library.init(project=wandb, name=out.name, dir=str(out), config=dict(run))
 
     def write(self, frames: int, values: Mapping[str, float]) -> None:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
-from .flags import count, device, seed
+from .flags import count, device, seed, wandb_project
 from .log import Log
 from .scores import score, scores, show
 from .worlds import make
@@ -51,7 +51,7 @@ def training_parser(
     out.add_argument(
         "--evaluations", type=int, default=10, help=f"on the way, of {EVALUATED} episodes each; 0 for none"
     )
-    out.add_argument("--wandb", metavar="PROJECT", help="log to Weights & Biases, too")
+    out.add_argument("--wandb", type=wandb_project, metavar="PROJECT", help="log to Weights & Biases, too")
     group = out.add_argument_group("settings", "Each goes before the task's own, which goes before the default.")
     for name, value in defaults.items():
         if name not in ("num_envs", "total_steps"):
