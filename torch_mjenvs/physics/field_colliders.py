@@ -10,45 +10,26 @@ x, y, z of the field   column, row of a cell's corner with the least x and y   h
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-from ..compiler.control import count_while, when_any, while_any
+from ..compiler.control import count_while, while_any
 from ..compiler.rooms import Room
 from ..compiler.scalar import (
     Mask,
     Scalar,
     floor,
     logical_and,
-    logical_not,
     logical_or,
     maximum,
     minimum,
     select,
 )
 from .colliders import NEVER, Found, Geom
-from .convex import SPOT, Hull, deepest, nearest
+from .convex import SPOT, Hull, deepest
+from .field_boxes import touch_box
 from .hfield import HField
-from .spatial import Vec, add, add_scaled, choose, column, dot, mat_vec, scale, sub, zeros
-
-
-class Prism:
-    """A triangle of the field down to the base: a `convex.Hull`, as far as nearest and deepest points go by one."""
-
-    def __init__(self, tops: list[list[Scalar]], bottom: Scalar):
-        self.tops, self.bottom, self.skin = tops, bottom, 0.0
-        x, y, height = (sum(top[k] for top in tops) for k in range(3))
-        self.centre = scale([x, y, 0.5 * (height + 3.0 * bottom)], 1.0 / 3.0)
-
-    def furthest(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
-        """In direction n, a unit vector, with a skin of this thickness."""
-        up = n[2] >= 0.0
-        corners = [[x, y, select(up, z, self.bottom)] for x, y, z in self.tops]
-        out, far = corners[0], dot(corners[0], n)
-        for corner in corners[1:]:
-            further = dot(corner, n)
-            out, far = choose(further > far, corner, out), maximum(further, far)
-        return [x + y * skin for x, y in zip(out, n, strict=True)]
+from .prisms import Prism, touch_core
+from .spatial import Vec, add, column, dot, mat_vec, scale, sub, zeros
 
 
 def find_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
@@ -56,20 +37,14 @@ def find_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
     return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin))
 
 
+def find_box_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
+    """A box."""
+    return _find(field, geom, lambda prism, hull: touch_box(prism, hull, field.margin))
+
+
 def find_round_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
-    """A sphere or a capsule. Where its core is in a prism, it is as deep as the core, and its skin."""
-
-    def touch(prism: Any, hull: Hull) -> list[Scalar]:
-        def deep(_: list) -> list[Scalar]:
-            dist, *place = deepest(prism, core, 0.0)
-            return [dist - hull.skin, *add_scaled(place[:3], place[3:], -0.5 * hull.skin), *place[3:]]
-
-        core = copy.copy(hull)
-        core.skin = 0.0
-        apart, spot = nearest(prism, hull, field.margin)
-        return when_any(logical_not(apart), deep, spot)
-
-    return _find(field, geom, touch)
+    """A sphere or a capsule."""
+    return _find(field, geom, lambda prism, hull: touch_core(prism, hull, field.margin))
 
 
 def _find(field: Geom, geom: Geom, touch: Any) -> Found:

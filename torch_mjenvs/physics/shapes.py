@@ -175,6 +175,7 @@ _CONVEX = Collider(
 _ROUND = replace(_CONVEX, find=convex.find_round)
 _FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat)
 _FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)
+_FIELD_BOX = replace(_FIELD, find=field_colliders.find_box_on_field)
 _FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)
 
 
@@ -191,6 +192,7 @@ COLLIDERS = {
     (PLANE, BOX): Collider(4, 3, plane_colliders.find_plane_box, plane_colliders.place_on_plane),
     (PLANE, MESH): Collider(4, 3, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
     **_alike(_FIELD_ROUND, (HFIELD, SPHERE), (HFIELD, CAPSULE)),
+    **_alike(_FIELD_BOX, (HFIELD, BOX)),
     **_alike(_FIELD, (HFIELD, ELLIPSOID), (HFIELD, CYLINDER)),
     (SPHERE, SPHERE): Collider(1, 2, colliders.find_spheres, colliders.place_rods, loop=_RODS),
     (SPHERE, CAPSULE): Collider(1, 2, colliders.find_sphere_capsule, colliders.place_rods, cull=True, loop=_RODS),
