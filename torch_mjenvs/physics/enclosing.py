@@ -40,7 +40,8 @@ def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
         new = _towards(furthest, c["x"])
         apart = dot(c["x"], new[:3]) > 0.0
         full = c["count"] > 2.5
-        one, two = _of_two(c["points"][0], new), _of_three(*c["points"][:2], new)
+        p, q, _ = c["points"]
+        one, two = _of_two(p, new), _of_three(p, q, new)
         kept, points, at = _pick(c["count"] < 1.5, one, two)
         there = logical_or(apart, full)
         return {
