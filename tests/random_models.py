@@ -28,7 +28,6 @@ import random_mjcf
 import torch
 from random_mjcf import Case, World
 
-from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
 
 OUTPUT_NAMES = tuple(name for name in OUTPUTS if name not in ("cacc", "cfrc_int"))  # these: test_sensors.py
@@ -85,14 +84,14 @@ def silence(_: object) -> None:
 
 
 def expected(
-    mjm: mujoco.MjModel, state: tuple, steps: int, names: tuple[str, ...], precision: Precision
+    mjm: mujoco.MjModel, state: tuple, steps: int, names: tuple[str, ...], precision: Precision, origins: Sequence[int]
 ) -> Answer | None:
-    """MuJoCo's answer; None where it gave up (a singular matrix, a state that blew up)."""
+    """MuJoCo's answer; None where it gave up (a singular matrix, a state that blew up). origins: `body_originid`."""
     d = advance(mjm, state, steps)
     if d is None or (precision.stiff < np.inf and stiffest(mjm, state, steps) > precision.stiff):
         return None
     fields = _fields(mjm, d, names)
-    force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d))
+    force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d, origins))
     moved = dict.fromkeys(fields, 0.0) | _of_rounding(mjm, d, precision)
     rng, unknown = np.random.default_rng(steps), of_cylinders(mjm, state, steps)
     if unknown is None:
@@ -159,9 +158,8 @@ def _with_cylinders_moved(
     return mjm
 
 
-def _inertial_terms(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
+def _inertial_terms(mjm: mujoco.MjModel, d: mujoco.MjData, origins: Sequence[int]) -> np.ndarray:
     """The sum of the sizes of the terms of M qacc, where M is summed about the origin of each tree."""
-    origins = load(mjm).body_originid
     sizes = np.zeros((mjm.nv, mjm.nv))
     for b in range(1, mjm.nbody):
         o = d.xpos[origins[b]]
@@ -277,7 +275,7 @@ def failures(
                 getattr(sim, name).copy_(torch.tensor(values))
         sim.step(n)
         for world, state in enumerate(states):
-            answer = expected(sharp, state, n, names, PRECISIONS[dtype])
+            answer = expected(sharp, state, n, names, PRECISIONS[dtype], sim.model.body_originid)
             if answer is not None:
                 found += _compare(sim, world, n, answer, PRECISIONS[dtype])
     return sorted(found, key=lambda f: -f.error / f.bound)
