@@ -142,6 +142,19 @@ def test_a_shape_touches_a_plane_where_it_does_in_mujoco(kind, place):
     assert set(counts) >= several.get(kind, {0, 1, 2, 3}), counts
 
 
+@pytest.mark.parametrize("kind", ["capsule", "box", "cylinder", "wedge", "rock"])
+def test_where_the_order_of_contacts_counts_it_is_mujocos(kind):
+    """As with noslip, whose sweeps go from one to the next."""
+    mjm, rng, several = on_plane(kind), np.random.default_rng(0), 0
+    mjm.opt.noslip_iterations = 1
+    states = np.array([[*rng.uniform(-0.2, 0.2, 3), *turned(rng, ("any", "nearly")[k % 2])] for k in range(100)])
+    for qpos, got in zip(states, contacts(load(mjm), states), strict=True):
+        want = mujocos(mjm, qpos)
+        assert np.allclose([x[:4] for x in got], [x[:4] for x in want], rtol=0, atol=1e-9)
+        several += len(want) > 1
+    assert several > 30
+
+
 @pytest.mark.parametrize("kind", ["box", "cylinder"])
 def test_a_shape_stands_upright(kind):
     """Exactly so, which in a cylinder leaves open where the lowest point is."""

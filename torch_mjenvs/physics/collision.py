@@ -118,11 +118,13 @@ class Candidate:
         return logical_and(*within)
 
     def contacts(self) -> list[Contact]:
-        """The `ncon` contacts, in MuJoCo's order, whether they act or not."""
+        """The `ncon` contacts, whether they act or not; in MuJoCo's order where a sweep goes from one to the next."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
         geoms = _GeomAt(m, d, pair, pair.geom1, _offset(m, d, pair)), _GeomAt(m, d, pair, pair.geom2, [0.0] * 3)
         found = collider.find(*geoms, may_touch_in_several(m, pair, collider))
+        if m.noslip_iterations and collider.order:
+            found = collider.order(found)
 
         def contact(dist: Scalar, spot: list) -> Contact:
             return Contact(pair, dist, lambda: collider.place(*geoms, spot)[1:], d, origin, m)

@@ -28,7 +28,8 @@ def find_plane_box(plane: Geom, box: Geom, several: Mask) -> Found:
     """mjc_PlaneBox: the lower end of each of the four diagonals.
 
     The centre of a diagonal is the box's, so it is the lower end that touches. Where a diagonal lies level to the last
-    bit MuJoCo has both its ends, which shows in a box that is sunk in to its centre.
+    bit MuJoCo has both its ends, which shows in a box that is sunk in to its centre. Where the order counts, see
+    `in_order_of_corners`.
     """
     n, h = _seen_from(plane, box)
     sizes = [box.size[k] for k in ("x", "y", "z")]
@@ -41,6 +42,20 @@ def find_plane_box(plane: Geom, box: Geom, several: Mask) -> Found:
             spot = choose(height > 0.0, scale(corner, -1.0), corner)
             found.append((h - absolute(height), spot))
     return found
+
+
+def in_order_of_corners(found: Found) -> Found:
+    """A box's corners as MuJoCo goes through them: those of negative z first, among these of negative y, then x."""
+    rows = []
+    for dist, corner in found:
+        number: Scalar = 0.0
+        for weight, x in zip((1.0, 2.0, 4.0), corner, strict=True):
+            number = number + select(x > 0.0, weight, 0.0)
+        rows.append([number, dist, *corner])
+    for i, j in ((0, 1), (2, 3), (0, 2), (1, 3), (1, 2)):
+        later = rows[i][0] > rows[j][0]
+        rows[i], rows[j] = choose(later, rows[j], rows[i]), choose(later, rows[i], rows[j])
+    return [(dist, corner) for _, dist, *corner in rows]
 
 
 def find_plane_cylinder(plane: Geom, cylinder: Geom, several: Mask) -> Found:

@@ -64,6 +64,7 @@ class Collider:
     many: whether so much is computed, or in so many points, that even one pair has a loop, be it with the world.
     hulls: whether it goes by `Shape.hull` instead of `Shape.size`.
     ccd: whether its pairs are of MuJoCo's general convex collider, as those of all that go by hulls.
+    order: what puts the contacts that `find` gives in MuJoCo's order, where that counts; None where they are.
     """
 
     ncon: int
@@ -77,6 +78,7 @@ class Collider:
     many: bool = False
     hulls: bool = False
     ccd: bool = False
+    order: Callable[[Found], Found] | None = None
 
 
 def _rod_length(size: Size, nominal: Size) -> Scalar:
@@ -189,7 +191,9 @@ COLLIDERS = {
     (PLANE, CAPSULE): Collider(2, 1, colliders.find_plane_capsule, colliders.place_plane_capsule),
     (PLANE, ELLIPSOID): Collider(1, 3, plane_colliders.find_plane_ellipsoid, plane_colliders.place_on_plane),
     (PLANE, CYLINDER): Collider(4, 3, plane_colliders.find_plane_cylinder, plane_colliders.place_on_plane),
-    (PLANE, BOX): Collider(4, 3, plane_colliders.find_plane_box, plane_colliders.place_on_plane),
+    (PLANE, BOX): Collider(
+        4, 3, plane_colliders.find_plane_box, plane_colliders.place_on_plane, order=plane_colliders.in_order_of_corners
+    ),
     (PLANE, MESH): Collider(4, 3, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
     **_alike(_FIELD_ROUND, (HFIELD, SPHERE), (HFIELD, CAPSULE)),
     **_alike(_FIELD_BOX, (HFIELD, BOX)),
