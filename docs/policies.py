@@ -20,7 +20,7 @@ FILM = Path(__file__).with_name("policies.gif")
 TASKS = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
 WIDTH, HEIGHT = 192, 168  # of each, in pixels
 FPS, BEFORE = 20, 2.0  # pictures a second; seconds until the first, in which they get going
-COLOURS = 96
+COLOURS = 255
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -91,6 +91,25 @@ def test_frames_of_the_chosen_worlds():
     env.close()
 
 
+def test_environments_that_draw_by_turns_keep_their_own_skies():
+    """Each has an OpenGL context of its own; textures are those of the one that is current."""
+
+    def frames(names: list[str]) -> list[np.ndarray]:
+        envs = [TorchVectorEnv(name, render_mode="rgb_array", width=48, height=32) for name in names]
+        for env in envs:
+            env.reset(seed=0)
+        seen = [env.render()[0] for env in (*envs, *envs)]
+        for env in envs:
+            env.close()
+        return seen[-len(envs) :]
+
+    names = ["HalfCheetah", "Hopper"]  # a grey sky and a blue one
+    together, alone = frames(names), [frames([name])[0] for name in names]
+    assert (together[0][0] != together[1][0]).all()
+    for a, b in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_camera_arguments():
     frames = []
     for config in (None, {"distance": 8.0}, {"distance": 8.0, "lookat": (0.0, 0.0, 1.0)}):

@@ -74,6 +74,8 @@ class Camera:
         renderer = self.at(world)
         if failed:
             raise RuntimeError(failed[0])
+        if renderer.viewer is not None:  # another environment may have drawn since, with textures of its own
+            renderer.viewer.make_context_current()
         try:
             frame = renderer.render(self.mode)
         except Exception as error:  # each of OpenGL's backends has its own
