@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, minimum, select
 from .hfield import Ground
-from .mesh import Mesh
+from .solids import Solids
 from .spatial import (
     MINVAL,
     Vec,
@@ -57,8 +57,8 @@ class Geom(Protocol):
         """The distance up to which the pair is looked at, the same of both."""
 
     @property
-    def mesh(self) -> Mesh:
-        """Of a geom that is one."""
+    def solids(self) -> Solids:
+        """What is known of all meshes of the model."""
 
     @property
     def ground(self) -> Ground:

@@ -20,9 +20,9 @@ from .contact_param import contact_param
 from .data import Data, stage
 from .hfield import Ground
 from .kinematics import between
-from .mesh import Mesh
 from .model import HFIELD, MESH, PLANE, Model, Pair
 from .shapes import SHAPES, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
+from .solids import Solids, solids_of
 from .spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 
 
@@ -176,8 +176,8 @@ class _GeomAt:
         return param.margin + param.gap
 
     @property
-    def mesh(self) -> Mesh:
-        return _mesh(self.m, self.geom)
+    def solids(self) -> Solids:
+        return solids_of(self.m.meshes)
 
     @property
     def ground(self) -> Ground:
@@ -192,15 +192,11 @@ class _GeomAt:
         return add(self.centre, mat_vec(self.mat, x))
 
 
-def _mesh(m: Model, geom: int) -> Mesh:
-    mesh = m.meshes[m.geom_dataid[geom]]
-    assert mesh, "only meshes that may touch are read"
-    return mesh
-
-
 def _bound(m: Model, geom: int) -> Scalar:
     if m.geom_type[geom] == MESH:
-        return _mesh(m, geom).radius
+        mesh = m.meshes[m.geom_dataid[geom]]
+        assert mesh, "only meshes that may touch are read"
+        return mesh.radius
     bound = SHAPES[m.geom_type[geom]].bound
     assert bound, "an endless shape has no bounding sphere"
     return bound(m.geom_size[geom])

@@ -14,8 +14,9 @@ from ..compiler.control import count_while, when_any
 from ..compiler.rooms import Room, number
 from ..compiler.scalar import Mask, Scalar, absolute, logical_not, logical_or, maximum, select
 from .colliders import NEVER
-from .convex import Hull, _close, _lesser, _plane, _see, _shares, deepest
+from .deepest import _close, _lesser, _plane, _see, _shares, deepest
 from .enclosing import enclose
+from .hull import Hull
 from .prisms import touch_core
 from .spatial import add_scaled, dot, scale, sub, zeros
 

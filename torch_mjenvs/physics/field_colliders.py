@@ -25,9 +25,11 @@ from ..compiler.scalar import (
     select,
 )
 from .colliders import NEVER, Found, Geom
-from .convex import SPOT, Hull, deepest
+from .convex import SPOT
+from .deepest import deepest
 from .field_boxes import touch_box
 from .hfield import HField
+from .hull import Hull
 from .prisms import Prism, touch_core
 from .spatial import Vec, add, column, dot, mat_vec, scale, sub, zeros
 

@@ -15,23 +15,23 @@ Point = tuple[float, float, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Corner:
-    """A corner of a face of the hull.
+class Face:
+    """Of the hull: its normal, outwards, and its vertices, seen from outside with the clock.
 
-    normal: the face's, outwards. others: up to three more of its corners, which with this one span most of the face.
+    spans: of each vertex, up to three more, which with it span most of the face: those of a mesh that lies on a plane.
     """
 
-    vertex: int
     normal: Point
-    others: tuple[Point, ...]
+    rim: tuple[int, ...]
+    spans: tuple[tuple[int, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-    """vertices: among which MuJoCo looks for the farthest in a direction. corners: of all faces, vertex by vertex."""
+    """vertices: among which MuJoCo looks for the furthest in a direction."""
 
     vertices: tuple[Point, ...]
-    corners: tuple[Corner, ...]
+    faces: tuple[Face, ...]
 
     @property
     def radius(self) -> float:
@@ -52,18 +52,15 @@ def read_meshes(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[Mesh | Non
 def _read(mjm: mujoco.MjModel, k: int) -> Mesh:
     start, count = int(mjm.mesh_vertadr[k]), int(mjm.mesh_vertnum[k])
     points = [tuple(p) for p in mjm.mesh_vert[start : start + count].astype(float).tolist()]
-    faces = [_face(mjm, k, i) for i in range(int(mjm.mesh_polynum[k]))]
     known = _hull(mjm, k) if count >= HILLCLIMB_MIN and mjm.mesh_graphadr[k] >= 0 else list(range(count))
-    corners = []
-    for v, vertex in enumerate(known):
-        at, n = int(mjm.mesh_polymapadr[start + vertex]), int(mjm.mesh_polymapnum[start + vertex])
-        for i in mjm.mesh_polymap[at : at + n].tolist():
-            normal, face = faces[i]
-            others = _span([points[j] for j in face], face.index(vertex))
-            corners.append(Corner(v, normal, others))
-        if not n:  # within a face
-            corners.append(Corner(v, (0.0, 0.0, 0.0), ()))
-    return Mesh(tuple(points[v] for v in known), tuple(corners))
+    place = {vertex: v for v, vertex in enumerate(known)}
+    faces = []
+    for i in range(int(mjm.mesh_polynum[k])):
+        normal, vertices = _face(mjm, k, i)
+        corners = [points[v] for v in vertices]
+        spans = [tuple(place[vertices[j]] for j in _span(corners, v)) for v in range(len(vertices))]
+        faces.append(Face(normal, tuple(place[v] for v in reversed(vertices)), tuple(reversed(spans))))
+    return Mesh(tuple(points[v] for v in known), tuple(faces))
 
 
 def _hull(mjm: mujoco.MjModel, k: int) -> list[int]:
@@ -79,14 +76,14 @@ def _face(mjm: mujoco.MjModel, k: int, i: int) -> tuple[Point, list[int]]:
     return tuple(mjm.mesh_polynormal[i].tolist()), mjm.mesh_polyvert[at : at + n].tolist()
 
 
-def _span(face: Sequence[Point], a: int) -> tuple[Point, ...]:
+def _span(face: Sequence[Point], a: int) -> tuple[int, ...]:
     """The others of MuJoCo's corners of a face of which one is given: of more than four, those that go round an area
     that no corner further on makes larger.
     """
     n = len(face)
     b, c, d = ((a + k) % n for k in (1, 2, 3))
     if n < 5:
-        return tuple(face[k] for k in (b, c, d)[: n - 1])
+        return (b, c, d)[: n - 1]
     most = _area(face[a], face[b], face[c], face[d])
     while (area := _area(face[a], face[b], face[c], face[(d + 1) % n])) > most:
         d, most = (d + 1) % n, area
@@ -94,7 +91,7 @@ def _span(face: Sequence[Point], a: int) -> tuple[Point, ...]:
             c, most = (c + 1) % n, area
         while (area := _area(face[a], face[(b + 1) % n], face[c], face[d])) > most:
             b, most = (b + 1) % n, area
-    return face[b], face[c], face[d]
+    return b, c, d
 
 
 def _area(a: Point, b: Point, c: Point, d: Point) -> float:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..compiler.control import repeat, when_any
-from ..compiler.scalar import Mask, Scalar, absolute, logical_and, lookup, maximum, select, sqrt
+from ..compiler.control import count_while
+from ..compiler.rooms import number
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, select, sqrt
 from .colliders import NEVER, Found, Geom, Place, make_frame
-from .mesh import Corner, Mesh
+from .solids import NONE, Cells, furthest_vertex
 from .spatial import MINVAL, Vec, add_scaled, choose, column, dot, norm, scale, sub
 
 
@@ -91,45 +92,27 @@ def find_plane_ellipsoid(plane: Geom, ellipsoid: Geom, several: Mask) -> Found:
 def find_plane_mesh(plane: Geom, geom: Geom, several: Mask) -> Found:
     """mjc_PlaneConvex: the lowest vertex, and up to three more corners of that of its faces that looks down most.
 
-    Which they are is known for each corner of a face (`Mesh`). Among vertices at one height rounding decides, as in
-    MuJoCo: so of a face of more than four corners that lies flat, it may be other ones.
+    Which they are is known of each corner of a face (`Face.spans`). Among vertices at one height rounding decides, as
+    in MuJoCo: so of a face of more than four corners that lies flat, it may be other ones.
     """
     n, h = _seen_from(plane, geom)
-    vertices = list(zip(*geom.mesh.vertices, strict=True))
-    numbers = [float(v) for v in range(len(geom.mesh.vertices))]
+    solids = geom.solids
+    *lowest, v = furthest_vertex(solids, Cells(geom.size["cells"], geom.size["side"]), scale(n, -1.0))
+    first, count = solids.around.at(v, (0, 1))
 
-    def lowest(i: Any, best: list[Scalar]) -> list[Scalar]:
-        height = dot(n, [lookup(x, i) for x in vertices])
-        return choose(height < best[0], [height, lookup(numbers, i)], best)
+    def steepest(k: Any, best: list[Scalar]) -> list[Scalar]:
+        face, *others = solids.corners.at(first + number(k), (0, 2, 3, 4))
+        down = dot(n, solids.faces.at(face, range(3)))
+        return choose(down < best[0], [down, *others], best)
 
-    _, vertex = repeat(len(numbers), lowest, [NEVER, 0.0])
-    rows = list(zip(*(_row(geom.mesh, corner) for corner in geom.mesh.corners), strict=True))
-    owners = [float(corner.vertex) for corner in geom.mesh.corners]
-
-    def steepest(i: Any, best: list[Scalar]) -> list[Scalar]:
-        def compare(best: list[Scalar]) -> list[Scalar]:
-            row = [lookup(x, i) for x in rows]
-            down = dot(n, row[:3])
-            return choose(down < best[0], [down, *row[3:]], best)
-
-        return when_any(absolute(lookup(owners, i) - vertex) < 0.5, compare, best)
-
-    _, *points = repeat(len(owners), steepest, [1.0] + [0.0] * 16)
-    found: Found = []
-    for k in range(0, len(points), 4):
-        x, there = points[k : k + 3], points[k + 3] > 0.5
+    none = [1.0, NONE, NONE, NONE]
+    _, *others = count_while(lambda k, _: number(k) < count, steepest, none, solids.most_around)
+    found: Found = [(h + dot(n, lowest), lowest)]
+    for v in others:
+        x = solids.vertices.at(v, range(3))
         height = dot(n, x)
-        found.append((select(logical_and(there, height <= 0.0) if k else True, h + height, NEVER), x))
+        found.append((select(logical_and(v > NONE, height <= 0.0), h + height, NEVER), x))
     return found
-
-
-def _row(mesh: Mesh, corner: Corner) -> list[float]:
-    """The face's normal, and four points of which each is followed by 1 where it is there."""
-    points = [mesh.vertices[corner.vertex], *corner.others]
-    row = [*corner.normal]
-    for k in range(4):
-        row += [*points[k], 1.0] if k < len(points) else [0.0] * 4
-    return row
 
 
 def _seen_from(plane: Geom, shape: Geom) -> tuple[Vec, Scalar]:

@@ -7,12 +7,14 @@ from typing import Any
 
 from ..compiler.control import when_any
 from ..compiler.scalar import Scalar, logical_not, maximum, select
-from .convex import Hull, deepest, nearest
+from .deepest import deepest
+from .hull import Hull
+from .nearest import nearest
 from .spatial import Vec, add_scaled, choose, dot, scale
 
 
 class Prism:
-    """What `convex.Hull` is of a geom, as far as nearest and deepest points go by it."""
+    """What `Hull` is of a geom, as far as nearest and deepest points go by it."""
 
     def __init__(self, tops: list[list[Scalar]], bottom: Scalar):
         self.tops, self.bottom, self.skin = tops, bottom, 0.0

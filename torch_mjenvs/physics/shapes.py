@@ -24,6 +24,7 @@ from .colliders import Found, Geom, Place
 from .contact_param import contact_param
 from .hfield import Ground
 from .model import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE, Model, Pair
+from .solids import NO_CELLS, solids_of
 from .spatial import MINVAL, is_zero, norm
 
 Size = Sequence[Scalar]
@@ -151,7 +152,9 @@ SHAPES = {
         hull=lambda size: _hull(box=(0.0, 0.0, size[1]), radii=(size[0], size[0], 0.0)),
     ),
     BOX: Shape("box", 3, size=_three, bound=norm, surface=_corners, hull=_hull),
-    MESH: Shape("mesh", 0, size=lambda size, nominal: {}, surface=_corners),  # geom_size: the box around it
+    MESH: Shape(  # geom_size: the box around it
+        "mesh", 0, size=lambda size, nominal: {}, surface=_corners, hull=lambda size: _hull()
+    ),
 }
 
 
@@ -176,6 +179,9 @@ _CONVEX = Collider(
 )
 _ROUND = replace(_CONVEX, find=convex.find_round)
 _FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat)
+_CORNERED = replace(_FLAT, find=convex.find_cornered)
+_BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
+_ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh)
 _FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)
 _FIELD_BOX = replace(_FIELD, find=field_colliders.find_box_on_field)
 _FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)
@@ -206,9 +212,12 @@ COLLIDERS = {
     **_alike(_CAPSULE_CYLINDER, (CAPSULE, CYLINDER)),
     **_alike(_CAPSULE_BOX, (CAPSULE, BOX)),
     **_alike(_BOXES, (BOX, BOX)),
-    **_alike(_CONVEX, (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX)),
+    **_alike(_CONVEX, (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX), (ELLIPSOID, MESH)),
     **_alike(_ROUND, (SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID)),
-    **_alike(_FLAT, (CYLINDER, CYLINDER), (CYLINDER, BOX)),
+    **_alike(_FLAT, (CYLINDER, CYLINDER), (CYLINDER, BOX), (CYLINDER, MESH)),
+    **_alike(_CORNERED, (BOX, MESH), (MESH, MESH)),
+    **_alike(_BALL_MESH, (SPHERE, MESH)),
+    **_alike(_ROD_MESH, (CAPSULE, MESH)),
 }
 
 
@@ -237,10 +246,12 @@ def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
 def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
     """What the collider knows of the geom's size."""
     shape, size = SHAPES[m.geom_type[geom]], m.geom_size[geom]
+    cells = solids_of(m.meshes).of[m.geom_dataid[geom]] if shape is SHAPES[MESH] else NO_CELLS
     if collider.hulls:
         assert shape.hull
-        return shape.hull(size)
-    return shape.size(size, (m.nominal or m).geom_size[geom])
+        return shape.hull(size) | cells._asdict()
+    known = shape.size(size, (m.nominal or m).geom_size[geom])
+    return known | cells._asdict() if shape is SHAPES[MESH] else known
 
 
 def may_touch_in_several(m: Model, pair: Pair, collider: Collider) -> bool:

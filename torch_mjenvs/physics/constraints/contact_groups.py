@@ -25,10 +25,10 @@ from ..colliders import Geom
 from ..contact_param import contact_param
 from ..data import Data
 from ..hfield import Ground
-from ..mesh import Mesh
 from ..model import HFIELD, Model, Pair
 from ..precision import Precision
 from ..shapes import Collider, collider_of, ground_of, may_touch_in_several, size_of
+from ..solids import Solids, solids_of
 from ..spatial import Vec, add, add_scaled, choose, column, cross, dot, is_number, mat_vec, scale, sub
 from .body_contacts import sides_of
 from .contacts import bound_of
@@ -219,6 +219,7 @@ class LookedUp:
     mat: list
     size: dict[str, Scalar]
     looked_at: Callable[[], Scalar]
+    solids: Solids
     on: Ground | None
 
     @property
@@ -228,10 +229,6 @@ class LookedUp:
     @property
     def axis(self) -> list[Scalar]:
         return column(self.mat, 2)
-
-    @property
-    def mesh(self) -> Mesh:
-        raise NotImplementedError("pairs of meshes share no loop")
 
     @property
     def ground(self) -> Ground:
@@ -301,7 +298,7 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
             name: per_contact([sizes[x][name] for x in end], i) if fixed_sizes else poses.at(pose, name)
             for name in sizes[end[0]]
         }
-        return LookedUp(centre, mat, size, functools.partial(looked_at, i), ground)
+        return LookedUp(centre, mat, size, functools.partial(looked_at, i), solids_of(m.meshes), ground)
 
     def both(i: Any) -> tuple[Geom, Geom]:
         one, two = (geom(end, i) for end in ends)
