@@ -80,7 +80,7 @@ def on_each_other(n: int, height: float, tilt: float, slide: float) -> np.ndarra
 @pytest.mark.parametrize("tilt", [0.0, 0.01, 0.05])
 @pytest.mark.parametrize(("below", "height"), [("plate", 0.3), ("disc", 0.25)])
 def test_flat_parts_touch_in_four_points(below, height, tilt):
-    """Ends of cylinders on faces and ends: in as many corners as MuJoCo's, which keeps four by a rule of its own."""
+    """Ends of cylinders on faces and ends: in the same corners as MuJoCo's."""
     mjm = two((SHAPES["cylinder"], SHAPES[below]))
     states = on_each_other(40, height, tilt, 0.15)
     got, want = found(mjm, states), expected(mjm, states)
@@ -88,8 +88,9 @@ def test_flat_parts_touch_in_four_points(below, height, tilt):
     assert sum(len(w) == 4 for w in want) > 20
     errors = np.array([worst(g, w) for g, w in zip(got, want, strict=True)])
     few = [len(w) in (1, 2, 3) for w in want]
-    assert (errors[few] < 1e-4).all()
-    assert np.mean(errors < 1e-4) > 0.15
+    assert (errors[few] < 1e-9).all()
+    # where two quadrilaterals are one as wide as the other, rounding decides, here and there
+    assert np.mean(errors < 1e-9) > (0.2 if below == "plate" else 0.6)
     for g, w in zip(got, want, strict=True):  # the normal is the same, and what the four hold up is about the same
         if len(w) == 4:
             ours, theirs = np.array(g), np.array(w)
@@ -112,7 +113,7 @@ def test_a_step_with_convex_shapes_is_as_in_mujoco():
     xml = """<mujoco><option timestep=".002"/><worldbody><geom type="box" size="1 1 .1" pos="0 0 -.1"/>
         <body pos="0 0 .0999"><freejoint/><geom type="box" size=".15 .12 .1"/></body>
         <body pos=".03 0 .2998"><freejoint/><geom type="box" size=".15 .12 .1"/></body>
-        <body pos=".6 0 .1999"><freejoint/><geom type="cylinder" size=".1 .2"/></body></worldbody></mujoco>"""
+        <body pos=".97 .013 .1999" euler="0 0 10"><freejoint/><geom type="cylinder" size=".1 .2"/></body></worldbody></mujoco>"""
     mjm = mujoco.MjModel.from_xml_string(xml)
     mjm.opt.solver, mjm.opt.tolerance, mjm.opt.iterations = mujoco.mjtSolver.mjSOL_NEWTON, 0, 100
     sim = Simulation(mjm, 8, dtype=torch.float64)
@@ -127,9 +128,7 @@ def test_a_step_with_convex_shapes_is_as_in_mujoco():
         d.qpos[:], d.qvel[:] = states[0][world], states[1][world]
         mujoco.mj_step(mjm, d)
         several += d.ncon >= 8
-        boxes = slice(0, 12)
-        assert np.allclose(sim.qvel[world, boxes].cpu(), d.qvel[boxes], rtol=0, atol=1e-10)
-        assert np.allclose(sim.qvel[world, 12:].cpu(), d.qvel[12:], rtol=0, atol=2e-3)  # which four of 16 corners
+        assert np.allclose(sim.qvel[world].cpu(), d.qvel, rtol=0, atol=1e-10)
     assert several >= 4
 
 

@@ -34,7 +34,7 @@ def find_patch(
         n = spot[4:]
         a, b = Feature(one, corners[0]), Feature(two, corners[1])
         both, face_a, face_b = opposite(a, b)
-        by_a = logical_and(logical_not(both), a.dimension < 2.5, a.dimension <= b.dimension)
+        by_a = logical_and(logical_not(both), a.dimension < 2.5)
         first, on_b, edge_a = a.edge_on(b, n, by_a)
         by_b = logical_and(logical_not(logical_or(both, first)), b.dimension < 2.5)
         second, on_a, edge_b = b.edge_on(a, scale(n, -1.0), by_b)
