@@ -1,7 +1,7 @@
 """Convex meshes against all other shapes, and each other: where they touch, and how they move, against MuJoCo C.
 
-Among meshes, boxes, spheres and capsules contacts are exact, but for rounding. MuJoCo's own are measured at a tolerance
-of 1e-10, as spheres and capsules with a mesh are right to 1e-6 m by default.
+Boxes and meshes touch exactly. Of the others MuJoCo is asked at a tolerance of 1e-10 m, as its answer is right to 1e-6
+by default.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 import oracle
 import pytest
-from two_geoms import expected, found, poses
+from two_geoms import expected, found, poses, worst
 
 
 def _dodecahedron() -> np.ndarray:
@@ -31,6 +31,8 @@ MESHES = {
     "tetrahedron": np.array([[0, 0, 0], [0.4, 0, 0], [0, 0.35, 0], [0, 0, 0.3]]),
     "dodecahedron": _dodecahedron(),
     "brick": np.array([[x, y, z] for x in (-0.1, 0.1) for y in (-0.15, 0.15) for z in (-0.2, 0.2)]),
+    "nut": np.array([[np.cos(k) * 0.15, np.sin(k) * 0.15, z] for k in (0, 0.9, 2, 3.1, 4, 5.3) for z in (-0.1, 0.1)]),
+    "wedge": np.array([[x, y, z] for x, y in ((0, 0), (0.3, 0), (0, 0.25)) for z in (-0.1, 0.1)]),
     "rock": _rock(60),
     "boulder": _rock(400),
 }
@@ -70,25 +72,54 @@ def exactly(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
 
 
 CORNERED = [
-    (one, other) for one in ("sphere", "capsule", "box") for other in ("tetrahedron", "dodecahedron", "brick", "rock")
-] + [("tetrahedron", "rock"), ("dodecahedron", "brick"), ("rock", "boulder")]
+    ("box", "tetrahedron"),
+    ("box", "rock"),
+    ("brick", "dodecahedron"),
+    ("tetrahedron", "dodecahedron"),
+    ("rock", "boulder"),
+]
+ROUND = [(one, other) for one in ("sphere", "capsule") for other in ("tetrahedron", "dodecahedron", "rock")]
+SMOOTH = [("ellipsoid", "brick"), ("cylinder", "tetrahedron")]
 
 
-@pytest.mark.parametrize(
-    ("pair", "more"), [*((pair, "") for pair in CORNERED), (("sphere", "rock"), 'margin=".02"')], ids=str
-)
-def test_shapes_with_corners_touch_a_mesh_exactly(pair, more):
-    """One contact of each pair, in any pose."""
-    mjm = two(*pair, more)
+def one_each(mjm: mujoco.MjModel, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The contacts of random poses in which there is one: here, in MuJoCo, and in MuJoCo as exact as it can."""
     mjm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MULTICCD)
-    states = poses(120, 0.25, 0)
-    got, want = found(mjm, states), exactly(mjm, states)
-    assert [len(g) for g in got] == [len(w) for w in want]
-    both = [(g[0], w[0]) for g, w in zip(got, want, strict=True) if g]
-    assert len(both) > 20
-    errors = np.array([np.abs(g - w) for g, w in both])
-    assert np.median(errors.max(1)) < 1e-9
-    assert np.quantile(errors[:, 0], 0.95) < 1e-9
+    states = poses(n, 0.25, 0)
+    got, usual, want = found(mjm, states), expected(mjm, states), exactly(mjm, states)
+    counts = [len(g) == len(w) for g, w in zip(got, want, strict=True)]
+    assert np.mean(counts) > 0.98  # a distance within 1e-6 of the margin may fall on either side
+    all_ = [(g[0], u[0], w[0]) for g, u, w in zip(got, usual, want, strict=True) if len(g) == len(u) == len(w) == 1]
+    assert len(all_) > n // 8
+    got, usual, want = (np.array(x) for x in zip(*all_, strict=True))
+    return got, usual, want
+
+
+@pytest.mark.parametrize("pair", CORNERED, ids="-".join)
+def test_boxes_and_meshes_touch_exactly(pair):
+    """In any pose, apart, shallow or deep."""
+    got, _, want = one_each(two(*pair), 40 if "boulder" in pair else 80)
+    assert np.abs(got - want).max() < 1e-11
+
+
+@pytest.mark.parametrize(("pair", "more"), [*((x, "") for x in ROUND), (CORNERED[0], 'margin=".02"')], ids=str)
+def test_spheres_and_capsules_and_margins_are_as_exact_as_mujoco_can_be(pair, more):
+    """MuJoCo's answer at a tolerance of 1e-10 m is off by as much, and by the root of it in normal and place."""
+    got, usual, want = one_each(two(*pair, more), 100)
+    errors = np.abs(got - want)
+    assert errors[:, 0].max() < 3e-10 and errors[:, 4:].max() < 1e-5 and errors[:, 1:4].max() < 3e-5
+    assert np.median(errors.max(1)) <= np.median(np.abs(usual - want).max(1)) + 1e-12
+
+
+@pytest.mark.parametrize("pair", SMOOTH, ids="-".join)
+def test_other_shapes_touch_a_mesh_as_in_mujoco(pair):
+    got, usual, want = one_each(two(*pair), 60)
+    ours, theirs = (np.abs(x - want) for x in (got, usual))
+    shallow = want[:, 0] > -0.03
+    assert shallow.sum() > 2
+    assert np.max(ours[shallow, 0]) < 1e-5 and np.max(ours[shallow, 4:]) < 5e-2
+    assert np.median(ours[:, 0]) < 3 * np.median(theirs[:, 0]) + 1e-7
+    assert np.max(ours[:, 0]) < 5 * np.max(theirs[:, 0]) + 1e-6
 
 
 def on_each_other(n: int, height: float, tilt: float, slide: float) -> np.ndarray:
@@ -102,3 +133,39 @@ def on_each_other(n: int, height: float, tilt: float, slide: float) -> np.ndarra
         mujoco.mju_mulQuat(tilted, upright, turn)
         states.append([0, 0, 0, 1, 0, 0, 0, *rng.uniform(-slide, slide, 2), 0.002 - height, *tilted])
     return np.array(states)
+
+
+HEIGHTS = {"brick": 0.2, "box": 0.2, "plate": 0.1, "nut": 0.1, "wedge": 0.1, "cylinder": 0.2, "disc": 0.1}
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.05, 0.12])
+@pytest.mark.parametrize(
+    "pair", [("box", "brick"), ("plate", "nut"), ("wedge", "brick"), ("cylinder", "nut")], ids="-".join
+)
+def test_flat_faces_touch_in_up_to_four_points(pair, tilt):
+    """A face on a face, nearly, or an edge on one: in the same points as MuJoCo's, but where rounding decides."""
+    mjm = two(*pair)
+    names = [n for n in pair if n in SHAPES] + [n for n in pair if n in MESHES]
+    states = on_each_other(40, sum(HEIGHTS[name] for name in names), tilt, 0.2)
+    got, want = found(mjm, states), expected(mjm, states)
+    assert sum(len(w) > 1 for w in want) > 15
+    errors = np.array([worst(g, w) for g, w in zip(got, want, strict=True)])
+    if "cylinder" in pair:  # on an edge it is within MuJoCo's tolerance, where it is in touch at all
+        assert np.mean(errors < 1e-9) > (0.9 if tilt < 0.1 else 0.5)
+    else:
+        assert np.mean(errors < 1e-11) > 0.95
+        assert [len(g) for g in got] == [len(w) for w in want]
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.05, 0.08])
+def test_a_capsule_lies_on_a_face_in_two_points(tilt):
+    mjm = two("capsule", "brick")
+    states = on_each_other(40, 0.28, tilt, 0.05)
+    lies = np.zeros(4)
+    mujoco.mju_axisAngle2Quat(lies, np.array([1.0, 0, 0]), np.pi / 2)
+    states[:, 3:7] = lies
+    got, want = found(mjm, states), expected(mjm, states)
+    assert [len(g) for g in got] == [len(w) for w in want]
+    assert np.mean([len(w) == 2 for w in want]) > 0.2
+    for g, w in zip(got, want, strict=True):
+        assert worst(g, w) < 1e-9
