@@ -113,7 +113,8 @@ def test_a_step_with_convex_shapes_is_as_in_mujoco():
     xml = """<mujoco><option timestep=".002"/><worldbody><geom type="box" size="1 1 .1" pos="0 0 -.1"/>
         <body pos="0 0 .0999"><freejoint/><geom type="box" size=".15 .12 .1"/></body>
         <body pos=".03 0 .2998"><freejoint/><geom type="box" size=".15 .12 .1"/></body>
-        <body pos=".97 .013 .1999" euler="0 0 10"><freejoint/><geom type="cylinder" size=".1 .2"/></body></worldbody></mujoco>"""
+        <body pos=".97 .013 .1999" euler="0 0 10"><freejoint/><geom type="cylinder" size=".1 .2"/></body>
+        </worldbody></mujoco>"""
     mjm = mujoco.MjModel.from_xml_string(xml)
     mjm.opt.solver, mjm.opt.tolerance, mjm.opt.iterations = mujoco.mjtSolver.mjSOL_NEWTON, 0, 100
     sim = Simulation(mjm, 8, dtype=torch.float64)
