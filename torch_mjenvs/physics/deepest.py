@@ -45,7 +45,12 @@ def deepest_core_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar
 def _expand(
     one: Hull, two: Hull, skins: list[Scalar], margin: Scalar, numbered: bool
 ) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """skins: with which the shapes are looked at; what else they have of them is added at the end."""
+    """skins: with which the shapes are looked at; what else they have of them is added at the end.
+
+    Of shapes with nothing but corners the answer is the last face. Of others it is the direction, of all that were looked
+    at, in which C reaches the least far: so far one shape has to be moved at the most. Where the steps do not suffice, the
+    last face may be far from the best.
+    """
     rest = [hull.skin + 0.5 * margin - skin for hull, skin in zip((one, two), skins, strict=True)]
     columns = range(8 if numbered else 6)
 
@@ -75,7 +80,9 @@ def _expand(
         abc, n = faces.at(face, range(3)), faces.at(face, range(3, 6))
         new = furthest(n)
         further = dot(n, new[:3])
-        outside, close = further < -(rest[0] + rest[1]), further - depth < tolerance
+        better = logical_or(cornered, further < c["reach"])
+        reach = select(better, further, c["reach"])
+        outside, close = further < -(rest[0] + rest[1]), reach - depth < tolerance
         known = cornered if cornered is False else logical_and(cornered, _known(points, c["points"], new[6:]))
         go = logical_not(logical_or(outside, close, known))
         count = _see(faces, edges, seen, c["faces"], new[:3], go)
@@ -84,9 +91,10 @@ def _expand(
         return {
             "go": go,
             "inside": logical_not(outside),
-            "abc": abc,
-            "n": n,
-            "depth": depth,
+            "reach": reach,
+            "abc": choose(better, abc, c["abc"]),
+            "n": choose(better, n, c["n"]),
+            "depth": select(better, depth, c["depth"]),
             "points": c["points"] + select(go, 1.0, 0.0),
             "faces": c["faces"] + maximum(made - count, 0.0),
         }
@@ -94,6 +102,7 @@ def _expand(
     start = {
         "go": True,
         "inside": False,
+        "reach": 1e10,
         "abc": zeros(3),
         "n": zeros(3),
         "depth": 0.0,
@@ -105,7 +114,8 @@ def _expand(
     at = [points.at(k, columns) for k in c["abc"]]
     shares = _shares([p[:3] for p in at], x)
     a = [dot(shares, [p[k] for p in at]) for k in (3, 4, 5)]
-    dist = select(c["inside"], margin - c["depth"] - (rest[0] + rest[1]), NEVER)
+    depth = select(cornered, c["depth"], c["reach"])
+    dist = select(c["inside"], margin - depth - (rest[0] + rest[1]), NEVER)
     point = add_scaled(add_scaled(a, x, -0.5), c["n"], 0.5 * (rest[0] - rest[1]))
     return [dist, *point, *c["n"]], [[p[k] for p in at] for k in columns[6:]]
 
