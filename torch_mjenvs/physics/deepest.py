@@ -47,9 +47,9 @@ def _expand(
 ) -> tuple[list[Scalar], list[list[Scalar]]]:
     """skins: with which the shapes are looked at; what else they have of them is added at the end.
 
-    Of shapes with nothing but corners the answer is the last face. Of others it is the direction, of all that were looked
-    at, in which C reaches the least far: so far one shape has to be moved at the most. Where the steps do not suffice, the
-    last face may be far from the best.
+    Of shapes with nothing but corners the answer is the last face. Of others it is the direction, of all that were
+    looked at, in which C reaches the least far: so far one shape has to be moved at the most. Where the steps do not
+    suffice, the last face may be far from the best.
     """
     rest = [hull.skin + 0.5 * margin - skin for hull, skin in zip((one, two), skins, strict=True)]
     columns = range(8 if numbered else 6)
