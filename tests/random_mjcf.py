@@ -604,8 +604,9 @@ class Maker:
         """Have a sphere or capsule that touches be of another shape."""
         self.drawn[f"touching {kind}"] += 1
         g.set("type", kind)
-        if "fromto" in g.attrib:
-            del g.attrib["fromto"]
+        if "fromto" in g.attrib:  # it stays where it is: see "centred on its joint"
+            ends = np.array(g.attrib.pop("fromto").split(), dtype=float)
+            g.set("pos", text(0.5 * (ends[:3] + ends[3:])))
         if kind == "mesh":
             del g.attrib["size"]
             g.set("mesh", self.mesh(root))
