@@ -1010,12 +1010,12 @@ class Maker:
 
     def further_sensors(self, root: ET.Element) -> None:
         section = root.find("sensor")
-        if section is None or self.maybe(0.3):
+        bodies = [b for b in root.iter("body") if b.get("name")]
+        if section is None or not bodies or self.maybe(0.3):
             return
         self.drawn["further sensors"] += 1
         for tag in ("e_potential", "e_kinetic"):
             self.element(section, tag)
-        bodies = [b for b in root.iter("body") if b.get("name")]
         body = bodies[int(self.rng.integers(len(bodies)))]
         self.element(body, "camera", name="eye", pos=self.vector(0.1), quat=self.normal(1, 4))
         what = str(self.pick("pos", "quat", "yaxis", "linvel", "linacc"))
