@@ -25,7 +25,8 @@ from torch_mjenvs.compiler.forms import Repeat
 from torch_mjenvs.compiler.launch import PADDING
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
-from torch_mjenvs.physics.simulation import Asked, Simulation, program
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.simulation import MOCAP, Asked, program
 
 LEAST_CALL = 1e-3  # seconds between two looks at the clock, so that looking costs nothing
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -94,7 +95,8 @@ def operations(model: mujoco.MjModel) -> dict:
     `code`: operations in the code. `step`: those that run, with every repetition of a fixed count (Runge-Kutta's
     stages), every contact touched, and one iteration of the solver and of its line search.
     """
-    recorded = program(Asked(Simulation(model, 1, "cpu").model), "float32")
+    inputs = MOCAP if model.nmocap else ()
+    recorded = program(Asked(load(model), inputs=inputs), "float32")
     return {"code": sum(recorded.count_ops().values()), "step": counted(recorded)}
 
 

@@ -43,21 +43,27 @@ class Found:
     parts: list[str] = field(default_factory=list)  # files that are no model by themselves
 
 
+def spec_of(path: Path) -> mujoco.MjSpec:
+    """The model as it can be edited, with stand-ins for files that are not there. Raises ValueError."""
+    spec = mujoco.MjSpec.from_file(str(path))
+    folder = path.parent
+    for mesh in spec.meshes:
+        if mesh.file and not (folder / spec.meshdir / mesh.file).exists():
+            mesh.file, mesh.uservert = "", TETRAHEDRON.ravel()
+    for texture in spec.textures:
+        if texture.file and not (folder / spec.texturedir / texture.file).exists():
+            texture.file, texture.builtin = "", mujoco.mjtBuiltin.mjBUILTIN_FLAT
+            texture.width = texture.height = 8
+    for hfield in spec.hfields:
+        if hfield.file and not (folder / spec.meshdir / hfield.file).exists():
+            hfield.file, hfield.nrow, hfield.ncol, hfield.userdata = "", 2, 2, np.zeros(4)
+    return spec
+
+
 def compiled(path: Path) -> mujoco.MjModel | None:
-    """The model, with stand-ins for files that are not there; None where it is only a part of one."""
+    """The model; None where it is only a part of one."""
     try:
-        spec = mujoco.MjSpec.from_file(str(path))
-        folder = path.parent
-        for mesh in spec.meshes:
-            if mesh.file and not (folder / spec.meshdir / mesh.file).exists():
-                mesh.file, mesh.uservert = "", TETRAHEDRON.ravel()
-        for texture in spec.textures:
-            if texture.file and not (folder / spec.texturedir / texture.file).exists():
-                texture.file, texture.builtin = "", mujoco.mjtBuiltin.mjBUILTIN_FLAT
-                texture.width = texture.height = 8
-        for hfield in spec.hfields:
-            if hfield.file and not (folder / spec.meshdir / hfield.file).exists():
-                hfield.file, hfield.nrow, hfield.ncol, hfield.userdata = "", 2, 2, np.zeros(4)
+        spec = spec_of(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = spec.compile()
@@ -91,12 +97,19 @@ def kind(reason: str) -> str:
     return re.sub(named, r"\1", what).rstrip(",")
 
 
+def folder_of(package: str) -> Path | None:
+    """Where the models of a package are; None where it is not installed."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0]) / PACKAGES[package]
+
+
 def installed() -> Iterator[tuple[str, Path]]:
     """The packages that are there, and where their models are."""
-    for name, below in PACKAGES.items():
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations:
-            yield name, Path(spec.submodule_search_locations[0]) / below
+    for name in PACKAGES:
+        if folder := folder_of(name):
+            yield name, folder
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
 from benchmarks import __main__ as suite
-from benchmarks import libraries, many_nodes, models, parity, report
+from benchmarks import libraries, many_nodes, models, parity, report, robots
 from benchmarks.cases import CASES
 from benchmarks.machine import Contender, race
 from torch_mjenvs.physics import load
@@ -149,3 +149,20 @@ def test_models_of_packages_are_counted_by_what_is_refused():
 def test_a_reason_names_no_element():
     reason = "the contact of geom 'floor' and geom 3 of body 'box' (plane and mesh) is not supported: use planes"
     assert models.kind(reason) == "the contact of geom and geom (plane and mesh)"
+
+
+def test_robots_are_measured_and_what_is_not_there_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(models, "folder_of", lambda package: None)
+    monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path / "cache"))
+    robots.main(["--quick", "--only", "go1", "quadruped", "--out", str(tmp_path)])
+    data = json.loads((tmp_path / "robots.json").read_text())
+    assert robots.markdown(data) in (tmp_path / "robots.md").read_text()
+    assert robots.markdown(data) in capsys.readouterr().out
+    (left_out,) = data["left_out"]
+    assert left_out.startswith("Playground Go1 is left out: mujoco_playground is not installed")
+    found = data["robots"]["quadruped"]
+    assert (found["dofs"], found["pairs"]) == (18, 9) and found["contacts"] > 1
+    assert 0 < found["one_step"]["float64_worst"] < 1e-9 < found["one_step"]["float32_median"] < 1e-4
+    for rate in (found["peer"]["rate"], *(x["rate"] for x in found["rates"].values())):
+        assert 0 < rate["min"] <= rate["median"] <= rate["max"]
+    assert min(found[dtype]["build_s"] * found[dtype]["code_bytes"] for dtype in ("float32", "float64")) > 0
