@@ -142,15 +142,15 @@ def three_humanoids() -> mujoco.MjModel:
 def heap(geom: str) -> mujoco.MjModel:
     """Ten free bodies above each other, in a pit that keeps them together."""
     bodies = "".join(
-        f'<body pos="{0.06 * (k % 3)} {0.05 * (k % 2)} {0.3 + 0.25 * k}" euler="{20 * k} {35 * k} {50 * k}"><freejoint/>'
-        f'<geom {geom} density="{500 + 100 * k}"/></body>'
+        f'<body pos="{0.06 * (k % 3)} {0.05 * (k % 2)} {0.3 + 0.25 * k}" euler="{20 * k} {35 * k} {50 * k}">'
+        f'<freejoint/><geom {geom} density="{500 + 100 * k}"/></body>'
         for k in range(10)
     )
-    slopes = "".join(f'<geom type="plane" size="5 5 1" zaxis="{x} {y} 1"/>' for x, y in ((1, 0), (-1, 0), (0, 1), (0, -1)))
+    slopes = "".join(
+        f'<geom type="plane" size="5 5 1" zaxis="{x} {y} 1"/>' for x, y in ((1, 0), (-1, 0), (0, 1), (0, -1))
+    )
     return compiled(
-        mujoco.MjSpec.from_string(
-            f'<mujoco><option timestep="0.002"/><worldbody>{slopes}{bodies}</worldbody></mujoco>'
-        )
+        mujoco.MjSpec.from_string(f'<mujoco><option timestep="0.002"/><worldbody>{slopes}{bodies}</worldbody></mujoco>')
     )
 
 
