@@ -24,8 +24,9 @@ TOUCHES = {
     "cylinder": ("plane", "sphere", "capsule"),
     "ellipsoid": ("plane",),
     "mesh": ("plane",),
+    "hfield": ("sphere", "capsule"),
 }
-BITS = {"box": 4, "cylinder": 8, "ellipsoid": 16, "mesh": 32}
+BITS = {"box": 4, "cylinder": 8, "ellipsoid": 16, "mesh": 32, "hfield": 64}
 # What is left out, and in float32 "small friction" as well: its contacts are softened on purpose, as rounding would
 # drown the answer (forces up to 1e17 in MuJoCo). test_stiff.py compares it with solutions at 50 digits.
 SOFTENED = frozenset({"next to no friction", "centred on its joint"})
@@ -299,6 +300,7 @@ class Maker:
             self.lifting_actuators,
             self.further_sensors,
             self.ellipsoids_in_implicit_steps,
+            self.terrain,
         )
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -672,6 +674,28 @@ class Maker:
             else:
                 self.orientation(out)
         self.surface(out)
+
+    def terrain(self, root: ET.Element) -> None:
+        """Rough ground under what is round."""
+        if not self.maybe(0.05, "height field"):
+            return
+        assets = root.find("asset")
+        assets = ET.SubElement(root, "asset") if assets is None else assets
+        nrow, ncol = int(self.pick(2, 3, 4)), int(self.pick(2, 3, 4))
+        size = [self.uniform(0.5, 2), self.uniform(0.5, 2), self.log(0.05, 0.5), self.log(0.05, 0.5)]
+        heights = self.rng.random(nrow * ncol).round(3)
+        self.element(assets, "hfield", name="terrain", nrow=nrow, ncol=ncol, size=size, elevation=heights)
+        out = ET.SubElement(root.find("worldbody"), "geom", type="hfield", hfield="terrain")
+        out.set("pos", text([self.uniform(-0.3, 0.3), self.uniform(-0.3, 0.3), self.uniform(-0.2, 0.2)]))
+        if not self.planar and self.maybe(0.4):
+            self.orientation(out)
+        self.surface(out)
+        out.set("contype", str(BITS["hfield"]))
+        out.set("conaffinity", "0")
+        self.meet(self.touching_geoms(root), {"hfield"})
+        option = root.find("option")
+        if option.get("integrator") == "RK4":  # within a step nobody looks how deep a centre is: see random_models
+            option.set("integrator", "Euler")
 
     def site(self, e: ET.Element) -> None:
         self.sites.append(f"s{len(self.sites)}")

@@ -34,7 +34,7 @@ OUTPUT_NAMES = tuple(name for name in OUTPUTS if name not in ("cacc", "cfrc_int"
 STEPS = (1, 10)
 NUDGES = 3
 FASTEST = 10.0  # radians or metres a step: beyond it nothing is simulated any more
-CYLINDER = mujoco.mjtGeom.mjGEOM_CYLINDER
+CYLINDER, HFIELD = int(mujoco.mjtGeom.mjGEOM_CYLINDER), int(mujoco.mjtGeom.mjGEOM_HFIELD)
 TURNED = 7e-8
 UNUSED = {"crb": 1}  # its first row is the world's
 
@@ -116,7 +116,8 @@ def sharpen(mjm: mujoco.MjModel) -> mujoco.MjModel:
 
 def of_cylinders(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tuple[float, float]] | None:
     """By how much cylinders are longer, and turned, for all that MuJoCo's own answer tells of them, in any of the
-    steps. None where the axis of a capsule cuts into a cylinder: MuJoCo finds the way out to 3 mm.
+    steps. None where the axis of a capsule cuts into a cylinder: MuJoCo finds the way out to 3 mm; and where that or
+    the centre of a sphere is in the ground of a height field, where it finds it to 1e-8 m.
 
     MuJoCo finds the way down a disc on a plane by taking from the axis its part along the normal. Where the cylinder
     stands next to upright, little more than rounding is left of that. (A planar model's state can be nudged in no way
@@ -125,11 +126,13 @@ def of_cylinders(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tup
     """
     d, found = mujoco.MjData(mjm), dict[int, tuple[float, float]]()
     random_mjcf.put(d, state)
-    for _ in range(steps if CYLINDER in mjm.geom_type else 0):
+    for _ in range(steps if {CYLINDER, HFIELD} & set(mjm.geom_type.tolist()) else 0):
         mujoco.mj_fwdPosition(mjm, d)
         for contact in d.contact:
             one, two = contact.geom.tolist()
             kinds, (longer, turned) = (mjm.geom_type[one], mjm.geom_type[two]), found.get(two, (0.0, 0.0))
+            if kinds[0] == HFIELD and contact.dist < 1e-6 - mjm.geom_size[two, 0]:
+                return None
             if kinds == (mujoco.mjtGeom.mjGEOM_CAPSULE, CYLINDER):
                 if contact.dist < 1e-6 - mjm.geom_size[one, 0]:
                     return None

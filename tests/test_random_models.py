@@ -98,6 +98,8 @@ def test_the_random_models_have_what_they_are_to_test():
         "capsule-box",
         "box-box",
         "capsule-cylinder",
+        "hfield-sphere",
+        "hfield-capsule",
     ):
         assert worlds[kind] >= 3, kind
     assert worlds["condim 1"] > 0.07 * n and worlds["condim 3"] > 0.2 * n
@@ -168,7 +170,7 @@ def test_the_random_models_have_what_they_are_to_test():
 
 def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
     found = set()
-    names = {0: "plane", 2: "sphere", 3: "capsule", 4: "ellipsoid", 5: "cylinder", 6: "box", 7: "mesh"}
+    names = {0: "plane", 1: "hfield", 2: "sphere", 3: "capsule", 4: "ellipsoid", 5: "cylinder", 6: "box", 7: "mesh"}
     for contact in d.contact:
         bodies = mjm.geom_bodyid[contact.geom]
         found |= {"contact", f"condim {contact.dim}", "-".join(names[mjm.geom_type[g]] for g in contact.geom)}
