@@ -37,13 +37,6 @@ REFUSED = {
     "diagexact": (mjcf(flag='diagexact="enable"'), "DIAGEXACT"),
     "speculative": (mjcf(flag='speculative="enable"'), "SPECULATIVE"),
     "refsafe": (mjcf(flag='refsafe="disable"'), "REFSAFE"),
-    "mesh": (
-        mjcf(
-            more='<asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>'
-            '<worldbody><geom type="mesh" mesh="m"/></worldbody>'
-        ),
-        "capsule and mesh",
-    ),
     "mixed solref": (mjcf(geom='priority="1" solref=".02 -1"'), "solref"),
     "mixed solreflimit": (mjcf(joint='range="0 1" solreflimit="-3 1"'), "solreflimit of joint 'elbow'"),
     "mixed solreffriction of a tendon": (

@@ -24,7 +24,7 @@ from ..compiler.scalar import Scalar, absolute, floor, maximum, minimum, select
 from .mesh import Face, Mesh
 from .spatial import Vec, choose, dot
 
-FINEST = 16  # cells along the diagonal of an octahedron's projection; for few vertices fewer do
+FINEST = 24  # cells along the diagonal of an octahedron's projection; for few vertices fewer do
 SLACK = 1e-6  # added to what decides whether a vertex may be the furthest, against rounding
 
 
@@ -84,18 +84,19 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
     """The tables of a box and of these meshes."""
     box = _box()
     vertices: list[tuple[float, ...]] = list(box.vertices)
-    likely: list[list[float]] = []
+    likely = [np.zeros(0)]
+    count = 0  # of them
     cells: list[tuple[float, float]] = [(0.0, 0.0)]
     of, lists = {}, [(0, box)]  # the number of each mesh's first vertex
     for k, mesh in enumerate(meshes):
         if mesh is None:
             continue
-        points = np.array(mesh.vertices)
-        found, side = _cells(points)
+        found, side = _cells(mesh)
         of[k] = Cells(float(len(cells)), float(side))
         for numbers in found:
-            cells.append((float(len(likely)), float(len(numbers))))
-            likely += [[float(len(vertices) + v)] for v in numbers]
+            cells.append((float(count), float(len(numbers))))
+            count += len(numbers)
+        likely += [np.concatenate(found) + float(len(vertices))]
         lists.append((len(vertices), mesh))
         vertices += mesh.vertices
     faces: list[tuple[float, ...]] = []
@@ -104,7 +105,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
     for start, mesh in lists:
         for face in mesh.faces:
             rim = face.rim
-            for v, before, span in zip(rim, rim[1:] + rim[:1], face.spans, strict=True):  # they come with the clock
+            for (v, before), span in zip(_sides(rim), face.spans, strict=True):  # they come with the clock
                 others = [float(start + x) for x in span] + [NONE] * (3 - len(span))
                 corners[start + v].append((float(len(faces)), float(start + before), *others))
             faces.append((*face.normal, float(len(rims)), float(len(rim))))
@@ -119,7 +120,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
     return Solids(
         Constants(vertices, 3),
         Constants(cells, 2),
-        Constants(likely, 1),
+        Constants(np.concatenate(likely)[:, None].tolist(), 1),
         Constants(around, 2),
         Constants(flat, 5),
         Constants(faces, 5),
@@ -142,36 +143,45 @@ def _box() -> Mesh:
     )
 
 
-def _cells(points: np.ndarray) -> tuple[list[list[int]], int]:
+def _cells(mesh: Mesh) -> tuple[list[np.ndarray], int]:
     """The vertices that may be the furthest in each cell, and how many cells are on a side of the grid."""
+    points = np.array(mesh.vertices)
     side = int(np.clip(2 * round(len(points) ** 0.5 / 2), 2, FINEST))
     # Corners of cells on the octahedron; what is off it is pulled to its rim. Beyond the last
     # cells is one more row, for coordinates of 1.
     u, v = np.meshgrid(*2 * [np.linspace(-1.0, 1.0 + 2.0 / side, side + 2)], indexing="ij")
     off = np.maximum(np.abs(u) + np.abs(v), 1.0)
     level = np.stack([u / off, v / off, np.maximum(1.0 - np.abs(u) - np.abs(v), 0.0)], -1)
-    found = []
+    cells = []
     for sign in (1.0, -1.0):
         grid = level * [1.0, 1.0, sign]
         grid /= np.linalg.norm(grid, axis=-1, keepdims=True)
-        for i in range(side + 1):
-            for j in range(side + 1):
-                found.append(_likely(points, grid[i : i + 2, j : j + 2].reshape(4, 3)))
-    return found, side
+        cells.append(np.stack([grid[:-1, :-1], grid[1:, :-1], grid[:-1, 1:], grid[1:, 1:]], 2).reshape(-1, 4, 3))
+    return _likely(points, mesh, np.concatenate(cells)), side
 
 
-def _likely(points: np.ndarray, corners: np.ndarray) -> list[int]:
-    """The points that may be the furthest in some direction between these.
+def _likely(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarray]:
+    """The points that may be the furthest in some direction between four corners, of each cell.
 
-    All of them are within `spread` of the middle n, as points of the unit sphere. So p is not the furthest where q is
-    further along n by more than spread |q - p|.
+    All directions in a cell are within `spread` of its middle n, as points of the unit sphere. The furthest point is
+    further than its neighbours: so it is not p where a neighbour q is further along n by more than spread |q - p|.
     """
-    n = corners.mean(0)
-    n /= np.linalg.norm(n)
-    spread = np.linalg.norm(corners - n, axis=1).max() + SLACK
-    heights = points @ n
-    numbers = np.arange(len(points))
-    for q in np.argsort(-heights)[:16]:  # the furthest along n are what most others fall behind
-        apart = np.linalg.norm(points[numbers] - points[q], axis=1)
-        numbers = numbers[heights[q] - heights[numbers] <= spread * apart + SLACK * 1e-3]
-    return numbers.tolist()
+    middles = cells.mean(1)
+    middles /= np.linalg.norm(middles, axis=1, keepdims=True)
+    spread = np.linalg.norm(cells - middles[:, None], axis=2).max(1) + SLACK
+    ends = np.array(sorted({(p, q) for face in mesh.faces for a, b in _sides(face.rim) for p, q in ((a, b), (b, a))}))
+    if not len(ends):  # nothing is known of faces
+        return [np.arange(len(points))] * len(cells)
+    ways = points[ends[:, 1]] - points[ends[:, 0]]
+    least = np.linalg.norm(ways, axis=1)
+    known, starts = np.unique(ends[:, 0], return_index=True)
+    found = []
+    for k in range(0, len(cells), 64):  # not all at once, for memory
+        further = ways @ middles[k : k + 64].T > least[:, None] * spread[k : k + 64] + SLACK * 1e-3
+        never = np.logical_or.reduceat(further, starts)
+        found += [known[~column] for column in never.T]
+    return found
+
+
+def _sides(rim: tuple[int, ...]) -> list[tuple[int, int]]:
+    return list(zip(rim, rim[1:] + rim[:1], strict=True))
