@@ -10,7 +10,12 @@ import mujoco
 import numpy as np
 import oracle
 import pytest
+import torch
 from two_geoms import expected, found, poses, worst
+
+from torch_mjenvs import Simulation
+from torch_mjenvs.physics.mesh import read_meshes
+from torch_mjenvs.physics.solids import furthest_vertex, solids_of
 
 
 def _dodecahedron() -> np.ndarray:
@@ -169,3 +174,64 @@ def test_a_capsule_lies_on_a_face_in_two_points(tilt):
     assert np.mean([len(w) == 2 for w in want]) > 0.2
     for g, w in zip(got, want, strict=True):
         assert worst(g, w) < 1e-9
+
+
+def test_meshes_fall_on_each_other_as_in_mujoco():
+    """One step and ten, by the kernel: contacts in loops, of one mesh with another, a box and the floor."""
+    names = ("dodecahedron", "brick", "wedge", "box")
+    bodies = '<geom type="plane" size="5 5 1"/>'
+    for k, name in enumerate(names):
+        bodies += f'<body pos="{0.15 * (k % 2)} {0.1 * (k // 3)} {0.25 + 0.18 * k}"><freejoint/>{geom(name)}</body>'
+    mjm = model(bodies, *names)
+    mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
+    rng, states, kinds = np.random.default_rng(0), [], set()
+    d = mujoco.MjData(mjm)
+    for _ in range(8):
+        mujoco.mj_resetData(mjm, d)
+        d.qvel[:] = rng.normal(size=mjm.nv)
+        mujoco.mj_step(mjm, d, int(rng.integers(50, 400)))
+        states.append((d.qpos.copy(), d.qvel.copy()))
+    sim = Simulation(mjm, len(states), dtype=torch.float64)
+    for steps in (1, 10):
+        for buffer, rows in ((sim.qpos, [s[0] for s in states]), (sim.qvel, [s[1] for s in states])):
+            buffer.copy_(torch.tensor(np.array(rows)))
+        for _ in range(steps):
+            sim.step()
+        for world, (qpos, qvel) in enumerate(states):
+            mujoco.mj_resetData(mjm, d)
+            d.qpos[:], d.qvel[:] = qpos, qvel
+            for _ in range(steps):
+                mujoco.mj_step(mjm, d)
+                kinds |= {tuple(sorted(mjm.geom_type[contact.geom].tolist())) for contact in d.contact}
+            assert np.allclose(sim.qvel[world].cpu(), d.qvel, rtol=0, atol=1e-9 * steps)
+    assert kinds >= {(0, 7), (6, 7), (7, 7)}
+
+
+@pytest.mark.parametrize("name", ["tetrahedron", "brick", "rock", "boulder"])
+def test_the_furthest_vertex_is_in_the_cell_of_a_direction(name):
+    mesh = read_meshes(model(f"<body>{geom(name)}</body>", name), [0])
+    solids, rng = solids_of(mesh), np.random.default_rng(0)
+    n = np.concatenate([rng.normal(size=(3000, 3)), rng.integers(-1, 2, (200, 3)) + [0, 0, 1e-17]])
+    n = n[np.abs(n).sum(1) > 1e-9]
+    n /= np.linalg.norm(n, axis=1, keepdims=True)
+    *x, v = furthest_vertex(solids, solids.of[0], [torch.tensor(n[:, k].copy()) for k in range(3)])
+    points = np.array(mesh[0].vertices)
+    assert np.allclose((np.stack([k.numpy() for k in x], 1) * n).sum(1), (n @ points.T).max(1), rtol=0, atol=1e-15)
+    assert np.allclose(points[v.numpy().astype(int) - 8], np.stack([k.numpy() for k in x], 1), rtol=0, atol=0)
+
+
+def test_friction_and_places_of_meshes_vary_from_world_to_world():
+    mjm = model(f'<geom type="plane" size="5 5 1"/><body pos="0 0 .199"><freejoint/>{geom("brick")}</body>', "brick")
+    sim = Simulation(mjm, 3, dtype=torch.float64, vary=("geom_friction", "geom_pos"))
+    sim.params["geom_friction"][:, :, 0] = torch.tensor([[0.2], [0.6], [1.0]], dtype=torch.float64)
+    sim.params["geom_pos"][:, 1, 0] += torch.tensor([0.0, 0.01, -0.02], dtype=torch.float64)
+    sim.qvel[:, 0] = 1.0
+    sim.step()
+    for world in range(3):
+        mjm.geom_friction[:, 0], d = (0.2, 0.6, 1.0)[world], mujoco.MjData(mjm)
+        mjm.geom_pos[1, 0] = (0.0, 0.01, -0.02)[world]
+        mjm.geom_sameframe[:] = 0
+        d.qvel[0] = 1.0
+        mujoco.mj_step(mjm, d)
+        assert d.ncon == 4
+        assert np.allclose(sim.qvel[world].cpu(), d.qvel, rtol=0, atol=1e-9)

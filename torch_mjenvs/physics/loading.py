@@ -77,10 +77,31 @@ def _options(mjm: mujoco.MjModel) -> dict:
 
 def _fields(mjm: mujoco.MjModel, known: Collection[str]) -> dict:
     """All that are as MuJoCo has them."""
-    out = {name: tuple(snap(row) for row in getattr(mjm, name).tolist()) for name in _DIRECTIONS}
+    frames = _frames(mjm)
+    out = {name: tuple(snap(row) for row in frames.get(name, getattr(mjm, name)).tolist()) for name in _DIRECTIONS}
     for field in dataclasses.fields(Model):
         if field.default is dataclasses.MISSING and field.init and field.name not in (*known, *out):
-            out[field.name] = _tuple(getattr(mjm, field.name), _KINDS[str(field.type)])
+            values = frames.get(field.name, getattr(mjm, field.name))
+            out[field.name] = _tuple(values, _KINDS[str(field.type)])
+    return out
+
+
+def _frames(mjm: mujoco.MjModel) -> dict[str, np.ndarray]:
+    """Places and orientations in a body, where MuJoCo takes the body's own, or those of its inertia, for them
+    (`mjtSameFrame`): of a mesh they are often 1e-9 apart.
+    """
+    body, inertia, body_turn, inertia_turn = range(1, 5)
+    ipos, iquat = mjm.body_ipos.copy(), mjm.body_iquat.copy()
+    ipos[mjm.body_sameframe == body] = 0.0
+    iquat[np.isin(mjm.body_sameframe, (body, body_turn))] = [1.0, 0.0, 0.0, 0.0]
+    out = {"body_ipos": ipos, "body_iquat": iquat}
+    for kind in ("geom", "site"):
+        same, bodies, pos, quat = (getattr(mjm, f"{kind}_{x}").copy() for x in ("sameframe", "bodyid", "pos", "quat"))
+        pos[same == body] = 0.0
+        quat[np.isin(same, (body, body_turn))] = [1.0, 0.0, 0.0, 0.0]
+        of_inertia, turned = same == inertia, np.isin(same, (inertia, inertia_turn))
+        pos[of_inertia], quat[turned] = ipos[bodies[of_inertia]], iquat[bodies[turned]]
+        out |= {f"{kind}_pos": pos, f"{kind}_quat": quat}
     return out
 
 
