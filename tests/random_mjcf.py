@@ -301,6 +301,7 @@ class Maker:
             self.further_sensors,
             self.ellipsoids_in_implicit_steps,
             self.terrain,
+            self.reflected,
         )
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -1031,6 +1032,20 @@ class Maker:
             for e in root.iter("joint"):
                 if e.get("type") and self.maybe(0.3, "actuatorgravcomp"):
                     e.set("actuatorgravcomp", "true")
+
+    def reflected(self, root: ET.Element) -> None:
+        """Damping and armature that actuators give what they drive."""
+        if not self.maybe(0.1):
+            return
+        round_geoms = {t.get("name") for t in root.find("tendon") if t.find("geom") is not None}
+        compared = root.find("option").get("integrator") != "RK4"  # armature of tendons: see docs/exactness.md
+        for e in root.find("actuator"):
+            joint, tendon = e.get("joint") or e.get("jointinparent"), e.get("tendon")
+            if (joint or tendon) and self.maybe(0.6, "damping by an actuator"):
+                e.set("damping", text([self.log(1e-3, 0.3), self.pick(0, self.log(1e-4, 0.03))]))
+            straight = tendon and compared and tendon not in round_geoms
+            if (joint or straight) and self.maybe(0.5, "armature by an actuator"):
+                e.set("armature", text(self.log(1e-3, 0.1)))
 
     def further_sensors(self, root: ET.Element) -> None:
         section = root.find("sensor")

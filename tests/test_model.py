@@ -90,8 +90,6 @@ REFUSED = {
         ),
         "actuator 'p'",
     ),
-    "actuator damping": (mjcf(motor='damping="1"'), "'elbow'"),
-    "actuator armature": (mjcf(motor='armature="1"'), "'elbow'"),
     "delay": (mjcf(motor='delay="0.01" nsample="10"'), "the delay of actuator 'm'"),
 }
 

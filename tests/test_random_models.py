@@ -162,6 +162,8 @@ def test_the_random_models_have_what_they_are_to_test():
         "polynomial damping",
         "actuatorgravcomp",
         "further sensors",
+        "damping by an actuator",
+        "armature by an actuator",
     )
     flags = ("contact", "spring", "damper", "clampctrl", "filterparent", "gravity", "eulerdamp", "actuation")
     for what in (*rare, *(f"no {flag}" for flag in flags), "negative stiffness"):

@@ -6,6 +6,7 @@ from ..compiler.scalar import Scalar, absolute
 from .data import Data, stage
 from .fluid import fluid, has_fluid
 from .model import BALL, HINGE, SLIDE, Model
+from .reflected import dof_damping
 from .spatial import (
     add,
     cross,
@@ -46,7 +47,7 @@ def passive(m: Model, d: Data) -> None:
 
 
 def _damper(m: Model, d: Data, v: int) -> Scalar:
-    damping, higher = m.dof_damping[v], m.dof_dampingpoly[v]
+    damping, higher = dof_damping(m, v)
     return -(d.qvel[v] * stiffness_at(damping, higher, absolute(d.qvel[v]))) if acts(damping, higher) else 0.0
 
 

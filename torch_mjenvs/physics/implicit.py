@@ -17,6 +17,7 @@ from .data import Data
 from .fluid import fluid_damping, fluid_twist, has_fluid
 from .inertia import Rows, factor, mul_m, solve
 from .model import FREE, Model, dof_chain
+from .reflected import dof_damping, tendon_damping
 from .spatial import is_zero
 from .springs import rate_at
 from .tendon import Row, springy_tendons
@@ -46,10 +47,10 @@ def _lone_dofs(m: Model) -> list[int]:
 def _damping(m: Model, d: Data) -> Rows:
     """-d (qfrc_actuator + qfrc_passive) / d qvel, lower triangle. mjd_actuator_vel, mjd_passive_vel."""
     rows = fluid_damping(m, d) if has_fluid(m) else [{} for _ in range(m.nv)]
-    for v, damping in enumerate(m.dof_damping):
-        _add_square(m, rows, {v: 1.0}, rate_at(damping, m.dof_dampingpoly[v], absolute(d.qvel[v])))
+    for v in range(m.nv):
+        _add_square(m, rows, {v: 1.0}, rate_at(*dof_damping(m, v), absolute(d.qvel[v])))
     for t in springy_tendons(m):
-        rate = rate_at(m.tendon_damping[t], m.tendon_dampingpoly[t], absolute(d.ten_velocity[t]))
+        rate = rate_at(*tendon_damping(m, t), absolute(d.ten_velocity[t]))
         _add_square(m, rows, d.ten_J[t], rate)
     for i, moment in enumerate(d.actuator_moment):
         _add_square(m, rows, moment, -force_rate(m, d, i))

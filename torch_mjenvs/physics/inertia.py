@@ -19,6 +19,7 @@ from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .kinematics import Frame, between
 from .model import BALL, FREE, HINGE, SLIDE, Model
+from .reflected import dof_armature, tendon_armature
 from .spatial import (
     IDENTITY,
     MAXVAL,
@@ -225,7 +226,7 @@ def crb(m: Model, d: Data) -> None:
             composite[carrier] = add(composite[carrier], composite[i])
     d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
     for t in armed_tendons(m):
-        _add_armature(d, m.tendon_armature[t], d.ten_J[t])
+        _add_armature(d, tendon_armature(m, t), d.ten_J[t])
 
 
 def _add_armature(d: Data, armature: Scalar, row: Row) -> None:
@@ -238,14 +239,14 @@ def _add_armature(d: Data, armature: Scalar, row: Row) -> None:
 
 def _row(m: Model, d: Data, i: int, composite: Vec) -> dict[int, Scalar]:
     if m.dof_simplenum[i]:  # a body alone whose inertia is diagonal in its dofs, whatever its pose
-        return {i: _simple(m, i) + m.dof_armature[i]}
+        return {i: _simple(m, i) + dof_armature(m, i)}
     force = mul_inert_vec(composite, d.odof[i])
     row = {}
     j = i
     while j >= 0:
         row[j] = dot(d.odof[j], force)
         j = m.dof_parentid[j]
-    row[i] = row[i] + m.dof_armature[i]
+    row[i] = row[i] + dof_armature(m, i)
     return row
 
 

@@ -17,6 +17,7 @@ from .data import Data
 from .implicit import implicit_acceleration
 from .inertia import factor, mul_m, solve
 from .model import Model
+from .reflected import damped_by_actuators, dof_damping
 from .spatial import add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
 from .springs import rate_at
 
@@ -98,7 +99,7 @@ def _implicit_damping(m: Model) -> Mask:
     """
     if not m.eulerdamp:
         return False
-    if not all(is_zero(c) for row in m.dof_dampingpoly for c in row):
+    if not all(is_zero(c) for row in m.dof_dampingpoly for c in row) or damped_by_actuators(m):
         return True
     if all(damping >= 0.0 for damping in (m.nominal or m).dof_damping) and not is_number(*m.dof_damping):
         return True
@@ -111,8 +112,8 @@ def _euler_acceleration(m: Model, d: Data) -> list:
     if implicit is False:
         return d.qacc
     damped = [dict(row) for row in d.M]
-    for v, damping in enumerate(m.dof_damping):
-        rate = rate_at(damping, m.dof_dampingpoly[v], absolute(d.qvel[v]))
+    for v in range(m.nv):
+        rate = rate_at(*dof_damping(m, v), absolute(d.qvel[v]))
         damped[v][v] = damped[v][v] + m.timestep * select(implicit, rate, 0.0)
     return solve(factor(damped, m.dof_clamped), mul_m(d.M, d.qacc))
 

@@ -54,7 +54,7 @@ ACTING = ("dynprm", "gainprm", "biasprm", "ctrlrange", "actrange", "forcerange")
 # What a field of Model holds, by its type there.
 _KINDS = {"int": int, "Ints": int, "Floats": float, "Rows": float, "tuple[Ints, ...]": int, "tuple[bool, ...]": bool}
 _SPRINGS = "jnt_stiffness", "jnt_stiffnesspoly", "tendon_stiffness", "tendon_stiffnesspoly"
-_DAMPERS = "dof_damping", "dof_dampingpoly", "tendon_damping", "tendon_dampingpoly"
+_DAMPERS = tuple(f"{what}_damping{x}" for what in ("dof", "tendon", "actuator") for x in ("", "poly"))
 _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat", "cam_quat"]
 
 

@@ -176,6 +176,9 @@ class Model:
     actuator_actadr: Ints  # of the activation, or -1
     actuator_actearly: tuple[bool, ...]  # whether the force is that of the activation after the step
     actuator_gear: Rows
+    actuator_damping: Floats  # of what it drives: see `reflected`
+    actuator_dampingpoly: Rows  # as jnt_stiffnesspoly
+    actuator_armature: Floats
     actuator_cranklength: Floats
     actuator_dynprm: Rows
     actuator_gainprm: Rows

@@ -19,6 +19,7 @@ from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .data import Data
 from .model import BALL, WRAP_CYLINDER, WRAP_SPHERE, Model
 from .muscle import muscles
+from .reflected import gives_armature
 from .set_const import derived_data, set_const
 from .shapes import SHAPES
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
@@ -113,7 +114,7 @@ def deciding(m: Model) -> tuple[str, ...]:
     """The parameters on which the derived ones depend: also those of tendons that constrain or have armature, and of
     actuators that are muscles.
     """
-    out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m))
+    out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m) or gives_armature(m))
     if muscles(m) or constrained_tendons(m) or armed_tendons(m):
         wraps = WRAP_SPHERE in m.wrap_type or WRAP_CYLINDER in m.wrap_type
         out += ("wrap_prm", *(("geom_size", "geom_pos", "geom_quat") if wraps else ()))
@@ -278,7 +279,8 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
             new[name] = tuple(tuple(unit(row)) for row in new[name])
     if new.keys() & {"body_ipos", "body_iquat", "body_quat", "jnt_axis", "jnt_pos"}:
         new["dof_simplenum"] = (0,) * m.nv  # bodies whose inertia is diagonal in their dofs
-    if new.keys() & {"dof_armature", "jnt_axis", "jnt_pos"}:  # where it may vanish is not known beforehand
+    if new.keys() & {"dof_armature", "jnt_axis", "jnt_pos", *(("actuator_gear",) if gives_armature(m) else ())}:
+        # where it may vanish is not known beforehand
         new["dof_clamped"] = tuple(m.body_jntnum[i] > 1 for i in m.dof_bodyid)
     return dataclasses.replace(m, nominal=m.nominal or m, **new)
 

@@ -149,7 +149,9 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
         if np.any(mjm.tendon_springyield[i]):
             not_supported(f"plasticity (springyield) of {who}", "remove it")
         path = mjm.wrap_type[first : first + mjm.tendon_num[i]]
-        if mjm.tendon_armature[i] and np.isin(path, [WRAP_SPHERE, WRAP_CYLINDER]).any():
+        drives = (mjm.actuator_trntype == TENDON) & (mjm.actuator_trnid[:, 0] == i)
+        heavy = mjm.tendon_armature[i] or mjm.actuator_armature[drives].any()
+        if heavy and np.isin(path, [WRAP_SPHERE, WRAP_CYLINDER]).any():
             not_supported(f"armature of {who}, which wraps round a geom,", "lead it from site to site")
         _check_tendon_rows(mjm, i)
 
@@ -185,8 +187,6 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
             not_supported(f"solreflimit of {who}, one number positive and one not,", "give both the same sign")
         if mjm.jnt_springyield[j] or mjm.jnt_plasticadr[j] >= 0:
             not_supported(f"plasticity (springyield) of {who}", "remove it")
-        if mjm.jnt_actuatorid[j] >= 0:
-            not_supported(f"damping or armature that an actuator gives {who}", "give them to the joint")
     for v in range(mjm.nv):
         who = describe(mjm, "joint", int(mjm.dof_jntid[v]))
         if mjm.dof_frictionloss[v] > 0 and friction and _mixed(mjm.dof_solref[v]):
@@ -206,8 +206,6 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
             not_supported(f"the gain type of {who}", "use gaintype 'fixed', 'affine' or 'muscle'")
         if mjm.actuator_biastype[i] not in (NO_BIAS, AFFINE, MUSCLE):
             not_supported(f"the bias type of {who}", "use biastype 'none', 'affine' or 'muscle'")
-        if mjm.actuator_damping[i] or np.any(mjm.actuator_dampingpoly[i]) or mjm.actuator_armature[i]:
-            not_supported(f"damping or armature of {who}", "give them to the joint")
         if mjm.actuator_delay[i]:
             not_supported(f"the delay of {who}", "remove it; a task's control() can delay actions")
         if mjm.actuator_plugin[i] >= 0:

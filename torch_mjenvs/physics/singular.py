@@ -10,6 +10,8 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from .model import IN_PARENT, JOINT
+
 SAMPLES = 128
 ALWAYS, NEARLY = 1e-12, 0.02  # least eigenvalue of the motions' Gram matrix, relative to the greatest
 
@@ -26,7 +28,15 @@ def dependent(mjm: mujoco.MjModel) -> tuple[tuple[int, ...], list[bool]]:
             return tuple(joints), []
         if found.min() < NEARLY:
             locks.add(b)
-    return (), [int(mjm.dof_bodyid[v]) in locks and not mjm.dof_armature[v] for v in range(mjm.nv)]
+    return (), [int(mjm.dof_bodyid[v]) in locks and not armature for v, armature in enumerate(_armature(mjm))]
+
+
+def _armature(mjm: mujoco.MjModel) -> np.ndarray:
+    """Of each dof, with what actuators give: mj_actuatorArmature."""
+    out = mjm.dof_armature.copy()
+    for i in np.flatnonzero(np.isin(mjm.actuator_trntype, (JOINT, IN_PARENT))):
+        out[mjm.dof_jntid == mjm.actuator_trnid[i, 0]] += mjm.actuator_armature[i] * mjm.actuator_gear[i, 0] ** 2
+    return out
 
 
 def _independence(mjm: mujoco.MjModel, joints: range, rng: np.random.Generator) -> np.ndarray:
@@ -49,7 +59,7 @@ def _independence(mjm: mujoco.MjModel, joints: range, rng: np.random.Generator) 
         pos = anchor - mat @ mjm.jnt_pos[j]
     about = np.stack([np.hstack([turning, moving + np.cross(turning, anchor)]) for turning, moving in motions], 1)
     first = int(mjm.jnt_dofadr[joints[0]])
-    armature = mjm.dof_armature[first : first + len(motions)] > 0
+    armature = _armature(mjm)[first : first + len(motions)] > 0
     values = np.linalg.eigvalsh(about @ about.transpose(0, 2, 1) + np.diag(armature))
     return values[:, 0] / values[:, -1]
 

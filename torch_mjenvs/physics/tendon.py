@@ -14,6 +14,7 @@ from ..compiler.scalar import Scalar, absolute, maximum, sqrt
 from .data import Data, stage
 from .kinematics import between
 from .model import EQ_TENDON, SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
+from .reflected import tendon_armature, tendon_damping
 from .spatial import Vec, add, cross, dot, is_zero, mat_vec, norm, normalize, scale, sub, transpose, zeros
 from .springs import acts, stiffness_at
 from .wrapping import wrap
@@ -109,20 +110,20 @@ def met_by_tendon(m: Model, d: Data, t: int) -> Scalar | None:
 
 def armed_tendons(m: Model) -> list[int]:
     """The tendons with armature, in the model as it was loaded."""
-    return [t for t, armature in enumerate((m.nominal or m).tendon_armature) if armature > 0.0]
+    return [t for t in range(m.ntendon) if tendon_armature(m.nominal or m, t) > 0.0]
 
 
 def springy_tendons(m: Model) -> list[int]:
     """The tendons with a spring or a damper."""
-    springs = zip(m.tendon_stiffness, m.tendon_stiffnesspoly, m.tendon_damping, m.tendon_dampingpoly, strict=True)
-    return [t for t, (k, higher, b, faster) in enumerate(springs) if acts(k, higher) or acts(b, faster)]
+    springs = enumerate(zip(m.tendon_stiffness, m.tendon_stiffnesspoly, strict=True))
+    return [t for t, (k, higher) in springs if acts(k, higher) or acts(*tendon_damping(m, t))]
 
 
 def _own_force(m: Model, d: Data, t: int) -> Scalar:
     """Of its spring, which is slack between two lengths, and of its damper."""
     stretch, velocity = tendon_stretch(m, d, t), d.ten_velocity[t]
     k = stiffness_at(m.tendon_stiffness[t], m.tendon_stiffnesspoly[t], stretch)
-    return -(stretch * k) - velocity * stiffness_at(m.tendon_damping[t], m.tendon_dampingpoly[t], absolute(velocity))
+    return -(stretch * k) - velocity * stiffness_at(*tendon_damping(m, t), absolute(velocity))
 
 
 def tendon_stretch(m: Model, d: Data, t: int) -> Scalar:

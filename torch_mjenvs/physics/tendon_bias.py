@@ -10,6 +10,7 @@ from ..compiler.scalar import Scalar, maximum, select
 from .data import Data, stage
 from .kinematics import between
 from .model import BALL, Model
+from .reflected import tendon_armature
 from .spatial import MINVAL, Vec, add, add_scaled, cross, cross_motion, dot, norm, normalize, scale, sub, zeros
 from .tendon import armed_tendons, row_times, site_place, straight_parts
 from .velocity import at_point
@@ -68,7 +69,7 @@ def _moving(d: Data, bias: list, body: int, p: Vec) -> tuple[list, list]:
 
 def armature_force(m: Model, d: Data, t: int, qacc: Vec) -> Scalar:
     """Along the tendon, by which it resists the acceleration of its length."""
-    return -(m.tendon_armature[t] * (row_times(d.ten_J[t], qacc) + d.ten_bias[t]))
+    return -(tendon_armature(m, t) * (row_times(d.ten_J[t], qacc) + d.ten_bias[t]))
 
 
 def armature_wrenches(m: Model, d: Data, qacc: Vec) -> dict[int, list]:

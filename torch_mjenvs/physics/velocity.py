@@ -12,6 +12,7 @@ from ..compiler.scalar import Scalar, maximum
 from .data import Data, stage
 from .inertia import Lump
 from .model import BALL, FREE, Model, dofs_of
+from .reflected import tendon_armature
 from .spatial import (
     MINVAL,
     Vec,
@@ -159,7 +160,7 @@ def bias(m: Model, d: Data) -> None:
     d.qfrc_bias = rne(m, d)
     for t in armed_tendons(m):
         for v, entry in d.ten_J[t].items():
-            d.qfrc_bias[v] = d.qfrc_bias[v] + m.tendon_armature[t] * d.ten_bias[t] * entry
+            d.qfrc_bias[v] = d.qfrc_bias[v] + tendon_armature(m, t) * d.ten_bias[t] * entry
 
 
 def at_point(motion: Vec, r: Vec) -> list[Scalar]:
