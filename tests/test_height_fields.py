@@ -22,15 +22,22 @@ from torch_mjenvs.physics.simulation import Simulation
 
 ROUND = {"sphere": 'type="sphere" size=".1"', "capsule": 'type="capsule" size=".07 .15"'}
 OTHERS = {"ellipsoid": 'type="ellipsoid" size=".1 .15 .07"', "cylinder": 'type="cylinder" size=".1 .08"'}
-BOX = {"box": 'type="box" size=".15 .2 .1"'}
+CORNERED = {"box": 'type="box" size=".15 .2 .1"', "mesh": 'type="mesh" mesh="rock"'}
 MARGIN = 'margin=".03"'
 TILTED = 'pos=".1 .2 .05" euler="5 10 20"'
+
+
+def _rock() -> str:
+    points = np.random.default_rng(3).normal(size=(16, 3))
+    points *= np.array([0.15, 0.2, 0.1]) / np.linalg.norm(points, axis=1, keepdims=True)
+    return " ".join(f"{x:.4f}" for x in points.ravel())
 
 
 def terrain(bodies: str, ground: str = "", nrow: int = 7, ncol: int = 9, size: str = "1 1.2 .3 .2", more: str = ""):
     """Rough ground, and bodies; elevations are random."""
     mjm = mujoco.MjModel.from_xml_string(
-        f"""<mujoco>{more}<asset><hfield name="field" nrow="{nrow}" ncol="{ncol}" size="{size}"/></asset>
+        f"""<mujoco>{more}<asset><hfield name="field" nrow="{nrow}" ncol="{ncol}" size="{size}"/>
+        <mesh name="rock" vertex="{_rock()}"/></asset>
         <worldbody><geom name="ground" type="hfield" hfield="field" {ground}/>{bodies}</worldbody></mujoco>"""
     )
     mjm.hfield_data[:] = np.random.default_rng(0).random(nrow * ncol)
@@ -89,10 +96,10 @@ def test_spheres_and_capsules_touch_as_in_mujoco(shape, ground):
 
 @pytest.mark.parametrize(
     ("shape", "ground"),
-    [("ellipsoid", ""), ("ellipsoid", MARGIN), ("cylinder", ""), ("cylinder", MARGIN), ("box", MARGIN)],
+    [*((shape, ground) for shape in OTHERS for ground in ("", MARGIN)), ("box", MARGIN), ("mesh", MARGIN)],
 )
 def test_other_shapes_touch_as_nearly_as_in_mujoco(shape, ground):
-    mjm = terrain(free((OTHERS | BOX)[shape]), ground)
+    mjm = terrain(free((OTHERS | CORNERED)[shape]), ground)
     states = poses(20, 0.15, 0.5)
     got, usual, want = found(mjm, states), expected(mjm, states), exactly(mjm, states)
     assert [len(g) for g in got] == [len(w) for w in want]
@@ -104,12 +111,13 @@ def test_other_shapes_touch_as_nearly_as_in_mujoco(shape, ground):
     assert np.max(ours[:, 4:]) < 5 * np.max(theirs[:, 4:]) + 1e-6
 
 
-def test_boxes_touch_as_in_mujoco():
+@pytest.mark.parametrize("shape", CORNERED)
+def test_boxes_and_meshes_touch_as_in_mujoco(shape):
     """Where MuJoCo stops at a face that is not one of both shapes' difference, but for those where rounding decides: a
     face with an edge of the box has two corners that are as far.
     """
-    mjm = terrain(free(BOX["box"]))
-    states = poses(40, 0.1, 0.4)
+    mjm = terrain(free(CORNERED[shape]))
+    states = poses(60 if shape == "mesh" else 40, 0.1, 0.4)
     got, want = found(mjm, states), expected(mjm, states)
     assert [len(g) for g in got] == [len(w) for w in want]
     got, want = (np.array([x for xs in all_ for x in xs]) for all_ in (got, want))
@@ -194,7 +202,7 @@ def test_other_shapes_fall_as_in_mujoco():
 
 
 def test_boxes_fall_as_in_mujoco():
-    bodies = "".join(f'<body pos="{x} 0 .3"><freejoint/><geom {BOX["box"]}/></body>' for x in (-0.5, 0.5))
+    bodies = "".join(f'<body pos="{x} 0 .3"><freejoint/><geom {CORNERED["box"]}/></body>' for x in (-0.5, 0.5))
     mjm = terrain(bodies, more='<option timestep=".002"/>')
     sim, states = Simulation(mjm, 24, dtype=torch.float64), oracle.scattered(mjm, 24, 0.1, (0.3,))
     oracle._put(sim, states)

@@ -20,8 +20,8 @@ from .contact_param import contact_param
 from .data import Data, stage
 from .hfield import Ground
 from .kinematics import between
-from .model import HFIELD, MESH, PLANE, Model, Pair
-from .shapes import SHAPES, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
+from .model import HFIELD, PLANE, Model, Pair
+from .shapes import bound_of, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
 from .solids import Solids, solids_of
 from .spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 
@@ -92,14 +92,14 @@ class Candidate:
         """Whether the second geom's bounding sphere comes within the margin of the plane that the first is."""
         m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
-        return dot(apart, column(d.geom_xmat[g1], 2)) < _bound(m, g2) + contact_param(m, self.pair).margin
+        return dot(apart, column(d.geom_xmat[g1], 2)) < bound_of(m, g2) + contact_param(m, self.pair).margin
 
     def _spheres_meet(self) -> Mask:
         """Whether the bounding spheres of two geoms, neither endless, come within the margin."""
         m, d = self._model, self._data
         g1, g2 = self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
-        reach = _bound(m, g1) + _bound(m, g2) + contact_param(m, self.pair).margin
+        reach = bound_of(m, g1) + bound_of(m, g2) + contact_param(m, self.pair).margin
         if is_number(reach):
             return dot(apart, apart) < reach * reach if reach > 0 else False
         return dot(apart, apart) < maximum(reach, 0.0) * reach
@@ -108,7 +108,7 @@ class Candidate:
         """Whether the second geom's bounding sphere comes within the margin of the box around a height field."""
         m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
         param = contact_param(m, self.pair)
-        reach = _bound(m, g2) + param.margin + param.gap
+        reach = bound_of(m, g2) + param.margin + param.gap
         x, y, top, base = ground_of(m, [self.pair]).field.size
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
         within = []
@@ -190,13 +190,3 @@ class _GeomAt:
 
     def point(self, x: Vec) -> list[Scalar]:
         return add(self.centre, mat_vec(self.mat, x))
-
-
-def _bound(m: Model, geom: int) -> Scalar:
-    if m.geom_type[geom] == MESH:
-        mesh = m.meshes[m.geom_dataid[geom]]
-        assert mesh, "only meshes that may touch are read"
-        return mesh.radius
-    bound = SHAPES[m.geom_type[geom]].bound
-    assert bound, "an endless shape has no bounding sphere"
-    return bound(m.geom_size[geom])

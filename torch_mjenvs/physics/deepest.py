@@ -42,8 +42,20 @@ def deepest_core_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar
     return _expand(one, two, [0.0, 0.0], margin, True)
 
 
+def deepest_from(one: Hull, two: Hull, points: list[list[Scalar]]) -> list[Scalar]:
+    """The same of shapes with nothing but corners, from these four points of C around the origin on, the first three of
+    which look away from the last: with the numbers of both corners, as `difference` gives them.
+    """
+    return _expand(one, two, [0.0, 0.0], 0.0, True, points)[0]
+
+
 def _expand(
-    one: Hull, two: Hull, skins: list[Scalar], margin: Scalar, numbered: bool
+    one: Hull,
+    two: Hull,
+    skins: list[Scalar],
+    margin: Scalar,
+    numbered: bool,
+    corners: list[list[Scalar]] | None = None,
 ) -> tuple[list[Scalar], list[list[Scalar]]]:
     """skins: with which the shapes are looked at; what else they have of them is added at the end.
 
@@ -58,7 +70,7 @@ def _expand(
         """w, a and, where they are asked for, the corners' numbers."""
         return difference(one, two, n, skins, numbered)
 
-    corners = _tetrahedron(furthest, sub(two.centre, one.centre))
+    corners = corners or _tetrahedron(furthest, sub(two.centre, one.centre))
     sides = [
         [*map(float, abc), *_plane(*(corners[v][:3] for v in abc))]
         for abc in ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))

@@ -1,6 +1,6 @@
 """Four points of C around the origin, where two convex shapes overlap: those that MuJoCo's gjk and gjkIntersect find.
 
-Which ones they are matters where what follows stops early (see `field_boxes`). Words and letters are as in `convex`.
+Which ones they are matters where what follows stops early (see `field_corners`). Words and letters are as in `convex`.
 A point is w and whatever else `furthest` gives.
 """
 

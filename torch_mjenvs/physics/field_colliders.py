@@ -27,7 +27,7 @@ from ..compiler.scalar import (
 from .colliders import NEVER, Found, Geom
 from .convex import SPOT
 from .deepest import deepest
-from .field_boxes import touch_box
+from .field_corners import touch_cornered
 from .hfield import HField
 from .hull import Hull
 from .prisms import Prism, touch_core
@@ -39,9 +39,9 @@ def find_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
     return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin))
 
 
-def find_box_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
-    """A box."""
-    return _find(field, geom, lambda prism, hull: touch_box(prism, hull, field.margin))
+def find_cornered_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
+    """A box or a mesh."""
+    return _find(field, geom, lambda prism, hull: touch_cornered(prism, hull, field.margin))
 
 
 def find_round_on_field(field: Geom, geom: Geom, several: Mask) -> Found:

@@ -10,14 +10,14 @@ from ..compiler.scalar import Scalar, logical_not, maximum, select
 from .deepest import deepest
 from .hull import Hull
 from .nearest import nearest
-from .spatial import Vec, add_scaled, choose, dot, scale
+from .spatial import Vec, add_scaled, choose, dot, scale, zeros
 
 
 class Prism:
     """What `Hull` is of a geom, as far as nearest and deepest points go by it."""
 
     def __init__(self, tops: list[list[Scalar]], bottom: Scalar):
-        self.tops, self.bottom, self.skin = tops, bottom, 0.0
+        self.tops, self.bottom, self.skin, self.radii = tops, bottom, 0.0, zeros(3)
         x, y, height = (sum(top[k] for top in tops) for k in range(3))
         self.centre = scale([x, y, 0.5 * (height + 3.0 * bottom)], 1.0 / 3.0)
 
@@ -31,9 +31,13 @@ class Prism:
             out, far = choose(further > far, corner, out), maximum(further, far)
         return [x + y * skin for x, y in zip(out, n, strict=True)]
 
+    def corner(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
+        """The same, and the number that MuJoCo has for all of its corners."""
+        return [*self.furthest(n, skin), 0.0]
+
 
 def touch_core(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
-    """The spot of a prism and a shape that is a core with a skin: a sphere, a capsule or a box.
+    """The spot of a prism and a shape that is a core with a skin: a sphere, a capsule, a box or a mesh.
 
     Where the core is in the prism, the shape is as deep as the core and its skin.
     """

@@ -183,7 +183,7 @@ _CORNERED = replace(_FLAT, find=convex.find_cornered)
 _BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
 _ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh)
 _FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)
-_FIELD_BOX = replace(_FIELD, find=field_colliders.find_box_on_field)
+_FIELD_CORNERED = replace(_FIELD, find=field_colliders.find_cornered_on_field)
 _FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)
 
 
@@ -202,7 +202,7 @@ COLLIDERS = {
     ),
     (PLANE, MESH): Collider(4, 3, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
     **_alike(_FIELD_ROUND, (HFIELD, SPHERE), (HFIELD, CAPSULE)),
-    **_alike(_FIELD_BOX, (HFIELD, BOX)),
+    **_alike(_FIELD_CORNERED, (HFIELD, BOX), (HFIELD, MESH)),
     **_alike(_FIELD, (HFIELD, ELLIPSOID), (HFIELD, CYLINDER)),
     (SPHERE, SPHERE): Collider(1, 2, colliders.find_spheres, colliders.place_rods, loop=_RODS),
     (SPHERE, CAPSULE): Collider(1, 2, colliders.find_sphere_capsule, colliders.place_rods, cull=True, loop=_RODS),
@@ -235,12 +235,20 @@ def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
     """The height field that all these pairs touch."""
     field = m.hfields[m.geom_dataid[pairs[0].geom1]]
     assert field, "only height fields that may touch are read"
-    reaches = []
-    for pair in pairs:
-        bound, param = SHAPES[m.geom_type[pair.geom2]].bound, contact_param(m, pair)
-        assert bound, "an endless shape has no bounding sphere"
-        reaches.append(bound(m.geom_size[pair.geom2]) + param.margin + param.gap)
+    params = [contact_param(m, pair) for pair in pairs]
+    reaches = [bound_of(m, pair.geom2) + p.margin + p.gap for pair, p in zip(pairs, params, strict=True)]
     return Ground(field, max(field.most_contacts(reach) for reach in reaches))
+
+
+def bound_of(m: Model, geom: int) -> Scalar:
+    """The radius of the geom's bounding sphere."""
+    if m.geom_type[geom] == MESH:
+        mesh = m.meshes[m.geom_dataid[geom]]
+        assert mesh, "only meshes that may touch are read"
+        return mesh.radius
+    bound = SHAPES[m.geom_type[geom]].bound
+    assert bound, "an endless shape has no bounding sphere"
+    return bound(m.geom_size[geom])
 
 
 def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
