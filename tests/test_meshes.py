@@ -181,7 +181,7 @@ def test_meshes_fall_on_each_other_as_in_mujoco():
     names = ("dodecahedron", "brick", "wedge", "box")
     bodies = '<geom type="plane" size="5 5 1"/>'
     for k, name in enumerate(names):
-        bodies += f'<body pos="{0.15 * (k % 2)} {0.1 * (k // 3)} {0.25 + 0.18 * k}"><freejoint/>{geom(name)}</body>'
+        bodies += f'<body pos="{0.05 * (k % 2)} 0 {0.25 + 0.25 * k}"><freejoint/>{geom(name)}</body>'
     mjm = model(bodies, *names)
     mjm.opt.ccd_tolerance, mjm.opt.ccd_iterations = 1e-12, 200
     rng, states, kinds = np.random.default_rng(0), [], set()

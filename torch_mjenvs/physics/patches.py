@@ -57,7 +57,7 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
     """The corners of a part cut off at a face's sides: up to four, their images on the face, how far they are apart,
     and whether they are there.
 
-    All is seen along the face's normal. Of two faces it is the distance of the image from the other face that counts.
+    All is seen along the face's normal. Of two faces it is the distance along the other's normal that counts.
 
     sides: the most that there are.
     """
@@ -71,12 +71,12 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
         return c
 
     count_while(lambda j, c: number(j) < maximum(of.corners, at.corners), fill, 0.0, sides, [rows])
-    start, other = rows.at(rims, range(3)), rows.at(0.0, range(3))
+    start = rows.at(rims, range(3))
+    lean = select(both, -dot(at.normal, of.normal), 1.0)
 
     def image(p: list) -> tuple[list[Scalar], Scalar]:
         height = dot(sub(p, start), at.normal)
-        p = add_scaled(p, at.normal, -height)
-        return p, select(both, dot(sub(p, other), of.normal), height)
+        return add_scaled(p, at.normal, -height), height * lean
 
     def cut(e: Any, c: dict) -> dict:
         k = number(e)
