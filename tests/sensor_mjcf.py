@@ -68,6 +68,8 @@ MODEL = """<mujoco><compiler angle="radian" autolimits="true"/>
     <subtreecom body="trunk"/><subtreelinvel body="leg"/><subtreeangmom body="leg"/><subtreeangmom body="stand"/>
     <subtreecom body="world"/><subtreelinvel body="world"/><subtreeangmom body="trunk"/>
     <rangefinder site="back"/><rangefinder site="thigh" cutoff="1"/><rangefinder site="toe"/><rangefinder site="fixed"/>
+    <rangefinder site="thigh" data="dist dir origin point depth"/><rangefinder site="toe" data="point" cutoff=".5"/>
+    <rangefinder site="back" data="dir"/>
     <touch name="sole" site="under"/><touch name="side" site="shell"/><touch site="belly"/><touch site="trunk end"/>
     <touch name="ground" site="ground"/><touch name="shin" site="shin"/>
     <camprojection site="toe" camera="over"/><camprojection site="back" camera="eye"/>

@@ -137,7 +137,7 @@ def test_disabled_sensors_are_0():
             "'all' (insidesite) that asks whether all of it is enclosed",
         ),
         ('<gyro name="late" site="tip" delay=".01" nsample="3"/>', "'late' (gyro), which gives what was measured"),
-        ('<rangefinder name="laser" site="tip" data="dist normal"/>', "'laser' (rangefinder) that gives more"),
+        ('<rangefinder name="laser" site="tip" data="dist normal"/>', "'laser' (rangefinder) that gives a normal"),
     ],
 )
 def test_sensors_that_are_not_there_are_refused_when_they_are_asked_for(sensor, named):

@@ -31,6 +31,7 @@ from .sensor_objects import (
 from .spatial import (
     MINVAL,
     add,
+    add_scaled,
     choose,
     column,
     cross,
@@ -44,7 +45,7 @@ from .tendon import row_times
 
 REAL, POSITIVE = int(mujoco.mjtDataType.mjDATATYPE_REAL), int(mujoco.mjtDataType.mjDATATYPE_POSITIVE)
 CLOCK = int(mujoco.mjtSensor.mjSENS_CLOCK)
-DISTANCE = 1 << int(mujoco.mjtRayDataField.mjRAYDATA_DIST)
+RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayDataField
 
 
 @stage(
@@ -159,9 +160,10 @@ def _clock(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
-    """How far it is along the site's z axis to a geom of another body; -1 where there is none. mj_ray."""
-    if m.sensor_objtype[i] != SITE or m.sensor_dataspec[i] != DISTANCE:
-        raise not_there(m, i, " that gives more than the distance from a site")
+    """How far it is along the site's z axis to a geom of another body; -1 where there is none. mj_ray, fill_raydata."""
+    asked = [name for k, name in enumerate(RAY_FIELDS) if m.sensor_dataspec[i] >> k & 1]
+    if m.sensor_objtype[i] != SITE or "NORMAL" in asked:
+        raise not_there(m, i, " of a camera" if m.sensor_objtype[i] != SITE else " that gives a normal")
     x, nearest = measured(m, d, i), MISS
     for g in range(m.ngeom):
         if m.geom_visible[g] and m.geom_bodyid[g] != x.body:
@@ -169,7 +171,16 @@ def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
                 raise not_there(m, i, f" that may meet geom {m.geom_names[g]!r}")
             place = d.geom_xpos[g], d.geom_xmat[g]
             nearest = minimum(nearest, ray(m.geom_type[g], m.geom_size[g], *place, x.pos, column(x.mat, 2)))
-    return [select(nearest < MISS, nearest, -1.0)]
+    hit, way = nearest < MISS, column(x.mat, 2)
+    distance = select(hit, nearest, -1.0)
+    found = {
+        "DIST": [distance],
+        "DIR": choose(hit, way, zeros(3)),
+        "ORIGIN": list(x.pos),
+        "POINT": choose(hit, add_scaled(x.pos, way, nearest), zeros(3)),
+        "DEPTH": [distance],
+    }
+    return [value for name in asked for value in found[name]]
 
 
 # velocities
