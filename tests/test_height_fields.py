@@ -233,3 +233,26 @@ def test_a_field_that_moves_touches_as_in_mujoco():
         qpos[1:4] = 0.05, 0.02, 0.13
     touched = [d.ncon for d in oracle.compare_steps(Simulation(mjm, 6, dtype=torch.float64), mjm, states, 1, 3)]
     assert sum(touched) >= 6
+
+
+@pytest.mark.parametrize(
+    ("option", "vary"), [('noslip_iterations="3" noslip_tolerance="0"', ()), ("", ("geom_friction",))]
+)
+def test_contacts_written_out_one_by_one_are_as_in_mujoco(option, vary):
+    """As with noslip, and where friction varies."""
+    body = f'<body pos="-.5 -.5 .15"><freejoint/><geom {ROUND["sphere"]}/></body>'
+    mjm = terrain(body, more=f'<option timestep=".002" {option}/>')
+    states = oracle.scattered(mjm, 6, 0.03, (0.3,))
+    d = oracle.compare_steps(Simulation(mjm, 6, dtype=torch.float64, vary=vary), mjm, states, 10, 3)
+    assert sum(x.ncon for x in d) > 2
+
+
+def test_in_float32_accelerations_are_mujocos_of_the_rounded_states():
+    mjm = terrain(BODIES, more='<option timestep=".002"/>')
+    states = []
+    for qpos, qvel in oracle.scattered(mjm, 8, 0.03, (0.3,)):
+        d = mujoco.MjData(mjm)
+        d.qpos[:], d.qvel[:] = qpos, qvel
+        mujoco.mj_step(mjm, d, 60)
+        states.append((d.qpos, d.qvel))
+    oracle.compare_float32(Simulation(mjm, 8, dtype=torch.float32, outputs=("qacc",)), mjm, states)

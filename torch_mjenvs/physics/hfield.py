@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import mujoco
 
 from ..compiler.constants import Constants
+from ..compiler.scalar import Scalar
 from .spatial import is_number
 
 MOST = 50  # mjMAXCONPAIR: how many contacts a pair has at the most
@@ -41,16 +42,15 @@ class HField:
         """Of the grid, along x and y."""
         return 2 * self.size[0] / (self.ncol - 1), 2 * self.size[1] / (self.nrow - 1)
 
-    def cells(self, reach: object) -> tuple[int, int]:
+    def cells(self, reach: Scalar) -> tuple[int, int]:
         """How many cells along x and y something can lie over that is within this reach of its centre."""
         most = self.ncol - 1, self.nrow - 1
         if not is_number(reach):  # it varies from world to world
             return most
-        assert isinstance(reach, float)
         x, y = (min(n, math.ceil(2 * reach / step + 1e-6) + 1) for n, step in zip(most, self.steps, strict=True))
         return x, y
 
-    def most_contacts(self, reach: object) -> int:
+    def most_contacts(self, reach: Scalar) -> int:
         """How many prisms can touch it, up to as many as MuJoCo keeps."""
         x, y = self.cells(reach)
         return min(2 * x * y, MOST)
