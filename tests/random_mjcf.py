@@ -287,7 +287,7 @@ class Maker:
             feature(root)
         touching = {g.get("type") for g in self.touching_geoms(root)}
         flag = root.find("option").find("flag")
-        if {"capsule", "cylinder"} <= touching and flag is not None:
+        if ({"capsule", "cylinder"} <= touching or self.drawn["mesh couple"]) and flag is not None:
             flag.attrib.pop("nativeccd", None)  # without it the pair is refused
         return root
 
@@ -302,6 +302,7 @@ class Maker:
             self.ellipsoids_in_implicit_steps,
             self.terrain,
             self.reflected,
+            self.mesh_couples,
         )
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -612,7 +613,7 @@ class Maker:
             g.set("pos", text(0.5 * (ends[:3] + ends[3:])))
         if kind == "mesh":
             del g.attrib["size"]
-            g.set("mesh", self.mesh(root))
+            g.set("mesh", g.get("mesh") or self.mesh(root, 0.1))
         else:
             g.set("size", text([self.log(0.03, 0.2) for _ in range(2 if kind in ("cylinder", "capsule") else 3)]))
         if kind in TOUCHES:
@@ -648,6 +649,25 @@ class Maker:
         names = {"geom1": couple[0].get("name"), "geom2": couple[1].get("name")}
         self.element(section, "pair", margin=margin, condim=self.pick(1, 3, 4), **names)
 
+    def mesh_couples(self, root: ET.Element) -> None:
+        """Of two geoms that touch, a box and a mesh, or two meshes. Without a margin: then MuJoCo's answer is exact."""
+        free = [g for g in self.unpaired(root, self.touching_geoms(root)) if g.get("type") in ("sphere", "capsule")]
+        bodies = [b for b in root.iter() if b.tag in ("body", "worldbody") and any(g in list(b) for g in free)]
+        if self.many or self.aligned or len(bodies) < 2 or not self.maybe(0.3, "mesh couple"):
+            return
+        chosen = [bodies[k] for k in self.rng.permutation(len(bodies))[:2]]
+        for k, (body, kind) in enumerate(zip(chosen, (str(self.pick("box", "mesh")), "mesh"), strict=True)):
+            g = next(g for g in free if g in list(body))
+            if kind == "mesh":
+                g.set("mesh", self.mesh(root, 0.2))  # large, so that many touch
+            self.become(root, g, kind)
+            g.set("name", g.get("name") or f"solid{k}")
+            chosen[k] = g
+        section = root.find("contact")
+        section = ET.SubElement(root, "contact") if section is None else section
+        names = {"geom1": chosen[0].get("name"), "geom2": chosen[1].get("name")}
+        self.element(section, "pair", margin=0, condim=self.pick(1, 3, 4), **names)
+
     def noslip(self, root: ET.Element) -> None:
         """Friction that does not creep, of so many sweeps as are asked for. It writes contacts out one by one, and of
         capsules that lie on cylinders takes them in another order than MuJoCo: see docs/limits.md.
@@ -658,11 +678,11 @@ class Maker:
             option.set("noslip_iterations", str(self.pick(1, 2, 5)))
             option.set("noslip_tolerance", "0")
 
-    def mesh(self, root: ET.Element) -> str:
+    def mesh(self, root: ET.Element, wide: float) -> str:
         """The name of a new one, of points in a cloud."""
         assets = root.find("asset")
         assets = ET.SubElement(root, "asset") if assets is None else assets
-        points = self.normal(0.1, 3 * int(self.pick(5, 8, 12))).round(4)
+        points = self.normal(wide, 3 * int(self.pick(5, 8, 12))).round(4)
         self.element(assets, "mesh", name=f"mesh{len(assets)}", vertex=points)
         return f"mesh{len(assets) - 1}"
 

@@ -100,6 +100,8 @@ def test_the_random_models_have_what_they_are_to_test():
         "capsule-cylinder",
         "hfield-sphere",
         "hfield-capsule",
+        "box-mesh",
+        "mesh-mesh",
     ):
         assert worlds[kind] >= 3, kind
     assert worlds["condim 1"] > 0.07 * n and worlds["condim 3"] > 0.2 * n
