@@ -208,7 +208,7 @@ def test_a_window_shows_the_world_that_the_policy_moves(run, monkeypatch):
         def sync(self) -> None:
             shown.append(self.data.xpos.copy())
 
-    viewer = SimpleNamespace(launch_passive=lambda model, data: contextlib.nullcontext(Window(model, data)))
+    viewer = SimpleNamespace(launch_passive=lambda model, data, **panels: contextlib.nullcontext(Window(model, data)))
     import mujoco
 
     monkeypatch.setitem(sys.modules, "mujoco.viewer", viewer)

@@ -65,7 +65,8 @@ def watch(policy: Policy, seed: int) -> None:
     world = env.unwrapped
     renderer = world.mujoco_renderer
     endless_floors(renderer.model)
-    with mujoco.viewer.launch_passive(renderer.model, renderer.data) as viewer:
+    panels = {"show_left_ui": False, "show_right_ui": False}  # which Tab and Shift-Tab bring
+    with mujoco.viewer.launch_passive(renderer.model, renderer.data, **panels) as viewer:
         viewer.cam.type, viewer.cam.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
         viewer.cam.distance, viewer.cam.elevation = 4.0, -15.0
         while viewer.is_running():
