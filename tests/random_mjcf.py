@@ -1073,8 +1073,10 @@ class Maker:
         if section is None or not bodies or self.maybe(0.3):
             return
         self.drawn["further sensors"] += 1
-        for tag in ("e_potential", "e_kinetic"):
-            self.element(section, tag)
+        self.element(section, "e_potential")
+        flag = root.find("option").find("flag")
+        if flag is None or flag.get("energy") != "enable":  # else it is refused
+            self.element(section, "e_kinetic")
         body = bodies[int(self.rng.integers(len(bodies)))]
         self.element(body, "camera", name="eye", pos=self.vector(0.1), quat=self.normal(1, 4))
         what = str(self.pick("pos", "quat", "yaxis", "linvel", "linacc"))

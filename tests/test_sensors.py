@@ -148,3 +148,17 @@ def test_sensors_that_are_not_there_are_refused_when_they_are_asked_for(sensor, 
     with pytest.raises(UnsupportedModel) as error:
         _ = derive(m, list(m.qpos0), [0.0] * m.nv, None, [0.0] * m.nu).sensordata
     assert named in str(error.value)
+
+
+def test_kinetic_energy_is_refused_where_mujoco_gives_that_of_the_step_before():
+    xml = MODEL.format(integrator="Euler", frames='<e_kinetic name="now"/>')
+    xml = xml.replace("<worldbody>", "<option><flag energy='enable'/></option><worldbody>", 1)
+    mjm = mujoco.MjModel.from_xml_string(xml)
+    d, kept = mujoco.MjData(mjm), 0.0
+    for k in range(3):
+        mujoco.mj_step(mjm, d)
+        assert k == 0 or d.sensor("now").data == kept != d.energy[1]
+        kept = d.energy[1]
+    m = load(xml)
+    with pytest.raises(UnsupportedModel, match=r"\(e_kinetic\) under the option flag energy"):
+        _ = derive(m, list(m.qpos0), [0.0] * m.nv, None, [0.0] * m.nu).sensordata

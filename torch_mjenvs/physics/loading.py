@@ -64,6 +64,7 @@ def _options(mjm: mujoco.MjModel) -> dict:
     out["integrator"] = INTEGRATORS[int(opt.integrator)]
     out["multiccd"] = not disabled(mjm, "MULTICCD")
     out["noslip_iterations"] = max(0, int(opt.noslip_iterations))
+    out["keeps_energy"] = bool(opt.enableflags & mujoco.mjtEnableBit.mjENBL_ENERGY)
     out["cone"] = {0: "pyramidal", 1: "elliptic"}[int(opt.cone)]
     out["eulerdamp"] = not disabled(mjm, "EULERDAMP")
     out["gravity"] = (0.0, 0.0, 0.0) if disabled(mjm, "GRAVITY") else _tuple(opt.gravity, float)

@@ -80,6 +80,7 @@ class Model:
     cone: str  # "pyramidal" or "elliptic"
     impratio: float
     noslip_iterations: int
+    keeps_energy: bool  # the option flag `energy`
     meaninertia: float
 
     body_parentid: Ints

@@ -150,6 +150,9 @@ def _potential(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _kinetic(m: Model, d: Data, i: int) -> list[Scalar]:
+    """MuJoCo evaluates it here, too, unless it keeps the energy: then the sensor has what was kept a step ago."""
+    if m.keeps_energy:
+        raise not_there(m, i, " under the option flag energy, with which MuJoCo gives that of the step before,")
     return [kinetic(m, d)]
 
 
