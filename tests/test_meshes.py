@@ -14,6 +14,8 @@ import torch
 from two_geoms import expected, found, poses, worst
 
 from torch_mjenvs import Simulation
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.boxes_around import boxes_around, boxes_meet
 from torch_mjenvs.physics.mesh import read_meshes
 from torch_mjenvs.physics.solids import furthest_vertex, solids_of
 
@@ -235,3 +237,25 @@ def test_friction_and_places_of_meshes_vary_from_world_to_world():
         mujoco.mj_step(mjm, d)
         assert d.ncon == 4
         assert np.allclose(sim.qvel[world].cpu(), d.qvel, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("one", "two"), [("plate", "nut"), ("rock", "wedge"), ("tetrahedron", "disc"), ("capsule", "ellipsoid")]
+)
+def test_boxes_around_two_geoms_meet_wherever_those_are_near_and_seldom_elsewhere(one, two):
+    bodies = "".join(f"<body><freejoint/>{geom(name)}</body>" for name in (one, two))
+    mjm = model(bodies, one, two)
+    m, d, rng, margin = load(mjm), mujoco.MjData(mjm), np.random.default_rng(0), 0.01
+    boxes = boxes_around(m, (0, 1))
+    counts = {(near, meet): 0 for near in (False, True) for meet in (False, True)}
+    for _ in range(400):
+        d.qpos[:] = rng.normal(0, [0.25, 0.25, 0.25, 1, 1, 1, 1] * 2)
+        mujoco.mj_kinematics(mjm, d)
+        placed = []
+        for g in (0, 1):
+            mat = d.geom_xmat[g]
+            middle = d.geom_xpos[g] + mat.reshape(3, 3) @ boxes[g].middle
+            placed.append((middle.tolist(), mat.tolist(), list(boxes[g].half)))
+        near = mujoco.mj_geomDistance(mjm, d, 0, 1, 10.0, None) < margin
+        counts[near, boxes_meet(*placed, margin)] += 1
+    assert not counts[True, False] and counts[True, True] > 30 and counts[False, False] > 2 * counts[False, True] > 0

@@ -21,6 +21,7 @@ from typing import Any
 
 from ...compiler.control import add_each, choose_each, fold_each, get, memory, part, touched, when_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, lookup, lookup_index, maximum, minimum, select
+from ..boxes_around import boxes_around, boxes_meet
 from ..colliders import Geom
 from ..contact_param import contact_param
 from ..data import Data
@@ -269,6 +270,7 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
     sizes = {x: size_of(m, x, g.collider) for x in geoms}
     names = dict.fromkeys(name for size in sizes.values() for name in size)
     fixed_sizes = is_number(*(value for size in sizes.values() for value in size.values()))
+    around = boxes_around(m, geoms) if g.collider.hulls else {}
     by_part = g.collider.many or g.collider.ncon == 1  # else a pair's two contacts are in one row
 
     def pose_of(x: int) -> dict:
@@ -308,6 +310,17 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
         """From the origin of the second geom's tree to that of the first's."""
         one, two = (poses.at(per_contact([place[x] for x in end], i), "origin") for end in ends)
         return sub(one, two)
+
+    def boxes(i: Any) -> list:
+        """Whether the boxes around both geoms meet."""
+        one, two = (
+            (x.point(vector([around[g].middle for g in end], i)), x.mat, vector([around[g].half for g in end], i))
+            for end, x in zip(ends, both(i), strict=True)
+        )
+        return [boxes_meet(one, two, looked_at(i, True))]
+
+    def vector(values: list, i: Any) -> list[Scalar]:
+        return [lookup([x[k] for x in values], i) for k in range(3)]
 
     def measure(i: Any) -> list[dict]:
         found = g.collider.find(*both(i), lookup(several, i) > 0.5)
@@ -360,6 +373,7 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
     by_body = None if is_number(*weights) else memory([[x] for x in weights])
     known = {id(p) for p in g.pairs}
     near = touched([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
+    near = choose_each(near, boxes, n) if around else near
     found = table_parts(near, measure, n)
 
     def touching(i: Any) -> list:
