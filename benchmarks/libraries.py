@@ -6,7 +6,7 @@
 The examples of docs/libraries.md are run, on Hopper, each in a process of its own, all in turn and `--rounds` times
 over. Timed is the training, policy and update included. On Gymnasium's side only the lines that make the environment
 differ; rsl_rl and rl_games have nothing for Gymnasium's vectors, so SyncVectorEnv is handed to them by the shortest
-class that does it. The medians are printed; with --write they go into that page, too. It takes about 13 minutes.
+class that does it. The medians are printed; with --write they go into that page, too. It takes about 10 minutes.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def measure_cleanrl(where: str, worlds: int, frames: int) -> float:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--only", nargs="*", choices=LIBRARIES, default=list(LIBRARIES))
-    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--frames", type=float, default=32768, help="of training, at 64 worlds; 4 times as many at 1,024")
     p.add_argument("--write", action="store_true", help="put the table of all libraries into docs/libraries.md")
     p.add_argument("--one", nargs=3, metavar=("LIBRARY", "WHERE", "WORLDS"), help="what a process of its own is asked")
