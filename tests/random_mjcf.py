@@ -639,6 +639,8 @@ class Maker:
         couple = [next(g for g in free if g in list(body)) for body in chosen]
         for k, (g, kind) in enumerate(zip(couple, kinds, strict=True)):
             self.become(root, g, kind)
+            if kind == "box":  # large, so that many touch
+                g.set("size", text(self.rng.uniform(0.1, 0.25, 3)))
             g.set("name", g.get("name") or f"couple{k}")
         self.meet(geoms, TOUCHES.keys() & set(kinds))
         section = root.find("contact")
