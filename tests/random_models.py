@@ -90,6 +90,8 @@ def expected(
     d = advance(mjm, state, steps)
     if d is None or (precision.stiff < np.inf and stiffest(mjm, state, steps) > precision.stiff):
         return None
+    if _rubs_without_stretching(mjm, d):
+        return None
     fields = _fields(mjm, d, names)
     force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d, origins))
     moved = dict.fromkeys(fields, 0.0) | _of_rounding(mjm, d, precision)
@@ -105,6 +107,14 @@ def expected(
         for name, x in _fields(mjm, d, names).items():
             moved[name] = max(moved[name], float(np.max(np.abs(fields[name] - x), initial=0.0)))
     return Answer(fields, moved)
+
+
+def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
+    """Whether a tendon has friction loss that nothing stretches in this state, as between sites that nothing moves
+    apart: on which side it pulls is left to rounding.
+    """
+    rows = np.flatnonzero(d.efc_type == mujoco.mjtConstraint.mjCNSTR_FRICTION_TENDON)
+    return bool(rows.size and np.min(np.max(np.abs(_jacobian(mjm, d)[rows]), axis=1)) < 1e-12)
 
 
 def sharpen(mjm: mujoco.MjModel) -> mujoco.MjModel:
