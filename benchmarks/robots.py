@@ -31,7 +31,7 @@ from mujoco import rollout
 
 from torch_mjenvs import UnsupportedModel
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.shapes import SHAPES
+from torch_mjenvs.physics.collision.shapes import SHAPES
 from torch_mjenvs.physics.simulation import MOCAP, Simulation
 
 from . import machine, parity, report

@@ -24,7 +24,7 @@ from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEn
 from torch_mjenvs import HalfCheetahEnv, Scale, TorchVectorEnv
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.program import Buffer, Program, record
-from torch_mjenvs.physics.actuation import actuation
+from torch_mjenvs.physics.actuators.actuation import actuation
 from torch_mjenvs.physics.constraints import make_constraint
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.model import Model

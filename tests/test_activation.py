@@ -15,8 +15,8 @@ from test_actuators import ROBOT
 
 from torch_mjenvs import Outcome, Task, TorchEnv, TorchVectorEnv
 from torch_mjenvs.physics import Simulation, State, load, step, vary
+from torch_mjenvs.physics.actuators.muscle import muscle_bias, muscle_gain, muscle_rate
 from torch_mjenvs.physics.derived import derive, left_by_step
-from torch_mjenvs.physics.muscle import muscle_bias, muscle_gain, muscle_rate
 from torch_mjenvs.scalar import Random, absolute
 
 HERE = torch.get_default_device()

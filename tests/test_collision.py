@@ -10,8 +10,9 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import collision, inertia, kinematics, load
-from torch_mjenvs.physics.contact_param import ContactParam, contact_param
+from torch_mjenvs.physics import inertia, kinematics, load
+from torch_mjenvs.physics.collision import driver
+from torch_mjenvs.physics.collision.contact_param import ContactParam, contact_param
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.model import Model, Pair
 
@@ -23,11 +24,11 @@ def param(m: Model, pair: Pair) -> ContactParam:
     return contact_param(m, pair)
 
 
-def contacts(m: Model, d: Data) -> list[collision.Contact]:
+def contacts(m: Model, d: Data) -> list[driver.Contact]:
     """The contacts that act, in MuJoCo's order of pairs."""
     kinematics.kinematics(m, d)
     inertia.com_pos(m, d)
-    collision.collision(m, d)
+    driver.collision(m, d)
     out = []
     for candidate in d.candidates:
         found = candidate.contacts()
@@ -52,7 +53,7 @@ def check(mjm: mujoco.MjModel, m: Model, qpos: np.ndarray) -> int:
     return len(want)
 
 
-def _check_contact(m: Model, d: Data, expected: mujoco.MjData, w: object, g: collision.Contact) -> None:
+def _check_contact(m: Model, d: Data, expected: mujoco.MjData, w: object, g: driver.Contact) -> None:
     mixed = param(m, g.pair)
     assert (g.pair.condim, mixed.margin) == (w.dim, w.includemargin)
     for name in ("friction", "solref", "solimp"):
@@ -148,7 +149,7 @@ def test_nearly_parallel_capsules_in_float32(tilt: float) -> None:
     m = load(mjm)
     kinematics.kinematics(m, ours)
     inertia.com_pos(m, ours)
-    collision.collision(m, ours)
+    driver.collision(m, ours)
     first, second = (c.dist.cpu().numpy() for c in ours.candidates[0].contacts())
     assert (1 + (second < 0) == ncon).all()
     assert np.max(np.abs(first - dist)) < 3e-7

@@ -13,11 +13,12 @@ import pytest
 import torch
 from two_geoms import expected
 
-from torch_mjenvs.physics import collision, inertia, kinematics, load
-from torch_mjenvs.physics.contact_param import contact_param
+from torch_mjenvs.physics import inertia, kinematics, load
+from torch_mjenvs.physics.collision import driver
+from torch_mjenvs.physics.collision.contact_param import contact_param
+from torch_mjenvs.physics.collision.hfield import MOST
+from torch_mjenvs.physics.collision.shapes import most_contacts
 from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.hfield import MOST
-from torch_mjenvs.physics.shapes import most_contacts
 from torch_mjenvs.physics.simulation import Simulation
 
 ROUND = {"sphere": 'type="sphere" size=".1"', "capsule": 'type="capsule" size=".07 .15"'}
@@ -64,7 +65,7 @@ def found(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
         d = Data(qpos=state)
         kinematics.kinematics(m, d)
         inertia.com_pos(m, d)
-        collision.collision(m, d)
+        driver.collision(m, d)
         (candidate,) = d.candidates
         acting = [c for c in candidate.contacts() if c.dist < contact_param(m, c.pair).margin]
         assert candidate.near() or not acting

@@ -15,9 +15,9 @@ from two_geoms import expected, found, poses, worst
 
 from torch_mjenvs import Simulation
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.boxes_around import boxes_around, boxes_meet
-from torch_mjenvs.physics.mesh import read_meshes
-from torch_mjenvs.physics.solids import furthest_vertex, solids_of
+from torch_mjenvs.physics.collision.boxes_around import boxes_around, boxes_meet
+from torch_mjenvs.physics.collision.mesh import read_meshes
+from torch_mjenvs.physics.collision.solids import furthest_vertex, solids_of
 
 
 def _dodecahedron() -> np.ndarray:

@@ -11,8 +11,9 @@ import pytest
 import random_params
 import torch
 
-from torch_mjenvs.physics import collision, inertia, kinematics, load, vary
-from torch_mjenvs.physics.contact_param import contact_param
+from torch_mjenvs.physics import inertia, kinematics, load, vary
+from torch_mjenvs.physics.collision import driver
+from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.model import Model
 from torch_mjenvs.physics.simulation import Simulation
@@ -64,7 +65,7 @@ def contacts(m: Model, states: np.ndarray) -> list[list[np.ndarray]]:
     d = Data(qpos=list(torch.tensor(states, device="cpu").T))
     kinematics.kinematics(m, d)
     inertia.com_pos(m, d)
-    collision.collision(m, d)
+    driver.collision(m, d)
     (candidate,) = d.candidates
     rows = []
     for c in candidate.contacts():

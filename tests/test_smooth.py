@@ -10,7 +10,8 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import actuation, forces, inertia, kinematics, load, velocity
+from torch_mjenvs.physics import forces, inertia, kinematics, load, velocity
+from torch_mjenvs.physics.actuators import actuation
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import Model

@@ -7,8 +7,9 @@ import numpy as np
 import oracle
 import torch
 
-from torch_mjenvs.physics import collision, inertia, kinematics, load
-from torch_mjenvs.physics.contact_param import contact_param
+from torch_mjenvs.physics import inertia, kinematics, load
+from torch_mjenvs.physics.collision import driver
+from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.data import Data
 
 
@@ -22,7 +23,7 @@ def found(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
     m, d = load(mjm), Data(qpos=[torch.tensor(x) for x in states.T.copy()])
     kinematics.kinematics(m, d)
     inertia.com_pos(m, d)
-    collision.collision(m, d)
+    driver.collision(m, d)
     (candidate,) = d.candidates
     out: list[list[np.ndarray]] = [[] for _ in states]
     near = torch.as_tensor(candidate.near()).expand(len(states))

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..compiler.scalar import select
-from .activation import check_act, held_to_a_turn
-from .actuation import actuation, transmission
-from .collision import collision
+from .actuators.activation import check_act, held_to_a_turn
+from .actuators.actuation import actuation, transmission
+from .collision.driver import collision
 from .constraints import make_constraint
 from .data import Data, Stage
 from .forces import passive
@@ -20,8 +20,8 @@ from .precision import DOUBLE, Precision
 from .sensors import sensor
 from .solver import constraint_force, newton, rne_post_constraint
 from .step import smooth, smooth_acceleration
-from .tendon import tendon, tendon_vel
-from .tendon_bias import tendon_bias
+from .tendons.bias import tendon_bias
+from .tendons.tendon import tendon, tendon_vel
 from .velocity import bias, com_acc, com_force, com_vel, subtree_vel
 
 STAGES: tuple[Stage, ...] = (

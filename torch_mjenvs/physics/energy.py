@@ -9,7 +9,7 @@ from .inertia import mul_m
 from .model import Model
 from .spatial import dot, is_zero
 from .springs import acts, energy_at
-from .tendon import tendon_stretch
+from .tendons.tendon import tendon_stretch
 
 
 def potential(m: Model, d: Data) -> Scalar:

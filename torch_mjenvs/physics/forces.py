@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..compiler.scalar import Scalar, absolute
+from .actuators.reflected import dof_damping
 from .data import Data, stage
 from .fluid import fluid, has_fluid
 from .model import BALL, HINGE, SLIDE, Model
-from .reflected import dof_damping
 from .spatial import (
     add,
     cross,
@@ -18,7 +18,7 @@ from .spatial import (
     zeros,
 )
 from .springs import acts, stiffness_at
-from .tendon import springy_tendons
+from .tendons.tendon import springy_tendons
 from .wrenches import forces_of_wrenches
 
 

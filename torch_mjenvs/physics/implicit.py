@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..compiler.scalar import Scalar, absolute
-from .actuation import force_rate
+from .actuators.actuation import force_rate
+from .actuators.reflected import dof_damping, tendon_damping
 from .data import Data
 from .fluid import fluid_damping, fluid_twist, has_fluid
 from .inertia import Rows, factor, mul_m, solve
 from .model import FREE, Model, dof_chain
-from .reflected import dof_damping, tendon_damping
 from .spatial import is_zero
 from .springs import rate_at
-from .tendon import Row, springy_tendons
+from .tendons.tendon import Row, springy_tendons
 from .velocity import bias_rates
 
 

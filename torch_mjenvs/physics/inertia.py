@@ -16,10 +16,10 @@ import numpy as np
 
 from ..compiler.dense import factor_dense
 from ..compiler.scalar import Scalar, maximum
+from .actuators.reflected import dof_armature, tendon_armature
 from .data import Data, stage
 from .kinematics import Frame, between
 from .model import BALL, FREE, HINGE, SLIDE, Model
-from .reflected import dof_armature, tendon_armature
 from .spatial import (
     IDENTITY,
     MAXVAL,
@@ -45,7 +45,7 @@ from .spatial import (
     transpose,
     zeros,
 )
-from .tendon import Row, armed_tendons
+from .tendons.tendon import Row, armed_tendons
 
 Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symmetric matrix
 

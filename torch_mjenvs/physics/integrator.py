@@ -12,12 +12,12 @@ import mujoco
 
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, lookup, maximum, select, sin, sqrt
-from .activation import advance, winding
+from .actuators.activation import advance, winding
+from .actuators.reflected import damped_by_actuators, dof_damping
 from .data import Data
 from .implicit import implicit_acceleration
 from .inertia import factor, mul_m, solve
 from .model import Model
-from .reflected import damped_by_actuators, dof_damping
 from .spatial import add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
 from .springs import rate_at
 

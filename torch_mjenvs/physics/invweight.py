@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import weakref
 
+from .collision.shapes import SHAPES
 from .data import Data
 from .inertia import Factor, solve
 from .model import Floats, Model
 from .set_const import at_qpos0
-from .shapes import SHAPES
 from .spatial import Vec, add, cross, dot, mat_vec
 
 _kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  # for as long as the model lives

@@ -12,8 +12,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from .hfield import read_hfields
-from .mesh import read_meshes
+from .collision.hfield import read_hfields
+from .collision.mesh import read_meshes
 from .model import INTEGRATORS, Floats, Ints, Model, Pair, Rows
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
 from .singular import dependent

@@ -14,8 +14,8 @@ import dataclasses
 import functools
 import hashlib
 
-from .hfield import HField
-from .mesh import Mesh
+from .collision.hfield import HField
+from .collision.mesh import Mesh
 from .spatial import rotation
 
 Floats = tuple[float, ...]

@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
+from .actuators.muscle import muscles
+from .actuators.reflected import gives_armature
+from .collision.shapes import SHAPES
 from .data import Data
 from .model import BALL, WRAP_CYLINDER, WRAP_SPHERE, Model
-from .muscle import muscles
-from .reflected import gives_armature
 from .set_const import derived_data, set_const
-from .shapes import SHAPES
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
 from .step import position
-from .tendon import armed_tendons, constrained_tendons, coupled_tendons
+from .tendons.tendon import armed_tendons, constrained_tendons, coupled_tendons
 
 # What may vary, by MuJoCo's names (of mjOption, without `opt.`).
 OPTIONS = ("gravity", "wind", "density", "viscosity")

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
-from .contact_param import contact_param
+from .collision.contact_param import contact_param
+from .collision.shapes import COLLIDERS, SHAPES
 from .model import (
     AFFINE,
     CRANK,
@@ -35,7 +36,6 @@ from .model import (
     Model,
     UnsupportedModel,
 )
-from .shapes import COLLIDERS, SHAPES
 
 _HARMLESS_DISABLE = [
     "WARMSTART",

@@ -10,13 +10,13 @@ from collections.abc import Callable
 import mujoco
 
 from ..compiler.scalar import Mask, Scalar, absolute, clip, logical_and, minimum, select
+from .collision.ray import INSIDE, MISS, RAYS, inside, ray
 from .constraints.contact_force import Contacts
 from .constraints.contact_groups import ContactGroup
 from .constraints.limits import Limit
 from .data import Data, stage
 from .energy import kinetic, potential
 from .model import JOINT, TENDON, Model
-from .ray import INSIDE, MISS, RAYS, inside, ray
 from .sensor_objects import (
     BODY,
     SITE,
@@ -41,7 +41,7 @@ from .spatial import (
     sub,
     zeros,
 )
-from .tendon import row_times
+from .tendons.tendon import row_times
 
 REAL, POSITIVE = int(mujoco.mjtDataType.mjDATATYPE_REAL), int(mujoco.mjtDataType.mjDATATYPE_POSITIVE)
 CLOCK = int(mujoco.mjtSensor.mjSENS_CLOCK)

@@ -12,14 +12,14 @@ import dataclasses
 from typing import Any
 
 from ..compiler.scalar import Scalar, maximum
-from .actuation import transmission
+from .actuators.actuation import transmission
+from .actuators.muscle import muscles
 from .data import Data
 from .inertia import Factor, com_pos, crb, factor, solve
 from .kinematics import kinematics
 from .model import BALL, EQ_CONNECT, EQ_WELD, FREE, OBJ_BODY, SLIDE, Model, dofs_of
-from .muscle import muscles
 from .spatial import MINVAL, add, cross, mat_vec, norm, quat_conjugate, quat_mul, sub, transpose, zeros
-from .tendon import tendon
+from .tendons.tendon import tendon
 
 
 def at_qpos0(m: Model) -> tuple[Data, Factor]:

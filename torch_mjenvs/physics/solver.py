@@ -20,7 +20,7 @@ from .forces import applied_wrench
 from .inertia import factor, mul_m, solve
 from .model import Model
 from .spatial import add, cross, dot, sub
-from .tendon_bias import armature_wrenches
+from .tendons.bias import armature_wrenches
 
 # The file's `iterations` and tolerances are not used: MuJoCo stops there, converged or not. A search that has not ended
 # here is left at its last point, where the cost is lowest; the tests' models need 5 iterations at the most, cold.

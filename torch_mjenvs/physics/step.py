@@ -10,9 +10,9 @@ from typing import Any
 
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, lookup
-from .activation import check_act
-from .actuation import actuation, transmission
-from .collision import collision
+from .actuators.activation import check_act
+from .actuators.actuation import actuation, transmission
+from .collision.driver import collision
 from .constraints import make_constraint
 from .data import Data, stage
 from .forces import applied, passive
@@ -24,8 +24,8 @@ from .noslip import no_slip
 from .precision import DOUBLE, Precision
 from .solver import newton, rne_post_constraint
 from .spatial import add
-from .tendon import armed_tendons, constrained_tendons, springy_tendons, tendon, tendon_vel
-from .tendon_bias import tendon_bias
+from .tendons.bias import tendon_bias
+from .tendons.tendon import armed_tendons, constrained_tendons, springy_tendons, tendon, tendon_vel
 from .velocity import bias, com_vel
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..compiler.scalar import Scalar, maximum
+from .actuators.reflected import tendon_armature
 from .data import Data, stage
 from .inertia import Lump
 from .model import BALL, FREE, Model, dofs_of
-from .reflected import tendon_armature
 from .spatial import (
     MINVAL,
     Vec,
@@ -31,7 +31,7 @@ from .spatial import (
     transpose,
     zeros,
 )
-from .tendon import armed_tendons
+from .tendons.tendon import armed_tendons
 
 
 @stage(reads="qvel comrel odof", computes="cvel ovel cdof_dot bias_acc")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...compiler.control import add_each, fold_each, get
 from ...compiler.scalar import Scalar
-from ..contact_param import contact_param
+from ..collision.contact_param import contact_param
 from ..data import Data
 from ..model import Model
 from ..spatial import choose, dot, is_number, sub

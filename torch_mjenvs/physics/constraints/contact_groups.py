@@ -21,15 +21,15 @@ from typing import Any
 
 from ...compiler.control import add_each, choose_each, fold_each, get, memory, part, touched, when_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, lookup, lookup_index, maximum, minimum, select
-from ..boxes_around import boxes_around, boxes_meet
-from ..colliders import Geom
-from ..contact_param import contact_param
+from ..collision.boxes_around import boxes_around, boxes_meet
+from ..collision.colliders import Geom
+from ..collision.contact_param import contact_param
+from ..collision.hfield import Ground
+from ..collision.shapes import Collider, collider_of, ground_of, may_touch_in_several, size_of
+from ..collision.solids import Solids, solids_of
 from ..data import Data
-from ..hfield import Ground
 from ..model import HFIELD, Model, Pair
 from ..precision import Precision
-from ..shapes import Collider, collider_of, ground_of, may_touch_in_several, size_of
-from ..solids import Solids, solids_of
 from ..spatial import Vec, add, add_scaled, choose, column, cross, dot, is_number, mat_vec, scale, sub
 from .body_contacts import sides_of
 from .contacts import bound_of

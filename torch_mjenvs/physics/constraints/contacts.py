@@ -11,9 +11,9 @@ from typing import Any
 
 from ...compiler.control import compute_any
 from ...compiler.scalar import Scalar, clip, maximum, select
-from ..colliders import NEVER
-from ..collision import Candidate
-from ..contact_param import contact_param
+from ..collision.colliders import NEVER
+from ..collision.contact_param import contact_param
+from ..collision.driver import Candidate
 from ..data import Data
 from ..model import Model, Pair
 from ..precision import Precision

@@ -11,7 +11,7 @@ from ...compiler.scalar import Scalar, maximum
 from ..data import Data
 from ..model import EQ_JOINT, Model
 from ..spatial import add, scale, zeros
-from ..tendon import Row, row_times
+from ..tendons.tendon import Row, row_times
 from .equality import Equality, EqualityRow
 from .rows import MIN_VAL, impedance, reference, row_stiffness
 

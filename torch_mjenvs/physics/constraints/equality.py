@@ -8,7 +8,7 @@ from ...compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from ..data import Data
 from ..model import Model
 from ..spatial import add_scaled
-from ..tendon import Row, row_times
+from ..tendons.tendon import Row, row_times
 from .rows import Constraint
 
 

@@ -12,7 +12,7 @@ from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, select
 from ..data import Data
 from ..model import Model
 from ..spatial import add_scaled
-from ..tendon import Row, met_by_tendon, row_times
+from ..tendons.tendon import Row, met_by_tendon, row_times
 from .rows import MIN_VAL, Constraint, bounded_stiffness, impedance, reference, row_stiffness
 
 

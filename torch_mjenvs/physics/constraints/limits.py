@@ -11,7 +11,7 @@ from ...compiler.scalar import Mask, Scalar, maximum, minimum, select
 from ..data import Data
 from ..model import BALL, JOINT, TENDON, Model
 from ..spatial import add_scaled, norm, normalize, quat_normalize, quat_sub, scale
-from ..tendon import Row, met_by_tendon, row_times
+from ..tendons.tendon import Row, met_by_tendon, row_times
 from .rows import MIN_VAL, Constraint, bounded_stiffness, fold_row, impedance, may_show, reference, row_stiffness
 
 

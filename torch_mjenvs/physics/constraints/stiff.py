@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, maximum, select
-from ..contact_param import contact_param
+from ..collision.contact_param import contact_param
 from ..invweight import geom_invweight0
 from ..model import Model, Pair
 from ..precision import Precision

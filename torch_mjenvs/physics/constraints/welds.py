@@ -24,7 +24,7 @@ from ..kinematics import between
 from ..model import BALL, EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
 from ..set_const import at_qpos0
 from ..spatial import add, cross, cross_motion, dot, is_zero, mat_vec, norm, quat_conjugate, quat_mul, scale, sub, zeros
-from ..tendon import Row, row_times
+from ..tendons.tendon import Row, row_times
 from ..velocity import at_point, combine
 from .equality import Equality, EqualityRow
 from .rows import MAX_IMP, MIN_IMP, MIN_VAL, bounded_stiffness, impedance, reference

@@ -1,0 +1,63 @@
+"""Boxes around geoms: a look at whether two may touch at all, far cheaper than to find out where.
+
+A table is far from filling its bounding sphere, and so is a link of an arm. Two boxes that a face of either keeps apart
+hold nothing that touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and
+from ..model import MESH, Model
+from ..spatial import Vec, column, dot, is_number, sub
+from .shapes import SHAPES
+
+SLACK = 1e-5  # of the boxes' sizes: more than rounding makes of a distance
+
+
+@dataclass(frozen=True)
+class Box:
+    """In the axes of a geom: its middle, and half of its lengths."""
+
+    middle: tuple[float, ...]
+    half: tuple[float, ...]
+
+
+def boxes_around(m: Model, geoms: Sequence[int]) -> dict[int, Box]:
+    """Of each geom; none at all where one of them has no end, or sizes differ from world to world."""
+    found = {geom: _box_around(m, geom) for geom in geoms}
+    return {geom: box for geom, box in found.items() if box} if all(found.values()) else {}
+
+
+def _box_around(m: Model, geom: int) -> Box | None:
+    """The smallest one along the geom's axes."""
+    if m.geom_type[geom] == MESH:
+        mesh = m.meshes[m.geom_dataid[geom]]
+        assert mesh, "only meshes that may touch are read"
+        ends = [(min(xs), max(xs)) for xs in zip(*mesh.vertices, strict=True)]
+        return Box(tuple(0.5 * (a + b) for a, b in ends), tuple(0.5 * (b - a) for a, b in ends))
+    shape = SHAPES[m.geom_type[geom]]
+    if shape.bound is None or shape.hull is None:
+        return None
+    size = shape.hull(m.geom_size[geom])
+    half = [size[f"box_{axis}"] + size[f"radius_{axis}"] + size["skin"] for axis in "xyz"]
+    return Box((0.0, 0.0, 0.0), tuple(half)) if is_number(*half) else None
+
+
+def boxes_meet(one: tuple[Vec, Vec, Vec], two: tuple[Vec, Vec, Vec], margin: Scalar) -> Mask:
+    """Whether no face of either box keeps them further apart than the margin. A box: middle, axes as a matrix, half."""
+    apart = sub(two[0], one[0])
+    axes = [[column(mat, k) for k in range(3)] for _, mat, _ in (one, two)]
+    turned = [[absolute(dot(x, y)) for y in axes[1]] for x in axes[0]]
+    halves = one[2], two[2]
+    margin = margin + SLACK * (sum(halves[0]) + sum(halves[1]))
+    found: Mask = True
+    for side in (0, 1):
+        for k, axis in enumerate(axes[side]):
+            across = turned[k] if side == 0 else [row[k] for row in turned]
+            found = logical_and(
+                found, absolute(dot(axis, apart)) < halves[side][k] + dot(across, halves[1 - side]) + margin
+            )
+    return found

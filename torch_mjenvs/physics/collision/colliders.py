@@ -1,0 +1,200 @@
+"""Where two geoms are nearest: MuJoCo's engine_collision_primitive.c and mju_makeFrame.
+
+Each kind of pair has two functions. `find` gives the distance of each point in which the geoms may touch, and its
+spot: a few numbers that tell where it is. `place` gives dist, point and frame of a spot.
+
+Positions are measured from any one origin, the same for both geoms.
+
+a axis   b product of axes   n normal   p point   r radius   s, t positions along the axes, from the centres   u tangent
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, minimum, select
+from ..spatial import (
+    MINVAL,
+    Vec,
+    add_scaled,
+    choose,
+    cross,
+    dot,
+    is_zero,
+    norm,
+    normalize,
+    scale,
+    sub,
+)
+from .hfield import Ground
+from .solids import Solids
+
+PARALLEL = 1e-8  # squared sine of the angle below which two capsules are parallel and touch twice
+CROSSING = 1e-5  # share of the radii; below it the distance of two axes may be float32's rounding, and no direction
+NEVER = 1e10  # a distance at which nothing acts
+
+Place = tuple[Scalar, list[Scalar], list[list[Scalar]]]  # dist; point (3); normal from geom1 to geom2, two tangents
+
+
+class Geom(Protocol):
+    """Where a geom is: its centre, its orientation and z axis, and the `Shape.size` that colliders go by."""
+
+    @property
+    def centre(self) -> Vec: ...
+
+    @property
+    def mat(self) -> Vec: ...
+
+    @property
+    def axis(self) -> Vec: ...
+
+    @property
+    def size(self) -> Mapping[str, Scalar]: ...
+
+    @property
+    def margin(self) -> Scalar:
+        """The distance up to which the pair is looked at, the same of both."""
+
+    @property
+    def solids(self) -> Solids:
+        """What is known of all meshes of the model."""
+
+    @property
+    def ground(self) -> Ground:
+        """The same of a height field."""
+
+    def along(self, x: Scalar) -> Vec:
+        """The point at x on the axis, where x is a constant."""
+
+    def point(self, x: Vec) -> Vec:
+        """The point at x, from the centre in the geom's own axes."""
+
+
+Found = list[tuple[Scalar, list[Scalar]]]  # dist and spot of each contact
+
+
+# a plane and a sphere, or a capsule's two ends
+
+
+def find_plane_sphere(plane: Geom, sphere: Geom, several: Mask) -> Found:
+    """mjc_PlaneSphere."""
+    return [(_over_plane(plane, sphere, sphere.centre), [])]
+
+
+def place_plane_sphere(plane: Geom, sphere: Geom, spot: list) -> Place:
+    """Half way between the surfaces."""
+    return _beneath(plane, sphere, sphere.centre, None)
+
+
+def find_plane_capsule(plane: Geom, capsule: Geom, several: Mask) -> Found:
+    """mjc_PlaneCapsule."""
+    half = capsule.size["half"]
+    ends = [(x, capsule.along(x)) for x in (half, -half)]
+    return [(_over_plane(plane, capsule, end), [x]) for x, end in ends]
+
+
+def place_plane_capsule(plane: Geom, capsule: Geom, spot: list) -> Place:
+    """The first tangent is along the capsule."""
+    return _beneath(plane, capsule, capsule.along(spot[0]), capsule.axis)
+
+
+def _over_plane(plane: Geom, ball: Geom, p: Vec) -> Scalar:
+    return dot(sub(p, plane.centre), plane.axis) - ball.size["radius"]
+
+
+def _beneath(plane: Geom, ball: Geom, p: Vec, along: Vec | None) -> Place:
+    dist = _over_plane(plane, ball, p)
+    return dist, add_scaled(p, plane.axis, -(dist * 0.5 + ball.size["radius"])), make_frame(plane.axis, along)
+
+
+# spheres and capsules: a sphere is a capsule of no length
+
+
+def find_spheres(one: Geom, two: Geom, several: Mask) -> Found:
+    """mjc_SphereSphere."""
+    return [_balls(one, two, [0.0, 0.0])]
+
+
+def find_sphere_capsule(one: Geom, two: Geom, several: Mask) -> Found:
+    """mjc_SphereCapsule: the sphere and the nearest point of the capsule's segment."""
+    return [_balls(one, two, [0.0, _hold(dot(two.axis, sub(one.centre, two.centre)), two.size["half"])])]
+
+
+def find_rods(one: Geom, two: Geom, several: Mask) -> Found:
+    """mjc_CapsuleCapsule: the nearest points of two segments, or the ends of the overlap of two that are parallel."""
+    r = sub(two.centre, one.centre)
+    l1, l2 = one.size["half"], two.size["half"]
+    n = cross(one.axis, two.axis)
+    b, along1, along2, square = dot(one.axis, two.axis), dot(one.axis, r), dot(two.axis, r), dot(n, n)
+    parallel = square < PARALLEL
+    s = _hold(dot(cross(r, two.axis), n) / maximum(square, PARALLEL), l1)
+    t = _hold(s * b - along2, l2)
+    s = _hold(along1 + t * b, l1)
+    first, second = (_overlap_end(end, b, along1, along2, l1, l2) for end in (-1.0, 1.0))
+    first, twice = choose(parallel, first, [s, t]), logical_and(parallel, several)
+    far, _ = _balls(one, two, second)
+    return [_balls(one, two, first), (select(twice, far, NEVER), second)]
+
+
+def place_rods(one: Geom, two: Geom, spot: list) -> Place:
+    """mjraw_SphereSphere, of spheres of the rods' radii at the spot: points s and t of their axes."""
+    apart, p2, between, dist = _gap(one, two, spot)
+    n = _normal(apart, between, one.axis, two.axis, (one.size["radius"] + two.size["radius"]) * CROSSING)
+    return dist, add_scaled(p2, n, -(dist * 0.5 + two.size["radius"])), make_frame(n, None)
+
+
+def _balls(one: Geom, two: Geom, spot: list) -> tuple[Scalar, list[Scalar]]:
+    return _gap(one, two, spot)[-1], spot
+
+
+def _gap(one: Geom, two: Geom, spot: list) -> tuple[list, list, Scalar, Scalar]:
+    p1, p2 = (
+        geom.centre if is_zero(x) else add_scaled(geom.centre, geom.axis, x)
+        for geom, x in zip((one, two), spot, strict=True)
+    )
+    apart = sub(p2, p1)
+    between = norm(apart)
+    return apart, list(p2), between, between - (one.size["radius"] + two.size["radius"])
+
+
+def _overlap_end(end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: Scalar, l2: Scalar) -> list[Scalar]:
+    """s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
+    t2 = select(b < 0.0, -end * l2, end * l2)  # the second's end on that side
+    s2 = along1 + t2 * b  # seen from the first
+    inside = s2 * end <= l1
+    s = select(inside, _hold(s2, l1), end * l1)
+    return [s, select(inside, t2, _hold(end * l1 * b - along2, l2))]
+
+
+def _hold(x: Scalar, limit: Scalar) -> Scalar:
+    return minimum(maximum(x, -limit), limit)
+
+
+def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> list[Scalar]:
+    """apart / |apart|; where that is nothing, the common normal of the axes, and where there is none, x.
+
+    Capsules in one plane cross like that as long as they touch. Nothing is to MuJoCo what is below mjMINVAL; what is
+    below `crossing` has the direction of the common normal anyway, where both points are inside of their segments.
+    """
+    spare = normalize(cross(a1, a2), [1.0, 0.0, 0.0])
+    spare = choose(dot(apart, spare) < -MINVAL, scale(spare, -1.0), spare)
+    return choose(between < crossing, spare, scale(apart, 1.0 / maximum(between, MINVAL)))
+
+
+def make_frame(n: Vec, along: Vec | None) -> list[list[Scalar]]:
+    """mju_makeFrame: a unit normal, and tangents of which the first is nearest `along`, or else to y or z.
+
+    Where the model leaves the first tangent only one direction, it is that constant: a friction pyramid does not tell
+    a tangent from its opposite.
+    """
+    if along is None:
+        steep = absolute(n[1]) < 0.5
+        along = [0.0, select(steep, 1.0, 0.0), select(steep, 0.0, 1.0)]
+    u = add_scaled(along, n, -dot(n, along))
+    here = [k for k in range(3) if not is_zero(u[k])]
+    if len(here) == 1:
+        u = [1.0 if k in here else 0.0 for k in range(3)]
+    else:
+        u = normalize(u, [1.0, 0.0, 0.0])
+    return [list(n), u, cross(n, u)]

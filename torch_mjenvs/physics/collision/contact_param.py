@@ -1,0 +1,80 @@
+"""What holds for the contacts of a pair: what it says itself, or a mix of what its geoms say. mj_contactParam."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ...compiler.scalar import Scalar, maximum, minimum
+from ..model import Model, Pair
+from ..spatial import MINVAL
+
+MINMU = 1e-5  # mjMINMU
+
+
+@dataclasses.dataclass(frozen=True)
+class ContactParam:
+    """friction: tangent 1 and 2, spin, roll 1 and 2. solref, solimp: as MuJoCo's, not yet made safe.
+
+    solreffriction: what an elliptic cone has in solref's place where there is friction; 0 and 0: solref.
+
+    direct: whether solref is (-stiffness, -damping) instead of (time constant, damping ratio).
+    A contact acts where dist < margin, metres; the gap widens detection alone.
+    """
+
+    friction: list[Scalar]
+    solref: list[Scalar]
+    solimp: list[Scalar]
+    direct: bool
+    margin: Scalar
+    gap: Scalar
+    solreffriction: tuple[float, ...] = (0.0, 0.0)
+
+
+def contact_param(m: Model, pair: Pair) -> ContactParam:
+    """A <contact><pair> says all of it. Else the geom of higher priority decides; where there is none, friction is the
+    greater one, and the rest is mixed.
+    """
+    geom1, geom2, k = pair.geom1, pair.geom2, pair.ipair
+    if k >= 0:
+        return ContactParam(
+            friction=[maximum(x, MINMU) for x in m.pair_friction[k]],
+            solref=list(m.pair_solref[k]),
+            solimp=list(m.pair_solimp[k]),
+            direct=m.pair_direct[k],
+            margin=m.pair_margin[k],
+            gap=m.pair_gap[k],
+            solreffriction=m.pair_solreffriction[k],
+        )
+    priority1, priority2 = m.geom_priority[geom1], m.geom_priority[geom2]
+    if priority1 != priority2:
+        g = geom1 if priority1 > priority2 else geom2
+        friction, direct = list(m.geom_friction[g]), m.geom_direct[g]
+        solref, solimp = list(m.geom_solref[g]), list(m.geom_solimp[g])
+    else:
+        share = _share(m.geom_solmix[geom1], m.geom_solmix[geom2])
+        ref1, ref2 = m.geom_solref[geom1], m.geom_solref[geom2]
+        direct = m.geom_direct[geom1] or m.geom_direct[geom2]
+        friction = [maximum(a, b) for a, b in zip(m.geom_friction[geom1], m.geom_friction[geom2], strict=True)]
+        solref = [minimum(a, b) for a, b in zip(ref1, ref2, strict=True)] if direct else _mix(share, ref1, ref2)
+        solimp = _mix(share, m.geom_solimp[geom1], m.geom_solimp[geom2])
+    slide, spin, roll = (maximum(x, MINMU) for x in friction)
+    return ContactParam(
+        friction=[slide, slide, spin, roll, roll],
+        solref=solref,
+        solimp=solimp,
+        direct=direct,
+        margin=m.geom_margin[geom1] + m.geom_margin[geom2],
+        gap=m.geom_gap[geom1] + m.geom_gap[geom2],
+    )
+
+
+def _share(solmix1: float, solmix2: float) -> float:
+    """The weight of the first geom's solref and solimp."""
+    if solmix1 < MINVAL or solmix2 < MINVAL:
+        return 0.5 if solmix1 < MINVAL and solmix2 < MINVAL else float(solmix2 < MINVAL)
+    return solmix1 / (solmix1 + solmix2)
+
+
+def _mix(share: float, a: Sequence[Scalar], b: Sequence[Scalar]) -> list[Scalar]:
+    return [share * x + (1 - share) * y for x, y in zip(a, b, strict=True)]

@@ -1,0 +1,268 @@
+"""The shapes that can touch: all that is known of one in `SHAPES`, of two in `COLLIDERS`. There is no other place.
+
+Keys are mjtGeom, and of pairs in the order of the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...compiler.scalar import Mask, Scalar, maximum
+from ..model import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE, Model, Pair
+from ..spatial import MINVAL, is_zero, norm
+from . import (
+    ball_colliders,
+    box_box,
+    capsule_box,
+    capsule_cylinder,
+    colliders,
+    convex,
+    field_colliders,
+    hfield,
+    plane_colliders,
+)
+from .colliders import Found, Geom, Place
+from .contact_param import contact_param
+from .hfield import Ground
+from .solids import NO_CELLS, solids_of
+
+Size = Sequence[Scalar]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """name: in messages. nsize: of how many numbers geom_size is. bound: geom_rbound; None: it has no end.
+
+    size: what colliders go by, from geom_size as it is in a world, and as it is in the model: the latter decides what
+    has to be known beforehand.
+
+    hull: its furthest points, as `convex.Hull` goes by them.
+
+    surface: points that stand for the surface, in the geom's axes. See `invweight`.
+    """
+
+    name: str
+    nsize: int
+    size: Callable[[Size, Size], dict[str, Scalar]]
+    bound: Callable[[Size], Scalar] | None = None
+    surface: Callable[[Size], list[list[Scalar]]] | None = None
+    hull: Callable[[Size], dict[str, Scalar]] | None = None
+
+    @property
+    def plural(self) -> str:
+        return self.name + ("es" if self.name[-1] in "xh" else "s")
+
+
+@dataclass(frozen=True)
+class Collider:
+    """How two shapes touch: in `ncon` points at the most; `find` and `place` are explained in `colliders`.
+
+    cull: whether bounding spheres are looked at first, as cheaper than `find`.
+    several: from both sizes, whether they may touch in more than one point at all.
+    loop: what takes the place of this one where many pairs share a loop (`contact_groups`); None where they may not.
+    turned: whether it goes by whole orientations, and not by z axes alone.
+    many: whether so much is computed, or in so many points, that even one pair has a loop, be it with the world.
+    hulls: whether it goes by `Shape.hull` instead of `Shape.size`.
+    ccd: whether its pairs are of MuJoCo's general convex collider, as those of all that go by hulls.
+    order: what puts the contacts that `find` gives in MuJoCo's order, where that counts; None where they are.
+    """
+
+    ncon: int
+    spot: int  # how many numbers one is
+    find: Callable[[Geom, Geom, Mask], Found]
+    place: Callable[[Geom, Geom, list], Place]
+    cull: bool = False
+    several: Callable[[Mapping, Mapping], bool] = lambda one, two: True
+    loop: Collider | None = None
+    turned: bool = False
+    many: bool = False
+    hulls: bool = False
+    ccd: bool = False
+    order: Callable[[Found], Found] | None = None
+
+
+def _rod_length(size: Size, nominal: Size) -> Scalar:
+    """Half the length of a capsule's segment; 0 of one that is a sphere to MuJoCo."""
+    return size[1] if (2 * nominal[1]) ** 2 >= MINVAL else 0.0
+
+
+def _rod_surface(radius: Scalar, half: Scalar) -> list[list[Scalar]]:
+    """Around both ends."""
+    around = [(radius, 0.0), (-radius, 0.0), (0.0, radius), (0.0, -radius)]
+    return [[x, y, end] for end in (half, -half) for x, y in around]
+
+
+def _corners(size: Size) -> list[list[Scalar]]:
+    return [[x * size[0], y * size[1], z * size[2]] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)]
+
+
+def _tips(size: Size) -> list[list[Scalar]]:
+    """The ends of the three axes."""
+    return [[side * size[k] if j == k else 0.0 for j in range(3)] for k in range(3) for side in (-1.0, 1.0)]
+
+
+def _hull(box: Size = (0.0, 0.0, 0.0), radii: Size = (0.0, 0.0, 0.0), skin: Scalar = 0.0) -> dict[str, Scalar]:
+    """A box, and an ellipsoid about each of its corners, and a round skin about all."""
+    parts = {
+        f"{name}_{axis}": x
+        for name, three in (("box", box), ("radius", radii))
+        for axis, x in zip("xyz", three, strict=True)
+    }
+    return parts | {"skin": skin}
+
+
+def _three(size: Size, nominal: Size) -> dict[str, Scalar]:
+    return dict(zip("xyz", size, strict=True))
+
+
+SHAPES = {
+    PLANE: Shape("plane", 0, size=lambda size, nominal: {}),
+    HFIELD: Shape("height field", 0, size=lambda size, nominal: {}, hull=lambda size: {}),
+    SPHERE: Shape(
+        "sphere",
+        1,
+        size=lambda size, nominal: {"half": 0.0, "radius": size[0]},
+        bound=lambda size: size[0],
+        surface=lambda size: _rod_surface(size[0], 0.0),
+        hull=lambda size: _hull(skin=size[0]),
+    ),
+    CAPSULE: Shape(
+        "capsule",
+        2,
+        size=lambda size, nominal: {"half": _rod_length(size, nominal), "radius": size[0]},
+        bound=lambda size: size[0] + size[1],
+        surface=lambda size: _rod_surface(size[0], size[1]),
+        hull=lambda size: _hull(box=(0.0, 0.0, size[1]), skin=size[0]),
+    ),
+    ELLIPSOID: Shape(
+        "ellipsoid",
+        3,
+        size=_three,
+        bound=lambda size: maximum(size[0], maximum(size[1], size[2])),
+        surface=_tips,
+        hull=lambda size: _hull(radii=size),
+    ),
+    CYLINDER: Shape(
+        "cylinder",
+        2,
+        size=lambda size, nominal: {"radius": size[0], "half": size[1]},
+        bound=lambda size: norm(size[:2]),
+        surface=lambda size: _rod_surface(size[0], size[1]),
+        hull=lambda size: _hull(box=(0.0, 0.0, size[1]), radii=(size[0], size[0], 0.0)),
+    ),
+    BOX: Shape("box", 3, size=_three, bound=norm, surface=_corners, hull=_hull),
+    MESH: Shape(  # geom_size: the box around it
+        "mesh", 0, size=lambda size, nominal: {}, surface=_corners, hull=lambda size: _hull()
+    ),
+}
+
+
+def _both_long(one: Mapping, two: Mapping) -> bool:
+    return not (is_zero(one["half"]) or is_zero(two["half"]))  # a sphere touches once
+
+
+_RODS = Collider(2, 2, colliders.find_rods, colliders.place_rods, cull=True, several=_both_long)
+_BOXES = Collider(
+    box_box.MOST, box_box.SPOT, box_box.find_boxes, box_box.place_boxes, cull=True, turned=True, many=True
+)
+_SPHERE_CYLINDER = Collider(
+    1, 4, ball_colliders.find_sphere_cylinder, ball_colliders.place_ball, cull=True, turned=True
+)
+_SPHERE_BOX = Collider(1, 1, ball_colliders.find_sphere_box, ball_colliders.place_ball_box, cull=True, turned=True)
+_CAPSULE_CYLINDER = Collider(
+    2, 7, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot, cull=True, turned=True, ccd=True
+)
+_CAPSULE_BOX = Collider(2, 1, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True, turned=True)
+_CONVEX = Collider(
+    1, convex.SPOT, convex.find_convex, convex.place_convex, cull=True, turned=True, many=True, hulls=True
+)
+_ROUND = replace(_CONVEX, find=convex.find_round)
+_FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat)
+_CORNERED = replace(_FLAT, find=convex.find_cornered)
+_BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
+_ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh)
+_FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)
+_FIELD_CORNERED = replace(_FIELD, find=field_colliders.find_cornered_on_field)
+_FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)
+
+
+def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int], Collider]:
+    """The same for all these, which share loops."""
+    return dict.fromkeys(pairs, replace(collider, loop=collider))
+
+
+COLLIDERS = {
+    (PLANE, SPHERE): Collider(1, 0, colliders.find_plane_sphere, colliders.place_plane_sphere),
+    (PLANE, CAPSULE): Collider(2, 1, colliders.find_plane_capsule, colliders.place_plane_capsule),
+    (PLANE, ELLIPSOID): Collider(1, 3, plane_colliders.find_plane_ellipsoid, plane_colliders.place_on_plane),
+    (PLANE, CYLINDER): Collider(4, 3, plane_colliders.find_plane_cylinder, plane_colliders.place_on_plane),
+    (PLANE, BOX): Collider(
+        4, 3, plane_colliders.find_plane_box, plane_colliders.place_on_plane, order=plane_colliders.in_order_of_corners
+    ),
+    (PLANE, MESH): Collider(4, 3, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
+    **_alike(_FIELD_ROUND, (HFIELD, SPHERE), (HFIELD, CAPSULE)),
+    **_alike(_FIELD_CORNERED, (HFIELD, BOX), (HFIELD, MESH)),
+    **_alike(_FIELD, (HFIELD, ELLIPSOID), (HFIELD, CYLINDER)),
+    (SPHERE, SPHERE): Collider(1, 2, colliders.find_spheres, colliders.place_rods, loop=_RODS),
+    (SPHERE, CAPSULE): Collider(1, 2, colliders.find_sphere_capsule, colliders.place_rods, cull=True, loop=_RODS),
+    (CAPSULE, CAPSULE): Collider(2, 2, _RODS.find, _RODS.place, cull=True, several=_both_long, loop=_RODS),
+    **_alike(_SPHERE_CYLINDER, (SPHERE, CYLINDER)),
+    **_alike(_SPHERE_BOX, (SPHERE, BOX)),
+    **_alike(_CAPSULE_CYLINDER, (CAPSULE, CYLINDER)),
+    **_alike(_CAPSULE_BOX, (CAPSULE, BOX)),
+    **_alike(_BOXES, (BOX, BOX)),
+    **_alike(_CONVEX, (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX), (ELLIPSOID, MESH)),
+    **_alike(_ROUND, (SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID)),
+    **_alike(_FLAT, (CYLINDER, CYLINDER), (CYLINDER, BOX), (CYLINDER, MESH)),
+    **_alike(_CORNERED, (BOX, MESH), (MESH, MESH)),
+    **_alike(_BALL_MESH, (SPHERE, MESH)),
+    **_alike(_ROD_MESH, (CAPSULE, MESH)),
+}
+
+
+def collider_of(m: Model, pair: Pair) -> Collider:
+    """How the pair's geoms touch."""
+    return COLLIDERS[m.geom_type[pair.geom1], m.geom_type[pair.geom2]]
+
+
+def most_contacts(m: Model, pair: Pair) -> int:
+    """In how many points the pair's geoms touch at the most."""
+    return ground_of(m, [pair]).contacts if m.geom_type[pair.geom1] == HFIELD else collider_of(m, pair).ncon
+
+
+def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
+    """The height field that all these pairs touch."""
+    field = m.hfields[m.geom_dataid[pairs[0].geom1]]
+    assert field, "only height fields that may touch are read"
+    params = [contact_param(m, pair) for pair in pairs]
+    reaches = [bound_of(m, pair.geom2) + p.margin + p.gap for pair, p in zip(pairs, params, strict=True)]
+    return Ground(field, max(field.most_contacts(reach) for reach in reaches))
+
+
+def bound_of(m: Model, geom: int) -> Scalar:
+    """The radius of the geom's bounding sphere."""
+    if m.geom_type[geom] == MESH:
+        mesh = m.meshes[m.geom_dataid[geom]]
+        assert mesh, "only meshes that may touch are read"
+        return mesh.radius
+    bound = SHAPES[m.geom_type[geom]].bound
+    assert bound, "an endless shape has no bounding sphere"
+    return bound(m.geom_size[geom])
+
+
+def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
+    """What the collider knows of the geom's size."""
+    shape, size = SHAPES[m.geom_type[geom]], m.geom_size[geom]
+    cells = solids_of(m.meshes).of[m.geom_dataid[geom]] if shape is SHAPES[MESH] else NO_CELLS
+    if collider.hulls:
+        assert shape.hull
+        return shape.hull(size) | cells._asdict()
+    known = shape.size(size, (m.nominal or m).geom_size[geom])
+    return known | cells._asdict() if shape is SHAPES[MESH] else known
+
+
+def may_touch_in_several(m: Model, pair: Pair, collider: Collider) -> bool:
+    """Whether the pair may touch in more than one point."""
+    may = collider.several(size_of(m, pair.geom1, collider), size_of(m, pair.geom2, collider))
+    return may and (m.multiccd or not (collider.hulls or collider.ccd))

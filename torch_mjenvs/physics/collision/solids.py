@@ -1,0 +1,187 @@
+"""All that the colliders of convex shapes look up of meshes and boxes, as tables of constants that all of them share.
+
+The furthest vertex in a direction is looked for among a few. The sphere of directions is cut into cells, and of each
+cell it is known beforehand which vertices may be the furthest in one of its directions: so it is the furthest of all,
+and a mesh of 2,000 vertices costs little more than one of 20. (MuJoCo climbs from vertex to vertex, which takes longer
+where each world is somewhere else.)
+
+Vertices and faces have numbers that count through all meshes. The first eight and six are those of a box, whose
+vertices are multiplied by its half sizes.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...compiler.constants import Constants
+from ...compiler.control import count_while
+from ...compiler.rooms import number
+from ...compiler.scalar import Scalar, absolute, floor, maximum, minimum, select
+from ..spatial import Vec, choose, dot
+from .mesh import Face, Mesh
+
+FINEST = 24  # cells along the diagonal of an octahedron's projection; for few vertices fewer do
+SLACK = 1e-6  # added to what decides whether a vertex may be the furthest, against rounding
+
+
+class Cells(NamedTuple):
+    """Where a mesh's cells begin, and how many are on a side of their grid."""
+
+    cells: Scalar
+    side: Scalar
+
+
+NONE = -1.0
+FARTHEST = 1e10
+NO_CELLS = Cells(0.0, 0.0)  # of what has no vertices: the first cell of all is empty
+
+
+@dataclass(frozen=True, eq=False)
+class Solids:
+    """See above. Lists are tables, of which another one has the first row and the number of rows."""
+
+    vertices: Constants  # x, y, z
+    cells: Constants  # first and number of `likely`
+    likely: Constants  # vertices
+    around: Constants  # of each vertex, first and number of `corners`
+    corners: Constants  # the face; the vertex before this one in it: an edge leads there; `Face.spans`, or NONE
+    faces: Constants  # normal; first and number of `rims`
+    rims: Constants  # vertices of a face, seen from outside with the clock
+    of: dict[int, Cells]  # of each mesh
+    most_likely: int  # the most in a cell, around a vertex, in a face
+    most_around: int
+    most_corners: int
+
+
+def cell_of(first: Scalar, side: Scalar, n: Vec) -> Scalar:
+    """The number of the cell in which a direction is, of the octahedron |x| + |y| + |z| = 1, from above or below."""
+    half = 0.5 * side
+    reach = half / (absolute(n[0]) + absolute(n[1]) + absolute(n[2]))
+    row, column = (floor(maximum(minimum(half + x * reach, side), 0.0)) for x in n[:2])
+    row = row + select(n[2] < 0.0, side + 1.0, 0.0)
+    return first + row * (side + 1.0) + column
+
+
+def furthest_vertex(solids: Solids, cells: Cells, n: Vec) -> list[Scalar]:
+    """The vertex of a mesh that is furthest in a direction in its own axes, and its number; 0 where there is none."""
+    first, count = solids.cells.at(cell_of(*cells, n), (0, 1))
+
+    def look(k: Any, best: list[Scalar]) -> list[Scalar]:
+        (v,) = solids.likely.at(first + number(k))
+        height = dot(n, solids.vertices.at(v, range(3)))
+        return choose(height > best[0], [height, v], best)
+
+    _, v = count_while(lambda k, _: number(k) < count, look, [-FARTHEST, 0.0], solids.most_likely)
+    return [select(cells.side > 0.0, x, 0.0) for x in solids.vertices.at(v, range(3))] + [v]
+
+
+@functools.lru_cache(maxsize=8)
+def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
+    """The tables of a box and of these meshes."""
+    box = _box()
+    vertices: list[tuple[float, ...]] = list(box.vertices)
+    likely = [np.zeros(0)]
+    count = 0  # of them
+    cells: list[tuple[float, float]] = [(0.0, 0.0)]
+    of, lists = {}, [(0, box)]  # the number of each mesh's first vertex
+    for k, mesh in enumerate(meshes):
+        if mesh is None:
+            continue
+        found, side = _cells(mesh)
+        of[k] = Cells(float(len(cells)), float(side))
+        for numbers in found:
+            cells.append((float(count), float(len(numbers))))
+            count += len(numbers)
+        likely += [np.concatenate(found) + float(len(vertices))]
+        lists.append((len(vertices), mesh))
+        vertices += mesh.vertices
+    faces: list[tuple[float, ...]] = []
+    rims: list[list[float]] = []
+    corners: list[list[tuple[float, ...]]] = [[] for _ in vertices]
+    for start, mesh in lists:
+        for face in mesh.faces:
+            rim = face.rim
+            for (v, before), span in zip(_sides(rim), face.spans, strict=True):  # they come with the clock
+                others = [float(start + x) for x in span] + [NONE] * (3 - len(span))
+                corners[start + v].append((float(len(faces)), float(start + before), *others))
+            faces.append((*face.normal, float(len(rims)), float(len(rim))))
+            rims += [[float(start + v)] for v in rim]
+    for v in range(8):  # MuJoCo's order of a box's edges
+        corners[v] = [(f, float(v ^ bit), *rest) for (f, _, *rest), bit in zip(corners[v], (1, 2, 4), strict=True)]
+    around: list[tuple[float, float]] = []
+    flat: list[tuple[float, ...]] = []
+    for rows in corners:
+        around.append((float(len(flat)), float(len(rows))))
+        flat += rows
+    return Solids(
+        Constants(vertices, 3),
+        Constants(cells, 2),
+        Constants(np.concatenate(likely)[:, None].tolist(), 1),
+        Constants(around, 2),
+        Constants(flat, 5),
+        Constants(faces, 5),
+        Constants(rims, 1),
+        of,
+        max([int(n) for _, n in cells]),
+        max(len(rows) for rows in corners),
+        max(len(face.rim) for _, mesh in lists for face in mesh.faces),
+    )
+
+
+def _box() -> Mesh:
+    """Corners are numbered by the signs of x, y and z, as bits; faces and their corners are in MuJoCo's order."""
+    points = [(float(v & 1), float(v >> 1 & 1), float(v >> 2)) for v in range(8)]
+    rims = ((7, 3, 1, 5), (2, 6, 4, 0), (2, 3, 7, 6), (4, 5, 1, 0), (6, 7, 5, 4), (3, 2, 0, 1))
+    normals = ((1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, -1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, -1.0))
+    return Mesh(
+        tuple((2 * x - 1, 2 * y - 1, 2 * z - 1) for x, y, z in points),
+        tuple(Face(n, rim, ((),) * 4) for n, rim in zip(normals, rims, strict=True)),
+    )
+
+
+def _cells(mesh: Mesh) -> tuple[list[np.ndarray], int]:
+    """The vertices that may be the furthest in each cell, and how many cells are on a side of the grid."""
+    points = np.array(mesh.vertices)
+    side = int(np.clip(2 * round(len(points) ** 0.5 / 2), 2, FINEST))
+    # Corners of cells on the octahedron; what is off it is pulled to its rim. Beyond the last
+    # cells is one more row, for coordinates of 1.
+    u, v = np.meshgrid(*2 * [np.linspace(-1.0, 1.0 + 2.0 / side, side + 2)], indexing="ij")
+    off = np.maximum(np.abs(u) + np.abs(v), 1.0)
+    level = np.stack([u / off, v / off, np.maximum(1.0 - np.abs(u) - np.abs(v), 0.0)], -1)
+    cells = []
+    for sign in (1.0, -1.0):
+        grid = level * [1.0, 1.0, sign]
+        grid /= np.linalg.norm(grid, axis=-1, keepdims=True)
+        cells.append(np.stack([grid[:-1, :-1], grid[1:, :-1], grid[:-1, 1:], grid[1:, 1:]], 2).reshape(-1, 4, 3))
+    return _likely(points, mesh, np.concatenate(cells)), side
+
+
+def _likely(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarray]:
+    """The points that may be the furthest in some direction between four corners, of each cell.
+
+    All directions in a cell are within `spread` of its middle n, as points of the unit sphere. The furthest point is
+    further than its neighbours: so it is not p where a neighbour q is further along n by more than spread |q - p|.
+    """
+    middles = cells.mean(1)
+    middles /= np.linalg.norm(middles, axis=1, keepdims=True)
+    spread = np.linalg.norm(cells - middles[:, None], axis=2).max(1) + SLACK
+    ends = np.array(sorted({(p, q) for face in mesh.faces for a, b in _sides(face.rim) for p, q in ((a, b), (b, a))}))
+    if not len(ends):  # nothing is known of faces
+        return [np.arange(len(points))] * len(cells)
+    ways = points[ends[:, 1]] - points[ends[:, 0]]
+    least = np.linalg.norm(ways, axis=1)
+    known, starts = np.unique(ends[:, 0], return_index=True)
+    found = []
+    for k in range(0, len(cells), 64):  # not all at once, for memory
+        further = ways @ middles[k : k + 64].T > least[:, None] * spread[k : k + 64] + SLACK * 1e-3
+        never = np.logical_or.reduceat(further, starts)
+        found += [known[~column] for column in never.T]
+    return found
+
+
+def _sides(rim: tuple[int, ...]) -> list[tuple[int, int]]:
+    return list(zip(rim, rim[1:] + rim[:1], strict=True))
