@@ -90,7 +90,7 @@ def expected(
     d = advance(mjm, state, steps)
     if d is None or (precision.stiff < np.inf and stiffest(mjm, state, steps) > precision.stiff):
         return None
-    if _rubs_without_stretching(mjm, d):
+    if _rubs_without_stretching(mjm, d) or _many_faces_look(mjm, state, steps):
         return None
     fields = _fields(mjm, d, names)
     force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d, origins))
@@ -115,6 +115,37 @@ def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
     """
     rows = np.flatnonzero(d.efc_type == mujoco.mjtConstraint.mjCNSTR_FRICTION_TENDON)
     return bool(rows.size and np.min(np.max(np.abs(_jacobian(mjm, d)[rows]), axis=1)) < 1e-12)
+
+
+def _many_faces_look(mjm: mujoco.MjModel, state: tuple, steps: int) -> bool:
+    """Whether a mesh touches a box or a mesh where several pairs of their faces look at each other, in any step:
+    which pair the points are taken from depends on where the search ended (docs/limits.md).
+    """
+    if not mjm.nmesh:
+        return False
+    box, mesh = int(mujoco.mjtGeom.mjGEOM_BOX), int(mujoco.mjtGeom.mjGEOM_MESH)
+    d = mujoco.MjData(mjm)
+    random_mjcf.put(d, state)
+    for _ in range(steps):
+        mujoco.mj_step(mjm, d)
+        for pair in {tuple(c.geom.tolist()) for c in d.contact}:
+            if sorted(mjm.geom_type[list(pair)]) in ([box, mesh], [mesh, mesh]):
+                normal = next(c.frame[:3] for c in d.contact if tuple(c.geom) == pair)
+                one, two = (_faces(mjm, d, g) for g in pair)
+                one, two = one[one @ normal > 0.98], two[two @ normal < -0.98]
+                if np.sum(one @ two.T < -0.996) > 1:  # mjFACE_TOL
+                    return True
+    return False
+
+
+def _faces(mjm: mujoco.MjModel, d: mujoco.MjData, geom: int) -> np.ndarray:
+    """The normals of a box or mesh."""
+    normals = np.concatenate([np.eye(3), -np.eye(3)])
+    k = mjm.geom_dataid[geom]
+    if k >= 0:
+        start = mjm.mesh_polyadr[k]
+        normals = mjm.mesh_polynormal[start : start + mjm.mesh_polynum[k]]
+    return normals @ d.geom_xmat[geom].reshape(3, 3).T
 
 
 def sharpen(mjm: mujoco.MjModel) -> mujoco.MjModel:
