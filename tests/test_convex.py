@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from two_geoms import expected, found, poses, two, worst
+from two_geoms import expected, found, on_each_other, poses, two, worst
 
 from torch_mjenvs.physics import UnsupportedModel, load
 from torch_mjenvs.physics.simulation import Simulation
@@ -76,19 +76,6 @@ def test_deep_inside_of_each_other_the_way_out_is_nearer_to_the_shortest_than_in
     turned, also = np.max(ours[:, 4:], axis=1), np.max(theirs[:, 4:], axis=1)
     assert np.mean(turned) < np.mean(also) and np.max(turned) < 0.25
     assert np.percentile(turned, 98) < np.percentile(also, 98) and np.max(ours[:, 0]) < 1e-3
-
-
-def on_each_other(n: int, height: float, tilt: float, slide: float) -> np.ndarray:
-    """The second geom under the first, turned about the vertical, tilted and off to a side."""
-    rng, states = np.random.default_rng(0), []
-    for _ in range(n):
-        turn, upright, tilted = (np.zeros(4) for _ in range(3))
-        mujoco.mju_axisAngle2Quat(turn, np.array([0, 0, 1.0]), rng.uniform(0, 2 * np.pi))
-        axis = np.array([*rng.normal(size=2), 0])
-        mujoco.mju_axisAngle2Quat(upright, axis / np.linalg.norm(axis), tilt * rng.uniform(0.2, 1))
-        mujoco.mju_mulQuat(tilted, upright, turn)
-        states.append([0, 0, 0, 1, 0, 0, 0, *rng.uniform(-slide, slide, 2), 0.002 - height, *tilted])
-    return np.array(states)
 
 
 @pytest.mark.parametrize("tilt", [0.0, 0.01, 0.05])

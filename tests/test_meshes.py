@@ -11,7 +11,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from two_geoms import expected, found, poses, worst
+from two_geoms import expected, found, on_each_other, poses, worst
 
 from torch_mjenvs import Simulation
 from torch_mjenvs.physics import load
@@ -127,19 +127,6 @@ def test_other_shapes_touch_a_mesh_as_in_mujoco(pair):
     assert np.max(ours[shallow, 0]) < 1e-5 and np.max(ours[shallow, 4:]) < 5e-2
     assert np.median(ours[:, 0]) < 3 * np.median(theirs[:, 0]) + 1e-7
     assert np.max(ours[:, 0]) < 5 * np.max(theirs[:, 0]) + 1e-6
-
-
-def on_each_other(n: int, height: float, tilt: float, slide: float) -> np.ndarray:
-    """The second geom under the first, turned about the vertical, tilted and off to a side."""
-    rng, states = np.random.default_rng(0), []
-    for _ in range(n):
-        turn, upright, tilted = (np.zeros(4) for _ in range(3))
-        mujoco.mju_axisAngle2Quat(turn, np.array([0, 0, 1.0]), rng.uniform(0, 2 * np.pi))
-        axis = np.array([*rng.normal(size=2), 0])
-        mujoco.mju_axisAngle2Quat(upright, axis / np.linalg.norm(axis), tilt * rng.uniform(0.2, 1))
-        mujoco.mju_mulQuat(tilted, upright, turn)
-        states.append([0, 0, 0, 1, 0, 0, 0, *rng.uniform(-slide, slide, 2), 0.002 - height, *tilted])
-    return np.array(states)
 
 
 HEIGHTS = {"brick": 0.2, "box": 0.2, "plate": 0.1, "nut": 0.1, "wedge": 0.1, "cylinder": 0.2, "disc": 0.1}

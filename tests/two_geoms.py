@@ -67,3 +67,16 @@ def poses(n: int, apart: float, seed: int) -> np.ndarray:
     for k in (3, 10):
         states[:, k : k + 4] /= np.linalg.norm(states[:, k : k + 4], axis=1, keepdims=True)
     return states
+
+
+def on_each_other(n: int, height: float, tilt: float, slide: float) -> np.ndarray:
+    """The second geom under the first, turned about the vertical, tilted and off to a side."""
+    rng, states = np.random.default_rng(0), []
+    for _ in range(n):
+        turn, upright, tilted = (np.zeros(4) for _ in range(3))
+        mujoco.mju_axisAngle2Quat(turn, np.array([0, 0, 1.0]), rng.uniform(0, 2 * np.pi))
+        axis = np.array([*rng.normal(size=2), 0])
+        mujoco.mju_axisAngle2Quat(upright, axis / np.linalg.norm(axis), tilt * rng.uniform(0.2, 1))
+        mujoco.mju_mulQuat(tilted, upright, turn)
+        states.append([0, 0, 0, 1, 0, 0, 0, *rng.uniform(-slide, slide, 2), 0.002 - height, *tilted])
+    return np.array(states)
