@@ -71,6 +71,14 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def precision_of_products() -> Iterator[None]:
+    """`torch_mjenvs train` lowers it for the whole process."""
+    before = torch.get_float32_matmul_precision()
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
 @pytest.fixture
 def no_default_device() -> Iterator[None]:
     """As in a user's program: torch makes tensors on the CPU, and this package chooses where worlds are."""

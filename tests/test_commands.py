@@ -167,9 +167,7 @@ def test_a_task_of_a_users_own_is_trained_and_scored(tmp_path, monkeypatch, caps
     (tmp_path / "my_tasks.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [x for x in sys.path if x])  # as the installed command has it
-    precision = torch.get_float32_matmul_precision()
     main(["train", "--env", "my_tasks:TorchMine", "--num-envs", "34", "--total-steps", "3000", "--episodes", "2"])
-    torch.set_float32_matmul_precision(precision)
     gymnasium.registry.pop("TorchMine-v3")  # as in another process
     sys.modules.pop("my_tasks")
     main(["score", "runs/my_tasks-TorchMine-v3-0", "--episodes", "2"])

@@ -26,6 +26,7 @@ from benchmarks import cuda_code
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cuda, launch
+from torch_mjenvs.compiler.constants import Constants
 from torch_mjenvs.compiler.control import count_while, get, memory, repeat
 from torch_mjenvs.compiler.expr import node, tracing
 from torch_mjenvs.compiler.llvm import NVIDIA
@@ -85,13 +86,15 @@ def every_operation(b: dict[str, list]) -> dict[str, list]:
     }  # fmt: skip
     out: dict[str, list] = {"f": [], "i": [], "b": []}
     for op, row in OPS.items():
-        if row.takes and set(row.takes + row.gives) <= set("fib"):
+        if row.takes and set(row.takes + row.gives) <= set("fib") and op != "entry":
             taken = {"f": 0, "i": 0, "b": 0}
             args = []
             for t in row.takes:
                 args.append(first[t][taken[t] % len(first[t])])
                 taken[t] += 1
             out[row.gives].append(node(op, *special.get(op, args)))
+
+    out["f"] += Constants([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], 2).at(f, (0, 1))
 
     def turn(k: Any, c: list) -> list:
         here = lookup_index((2, 0, 1), k)

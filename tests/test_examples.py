@@ -29,14 +29,6 @@ pytestmark = pytest.mark.usefixtures("no_default_device")
 TUNED = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
 
 
-@pytest.fixture(autouse=True)
-def precision_of_products():
-    """ppo.main lowers it for the whole process."""
-    before = torch.get_float32_matmul_precision()
-    yield
-    torch.set_float32_matmul_precision(before)
-
-
 def settings(**instead: float) -> ppo.Settings:
     return ppo.Settings(**(runs.settings("no task's") | instead))
 

@@ -309,6 +309,9 @@ def test_the_model_is_otherwise_mujoco_s_own():
     data = mujoco.MjData(m)
     mujoco.mj_step(m, data)
     assert type(2 * m.body_mass) is np.ndarray and (m.body_mass.sum(), m.names) == (plain.body_mass.sum(), plain.names)
+    mine = m.body_mass.copy()
+    mine *= 2.0
+    assert np.array_equal(mine, 2 * plain.body_mass)
     for other in (copy.copy(m), copy.deepcopy(m)):
         other.body_mass[1] = 7.0  # a copy is anybody's own
         assert mujoco.MjData(other) and other.body_mass[1] == 7.0 != m.body_mass[1]

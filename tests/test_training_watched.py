@@ -19,14 +19,6 @@ pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "12000", "--episodes", "2"]
 
 
-@pytest.fixture(autouse=True)
-def precision_of_products():
-    """ppo.main lowers it for the whole process."""
-    before = torch.get_float32_matmul_precision()
-    yield
-    torch.set_float32_matmul_precision(before)
-
-
 def test_every_setting_is_a_flag():
     defaults = runs.settings()
     p = runs.training_parser("", defaults)

@@ -42,11 +42,18 @@ class ReadOnly(np.ndarray):
         super().__setitem__(at, x)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        for out in options.get("out", ()):
+        outs = options.get("out", ())
+        for out in outs:
             if isinstance(out, ReadOnly):
                 out._check()
-        plain = [x.view(np.ndarray) if isinstance(x, ReadOnly) else x for x in inputs]
-        return getattr(ufunc, method)(*plain, **options)
+        if outs:
+            options["out"] = tuple(map(_plain, outs))
+        found = getattr(ufunc, method)(*map(_plain, inputs), **options)
+        return found if not outs else outs[0] if len(outs) == 1 else outs
+
+
+def _plain(x: Any) -> Any:
+    return x.view(np.ndarray) if isinstance(x, ReadOnly) else x
 
 
 class Part:
