@@ -9,20 +9,12 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from two_geoms import expected, found, on_each_other, poses, two, worst
+from two_geoms import ROUND_AND_FLAT, exactly, expected, found, on_each_other, poses, two, worst
 
 from torch_mjenvs.physics import UnsupportedModel, load
 from torch_mjenvs.physics.simulation import Simulation
 
-SHAPES = {
-    "sphere": 'type="sphere" size=".1"',
-    "capsule": 'type="capsule" size=".08 .2"',
-    "ellipsoid": 'type="ellipsoid" size=".1 .2 .15"',
-    "cylinder": 'type="cylinder" size=".1 .2"',
-    "box": 'type="box" size=".1 .15 .2"',
-    "disc": 'type="cylinder" size=".2 .05"',
-    "plate": 'type="box" size=".3 .3 .1"',
-}
+SHAPES = ROUND_AND_FLAT | {"disc": 'type="cylinder" size=".2 .05"'}
 PAIRS = (
     ("sphere", "ellipsoid"),
     ("capsule", "ellipsoid"),
@@ -32,12 +24,6 @@ PAIRS = (
     ("cylinder", "cylinder"),
     ("cylinder", "box"),
 )
-
-
-def exactly(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
-    """MuJoCo's contacts, as exact as it can."""
-    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-10
-    return expected(mjm, states)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from two_geoms import expected, found, on_each_other, poses, worst
+from two_geoms import ROUND_AND_FLAT, exactly, expected, found, on_each_other, poses, worst
 
 from torch_mjenvs import Simulation
 from torch_mjenvs.physics import load
@@ -43,15 +43,7 @@ MESHES = {
     "rock": _rock(60),
     "boulder": _rock(400),
 }
-SHAPES = {
-    "sphere": 'type="sphere" size=".1"',
-    "capsule": 'type="capsule" size=".08 .2"',
-    "ellipsoid": 'type="ellipsoid" size=".1 .2 .15"',
-    "cylinder": 'type="cylinder" size=".1 .2"',
-    "box": 'type="box" size=".1 .15 .2"',
-    "plate": 'type="box" size=".3 .3 .1"',
-    "disc": 'type="cylinder" size=".3 .1"',
-}
+SHAPES = ROUND_AND_FLAT | {"disc": 'type="cylinder" size=".3 .1"'}
 
 
 def geom(name: str, more: str = "") -> str:
@@ -70,12 +62,6 @@ def model(bodies: str, *names: str) -> mujoco.MjModel:
 def two(one: str, other: str, more: str = "") -> mujoco.MjModel:
     bodies = "".join(f"<body><freejoint/>{geom(name, more)}</body>" for name in (one, other))
     return model(bodies, *sorted({one, other}))
-
-
-def exactly(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
-    """MuJoCo's contacts, as exact as it can."""
-    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-10
-    return expected(mjm, states)
 
 
 CORNERED = [

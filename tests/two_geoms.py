@@ -12,6 +12,15 @@ from torch_mjenvs.physics.collision import driver
 from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.data import Data
 
+ROUND_AND_FLAT = {
+    "sphere": 'type="sphere" size=".1"',
+    "capsule": 'type="capsule" size=".08 .2"',
+    "ellipsoid": 'type="ellipsoid" size=".1 .2 .15"',
+    "cylinder": 'type="cylinder" size=".1 .2"',
+    "box": 'type="box" size=".1 .15 .2"',
+    "plate": 'type="box" size=".3 .3 .1"',
+}
+
 
 def two(geoms: tuple[str, str], more: str = "") -> mujoco.MjModel:
     bodies = "".join(f"<body><freejoint/><geom {geom} {more}/></body>" for geom in geoms)
@@ -44,6 +53,12 @@ def expected(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
         mujoco.mj_fwdPosition(mjm, d)
         out.append([np.array([c.dist, *c.pos, *c.frame[:3]]) for c in d.contact if c.dist < c.includemargin])
     return out
+
+
+def exactly(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
+    """MuJoCo's contacts, as exact as it can."""
+    mjm.opt.ccd_iterations, mjm.opt.ccd_tolerance = 500, 1e-10
+    return expected(mjm, states)
 
 
 def worst(got: list[np.ndarray], want: list[np.ndarray]) -> float:

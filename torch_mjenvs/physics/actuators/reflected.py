@@ -47,12 +47,9 @@ def damped_by_actuators(m: Model) -> bool:
 def _damping(
     m: Model, k: Scalar, coefficients: Sequence, kinds: tuple[int, ...], driven: int
 ) -> tuple[Scalar, list[Scalar]]:
-    higher = enumerate(coefficients)
     columns = list(zip(*m.actuator_dampingpoly, strict=True)) or [()] * len(coefficients)
-    return (
-        _sum(m, k, m.actuator_damping, kinds, driven),
-        [_sum(m, c, columns[n], kinds, driven) for n, c in higher],
-    )
+    higher = [_sum(m, c, given, kinds, driven) for c, given in zip(coefficients, columns, strict=True)]
+    return _sum(m, k, m.actuator_damping, kinds, driven), higher
 
 
 def _sum(m: Model, own: Scalar, given: Sequence, kinds: tuple[int, ...], driven: int) -> Scalar:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and
 from ..model import MESH, Model
 from ..spatial import Vec, column, dot, is_number, sub
-from .shapes import SHAPES
+from .shapes import SHAPES, mesh_of
 
 SLACK = 1e-5  # of the boxes' sizes: more than rounding makes of a distance
 
@@ -34,9 +34,7 @@ def boxes_around(m: Model, geoms: Sequence[int]) -> dict[int, Box]:
 def _box_around(m: Model, geom: int) -> Box | None:
     """The smallest one along the geom's axes."""
     if m.geom_type[geom] == MESH:
-        mesh = m.meshes[m.geom_dataid[geom]]
-        assert mesh, "only meshes that may touch are read"
-        ends = [(min(xs), max(xs)) for xs in zip(*mesh.vertices, strict=True)]
+        ends = [(min(xs), max(xs)) for xs in zip(*mesh_of(m, geom).vertices, strict=True)]
         return Box(tuple(0.5 * (a + b) for a, b in ends), tuple(0.5 * (b - a) for a, b in ends))
     shape = SHAPES[m.geom_type[geom]]
     if shape.bound is None or shape.hull is None:

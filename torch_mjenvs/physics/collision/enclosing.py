@@ -11,7 +11,7 @@ from typing import Any
 
 from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, logical_and, logical_not, logical_or, maximum, select
-from ..spatial import MINVAL, choose, cross, dot, norm, scale, sub
+from ..spatial import MINVAL, choose, choose_all, cross, dot, norm, scale, sub
 
 STEPS = 35  # ccd_iterations
 
@@ -42,7 +42,7 @@ def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
         full = c["count"] > 2.5
         p, q, _ = c["points"]
         one, two = _of_two(p, new), _of_three(p, q, new)
-        kept, points, at = _pick(c["count"] < 1.5, one, two)
+        kept, points, at = choose_all(c["count"] < 1.5, one, two)
         there = logical_or(apart, full)
         return {
             "go": logical_not(there),
@@ -65,12 +65,6 @@ def _towards(furthest: Furthest, x: list[Scalar]) -> Point:
     return furthest(scale(x, -1.0 / maximum(norm(x), MINVAL)))
 
 
-def _pick(mask: Mask, new: Any, old: Any) -> Any:
-    if isinstance(new, (list, tuple)):
-        return [_pick(mask, x, y) for x, y in zip(new, old, strict=True)]
-    return select(mask, new, old)
-
-
 def _of_two(p: Point, q: Point) -> list:
     """How many of two points the nearest mean needs, which (three, of which more do not count), and the mean."""
     way = sub(q[:3], p[:3])
@@ -91,8 +85,8 @@ def _of_three(p: Point, q: Point, r: Point) -> list:
     for share, (b, c) in zip(shares, ((q, r), (p, r), (p, q)), strict=True):
         found = _of_two(b, c)
         far = dot(found[2], found[2])
-        best = _pick(logical_and(share <= 0.0, far < best[0]), [far, found], best)
-    return _pick(inside, [3.0, [p, q, r], at], best[1])
+        best = choose_all(logical_and(share <= 0.0, far < best[0]), [far, found], best)
+    return choose_all(inside, [3.0, [p, q, r], at], best[1])
 
 
 def _surround(furthest: Furthest, apart: Mask, lost: Mask, points: list[Point]) -> tuple[Mask, Mask, list[Point]]:

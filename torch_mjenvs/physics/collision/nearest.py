@@ -9,7 +9,7 @@ from typing import Any
 
 from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, logical_and, maximum, select, sqrt
-from ..spatial import MINVAL, add_scaled, dot, norm, scale, sub
+from ..spatial import MINVAL, add_scaled, choose_all, dot, norm, scale, sub
 from .hull import Hull, difference
 
 TOLERANCE = 1e-6  # metres: ccd_tolerance
@@ -50,7 +50,7 @@ def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask
         open_ = logical_and(c["square"] - bound > c["square"] * GAP, bound < reach * sqrt(c["square"]))
         best = _nearest_with(s, c["points"])
         better = logical_and(open_, best["square"] < c["square"])
-        new = {key: _pick(better, best[key], c[key]) for key in ("points", "x", "a", "square")}
+        new = {key: choose_all(better, best[key], c[key]) for key in ("points", "x", "a", "square")}
         return new | {"go": logical_and(better, new["square"] > TOLERANCE * TOLERANCE)}
 
     c = while_any(lambda c: c["go"], step, start, STEPS)
@@ -76,7 +76,7 @@ def _nearest_with(s: list, points: list) -> dict[str, Any]:
         nearer = logical_and(there, square < best["square"])
         new = {"points": [s, others[0], others[-1]], "x": at[:3], "a": at[3:6], "square": square}
         for key, x in new.items():
-            best[key] = _pick(nearer, x, best[key])
+            best[key] = choose_all(nearer, x, best[key])
 
     ways = [sub(p[:3], s[:3]) for p in points]
     along = [-dot(way, s[:3]) for way in ways]
@@ -92,9 +92,3 @@ def _nearest_with(s: list, points: list) -> dict[str, Any]:
         safe = select(there, area, 1.0)
         offer(there, [points[i], points[j]], [u / safe, v / safe])
     return best
-
-
-def _pick(mask: Mask, new: Any, old: Any) -> Any:
-    if isinstance(new, list):
-        return [_pick(mask, x, y) for x, y in zip(new, old, strict=True)]
-    return select(mask, new, old)

@@ -25,6 +25,7 @@ from . import (
 from .colliders import Found, Geom, Place
 from .contact_param import contact_param
 from .hfield import Ground
+from .mesh import Mesh
 from .solids import NO_CELLS, solids_of
 
 Size = Sequence[Scalar]
@@ -240,12 +241,17 @@ def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
     return Ground(field, max(field.most_contacts(reach) for reach in reaches))
 
 
+def mesh_of(m: Model, geom: int) -> Mesh:
+    """That of a geom that is one."""
+    mesh = m.meshes[m.geom_dataid[geom]]
+    assert mesh, "only meshes that may touch are read"
+    return mesh
+
+
 def bound_of(m: Model, geom: int) -> Scalar:
     """The radius of the geom's bounding sphere."""
     if m.geom_type[geom] == MESH:
-        mesh = m.meshes[m.geom_dataid[geom]]
-        assert mesh, "only meshes that may touch are read"
-        return mesh.radius
+        return mesh_of(m, geom).radius
     bound = SHAPES[m.geom_type[geom]].bound
     assert bound, "an endless shape has no bounding sphere"
     return bound(m.geom_size[geom])
