@@ -73,3 +73,38 @@ def test_a_simulation_steps_as_mujoco(cone, option):
         mujoco.mj_rnePostConstraint(mjm, d)
         for name in ("qpos", "qvel", *sim.outputs):
             close(getattr(sim, name)[k].cpu(), getattr(d, name), 1e-8, name)
+
+
+# Joints of a box, whose contacts have five axes of friction. Coaxial hinges need armature to move apart.
+JOINTS = {
+    "fewer dofs than axes": '<joint type="slide" axis=".2 .1 1"/><joint type="ball"/>',
+    "two hinges on a line": """<joint axis="1 0 .3" pos="0 .4 .1"/><joint axis="0 1 .1" pos=".5 0 .2" armature=".05"/>
+        <joint axis="0 1 .1" pos=".5 .1 .21" armature=".05"/><joint axis=".3 .1 1" pos=".4 .3 0"/>
+        <joint axis="1 1 0" pos="-.4 .3 .1"/>""",
+    "it cannot roll one way": """<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>
+        <joint type="slide" axis="0 0 1"/><joint armature=".05"/><joint pos=".1 .2 0" armature=".05"/>
+        <joint axis="0 1 0"/>""",
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("joints", JOINTS)
+def test_friction_whose_axes_follow_from_each_other_stays_as_mujoco_leaves_it(joints, dtype):
+    """A is singular there, of which only rounding says otherwise."""
+    xml = f"""<mujoco><option noslip_iterations="2" noslip_tolerance="0" cone="elliptic"/>
+        <default><geom friction=".4 .05 .02" condim="6"/></default><worldbody><geom type="plane" size="5 5 1"/>
+        <body pos="0 0 .098">{JOINTS[joints]}<geom type="box" size=".15 .1 .1" euler="3 -2 10" mass="2"/></body>
+        </worldbody></mujoco>"""
+    mjm, rng = oracle.sharpen(mujoco.MjModel.from_xml_string(xml)), np.random.default_rng(3)
+    sim, touching = Simulation(mjm, 16, dtype=dtype), 0
+    worlds = [mujoco.MjData(mjm) for _ in range(16)]
+    for k, d in enumerate(worlds):
+        d.qvel[:] = rng.normal(0, 0.3, mjm.nv)
+        mujoco.mj_step(mjm, d, 5 + k)
+        sim.qpos[k], sim.qvel[k] = (torch.from_numpy(x).to(dtype) for x in (d.qpos, d.qvel))
+    sim.step()
+    for k, d in enumerate(worlds):
+        mujoco.mj_step(mjm, d)
+        touching += d.ncon
+        close(sim.qvel[k].cpu(), d.qvel, 1e-9 if dtype == torch.float64 else 1e-4, f"world {k}")
+    assert touching > 16

@@ -148,7 +148,9 @@ def _contact(m: Model, d: Data, c: ContactForce, motion: list, image: Callable[[
         return []
     rows, images, start, most = (made[name] for name in ("rows", "images", "start", "most"))
     if isinstance(c.cone, EllipticCone):
-        return [Grip(c, axes, c.active, rows, images, c.y0[1:], start, _ellipse(c.cone.friction, most[0]))]
+        dofs = {v for row in rows for v in row}
+        hold = _ellipse(c.cone.friction, most[0], d.precision.pivot) if len(dofs) >= len(axes) else _nothing
+        return [Grip(c, axes, c.active, rows, images, c.y0[1:], start, hold)]
     return [
         Grip(c, [k + 1], c.active, rows[k : k + 1], images[k : k + 1], [c.y0[k + 1]], [start[k]], _edges(mu, most[k]))
         for k, mu in enumerate(c.cone.friction)
@@ -182,11 +184,13 @@ def _edges(mu: Scalar, most: Scalar) -> Hold:
     return hold
 
 
-def _ellipse(friction: list, normal: Scalar) -> Hold:
+def _ellipse(friction: list, normal: Scalar, least: float) -> Hold:
     """Of all axes of an elliptic cone: the least 1/2 F'AF + F'b where |F / friction| is `normal` at the most.
 
     mju_QCQP: with x = F / friction, x is -(A + la)^-1 b, where la >= 0 is what has |x| be `normal`, found by Newton's
     method. It ends where MuJoCo's ends, as it may do so early.
+
+    least: of a pivot, as a share of its row's diagonal entry; what is below that is rounding, and A is singular.
     """
     n = len(friction)
 
@@ -199,7 +203,8 @@ def _ellipse(friction: list, normal: Scalar) -> Hold:
             la, _, _, _ = carry
             shifted = [{j: scaled[i][j] + (la if i == j else 0.0) for j in range(i + 1)} for i in range(n)]
             f = factor(shifted)
-            singular = _singular([1.0 / x for x in f.inverse])
+            pivots = [1.0 / x for x in f.inverse]
+            singular = logical_or(_singular(pivots), *(x < least * shifted[i][i] for i, x in enumerate(pivots)))
             x = scale(solve(f, b), -1.0)
             beyond = dot(x, x) - normal * normal
             more = beyond / maximum(2.0 * dot(x, solve(f, x)), MINVAL)
@@ -211,11 +216,20 @@ def _ellipse(friction: list, normal: Scalar) -> Hold:
         by = select(la > 0.0, onto, 1.0)
         nothing = logical_or(singular, normal < MINVAL)
         new = [select(nothing, 0.0, xk * by * f) for xk, f in zip(x, friction, strict=True)]
-        change = sub(new, force)
-        worse = dot(change, [0.5 * dot(row, change) + s for row, s in zip(A, slip, strict=True)]) > LEAST
-        return [select(worse, old, x) for old, x in zip(force, new, strict=True)]
+        return _unless_worse(A, slip, force, new)
 
     return hold
+
+
+def _nothing(A: list, slip: list, force: list) -> list:
+    """No friction, as MuJoCo's QCQP has it where A is singular, as with more axes than the bodies have dofs."""
+    return _unless_worse(A, slip, force, zeros(len(force)))
+
+
+def _unless_worse(A: list, slip: list, force: list, new: list) -> list:
+    change = sub(new, force)
+    worse = dot(change, [0.5 * dot(row, change) + s for row, s in zip(A, slip, strict=True)]) > LEAST
+    return [select(worse, old, x) for old, x in zip(force, new, strict=True)]
 
 
 def _singular(pivots: list) -> Mask:
