@@ -6,6 +6,7 @@ Most programs here compute with small whole numbers, where no rounding happens, 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -26,6 +27,7 @@ from torch_mjenvs.compiler.control import (
     when_any,
     while_any,
 )
+from torch_mjenvs.compiler.llvm import render
 from torch_mjenvs.compiler.scalar import (
     absolute,
     clip,
@@ -388,6 +390,43 @@ def test_what_is_touched_in_a_loop_is_touched_anew():
         return repeat(3, turn, x)
 
     check(body, whole_numbers(4), LANES)
+
+
+def test_worlds_that_have_left_a_loop_are_not_touched_in_it():
+    def body(x: list) -> list:
+        which = touched([v > 0.0 for v in x])
+
+        def turn(carry: list) -> list:
+            (sums,) = add_each(which, lambda k: [[(k, -3.0)]], [carry])
+            found = choose_each(which, lambda k: [get(memory([[v] for v in carry]), k) > 4.0], len(x))
+            return fold_each(found, lambda k, c: [c[0] + 1.0, *c[1:]], sums)
+
+        return while_any(lambda c: c[0] + c[1] < 20.0, turn, x, 7)
+
+    check(body, whole_numbers(4), LANES)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda x, c: when_any(x[0] < 0.0, lambda c: [c[0] + 1.0], c),
+        lambda x, c: fold_each(touched([v < 0.0 for v in x]), lambda k, c: [c[0] + 1.0], c),
+    ],
+    ids=["when", "each"],
+)
+def test_a_block_in_a_loop_is_skipped_where_only_worlds_need_it_that_have_left(form):
+    """What decides on the branch is the block's mask and the loop's."""
+
+    def body(x: list) -> list:
+        return while_any(lambda c: c[0] < 5.0, lambda c: form(x, [c[0] + 1.0]), [x[1]], 9)
+
+    ir = render(record_list(body, 2, 1, "float32"), lanes=8)
+    active = re.search(r"(%\w+) = fcmp olt <8 x float> %\w+, splat \(float 0x4014", ir)
+    assert active
+    both = re.search(rf"(%\w+) = and <8 x i1> .*{active[1]}\b", ir)
+    assert both
+    bits = re.search(rf"(%\w+) = bitcast <8 x i1> {both[1]} to i8", ir)
+    assert bits and re.search(rf"icmp ne i8 {bits[1]}, 0", ir)
 
 
 def test_nothing_touched():

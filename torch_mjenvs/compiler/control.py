@@ -37,7 +37,7 @@ def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
     _check("when_any", old, new)
     changed = [i for i, (o, n) in enumerate(zip(old, new, strict=True)) if not _same(o, n)]
     out = list(old)
-    results = _results(_form("when", mask, attr=When(region, [Carried(old[i], new[i]) for i in changed])))
+    results = _results(_when(mask, When(region, [Carried(old[i], new[i]) for i in changed])))
     for i, result in zip(changed, results, strict=True):
         out[i] = result
     return rebuild(out)
@@ -58,10 +58,15 @@ def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
     with trace.inside(region):
         new, rebuild = _flatten(compute())
     inside = [i for i, x in enumerate(new) if type(x) is Expr and x.region is region]
-    results = _results(_form("when", mask, attr=When(region, [Carried(None, new[i]) for i in inside])))
+    results = _results(_when(mask, When(region, [Carried(None, new[i]) for i in inside])))
     for i, result in zip(inside, results, strict=True):
         new[i] = result
     return rebuild(new)
+
+
+def _when(mask: Expr, form: When) -> Expr:
+    needed = form.body.mask
+    return _form("when", *((mask,) if needed is mask else (mask, needed)), attr=form)
 
 
 def while_any(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carry: Carry, max_iterations: int) -> Carry:
@@ -227,7 +232,7 @@ def _each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry) ->
         number, carried = _variables(before)
         made = body(number, rebuild([x.variable for x in carried]))
     _carry_on("each", carried, made.carry)
-    return _form("each", which, attr=Each(region, carried, number, list(made.puts), list(made.chosen)))
+    return _form("each", which, region.mask, attr=Each(region, carried, number, list(made.puts), list(made.chosen)))
 
 
 def _repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:

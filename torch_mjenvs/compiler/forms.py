@@ -54,7 +54,10 @@ class Form:
 
 @dataclass(eq=False, slots=True)
 class When(Form):
-    """A block that is skipped where no world of the vector is in the mask, its argument."""
+    """A block for the worlds in the mask, its first argument, skipped where the vector has none of them.
+
+    A second argument is that mask and those of the code around, where there are any: then it is skipped by that.
+    """
 
 
 @dataclass(eq=False, slots=True)
@@ -103,8 +106,9 @@ class While(Loop):
 
 @dataclass(eq=False, slots=True)
 class Each(Loop):
-    """An iteration for each number that is touched (its argument); here `counter` is that number.
+    """An iteration for each number that is touched (its first argument); here `counter` is that number.
 
+    It is skipped where no world of the number is one of those that the code around is for (its second argument).
     An iteration can put values into memories, and choose parts: a mask for each part of this number.
     """
 

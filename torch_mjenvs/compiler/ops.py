@@ -84,10 +84,10 @@ OPS: dict[str, Op] = {
     "touched": Op("b*", "t", "int"),  # which of attr masks hold in any world
     "chosen": Op("c", "t", "int"),  # which of attr parts an `each` chose
     # control
-    "when": Op("b", "c", "When"),
+    "when": Op("b*", "c", "When"),
     "while": Op("", "c", "While"),
     "repeat": Op("", "c", "Repeat"),
-    "each": Op("t", "c", "Each"),
+    "each": Op("tb", "c", "Each"),
     "counter": Op("", "s"),
     "phi": Op("", "?", "Carried"),  # what a loop's body sees of what is carried
     "result": Op("c", "?", "Carried"),  # and what the code after a form does

@@ -26,7 +26,8 @@ from .tendons.bias import armature_wrenches
 # here is left at its last point, where the cost is lowest; the tests' models need 5 iterations at the most, cold.
 ITERATIONS, LS_ITERATIONS = 100, 50
 LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
-FULL_STEPS = 2  # iterations that take the full step even where it does not end the search
+# Iterations that take the full step even where it does not end the search; fewer where a contact that slides is curved.
+FULL_STEPS = {"pyramidal": 4, "elliptic": 2}
 
 
 @stage(reads="precision qacc_warmstart odof M qfrc_smooth constraints", computes="qacc_solver solver_niter")
@@ -43,7 +44,7 @@ def newton(m: Model, d: Data) -> None:
         a, _, count, *landed = carry
         gradient, hessian = linearise(m, d, a)
         dx = [-x for x in solve(factor(hessian, m.dof_clamped), gradient)]
-        alpha, flipped = line_search(m, d, a, dx, dot(gradient, dx), tolerance, count < FULL_STEPS)
+        alpha, flipped = line_search(m, d, a, dx, dot(gradient, dx), tolerance, count < FULL_STEPS[m.cone])
         done = logical_not(flipped > tolerance)
         a = [x + alpha * s for x, s in zip(a, dx, strict=True)]
         if not uncertain:

@@ -34,7 +34,11 @@ class Variables:
 
 def any_lane(w: Writer, mask: object) -> str:
     """Whether the mask holds in a lane."""
-    x = w.value(mask, "b")
+    return any_bit(w, w.value(mask, "b"))
+
+
+def any_bit(w: Writer, x: str) -> str:
+    """The same of a mask that is written already."""
     if w.types.lanes == 1:
         return x
     bits = w.assign(f"bitcast {w.types.of('b')} {x} to {w.types.mask}")
@@ -56,9 +60,9 @@ def select(w: Writer, mask: str, a: str, b: str, t: str) -> str:
 def when(w: Writer, e: Expr) -> None:
     """A branch around a block."""
     form: When = e.attr
-    (mask,) = e.args
+    mask, needed = e.args[0], e.args[-1]
     carries = [x for x in form.carries if x.result in w.live]
-    go = any_lane(w, mask)
+    go = any_lane(w, mask if w.types.lanes == 1 else needed)
     body, join = w.fresh_labels("body", "join")
     before = w.block
     w.put(f"br i1 {go}, label %{body}, label %{join}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..expr import Expr
 from ..forms import Each
-from .control import Variables, add_carried, select
+from .control import Variables, add_carried, any_bit, select
 from .memory import place
 from .writer import Row, Touched, Writer
 
@@ -41,7 +43,7 @@ def _append(w: Writer, numbers: str, masks: str, number: str, mask: str, count: 
 def each(w: Writer, e: Expr) -> None:
     """A loop over the list, with its test at the end, and a branch around it for where the list is empty."""
     form: Each = e.attr
-    (which,) = e.args
+    which, around = e.args
     numbers, masks, count = w.touched[which]
     parts = _arrays(w, which.attr * len(form.chosen)) if form.chosen else None
     before, (head, out) = w.block, w.fresh_labels("head", "out")
@@ -54,16 +56,15 @@ def each(w: Writer, e: Expr) -> None:
     carries = add_carried(w, variables, form.carries)
     number, here = _number(w, numbers, masks, i)
     w.names[form.counter] = number
+    join = _join_for_others(w, here, around)
     w.region(form.body)
     _put(w, form, here)
-    back = [w.assign(f"add i32 {i}, 1")]
-    if parts:
-        for k, mask in enumerate(form.chosen):
-            part = w.assign(f"add i32 {number}, {k * which.attr}")
-            inside = select(w, here, w.value(mask, "b"), w.types.constant("b", False), "b")
-            n = _append(w, *parts, part, inside, n)
-        back.append(n)
-    back += [select(w, here, w.value(x.after, x.type), w.names[x.variable], x.type) for x in carries]
+    ends = [("i32", n, _chosen_parts(w, form, which.attr, here, parts, n))] if parts else []
+    for x in carries:
+        old = w.names[x.variable]
+        ends.append((w.types.of(x.type), old, select(w, here, w.value(x.after, x.type), old, x.type)))
+    found = join(ends) if join else [new for _, _, new in ends]
+    back = [w.assign(f"add i32 {i}, 1"), *found]
     variables.close(back)
     again = w.assign(f"icmp slt i32 {back[0]}, {count}")
     after = w.block
@@ -71,7 +72,7 @@ def each(w: Writer, e: Expr) -> None:
     w.label(out)
     w.assign(f"phi i32 [ 0, %{before} ], [ {back[0]}, %{after} ]")
     if parts:
-        w.touched[e] = Touched(*parts, w.assign(f"phi i32 [ 0, %{before} ], [ {n}, %{after} ]"))
+        w.touched[e] = Touched(*parts, w.assign(f"phi i32 [ 0, %{before} ], [ {back[1]}, %{after} ]"))
     for x, end in zip(carries, back[len(back) - len(carries) :], strict=True):
         init = w.value(x.before, x.type)
         w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {init}, %{before} ], [ {end}, %{after} ]")
@@ -85,6 +86,37 @@ def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
     at = w.assign(f"getelementptr {integer}, {own} {masks}, i32 {number}")
     mask = w.assign(f"load {integer}, {own} {at}")
     return number, mask if w.types.lanes == 1 else w.assign(f"bitcast {integer} {mask} to {w.types.of('b')}")
+
+
+def _join_for_others(w: Writer, here: str, around: object) -> Callable[[list[tuple[str, str, str]]], list[str]] | None:
+    """A branch around the body for where the code around is for no world of this number, as in a loop that they have
+    left. It ends where what this gives is called: with types, and values before and after, it gives those at hand.
+
+    None where the body always runs. A thread that is a world would not be here.
+    """
+    if w.types.lanes == 1 or around is True:
+        return None
+    needed = w.assign(f"and {w.types.of('b')} {here}, {w.value(around, 'b')}")
+    go, before, (body, join) = any_bit(w, needed), w.block, w.fresh_labels("body", "join")
+    w.put(f"br i1 {go}, label %{body}, label %{join}")
+    w.label(body)
+
+    def close(ends: list[tuple[str, str, str]]) -> list[str]:
+        after = w.block
+        w.put(f"br label %{join}")
+        w.label(join)
+        return [w.assign(f"phi {t} [ {old}, %{before} ], [ {new}, %{after} ]") for t, old, new in ends]
+
+    return close
+
+
+def _chosen_parts(w: Writer, form: Each, count: int, here: str, parts: tuple[str, str], n: str) -> str:
+    """Note the parts that are chosen of this number, one of `count`; how many are noted now."""
+    for k, mask in enumerate(form.chosen):
+        part = w.assign(f"add i32 {w.names[form.counter]}, {k * count}")
+        inside = select(w, here, w.value(mask, "b"), w.types.constant("b", False), "b")
+        n = _append(w, *parts, part, inside, n)
+    return n
 
 
 def _put(w: Writer, form: Each, here: str) -> None:
