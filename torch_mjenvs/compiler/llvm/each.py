@@ -10,6 +10,8 @@ from .control import Variables, add_carried, any_bit, select
 from .memory import place
 from .writer import Row, Touched, Writer
 
+Ends = tuple[str, str, str]  # a type, and a value before and after the body
+
 
 def touched(w: Writer, e: Expr) -> None:
     """The list, without a branch: every number is written, and the next one over it if no lane needs it."""
@@ -56,14 +58,14 @@ def each(w: Writer, e: Expr) -> None:
     carries = add_carried(w, variables, form.carries)
     number, here = _number(w, numbers, masks, i)
     w.names[form.counter] = number
-    join = _join_for_others(w, here, around)
+    end = _skip(w, here, around)
     w.region(form.body)
     _put(w, form, here)
     ends = [("i32", n, _chosen_parts(w, form, which.attr, here, parts, n))] if parts else []
     for x in carries:
         old = w.names[x.variable]
         ends.append((w.types.of(x.type), old, select(w, here, w.value(x.after, x.type), old, x.type)))
-    found = join(ends) if join else [new for _, _, new in ends]
+    found = end(ends) if end else [new for _, _, new in ends]
     back = [w.assign(f"add i32 {i}, 1"), *found]
     variables.close(back)
     again = w.assign(f"icmp slt i32 {back[0]}, {count}")
@@ -73,9 +75,9 @@ def each(w: Writer, e: Expr) -> None:
     w.assign(f"phi i32 [ 0, %{before} ], [ {back[0]}, %{after} ]")
     if parts:
         w.touched[e] = Touched(*parts, w.assign(f"phi i32 [ 0, %{before} ], [ {back[1]}, %{after} ]"))
-    for x, end in zip(carries, back[len(back) - len(carries) :], strict=True):
+    for x, new in zip(carries, back[len(back) - len(carries) :], strict=True):
         init = w.value(x.before, x.type)
-        w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {init}, %{before} ], [ {end}, %{after} ]")
+        w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {init}, %{before} ], [ {new}, %{after} ]")
 
 
 def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
@@ -88,11 +90,11 @@ def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
     return number, mask if w.types.lanes == 1 else w.assign(f"bitcast {integer} {mask} to {w.types.of('b')}")
 
 
-def _join_for_others(w: Writer, here: str, around: object) -> Callable[[list[tuple[str, str, str]]], list[str]] | None:
-    """A branch around the body for where the code around is for no world of this number, as in a loop that they have
-    left. It ends where what this gives is called: with types, and values before and after, it gives those at hand.
+def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[str]] | None:
+    """Begin a branch that skips the body where the code around is for no world of this number: they have left its loop.
 
-    None where the body always runs. A thread that is a world would not be here.
+    What is given back ends the branch, and gives the values behind it. None: there is no branch, the body always runs.
+    A thread that is a world would not be here.
     """
     if w.types.lanes == 1 or around is True:
         return None
@@ -101,13 +103,13 @@ def _join_for_others(w: Writer, here: str, around: object) -> Callable[[list[tup
     w.put(f"br i1 {go}, label %{body}, label %{join}")
     w.label(body)
 
-    def close(ends: list[tuple[str, str, str]]) -> list[str]:
+    def end(ends: list[Ends]) -> list[str]:
         after = w.block
         w.put(f"br label %{join}")
         w.label(join)
         return [w.assign(f"phi {t} [ {old}, %{before} ], [ {new}, %{after} ]") for t, old, new in ends]
 
-    return close
+    return end
 
 
 def _chosen_parts(w: Writer, form: Each, count: int, here: str, parts: tuple[str, str], n: str) -> str:
