@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -15,7 +18,7 @@ import torch
 
 from torch_mjenvs import TorchEnv, TorchVectorEnv
 from torch_mjenvs.__main__ import main
-from torch_mjenvs.envs.camera import endless_floors
+from torch_mjenvs.envs.camera import before_opengl, endless_floors
 from torch_mjenvs.wrappers import RecordVideo, tile_images
 
 TASKS = ["HalfCheetah", "Walker2d", "Hopper"]
@@ -39,10 +42,23 @@ def opengl():
     with pytest.MonkeyPatch.context() as patch:
         if "MUJOCO_GL" not in os.environ and "DISPLAY" not in os.environ:
             patch.setenv("MUJOCO_GL", "egl")
+        before_opengl()
         reason = why_no_frames()
         if reason:
             pytest.skip(reason)
         yield
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton, which torch's CUDA builds bring")
+def test_torch_compiles_after_a_frame():
+    """In a process of its own. Before: a segmentation fault within Triton, once Mesa's LLVM was there."""
+    code = (
+        "import gymnasium, torch_mjenvs\n"
+        "env = gymnasium.make('TorchHopper-v0', render_mode='rgb_array', width=16, height=16)\n"
+        "env.reset(seed=0), env.render()\n"
+        "import triton, torchrl\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", TASKS)

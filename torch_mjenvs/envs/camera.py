@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import operator
 import os
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,15 @@ from .engine import Engine
 IMAGE_MODES = ("rgb_array", "depth_array", "rgbd_tuple")
 DEFAULT_SIZE = 480  # of a frame, in pixels, as gymnasium.envs.mujoco
 failed: list[str] = []  # what to say once MuJoCo has found no OpenGL in this process
+
+
+def before_opengl() -> None:
+    """Load Triton, where it is: once the LLVM of Mesa's software OpenGL is in the process, loading it ends the process.
+
+    torch's CUDA builds bring it, and import it when they compile, as TorchRL does when it is imported.
+    """
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton")
 
 
 class Camera:
@@ -43,6 +54,7 @@ class Camera:
         """Gymnasium's renderer, made now where it was not."""
         if self.renderer is not None:
             return self.renderer
+        before_opengl()
         from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
 
         model = self.engine.mjmodel
