@@ -148,8 +148,8 @@ def _contact(m: Model, d: Data, c: ContactForce, motion: list, image: Callable[[
         return []
     rows, images, start, most = (made[name] for name in ("rows", "images", "start", "most"))
     if isinstance(c.cone, EllipticCone):
-        dofs = {v for row in rows for v in row}
-        hold = _ellipse(c.cone.friction, most[0], d.precision.pivot) if len(dofs) >= len(axes) else _nothing
+        enough = len(rows[0]) >= len(axes)  # each row has all dofs of the bodies
+        hold = _ellipse(c.cone.friction, most[0], d.precision.pivot) if enough else _nothing
         return [Grip(c, axes, c.active, rows, images, c.y0[1:], start, hold)]
     return [
         Grip(c, [k + 1], c.active, rows[k : k + 1], images[k : k + 1], [c.y0[k + 1]], [start[k]], _edges(mu, most[k]))

@@ -65,7 +65,7 @@ def each(w: Writer, e: Expr) -> None:
     for x in carries:
         old = w.names[x.variable]
         ends.append((w.types.of(x.type), old, select(w, here, w.value(x.after, x.type), old, x.type)))
-    found = end(ends) if end else [new for _, _, new in ends]
+    found = end(ends)
     back = [w.assign(f"add i32 {i}, 1"), *found]
     variables.close(back)
     again = w.assign(f"icmp slt i32 {back[0]}, {count}")
@@ -90,14 +90,14 @@ def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
     return number, mask if w.types.lanes == 1 else w.assign(f"bitcast {integer} {mask} to {w.types.of('b')}")
 
 
-def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[str]] | None:
+def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[str]]:
     """Begin a branch that skips the body where the code around is for no world of this number: they have left its loop.
 
-    What is given back ends the branch, and gives the values behind it. None: there is no branch, the body always runs.
-    A thread that is a world would not be here.
+    What is given back ends the branch, and gives the values behind it. There is none where the code around is for all
+    worlds, or for a thread that is a world, which would not be here.
     """
     if w.types.lanes == 1 or around is True:
-        return None
+        return lambda ends: [new for _, _, new in ends]
     needed = w.assign(f"and {w.types.of('b')} {here}, {w.value(around, 'b')}")
     go, before, (body, join) = any_bit(w, needed), w.block, w.fresh_labels("body", "join")
     w.put(f"br i1 {go}, label %{body}, label %{join}")
