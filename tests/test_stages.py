@@ -62,7 +62,7 @@ class Watched(Data):
 def test_stages_read_and_compute_what_they_declare() -> None:
     """All that is computed is so for every model; what is read may depend on the model."""
     read: dict[str, set[str]] = {stage.__name__: set() for stage in STAGES}
-    for name in ("hopper", "humanoid", "ant", "random-1", *OWN):
+    for name in ("half_cheetah", "hopper", "humanoid", "ant", "random-1", *OWN):
         mjm = mujoco.MjModel.from_xml_string(OWN[name]) if name in OWN else oracle.model(name)
         m = load(mjm)
         states = [(mjm.qpos0, *[[0.1] * mjm.nv, [0.0] * mjm.nu])] if name in OWN else oracle.states(name, 4)

@@ -16,7 +16,7 @@ from .actuators.activation import advance, winding
 from .actuators.reflected import damped_by_actuators, dof_damping
 from .data import Data
 from .implicit import implicit_acceleration
-from .inertia import factor, mul_m, solve
+from .inertia import Rows, factor, mul_m, solve
 from .model import Model
 from .spatial import add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
 from .springs import rate_at
@@ -106,16 +106,22 @@ def _implicit_damping(m: Model) -> Mask:
     return logical_or(*(damping > 0.0 for damping in m.dof_damping))
 
 
-def _euler_acceleration(m: Model, d: Data) -> list:
-    """By which velocities change in a step of Euler's: implicit in joint damping."""
+def euler_inertia(m: Model, d: Data) -> Rows:
+    """What Euler's step divides forces by: M, and where joint damping is implicit, what that adds to it."""
     implicit = _implicit_damping(m)
     if implicit is False:
-        return d.qacc
+        return d.M
     damped = [dict(row) for row in d.M]
     for v in range(m.nv):
         rate = rate_at(*dof_damping(m, v), absolute(d.qvel[v]))
         damped[v][v] = damped[v][v] + m.timestep * select(implicit, rate, 0.0)
-    return solve(factor(damped, m.dof_clamped), mul_m(d.M, d.qacc))
+    return damped
+
+
+def _euler_acceleration(m: Model, d: Data) -> list:
+    """By which velocities change in a step of Euler's."""
+    inertia = euler_inertia(m, d)
+    return d.qacc if inertia is d.M else solve(factor(inertia, m.dof_clamped), mul_m(d.M, d.qacc))
 
 
 def euler(m: Model, d: Data) -> tuple[list, list, list]:

@@ -21,6 +21,7 @@ from .inertia import factor, mul_m, solve
 from .model import Model
 from .spatial import add, cross, dot, sub
 from .tendons.bias import armature_wrenches
+from .warmstart import start
 
 # The file's `iterations` and tolerances are not used: MuJoCo stops there, converged or not. A search that has not ended
 # here is left at its last point, where the cost is lowest; the tests' models need 5 iterations at the most, cold.
@@ -30,7 +31,7 @@ LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
 FULL_STEPS = {"pyramidal": 4, "elliptic": 2}
 
 
-@stage(reads="precision qacc_warmstart odof M qfrc_smooth constraints", computes="qacc_solver solver_niter")
+@stage(reads="precision qvel qacc_warmstart odof M qfrc_smooth constraints", computes="qacc_solver solver_niter")
 def newton(m: Model, d: Data) -> None:
     """d.qacc_solver, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
     if not m.nv:  # nothing moves
@@ -51,8 +52,8 @@ def newton(m: Model, d: Data) -> None:
             return [a, done, count + 1.0]
         return [a, logical_and(done, logical_or(landed[0], certain)), count + 1.0, done]  # else the step is repeated
 
-    start = [list(d.qacc_warmstart), False, 0.0] + [False] * bool(uncertain)
-    d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, start, ITERATIONS)
+    first = [start(m, d), False, 0.0] + [False] * bool(uncertain)
+    d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, first, ITERATIONS)
 
 
 @stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")
