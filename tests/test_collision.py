@@ -10,10 +10,11 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import inertia, kinematics, load
+from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision import driver
 from torch_mjenvs.physics.collision.contact_param import ContactParam, contact_param
 from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import Model, Pair
 
 TOLERANCE = 1e-11
@@ -26,9 +27,6 @@ def param(m: Model, pair: Pair) -> ContactParam:
 
 def contacts(m: Model, d: Data) -> list[driver.Contact]:
     """The contacts that act, in MuJoCo's order of pairs."""
-    kinematics.kinematics(m, d)
-    inertia.com_pos(m, d)
-    driver.collision(m, d)
     out = []
     for candidate in d.candidates:
         found = candidate.contacts()
@@ -43,7 +41,7 @@ def check(mjm: mujoco.MjModel, m: Model, qpos: np.ndarray) -> int:
     """Compare all contacts at a state; their number."""
     expected = oracle.forward(mjm, qpos, np.zeros(mjm.nv), np.zeros(mjm.nu))
     want = [c for c in expected.contact if c.dist < c.includemargin]
-    d = Data(qpos=qpos.tolist())
+    d = derive(m, qpos.tolist(), [], None, [])
     got = contacts(m, d)
     want.sort(key=lambda c: tuple(c.geom))  # stable: the contacts of a pair stay in order
     got.sort(key=lambda c: (c.pair.geom1, c.pair.geom2))
@@ -145,11 +143,7 @@ def test_nearly_parallel_capsules_in_float32(tilt: float) -> None:
         if d.ncon:
             states.append((state, d.ncon, d.contact[0].dist))
     qpos, ncon, dist = zip(*states, strict=True)
-    ours = Data(qpos=[torch.tensor(x) for x in np.stack(qpos).T])
-    m = load(mjm)
-    kinematics.kinematics(m, ours)
-    inertia.com_pos(m, ours)
-    driver.collision(m, ours)
+    ours = derive(load(mjm), [torch.tensor(x) for x in np.stack(qpos).T], [], None, [])
     first, second = (c.dist.cpu().numpy() for c in ours.candidates[0].contacts())
     assert (1 + (second < 0) == ncon).all()
     assert np.max(np.abs(first - dist)) < 3e-7
@@ -166,7 +160,8 @@ def test_a_capsule_of_next_to_no_length(half: float) -> None:
         assert check(mjm, load(mjm), qpos) == 2
         return
     (want,) = oracle.forward(mjm, qpos, np.zeros(mjm.nv), np.zeros(0)).contact
-    (got,) = contacts(load(mjm), Data(qpos=qpos.tolist()))
+    m = load(mjm)
+    (got,) = contacts(m, derive(m, qpos.tolist(), [], None, []))
     assert got.dist == pytest.approx(want.dist, abs=TOLERANCE)
     assert np.allclose(got.locate()[0], want.pos, rtol=0, atol=1.01 * half + 1e-15)
 

@@ -13,12 +13,11 @@ import pytest
 import torch
 from two_geoms import expected
 
-from torch_mjenvs.physics import inertia, kinematics, load
-from torch_mjenvs.physics.collision import driver
+from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.collision.hfield import MOST
 from torch_mjenvs.physics.collision.shapes import most_contacts
-from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 ROUND = {"sphere": 'type="sphere" size=".1"', "capsule": 'type="capsule" size=".07 .15"'}
@@ -62,11 +61,7 @@ def found(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
     """Of each state the contacts that act, by plain Python: dist, point, normal."""
     m, out = load(mjm), []
     for state in states.tolist():
-        d = Data(qpos=state)
-        kinematics.kinematics(m, d)
-        inertia.com_pos(m, d)
-        driver.collision(m, d)
-        (candidate,) = d.candidates
+        (candidate,) = derive(m, state, [], None, []).candidates
         acting = [c for c in candidate.contacts() if c.dist < contact_param(m, c.pair).margin]
         assert candidate.near() or not acting
         places = [(c.dist, *c.locate()) for c in acting]

@@ -11,10 +11,9 @@ import pytest
 import random_params
 import torch
 
-from torch_mjenvs.physics import inertia, kinematics, load, vary
-from torch_mjenvs.physics.collision import driver
+from torch_mjenvs.physics import load, vary
 from torch_mjenvs.physics.collision.contact_param import contact_param
-from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import Model
 from torch_mjenvs.physics.simulation import Simulation
 
@@ -62,11 +61,7 @@ MESHES = prism("wedge", 3) + prism("hexagon", 6) + scattered("pebble", 9) + scat
 
 def contacts(m: Model, states: np.ndarray) -> list[list[np.ndarray]]:
     """Of each state, the contacts of the only pair of geoms: dist, point (3), normal (3) and tangents (6) in a row."""
-    d = Data(qpos=list(torch.tensor(states, device="cpu").T))
-    kinematics.kinematics(m, d)
-    inertia.com_pos(m, d)
-    driver.collision(m, d)
-    (candidate,) = d.candidates
+    (candidate,) = derive(m, list(torch.tensor(states, device="cpu").T), [], None, []).candidates
     rows = []
     for c in candidate.contacts():
         point, frame = c.locate()

@@ -7,10 +7,9 @@ import numpy as np
 import oracle
 import torch
 
-from torch_mjenvs.physics import inertia, kinematics, load
-from torch_mjenvs.physics.collision import driver
+from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
-from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.derived import derive
 
 ROUND_AND_FLAT = {
     "sphere": 'type="sphere" size=".1"',
@@ -29,11 +28,8 @@ def two(geoms: tuple[str, str], more: str = "") -> mujoco.MjModel:
 
 def found(mjm: mujoco.MjModel, states: np.ndarray) -> list[list[np.ndarray]]:
     """Of each state the contacts that act: dist, point, normal."""
-    m, d = load(mjm), Data(qpos=[torch.tensor(x) for x in states.T.copy()])
-    kinematics.kinematics(m, d)
-    inertia.com_pos(m, d)
-    driver.collision(m, d)
-    (candidate,) = d.candidates
+    m = load(mjm)
+    (candidate,) = derive(m, [torch.tensor(x) for x in states.T.copy()], [], None, []).candidates
     out: list[list[np.ndarray]] = [[] for _ in states]
     near = torch.as_tensor(candidate.near()).expand(len(states))
     for contact in candidate.contacts():
