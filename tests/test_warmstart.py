@@ -65,29 +65,45 @@ def test_fewer_iterations_to_the_same_accelerations(monkeypatch, cone):
     states = [state for state in fallen(mjm) if state["nefc"]]
     assert len(states) > 30
     want, count = np.array([x["qacc"] for x in states]), {}
-    for share in (0.0, warmstart.SHARE):
-        monkeypatch.setattr(warmstart, "SHARE", share)
-        count[share], qacc = solved(mjm, states)
+    for most in (0.0, warmstart.MOST):
+        monkeypatch.setattr(warmstart, "MOST", most)
+        count[most], qacc = solved(mjm, states)
         np.testing.assert_allclose(qacc, want, rtol=0, atol=1e-9 * np.abs(want).max())
-    assert count[warmstart.SHARE] < 0.85 * count[0.0], count
+    assert count[warmstart.MOST] < 0.85 * count[0.0], count
 
 
-def test_short_steps_start_from_the_step_before():
+def test_a_world_that_moves_starts_on_the_way_to_no_constraints():
     mjm = quadruped()
     state = fallen(mjm)[0]
-    started = {}
-    for timestep in (0.002, 0.005):
-        mjm.opt.timestep = timestep
-        m = load(mjm)
-        d = Data(**{x: state[x] for x in ("qpos", "qvel", "ctrl", "qacc_warmstart")}, act=[], precision=DOUBLE)
-        forward(m, d)
-        started[timestep] = np.array(warmstart.start(m, d))
-        inertia = np.zeros((m.nv, m.nv))
-        for i, row in enumerate(d.M):
-            for j, x in row.items():
-                inertia[i, j] = inertia[j, i] = x
-        free = np.linalg.solve(inertia + timestep * np.diag(m.dof_damping), d.qfrc_smooth)
-        between = (1 - warmstart.SHARE) * np.array(state["qacc_warmstart"]) + warmstart.SHARE * free
-        want = state["qacc_warmstart"] if timestep == 0.002 else between
-        np.testing.assert_allclose(started[timestep], want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
-    assert np.abs(started[0.002] - started[0.005]).max() > 1
+    m = load(mjm)
+    d = Data(**{x: state[x] for x in ("qpos", "qvel", "ctrl", "qacc_warmstart")}, act=[], precision=DOUBLE)
+    forward(m, d)
+    before, inertia = np.array(state["qacc_warmstart"]), np.zeros((m.nv, m.nv))
+    for i, row in enumerate(d.M):
+        for j, x in row.items():
+            inertia[i, j] = inertia[j, i] = x
+    free = np.linalg.solve(inertia + m.timestep * np.diag(m.dof_damping), d.qfrc_smooth)
+    share = 0.005 * 2 / (0.95 * 0.02)  # of a step; dmax and time constant are MuJoCo's defaults
+    assert warmstart.share_of_the_way(m) == pytest.approx(share)
+    np.testing.assert_allclose(warmstart.start(m, d), before + share * (free - before), rtol=1e-9, atol=1e-7)
+    d.qacc_warmstart = (0.01 * before).tolist()
+    assert warmstart.start(m, d) == d.qacc_warmstart  # it is at rest
+
+
+@pytest.mark.parametrize(
+    ("option", "share"),
+    [
+        ('timestep="0.001"', 0.0),
+        ('timestep="0.002"', 0.004 / 0.019),
+        ('timestep="0.002" integrator="RK4"', 0.0),
+        ('timestep="0.01"', 0.6),
+        ('timestep="0.01" integrator="RK4"', 0.01 / 0.019),
+        ('timestep="0.01"><flag contact="disable"/></option', 0.0),
+    ],
+)
+def test_how_far_it_starts(option, share):
+    end = "" if option.endswith("option") else "/"
+    xml = f"""<mujoco><option {option}{end}><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .1"><freejoint/>
+        <geom size=".1"/></body></worldbody></mujoco>"""
+    m = load(mujoco.MjModel.from_xml_string(xml))
+    assert warmstart.share_of_the_way(m) == pytest.approx(share)

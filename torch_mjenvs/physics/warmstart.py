@@ -1,33 +1,47 @@
 """Where Newton's method starts, which decides how many iterations it takes, and not where it ends.
 
-MuJoCo starts from the acceleration of the step before, or from that without constraints where the cost is lower. Here
-a start is good if it tells which rows will be pressed. A pressed row is a little below 0, by its force over its
-stiffness, and where a step is long for the damping of contacts, the acceleration of the step before no longer says
-whether it is: their reference changes by more. There the search starts between the two.
+A start is good if it tells which rows will be pressed. MuJoCo starts from the acceleration of the step before, or from
+that without constraints where the cost is lower. But a pressed row is only a little below 0, by its force over its
+stiffness; of a contact that is being slowed down the reference moves by more than that in a step, and the acceleration
+of the step before takes the row for free. So worlds that move start between the two, as contact forces fade:
+what has come to rest starts where it was, as MuJoCo.
 """
 
 from __future__ import annotations
 
+import functools
+
+from ..compiler.scalar import Scalar, absolute, maximum, select
 from .constraints.contacts import reference_of
 from .data import Data
 from .inertia import factor, solve
 from .integrator import euler_inertia
 from .model import Model
+from .spatial import add_scaled, sub
 
-LONG = 0.5  # the share of its velocity that damping takes from a contact in a long step
-SHARE = 0.6  # how far the start is from the acceleration of the step before, and 1 is without constraints
+LEAST, MOST = 0.2, 0.6  # shares of the way to no constraints: less is not worth its cost, more tells less
+REST = 0.3  # worlds whose largest acceleration is a smaller share of what constraints change are at rest
 
 
 def start(m: Model, d: Data) -> list:
     """An acceleration, from d.qacc_warmstart and d.qfrc_smooth."""
-    if not _steps_are_long(m.nominal or m):
+    share = share_of_the_way(m.nominal or m)
+    if not share:
         return list(d.qacc_warmstart)
     inertia = euler_inertia(m, d) if m.integrator == "euler" else d.M  # the integrator, too, factors that
-    free = solve(factor(inertia, m.dof_clamped), d.qfrc_smooth)
-    return [a + SHARE * (x - a) for a, x in zip(d.qacc_warmstart, free, strict=True)]
+    way = sub(solve(factor(inertia, m.dof_clamped), d.qfrc_smooth), d.qacc_warmstart)
+    moving = _largest(d.qacc_warmstart) > REST * _largest(way)
+    return add_scaled(d.qacc_warmstart, way, select(moving, share, 0.0))
 
 
-def _steps_are_long(m: Model) -> bool:
-    """For all contacts that may be, and there are some."""
-    damping = [reference_of(m, pair)[1][0] for pair in m.pairs]
-    return bool(damping) and m.timestep * min(damping) >= LONG
+def share_of_the_way(m: Model) -> float:
+    """How much of its velocity damping takes from a contact, on average of all pairs, until the solver starts again."""
+    if not m.pairs:
+        return 0.0
+    damping = sum(reference_of(m, pair)[1][0] for pair in m.pairs) / len(m.pairs)
+    fades = m.timestep * damping * (0.5 if m.integrator == "rk4" else 1.0)  # of whose stages some are half a step apart
+    return min(fades, MOST) if fades >= LEAST else 0.0
+
+
+def _largest(x: list) -> Scalar:
+    return functools.reduce(maximum, map(absolute, x))
