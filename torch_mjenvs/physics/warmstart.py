@@ -9,18 +9,16 @@ what has come to rest starts where it was, as MuJoCo.
 
 from __future__ import annotations
 
-import functools
-
-from ..compiler.scalar import Scalar, absolute, maximum, select
+from ..compiler.scalar import select
 from .constraints.contacts import reference_of
 from .data import Data
 from .inertia import factor, solve
 from .integrator import euler_inertia
 from .model import Model
-from .spatial import add_scaled, sub
+from .spatial import add_scaled, dot, sub
 
 LEAST, MOST = 0.2, 0.6  # shares of the way to no constraints: less is not worth its cost, more tells less
-REST = 0.3  # worlds whose largest acceleration is a smaller share of what constraints change are at rest
+REST = 0.3  # a world whose acceleration is a smaller share of what constraints change in it is at rest
 
 
 def start(m: Model, d: Data) -> list:
@@ -30,7 +28,7 @@ def start(m: Model, d: Data) -> list:
         return list(d.qacc_warmstart)
     inertia = euler_inertia(m, d) if m.integrator == "euler" else d.M  # the integrator, too, factors that
     way = sub(solve(factor(inertia, m.dof_clamped), d.qfrc_smooth), d.qacc_warmstart)
-    moving = _largest(d.qacc_warmstart) > REST * _largest(way)
+    moving = dot(d.qacc_warmstart, d.qacc_warmstart) > REST**2 * dot(way, way)
     return add_scaled(d.qacc_warmstart, way, select(moving, share, 0.0))
 
 
@@ -41,7 +39,3 @@ def share_of_the_way(m: Model) -> float:
     damping = sum(reference_of(m, pair)[1][0] for pair in m.pairs) / len(m.pairs)
     fades = m.timestep * damping * (0.5 if m.integrator == "rk4" else 1.0)  # of whose stages some are half a step apart
     return min(fades, MOST) if fades >= LEAST else 0.0
-
-
-def _largest(x: list) -> Scalar:
-    return functools.reduce(maximum, map(absolute, x))
