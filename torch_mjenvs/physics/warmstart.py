@@ -3,8 +3,8 @@
 A start is good if it tells which rows will be pressed. MuJoCo starts from the acceleration of the step before, or from
 that without constraints where the cost is lower. But a pressed row is only a little below 0, by its force over its
 stiffness; of a contact that is being slowed down the reference moves by more than that in a step, and the acceleration
-of the step before takes the row for free. So worlds that move start between the two, as contact forces fade:
-what has come to rest starts where it was, as MuJoCo.
+of the step before takes the row for free. So a world that moves starts between the two, the further from the step
+before the faster contact forces fade, and one at rest from the step before.
 """
 
 from __future__ import annotations
