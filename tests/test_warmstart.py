@@ -12,6 +12,7 @@ import pytest
 
 from torch_mjenvs.physics import load, warmstart
 from torch_mjenvs.physics.data import Data
+from torch_mjenvs.physics.model import Model
 from torch_mjenvs.physics.precision import DOUBLE
 from torch_mjenvs.physics.step import forward
 
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from quadruped.task import Quadruped
 
 ROBOTS, STEPS, HOLD = 6, 12, 4
+GIVEN = ("qpos", "qvel", "ctrl", "qacc_warmstart")
 
 
 def quadruped(cone: str = "pyramidal") -> mujoco.MjModel:
@@ -39,7 +41,7 @@ def fallen(mjm: mujoco.MjModel) -> list[dict]:
             if step % HOLD == 0:
                 d.ctrl[:] = rng.uniform(low, high)
             if step >= 150 - STEPS:
-                given = {x: getattr(d, x).tolist() for x in ("qpos", "qvel", "ctrl", "qacc_warmstart")}
+                given = {x: getattr(d, x).tolist() for x in GIVEN}
                 mujoco.mj_forward(mjm, d)
                 out.append({**given, "qacc": d.qacc.copy(), "nefc": d.nefc})
                 d.qacc_warmstart[:] = given["qacc_warmstart"]
@@ -47,16 +49,11 @@ def fallen(mjm: mujoco.MjModel) -> list[dict]:
     return out
 
 
-def solved(mjm: mujoco.MjModel, states: list[dict]) -> tuple[float, np.ndarray]:
-    """Iterations on average, and accelerations."""
-    m, count, qacc = load(mjm), 0.0, []
-    for state in states:
-        given = {x: state[x] for x in ("qpos", "qvel", "ctrl", "qacc_warmstart")}
-        d = Data(**given, act=[], precision=DOUBLE)
-        forward(m, d)
-        count += d.solver_niter / len(states)
-        qacc.append(d.qacc)
-    return count, np.array(qacc)
+def solved(m: Model, state: dict) -> Data:
+    """Ours at a state."""
+    d = Data(**{x: state[x] for x in GIVEN}, act=[], precision=DOUBLE)
+    forward(m, d)
+    return d
 
 
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
@@ -64,11 +61,12 @@ def test_fewer_iterations_to_the_same_accelerations(monkeypatch, cone):
     mjm = quadruped(cone)
     states = [state for state in fallen(mjm) if state["nefc"]]
     assert len(states) > 30
-    want, count = np.array([x["qacc"] for x in states]), {}
+    m, want, count = load(mjm), np.array([x["qacc"] for x in states]), {}
     for most in (0.0, warmstart.MOST):
         monkeypatch.setattr(warmstart, "MOST", most)
-        count[most], qacc = solved(mjm, states)
-        np.testing.assert_allclose(qacc, want, rtol=0, atol=1e-9 * np.abs(want).max())
+        found = [solved(m, state) for state in states]
+        count[most] = sum(d.solver_niter for d in found)
+        np.testing.assert_allclose([d.qacc for d in found], want, rtol=0, atol=1e-9 * np.abs(want).max())
     assert count[warmstart.MOST] < 0.85 * count[0.0], count
 
 
@@ -76,13 +74,9 @@ def test_a_world_that_moves_starts_on_the_way_to_no_constraints():
     mjm = quadruped()
     state = fallen(mjm)[0]
     m = load(mjm)
-    d = Data(**{x: state[x] for x in ("qpos", "qvel", "ctrl", "qacc_warmstart")}, act=[], precision=DOUBLE)
-    forward(m, d)
-    before, inertia = np.array(state["qacc_warmstart"]), np.zeros((m.nv, m.nv))
-    for i, row in enumerate(d.M):
-        for j, x in row.items():
-            inertia[i, j] = inertia[j, i] = x
-    free = np.linalg.solve(inertia + m.timestep * np.diag(m.dof_damping), d.qfrc_smooth)
+    d, theirs = solved(m, state), oracle.forward(mjm, state["qpos"], state["qvel"], state["ctrl"])
+    before, inertia = np.array(state["qacc_warmstart"]), oracle.field(mjm, theirs, "M")
+    free = np.linalg.solve(inertia + m.timestep * np.diag(m.dof_damping), theirs.qfrc_smooth)
     share = 0.005 * 2 / (0.95 * 0.02)  # of a step; dmax and time constant are MuJoCo's defaults
     assert warmstart.share_of_the_way(m) == pytest.approx(share)
     np.testing.assert_allclose(warmstart.start(m, d), before + share * (free - before), rtol=1e-9, atol=1e-7)
@@ -91,19 +85,18 @@ def test_a_world_that_moves_starts_on_the_way_to_no_constraints():
 
 
 @pytest.mark.parametrize(
-    ("option", "share"),
+    ("option", "contact", "share"),
     [
-        ('timestep="0.001"', 0.0),
-        ('timestep="0.002"', 0.004 / 0.019),
-        ('timestep="0.002" integrator="RK4"', 0.0),
-        ('timestep="0.01"', 0.6),
-        ('timestep="0.01" integrator="RK4"', 0.01 / 0.019),
-        ('timestep="0.01"><flag contact="disable"/></option', 0.0),
+        ('timestep="0.001"', "enable", 0.0),
+        ('timestep="0.002"', "enable", 0.004 / 0.019),
+        ('timestep="0.002" integrator="RK4"', "enable", 0.0),
+        ('timestep="0.01"', "enable", 0.6),
+        ('timestep="0.01" integrator="RK4"', "enable", 0.01 / 0.019),
+        ('timestep="0.01"', "disable", 0.0),
     ],
 )
-def test_how_far_it_starts(option, share):
-    end = "" if option.endswith("option") else "/"
-    xml = f"""<mujoco><option {option}{end}><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .1"><freejoint/>
-        <geom size=".1"/></body></worldbody></mujoco>"""
+def test_how_far_it_starts(option, contact, share):
+    xml = f"""<mujoco><option {option}><flag contact="{contact}"/></option><worldbody><geom type="plane" size="1 1 1"/>
+        <body pos="0 0 .1"><freejoint/><geom size=".1"/></body></worldbody></mujoco>"""
     m = load(mujoco.MjModel.from_xml_string(xml))
     assert warmstart.share_of_the_way(m) == pytest.approx(share)
