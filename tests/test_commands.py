@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import sys
 from types import SimpleNamespace
 
@@ -66,8 +67,64 @@ def test_what_is_no_policy_is_refused_by_name(tmp_path):
     torch.save({"env": "TorchHopper-v0", "networks": {}}, tmp_path / "policy.pt")  # another script's
     with pytest.raises(ValueError, match=r"train`: it has no 'weights0'$"):
         Policy.load(tmp_path)
+    torch.save([1.0], tmp_path / "policy.pt")
+    with pytest.raises(ValueError, match=r"train`: it is a list, not a dict$"):
+        Policy.load(tmp_path)
     with pytest.raises(ValueError, match=r"no trained policy of 'Hopper-v5' comes with this package"):
         pretrained("Hopper-v5")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"env": 3}, "its 'env' must be a string"),
+        ({"about": [1]}, "its 'about' a dict"),
+        ({"obs_mean": [0.0] * 11}, "its 'obs_mean' must be a float32 tensor of 1 dimensions"),
+        ({"obs_mean": torch.zeros(12)}, "its 'weights0' is of shape (2, 16, 11), and must be of (2, 16, 12)"),
+        ({"obs_var": torch.ones(12)}, "its 'obs_var' must be as long as 'obs_mean'"),
+        ({"obs_var": -torch.ones(11)}, "not negative"),
+        ({"weights1": torch.zeros(2, 16, 15)}, "its 'weights1' is of shape (2, 16, 15), and must be of (2, 16, 16)"),
+        ({"weights1": torch.zeros(2, 16, 16).to_sparse()}, "its 'weights1' must be a float32 tensor"),
+        ({"weights0": torch.zeros(0, 16, 11)}, "its 'weights0' is of shape (0, 16, 11)"),
+        ({"biases2": torch.zeros(2, 3)}, "its 'biases2' must be a float32 tensor of 3 dimensions"),
+        ({"biases0": torch.full((2, 1, 16), math.nan)}, "its 'biases0' has numbers that are not finite"),
+    ],
+)
+def test_a_policy_of_wrong_shapes_or_types_is_refused_by_name(run, wrong, said):
+    found = torch.load(run / "policy.pt", weights_only=True)
+    torch.save(found | wrong, run / "policy.pt")
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Policy.load(run)
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        main(["score", str(run)])
+
+
+def test_nothing_is_imported_because_a_file_says_so(run, monkeypatch):
+    """Neither by `play` nor by `score`, though the folder that the user is in is on the path."""
+    (run / "payload.py").write_text("import pathlib; pathlib.Path('executed').touch()")
+    found = torch.load(run / "policy.pt", weights_only=True)
+    torch.save(found | {"env": "payload:TorchHopper-v0"}, run / "policy.pt")
+    monkeypatch.chdir(run)
+    for command in (["score", "policy.pt"], ["play", "policy.pt"], ["score", "."], ["play", ".", "--out", "x.png"]):
+        with pytest.raises(SystemExit, match="name it yourself, by --task payload:TorchHopper-v0"):
+            main(command)
+    assert not (run / "executed").exists() and "payload" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("env", "arguments", "said"),
+    [
+        ("TorchNothing-v0", [], "this is a policy of 'TorchNothing-v0', and there is no such task"),
+        ("TorchReacher-v0", [], "the policy's observations are of shape (11,), the task's of shape (10,)"),
+        ("TorchHopper-v0", ["--task", "TorchInvertedPendulum"], "the policy's observations are of shape (11,)"),
+        ("TorchHopper-v0", ["--task", "TorchNothing"], "there is no task 'TorchNothing'"),
+    ],
+)
+def test_a_policy_that_does_not_fit_its_task_is_refused_in_a_line(run, env, arguments, said):
+    found = torch.load(run / "policy.pt", weights_only=True)
+    torch.save(found | {"env": env}, run / "policy.pt")
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        main(["score", str(run), *arguments])
 
 
 @pytest.mark.parametrize("env_id", pretrained_ids())
@@ -172,14 +229,15 @@ def test_a_task_of_a_users_own_is_trained_and_scored(tmp_path, monkeypatch, caps
     main(["train", "--env", "my_tasks:TorchMine", "--num-envs", "34", "--total-steps", "3000", "--episodes", "2"])
     gymnasium.registry.pop("TorchMine-v3")  # as in another process
     sys.modules.pop("my_tasks")
-    main(["score", "runs/my_tasks-TorchMine-v3-0", "--episodes", "2"])
+    named = ["score", "runs/my_tasks-TorchMine-v3-0", "--task", "my_tasks:TorchMine"]
+    main([*named, "--episodes", "2"])
     said = capsys.readouterr().out
     assert said.count("score in my_tasks:TorchMine-v3") == 2 and said.count("score in") == 2
     gymnasium.registry.pop("TorchMine-v3")
     sys.modules.pop("my_tasks")
     (tmp_path / "my_tasks.py").unlink()
     with pytest.raises(SystemExit, match="there is no module 'my_tasks'"):
-        main(["score", "runs/my_tasks-TorchMine-v3-0"])
+        main(named)
 
 
 def test_bench(capsys):

@@ -3,6 +3,9 @@
 A file of one is a dict that `torch.load(weights_only=True)` takes: "env", the id of its task; "weights0", "biases0" and
 so on, one pair a layer, (k, out, in) and (k, 1, out), of which the first of k networks is the policy (training keeps
 the value network behind it); "obs_mean" and "obs_var" (O,); and perhaps "about", what is known of it.
+
+A file may come from a stranger. Reading one runs no code of it: `weights_only` unpickles tensors and plain values
+alone, and `env` is a name that nothing here imports.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ from __future__ import annotations
 import io
 import itertools
 import os
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
+from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 FOLDER = "policies"
@@ -39,6 +44,7 @@ class Policy(nn.Module):
     ):
         super().__init__()
         self.env_id, self.about = env_id, about
+        self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action
         self.layers = nn.ModuleList()
         for weight, bias in layers:
             layer = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device)
@@ -55,6 +61,13 @@ class Policy(nn.Module):
         for layer in hidden:
             x = layer(x).tanh()
         return last(x)
+
+    def check_spaces(self, env: VectorEnv) -> None:
+        """Raises ValueError where the environment's observations or actions are not of this policy's sizes."""
+        sizes = [env.single_observation_space.shape, env.single_action_space.shape]
+        for name, task, policy in zip(("observations", "actions"), sizes, self.sizes, strict=True):
+            if task != (policy,):
+                raise ValueError(f"the policy's {name} are of shape {(policy,)}, the task's of shape {task}")
 
     @staticmethod
     def load(path: str | os.PathLike) -> Policy:
@@ -95,11 +108,43 @@ def pretrained_ids() -> list[str]:
 def _read(content: bytes, name: str) -> Policy:
     try:
         found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        count = next(k for k in itertools.count() if f"weights{k}" not in found)
-        layers = [(found[f"weights{k}"][0], found[f"biases{k}"][0, 0]) for k in range(count)]
-        if not layers:
-            raise KeyError("weights0")
-        return Policy(found["env"], layers, found["obs_mean"], found["obs_var"], found.get("about", {}))
     except Exception as error:  # damaged, or another's: torch and pickle have many ways to say so
-        lacking = f": it has no {error}" if isinstance(error, KeyError) else ""
-        raise ValueError(f"{name} holds no policy of `python -m torch_mjenvs train`{lacking}") from error
+        raise ValueError(f"{name} holds no policy of `python -m torch_mjenvs train`") from error
+    try:
+        return _made_of(found)
+    except ValueError as error:
+        raise ValueError(f"{name} holds no policy of `python -m torch_mjenvs train`: {error}") from error
+
+
+def _made_of(found: Any) -> Policy:
+    """The policy that the contents of a file describe. Raises ValueError that says what is wrong with them."""
+    if not isinstance(found, Mapping):
+        raise ValueError(f"it is a {type(found).__name__}, not a dict")
+    missing = [name for name in ("env", "weights0", "biases0", "obs_mean", "obs_var") if name not in found]
+    if missing:
+        raise ValueError(f"it has no {missing[0]!r}")
+    env_id, about = found["env"], found.get("about", {})
+    if not isinstance(env_id, str) or not isinstance(about, Mapping):
+        raise ValueError("its 'env' must be a string, and its 'about' a dict")
+    mean, var = (_numbers(found, name, 1) for name in ("obs_mean", "obs_var"))
+    layers: list[tuple[Tensor, Tensor]] = []
+    for k in itertools.takewhile(lambda k: f"weights{k}" in found, itertools.count()):
+        width = layers[-1][0].shape[0] if layers else len(mean)
+        weight, bias = _numbers(found, f"weights{k}", 3), _numbers(found, f"biases{k}", 3)
+        networks, out, _ = weight.shape
+        for part, x, shape in (("weights", weight, (networks, out, width)), ("biases", bias, (networks, 1, out))):
+            if not networks or x.shape != shape:
+                raise ValueError(f"its '{part}{k}' is of shape {tuple(x.shape)}, and must be of {tuple(shape)}")
+        layers.append((weight[0], bias[0, 0]))
+    if var.shape != mean.shape or (var < 0).any():
+        raise ValueError("its 'obs_var' must be as long as 'obs_mean', and not negative")
+    return Policy(env_id, layers, mean, var, dict(about))
+
+
+def _numbers(found: Mapping, name: str, ndim: int) -> Tensor:
+    x = found.get(name)
+    if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype != torch.float32 or x.ndim != ndim:
+        raise ValueError(f"its {name!r} must be a float32 tensor of {ndim} dimensions")
+    if not x.isfinite().all():
+        raise ValueError(f"its {name!r} has numbers that are not finite: the training that made it diverged")
+    return x

@@ -3,33 +3,72 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from ..policy import Policy, pretrained, pretrained_ids
-from ..training.worlds import task_id
+from ..training.worlds import make, task_id, task_ids
 
 WHAT = "a folder of a run, the file of a policy, or the id of a task whose trained policy comes with the package"
 
 
-def policy_of(what: str) -> Policy:
-    """The policy in a folder or file, or the one that comes with the package for a task. Raises SystemExit."""
+def add_policy(p: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a policy and the task it is to act in, which `policy_of` takes."""
+    p.add_argument("what", help=WHAT)
+    p.add_argument(
+        "--task", metavar="ID", help="the task to act in, instead of the one that the file names; with its module, "
+        "as in my_tasks:TorchMine-v0, where it is your own: no file says what is imported"
+    )  # fmt: skip
+
+
+def policy_of(what: str, task: str | None) -> tuple[Policy, str]:
+    """The policy in a folder or file, or the one that comes with the package for a task; and the id of the task it is
+    to act in: `task`, where one is given, else the one that the policy names.
+
+    Nothing is imported because a file says so. Raises SystemExit with one line where there is no such policy or task,
+    or where the two do not fit each other.
+    """
     try:
-        if Path(what).expanduser().exists():
-            found = Policy.load(what)
-            task_id(found.env_id)  # which may be a user's own, and not be here
-            return found
-        if "/" in what or "\\" in what or what.endswith(".pt"):
-            raise SystemExit(f"there is no file or folder {what!r}")
-        env_id = task_id(what)
-        if env_id not in pretrained_ids():
-            raise SystemExit(
-                f"no trained policy of {env_id} comes with the package: train one by "
-                f"`torch_mjenvs train --env {env_id}`, and name its folder here. "
-                f"There are policies of {', '.join(pretrained_ids()) or 'no task'}"
-            )
-        return pretrained(env_id)
+        policy = _policy(what)
+        env_id = _task_of(policy) if task is None else task_id(task)
+        if env_id != policy.env_id:
+            print(f"a policy of {policy.env_id!r} acts in {env_id}", file=sys.stderr)
+        env = make(env_id, 1, "cpu")  # which builds the kernels that are needed next anyway
+        try:
+            policy.check_spaces(env)
+        finally:
+            env.close()
     except (FileNotFoundError, ValueError) as error:
-        raise SystemExit(str(error)) from error
+        raise SystemExit(f"{what}: {error}" if isinstance(error, ValueError) else str(error)) from error
+    return policy, env_id
+
+
+def _policy(what: str) -> Policy:
+    if Path(what).expanduser().exists():
+        return Policy.load(what)
+    if "/" in what or "\\" in what or what.endswith(".pt"):
+        raise SystemExit(f"there is no file or folder {what!r}")
+    env_id = task_id(what)
+    if env_id not in pretrained_ids():
+        raise SystemExit(
+            f"no trained policy of {env_id} comes with the package: train one by "
+            f"`torch_mjenvs train --env {env_id}`, and name its folder here. "
+            f"There are policies of {', '.join(pretrained_ids()) or 'no task'}"
+        )
+    return pretrained(env_id)
+
+
+def _task_of(policy: Policy) -> str:
+    """The task that a policy names, if that can be had without importing anything."""
+    named = policy.env_id
+    if ":" in named:
+        raise SystemExit(
+            f"this is a policy of {named!r}, a task outside of this package. A file does not say what is imported: "
+            f"if you know that module, name it yourself, by --task {named}"
+        )
+    if named not in task_ids():
+        raise SystemExit(f"this is a policy of {named!r}, and there is no such task: name one by --task")
+    return named
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:

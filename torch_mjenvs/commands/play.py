@@ -19,7 +19,7 @@ from ..envs.video import tile_images
 from ..policy import Policy
 from ..training.flags import count, positive, seed
 from ..training.worlds import make
-from . import WHAT, parser, policy_of
+from . import add_policy, parser, policy_of
 
 FORMATS = (".mp4", ".gif", ".png")
 WIDTH, LARGEST = 960, 480  # in pixels: of all worlds together, at most, and of one
@@ -30,7 +30,7 @@ SHADOW = 1024  # pixels of shadow maps: MuJoCo's 4,096 take longer than all else
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     p = parser("play", "Watch a trained policy: in a window where there is a display, else in a film.")
-    p.add_argument("what", help=WHAT)
+    add_policy(p)
     p.add_argument("--out", type=Path, help="no window, but a film, .mp4 or .gif, or a .png of how it ends")
     p.add_argument("--worlds", type=count, default=1, help="side by side in a film or picture")
     p.add_argument("--seconds", type=positive, default=10.0, help="of the worlds' time, in a film or before a picture")
@@ -41,12 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"{args.out} must end in one of {', '.join(FORMATS)}")
     if args.out and not args.out.parent.is_dir():
         raise SystemExit(f"there is no folder {args.out.parent}")
-    policy = policy_of(args.what)
+    policy, env_id = policy_of(args.what, args.task)
     try:
         if args.out is None and has_display():
-            watch(policy, args.seed)
+            watch(policy, env_id, args.seed)
         else:
-            record(args.out or Path("play.gif"), policy, args.worlds, args.seconds, args.size, args.seed)
+            record(args.out or Path("play.gif"), policy, env_id, args.worlds, args.seconds, args.size, args.seed)
     except RuntimeError as error:  # no OpenGL; on macOS, a window needs to be run by mjpython
         raise SystemExit(str(error)) from error
 
@@ -56,11 +56,11 @@ def has_display() -> bool:
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def watch(policy: Policy, seed: int) -> None:
+def watch(policy: Policy, env_id: str, seed: int) -> None:
     """One world in MuJoCo's viewer, at its own pace, until the window is closed. Ended episodes begin anew."""
     import mujoco.viewer
 
-    env: Any = gymnasium.make(policy.env_id)
+    env: Any = gymnasium.make(env_id)
     obs, _ = env.reset(seed=seed)
     world = env.unwrapped
     renderer = world.mujoco_renderer
@@ -81,13 +81,15 @@ def watch(policy: Policy, seed: int) -> None:
     env.close()
 
 
-def record(out: Path, policy: Policy, worlds: int, seconds: float, size: int | None, seed: int) -> None:
+def record(
+    out: Path, policy: Policy, env_id: str, worlds: int, seconds: float, size: int | None, seed: int
+) -> None:
     """Write a film of worlds side by side, or a picture of how they end."""
     import imageio.v2 as imageio
 
     # Whole eighths, as films want an even number of pixels.
     eighth = max(1, (size or min(LARGEST, WIDTH // math.ceil(math.sqrt(worlds)))) // 8)
-    env = drawn(policy.env_id, worlds, 8 * eighth, 6 * eighth)
+    env = drawn(env_id, worlds, 8 * eighth, 6 * eighth)
     every = max(1, round(1 / (env.dt * FPS)))
     steps = played(env, policy, seed, round(seconds / env.dt))
     if out.suffix == ".png":
