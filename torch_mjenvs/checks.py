@@ -7,11 +7,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+
+from .memory import available
 
 LARGEST = 2**31 - 1  # of what is counted in the kernels' int32: worlds, steps
 
@@ -55,21 +56,14 @@ def as_dtype(x: Any) -> torch.dtype:
 
 
 def check_memory(name: str, count: int, bytes_each: int, device: torch.device) -> None:
-    """Raises MemoryError for more than the host can hold: Linux hands it out, and kills who then writes into it."""
-    there = _available() if device.type == "cpu" else None
-    if there is not None and count * bytes_each > there:
-        wanted, had = (x / 2**30 for x in (count * bytes_each, there))
-        raise MemoryError(f"{name}={count} takes {wanted:.1f} GiB, and {had:.1f} GiB can be had: take fewer")
+    """Raises MemoryError for more than this process may take on the host, and says which limit that would pass.
 
-
-def _available() -> int | None:
-    """Bytes of memory that can still be had; None where that cannot be known."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        kilobytes = {name: int(rest.split()[0]) for name, rest in (line.split(":") for line in lines)}
-        return (kilobytes["MemAvailable"] + kilobytes["SwapFree"]) * 1024
-    except (OSError, KeyError, ValueError):  # not Linux
-        return None
+    On a GPU, torch's own allocator refuses.
+    """
+    limit = available() if device.type == "cpu" else None
+    if limit is not None and count * bytes_each > limit.left:
+        wanted, left = (x / 2**30 for x in (count * bytes_each, limit.left))
+        raise MemoryError(f"{name}={count} takes {wanted:.1f} GiB, and {limit.name} leaves {left:.1f} GiB: take fewer")
 
 
 def as_tensor(

@@ -34,6 +34,8 @@ COLUMNS = frozenset(("reward", "terminated", "truncated", BAD_STATE, "done", "el
 # What a step gives of a few numbers and flags a world, to be handed out together, with room for an adapter's masks.
 NUMBERS, FLAGS, MASKS = ("reward", "info"), ("terminated", "truncated", BAD_STATE), ("always", "alive", "restarted")
 
+SEEDING_BYTES = 128  # a world's share of what `seed` works on
+
 # What torch's own CUDA graphs are made by: until it is imported, which takes seconds, there are none to tell of a step.
 MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
@@ -118,7 +120,8 @@ class Engine(Varied):
         varied = {"randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary)}
         episode = episode_of(task, self.model, dtype, self.mode, max_episode_steps, **varied)
         self.layout = episode.layout
-        check_memory("num_envs", num_envs, launch.bytes_a_world(self.layout.buffers(), dtype), self.device)
+        bytes_each = launch.bytes_a_world(self.layout.buffers(), dtype) + SEEDING_BYTES
+        check_memory("num_envs", num_envs, bytes_each, self.device)
         self._episode = episode
         origin = episode.origin()
         step = self._kernel("step", origin)
@@ -202,6 +205,12 @@ class Engine(Varied):
     def final_info_values(self) -> torch.Tensor:
         """The entries of `final_info` under each other."""
         return self.view("final_info").T
+
+    @property
+    def output_bytes(self) -> int:
+        """The size of a copy of all that a step gives."""
+        same_step = ("final_obs",) if self.mode is AutoresetMode.SAME_STEP else ()
+        return sum(x.nbytes for x in (*self.outputs.buffers.values(), *map(self.view, ("obs", *same_step))))
 
     def _named(self, values: torch.Tensor) -> dict[str, torch.Tensor]:
         return dict(zip(self.layout.info, named_columns(values, self.layout.info.values()), strict=True))

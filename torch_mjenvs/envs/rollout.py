@@ -10,7 +10,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting
-from ..checks import as_count, as_tensor
+from ..checks import as_count, as_tensor, check_memory
 from .engine import MARKED_STEPS, Engine
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
@@ -83,6 +83,7 @@ class Rollout:
                 raise TypeError(f"the policy's {name!r} must be a tensor, not {type(x)}")
             if x.ndim == 0 or len(x) != shape[1]:
                 raise ValueError(f"the policy's {name!r} must have {shape[1]} rows, one a world, not {tuple(x.shape)}")
+        check_memory("steps", self._steps, sum(x.nbytes for x in first.values()), self._device)
         tensors = {k: torch.zeros(*shape, *x.shape[1:], dtype=x.dtype, device=x.device) for k, x in first.items()}
         return tensors | {"next_obs": torch.zeros_like(obs)}
 

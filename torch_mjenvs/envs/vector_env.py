@@ -19,7 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ..calls import exclusive, lasting
-from ..checks import as_mask, as_options, as_seeds, as_tensor, check_state
+from ..checks import as_mask, as_options, as_seeds, as_tensor, check_memory, check_state
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .contract import BAD_STATE
 from .engine import MASKS, Engine, copied, named_columns
@@ -121,6 +121,8 @@ class TorchVectorEnv(VectorEnv):
             vary=vary,
         )
         self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, engine.dtype, copy
+        if copy:  # a loop holds what the last step gave while the next one is made
+            check_memory("num_envs", self.num_envs, 2 * engine.output_bytes // self.num_envs, self.device)
         self._lock = engine._lock
         self.model, self.autoreset_mode = engine.mjmodel, engine.mode
         self.dt = engine.task.dt(engine.model)
