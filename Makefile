@@ -3,6 +3,7 @@ PYTHON ?= python3
 ENV ?= TorchHalfCheetah-v0
 ARGS ?=
 STEPS ?= 1e6
+TORCH ?= 2.15.0
 # Tests run in as many processes as there are cores, up to 4; WORKERS=0: in one, where -s and --pdb work.
 WORKERS ?= logical
 
@@ -12,7 +13,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet -c constraints.txt
 PARALLEL := -n $(WORKERS) --maxprocesses 4 --dist worksteal
 
-.PHONY: help setup train test slow libraries soak lint fix bench bench-gpu site wheel clean
+.PHONY: help setup train test slow libraries torch soak lint fix bench bench-gpu site wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,6 +44,14 @@ libraries:  ## the tests of torch_mjenvs.adapters with all five libraries, in .v
 	.venv-libraries/bin/python -m pip install --quiet -c .venv-libraries/constraints.txt torch
 	.venv-libraries/bin/python -m pip install --quiet -c .venv-libraries/constraints.txt -e ".[libraries,rl-games,tianshou]" pytest
 	.venv-libraries/bin/python -m pytest -q -m "" tests/test_adapters_parity.py tests/test_adapters_training.py $(ARGS)
+
+# PyPI's torch for Linux is the CUDA build, several gigabytes. What torch itself needs is not pinned.
+torch:  ## the fast tests with another release of torch (TORCH=2.15.0), in .venv-torch-2.15.0
+	test -x .venv-torch-$(TORCH)/bin/python || $(PYTHON) -m venv .venv-torch-$(TORCH)
+	grep -vE '^(torch==|triton|nvidia-|cuda-)' constraints.txt > .venv-torch-$(TORCH)/constraints.txt
+	.venv-torch-$(TORCH)/bin/python -m pip install --quiet -c .venv-torch-$(TORCH)/constraints.txt torch==$(TORCH)
+	.venv-torch-$(TORCH)/bin/python -m pip install --quiet -c .venv-torch-$(TORCH)/constraints.txt torch==$(TORCH) -e ".[dev,train,bench]"
+	.venv-torch-$(TORCH)/bin/python -m pytest -q $(PARALLEL) $(ARGS)
 
 soak: $(STAMP)  ## long runs of every task with bad worlds injected (STEPS=1e6 in each of 20 cases), figures printed
 	$(BIN)/python -m pytest -q -s -m "" tests/test_soak.py --soak-steps $(STEPS) $(ARGS)
