@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields
+from types import MethodType
 from typing import Any, ClassVar
 
 import mujoco
@@ -23,6 +24,10 @@ from ...scalar import Mask, Random, Scalar, logical_and
 @dataclass
 class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
+
+    Each call of a task's function gets a copy of its own. A function may change its lists in place; neither the physics
+    nor another function sees that. What an environment hands out has attributes that cannot be set:
+    `dataclasses.replace(world, qpos=...)` makes another world.
 
     `act` is the activations of actuators that have any. `memory` is what the world remembers: see `Task.memory`. `rng`
     is the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`, `rng.normal()`. `data`
@@ -141,6 +146,19 @@ class Task:
     def dt(self, m: Model) -> float:
         """Seconds an environment step lasts."""
         return m.timestep * self.frame_skip
+
+
+def copy_of(task: Task) -> Task:
+    """A shallow copy: fields, and whatever else was put on the task. Its own methods are bound to the copy.
+
+    Nothing of the class is run; `copy.copy` of a dataclass with slots loses what is not a field.
+    """
+    new = object.__new__(type(task))
+    held = {x.name: getattr(task, x.name) for x in fields(task) if hasattr(task, x.name)} | vars(task)
+    for name, x in held.items():
+        own = isinstance(x, MethodType) and x.__self__ is task
+        object.__setattr__(new, name, MethodType(x.__func__, new) if own else x)
+    return new
 
 
 def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
