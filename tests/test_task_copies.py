@@ -241,7 +241,7 @@ def test_a_function_may_work_on_its_copies_in_place(cart, calm):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("qpos", r"dataclasses.replace\(world, qpos=...\)"), ("memory", "gives back"), ("goal", "gives back")],
+    [("qpos", r"dataclasses.replace\(world, qpos=...\)"), ("memory", "`remember` return"), ("goal", "`remember` return")],
 )
 def test_to_set_an_attribute_of_a_world_is_refused_by_name(cart, name, text):
     class Sets(Calm):

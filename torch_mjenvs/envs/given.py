@@ -36,10 +36,10 @@ class GivenWorld(World):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in vars(self) or name not in World.__dataclass_fields__:
-            hint = f"; to go on with another, take dataclasses.replace(world, {name}=...)" if name in vars(self) else ""
+            another = f"; dataclasses.replace(world, {name}=...) makes another world, for this function alone"
             raise AttributeError(
-                f"world.{name} cannot be set: a function of a task changes a world by what it gives back alone, "
-                f"as {{name: value}} of `begin` and `remember`{hint}"
+                f"world.{name} cannot be set: a task's function changes a world by what it returns alone, and what is "
+                f"remembered is what `begin` and `remember` return{another if name in vars(self) else ''}"
             )
         super().__setattr__(name, value)
 

@@ -25,15 +25,15 @@ from ...scalar import Mask, Random, Scalar, logical_and
 class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
 
-    Each call of a task's function gets a copy of its own. A function may change its lists in place; neither the physics
-    nor another function sees that. What an environment hands out has attributes that cannot be set:
-    `dataclasses.replace(world, qpos=...)` makes another world.
-
     `act` is the activations of actuators that have any. `memory` is what the world remembers: see `Task.memory`. `rng`
     is the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`, `rng.normal()`. `data`
     has mjData's further fields (`xpos`, `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as
     they stand when Gymnasium reads them: of the last evaluation within the step, which for Runge-Kutta is not that of
     the final qpos and qvel.
+
+    Each call of a task's function gets a copy of its own, whose lists it may change in place: neither the physics nor
+    any other call sees that. An environment's world raises AttributeError where an attribute is set;
+    `dataclasses.replace(world, qpos=...)` makes another world.
     """
 
     qpos: list
@@ -69,6 +69,9 @@ class Outcome:
 @dataclass(frozen=True)
 class Task:
     """Base of all tasks; `xml_file` is a path or the name of one of Gymnasium's own models.
+
+    An environment runs the instance that it is given, with whatever was put on it until then. What its functions are
+    given is theirs: `World` says more.
 
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
     `outcome` and `observe`. `reset`, `observe` and `outcome` are to be written; the rest is for those who need it.
@@ -149,9 +152,9 @@ class Task:
 
 
 def copy_of(task: Task) -> Task:
-    """A shallow copy: fields, and whatever else was put on the task. Its own methods are bound to the copy.
+    """A shallow copy: fields, and whatever else was put on the task. Methods put on it are bound to the copy.
 
-    Nothing of the class is run; `copy.copy` of a dataclass with slots loses what is not a field.
+    `copy.copy` would leave these bound to the task, and of a dataclass with slots it copies the fields alone.
     """
     new = object.__new__(type(task))
     held = {x.name: getattr(task, x.name) for x in fields(task) if hasattr(task, x.name)} | vars(task)
