@@ -241,7 +241,11 @@ def test_a_function_may_work_on_its_copies_in_place(cart, calm):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("qpos", r"dataclasses.replace\(world, qpos=...\)"), ("memory", "`remember` return"), ("goal", "`remember` return")],
+    [
+        ("qpos", r"dataclasses.replace\(world, qpos=...\)"),
+        ("memory", "remembered is what `begin` and `remember` return"),
+        ("goal", "by what it returns alone"),
+    ],
 )
 def test_to_set_an_attribute_of_a_world_is_refused_by_name(cart, name, text):
     class Sets(Calm):
