@@ -6,6 +6,7 @@ import hashlib
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -32,8 +33,13 @@ class BackEnd:
 
 def build(back: BackEnd, program: Program) -> Kernel:
     """Compile (or find it compiled) and load. The key is the IR, so whatever the program follows from is in it."""
+    return prepare(back, program)()
+
+
+def prepare(back: BackEnd, program: Program) -> Callable[[], Kernel]:
+    """Lower the program now, and compile and load when the result is called. It holds the IR, not the program."""
     ir = back.lower(program)
-    return _shared(back, program.name, program.buffers, program.dtype, ir, lambda: back.translate(ir))
+    return partial(_shared, back, program.name, program.buffers, program.dtype, ir, lambda: back.translate(ir))
 
 
 def build_known(

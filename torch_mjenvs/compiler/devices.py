@@ -54,6 +54,11 @@ def build(device: torch.device, program: Program) -> Kernel:
     return building.build(back_end(device), program)
 
 
+def prepare(device: torch.device, program: Program) -> Callable[[], Kernel]:
+    """`build`, of which compiling and loading wait until the result is called; the program is no longer needed."""
+    return building.prepare(back_end(device), program)
+
+
 def build_known(
     device: torch.device,
     name: str,

@@ -19,6 +19,7 @@ from ..compiler.random import Random
 from ..compiler.scalar import Scalar
 from ..physics.model import Model
 from ..physics.params import as_rows, check_names
+from .given import copy_for_task
 from .randomization import flat
 from .tasks.base import Control, Outcome, Task, World
 
@@ -113,7 +114,7 @@ class Contract:
     @property
     def controls(self) -> bool:
         """Whether the task makes something else of an action than ctrl."""
-        return type(self.task).control is not Task.control
+        return getattr(self.task.control, "__func__", None) is not Task.control
 
     def observe(self, world: World, width: int | None = None) -> list:
         """The observation."""
@@ -153,9 +154,9 @@ class Contract:
         return widths
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """What the task's function gives. Exceptions say where in the task they come from."""
+        """What the task's function gives for copies of these. Exceptions say where in the task they come from."""
         try:
-            return getattr(self.task, function)(self.model, *arguments)
+            return getattr(self.task, function)(self.model, *map(copy_for_task, arguments))
         except Exception as error:
             error.add_note(f"in {type(self.task).__name__}.{function}, {line_of(error)}")
             if isinstance(error, (TypeError, AttributeError)) and ("traced" in str(error) or "Expr" in str(error)):
@@ -190,7 +191,7 @@ class Contract:
         return x
 
     def error(self, function: str, kind: type[Exception], text: str) -> Exception:
-        code = getattr(getattr(type(self.task), function), "__code__", None)
+        code = getattr(getattr(self.task, function), "__code__", None)
         place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
         return kind(f"{type(self.task).__name__}.{function}{place}: {text}")
 

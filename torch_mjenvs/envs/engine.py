@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,10 +21,10 @@ from ..physics.simulation import precision_of
 from ..physics.size import warn_of_size
 from ..physics.world_params import Params, Varied
 from .contract import BAD_STATE
-from .episode import Episode
+from .episode import Episode, is_known
 from .model_view import model_view
 from .randomization import as_draws
-from .tasks.base import Task
+from .tasks.base import Task, copy_of
 
 __all__ = ["COLUMNS", "Engine", "copied", "keeps_its_place", "named_columns"]
 
@@ -40,15 +40,15 @@ SEEDING_BYTES = 128  # a world's share of what `seed` works on
 MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
+def _trace(episode: Episode, what: str, dtype: str) -> Program:
+    program = episode.program(what, dtype)
+    warn_of_size(episode.model, program.count_ops().total())
+    return program
+
+
 def _build(episode: Episode, what: str, dtype: str, device: torch.device, origin: str | None) -> launch.Kernel:
     name, buffers = episode.name(what), episode.layout.buffers()
-
-    def make() -> Program:
-        program = episode.program(what, dtype)
-        warn_of_size(episode.model, program.count_ops().total())
-        return program
-
-    return devices.build_known(device, name, buffers, dtype, origin, make)
+    return devices.build_known(device, name, buffers, dtype, origin, lambda: _trace(episode, what, dtype))
 
 
 def episode_of(
@@ -104,9 +104,13 @@ class Engine(Varied):
         vary: Sequence[str] = (),
     ):
         num_envs = as_count("num_envs", num_envs)
-        self._arguments = {
-            "task": task, "autoreset_mode": autoreset_mode, "max_episode_steps": max_episode_steps,
-            "first_world": first_world, "randomize": randomize, "vary": vary,
+        varied: dict[str, Any] = {
+            "randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary),
+        }  # fmt: skip
+        # Copies: a copy of this engine runs the task that this one runs, even if the user's was altered since.
+        self._arguments = varied | {
+            "task": copy_of(task), "autoreset_mode": autoreset_mode, "max_episode_steps": max_episode_steps,
+            "first_world": first_world,
         }  # fmt: skip
         dtype, max_episode_steps = as_dtype(dtype), as_limit(max_episode_steps)
         self.device = devices.choose_device(device)
@@ -117,8 +121,8 @@ class Engine(Varied):
         self._lock = Lock()
         loaded = task.load()
         self.mjmodel, self.model = model_view(loaded), load(loaded)
-        varied = {"randomize": as_draws(randomize), "vary": (vary,) if isinstance(vary, str) else tuple(vary)}
-        episode = episode_of(task, self.model, dtype, self.mode, max_episode_steps, **varied)
+        traced = copy_of(task) if is_known(task) else task  # some is traced later, of a user's task nothing
+        episode = episode_of(traced, self.model, dtype, self.mode, max_episode_steps, **varied)
         self.layout = episode.layout
         bytes_each = launch.bytes_a_world(self.layout.buffers(), dtype) + SEEDING_BYTES
         check_memory("num_envs", num_envs, bytes_each, self.device)
@@ -131,6 +135,7 @@ class Engine(Varied):
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
         self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
         self._refreshing: launch.Launch | None = None
+        self._refresh_kernel = self._prepared("refresh") if origin is None else None
         self._views = {name: self._view_of(name) for name in self.buffers}
         if self.layout.params:
             self._params = Params(self.layout.params, self.buffers, num_envs)
@@ -144,6 +149,15 @@ class Engine(Varied):
 
     def _kernel(self, what: str, origin: str | None) -> launch.Kernel:
         return _build(self._episode, what, str(self.dtype).removeprefix("torch."), self.device, origin)
+
+    def _prepared(self, what: str) -> Callable[[], launch.Kernel]:
+        """A kernel of a user's task that is compiled when it is called for, and traced now: by then the Python that the
+        task rests on may be another than that of `step`.
+        """
+        program = _trace(self._episode, what, str(self.dtype).removeprefix("torch."))
+        kernel = devices.prepare(self.device, program)
+        program.release()
+        return kernel
 
     def _view_of(self, name: str) -> torch.Tensor:
         """A buffer's worlds as rows, (N, width); (N,) of those that hold one number by nature."""
@@ -284,7 +298,9 @@ class Engine(Varied):
     def _refresh(self) -> None:
         self._follow()
         if self._refreshing is None:  # most never set a state
-            self._refreshing = self._kernel("refresh", self._episode.origin()).bind(self.buffers)
+            prepared, self._refresh_kernel = self._refresh_kernel, None
+            kernel = prepared() if prepared else self._kernel("refresh", self._episode.origin())
+            self._refreshing = kernel.bind(self.buffers)
         self._refreshing()
 
     @exclusive

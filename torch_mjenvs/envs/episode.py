@@ -143,6 +143,11 @@ def is_bad(xs: list) -> Mask:
     return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
 
 
+def is_known(x: Task | Draw) -> bool:
+    """Whether class and values tell all of it: it is of this package, and nobody put a function on it, say."""
+    return source.holds(type(x)) and all(map(is_plain, vars(x).values()))
+
+
 def choose(mask: Mask, a: list, b: list) -> list:
     """select, for lists."""
     return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
@@ -409,7 +414,7 @@ class Episode:
     @functools.cached_property
     def layout(self) -> Layout:
         """Found by running the task once: one of this package's, known to work, on plain numbers, as that is faster."""
-        if source.holds(type(self.task)):
+        if is_known(self.task):
             m = self.model
             return self.look(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
         found = []
@@ -445,11 +450,9 @@ class Episode:
 
     def origin(self) -> str | None:
         """All that the kernels follow from; None for a user's task, whose Python rests on more than can be known."""
-        values = vars(self.task)
-        known = all(source.holds(type(x)) for x in (self.task, *self.randomize.values()))
-        if not (known and all(map(is_plain, values.values()))):
+        if not (is_known(self.task) and all(map(is_known, self.randomize.values()))):
             return None
-        task = f"{type(self.task).__qualname__} {values}"
+        task = f"{type(self.task).__qualname__} {vars(self.task)}"
         varied = f"{self.params and self.params.names} {self.randomize}"
         how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied}"
         return source.origin(task, self.model.key, how)

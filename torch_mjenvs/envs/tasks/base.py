@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields
+from types import MethodType
 from typing import Any, ClassVar
 
 import mujoco
@@ -29,6 +30,10 @@ class World:
     has mjData's further fields (`xpos`, `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as
     they stand when Gymnasium reads them: of the last evaluation within the step, which for Runge-Kutta is not that of
     the final qpos and qvel.
+
+    Each call of a task's function gets a copy of its own, whose lists it may change in place: neither the physics nor
+    any other call sees that. An environment's world raises AttributeError where an attribute is set;
+    `dataclasses.replace(world, qpos=...)` makes another world.
     """
 
     qpos: list
@@ -64,6 +69,9 @@ class Outcome:
 @dataclass(frozen=True)
 class Task:
     """Base of all tasks; `xml_file` is a path or the name of one of Gymnasium's own models.
+
+    An environment runs the instance that it is given, with whatever was put on it until then. What its functions are
+    given is theirs: `World` says more.
 
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
     `outcome` and `observe`. `reset`, `observe` and `outcome` are to be written; the rest is for those who need it.
@@ -141,6 +149,19 @@ class Task:
     def dt(self, m: Model) -> float:
         """Seconds an environment step lasts."""
         return m.timestep * self.frame_skip
+
+
+def copy_of(task: Task) -> Task:
+    """A shallow copy: fields, and whatever else was put on the task. Methods put on it are bound to the copy.
+
+    `copy.copy` would leave these bound to the task, and of a dataclass with slots it copies the fields alone.
+    """
+    new = object.__new__(type(task))
+    held = {x.name: getattr(task, x.name) for x in fields(task) if hasattr(task, x.name)} | vars(task)
+    for name, x in held.items():
+        own = isinstance(x, MethodType) and x.__self__ is task
+        object.__setattr__(new, name, MethodType(x.__func__, new) if own else x)
+    return new
 
 
 def uniform_noise(values: tuple, rng: Random, scale: float) -> list:

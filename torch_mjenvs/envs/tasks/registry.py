@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from .ant import Ant
-from .base import Task
+from .base import Task, copy_of
 from .halfcheetah import HalfCheetah
 from .hopper import Hopper
 from .humanoid import Humanoid
@@ -44,10 +45,11 @@ TASKS: dict[str, type[Task]] = {
 
 
 def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reserved: Collection[str]) -> Task:
-    """The task, given as itself, as its class or by one of the names in `TASKS`, with these of its fields changed.
+    """The task to be run: an instance as it is, or with these of its fields changed; a class, or the one that has this
+    name in `TASKS`, called with these arguments.
 
-    Raises TypeError for an argument that is no field of the task, or a field that has the name of one of the
-    environment's own arguments; ValueError for an unknown name.
+    Raises TypeError for an argument that the task does not take, or cannot take once it is made, and where it takes one
+    that has the name of one of the environment's own; ValueError for an unknown name.
     """
     if isinstance(task, str):
         if task not in TASKS:
@@ -56,15 +58,48 @@ def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reser
     kind = task if isinstance(task, type) else type(task)
     if not issubclass(kind, Task):
         raise TypeError(f"task must be a Task, a class of tasks or the name of one, not {task!r}")
-    accepted = [field.name for field in fields(kind)]
-    taken = [name for name in accepted if name in reserved]
+    taken = [x.name for x in fields(kind) if x.name in reserved]
     if taken:
         raise TypeError(f"fields {taken} of {kind.__name__} are named like arguments of the environment: rename them")
-    unknown = [name for name in arguments if name not in accepted]
+    accepted, any_other = arguments_of(kind)
+    taken = [name for name in accepted if name in reserved]
+    if taken and isinstance(task, type):
+        name = kind.__name__
+        raise TypeError(f"{name} takes {taken}, and so does the environment: rename them, or give {name}(...) itself")
+    unknown = [name for name in arguments if name not in accepted and not any_other]
     if unknown:
         others = sorted(set(reserved) - {"task", "task_arguments"})
         raise TypeError(  # in Python's words, which TorchRL's GymEnv looks for
             f"{kind.__name__} got an unexpected keyword argument {unknown[0]!r}; it takes {accepted}, and the "
             f"environment itself {others}"
         )
-    return kind(**arguments) if isinstance(task, type) else replace(task, **arguments)
+    if isinstance(task, type):
+        return kind(**arguments)
+    return changed(task, arguments) if arguments else task
+
+
+def arguments_of(kind: type[Task]) -> tuple[list[str], bool]:
+    """The names of the arguments that make such a task, and whether it takes any others."""
+    parameters = inspect.signature(kind).parameters.values()
+    named = [x.name for x in parameters if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
+    return named, any(x.kind is x.VAR_KEYWORD for x in parameters)
+
+
+def changed(task: Task, arguments: Mapping[str, Any]) -> Task:
+    """A copy of the task with these of its fields changed, and `__post_init__` run anew; whatever else was put on the
+    task stays, which `dataclasses.replace` would lose.
+
+    Raises TypeError for a task that is not made from its fields alone: what else follows from them cannot be known.
+    """
+    kind = type(task)
+    accepted, any_other = arguments_of(kind)
+    if any_other or {*accepted} != {x.name for x in fields(kind) if x.init}:
+        raise TypeError(
+            f"{kind.__name__} is not made from its fields alone, so {[*arguments]} cannot be changed in one that is "
+            f"already made: say so when calling {kind.__name__}(...)"
+        )
+    new = copy_of(task)
+    for name, x in arguments.items():
+        object.__setattr__(new, name, x)
+    new.__post_init__()
+    return new

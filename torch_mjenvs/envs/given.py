@@ -1,0 +1,67 @@
+"""The worlds that a task's functions are given: copies, so that nothing a task writes into them reaches the physics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, cast
+
+from ..compiler.expr import PYTHON_TYPE, Expr
+from ..physics.data import FIELDS, Data
+from .tasks.base import World
+
+NUMBERS = frozenset((Expr, type(None), *PYTHON_TYPE))  # None: of bodies that do not move, say
+
+
+def copy_for_task(x: Any) -> Any:
+    """An argument for a task's function: a copy of a world or of a list, and anything else as it is."""
+    if isinstance(x, World):
+        data = cast(Data, GivenData(x.data))
+        return GivenWorld(copied(x.qpos), copied(x.qvel), copied(x.memory), data, x.rng, copied(x.act))
+    return copied(x)
+
+
+def copied(x: Any, leaf: Callable[[Any], Any] = lambda x: x) -> Any:
+    """A copy of nested lists, tuples and dicts; what they hold is put through `leaf`."""
+    if isinstance(x, list):
+        return [copied(y, leaf) for y in x]
+    if isinstance(x, tuple):
+        return tuple(copied(y, leaf) for y in x)
+    if isinstance(x, dict):
+        return {name: copied(y, leaf) for name, y in x.items()}
+    return leaf(x)
+
+
+class GivenWorld(World):
+    """A world for one call of a task's function. Its attributes cannot be set."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in vars(self) or name not in World.__dataclass_fields__:
+            another = f"; dataclasses.replace(world, {name}=...) makes another world, for this function alone"
+            raise AttributeError(
+                f"world.{name} cannot be set: a task's function changes a world by what it returns alone, and what is "
+                f"remembered is what `begin` and `remember` return{another if name in vars(self) else ''}"
+            )
+        super().__setattr__(name, value)
+
+
+class GivenData:
+    """mjData's fields of a world, each copied when it is first read: until then it need not even be computed."""
+
+    def __init__(self, data: Data):
+        vars(self)["_data"] = data
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in FIELDS:
+            known = ", ".join(name for name, field in FIELDS.items() if field.output)
+            raise AttributeError(f"world.data has no field {name!r}; it has {known}")
+
+        def checked(x: Any) -> Any:
+            if type(x) not in NUMBERS:
+                raise AttributeError(f"world.data.{name} is not of numbers: it is for the physics alone")
+            return x
+
+        x = vars(self)[name] = copied(getattr(self._data, name), checked)
+        return x
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"world.data.{name} cannot be set: it follows from the world's state")
