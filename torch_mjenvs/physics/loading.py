@@ -280,8 +280,8 @@ def _explicit_pairs(mjm: mujoco.MjModel) -> list[Pair]:
 
 
 def _body_pairs(mjm: mujoco.MjModel) -> Iterator[tuple[int, list[int]]]:
-    """Each body with those after it that its geoms may touch, by <exclude>, by filterBodyPair, and by the bits of all of
-    a body's geoms together.
+    """Each body with those after it that its geoms may touch, by <exclude>, by filterBodyPair, and by the bits of
+    all of a body's geoms together.
 
     filterBodyPair leaves out bodies welded together, two that nothing moves, and parent and child unless the parent is
     fixed to the world. A row of bodies at a time: of thousands that stand still nearly no pair is left.
