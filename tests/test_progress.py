@@ -15,8 +15,8 @@ from torch_mjenvs.compiler import progress as module
 from torch_mjenvs.compiler.progress import progress
 
 # Of no other test: it is not in use, and not kept, when it is asked for.
-SLEDGE = """<mujoco><worldbody><body name="sledge"><joint type="slide" damping="0.123"/><geom size=".1" mass="3.21"/></body>
-</worldbody></mujoco>"""
+SLEDGE = """<mujoco><worldbody><body name="sledge"><joint type="slide" damping="0.123"/>
+  <geom size=".1" mass="3.21"/></body></worldbody></mujoco>"""
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """A line on stderr while something takes long: who waits for minutes sees what for.
 
-On a terminal the line is updated in place, and goes when all is done; elsewhere, as in a log, there is a new one now and
-then, at ever longer intervals. Nothing is said of what is quick. TORCH_MJENVS_PROGRESS=0 has nothing said at all.
+On a terminal the line is updated in place, and goes when all is done; elsewhere, as in a log, there is a new one now
+and then, at ever longer intervals. Nothing is said of what is quick. TORCH_MJENVS_PROGRESS=0 silences it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
 from ..physics.simulation import precision_of
-from ..physics.size import warn_of_size
+from ..physics.size import sized
 from ..physics.world_params import Params, Varied
 from .contract import BAD_STATE
 from .episode import Episode
@@ -42,9 +42,7 @@ def _build(episode: Episode, what: str, dtype: str, device: torch.device, origin
     name, buffers = episode.name(what), episode.layout.buffers()
 
     def make() -> Program:
-        program = episode.program(what, dtype)
-        warn_of_size(episode.model, program.count_ops().total())
-        return program
+        return sized(episode.model, lambda: episode.program(what, dtype))
 
     return devices.build_known(device, name, buffers, dtype, origin, make)
 
