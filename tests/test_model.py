@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 
 import mujoco
 import numpy as np
@@ -15,7 +14,6 @@ from scipy.spatial.transform import Rotation
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.model import Model, UnsupportedModel
-from torch_mjenvs.physics.size import LARGE, MOST, warn_of_size
 
 
 def mjcf(
@@ -341,18 +339,3 @@ def test_mixing(floor: str, ball: str) -> None:
     for name in ("friction", "solref", "solimp"):
         assert getattr(mixed, name) == list(getattr(contact, name)), name
         assert [float(x) for x in getattr(as_tensors, name)] == getattr(mixed, name), name
-
-
-def test_a_model_that_takes_minutes_to_build_is_said_to() -> None:
-    """With the bodies of which most pairs may touch."""
-    m = load(TREE.format(flag="", contype=2, contact=""))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warn_of_size(m, LARGE - 1)
-    with pytest.warns(
-        UserWarning, match=r"8 pairs of geoms that may touch, most of them of the bodies 'world' and 'a' \(4\)"
-    ):
-        warn_of_size(m, LARGE)
-    warning = r"3,000,001 operations, .* \(about 360 s\): .* of the bodies 'world' and 'a' \(4\)"
-    with pytest.raises(UnsupportedModel, match=warning):
-        warn_of_size(m, MOST + 1)

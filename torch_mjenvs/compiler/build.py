@@ -13,6 +13,7 @@ import torch
 from . import cache
 from .launch import Kernel
 from .program import Buffer, Program
+from .progress import progress
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ def build(back: BackEnd, program: Program) -> Kernel:
 def prepare(back: BackEnd, program: Program) -> Callable[[], Kernel]:
     """Lower the program now, and compile and load when the result is called. It holds the IR, not the program."""
     ir = back.lower(program)
-    return partial(_shared, back, program.name, program.buffers, program.dtype, ir, lambda: back.translate(ir))
+    return partial(
+        _shared, back, program.name, program.buffers, program.dtype, ir, lambda: _compiled(back, program.name, ir)
+    )
 
 
 def build_known(
@@ -50,16 +53,22 @@ def build_known(
     `origin` must say all that the program follows from: see `source.origin`. None: it cannot be known.
     """
     if origin is not None:
-        return _shared(back, name, buffers, dtype, origin, lambda: back.translate(_traced(back, make)))
-    ir = _traced(back, make)
-    return _shared(back, name, buffers, dtype, ir, lambda: back.translate(ir))
+        return _shared(back, name, buffers, dtype, origin, lambda: _compiled(back, name, _traced(back, name, make)))
+    ir = _traced(back, name, make)
+    return _shared(back, name, buffers, dtype, ir, lambda: _compiled(back, name, ir))
 
 
-def _traced(back: BackEnd, make: Callable[[], Program]) -> str:
-    program = make()
-    ir = back.lower(program)
-    program.release()
+def _traced(back: BackEnd, name: str, make: Callable[[], Program]) -> str:
+    with progress(f"tracing the kernel {name!r}"):
+        program = make()
+        ir = back.lower(program)
+        program.release()
     return ir
+
+
+def _compiled(back: BackEnd, name: str, ir: str) -> bytes:
+    with progress(f"compiling the kernel {name!r}"):
+        return back.translate(ir)
 
 
 _loaded: weakref.WeakValueDictionary[tuple[bytes, torch.device], Kernel] = weakref.WeakValueDictionary()
@@ -82,9 +91,14 @@ def _load(
 ) -> Kernel:
     title = f"{name}-{back.name}"
     kept = cache.kept(title, key)
+
+    def loaded(code: bytes) -> Kernel:  # to a GPU's driver it is one more language to compile
+        with progress(f"loading the kernel {name!r}"):
+            return back.load(name, buffers, dtype, code)
+
     try:
         if kept is not None:
-            return back.load(name, buffers, dtype, kept)
+            return loaded(kept)
     except torch.OutOfMemoryError:
         raise
     except Exception:
@@ -94,4 +108,4 @@ def _load(
     else:
         code = make()
     cache.keep(title, key, code)
-    return back.load(name, buffers, dtype, code)
+    return loaded(code)

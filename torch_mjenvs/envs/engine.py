@@ -18,7 +18,7 @@ from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
 from ..physics.simulation import precision_of
-from ..physics.size import warn_of_size
+from ..physics.size import sized
 from ..physics.world_params import Params, Varied
 from .contract import BAD_STATE
 from .episode import Episode, is_known
@@ -41,9 +41,7 @@ MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
 def _trace(episode: Episode, what: str, dtype: str) -> Program:
-    program = episode.program(what, dtype)
-    warn_of_size(episode.model, program.count_ops().total())
-    return program
+    return sized(episode.model, lambda: episode.program(what, dtype))
 
 
 def _build(episode: Episode, what: str, dtype: str, device: torch.device, origin: str | None) -> launch.Kernel:

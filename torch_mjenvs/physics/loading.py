@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from .collision.hfield import read_hfields
 from .collision.mesh import read_meshes
 from .model import INTEGRATORS, Floats, Ints, Model, Pair, Rows
+from .numbers import refuse_numbers
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
 from .singular import dependent
 from .spatial import snap
@@ -23,7 +24,7 @@ from .spatial import snap
 def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
     """The `Model` of an `MjModel`, of an MJCF string or of an MJCF or binary file.
 
-    Raises: FileNotFoundError, ValueError (MJCF that MuJoCo does not compile), TypeError, `UnsupportedModel`.
+    Raises: FileNotFoundError, ValueError (a file that MuJoCo does not take), TypeError, `UnsupportedModel`.
     """
     if isinstance(model, mujoco.MjModel):
         return _read(model)
@@ -34,11 +35,21 @@ def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
     path = Path(model).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {str(path)!r}")
-    read = mujoco.MjModel.from_binary_path if path.suffix == ".mjb" else mujoco.MjModel.from_xml_path
-    return _read(read(str(path)))
+    return _read(_binary(path) if path.suffix == ".mjb" else mujoco.MjModel.from_xml_path(str(path)))
+
+
+def _binary(path: Path) -> mujoco.MjModel:
+    try:
+        return mujoco.MjModel.from_binary_path(str(path))
+    except ValueError as error:  # MuJoCo's message names neither the file nor what is wrong
+        raise ValueError(
+            f"{str(path)!r} is not a whole binary model of MuJoCo {mujoco.__version__}: it is damaged, or of another "
+            "version; save it anew with mujoco.mj_saveModel, or load its MJCF"
+        ) from error
 
 
 def _read(mjm: mujoco.MjModel) -> Model:
+    refuse_numbers(mjm)
     refuse(mjm)
     pairs = _pairs(mjm)
     touching = {g for p in pairs for g in (p.geom1, p.geom2)}
@@ -236,18 +247,22 @@ def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
     """Every geom pair that mj_collision may hand to a collision function, whatever the state."""
     if disabled(mjm, "CONTACT") or disabled(mjm, "CONSTRAINT"):
         return ()
-    excluded = {(s >> 16, s & 0xFFFF) for s in mjm.exclude_signature.tolist()}
-    bodies = mjm.geom_bodyid.tolist()
+    types, affinities, shapes = mjm.geom_contype.tolist(), mjm.geom_conaffinity.tolist(), mjm.geom_type.tolist()
+
+    def may_touch(g1: int, g2: int) -> bool:
+        """filterBitmask; and planes and height fields have no collision function with each other."""
+        fits = types[g1] & affinities[g2] or types[g2] & affinities[g1]
+        return bool(fits) and (shapes[g1] > 1 or shapes[g2] > 1)
+
+    geoms: list[list[int]] = [[] for _ in range(mjm.nbody)]
+    for g, body in enumerate(mjm.geom_bodyid.tolist()):
+        geoms[body].append(g)
     found = []
-    for b1 in range(mjm.nbody):
-        for b2 in range(b1 + 1, mjm.nbody):
-            if (b1, b2) in excluded or _filter_bodies(mjm, b1, b2):
-                continue
-            geoms = [[g for g in range(mjm.ngeom) if bodies[g] == b] for b in (b1, b2)]
-            found += [(g1, g2) for g1 in geoms[0] for g2 in geoms[1] if _may_touch(mjm, g1, g2)]
+    for b1, others in _body_pairs(mjm):
+        found += [(g1, g2) for b2 in others for g1 in geoms[b1] for g2 in geoms[b2] if may_touch(g1, g2)]
     explicit = _explicit_pairs(mjm)
     known = {frozenset((p.geom1, p.geom2)) for p in explicit}
-    ordered = [sorted(p, key=lambda g: mjm.geom_type[g]) for p in found if frozenset(p) not in known]
+    ordered = [sorted(p, key=shapes.__getitem__) for p in found if frozenset(p) not in known]
     return (*(Pair(g1, g2, _condim(mjm, g1, g2)) for g1, g2 in ordered), *explicit)
 
 
@@ -264,26 +279,30 @@ def _explicit_pairs(mjm: mujoco.MjModel) -> list[Pair]:
     return out
 
 
-def _filter_bodies(mjm: mujoco.MjModel, b1: int, b2: int) -> bool:
-    """filterBodyPair: bodies welded together, two that nothing moves, and parent and child unless the parent is fixed
-    to the world.
+def _body_pairs(mjm: mujoco.MjModel) -> Iterator[tuple[int, list[int]]]:
+    """Each body with those after it that its geoms may touch, by <exclude>, by filterBodyPair, and by the bits of
+    all of a body's geoms together.
+
+    filterBodyPair leaves out bodies welded together, two that nothing moves, and parent and child unless the parent is
+    fixed to the world. A row of bodies at a time: of thousands that stand still nearly no pair is left.
     """
-    weld1, weld2 = int(mjm.body_weldid[b1]), int(mjm.body_weldid[b2])
-    moves = weldid(mjm)
-    if weld1 == weld2 or moves[b1] == moves[b2] == 0:
-        return True
-    if disabled(mjm, "FILTERPARENT") or weld1 == 0 or weld2 == 0:
-        return False
-    parent1, parent2 = (int(mjm.body_weldid[mjm.body_parentid[w]]) for w in (weld1, weld2))
-    return weld1 == parent2 or weld2 == parent1
-
-
-def _may_touch(mjm: mujoco.MjModel, g1: int, g2: int) -> bool:
-    """filterBitmask; and planes and height fields have no collision function with each other."""
-    if mjm.geom_type[g1] <= 1 and mjm.geom_type[g2] <= 1:
-        return False
-    types, affinities = mjm.geom_contype, mjm.geom_conaffinity
-    return bool(types[g1] & affinities[g2]) or bool(types[g2] & affinities[g1])
+    welds, moves = mjm.body_weldid, np.array(weldid(mjm)) > 0
+    parents = welds[mjm.body_parentid[welds]]
+    family = not disabled(mjm, "FILTERPARENT")
+    types, affinities = np.zeros((2, mjm.nbody), np.int32)
+    np.bitwise_or.at(types, mjm.geom_bodyid, mjm.geom_contype)
+    np.bitwise_or.at(affinities, mjm.geom_bodyid, mjm.geom_conaffinity)
+    excluded: dict[int, list[int]] = {}
+    for signature in mjm.exclude_signature.tolist():
+        excluded.setdefault(signature >> 16, []).append(signature & 0xFFFF)
+    for b in np.flatnonzero(types | affinities).tolist():
+        after = slice(b + 1, None)
+        fits = (types[b] & affinities[after]) | (affinities[b] & types[after]) != 0
+        fits &= (welds[after] != welds[b]) & (moves[after] | moves[b])
+        if family and welds[b]:
+            fits &= (welds[after] == 0) | ((parents[after] != welds[b]) & (welds[after] != parents[b]))
+        others = (np.flatnonzero(fits) + b + 1).tolist()
+        yield b, [x for x in others if x not in excluded[b]] if b in excluded else others
 
 
 def _condim(mjm: mujoco.MjModel, g1: int, g2: int) -> int:

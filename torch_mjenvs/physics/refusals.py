@@ -218,15 +218,12 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
 
 def _check_rotations(mjm: mujoco.MjModel) -> None:
     """MuJoCo's compiler makes them unit quaternions; in an MjModel that was changed since, they may be anything."""
-    names = "body_quat", "body_iquat", "geom_quat", "site_quat", "cam_quat"
-    for kind, name in zip(("body", "body", "geom", "site", "camera"), names, strict=True):
-        for i, quat in enumerate(getattr(mjm, name)):
-            if not abs(np.linalg.norm(quat) - 1) < 1e-6:
-                not_supported(f"{name} {quat.tolist()} of {describe(mjm, kind, i)}", "use a quaternion of length 1")
-    for j in range(mjm.njnt):
-        if not abs(np.linalg.norm(mjm.jnt_axis[j]) - 1) < 1e-6:
-            who = f"jnt_axis {mjm.jnt_axis[j].tolist()} of {describe(mjm, 'joint', j)}"
-            not_supported(who, "use an axis of length 1")
+    kinds = {"body_quat": "body", "body_iquat": "body", "geom_quat": "geom", "site_quat": "site", "cam_quat": "camera"}
+    for name, kind in (kinds | {"jnt_axis": "joint"}).items():
+        rows = getattr(mjm, name)
+        for i in np.flatnonzero(~(abs(np.linalg.norm(rows, axis=1) - 1) < 1e-6)).tolist():
+            remedy = "use an axis of length 1" if kind == "joint" else "use a quaternion of length 1"
+            not_supported(f"{name} {rows[i].tolist()} of {describe(mjm, kind, i)}", remedy)
 
 
 def _check_inertia(mjm: mujoco.MjModel) -> None:

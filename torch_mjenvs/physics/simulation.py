@@ -24,7 +24,7 @@ from .model import Model
 from .params import Columns, check_names
 from .precision import PRECISIONS, Precision
 from .sensors import CLOCK
-from .size import warn_of_size
+from .size import sized
 from .spatial import MAXVAL
 from .step import State, step
 from .world_params import Params, Varied, param_buffers
@@ -108,9 +108,7 @@ def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> l
     origin = source.origin(asked.model.key, f"{asked.outputs} {asked.inputs} {asked.vary}")
 
     def make() -> Program:
-        made = program(asked, dtype, stepping)
-        warn_of_size(asked.model, made.count_ops().total())
-        return made
+        return sized(asked.model, lambda: program(asked, dtype, stepping))
 
     return devices.build_known(device, name, asked.buffers(), dtype, origin, make)
 

@@ -18,17 +18,17 @@ ALWAYS, NEARLY = 1e-12, 0.02  # least eigenvalue of the motions' Gram matrix, re
 
 def dependent(mjm: mujoco.MjModel) -> tuple[tuple[int, ...], list[bool]]:
     """The joints of a body whose motions cancel in every state, and which dofs may lose their inertia in some."""
-    rng, locks = np.random.default_rng(0), set()
+    rng, locks, armature = np.random.default_rng(0), set(), _armature(mjm)
     for b in range(1, mjm.nbody):
         joints = range(mjm.body_jntadr[b], mjm.body_jntadr[b] + mjm.body_jntnum[b])
         if len(joints) < 2:
             continue
-        found = _independence(mjm, joints, rng)
+        found = _independence(mjm, joints, armature, rng)
         if found.max() < ALWAYS:
             return tuple(joints), []
         if found.min() < NEARLY:
             locks.add(b)
-    return (), [int(mjm.dof_bodyid[v]) in locks and not armature for v, armature in enumerate(_armature(mjm))]
+    return (), [int(mjm.dof_bodyid[v]) in locks and not held for v, held in enumerate(armature)]
 
 
 def _armature(mjm: mujoco.MjModel) -> np.ndarray:
@@ -39,7 +39,9 @@ def _armature(mjm: mujoco.MjModel) -> np.ndarray:
     return out
 
 
-def _independence(mjm: mujoco.MjModel, joints: range, rng: np.random.Generator) -> np.ndarray:
+def _independence(
+    mjm: mujoco.MjModel, joints: range, armature: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """(SAMPLES,) how far from singular the motions of a body's joints are, by themselves, in random states."""
     mat, pos, motions = np.tile(np.eye(3), (SAMPLES, 1, 1)), np.zeros((SAMPLES, 3)), []
     for j in joints:
@@ -59,8 +61,8 @@ def _independence(mjm: mujoco.MjModel, joints: range, rng: np.random.Generator) 
         pos = anchor - mat @ mjm.jnt_pos[j]
     about = np.stack([np.hstack([turning, moving + np.cross(turning, anchor)]) for turning, moving in motions], 1)
     first = int(mjm.jnt_dofadr[joints[0]])
-    armature = _armature(mjm)[first : first + len(motions)] > 0
-    values = np.linalg.eigvalsh(about @ about.transpose(0, 2, 1) + np.diag(armature))
+    held = armature[first : first + len(motions)] > 0
+    values = np.linalg.eigvalsh(about @ about.transpose(0, 2, 1) + np.diag(held))
     return values[:, 0] / values[:, -1]
 
 

@@ -1,0 +1,137 @@
+"""How the work of reading and tracing a model grows with it, and what is said of a large one before it begins."""
+
+from __future__ import annotations
+
+import cProfile
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import mujoco
+import oracle
+import pytest
+
+from torch_mjenvs import Simulation, UnsupportedModel
+from torch_mjenvs.physics import load, simulation, size
+from torch_mjenvs.physics.simulation import Asked, program
+
+
+def model(inside: str) -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{inside}</worldbody></mujoco>")
+
+
+def statics(n: int) -> mujoco.MjModel:
+    """Balls that stand still, and one that flies."""
+    balls = "".join(f"<body pos='{i} 0 0'><geom size='.1'/></body>" for i in range(n))
+    return model(f"{balls}<body pos='0 0 5'><freejoint/><geom size='.1'/></body>")
+
+
+def chain(n: int) -> mujoco.MjModel:
+    """Links of which all but neighbours may touch."""
+    geom = "<geom type='capsule' size='.02' fromto='0 0 0 0 0 .1'/>"
+    links = "".join(f"<body pos='0 0 .1'><joint axis='{1 - i % 2} {i % 2} 0'/>{geom}" for i in range(n))
+    return model(links + "</body>" * n)
+
+
+def calls(function: Callable, *arguments: object) -> int:
+    """How many functions it calls: unlike its time the same on every machine."""
+    profile = cProfile.Profile()
+    profile.runcall(function, *arguments)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def test_reading_a_model_grows_with_its_bodies() -> None:
+    """With four times as many, where none may touch but one."""
+
+    def lone(n: int) -> mujoco.MjModel:
+        mjm = chain(n)
+        mjm.geom_contype[:] = 0
+        return mjm
+
+    for make, few, many in ((statics, 100, 400), (lone, 15, 60)):
+        small, large = make(few), make(many)
+        load(small)  # what is done once in a process
+        assert calls(load, large) < 4.5 * calls(load, small)
+
+
+def test_thousands_of_bodies_that_stand_still_have_no_pairs_but_with_what_moves() -> None:
+    m = load(statics(3000))
+    assert [(p.geom1, p.geom2) for p in m.pairs] == [(g, 3000) for g in range(3000)]
+
+
+def test_tracing_a_chain_takes_as_much_work_as_it_has_operations() -> None:
+    """Without contacts."""
+
+    def work(n: int) -> tuple[int, int]:
+        mjm = chain(n)
+        mjm.geom_contype[:] = 0
+        asked, made = Asked(load(mjm)), []
+        return calls(lambda: made.append(program(asked, "float32"))), made[0].count_ops().total()
+
+    (few, small), (many, large) = work(10), work(30)
+    assert large < 8 * small
+    assert many / large < 1.2 * few / small
+
+
+# what is said before
+
+
+def traced(operations: int) -> SimpleNamespace:
+    """A program of so many operations, as far as it is looked at."""
+    return SimpleNamespace(count_ops=lambda: Counter(add=operations))
+
+
+def never() -> SimpleNamespace:
+    raise AssertionError("it was traced")
+
+
+def test_a_model_that_takes_minutes_to_build_is_said_to_before_it_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the bodies of which most pairs may touch, and a time."""
+    m = load(chain(8))
+    expected = size.estimate(m)
+    monkeypatch.setattr(size, "LARGE", expected)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        made = size.sized(m, lambda: traced(len(said)))
+    assert made.count_ops().total() == 1, "there was a warning when it was traced"
+    (warning,) = said
+    text = str(warning.message)
+    assert f"about {expected:,} operations" in text and f"(about {expected * size.SECONDS:,.0f} s)" in text
+    assert "8 dofs, and 21 pairs of geoms that may touch, most of them of the bodies 'body 1' and 'body 3' (1)" in text
+
+
+def test_a_model_that_is_larger_than_it_seemed_is_said_to_be_when_it_was_traced() -> None:
+    with pytest.warns(UserWarning, match="300,000 operations"):
+        size.sized(load(chain(2)), lambda: traced(size.LARGE))
+
+
+def test_of_others_nothing_is_said() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = traced(size.LARGE - 1)
+        assert size.sized(load(chain(2)), lambda: made) is made
+
+
+def test_a_model_that_takes_hours_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what it has; or by the estimate, where that leaves no doubt."""
+    m = load(chain(8))
+    with pytest.raises(UnsupportedModel, match=r"3,000,001 operations, .* \(about 360 s\): .*'body 1' and 'body 3'"):
+        size.sized(m, lambda: traced(size.MOST + 1))
+    monkeypatch.setattr(size, "MOST", size.estimate(m) / size.SURELY - 1)
+    with pytest.raises(UnsupportedModel, match=r"has about .* operations"):
+        size.sized(m, never)
+
+
+def test_a_simulation_warns_before_it_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(size, "LARGE", 1)
+    monkeypatch.setattr(simulation, "program", lambda *asked: never())
+    with pytest.warns(UserWarning, match="building its kernel may take minutes"), pytest.raises(AssertionError):
+        Simulation(model("<body><joint damping='.0123'/><geom size='.1' mass='3.21'/></body>"), 1)
+
+
+@pytest.mark.parametrize("name", ["humanoid", "half_cheetah", "chain"])
+def test_the_estimate_is_near_what_there_is(name: str) -> None:
+    m = load(chain(30) if name == "chain" else oracle.model(name))
+    operations = program(Asked(m), "float32").count_ops().total()
+    assert 0.5 < size.estimate(m) / operations < 2
