@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found.main(given.rest)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except MemoryError as error:
+        raise SystemExit(str(error) or "there is not enough memory") from error
 
 
 if __name__ == "__main__":
