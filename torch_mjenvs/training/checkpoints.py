@@ -31,9 +31,9 @@ class Kept:
         self.frames, self.at, self.took = agent.frames_seen, time.perf_counter(), 0.0
 
     def due(self, last: int) -> bool:
-        """Whether it is time for one, by the frames seen since there were `last`, or by the clock."""
+        """Whether it is time for one: at the end, by the frames seen since there were `last`, or by the clock."""
         frames, total = self.agent.frames_seen, self.agent.settings.total_steps
-        by_frames = frames * CHECKPOINTS // total > last * CHECKPOINTS // total
+        by_frames = frames >= total or frames * CHECKPOINTS // total > last * CHECKPOINTS // total
         return by_frames or time.perf_counter() - self.at >= max(EVERY, self.took / SHARE)
 
     def save(self, seconds: float) -> None:
@@ -130,9 +130,11 @@ def finite(x: Any) -> Any:
 def load(path: Path, entries: Collection[str]) -> dict[str, Any]:
     """What `save` wrote, on the CPU. Raises SystemExit for a file that is none of ours or lacks one of the entries."""
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = path.read_bytes()
     except OSError as error:
         raise SystemExit(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # cut short, or another's: torch and pickle have many ways to say so
         raise SystemExit(f"{path} is no checkpoint of ours, or not all of one") from error
     if not isinstance(found, dict):
