@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = importlib.import_module(f"{__package__}.{module}")
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in ("matplotlib", "tqdm"):
+        if missing not in ("filelock", "matplotlib", "tqdm"):
             raise
         raise SystemExit(f"{given.command} needs {missing}: pip install 'torch_mjenvs[train]'") from error
     try:
