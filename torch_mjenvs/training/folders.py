@@ -33,7 +33,8 @@ def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
             raise SystemExit(f"another run{_holder(out)} writes to {out}: wait for its end, or choose another --out")
         if not resume and used(out):
             lock.release()
-            raise SystemExit(f"{out} holds the results of a run: go on with it by --resume, or choose another --out")
+            on = "go on with it by --resume, or " if (out / "checkpoint.pt").exists() else ""
+            raise SystemExit(f"{out} holds the results of a run: {on}choose another --out")
     try:
         yield out
     finally:
