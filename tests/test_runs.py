@@ -253,7 +253,7 @@ def test_one_run_at_a_time_writes_into_a_folder(tmp_path, monkeypatch):
             pass
     with runs.folder(first, "Hopper-0", False) as again:
         assert again == first
-    main_thread = [runs.folder(None, "Many", False) for _ in range(8)]
+    folders = [runs.folder(None, "Many", False) for _ in range(8)]
     got: list[str] = []
     barrier = threading.Barrier(8)
 
@@ -263,7 +263,7 @@ def test_one_run_at_a_time_writes_into_a_folder(tmp_path, monkeypatch):
             got.append(str(out))
             barrier.wait()
 
-    threads = [threading.Thread(target=choose, args=(folder,)) for folder in main_thread]
+    threads = [threading.Thread(target=choose, args=(folder,)) for folder in folders]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -293,9 +293,10 @@ def test_a_full_disk_is_told_in_a_line_and_what_was_saved_stays(tmp_path):
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory) -> Path:
     """The folder of a run that has ended."""
-    out = tmp_path_factory.mktemp("sound")
+    out, precision = tmp_path_factory.mktemp("sound"), torch.get_float32_matmul_precision()
     with torch.device("cpu"):
         ppo.main([*SMALL, "--total-steps", "300", "--out", str(out)])
+    torch.set_float32_matmul_precision(precision)  # as conftest.py does, too late for what a module shares
     return out
 
 
