@@ -52,8 +52,8 @@ def keep(folder: Path, result: dict[str, Any], file: Path, episodes: int) -> Non
         "seed": result["seed"],
         "frames": result["frames"],
         "episodes": episodes,
-        "scores": {name: round(float(returns.mean()), 1) for name, returns in found.items()},
-        "intervals": {name: round(interval(returns), 1) for name, returns in found.items()},
+        "scores": {name: round(float(one.returns.mean()), 1) for name, one in found.items()},
+        "intervals": {name: round(interval(one.returns), 1) for name, one in found.items()},
     }
     trained = torch.load(folder / "policy.pt", map_location="cpu", weights_only=True)
     layers = {name: x[:1].clone() for name, x in trained.items() if name.startswith(("weights", "biases"))}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -122,10 +123,13 @@ def main() -> None:
     mine = slice(rank * worlds // ranks, (rank + 1) * worlds // ranks)
     env = make(env_id, mine.stop - mine.start, str(device), first_world=mine.start)
     search = Search(env.single_observation_space.shape[0], env.single_action_space.shape[0], args.seed)
-    if rank == 0 or args.resume:
-        out = runs.folder(args.out, f"search-{env_id}-{args.seed}", args.resume)
+    held, state = ExitStack(), [None]  # the folder is this process's until it ends
+    if rank == 0:
+        out = held.enter_context(runs.folder(args.out, f"search-{env_id}-{args.seed}", args.resume))
+        state = [runs.load(out / "checkpoint.pt", search.state_dict()) if args.resume else None]
     if args.resume:
-        search.load_state_dict(torch.load(out / "checkpoint.pt", weights_only=True))
+        dist.broadcast_object_list(state)
+        search.load_state_dict(state[0])
 
     start, curve = time.perf_counter(), []
     with tqdm(total=frames, initial=int(search.count), unit="frame", unit_scale=True, disable=rank > 0) as bar:

@@ -32,12 +32,15 @@ from torchrl.objectives.value import GAE
 
 from torch_mjenvs import TorchRLEnv
 from torch_mjenvs.training import runs
+from torch_mjenvs.training.health import Faults
 from torch_mjenvs.training.worlds import task_id
 
 
 def make_env(env_id: str, num_envs: int, device: str) -> TransformedEnv:
     """Observations are normalised by mean and deviation of all that was seen, this step's included."""
-    env = TorchRLEnv(env_id.removeprefix("Torch").removesuffix("-v0"), num_envs, device=device)
+    env = TorchRLEnv(
+        env_id.removeprefix("Torch").removesuffix("-v0"), num_envs, device=device, info_keys=("bad_state",)
+    )
     # VecNormV2 takes a variance as the mean square less the squared mean. Where a column is constant, as masses in
     # Humanoid's are, rounding makes that negative, and all is NaN. So it sees differences from a first observation.
     first = env.reset()["observation"][0].clone()
@@ -114,6 +117,8 @@ class PPO:
         self.now["episode_reward"].fill_(torch.nan)
         self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
         self.frames_seen = 0
+        # Of an iteration: steps into bad states, and updates whose loss was not finite.
+        self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
 
     def iterate(self) -> None:
         """One rollout and what is learnt from it."""
@@ -134,6 +139,7 @@ class PPO:
         )
         self.now = env.maybe_reset(env.step_mdp(data[:, -1]))  # a rollout's last step resets no world
         following = data["next"]
+        self.bad_states = following["bad_state"].sum()
         returns = following["episode_reward"][following["done"]]
         self.finished.extend(returns[~returns.isnan()].tolist())
         following["reward"] = self.reward_scale(following["reward"], following["done"])
@@ -141,10 +147,13 @@ class PPO:
 
     def update(self, data: TensorDictBase) -> None:
         self.buffer.empty()
+        self.bad_updates.zero_()
         self.buffer.extend(data.select(*self.loss.in_keys, "value_target", "advantage", strict=False).flatten())
         for _ in range(self.settings.epochs * data.numel() // self.settings.minibatch):
             found = self.loss(self.buffer.sample())
-            (found["loss_objective"] + found["loss_critic"]).backward()
+            loss = found["loss_objective"] + found["loss_critic"]
+            self.bad_updates += ~loss.detach().isfinite()
+            loss.backward()
             nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
             self.optimizer.step()
             self.optimizer.zero_grad()
@@ -159,8 +168,17 @@ class PPO:
             return self.actor(td)["action"]
 
     def measures(self) -> dict[str, float]:
-        """What is worth a curve."""
+        """Numbers worth a curve."""
         return {"learning_rate": self.optimizer.param_groups[0]["lr"]}
+
+    def faults(self) -> Faults:
+        """What went wrong in the last iteration."""
+        bad_weights = torch.stack([(~x.isfinite()).sum() for x in self.parameters]).sum()
+        return Faults(*torch.stack([self.bad_states, self.bad_updates, bad_weights]).tolist())
+
+    def networks(self) -> dict[str, Any]:
+        """What policy.pt holds beside the id of the task."""
+        return {"networks": self.loss.state_dict(), "transforms": self.env.state_dict()}
 
     def state_dict(self) -> dict[str, Any]:
         """All that training goes on from: the same run, loaded into a fresh PPO, ends with the same bits."""
@@ -192,19 +210,17 @@ class PPO:
 
 
 def main(argv: list[str] | None = None) -> None:
-    defaults = runs.settings()
-    args = runs.training_parser(__doc__.splitlines()[0], defaults).parse_args(argv)
+    args = runs.training_parser(__doc__.splitlines()[0], runs.settings()).parse_args(argv)
     env_id = task_id(args.env)
-    settings = SimpleNamespace(**runs.settings(env_id, **runs.given(args, defaults)))
+    settings = SimpleNamespace(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
 
     env = make_env(env_id, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)
-    out = runs.folder(args.out, f"torchrl-{env_id}-{args.seed}", args.resume)
     run = {"algorithm": "PPO by TorchRL", "env": env_id, "seed": args.seed, "settings": vars(settings)}
-    history = runs.train(agent, run, out, args)
-    torch.save({"env": env_id, "networks": agent.loss.state_dict(), "transforms": env.state_dict()}, out / "policy.pt")
-    runs.finish(agent, run, out, args, history)
+    with runs.folder(args.out, f"torchrl-{env_id}-{args.seed}", args.resume) as out:
+        history = runs.train(agent, run, out, args)
+        runs.finish(agent, run, out, args, history)
 
 
 if __name__ == "__main__":

@@ -48,32 +48,32 @@ def main(argv: list[str] | None = None) -> None:
     env_id, worlds, frames = task_id(args.env), args.num_envs or WORLDS, args.total_steps or FRAMES
     if worlds % (2 * args.actors):
         raise SystemExit(f"--num-envs {worlds} cannot be shared out: use a multiple of {2 * args.actors}")
-    out = runs.folder(args.out, f"ray-{env_id}-{args.seed}", args.resume)
-    alone = {} if args.address else {"num_cpus": args.actors * args.cpus, "include_dashboard": False}
-    ray.init(address=args.address or "local", log_to_driver=False, **alone)
-    each, actor = worlds // args.actors, Actor.options(num_cpus=args.cpus)
-    actors = [actor.remote(env_id, worlds, k, k + each, args.cpus) for k in range(0, worlds, each)]
-    sample = make(env_id, 1, "cpu")
-    search = Search(sample.obs.shape[1], sample.engine.layout.nu, args.seed)
-    if args.resume:
-        search.load_state_dict(torch.load(out / "checkpoint.pt", weights_only=True))
-    began, curve = time.perf_counter(), []
-    with tqdm(total=frames, initial=int(search.count), unit="frame", unit_scale=True) as bar:
-        while search.count < frames:
-            now = ray.put(search)
-            parts = ray.get([actor.generation.remote(now) for actor in actors])
-            returns, observed = (torch.cat(part) for part in zip(*parts, strict=True))
-            search.learn(search.directions(worlds), returns, observed)
-            curve.append([time.perf_counter() - began, search.count, float(returns.mean())])
-            bar.set_postfix_str(f"return {returns.mean():,.0f}", False)
-            bar.update(search.count - bar.n)
-            runs.save(search.state_dict(), out / "checkpoint.pt")
-    ray.shutdown()
-    runs.save_curve(out / "curve.png", f"random search, {env_id}, {worlds} worlds, {args.actors} actors", curve)
-    mean, std = search.normalised()
-    found = scores(lambda obs: act(search.weights, mean, std, obs), env_id, args.episodes, "cpu", args.seed)
-    record = {"env": env_id, "seed": args.seed, "frames": search.count, "processes": args.actors}
-    runs.report(out, found, record | {"seconds": round(time.perf_counter() - began, 1)})
+    with runs.folder(args.out, f"ray-{env_id}-{args.seed}", args.resume) as out:
+        alone = {} if args.address else {"num_cpus": args.actors * args.cpus, "include_dashboard": False}
+        ray.init(address=args.address or "local", log_to_driver=False, **alone)
+        each, actor = worlds // args.actors, Actor.options(num_cpus=args.cpus)
+        actors = [actor.remote(env_id, worlds, k, k + each, args.cpus) for k in range(0, worlds, each)]
+        sample = make(env_id, 1, "cpu")
+        search = Search(sample.obs.shape[1], sample.engine.layout.nu, args.seed)
+        if args.resume:
+            search.load_state_dict(runs.load(out / "checkpoint.pt", search.state_dict()))
+        began, curve = time.perf_counter(), []
+        with tqdm(total=frames, initial=int(search.count), unit="frame", unit_scale=True) as bar:
+            while search.count < frames:
+                now = ray.put(search)
+                parts = ray.get([actor.generation.remote(now) for actor in actors])
+                returns, observed = (torch.cat(part) for part in zip(*parts, strict=True))
+                search.learn(search.directions(worlds), returns, observed)
+                curve.append([time.perf_counter() - began, search.count, float(returns.mean())])
+                bar.set_postfix_str(f"return {returns.mean():,.0f}", False)
+                bar.update(search.count - bar.n)
+                runs.save(search.state_dict(), out / "checkpoint.pt")
+        ray.shutdown()
+        runs.save_curve(out / "curve.png", f"random search, {env_id}, {worlds} worlds, {args.actors} actors", curve)
+        mean, std = search.normalised()
+        found = scores(lambda obs: act(search.weights, mean, std, obs), env_id, args.episodes, "cpu", args.seed)
+        record = {"env": env_id, "seed": args.seed, "frames": search.count, "processes": args.actors}
+        runs.report(out, found, record | {"seconds": round(time.perf_counter() - began, 1)})
 
 
 if __name__ == "__main__":

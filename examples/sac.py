@@ -25,6 +25,8 @@ from torchrl.objectives import SACLoss, SoftUpdate
 
 from torch_mjenvs import TorchRLEnv
 from torch_mjenvs.training import runs
+from torch_mjenvs.training.health import Faults
+from torch_mjenvs.training.settings import checked
 from torch_mjenvs.training.worlds import task_id
 
 SETTINGS = {
@@ -84,10 +86,13 @@ class SAC:
         self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
         self.frames_seen = 0
         self.losses: dict[str, float] = {}
+        # Of an iteration: steps into bad states, and updates whose loss was not finite.
+        self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
 
     def iterate(self) -> None:
         """A few steps of every world, and what is learnt from all that was kept."""
         s = self.settings
+        self.bad_states.zero_(), self.bad_updates.zero_()
         self.collect()
         if self.frames_seen >= s.random_frames:
             for _ in range(s.updates):
@@ -101,6 +106,7 @@ class SAC:
         for _ in range(self.settings.horizon):
             td, self.now = self.env.step_and_maybe_reset(policy(self.now))
             self.buffer.extend(td.select("observation", "action", "next"))
+            self.bad_states += self.env.engine.bad_state.sum()
             self.episode_return += td["next", "reward"][:, 0]
             done = td["next", "done"][:, 0]
             self.finished.extend(self.episode_return[done & ~self.episode_return.isnan()].tolist())
@@ -111,7 +117,9 @@ class SAC:
         """One step of all networks, and of the temperature. Each loss has gradients for its own alone."""
         found = self.loss(rows)
         self.optimizer.zero_grad()
-        (found["loss_actor"] + found["loss_qvalue"] + found["loss_alpha"]).backward()
+        loss = found["loss_actor"] + found["loss_qvalue"] + found["loss_alpha"]
+        self.bad_updates += ~loss.detach().isfinite()
+        loss.backward()
         self.optimizer.step()
         self.target.step()
         return found.detach()
@@ -124,8 +132,17 @@ class SAC:
             return self.actor(td)["action"]
 
     def measures(self) -> dict[str, float]:
-        """What is worth a curve."""
+        """Numbers worth a curve."""
         return self.losses
+
+    def faults(self) -> Faults:
+        """What went wrong in the last iteration."""
+        bad_weights = torch.stack([(~x.isfinite()).sum() for x in self.parameters]).sum()
+        return Faults(*torch.stack([self.bad_states, self.bad_updates, bad_weights]).tolist())
+
+    def networks(self) -> dict[str, Any]:
+        """What policy.pt holds beside the id of the task."""
+        return {"networks": self.loss.state_dict()}
 
     def state_dict(self) -> dict[str, Any]:
         """All that training goes on from: the same run, loaded into a fresh SAC, ends with the same bits."""
@@ -133,7 +150,7 @@ class SAC:
             "loss": self.loss.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "worlds": self.env.engine.state_dict(),
-            "buffer": self.buffer[:].to_dict(),
+            "buffer": self.buffer[:].to_dict() if len(self.buffer) else {},
             "cursor": self.buffer.writer._cursor,
             "now": self.now.to_dict(),
             "episode_return": self.episode_return,
@@ -147,8 +164,10 @@ class SAC:
         self.loss.load_state_dict(state["loss"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.env.engine.load_state_dict(state["worlds"])
-        kept = TensorDict(state["buffer"], device=self.env.device).auto_batch_size_(1)
-        self.buffer.extend(kept)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.learning_rate  # which may be another when a run is resumed
+        if state["buffer"]:
+            self.buffer.extend(TensorDict(state["buffer"], device=self.env.device).auto_batch_size_(1))
         self.buffer.writer._cursor = state["cursor"]
         self.now = TensorDict(state["now"], self.env.batch_size, device=self.env.device)
         self.episode_return.copy_(state["episode_return"])
@@ -161,15 +180,14 @@ class SAC:
 def main(argv: list[str] | None = None) -> None:
     args = runs.training_parser(__doc__.splitlines()[0], SETTINGS).parse_args(argv)
     env_id = task_id(args.env)
-    settings = SimpleNamespace(**SETTINGS | runs.given(args, SETTINGS))
+    settings = SimpleNamespace(**checked(SETTINGS | runs.given(args, SETTINGS)))
     torch.manual_seed(args.seed)
     env = TorchRLEnv(env_id.removeprefix("Torch").removesuffix("-v0"), settings.num_envs, device=args.device)
     agent = SAC(env, settings, args.seed)
-    out = runs.folder(args.out, f"sac-{env_id}-{args.seed}", args.resume)
     run = {"algorithm": "SAC by TorchRL", "env": env_id, "seed": args.seed, "settings": vars(settings)}
-    history = runs.train(agent, run, out, args)
-    torch.save({"env": env_id, "networks": agent.loss.state_dict()}, out / "policy.pt")
-    runs.finish(agent, run, out, args, history)
+    with runs.folder(args.out, f"sac-{env_id}-{args.seed}", args.resume) as out:
+        history = runs.train(agent, run, out, args)
+        runs.finish(agent, run, out, args, history)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from torch_mjenvs.__main__ import main
 from torch_mjenvs.commands import play
 from torch_mjenvs.policy import pretrained_ids
 from torch_mjenvs.training import ppo, runs
-from torch_mjenvs.training.scores import show
+from torch_mjenvs.training.scores import Score, show
 from torch_mjenvs.training.worlds import make, original, task_ids
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
@@ -142,7 +142,7 @@ def test_a_policy_that_comes_with_the_package_fits_its_task_and_tells_its_worth(
 @pytest.mark.parametrize("env_id", pretrained_ids())
 def test_a_policy_that_comes_with_the_package_is_worth_what_it_tells(env_id):
     policy = pretrained(env_id)
-    returns = torch_mjenvs.training.scores.score(policy, make(env_id, 100, "cpu"), 7, "cpu")
+    returns = torch_mjenvs.training.scores.score(policy, make(env_id, 100, "cpu"), 7, "cpu").returns
     told = policy.about["scores"][env_id]
     fall = 0.005 * told  # half an episode lost in a hundred, which are too few to tell how rare falls are
     assert abs(returns.mean() - told) < 4 * returns.std() / 10 + fall
@@ -208,7 +208,7 @@ def test_score(run, capsys):
 
 @pytest.mark.filterwarnings("error")
 def test_one_episode_has_no_interval(capsys):
-    show({"TorchHopper-v0": torch.tensor([12.3])})
+    show({"TorchHopper-v0": Score(torch.tensor([12.3]))})
     assert capsys.readouterr().out == "score in TorchHopper-v0: 12 (1 episode, mean action)\n"
 
 

@@ -146,16 +146,20 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
 
 def test_results_never_go_over_those_of_another_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first = runs.folder(None, "Hopper-0", resume=False)
-    assert runs.folder(None, "Hopper-0", resume=False) == first  # as long as there is nothing in it
+    def chosen(resume: bool) -> Path:
+        with runs.folder(None, "Hopper-0", resume) as out:
+            return out
+
+    first = chosen(resume=False)
+    assert chosen(resume=False) == first  # as long as there is nothing in it
     (first / "result.json").write_text("{}")
-    second = runs.folder(None, "Hopper-0", resume=False)
+    second = chosen(resume=False)
     assert [str(first), str(second)] == ["runs/Hopper-0", "runs/Hopper-0-2"]
     with pytest.raises(SystemExit, match="nothing to resume"):
-        runs.folder(None, "Hopper-0", resume=True)
+        chosen(resume=True)
     for out in (first, second):
         (out / "checkpoint.pt").touch()
-    assert runs.folder(None, "Hopper-0", resume=True) == second
+    assert chosen(resume=True) == second
 
 
 @pytest.mark.parametrize("name", ["TorchHopper-v0", "TorchHopper", "torch_mjenvs:TorchHopper-v0"])

@@ -46,7 +46,7 @@ def test_a_rollout_is_a_loop(mode):
                 obs, reward, terminated, truncated, info = twin.step(action)
                 expected = {
                     "action": action, "mean": extra["mean"], "reward": reward, "terminated": terminated,
-                    "truncated": truncated,
+                    "truncated": truncated, "bad_state": info["bad_state"],
                 }  # fmt: skip
                 if mode == "SameStep":
                     expected["final_obs"] = info["final_obs"]

@@ -24,7 +24,7 @@ def test_every_setting_is_a_flag():
     p = runs.training_parser("", defaults)
     assert runs.given(p.parse_args([]), defaults) == {}
     for field in fields(ppo.Settings):
-        value = 7 if isinstance(defaults[field.name], int) else -0.5
+        value = 7 if isinstance(defaults[field.name], int) else 0.5
         args = p.parse_args([f"--{field.name.replace('_', '-')}", str(value)])
         assert runs.given(args, defaults) == {field.name: value}
 

@@ -41,13 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = importlib.import_module(f"{__package__}.{module}")
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in ("matplotlib", "tqdm"):
+        if missing not in ("filelock", "matplotlib", "tqdm"):
             raise
         raise SystemExit(f"{given.command} needs {missing}: pip install 'torch_mjenvs[train]'") from error
     try:
         found.main(given.rest)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except MemoryError as error:
+        raise SystemExit(str(error) or "there is not enough memory") from error
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_tensor, check_memory
+from .contract import BAD_STATE
 from .engine import MARKED_STEPS, Engine
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
@@ -44,7 +45,7 @@ class Rollout:
     Every call writes over the same tensors, and returns them by name, (T, N, ...) each:
 
     - "obs" (T, N, D), what the policy saw; "action" (T, N, nu), and whatever else it gave by name
-    - "reward" (T, N), "terminated", "truncated" (T, N) bool
+    - "reward" (T, N), "terminated", "truncated", "bad_state" (T, N) bool
     - in SAME_STEP mode "final_obs" (T, N, D): what each step led to, before any reset
     - "next_obs" (N, D): what the policy would see next
 
@@ -64,7 +65,7 @@ class Rollout:
         self._engine, self._check, self._lock = engine, check, engine._lock
         self._around, self._whole = around, around or engine
         self._policy, self._steps, self._device = policy, steps, engine.device
-        self._outputs = ["reward", "terminated", "truncated"]
+        self._outputs = ["reward", "terminated", "truncated", BAD_STATE]
         if engine.mode is AutoresetMode.SAME_STEP:
             self._outputs.append("final_obs")
         self._graph: torch.cuda.CUDAGraph | None = None

@@ -1,41 +1,51 @@
-"""What command lines take. Each is an argparse type."""
+"""Argparse types: each takes the text after a flag and raises ArgumentTypeError, in a line, for what cannot be."""
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 
 import torch
 
 
-def count(text: str) -> int:
-    """A whole number above 0, also written as 2e7."""
-    number = _number(text)
-    if not (number >= 1 and number.is_integer()):
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
-    return int(number)
+class Number:
+    """One kind of number. Called with a text or a number, it returns the number, or raises ArgumentTypeError."""
+
+    def __init__(self, kind: str, holds: Callable[[float], bool], whole: bool = False):
+        """`kind` names it in errors: "a number above 0"; `holds` tells whether a finite number is of it."""
+        self.kind, self.holds, self.whole = kind, holds, whole
+
+    def __call__(self, given: str | float) -> float:
+        number = _number(given)
+        if not (math.isfinite(number) and self.holds(number) and (not self.whole or number == int(number))):
+            raise argparse.ArgumentTypeError(f"{given} is not {self.kind}")
+        return int(number) if self.whole else float(number)
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
+def _number(given: str | float) -> float:
+    """NaN for what is no number. Whole numbers stay exact, however long."""
+    if isinstance(given, bool):
         return math.nan
+    for kind in (int, float) if isinstance(given, str) else (lambda x: x,):
+        try:
+            return kind(given)
+        except (ValueError, OverflowError):
+            pass
+    return math.nan
+
+
+# Whole numbers may be written as 2e7, too.
+count = Number("a whole number above 0", lambda x: x >= 1, whole=True)
+whole = Number("a whole number from 0 on", lambda x: x >= 0, whole=True)
+positive = Number("a number above 0", lambda x: x > 0)
 
 
 def seed(text: str) -> int:
-    """A whole number from 0 on."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 on")
-    return int(text)
-
-
-def positive(text: str) -> float:
-    """A number above 0."""
-    number = _number(text)
-    if not (number > 0 and math.isfinite(number)):
-        raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
-    return number
+    """A whole number from 0 on that torch takes as a seed, and a few more after it."""
+    if whole(text) > 2**63 - 10:
+        raise argparse.ArgumentTypeError(f"{text} is not below 2**63 - 9, as a seed must be")
+    return int(whole(text))
 
 
 def wandb_project(text: str) -> str:

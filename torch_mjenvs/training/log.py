@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ class Log:
     """Numbers by name over frames.
 
     TensorBoard's files go to the run's folder (`tensorboard --logdir runs` shows all runs). `wandb` is the name of a
-    project; its library has to be there then.
+    project; its library has to be there then. Calls raise SystemExit where nothing can be written, as on a full disk.
     """
 
     def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None):
+        self.out = out
         self.tensorboard: Any = None
         self.wandb: Any = None
         try:
@@ -30,15 +32,24 @@ class Log:
 
     def write(self, frames: int, values: Mapping[str, float]) -> None:
         """What these are after so many frames."""
-        if self.tensorboard:
-            for name, x in values.items():
-                self.tensorboard.add_scalar(name, x, frames)
-        if self.wandb:
-            self.wandb.log(dict(values) | {"frames": frames}, step=frames)
+        with self._told():
+            if self.tensorboard:
+                for name, x in values.items():
+                    self.tensorboard.add_scalar(name, x, frames)
+            if self.wandb:
+                self.wandb.log(dict(values) | {"frames": frames}, step=frames)
 
     def close(self) -> None:
         """All is written."""
-        if self.tensorboard:
-            self.tensorboard.close()
-        if self.wandb:
-            self.wandb.finish()
+        with self._told():
+            if self.tensorboard:
+                self.tensorboard.close()
+            if self.wandb:
+                self.wandb.finish()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise SystemExit(f"the log in {self.out} could not be written: {error.strerror or error}") from error

@@ -18,8 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..checks import check_memory
+from ..envs.contract import BAD_STATE
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
+from .health import Faults
 from .networks import ActorCritic, Replayed, RunningMoments
 from .worlds import make, task_id
 
@@ -52,6 +55,8 @@ class PPO:
         O, A, limit = env.obs.shape[1], env.engine.layout.nu, env.engine.max_episode_steps
         if limit is not None and limit < T:
             raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
+        check_memory("hidden", settings.hidden, bytes_a_unit(settings, O, A), device)
+        check_memory("horizon", T, 4 * N * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
         self.net = ActorCritic(O, A, settings.hidden, settings.log_std, device)
         self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
         capturable = device.type == "cuda"
@@ -69,6 +74,9 @@ class PPO:
         self.discounted_return = torch.zeros(N, device=device)
         self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
 
+        # Of an iteration: steps into bad states, and updates whose gradient was not finite.
+        self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
+
         self.rollout = env.capture(self.policy, T)
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
@@ -78,6 +86,7 @@ class PPO:
         """One rollout and what is learnt from it."""
         progress = self.frames_seen / self.settings.total_steps
         self.lr.fill_(self.settings.learning_rate * (1 - 0.9 * progress))
+        self.bad_updates.zero_()
         self.prepare(self.rollout())
         self.update()
         self.frames_seen += len(self.frames)
@@ -91,6 +100,7 @@ class PPO:
     def prepare(self, data: dict[str, Tensor]) -> None:
         """Fills `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
         s, net, normalise = self.settings, self.net, self.obs_moments.normalise
+        torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
         done = data["terminated"] | data["truncated"]
         cut = data["truncated"] & ~data["terminated"]
         rewards = data["reward"] * self.reward_scale(data["reward"], done)
@@ -121,7 +131,7 @@ class PPO:
             discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(rewards[t])
             self.episode_return.masked_fill_(done[t], 0)
             self.discounted_return.masked_fill_(done[t], 0)
-        self.finished.extend(returns[done & ~returns.isnan()].tolist())  # the only wait for the device
+        self.finished.extend(returns[done & ~returns.isnan()].tolist())  # a wait for the device
         self.return_moments.update(discounted.flatten())
         return (self.return_moments.var + 1e-8).rsqrt()
 
@@ -136,7 +146,9 @@ class PPO:
     def _learn_from(self, rows: Tensor) -> None:
         self.gradient(rows)
         grad = self.net.grad
-        grad *= (self.settings.max_grad_norm / (grad.norm() + 1e-6)).clamp(max=1)
+        norm = grad.norm()
+        self.bad_updates += ~norm.isfinite()
+        grad *= (self.settings.max_grad_norm / (norm + 1e-6)).clamp(max=1)
         self.optimizer.step()
 
     def gradient(self, rows: Tensor) -> None:
@@ -162,11 +174,21 @@ class PPO:
         return self.net.forward(self.obs_moments.normalise(obs))[0]
 
     def measures(self) -> dict[str, float]:
-        """What is worth a curve."""
-        return {"learning_rate": float(self.lr), "log_std": float(self.net.log_std.mean())}
+        """Numbers worth a curve."""
+        rate, log_std = torch.stack([self.lr, self.net.log_std.mean()]).tolist()
+        return {"learning_rate": rate, "log_std": log_std}
+
+    def faults(self) -> Faults:
+        """What went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
+        log_std = self.net.log_std
+        finite = torch.cat([self.net.theta, log_std.exp(), (-log_std).exp()]).isfinite()
+        return Faults(*torch.stack([self.bad_states, self.bad_updates, (~finite).sum()]).tolist())
 
     def networks(self) -> dict[str, Tensor]:
-        """Layer i of the policy is weights{i}[0], biases{i}[0], and of the value weights{i}[1], biases{i}[1]."""
+        """What policy.pt holds beside the id of the task, which `torch_mjenvs.policy` documents.
+
+        Layer i of the policy is weights{i}[0], biases{i}[0], and of the value weights{i}[1], biases{i}[1].
+        """
         weights = {f"weights{i}": weight.clone() for i, weight in enumerate(self.net.weights)}
         biases = {f"biases{i}": bias.clone() for i, bias in enumerate(self.net.biases)}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
@@ -200,25 +222,28 @@ class PPO:
         self.finished.extend(state["finished"])
         self.frames_seen = state["frames_seen"]
         torch.set_rng_state(state["random"].cpu())
-        if self.frames.is_cuda:
+        if self.frames.is_cuda and state["cuda_random"] is not None:  # None: of a run on the CPU
             torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
+
+
+def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
+    """Memory by hidden unit: weights of both networks, gradients, moments and a copy; values of rows, both ways."""
+    return 4 * 2 * 5 * (observations + s.hidden + actions + 3) + 4 * 2 * 4 * (s.num_envs + s.minibatch)
 
 
 @torch.no_grad()  # gradients are written out above
 def main(argv: list[str] | None = None) -> None:
     """`torch_mjenvs train`."""
-    defaults = runs.settings()
-    args = runs.training_parser((__doc__ or "").splitlines()[0], defaults, "torch_mjenvs train").parse_args(argv)
+    args = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train").parse_args(argv)
     env_id = task_id(args.env)
-    settings = Settings(**runs.settings(env_id, **runs.given(args, defaults)))
+    settings = Settings(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
     env = make(env_id, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)
-    out = runs.folder(args.out, f"{env_id}-{args.seed}", args.resume)
     run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "settings": asdict(settings)}
-    history = runs.train(agent, run, out, args)
-    env.close()
-    torch.save({"env": env_id, **agent.networks()}, out / "policy.pt")
-    runs.finish(agent, run, out, args, history)
+    with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
+        history = runs.train(agent, run, out, args)
+        env.close()
+        runs.finish(agent, run, out, args, history)

@@ -1,14 +1,17 @@
-"""What training runs share: command line, settings, folders, checkpoints, evaluation on the way, curves."""
+"""What training runs share: command line, the loop with its checkpoints and evaluations on the way, results, curves."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import io
+import sys
 import time
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,13 +19,22 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
-from .flags import count, device, seed, wandb_project
+from .agent import Agent
+from .checkpoints import Kept, load, resumed, save, save_json, write
+from .flags import count, device, seed, wandb_project, whole
+from .folders import folder
+from .health import Faults
+from .interrupts import Interrupts
 from .log import Log
-from .scores import score, scores, show
+from .scores import Score, score, scores, show
+from .settings import RULES, SETTINGS, settings
 from .worlds import make
 
-SETTINGS = Path(__file__).with_name("settings.toml")
-CHECKPOINTS = 20  # in a run
+__all__ = [
+    "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "parser", "report", "save", "save_curve",
+    "settings", "train", "training_parser",
+]  # fmt: skip
+
 EVALUATED = 16  # episodes, each time that a run is evaluated on the way
 
 
@@ -31,7 +43,7 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
     known = ", ".join(name for name in tomllib.loads(SETTINGS.read_text()) if name != "defaults")
     out = argparse.ArgumentParser(prog=prog, description=description)
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"tuned settings are there for {known}")
-    out.add_argument("--num-envs", type=count, help="instead of the task's own number")
+    out.add_argument("--num-envs", type=RULES["num_envs"], help="instead of the task's own number")
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
     out.add_argument("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
     out.add_argument("--seed", type=seed, default=0)
@@ -49,14 +61,13 @@ def training_parser(
     """`parser` with a flag for every setting, and for what is seen of a run while it runs."""
     out = parser(description, prog)
     out.add_argument(
-        "--evaluations", type=int, default=10, help=f"on the way, of {EVALUATED} episodes each; 0 for none"
+        "--evaluations", type=whole, default=10, help=f"on the way, of {EVALUATED} episodes each; 0 for none"
     )
     out.add_argument("--wandb", type=wandb_project, metavar="PROJECT", help="log to Weights & Biases, too")
     group = out.add_argument_group("settings", "Each goes before the task's own, which goes before the default.")
     for name, value in defaults.items():
         if name not in ("num_envs", "total_steps"):
-            kind = count if isinstance(value, int) else float
-            group.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="X", help=f"default {value}")
+            group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {value}")
     return out
 
 
@@ -65,100 +76,81 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
-def folder(given: Path | None, name: str, resume: bool) -> Path:
-    """Where results go, made here: `given`, or runs/NAME, runs/NAME-2 and so on. Nothing that is there is overwritten.
-
-    Raises SystemExit where there is nothing to resume, results of another run are in the way, or no folder can be made.
-    """
-
-    def used(out: Path) -> bool:
-        return any((out / file).exists() for file in ("checkpoint.pt", "policy.pt", "result.json"))
-
-    name = name.replace(":", "-")  # of a task's module
-    names = [Path("runs") / name] + [Path("runs") / f"{name}-{k}" for k in range(2, 1000)]
-    if given is None:
-        taken = [out for out in names if used(out)]
-        out = (taken or names)[-1 if taken else 0] if resume else next(out for out in names if not used(out))
-    else:
-        out = given
-    if resume and not (out / "checkpoint.pt").exists():
-        raise SystemExit(f"there is nothing to resume: {out / 'checkpoint.pt'} does not exist")
-    if not resume and used(out):
-        raise SystemExit(f"{out} holds the results of a run: go on with it by --resume, or choose another --out")
+def chosen(env_id: str, args: argparse.Namespace) -> dict[str, Any]:
+    """PPO's settings for a task, with what the command line says instead. Raises SystemExit for what cannot be."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SystemExit(f"no results can be kept in {out}: {error}") from error
-    return out
-
-
-def settings(env_id: str = "", **instead: Any) -> dict[str, Any]:
-    """The task's table in settings.toml over the defaults, over which go the arguments."""
-    tables = tomllib.loads(SETTINGS.read_text())
-    return tables["defaults"] | tables.get(env_id, {}) | instead
-
-
-class Agent(Protocol):
-    """What learns, frame by frame."""
-
-    settings: Any  # with total_steps
-    frames_seen: int
-
-    @property
-    def finished(self) -> Collection[float]:
-        """Returns of the last episodes."""
-
-    def act(self, obs: Tensor) -> Tensor: ...
-    def measures(self) -> dict[str, float]: ...
-    def iterate(self) -> None: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+        return settings(env_id, **given(args, settings()))
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
 
 
 def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Trains `agent` for `settings.total_steps` frames. `run` says which run it is of.
 
-    Keeps OUT/checkpoint.pt to resume from, and evaluates the policy on the way, on whose course that has no influence.
+    Keeps OUT/policy.pt, to be watched, and OUT/checkpoint.pt, to resume from, and evaluates the policy on the way, on
+    whose course that has no influence.
 
-    Returns "curve", rows of (seconds, frames, mean return of the last 100 episodes), and "evaluations", rows of
-    (seconds, frames, mean return of the episodes of an evaluation).
+    Returns "curve", rows of (seconds, frames, mean return of the last 100 episodes), "evaluations", rows of (seconds,
+    frames, mean return of the episodes of an evaluation), "faults", the counts of `Faults`, and "changes", rows of
+    (frames, setting, before, after) where a run was resumed with another rate or length.
+
+    Raises SystemExit after Ctrl-C or SIGTERM, when the state has been saved, and where the run has diverged; what was
+    saved last is from before that.
     """
-    history: dict[str, Any] = {"curve": [], "evaluations": []}
-    before, total, checkpoint = 0.0, agent.settings.total_steps, out / "checkpoint.pt"
+    history: dict[str, Any] = {"curve": [], "evaluations": [], "faults": asdict(Faults()), "changes": []}
+    before, total = 0.0, agent.settings.total_steps
     if args.resume:
-        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-        differs = [f"{k} is {old} there, {new} here" for k, old, new in _differences(state["run"], run)]
-        if differs:
-            raise SystemExit(f"{checkpoint} is of another run: {'; '.join(differs)}")
-        agent.load_state_dict(state["agent"])
-        history, before = state["history"], state["seconds"]
-    start, begun, log = time.perf_counter() - before, agent.frames_seen, Log(out, run, agent.frames_seen, args.wandb)
-    with tqdm(total=total, initial=agent.frames_seen, unit=" frames", unit_scale=True, dynamic_ncols=True) as bar:
-        while agent.frames_seen < total:
+        history, before = resumed(agent, run, out / "checkpoint.pt", history)
+    start, begun = time.perf_counter() - before, agent.frames_seen
+    kept = Kept(agent, run, out, history)
+    if not args.resume:
+        kept.save(0.0)
+    bar = tqdm(total=total, initial=begun, unit=" frames", unit_scale=True, dynamic_ncols=True)
+    with Interrupts() as interrupts, closing(Log(out, run, begun, args.wandb)) as log, bar:
+        while agent.frames_seen < total and not interrupts.heard:
             last = agent.frames_seen
             agent.iterate()
             frames, seconds = agent.frames_seen, time.perf_counter() - start
             values = agent.measures() | {"frames_per_second": (frames - begun) / (seconds - before)}
+            found, faults = agent.faults(), Faults(**history["faults"])
+            history["faults"] = asdict(faults + found)
             if agent.finished:
                 values["return"] = float(np.mean(list(agent.finished)))
                 history["curve"].append([round(seconds, 2), frames, round(values["return"], 2)])
-                bar.set_postfix_str(f"return {values['return']:,.0f}", refresh=False)
+            bar.set_postfix_str(_postfix(values.get("return"), faults + found), refresh=False)
             bar.update(frames - bar.n)
-            if frames * args.evaluations // total > last * args.evaluations // total:
+            why = found.divergence(frames - last)
+            if not why and frames * args.evaluations // total > last * args.evaluations // total:
                 values["evaluation"] = evaluated(agent.act, run["env"], args)
                 history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
-            log.write(frames, values)
-            if frames * CHECKPOINTS // total > last * CHECKPOINTS // total:
-                seconds = time.perf_counter() - start
-                save({"run": run, "agent": agent.state_dict(), "history": history, "seconds": seconds}, checkpoint)
-    log.close()
+            log.write(frames, values | history["faults"])
+            if why:
+                raise SystemExit(_diverged(why, agent, kept))
+            if kept.due(last):
+                kept.save(time.perf_counter() - start)
+    if interrupts.heard:
+        kept.save(time.perf_counter() - start)
+        print(f"stopped after {agent.frames_seen:,} frames: go on by --resume --out {out}", file=sys.stderr)
+        raise SystemExit(interrupts.status)
     return history
+
+
+def _postfix(mean: float | None, faults: Faults) -> str:
+    return ", ".join(filter(None, ("" if mean is None else f"return {mean:,.0f}", str(faults))))
+
+
+def _diverged(why: str, agent: Agent, kept: Kept) -> str:
+    rate = f"{agent.settings.learning_rate:g}"
+    return (
+        f"the run diverged after {agent.frames_seen:,} frames: {why}. Try a --learning-rate below {rate}; "
+        f"with --resume --out {kept.out}, it goes on from {kept.frames:,} frames"
+    )
 
 
 def evaluated(act: Callable[[Tensor], Tensor], env_id: str, args: argparse.Namespace) -> float:
     """The mean return of some episodes in the Torch task. Random numbers of the run are left alone."""
     with torch.random.fork_rng(devices=[]):
-        return float(score(act, make(env_id, EVALUATED, args.device), args.seed + 2, args.device).mean())
+        return float(score(act, make(env_id, EVALUATED, args.device), args.seed + 2, args.device).returns.mean())
 
 
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
@@ -170,26 +162,13 @@ def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespac
     report(out, found, run | record | history)
 
 
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """What tells two runs apart, but for their lengths."""
-    flat = [run["settings"] | {k: v for k, v in run.items() if k != "settings"} for run in (old, new)]
-    names = sorted((flat[0].keys() | flat[1].keys()) - {"total_steps"})
-    return [(k, flat[0].get(k), flat[1].get(k)) for k in names if flat[0].get(k) != flat[1].get(k)]
-
-
-def report(out: Path, found: dict[str, Tensor], record: dict[str, Any]) -> None:
+def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
     """Print the scores, and keep them with the run's `record` as OUT/result.json."""
     show(found)
-    record |= {"scores": {name: [round(x, 1) for x in returns.tolist()] for name, returns in found.items()}}
-    (out / "result.json").write_text(json.dumps(record) + "\n")
+    record |= {"scores": {name: [round(x, 1) for x in one.returns.tolist()] for name, one in found.items()}}
+    record |= {"bad_states_in_scores": {name: one.bad_states for name, one in found.items()}}
+    save_json(record, out / "result.json")
     print(f"results: {out}")
-
-
-def save(what: dict[str, Any], path: Path) -> None:
-    """torch.save, never leaving half a file where a whole one was."""
-    draft = path.with_suffix(".draft")
-    torch.save(what, draft)
-    draft.replace(path)
 
 
 def save_curve(path: Path, title: str, curve: Sequence, evaluations: Sequence = ()) -> None:
@@ -208,4 +187,6 @@ def save_curve(path: Path, title: str, curve: Sequence, evaluations: Sequence = 
     if evaluations:
         axes[0].legend()
     figure.suptitle(title)
-    figure.savefig(path, dpi=120)
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=120)
+    write(path, picture.getbuffer())

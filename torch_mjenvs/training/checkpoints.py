@@ -1,0 +1,166 @@
+"""What a run has saved: whole at any moment, whenever the process is killed and whatever is on the disk."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import time
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .agent import Agent
+
+CHECKPOINTS = 20  # in a run, and besides:
+EVERY = 60.0  # seconds from one checkpoint to the next, at most ...
+SHARE = 0.05  # ... of the time, where checkpoints are large and take long
+CHANGEABLE = ("learning_rate", "total_steps")  # when a run is resumed
+
+
+class Kept:
+    """The checkpoints of a run, of which the last is there."""
+
+    def __init__(self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any]):
+        self.agent, self.run, self.out, self.history = agent, run, out, history
+        self.frames, self.at, self.took = agent.frames_seen, time.perf_counter(), 0.0
+
+    def due(self, last: int) -> bool:
+        """Whether it is time for one: at the end, by the frames seen since there were `last`, or by the clock."""
+        frames, total = self.agent.frames_seen, self.agent.settings.total_steps
+        by_frames = frames >= total or frames * CHECKPOINTS // total > last * CHECKPOINTS // total
+        return by_frames or time.perf_counter() - self.at >= max(EVERY, self.took / SHARE)
+
+    def save(self, seconds: float) -> None:
+        """The policy, and all that the run goes on from, after so many seconds of training."""
+        start, agent = time.perf_counter(), self.agent
+        save({"env": self.run["env"], **agent.networks()}, self.out / "policy.pt")
+        state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
+        save(state, self.out / "checkpoint.pt")
+        self.frames, self.at = agent.frames_seen, time.perf_counter()
+        self.took = self.at - start
+
+
+def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    """Puts `agent` where a checkpoint left it. Returns the history, and the seconds of training, up to there.
+
+    Raises SystemExit for a file that is no whole checkpoint, or that of another run.
+    """
+    state = load(file, ("run", "agent", "history", "seconds"))
+    try:
+        changed = _differences(state["run"], run)
+        differs = [f"{name} is {old} there, {new} here" for name, old, new in changed if name not in CHANGEABLE]
+        wrong = None if differs else misfit(state["agent"], agent.state_dict())
+        if not differs and not wrong:
+            agent.load_state_dict(state["agent"])
+            history = empty | state["history"]
+            history["changes"] = history["changes"] + [[agent.frames_seen, *change] for change in changed]
+            return history, float(state["seconds"])
+    except Exception as error:  # whatever a file of other things leads to
+        said = next(iter(str(error).splitlines()), "")
+        raise SystemExit(f"{file} does not fit this run: {type(error).__name__}: {said}") from error
+    if differs:
+        raise SystemExit(f"{file} is of another run: {'; '.join(differs)}")
+    raise SystemExit(f"{file} does not fit this run: {wrong}")
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """What tells two runs apart: name, old and new."""
+    flat = [run["settings"] | {k: v for k, v in run.items() if k != "settings"} for run in (old, new)]
+    names = sorted(flat[0].keys() | flat[1].keys())
+    return [(k, flat[0].get(k), flat[1].get(k)) for k in names if flat[0].get(k) != flat[1].get(k)]
+
+
+def write(path: Path, content: bytes | memoryview) -> None:
+    """Write a file so that under this name there is, at any moment and after a power cut, the old one or the new one.
+
+    Raises SystemExit where it cannot be written, as on a full disk; then the old one is still there.
+    """
+    draft = path.with_suffix(".draft")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink()
+        kept = "; what it held before is still there" if path.exists() else ""
+        raise SystemExit(f"{path} could not be written: {error.strerror or error}{kept}") from error
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """The names in a folder reach the disk, where the system has a way to ask for that."""
+    with suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def save(what: Mapping[str, Any], path: Path) -> None:
+    """torch.save by `write`. Raises as that does."""
+    buffer = io.BytesIO()
+    torch.save(what, buffer)
+    write(path, buffer.getbuffer())
+
+
+def save_json(what: Mapping[str, Any], path: Path) -> None:
+    """Strict JSON by `write`, in which a number that is not finite is null. Raises as that does."""
+    write(path, (json.dumps(finite(what), allow_nan=False) + "\n").encode())
+
+
+def finite(x: Any) -> Any:
+    """The same dicts, lists and values, with None for numbers that are not finite."""
+    if isinstance(x, Mapping):
+        return {name: finite(value) for name, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [finite(value) for value in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
+
+
+def load(path: Path, entries: Collection[str]) -> dict[str, Any]:
+    """What `save` wrote, on the CPU. Raises SystemExit for a file that is none of ours or lacks one of the entries."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SystemExit(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # cut short, or another's: torch and pickle have many ways to say so
+        raise SystemExit(f"{path} is no checkpoint of ours, or not all of one") from error
+    if not isinstance(found, dict):
+        raise SystemExit(f"{path} is no checkpoint of ours: it holds a {type(found).__name__}")
+    lacking = [name for name in entries if name not in found]
+    if lacking:
+        raise SystemExit(f"{path} is no checkpoint of this version: it has no {', '.join(map(repr, lacking))}")
+    return found
+
+
+def misfit(theirs: Any, ours: Any, name: str = "state") -> str | None:
+    """The first place where a loaded state cannot go on as ours: an entry that it lacks, or a tensor of another shape.
+
+    What ours has not yet, such as the moments of an optimiser that has made no step, is not compared.
+    """
+    if isinstance(ours, Mapping):
+        if not isinstance(theirs, Mapping):
+            return f"its {name} is a {type(theirs).__name__}"
+        for key in ours:
+            found = f"its {name} has no {key!r}" if key not in theirs else misfit(theirs[key], ours[key], str(key))
+            if found:
+                return found
+    elif isinstance(ours, Tensor) and theirs is not None:
+        if not isinstance(theirs, Tensor):
+            return f"its {name} is a {type(theirs).__name__}, not a tensor"
+        if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):
+            old, new = (f"{str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}" for x in (theirs, ours))
+            return f"its {name} is {old}, not {new}"
+    return None

@@ -1,0 +1,79 @@
+"""The folder of a run's results, which one process at a time writes into."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, Timeout
+
+LOCK = ".lock"  # its holder's number is in it; the system lets go of it when the process ends, however that ends
+
+
+@contextmanager
+def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
+    """The folder for results, made here and held until the block ends: `given`, or runs/NAME, runs/NAME-2 and so on.
+
+    Nothing that is there is overwritten. Raises SystemExit where there is nothing to resume, results of another run are
+    in the way, another run is writing there, or no folder can be made.
+    """
+    name = name.replace(":", "-")  # of a task's module
+    names = [Path("runs") / name] + [Path("runs") / f"{name}-{k}" for k in range(2, 1000)]
+    lock: BaseFileLock | None
+    if given is None and not resume:
+        out, lock = _first_free(names)
+    else:
+        out = given or next((out for out in reversed(names) if used(out)), names[0])
+        if resume and not (out / "checkpoint.pt").exists():
+            raise SystemExit(f"there is nothing to resume: {out / 'checkpoint.pt'} does not exist")
+        lock = _claim(out)
+        if lock is None:
+            raise SystemExit(f"another run{_holder(out)} writes to {out}: wait for its end, or choose another --out")
+        if not resume and used(out):
+            lock.release()
+            on = "go on with it by --resume, or " if (out / "checkpoint.pt").exists() else ""
+            raise SystemExit(f"{out} holds the results of a run: {on}choose another --out")
+    try:
+        yield out
+    finally:
+        lock.release()
+
+
+def used(out: Path) -> bool:
+    """Whether there is something of a run in this folder."""
+    return any((out / file).exists() for file in ("checkpoint.pt", "policy.pt", "result.json"))
+
+
+def _first_free(names: list[Path]) -> tuple[Path, BaseFileLock]:
+    for out in names:
+        lock = None if used(out) else _claim(out)
+        if lock and not used(out):  # looked at again: a run may have come and gone before the lock was ours
+            return out, lock
+        if lock:
+            lock.release()
+    raise SystemExit(f"{names[0]} to {names[-1]} are all taken: choose a folder by --out")
+
+
+def _claim(out: Path) -> BaseFileLock | None:
+    """The lock of a folder, which is made; None while another run holds it."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(out / LOCK, blocking=False)
+        lock.acquire()
+    except Timeout:
+        return None
+    except OSError as error:
+        raise SystemExit(f"no results can be kept in {out}: {error}") from error
+    with suppress(OSError):  # Windows lets nobody write into what is locked; the number is only for messages
+        (out / LOCK).write_text(f"{os.getpid()}\n")
+    return lock
+
+
+def _holder(out: Path) -> str:
+    """A few words on who holds a folder's lock, where that is known."""
+    try:
+        return f" (process {int((out / LOCK).read_text())})"
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,32 @@
+"""The health of a run: what goes wrong is counted, and a run that can learn no more is told from one that can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Counts of what went wrong, in an iteration or in a whole run."""
+
+    bad_states: int = 0  # steps after which a world's state or action was not finite, or beyond 1e10: its episode ended
+    bad_updates: int = 0  # updates whose gradient or loss was not finite
+    bad_weights: int = 0  # numbers of the networks that are not finite
+
+    def __add__(self, other: Faults) -> Faults:
+        mine, theirs = vars(self), vars(other)
+        return Faults(**{name: mine[name] + theirs[name] for name in mine})
+
+    def divergence(self, frames: int) -> str | None:
+        """Why an iteration of so many frames shows that a run has diverged; None where it has not."""
+        if self.bad_weights:
+            return f"{self.bad_weights:,} of the networks' numbers are not finite"
+        if self.bad_updates:
+            return f"the gradients of {self.bad_updates:,} updates were not finite"
+        if 2 * self.bad_states >= frames:
+            return f"in {self.bad_states:,} of {frames:,} steps, a state or action was not finite or beyond 1e10"
+        return None
+
+    def __str__(self) -> str:
+        """Those that are not 0: "3 bad states"."""
+        return ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in vars(self).items() if n)

@@ -1,0 +1,69 @@
+"""The settings of a run: what each must obey, and those that settings.toml has for a task."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .flags import Number, count, positive, whole
+
+SETTINGS = Path(__file__).with_name("settings.toml")
+
+_several = Number("a whole number from 2 on, as the advantages of one frame have no spread", lambda x: x >= 2, True)
+_few = Number("a whole number from 1 to 2,147,483,647", lambda x: 1 <= x < 2**31, True)
+_share = Number("a number from 0 to 1", lambda x: 0 <= x <= 1)
+
+# Every setting of a run, here and in the examples: it is refused by this rule on the command line and in a table alike.
+RULES = {
+    "num_envs": _few,
+    "total_steps": count,
+    "horizon": _few,
+    "epochs": _few,
+    "minibatch": _several,
+    "learning_rate": positive,
+    "gamma": _share,
+    "lam": _share,
+    "clip": positive,
+    "value_weight": Number("a number from 0 on", lambda x: x >= 0),
+    "max_grad_norm": positive,
+    "log_std": Number("a number from -20 to 10", lambda x: -20 <= x <= 10),  # e^10: the noise is 22,000 then
+    "hidden": _few,
+    "updates": _few,  # from here on: of SAC
+    "batch": _few,
+    "buffer": _few,
+    "random_frames": whole,
+    "tau": Number("a number above 0, at most 1", lambda x: 0 < x <= 1),
+}
+
+
+def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, as numbers. Raises ValueError for one that is unknown or cannot be."""
+    found = {}
+    for name, value in settings.items():
+        if name not in RULES:
+            raise ValueError(f"there is no setting {name!r}: choose from {', '.join(RULES)}")
+        try:
+            found[name] = RULES[name](value)
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return found
+
+
+def settings(env_id: str = "", **instead: Any) -> dict[str, Any]:
+    """PPO's settings: the task's table in settings.toml over the defaults, over which go the arguments.
+
+    A minibatch of the tables is at most a batch. Raises ValueError for a setting that cannot be, among them a minibatch
+    that was asked for and is larger than the batch.
+    """
+    tables = tomllib.loads(SETTINGS.read_text())
+    found = checked(tables["defaults"] | tables.get(env_id, {}) | instead)
+    batch = found["num_envs"] * found["horizon"]
+    if found["minibatch"] > batch and "minibatch" in instead:
+        raise ValueError(
+            f"minibatch: {found['minibatch']} frames are more than a batch has, {batch} = "
+            f"{found['num_envs']} worlds (num_envs) x {found['horizon']} steps (horizon)"
+        )
+    return checked(found | {"minibatch": min(found["minibatch"], batch)})
