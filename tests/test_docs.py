@@ -36,7 +36,11 @@ def test_there_are_examples():
     assert len(BLOCKS) >= 4
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+TRIED = (ROOT / "benchmarks" / "results").glob("tried-*.md")
+LINKED = {*PAGES, *ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md"), *TRIED}
+
+
+@pytest.mark.parametrize("page", sorted(LINKED), ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
