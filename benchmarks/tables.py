@@ -1,9 +1,9 @@
 """Tables of the documents that stand for themselves. Each is printed. They need what `make setup` installs.
 
-python -m benchmarks.tables stages          # where the time of one evaluation goes: docs/decisions.md
+python -m benchmarks.tables stages          # where the time of one evaluation goes: benchmarks/results/tried-solver.md
 python -m benchmarks.tables torchrl         # what TorchRL adds to a step: docs/torchrl.md
 python -m benchmarks.tables parameters      # what worlds with parameters of their own cost: docs/performance.md
-python -m benchmarks.tables pgs > docs/humanoid_pgs.md
+python -m benchmarks.tables pgs             # how far stock Humanoid is from convergence: docs/exactness.md
 """
 
 from __future__ import annotations
@@ -351,17 +351,18 @@ def pgs() -> None:
     """How far stock Humanoid, whose PGS solver stops early, is from the same problem solved to convergence."""
     d = one_step()
     (returns, lengths), (stock_returns, stock_lengths) = our_episodes(), stock_episodes()
-    print(f"""# Humanoid: converged here, PGS there
+    print(f"""## Humanoid's solver
 
-Written by `python -m benchmarks.tables pgs`. Gymnasium's `humanoid.xml` asks for MuJoCo's PGS solver with at most 50
-iterations. Both solve the same convex problem; PGS stops before its solution, and here it is reached.
+Gymnasium's `humanoid.xml` asks for MuJoCo's PGS solver with at most 50 iterations. torch_mjenvs solves the same convex
+problem, but where PGS stops short of the solution, it goes on to convergence. Measured by
+`python -m benchmarks.tables pgs`:
 
 **One environment step**, float64, {STATES:,} states along random rollouts that go on after a fall: the largest
 difference in qvel is {np.median(d):.1e} in the median, {np.quantile(d, 0.99):.1e} at the 99th percentile, {d.max():.1e}
 at the worst.
 
-**Episodes**, uniform random actions, {EPISODES:,} in each, mean and its 95% interval; p of the Kolmogorov-Smirnov test
-that the distributions are one:
+**Episodes**, uniform random actions, {EPISODES:,} in each: mean and its 95% interval, and p of the Kolmogorov-Smirnov
+test of whether the two distributions are the same:
 
 | | here | Gymnasium's Humanoid-v5 | p |
 |---|--:|--:|--:|

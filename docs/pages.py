@@ -1,4 +1,4 @@
-"""What the documentation site has beside docs/: pages of files that lie elsewhere in the repository, notebooks too.
+"""Adds files from elsewhere in the repository to the documentation site: pages, notebooks, pictures.
 
 A hook of MkDocs. Links keep working on both: in the repository they are to files, here to the files' pages.
 """
@@ -14,13 +14,20 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
-# A file of the repository, and its page.
+# A file of the repository, and the page or picture that it becomes.
 PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "benchmarks/results/training-cpu.md": "training-cpu.md",
+    "benchmarks/results/robots.md": "robots.md",
+    "benchmarks/results/tried-solver.md": "tried-solver.md",
+    "benchmarks/results/tried-shapes.md": "tried-shapes.md",
+    "benchmarks/results/tried-compiler.md": "tried-compiler.md",
+    "benchmarks/results/tried-interfaces.md": "tried-interfaces.md",
     "examples/decisions.md": "training-decisions.md",
+    "examples/quadruped/README.md": "quadruped.md",
+    "examples/quadruped/quadruped.gif": "quadruped.gif",
     "examples/cleanrl_ppo.py": "cleanrl_ppo.md",
     "examples/multi_gpu.py": "multi_gpu.md",
     "examples/ray_search.py": "ray_search.md",
@@ -33,7 +40,10 @@ PAGES = {
 def on_files(files: Any, config: Any) -> Any:
     """Adds the pages."""
     for path, page in PAGES.items():
-        files.append(File.generated(config, page, content=markdown_of(ROOT / path)))
+        if page.endswith(".md"):
+            files.append(File.generated(config, page, content=markdown_of(ROOT / path)))
+        else:
+            files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
     return files
 
 

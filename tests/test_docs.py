@@ -27,6 +27,7 @@ BLOCKS = [
 @pytest.mark.parametrize("code", BLOCKS)
 def test_example(code, monkeypatch):
     module = ModuleType("example")
+    monkeypatch.chdir(ROOT)  # the README names a model by its path from there
     monkeypatch.setitem(sys.modules, "example", module)  # dataclasses look their module up
     exec(compile(code, "example", "exec"), vars(module))
 
@@ -35,7 +36,11 @@ def test_there_are_examples():
     assert len(BLOCKS) >= 4
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+TRIED = (ROOT / "benchmarks" / "results").glob("tried-*.md")
+LINKED = {*PAGES, *ROOT.glob("*.md"), *(ROOT / "examples").rglob("*.md"), *TRIED}
+
+
+@pytest.mark.parametrize("page", sorted(LINKED), ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
@@ -54,6 +59,16 @@ def test_the_reference_has_every_public_name_as_the_docstrings_have_it():
         held = {x: vars(module).get(x) for x in module.__all__}
         said = {x for x, y in held.items() if inspect.isroutine(y) or (inspect.isclass(y) and y is not Any)}
         assert {*said, *lazy} <= set(re.findall(r"^### `(\w+)`$", section, re.M))
+
+
+MAP = runpy.run_path(str(ROOT / "docs" / "map.py"))
+
+
+def test_the_map_has_every_module_as_its_docstring_has_it():
+    page = MAP["page"]()
+    assert page == MAP["PAGE"].read_text(), "run python docs/map.py"
+    modules = [x for x in MAP["PACKAGE"].rglob("*.py") if x.name != "__init__.py"]
+    assert len(re.findall(r"^- `\w+\.py`: \S", page, re.M)) == len(modules), "a module has no docstring"
 
 
 def test_the_worked_trace_is_what_the_code_gives(capsys):
