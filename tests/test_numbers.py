@@ -88,6 +88,13 @@ def test_a_mass_that_cannot_be_computed_with_is_refused(geom: str) -> None:
         load(f"<mujoco><worldbody><body name='b'><freejoint/><geom size='1' {geom}/></body></worldbody></mujoco>")
 
 
+@pytest.mark.parametrize(("place", "named"), [("joint", "jnt_margin"), ("geom", "geom_margin")])
+def test_a_margin_that_leaves_no_digits_to_a_distance_in_float32_is_refused(place: str, named: str) -> None:
+    load(mjcf(**{place: 'margin="1000"'}))
+    with pytest.raises(UnsupportedModel, match=rf"{named} 1001 of .* use a finite number of at most 1e\+03"):
+        load(mjcf(**{place: 'margin="1001"'}))
+
+
 def fields() -> list[str]:
     return [name for name in numbers._names() if name not in ("cam_focal", "flaw")]
 

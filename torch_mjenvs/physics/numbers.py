@@ -32,6 +32,9 @@ DERIVED = (
     "actuator_acc0",
 )  # fmt: skip
 MOST_DERIVED = 1e30
+# Added to distances and angles, which float32 has to a millionth of their sum: 0.1 mm and 0.1 mrad are left.
+ADDED = ("margin", "gap")
+MOST_ADDED = 1e3
 # Only compared with, or taken in place of what is beyond: without an end they forbid nothing, which is a way to say so.
 ENDLESS = (
     "jnt_range", "tendon_range", "actuator_ctrlrange", "actuator_actrange", "actuator_forcerange",
@@ -70,7 +73,8 @@ def _most(name: str) -> float:
         return math.inf
     if name in DERIVED:
         return MOST_DERIVED
-    return MOST_HEAVY if name.split("_", 1)[-1] in HEAVY else MOST
+    kind = name.split("_", 1)[-1]
+    return MOST_HEAVY if kind in HEAVY else MOST_ADDED if kind in ADDED else MOST
 
 
 def _names() -> tuple[str, ...]:
