@@ -11,7 +11,8 @@ from sensor_mjcf import MODEL, of_frames
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.data import FIELDS, Data
-from torch_mjenvs.physics.derived import STAGES
+from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.pipeline import STAGES
 
 GIVEN = {
     "precision", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied", "mocap_pos",
@@ -45,9 +46,9 @@ OWN = {"noslip": NOSLIP, "more": MORE, "sensors": MODEL.format(integrator="Euler
 class Watched(Data):
     """Notes which fields are read and which are set."""
 
-    def __init__(self, **given: Any):
+    def __init__(self, m: Model, **given: Any):
         self.__dict__["read"], self.__dict__["written"] = set(), set()
-        super().__init__(**given)
+        super().__init__(m, **given)
 
     def __getattribute__(self, name: str) -> Any:
         if name in FIELDS:
@@ -68,7 +69,7 @@ def test_stages_read_and_compute_what_they_declare() -> None:
         states = [(mjm.qpos0, *[[0.1] * mjm.nv, [0.0] * mjm.nu])] if name in OWN else oracle.states(name, 4)
         for qpos, qvel, ctrl in states:
             lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
-            d = Watched(**dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
+            d = Watched(m, **dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
             d.act, d.time, d.qfrc_applied, d.xfrc_applied = [0.0] * m.na, 0.5, [0.0] * m.nv, [[0.0] * 6] * m.nbody
             d.eq_active = [1.0] * m.neq
             d.mocap_pos, d.mocap_quat = [[0.0] * 3] * m.nmocap, [[1.0] * 4] * m.nmocap
@@ -92,10 +93,11 @@ def test_every_field_is_given_or_computed_by_one_stage() -> None:
 
 
 def test_fields_that_are_not_declared_are_refused() -> None:
-    d = Data(qpos=[0.0])
-    with pytest.raises(AttributeError, match="qvel is not there yet"):
+    m = load(oracle.model("hopper"))
+    d = Data(m, qpos=[0.0])
+    with pytest.raises(AttributeError, match="made without qvel"):
         _ = d.qvel
     with pytest.raises(AttributeError, match="no field 'xpso'"):
         d.xpso = []
     with pytest.raises(AttributeError, match="no field 'qpso'"):
-        Data(qpso=[])
+        Data(m, qpso=[])

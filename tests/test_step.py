@@ -13,16 +13,15 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import load
-from torch_mjenvs.physics.derived import OF_SENSORS, derive
+from torch_mjenvs.physics import State, load, step
 from torch_mjenvs.physics.model import UnsupportedModel
+from torch_mjenvs.physics.pipeline import OF_SENSORS, derive
 from torch_mjenvs.physics.precision import DOUBLE, SINGLE
 from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
-from torch_mjenvs.physics.step import State, step
 
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-4}
-NAMES = tuple(name for name in OUTPUTS if name not in OF_SENSORS.split())  # these: test_sensors.py
+NAMES = tuple(name for name in OUTPUTS if name not in OF_SENSORS)  # these: test_sensors.py
 UNUSED = {"crb": 1}  # its first row is the world's
 # Small random models that between them have every joint, geom and integrator; the first has no dof at all.
 RANDOM = (

@@ -12,9 +12,9 @@ import torch
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.friction import FrictionLoss
 from torch_mjenvs.physics.constraints.limits import Limit
-from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import JOINT, TENDON
 from torch_mjenvs.physics.params import vary
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 SOFT = 'solreflimit=".03 .7" solimplimit=".5 .99 .1 .4 3" solreffriction=".02 .5" solimpfriction=".6 .6 .1"'

@@ -11,7 +11,9 @@ from .data import Data
 from .loading import load
 from .model import Model, UnsupportedModel
 from .params import vary
+from .pipeline import forward
 from .simulation import Simulation
-from .step import State, forward, step
+from .state import State
+from .step import step
 
 __all__ = ["Data", "Model", "Simulation", "State", "UnsupportedModel", "forward", "load", "step", "vary"]

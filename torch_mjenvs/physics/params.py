@@ -21,9 +21,9 @@ from .actuators.reflected import gives_armature
 from .collision.shapes import SHAPES
 from .data import Data
 from .model import BALL, WRAP_CYLINDER, WRAP_SPHERE, Model
+from .pipeline import FWD_POSITION, compute
 from .set_const import derived_data, set_const
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
-from .step import position
 from .tendons.tendon import armed_tendons, constrained_tendons, coupled_tendons
 
 # What may vary, by MuJoCo's names (of mjOption, without `opt.`).
@@ -191,7 +191,7 @@ class Columns:
         for (name, index), x in zip(self.derived, derived, strict=True):
             new[name] = _put(new.get(name, getattr(world, name)), index, x)
         world = dataclasses.replace(world, **new)
-        position(world, Data(qpos=list(world.qpos0)))
+        compute(Data(world, qpos=list(world.qpos0)), FWD_POSITION)
         return world
 
 

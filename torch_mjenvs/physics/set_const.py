@@ -12,21 +12,16 @@ import dataclasses
 from typing import Any
 
 from ..compiler.scalar import Scalar, maximum
-from .actuators.actuation import transmission
 from .actuators.muscle import muscles
 from .data import Data
-from .inertia import Factor, com_pos, crb, factor, solve
-from .kinematics import kinematics
+from .inertia import Factor, factor, solve
 from .model import BALL, EQ_CONNECT, EQ_WELD, FREE, OBJ_BODY, SLIDE, Model, dofs_of
 from .spatial import MINVAL, add, cross, mat_vec, norm, quat_conjugate, quat_mul, sub, transpose, zeros
-from .tendons.tendon import tendon
 
 
 def at_qpos0(m: Model) -> tuple[Data, Factor]:
     """Where all is at qpos0, with M, and M's factors."""
-    d = Data(qpos=list(m.qpos0))
-    for stage in (kinematics, com_pos, tendon, crb):
-        stage(m, d)
+    d = Data(m, qpos=list(m.qpos0), qvel=zeros(m.nv))
     return d, factor(d.M, m.dof_clamped)
 
 
@@ -54,8 +49,6 @@ def set_const(m: Model) -> dict[str, Any]:
 
 def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple:
     """The length of M^-1 times each actuator's moment."""
-    d.qvel = zeros(m.nv)
-    transmission(m, d)
     rows = [[moment.get(v, 0.0) for v in range(m.nv)] for moment in d.actuator_moment]
     return tuple(norm(solve(f, row)) if row else 0.0 for row in rows)
 

@@ -183,7 +183,6 @@ def _round(m: Model, d: Data, site1: int, geom: int, side: int, site2: int) -> P
     """Between two sites, round a geom where it is in the way. side: the side site, or -1."""
     holder, one, two = m.geom_bodyid[geom], site_place(m, d, site1), site_place(m, d, site2)
     centre, mat = d.geom_xrel[geom], d.geom_xmat[geom]
-    _ = d.origin, d.odof  # which a `Derived` is to compute outside the block below
 
     def seen(site: int) -> list[Scalar]:
         """In the geom's frame; a constant, if both are of one body."""
