@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..compiler.scalar import Scalar, absolute
 from .actuators.reflected import dof_damping
 from .data import Data, stage
+from .enums import JointType
 from .fluid import fluid, has_fluid
 from .inertia import factor, solve
-from .model import BALL, HINGE, SLIDE, Model
+from .model import Model
 from .spatial import (
     add,
     cross,
@@ -75,9 +76,9 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
     """The same, dof by dof: metres and radians."""
     adr, kind = m.jnt_qposadr[j], m.jnt_type[j]
     q, rest = d.qpos[adr : adr + 7], m.qpos_spring[adr : adr + 7]
-    if kind in (SLIDE, HINGE):
+    if kind in (JointType.SLIDE, JointType.HINGE):
         return [q[0] - rest[0]]
-    if kind == BALL:
+    if kind == JointType.BALL:
         return quat_sub(quat_normalize(q[:4]), rest[:4])
     return [x - x0 for x, x0 in zip(q[:3], rest[:3], strict=True)] + quat_sub(quat_normalize(q[3:7]), rest[3:7])
 

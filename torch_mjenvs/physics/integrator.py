@@ -8,21 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import mujoco
-
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, lookup, maximum, select, sin, sqrt
 from .actuators.activation import advance, winding
 from .actuators.reflected import damped_by_actuators, dof_damping
 from .data import Data
+from .enums import JointType
 from .implicit import implicit_acceleration
 from .inertia import Rows, factor, mul_m, solve
 from .model import Model
 from .spatial import add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
 from .springs import rate_at
 from .state import Last
-
-FREE, BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
 
 # The classical tableau: every stage starts from the stage before it alone.
 A = (0.0, 0.5, 0.5, 1.0)
@@ -32,7 +29,7 @@ FIRST, LAST = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
 
 def rotations(m: Model) -> list[tuple[int, int]]:
     """(address in qpos, address in qvel) of each joint's quaternion."""
-    where = {FREE: 3, BALL: 0}
+    where = {JointType.FREE: 3, JointType.BALL: 0}
     return [
         (m.jnt_qposadr[j] + where[m.jnt_type[j]], m.jnt_dofadr[j] + where[m.jnt_type[j]])
         for j in range(m.njnt)

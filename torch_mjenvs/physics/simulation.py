@@ -18,11 +18,11 @@ from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
 from .data import FIELDS, Data
+from .enums import SensorType
 from .loading import load
 from .model import Model
 from .params import Columns, check_names
 from .precision import PRECISIONS, Precision
-from .sensors import CLOCK
 from .size import warn_of_size
 from .spatial import MAXVAL
 from .state import State
@@ -192,7 +192,7 @@ class Simulation(Varied):
             raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
         self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
-        timed = "sensordata" in self.outputs and CLOCK in self.model.sensor_type
+        timed = "sensordata" in self.outputs and SensorType.CLOCK in self.model.sensor_type
         self._inputs = self.inputs + (MOCAP if self.model.nmocap else ()) + (("time",) if timed else ())
         self._state = STATE + (("act",) if self.model.na else ())
         self._asked = Asked(self.model, self.outputs, self._inputs, self.vary)
