@@ -59,18 +59,18 @@ FWD_CONSTRAINT: tuple[Stage, ...] = (
 
 FORWARD: tuple[Stage, ...] = (*FWD_POSITION, *FWD_VELOCITY, *FWD_ACTUATION, *FWD_CONSTRAINT)
 
-# What no step needs
-READ_ONLY: tuple[Stage, ...] = (
+# What no step needs: for tasks, outputs and sensors
+ON_DEMAND: tuple[Stage, ...] = (
     smooth_acceleration,  # of mj_fwdAcceleration: the acceleration without constraints
     constraint_force,  # of mj_fwdConstraint: the force of constraints on each dof
-    rne_post_constraint,  # mj_rnePostConstraint, in three parts: wrenches from outside,
-    com_acc,  # accelerations of bodies,
-    com_force,  # and wrenches of parents
+    rne_post_constraint,  # mj_rnePostConstraint in three parts: wrenches of contacts and of what pulls from outside
+    com_acc,  # ... accelerations of bodies
+    com_force,  # ... wrenches of parents
     subtree_vel,  # mj_subtreeVel
     sensor,  # mj_sensorPos, mj_sensorVel and mj_sensorAcc
 )
 
-STAGES: tuple[Stage, ...] = (*FORWARD, *READ_ONLY)
+STAGES: tuple[Stage, ...] = (*FORWARD, *ON_DEMAND)
 
 OF_SENSORS = ("cacc", "cfrc_int", "sensordata")  # what MuJoCo computes with sensors, if any ask for it
 
