@@ -11,7 +11,7 @@ class Last:
     stage of a Runge-Kutta step. Lists of scalars.
 
     cfrc_ext: the wrenches, (nbody, 6). qacc: where the solver ended. mean_qacc: the mean of qacc over the stages of a
-    Runge-Kutta step. start: the qpos, qvel, qacc_warmstart and act that the step began with.
+    Runge-Kutta step. start: the `parts` of the state that the step began with.
     """
 
     act: list
@@ -33,8 +33,12 @@ class State:
     act: list = field(default_factory=list)
     last: Last | None = None
 
+    @property
+    def parts(self) -> list[list]:
+        """[qpos, qvel, qacc_warmstart, act]."""
+        return [list(x) for x in (self.qpos, self.qvel, self.qacc_warmstart, self.act)]
+
     def unmoved(self, nbody: int) -> State:
         """This state as a step would leave it in which nothing happens."""
-        start = [list(x) for x in (self.qpos, self.qvel, self.qacc_warmstart, self.act)]
         qacc, untouched = self.qacc_warmstart, [[0.0] * 6 for _ in range(nbody)]
-        return replace(self, last=Last(self.act, untouched, qacc, qacc, self.qpos, self.qvel, start))
+        return replace(self, last=Last(self.act, untouched, qacc, qacc, self.qpos, self.qvel, self.parts))

@@ -42,8 +42,7 @@ def step(
 
         return when_any(final, wrenches, seen)
 
-    start = [list(x) for x in (state.qpos, state.qvel, state.qacc_warmstart, state.act)]
-    nothing = state.last.cfrc_ext if state.last else [zeros(6) for _ in range(m.nbody)]
+    start, nothing = state.parts, state.last.cfrc_ext if state.last else [zeros(6) for _ in range(m.nbody)]
     if m.integrator == "rk4":
         qpos, qvel, act, last = rk4(m, start, forward_at, observe, nothing)
     else:
