@@ -24,14 +24,11 @@ from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEn
 from torch_mjenvs import HalfCheetahEnv, Scale, TorchVectorEnv
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.program import Buffer, Program, record
-from torch_mjenvs.physics.actuators.actuation import actuation
-from torch_mjenvs.physics.constraints import make_constraint
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.pipeline import FWD_ACTUATION, FWD_POSITION, FWD_VELOCITY, compute, forward
 from torch_mjenvs.physics.precision import SINGLE
 from torch_mjenvs.physics.simulation import Simulation
-from torch_mjenvs.physics.solver import newton
-from torch_mjenvs.physics.step import position, smooth, velocity
 
 from .cases import ACTION_SETS, CASES, Case, Season, draw_actions, season
 from .machine import cpu_model
@@ -43,18 +40,13 @@ STAGE_WORLDS, STAGE_ROUNDS = 1024, 15
 
 def smooth_dynamics(m: Model, d: Data) -> list:
     """Kinematics, M, bias, passive and actuator forces."""
-    position(m, d)
-    velocity(m, d)
-    actuation(m, d)
-    smooth(m, d)
+    compute(d, (*FWD_POSITION, *FWD_VELOCITY, *FWD_ACTUATION))
     return [x for row in d.M for x in row.values()] + d.qfrc_smooth
 
 
 def constraints(m: Model, d: Data) -> list:
     """... and distances, limits, the rows of contacts that touch, and one look at each."""
-    total = smooth_dynamics(m, d)
-    make_constraint(m, d)
-    slopes = [0.0] * 4
+    total, slopes = smooth_dynamics(m, d), [0.0] * 4
     for c in d.constraints:
         slopes = c.fold_rows(m, d, d.qvel, d.qvel, 1.0, slopes)
     return total + slopes
@@ -62,12 +54,7 @@ def constraints(m: Model, d: Data) -> list:
 
 def everything(m: Model, d: Data) -> list:
     """... and Newton."""
-    position(m, d)
-    velocity(m, d)
-    actuation(m, d)
-    smooth(m, d)
-    make_constraint(m, d)
-    newton(m, d)
+    forward(d)
     return d.qacc_solver
 
 
@@ -81,7 +68,7 @@ def stop_after(m: Model, computed: Callable[[Model, Data], list]) -> Program:
     def body(b: dict[str, list]) -> dict[str, list]:
         total = 0.0
         given = {k: b[k] for k in ("qpos", "qvel", "qacc_warmstart", "ctrl")}
-        for x in computed(m, Data(precision=SINGLE, **given)):
+        for x in computed(m, Data(m, precision=SINGLE, **given)):
             total = total + x
         return {"sum": [total]}
 

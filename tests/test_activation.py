@@ -16,7 +16,8 @@ from test_actuators import ROBOT
 from torch_mjenvs import Outcome, Task, TorchEnv, TorchVectorEnv
 from torch_mjenvs.physics import Simulation, State, load, step, vary
 from torch_mjenvs.physics.actuators.muscle import muscle_bias, muscle_gain, muscle_rate
-from torch_mjenvs.physics.derived import derive, left_by_step
+from torch_mjenvs.physics.pipeline import derive
+from torch_mjenvs.physics.step import left_by_step
 from torch_mjenvs.scalar import Random, absolute
 
 HERE = torch.get_default_device()
@@ -72,7 +73,7 @@ def test_activations_and_what_they_move_are_mujocos(case, integrator):
         state = step(m, state, d.ctrl.tolist())
         mujoco.mj_step(mjm, d)
         moved += np.abs(d.act_dot).sum()
-    ours = left_by_step(m, state.last, d.ctrl.tolist())
+    ours = left_by_step(m, state, d.ctrl.tolist())
     assert moved or not mjm.na
     assert np.any(d.actuator_force)
     for got, want in (
@@ -97,7 +98,7 @@ def test_a_runge_kutta_step_holds_set_points_to_the_turn_nearest_to_the_lengths_
         state = step(m, State(d.qpos.tolist(), d.qvel.tolist(), [0.0] * m.nv, d.act.tolist()), [0.0] * m.nu)
         mujoco.mj_step(mjm, d)
         np.testing.assert_allclose(state.act, d.act, rtol=0, atol=1e-12)
-        ours = left_by_step(m, state.last, [0.0] * m.nu)
+        ours = left_by_step(m, state, [0.0] * m.nu)
         np.testing.assert_allclose(ours.actuator_length, d.actuator_length, rtol=0, atol=1e-12)
         mujoco.mj_forward(mjm, d)
         wrapped.append((abs(d.act[0] - target) > 1, abs(target - d.actuator_length[0]) > half))
@@ -114,7 +115,7 @@ def test_without_actuation_nothing_acts_and_activations_stay():
         state = step(m, state, d.ctrl.tolist())
         mujoco.mj_step(mjm, d)
     np.testing.assert_allclose(state.qvel, d.qvel, rtol=0, atol=1e-12)
-    ours = left_by_step(m, state.last, d.ctrl.tolist())
+    ours = left_by_step(m, state, d.ctrl.tolist())
     assert ours.actuator_velocity == d.actuator_velocity.tolist() == [0.0, 0.0]
     assert state.act == d.act.tolist() == [5.0] and ours.actuator_force == d.actuator_force.tolist() == [0.0, 0.0]
     with pytest.raises(ValueError, match="actuator_gainprm cannot vary: a disable flag"):

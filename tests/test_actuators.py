@@ -7,8 +7,7 @@ import numpy as np
 import oracle
 import pytest
 
-from torch_mjenvs.physics import load
-from torch_mjenvs.physics.step import State, step
+from torch_mjenvs.physics import State, load, step
 
 ROBOT = """<mujoco><option integrator="{integrator}" timestep=".004"/><worldbody><site name="w" pos="0 0 1"/>
     <body><freejoint name="free"/><geom size=".2" pos="0 .1 0"/><site name="a" pos=".1 .2 .3"/>
@@ -76,6 +75,6 @@ def moved(xml: str, control: float) -> mujoco.MjData:
         state = step(m, state, d.ctrl.tolist())
         mujoco.mj_step(mjm, d)
     mujoco.mj_rnePostConstraint(mjm, d)
-    for got, want in ((state.qpos, d.qpos), (state.qvel, d.qvel), (state.last["cfrc_ext"], d.cfrc_ext)):
+    for got, want in ((state.qpos, d.qpos), (state.qvel, d.qvel), (state.last.cfrc_ext, d.cfrc_ext)):
         np.testing.assert_allclose(np.array(got, float), want, rtol=0, atol=1e-11 * max(1, np.max(np.abs(want))))
     return d

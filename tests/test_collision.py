@@ -14,8 +14,8 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision import driver
 from torch_mjenvs.physics.collision.contact_param import ContactParam, contact_param
 from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import Model, Pair
+from torch_mjenvs.physics.pipeline import derive
 
 TOLERANCE = 1e-11
 NAMES = [*oracle.MODELS, *(f"random-{s}" for s in range(12))]

@@ -12,7 +12,7 @@ import torch
 
 from torch_mjenvs.physics import load, vary
 from torch_mjenvs.physics.constraints.elliptic import EllipticCone
-from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 CONDIMS, CONES = (3, 4, 6), ("pyramidal", "elliptic")

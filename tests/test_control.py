@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +18,13 @@ from kernels import DTYPES, GPU, LANES, at_lanes, bits, record_list, run
 
 from torch_mjenvs.compiler.control import (
     add_each,
+    choose_all,
     choose_each,
     compute_any,
     compute_each,
     fold_each,
     get,
+    here,
     memory,
     repeat,
     touched,
@@ -86,6 +90,57 @@ def test_when_any():
     x = whole_numbers(2)
     want = check(body, x, LANES)
     np.testing.assert_array_equal(want, [np.where(x[0] > 0, 2 * x[1], x[1]), x[0], np.where(x[0] > 0, 4, 5)])
+
+
+@dataclass
+class Pair:
+    """A carry, whose fields are in no alphabetical order."""
+
+    second: Any
+    first: list
+
+
+def test_a_carry_may_hold_dataclasses():
+    def body(x):
+        one = when_any(x[0] > 0.0, lambda c: Pair(c.first[0], [c.second, 1.0]), Pair(x[0], [x[1], 2.0]))
+        two = repeat(3, lambda i, c: {"in": Pair(c["in"].first[0], [c["in"].second + 1.0])}, {"in": Pair(x[0], [x[1]])})
+        three = choose_all(x[0] > x[1], [one, two], [Pair(x[0], [x[0], 3.0]), two])
+        assert type(three[0]) is Pair and type(three[1]["in"]) is Pair
+        return [three[0].second, *three[0].first, two["in"].second, *two["in"].first]
+
+    x = whole_numbers(2)
+    want, (a, b) = check(body, x), x
+    one = [np.where(a > 0, b, a), np.where(a > 0, a, b), np.where(a > 0, 1, 2)]
+    chosen = [np.where(a > b, y, z) for y, z in zip(one, [a, a, np.full(WORLDS, 3)], strict=True)]
+    np.testing.assert_array_equal(want, [*chosen, b + 1, a + 2])
+
+
+def test_what_is_computed_here_may_be_used_outside_the_block_that_asked_for_it_first():
+    """A product, and what a loop of its own finds."""
+
+    def body(x):
+        place, known = here(), {}
+
+        def ask(name, compute):
+            if name not in known:
+                with place():
+                    known[name] = compute()
+            return known[name]
+
+        def both():
+            product = ask("product", lambda: x[0] * x[1])
+            return [product, ask("gcd", lambda: gcd(1.0 + absolute(product), 1.0 + absolute(x[0]))[0])]
+
+        inside = when_any(x[0] > 0.0, lambda c: when_any(x[1] > 0.0, lambda c: both(), c), [0.0, 0.0])
+        looped = repeat(2, lambda i, c: [c[0] + ask("sum", lambda: x[0] + x[1])], [0.0])
+        return [*inside, *both(), *looped, ask("sum", lambda: x[0] + x[1])]
+
+    x = whole_numbers(2)
+    want, (a, b) = check(body, x), x
+    product, divisor = a * b, np.gcd((1 + np.abs(a * b)).astype(int), (1 + np.abs(a)).astype(int))
+    asked = (a > 0) & (b > 0)
+    rows = [np.where(asked, product, 0), np.where(asked, divisor, 0), product, divisor, 2 * (a + b), a + b]
+    np.testing.assert_array_equal(want, rows)
 
 
 @pytest.mark.parametrize("level", [-99.0, 99.0])

@@ -10,7 +10,7 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.equality import Equality
-from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 ONE = '<joint joint1="b" polycoef=".2 0 0 0 0" solref=".03 .7" solimp=".5 .99 .1 .4 3"/>'

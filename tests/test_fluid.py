@@ -10,11 +10,10 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import load
-from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics import State, load, step
 from torch_mjenvs.physics.params import vary
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
-from torch_mjenvs.physics.step import State, step
 
 
 def error(ours: Any, theirs: np.ndarray) -> float:

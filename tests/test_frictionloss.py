@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.params import vary
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 STICKS, SLIDES = mujoco.mjtConstraintState.mjCNSTRSTATE_QUADRATIC, {

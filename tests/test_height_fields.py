@@ -17,7 +17,7 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
 from torch_mjenvs.physics.collision.hfield import MOST
 from torch_mjenvs.physics.collision.shapes import most_contacts
-from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 ROUND = {"sphere": 'type="sphere" size=".1"', "capsule": 'type="capsule" size=".07 .15"'}

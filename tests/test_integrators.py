@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_mjenvs.physics import Simulation, load
-from torch_mjenvs.physics.step import State, step
+from torch_mjenvs.physics import Simulation, State, load, step
 
 LINK = '<geom type="capsule" size=".05 .2" pos="0 0 -.2" quat="1 .3 .2 .1"/>'
 JOINTS = {

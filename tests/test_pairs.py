@@ -12,7 +12,7 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints import many_alike
-from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.precision import DOUBLE
 from torch_mjenvs.physics.simulation import Simulation
 

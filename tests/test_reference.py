@@ -64,8 +64,8 @@ def test_plain_floats_are_mujoco(name):
     mjm, m = oracle.model(name), model(name)
     for qpos, qvel, ctrl in oracle.states(name, 4, seed=2):
         d = oracle.forward(mjm, qpos, qvel, ctrl)
-        ours = Data(qpos=qpos.tolist(), qvel=qvel.tolist(), ctrl=ctrl.tolist(), qacc_warmstart=[0.0] * m.nv)
-        forward(m, ours)
+        ours = Data(m, qpos=qpos.tolist(), qvel=qvel.tolist(), ctrl=ctrl.tolist(), qacc_warmstart=[0.0] * m.nv)
+        forward(ours)
         assert all(type(x) is float for x in ours.qacc)
         close(torch.tensor(ours.qacc, dtype=torch.float64), torch.tensor(d.qacc), 1e-11)
         stepped = step(m, State(qpos.tolist(), qvel.tolist(), [0.0] * m.nv), ctrl.tolist())

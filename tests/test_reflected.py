@@ -7,10 +7,9 @@ import numpy as np
 import oracle
 import pytest
 
-from torch_mjenvs.physics import load
-from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics import State, load, step
 from torch_mjenvs.physics.params import vary
-from torch_mjenvs.physics.step import State, step
+from torch_mjenvs.physics.pipeline import derive
 
 
 def model(option: str = "", more: str = "") -> mujoco.MjModel:

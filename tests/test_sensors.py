@@ -10,8 +10,8 @@ import torch
 from sensor_mjcf import MODEL, of_frames
 
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import UnsupportedModel
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 

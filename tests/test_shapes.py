@@ -13,8 +13,8 @@ import torch
 
 from torch_mjenvs.physics import load, vary
 from torch_mjenvs.physics.collision.contact_param import contact_param
-from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 SIZES = {

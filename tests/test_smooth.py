@@ -10,11 +10,10 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import forces, inertia, kinematics, load, velocity
-from torch_mjenvs.physics.actuators import actuation
+from torch_mjenvs.physics import inertia, load, velocity
 from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.pipeline import derive
 
 TOLERANCE = 1e-11  # relative to the largest entry of a field, or to 1
 RANDOM = [f"random-{s}" for s in range(12)]
@@ -23,19 +22,8 @@ FIELDS = """xpos xquat xmat xipos ximat xanchor xaxis geom_xpos geom_xmat subtre
     qfrc_actuator qacc_smooth""".split()  # noqa: SIM905
 
 
-def smooth(m: Model, qpos: list, qvel: list, ctrl: list) -> Data:
-    d = Data(qpos=qpos, qvel=qvel, ctrl=ctrl)
-    kinematics.kinematics(m, d)
-    inertia.com_pos(m, d)
-    inertia.crb(m, d)
-    velocity.com_vel(m, d)
-    d.qfrc_bias = velocity.rne(m, d)
-    forces.passive(m, d)
-    actuation.transmission(m, d)
-    actuation.actuation(m, d)
-    total = [p - b + a for p, b, a in zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)]
-    d.qacc_smooth = inertia.solve(inertia.factor(d.M), total)
-    return d
+def at(m: Model, qpos: list, qvel: list, ctrl: list) -> Data:
+    return derive(m, qpos, qvel, None, ctrl)
 
 
 def dense(m: Model, rows: list) -> np.ndarray:
@@ -61,8 +49,7 @@ def test_float(name: str) -> None:
     mjm = oracle.model(name)
     m = load(mjm)
     for state in oracle.states(name):
-        d = smooth(m, *(x.tolist() for x in state))
-        compare(m, d, mjm, oracle.forward(mjm, *state))
+        compare(m, at(m, *(x.tolist() for x in state)), mjm, oracle.forward(mjm, *state))
 
 
 @pytest.mark.parametrize("name", ["half_cheetah", "ant", "random-0", "random-3"])
@@ -71,9 +58,9 @@ def test_torch(name: str) -> None:
     m = load(mjm)
     states = oracle.states(name)
     columns = [list(torch.tensor(np.stack(x)).unbind(1)) for x in zip(*states, strict=True)]
-    d = smooth(m, *columns)
+    d = at(m, *columns)
     for b, state in enumerate(states):
-        one = Data(**{name: _world(getattr(d, name), b) for name in FIELDS})
+        one = Data(m, **{name: _world(getattr(d, name), b) for name in FIELDS})
         compare(m, one, mjm, oracle.forward(mjm, *state))
 
 
@@ -89,9 +76,9 @@ def test_far_from_the_origin() -> None:
     """In float32, 10 km out, M is as good as at the origin."""
     m = load(oracle.model("ant"))
     qpos, qvel, ctrl = (torch.tensor(x, dtype=torch.float32) for x in oracle.states("ant")[2])
-    near = smooth(m, list(qpos[:, None]), list(qvel[:, None]), list(ctrl[:, None]))
+    near = at(m, list(qpos[:, None]), list(qvel[:, None]), list(ctrl[:, None]))
     qpos[0] += 1e4
-    far = smooth(m, list(qpos[:, None]), list(qvel[:, None]), list(ctrl[:, None]))
+    far = at(m, list(qpos[:, None]), list(qvel[:, None]), list(ctrl[:, None]))
     assert all(torch.equal(x, y) for x, y in zip(near.qacc_smooth, far.qacc_smooth, strict=True))
 
 
@@ -125,7 +112,7 @@ def test_inverse_dynamics() -> None:
     """rne with an acceleration is M qacc + bias."""
     mjm = oracle.model("ant")
     m = load(mjm)
-    d = smooth(m, *(x.tolist() for x in oracle.states("ant")[1]))
+    d = at(m, *(x.tolist() for x in oracle.states("ant")[1]))
     qacc = np.random.default_rng(0).normal(size=m.nv).tolist()
     force = np.array(velocity.rne(m, d, qacc)) + np.array(m.dof_armature) * qacc
     assert np.allclose(force, np.array(inertia.mul_m(d.M, qacc)) + d.qfrc_bias, rtol=0, atol=1e-11)
@@ -162,7 +149,5 @@ def test_the_inertia_of_a_lone_body_follows_from_its_fields() -> None:
 
 
 def check_diagonal(m: Model, mjm: mujoco.MjModel) -> None:
-    d = Data(qpos=list(m.qpos0))
-    for stage in (kinematics.kinematics, inertia.com_pos, inertia.crb):
-        stage(m, d)
+    d = Data(m, qpos=list(m.qpos0))
     assert np.allclose(np.diag(dense(m, d.M)), mjm.dof_M0, rtol=1e-14, atol=0)

@@ -8,10 +8,9 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import load
+from torch_mjenvs.physics import State, load, step
 from torch_mjenvs.physics.params import vary
 from torch_mjenvs.physics.simulation import Simulation
-from torch_mjenvs.physics.step import State, step
 
 
 def model(option: str) -> mujoco.MjModel:

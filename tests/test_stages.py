@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
+import numpy as np
 import oracle
 import pytest
+import torch
 from sensor_mjcf import MODEL, of_frames
 
+from torch_mjenvs import Outcome, Task, TorchVectorEnv, World
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.data import FIELDS, Data
-from torch_mjenvs.physics.derived import STAGES
+from torch_mjenvs.physics.data import FIELDS, STAGE_OF, Data
+from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.pipeline import STAGES
+from torch_mjenvs.scalar import Random, when_any
 
 GIVEN = {
     "precision", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied", "mocap_pos",
@@ -45,9 +51,9 @@ OWN = {"noslip": NOSLIP, "more": MORE, "sensors": MODEL.format(integrator="Euler
 class Watched(Data):
     """Notes which fields are read and which are set."""
 
-    def __init__(self, **given: Any):
+    def __init__(self, m: Model, **given: Any):
         self.__dict__["read"], self.__dict__["written"] = set(), set()
-        super().__init__(**given)
+        super().__init__(m, **given)
 
     def __getattribute__(self, name: str) -> Any:
         if name in FIELDS:
@@ -68,7 +74,7 @@ def test_stages_read_and_compute_what_they_declare() -> None:
         states = [(mjm.qpos0, *[[0.1] * mjm.nv, [0.0] * mjm.nu])] if name in OWN else oracle.states(name, 4)
         for qpos, qvel, ctrl in states:
             lists = (list(map(float, x)) for x in (qpos, qvel, ctrl, [0.0] * mjm.nv))
-            d = Watched(**dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
+            d = Watched(m, **dict(zip(("qpos", "qvel", "ctrl", "qacc_warmstart"), lists, strict=True)))
             d.act, d.time, d.qfrc_applied, d.xfrc_applied = [0.0] * m.na, 0.5, [0.0] * m.nv, [[0.0] * 6] * m.nbody
             d.eq_active = [1.0] * m.neq
             d.mocap_pos, d.mocap_quat = [[0.0] * 3] * m.nmocap, [[1.0] * 4] * m.nmocap
@@ -92,10 +98,74 @@ def test_every_field_is_given_or_computed_by_one_stage() -> None:
 
 
 def test_fields_that_are_not_declared_are_refused() -> None:
-    d = Data(qpos=[0.0])
-    with pytest.raises(AttributeError, match="qvel is not there yet"):
+    m = load(oracle.model("hopper"))
+    d = Data(m, qpos=[0.0])
+    with pytest.raises(AttributeError, match="made without qvel"):
         _ = d.qvel
     with pytest.raises(AttributeError, match="no field 'xpso'"):
         d.xpso = []
     with pytest.raises(AttributeError, match="no field 'qpso'"):
-        Data(qpso=[])
+        Data(m, qpso=[])
+
+
+def test_the_pipeline_has_every_stage_once() -> None:
+    assert set(STAGE_OF.values()) == set(STAGES) and len(set(STAGES)) == len(STAGES)
+
+
+BALL = """<mujoco><option integrator="{}"/><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 .2">
+    <joint name="z" type="slide" axis="0 0 1"/><joint axis="0 1 0" range="-.2 .2" limited="true"/>
+    <geom type="capsule" size=".1 .2" quat="1 0 .5 0"/><site name="s" size=".3" pos=".1 0 0"/></body></worldbody>
+    <actuator><motor joint="z"/></actuator><sensor><touch site="s"/><accelerometer site="s"/></sensor></mujoco>"""
+ASKED = ("xpos", "qacc", "sensordata", "qfrc_constraint", "cfrc_ext", "subtree_angmom")
+
+
+@dataclass(frozen=True)
+class Asking(Task):
+    """Asks for fields first within a block, in some of the worlds, and again outside it."""
+
+    xml_file: str = ""
+    frame_skip: int = 1
+    integrator: str = "Euler"
+
+    def load(self) -> mujoco.MjModel:
+        return oracle.sharpen(mujoco.MjModel.from_xml_string(BALL.format(self.integrator)))
+
+    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+        return list(m.qpos0), [0.0] * m.nv
+
+    def observe(self, m: Model, world: World) -> list:
+        def numbers(name: str) -> list:
+            return [x for row in getattr(world.data, name) for x in (row if isinstance(row, list) else [row])]
+
+        out: list = []
+        for name in ASKED:
+            within = when_any(world.qpos[1] > 0.0, lambda c, name=name: [numbers(name)[-1]], [0.0])
+            out += [*within, *numbers(name)]
+        return out
+
+    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+        return Outcome(0.0, False)
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "RK4"])
+def test_a_task_may_ask_for_a_field_first_within_a_block(integrator: str) -> None:
+    """The field is MuJoCo's, in the block and outside it; some stages have loops and blocks of their own."""
+    task = Asking(integrator=integrator)
+    env, mjm, rng = TorchVectorEnv(task, 16, dtype=torch.float64), task.load(), np.random.default_rng(0)
+    env.reset(seed=0)
+    qpos, qvel = rng.uniform([-0.1, -0.3], [0.1, 0.3], (16, 2)), rng.normal(0, 0.5, (16, 2))
+    env.set_state(*(torch.tensor(x, device=env.device) for x in (qpos, qvel)))
+    ctrl = rng.uniform(-1, 1, (16, 1))
+    obs = env.step(torch.tensor(ctrl, device=env.device))[0].cpu().numpy()
+    touching = 0
+    for k in range(16):
+        d = mujoco.MjData(mjm)
+        d.qpos[:], d.qvel[:], d.ctrl[:] = qpos[k], qvel[k], ctrl[k]
+        mujoco.mj_step(mjm, d)
+        mujoco.mj_rnePostConstraint(mjm, d)
+        mujoco.mj_subtreeVel(mjm, d)
+        fields = [np.ravel(getattr(d, name)) for name in ASKED]
+        want = np.concatenate([[x[-1] * (d.qpos[1] > 0), *x] for x in fields])
+        np.testing.assert_allclose(obs[k], want, rtol=0, atol=1e-9 * max(1, np.abs(want).max()))
+        touching += d.ncon > 0
+    assert 4 < touching < 16

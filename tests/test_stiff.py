@@ -17,8 +17,8 @@ from torch_mjenvs.physics.constraints import many_alike
 from torch_mjenvs.physics.constraints.contacts import bound_of
 from torch_mjenvs.physics.constraints.pyramid import Pyramid
 from torch_mjenvs.physics.constraints.stiff import SpringPyramid
-from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.invweight import geom_invweight0
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.precision import PRECISIONS
 from torch_mjenvs.physics.simulation import Simulation, precision_of
 

@@ -295,11 +295,11 @@ def test_the_model_cannot_be_written_into(cart):
 
 def test_data_that_nobody_reads_is_not_computed(cart, monkeypatch):
     """A copy of a world asks for no field: the stages of the physics are run for what is read."""
-    from torch_mjenvs.physics import derived
+    from torch_mjenvs.physics import data
 
     ran = []
-    stages = {name: (lambda m, d, f=f: (ran.append(f.__name__), f(m, d))) for name, f in derived.STAGE_OF.items()}
-    monkeypatch.setattr(derived, "STAGE_OF", stages)
+    stages = {name: (lambda m, d, f=f: (ran.append(f.__name__), f(m, d))) for name, f in data.STAGE_OF.items()}
+    monkeypatch.setattr(data, "STAGE_OF", stages)
 
     class Blind(Calm):
         def observe(self, m, world):

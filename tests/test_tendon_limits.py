@@ -12,9 +12,9 @@ import torch
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.friction import FrictionLoss
 from torch_mjenvs.physics.constraints.limits import Limit
-from torch_mjenvs.physics.derived import derive
-from torch_mjenvs.physics.model import JOINT, TENDON
+from torch_mjenvs.physics.enums import TrnType
 from torch_mjenvs.physics.params import vary
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 SOFT = 'solreflimit=".03 .7" solimplimit=".5 .99 .1 .4 3" solreffriction=".02 .5" solimpfriction=".6 .6 .1"'
@@ -83,8 +83,8 @@ def test_accelerations_and_forces(how):
             np.testing.assert_allclose(getattr(ours, name), want, rtol=0, atol=1e-10 * scale, err_msg=name)
         met |= {(*c.of, float(c.sign)) for c in limits if c.force(ours.qacc) > 0}
         met |= {(c.tendon, bool(abs(c._slope(ours.qacc)) < c.most)) for c in rubs}
-    ends = {(TENDON, t, sign) for t in (0, 1, 3) for sign in (1.0, -1.0)} | {(TENDON, 4, -1.0)}
-    assert ends <= met and {(JOINT, 1, -1.0), (JOINT, 2, 1.0)} <= met
+    ends = {(TrnType.TENDON, t, sign) for t in (0, 1, 3) for sign in (1.0, -1.0)} | {(TrnType.TENDON, 4, -1.0)}
+    assert ends <= met and {(TrnType.JOINT, 1, -1.0), (TrnType.JOINT, 2, 1.0)} <= met
     assert {(t, sticks) for t in (0, 2, 4) for sticks in (True, False)} <= met
 
 

@@ -17,9 +17,9 @@ PURE = [p for p in COMPILER if p.stem in RECORDING or p.parent.name == "llvm"]
 PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
-EDGE = {"simulation.py", "world_params.py"}  # of physics: the files that meet torch and kernels
+EDGE = {"simulation.py", "size.py", "world_params.py"}  # of physics: the files that meet torch and kernels
 # Of envs: what makes and holds the kernels; all else there is an adapter.
-CORE = {"contract.py", "engine.py", "episode.py", "randomization.py"}
+CORE = {"contract.py", "engine.py", "episode.py", "given.py", "randomization.py"}
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]
 ADAPTERS = [p for p in ENVS if p.name not in CORE]
 

@@ -13,8 +13,8 @@ import pytest
 from torch_mjenvs.physics import load, warmstart
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.pipeline import forward
 from torch_mjenvs.physics.precision import DOUBLE
-from torch_mjenvs.physics.step import forward
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from quadruped.task import Quadruped
@@ -51,8 +51,8 @@ def fallen(mjm: mujoco.MjModel) -> list[dict]:
 
 def solved(m: Model, state: dict) -> Data:
     """Ours at a state."""
-    d = Data(**{x: state[x] for x in GIVEN}, act=[], precision=DOUBLE)
-    forward(m, d)
+    d = Data(m, **{x: state[x] for x in GIVEN}, act=[], precision=DOUBLE)
+    forward(d)
     return d
 
 

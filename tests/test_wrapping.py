@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.params import vary
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 
 GEOMS = {  # and side sites: outside and inside, both on the geom's own body, and one that moves past it

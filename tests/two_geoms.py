@@ -9,7 +9,7 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
-from torch_mjenvs.physics.derived import derive
+from torch_mjenvs.physics.pipeline import derive
 
 ROUND_AND_FLAT = {
     "sphere": 'type="sphere" size=".1"',

@@ -1,14 +1,15 @@
 """The few control-flow forms, each with one meaning for floats, torch tensors and traced values.
 
-A carry is any nesting of lists, tuples and dicts of scalars. Worlds that a form does not concern keep their carry
-bit for bit, so no world's result depends on which other worlds share its vector, its warp or its batch.
+A carry is any nesting of lists, tuples, dicts and dataclasses of scalars. Worlds that a form does not concern keep
+their carry bit for bit, so no world's result depends on which other worlds share its vector, its warp or its batch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
     if isinstance(mask, torch.Tensor):
         if not bool(mask.any()):
             return carry
-        return _merge(mask, body(carry), carry)
+        return choose_all(mask, body(carry), carry)
     trace = current()
     region = Region(trace.region, logical_and(trace.region.mask, mask))
     with trace.inside(region):
@@ -97,7 +98,7 @@ def count_while(
         new = body(i, carry)
         for room in rooms:
             room.do_puts(active)
-        carry = new if active is True else _merge(active, new, carry)
+        carry = new if active is True else choose_all(active, new, carry)
     return carry
 
 
@@ -108,6 +109,22 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
     for i in range(n):
         carry = body(i, carry)
     return carry
+
+
+def choose_all(mask: Any, a: Carry, b: Carry) -> Carry:
+    """`select`, for each scalar of two carries of one shape."""
+    leaves, rebuild = _flatten(a)
+    others, _ = _flatten(b)
+    return rebuild([select(mask, x, y) for x, y in zip(leaves, others, strict=True)])
+
+
+def here() -> Callable[[], contextlib.AbstractContextManager]:
+    """Remember this place in the code: what is computed within the context that this gives belongs to it, so that
+    everything from here on may use it, whatever block it was first asked for in.
+    """
+    if not is_tracing():
+        return contextlib.nullcontext
+    return functools.partial(current().inside, current().region)
 
 
 # Many of a kind, few of them needed: the plurals of `when_any` and `compute_any`, their code made once.
@@ -307,12 +324,6 @@ def _holds(mask: Any) -> bool:
     return bool(mask.any()) if isinstance(mask, torch.Tensor) else bool(mask)
 
 
-def _merge(mask: Any, new: Carry, old: Carry) -> Carry:
-    new_leaves, rebuild = _flatten(new)
-    old_leaves, _ = _flatten(old)
-    return rebuild([select(mask, n, o) for n, o in zip(new_leaves, old_leaves, strict=True)])
-
-
 def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) in PYTHON_TYPE and type(a) is type(b) and a == b)
 
@@ -339,6 +350,8 @@ def _shape_of(tree: Any, leaves: list) -> Any:
     if isinstance(tree, dict):
         # the same order, however it came to be
         return dict, {k: _shape_of(tree[k], leaves) for k in sorted(tree)}
+    if is_dataclass(tree):
+        return type(tree), {x.name: _shape_of(getattr(tree, x.name), leaves) for x in fields(tree)}
     leaves.append(tree)
     return None
 
@@ -347,6 +360,7 @@ def _shaped(shape: Any, leaves: Iterator) -> Any:
     if shape is None:
         return next(leaves)
     kind, inner = shape
-    if kind is dict:
-        return {k: _shaped(x, leaves) for k, x in inner.items()}
+    if isinstance(inner, dict):
+        parts = {k: _shaped(x, leaves) for k, x in inner.items()}
+        return parts if kind is dict else kind(**parts)
     return kind(_shaped(x, leaves) for x in inner)

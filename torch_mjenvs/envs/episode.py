@@ -16,16 +16,17 @@ from typing import Any
 from gymnasium.vector import AutoresetMode
 
 from ..compiler import source
-from ..compiler.control import when_any
+from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
-from ..physics.derived import OF_SENSORS, derive, left_by_step
 from ..physics.model import Model, is_plain
 from ..physics.params import Columns, check_names, sensible
+from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.precision import Precision
 from ..physics.spatial import MAXVAL
-from ..physics.step import State, steps
+from ..physics.state import State
+from ..physics.step import left_by_step, steps
 from ..physics.world_params import param_buffers
 from .contract import BAD_STATE, Contract, Widths, by_name, flatten
 from .randomization import Draw, flat
@@ -100,15 +101,6 @@ class Scene:
     obs: list
     moment: Moment
 
-    def carry(self) -> list:
-        """As control forms take it."""
-        return [self.elapsed, self.episode, self.info, self.obs, list(vars(self.moment).values())]
-
-    @classmethod
-    def of(cls, carry: list) -> Scene:
-        elapsed, episode, info, obs, moment = carry
-        return cls(elapsed, episode, info, obs, Moment(*moment))
-
 
 @dataclass
 class Verdict:
@@ -146,11 +138,6 @@ def is_bad(xs: list) -> Mask:
 def is_known(x: Task | Draw) -> bool:
     """Whether class and values tell all of it: it is of this package, and nobody put a function on it, say."""
     return source.holds(type(x)) and all(map(is_plain, vars(x).values()))
-
-
-def choose(mask: Mask, a: list, b: list) -> list:
-    """select, for lists."""
-    return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -245,7 +232,7 @@ class Episode:
         if not widths:
             return []
         seeded = b["episode"][0] < 1  # there was no episode since
-        world.memory = by_name(widths, choose(seeded, first, b["memory"]))
+        world.memory = by_name(widths, choose_all(seeded, first, b["memory"]))
         return self.contract.begin(widths, first, world)
 
     def kept_memory(self, b: Buffers, old: Moment, bad: Mask) -> list:
@@ -266,15 +253,15 @@ class Episode:
         bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"] + act)
         zeros = [0.0] * m.nv
         moment = Moment(
-            choose(bad_state, list(m.qpos0), b["qpos"]),
-            choose(bad_state, zeros, b["qvel"]),
-            choose(bad_state, zeros, b["qacc_warmstart"]),
-            choose(bad_state, [0.0] * m.na, act),
+            choose_all(bad_state, list(m.qpos0), b["qpos"]),
+            choose_all(bad_state, zeros, b["qvel"]),
+            choose_all(bad_state, zeros, b["qacc_warmstart"]),
+            choose_all(bad_state, [0.0] * m.na, act),
             b["memory"],
             b.get("params", []),
             b.get("derived", []),
         )
-        action = choose(bad_action, [0.0] * m.nu, b["action"])
+        action = choose_all(bad_action, [0.0] * m.nu, b["action"])
         return moment, action, bad_state, bad_action
 
     def advance(
@@ -285,25 +272,9 @@ class Episode:
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act)
         moved = steps(m, begun, ctrl, self.task.frame_skip, self.precision, **pushes)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
-        new = Moment(
-            choose(stopped, old.qpos, moved.qpos),
-            choose(stopped, old.qvel, moved.qvel),
-            choose(stopped, old.qacc_warmstart, moved.qacc_warmstart),
-            choose(stopped, old.act, moved.act),
-            old.memory,
-            old.params,
-            old.derived,
-        )
-        start = old.qpos, old.qvel, old.qacc_warmstart, old.act
-        last = {
-            "qpos": choose(stopped, old.qpos, moved.last["qpos"]),
-            "qvel": choose(stopped, old.qvel, moved.last["qvel"]),
-            "qacc": choose(stopped, old.qacc_warmstart, moved.last["qacc"]),
-            "act": choose(stopped, old.act, moved.last["act"]),
-            "start": [choose(stopped, x, y) for x, y in zip(start, moved.last["start"], strict=True)],
-        }
-        data = left_by_step(m, last, ctrl, self.precision, **pushes)
-        data.cfrc_ext = [choose(stopped, [0.0] * 6, wrench) for wrench in moved.last["cfrc_ext"]]
+        state = choose_all(stopped, begun.unmoved(m.nbody), moved)
+        new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
+        data = left_by_step(m, state, ctrl, self.precision, **pushes)
         return new, World(new.qpos, new.qvel, {}, data, rng, new.act), stopped
 
     def control(self, before: World, action: list) -> tuple[list, dict[str, list], Mask]:
@@ -322,7 +293,7 @@ class Episode:
         """The memory after the step; a world that was stopped keeps its own."""
         widths = self.layout.memory
         memory = self.contract.remember(widths, before, action, after)
-        return choose(stopped, flatten(widths, before.memory), memory)
+        return choose_all(stopped, flatten(widths, before.memory), memory)
 
     def judge(self, b: Buffers, before: World, action: list, after: World, bad: Mask) -> tuple[Verdict, list, list]:
         """The verdict, the observation and info."""
@@ -339,7 +310,7 @@ class Episode:
 
     def restart(self, b: Buffers, mask: Mask, scene: Scene) -> Scene:
         """The scene, but with a new episode in the worlds of the mask."""
-        return Scene.of(when_any(mask, lambda _: self.begin(b).carry(), scene.carry()))
+        return when_any(mask, lambda _: self.begin(b), scene)
 
     # the kernels
 
@@ -386,12 +357,12 @@ class Episode:
         """New episodes in the worlds of `reset_mask`; the others stay as they are."""
         mask, scene = b["reset_mask"][0], self.begin(b)
         return {
-            **{name: choose(mask, x, b[name]) for name, x in vars(scene.moment).items() if name in b},
+            **{name: choose_all(mask, x, b[name]) for name, x in vars(scene.moment).items() if name in b},
             "elapsed_steps": [select(mask, scene.elapsed, b["elapsed_steps"][0])],
             "episode": [select(mask, scene.episode, b["episode"][0])],
             "done": [logical_and(b["done"][0], logical_not(mask))],
-            "obs": choose(mask, scene.obs, b["obs"]),
-            "info": choose(mask, scene.info, b["info"]),
+            "obs": choose_all(mask, scene.obs, b["obs"]),
+            "info": choose_all(mask, scene.info, b["info"]),
         }
 
     def refresh(self, b: Buffers) -> dict[str, list]:
@@ -399,9 +370,9 @@ class Episode:
         state = b["qpos"], b["qvel"], b.get("act", [])
         mask, scene = b["reset_mask"][0], self.enter(b, b["episode"][0] + -1, *state)
         return {
-            "memory": choose(mask, scene.moment.memory, b["memory"]),
-            "obs": choose(mask, scene.obs, b["obs"]),
-            "info": choose(mask, scene.info, b["info"]),
+            "memory": choose_all(mask, scene.moment.memory, b["memory"]),
+            "obs": choose_all(mask, scene.obs, b["obs"]),
+            "info": choose_all(mask, scene.info, b["info"]),
         }
 
     # what they are made of, and from

@@ -4,6 +4,10 @@
     new = step(m, State(qpos, qvel, qacc_warmstart), ctrl)      # lists of nq, nv, nv and nu tensors of shape (N,)
 
 computes N worlds with torch, differentiable and on any device: the reference for the kernels of `Simulation`.
+
+    d = Data(m, qpos=qpos, qvel=qvel, ctrl=ctrl, qacc_warmstart=qacc_warmstart)
+
+has mjData's fields at a state (`d.xpos`, `d.qacc`, ...), each computed when it is first asked for.
 """
 
 from . import invweight as invweight  # `model` asks for it late; what makes kernels is loaded with the package
@@ -11,7 +15,9 @@ from .data import Data
 from .loading import load
 from .model import Model, UnsupportedModel
 from .params import vary
+from .pipeline import forward
 from .simulation import Simulation
-from .step import State, forward, step
+from .state import State
+from .step import step
 
 __all__ = ["Data", "Model", "Simulation", "State", "UnsupportedModel", "forward", "load", "step", "vary"]

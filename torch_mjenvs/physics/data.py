@@ -1,4 +1,4 @@
-"""The fields of a world while a step is computed, and how each stage declares which it reads and computes.
+"""The fields of a world, and how each stage declares which it reads and which it computes.
 
 nq positions   nv dofs   nu actuators   na activations   nbody bodies   njnt joints   ngeom geoms   nsite sites
 ntendon tendons
@@ -7,9 +7,11 @@ ntendon tendons
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ..compiler.control import here
 from .precision import DOUBLE
 
 if TYPE_CHECKING:
@@ -33,11 +35,18 @@ class Field:
         object.__setattr__(self, "name", name)
 
     def __get__(self, d: Data | None, owner: type) -> Any:
+        """Its value in data that do not have it yet."""
         if d is None:
             return self
+        if self.name in d._elsewhere:
+            return getattr(d._elsewhere[self.name], self.name)
+        if self.name in STAGE_OF:
+            with d._here():
+                STAGE_OF[self.name](d._model, d)
+            return vars(d)[self.name]
         if self.optional:
             return None
-        raise AttributeError(f"{self.name} is not there yet: first run the stage that computes it")
+        raise AttributeError(f"this Data was made without {self.name}, which no stage computes")
 
 
 def field(*shape: str | int) -> Any:
@@ -51,7 +60,15 @@ def output(*shape: str | int) -> Any:
 
 
 class Data:
-    """MuJoCo's mjData as the stages fill it: the fields that are declared here, and no others."""
+    """MuJoCo's mjData: the fields that are declared here, and no others.
+
+    It is made of a model and what the caller knows, such as qpos. All else is computed by its stage when it is first
+    asked for; in a kernel, where the `Data` was made, so that a task may ask first within a block and again outside.
+    """
+
+    _model: Model
+    _here: Callable[[], AbstractContextManager]
+    _elsewhere: dict[str, Data]
 
     # what the caller gives
     precision = field()  # Precision: of Python floats, where nothing else is said
@@ -128,9 +145,14 @@ class Data:
     cfrc_int = output("nbody", 6)  # wrench of the parent on the body, about the root's subtree_com
     sensordata = output("nsensordata")
 
-    def __init__(self, **given: Any):
+    def __init__(self, m: Model, **given: Any):
+        vars(self).update(_model=m, _here=here(), _elsewhere={})
         for name, value in ({"precision": DOUBLE} | given).items():
             setattr(self, name, value)
+
+    def take(self, names: Iterable[str], other: Data) -> None:
+        """Have these fields be those of another evaluation."""
+        self._elsewhere.update(dict.fromkeys(names, other))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in FIELDS:
@@ -151,6 +173,9 @@ class Stage(Protocol):
     def __call__(self, m: Model, d: Data) -> None: ...
 
 
+STAGE_OF: dict[str, Stage] = {}  # by the field that it computes
+
+
 def stage(reads: str, computes: str) -> Callable[[Callable], Stage]:
     """Declare what a function of the model and the data reads and computes."""
 
@@ -159,6 +184,9 @@ def stage(reads: str, computes: str) -> Callable[[Callable], Stage]:
         declared.reads, declared.computes = tuple(reads.split()), tuple(computes.split())
         unknown = [name for name in declared.reads + declared.computes if name not in FIELDS]
         assert not unknown, f"Data has no fields {unknown}"
+        for name in declared.computes:
+            assert name not in STAGE_OF, f"two stages compute {name}"
+            STAGE_OF[name] = declared
         return declared
 
     return declare

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from ..compiler.scalar import Scalar, maximum, minimum, power, sqrt
 from .data import Data
-from .model import CAPSULE, CYLINDER, SPHERE, Model
+from .enums import GeomType
+from .model import Model
 from .spatial import (
     MINVAL,
     Vec,
@@ -79,9 +80,9 @@ def _about_origin(m: Model, d: Data, g: int, torque: Vec, force: Vec) -> list[Sc
 def _semi_axes(m: Model, g: int) -> list[Scalar]:
     x, y, z = m.geom_size[g]
     kind = m.geom_type[g]
-    if kind == SPHERE:
+    if kind == GeomType.SPHERE:
         return [x, x, x]
-    return [x, x, x + y] if kind == CAPSULE else [x, x, y] if kind == CYLINDER else [x, y, z]
+    return [x, x, x + y] if kind == GeomType.CAPSULE else [x, x, y] if kind == GeomType.CYLINDER else [x, y, z]
 
 
 def _added_mass(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scalar]]:

@@ -1,12 +1,14 @@
-"""Passive forces, and those that are given: mj_passive, mj_xfrcAccumulate."""
+"""Passive forces, those that are given, and the sum of all but those of constraints: mj_passive, mj_fwdAcceleration."""
 
 from __future__ import annotations
 
 from ..compiler.scalar import Scalar, absolute
 from .actuators.reflected import dof_damping
 from .data import Data, stage
+from .enums import JointType
 from .fluid import fluid, has_fluid
-from .model import BALL, HINGE, SLIDE, Model
+from .inertia import factor, solve
+from .model import Model
 from .spatial import (
     add,
     cross,
@@ -74,9 +76,9 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
     """The same, dof by dof: metres and radians."""
     adr, kind = m.jnt_qposadr[j], m.jnt_type[j]
     q, rest = d.qpos[adr : adr + 7], m.qpos_spring[adr : adr + 7]
-    if kind in (SLIDE, HINGE):
+    if kind in (JointType.SLIDE, JointType.HINGE):
         return [q[0] - rest[0]]
-    if kind == BALL:
+    if kind == JointType.BALL:
         return quat_sub(quat_normalize(q[:4]), rest[:4])
     return [x - x0 for x, x0 in zip(q[:3], rest[:3], strict=True)] + quat_sub(quat_normalize(q[3:7]), rest[3:7])
 
@@ -101,3 +103,24 @@ def applied_wrench(d: Data, i: int) -> list[Scalar]:
     """d.xfrc_applied of body i as (torque, force) about the tree's origin."""
     force, torque = d.xfrc_applied[i][:3], d.xfrc_applied[i][3:]
     return add(torque, cross(d.xirel[i], force)) + list(force)
+
+
+@stage(
+    reads="qfrc_bias qfrc_passive qfrc_actuator qfrc_applied xfrc_applied xirel odof",
+    computes="qfrc_smooth",
+)
+def smooth(m: Model, d: Data) -> None:
+    """d.qfrc_smooth: all forces but those of constraints. mj_fwdAcceleration."""
+    forces = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
+    d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in forces]
+    if d.qfrc_applied is not None or d.xfrc_applied is not None:
+        d.qfrc_smooth = add(d.qfrc_smooth, applied(m, d))
+    for v in range(m.nv):
+        if m.dof_parentid[v] < 0:
+            d.qfrc_smooth[v] = d.qfrc_smooth[v] + m.flaw
+
+
+@stage(reads="M qfrc_smooth", computes="qacc_smooth")
+def smooth_acceleration(m: Model, d: Data) -> None:
+    """d.qacc_smooth: the acceleration without constraints, which no other stage needs. mj_fwdAcceleration."""
+    d.qacc_smooth = solve(factor(d.M, m.dof_clamped), d.qfrc_smooth)

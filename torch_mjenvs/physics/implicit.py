@@ -15,9 +15,10 @@ from ..compiler.scalar import Scalar, absolute
 from .actuators.actuation import force_rate
 from .actuators.reflected import dof_damping, tendon_damping
 from .data import Data
+from .enums import JointType
 from .fluid import fluid_damping, fluid_twist, has_fluid
 from .inertia import Rows, factor, mul_m, solve
-from .model import FREE, Model, dof_chain
+from .model import Model, dof_chain
 from .spatial import is_zero
 from .springs import rate_at
 from .tendons.tendon import Row, springy_tendons
@@ -40,7 +41,7 @@ def implicit_acceleration(m: Model, d: Data) -> list[Scalar]:
 
 def _lone_dofs(m: Model) -> list[int]:
     """The dofs of free bodies that carry nothing. mj_isFreeBody."""
-    first = [v for j, v in enumerate(m.jnt_dofadr) if m.jnt_type[j] == FREE and v + 5 not in m.dof_parentid]
+    first = [v for j, v in enumerate(m.jnt_dofadr) if m.jnt_type[j] == JointType.FREE and v + 5 not in m.dof_parentid]
     return [v + k for v in first for k in range(6)]
 
 

@@ -18,8 +18,9 @@ from ..compiler.dense import factor_dense
 from ..compiler.scalar import Scalar, maximum
 from .actuators.reflected import dof_armature, tendon_armature
 from .data import Data, stage
+from .enums import JointType
 from .kinematics import Frame, between
-from .model import BALL, FREE, HINGE, SLIDE, Model
+from .model import Model
 from .spatial import (
     IDENTITY,
     MAXVAL,
@@ -200,14 +201,14 @@ def _most_common(moments: Vec) -> int:
 
 def _joint_odof(m: Model, d: Data, j: int) -> None:
     i, v, kind = m.jnt_bodyid[j], m.jnt_dofadr[j], m.jnt_type[j]
-    if kind == SLIDE:
+    if kind == JointType.SLIDE:
         d.odof[v] = zeros(3) + d.xaxis[j]
         return
-    if kind == FREE:
+    if kind == JointType.FREE:
         for k in range(3):
             d.odof[v + k] = [1.0 if n == 3 + k else 0.0 for n in range(6)]
         v += 3
-    axes = [column(d.xmat[i], k) for k in range(3)] if kind in (FREE, BALL) else [d.xaxis[j]]
+    axes = [column(d.xmat[i], k) for k in range(3)] if kind in (JointType.FREE, JointType.BALL) else [d.xaxis[j]]
     for k, axis in enumerate(axes):
         d.odof[v + k] = list(axis) + cross(d.xanchorrel[j], axis)
 
@@ -254,9 +255,9 @@ def _simple(m: Model, i: int) -> Scalar:
     """The inertia of a body alone along dof i: its mass, or its moment about the axis of a rotation."""
     body, j = m.dof_bodyid[i], m.dof_jntid[i]
     kind, k = m.jnt_type[j], i - m.jnt_dofadr[j]
-    if kind == SLIDE or (kind == FREE and k < 3):
+    if kind == JointType.SLIDE or (kind == JointType.FREE and k < 3):
         return m.body_mass[body]
-    axis = m.jnt_axis[j] if kind == HINGE else [float(k % 3 == n) for n in range(3)]
+    axis = m.jnt_axis[j] if kind == JointType.HINGE else [float(k % 3 == n) for n in range(3)]
     principal = mat_vec(transpose(m.body_imat[body]), axis)
     return dot(m.body_inertia[body], [x * x for x in principal])
 

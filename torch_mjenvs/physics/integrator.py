@@ -8,20 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import mujoco
-
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, lookup, maximum, select, sin, sqrt
 from .actuators.activation import advance, winding
 from .actuators.reflected import damped_by_actuators, dof_damping
 from .data import Data
+from .enums import JointType
 from .implicit import implicit_acceleration
 from .inertia import Rows, factor, mul_m, solve
 from .model import Model
 from .spatial import add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
 from .springs import rate_at
-
-FREE, BALL = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL)
+from .state import Last
 
 # The classical tableau: every stage starts from the stage before it alone.
 A = (0.0, 0.5, 0.5, 1.0)
@@ -31,7 +29,7 @@ FIRST, LAST = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
 
 def rotations(m: Model) -> list[tuple[int, int]]:
     """(address in qpos, address in qvel) of each joint's quaternion."""
-    where = {FREE: 3, BALL: 0}
+    where = {JointType.FREE: 3, JointType.BALL: 0}
     return [
         (m.jnt_qposadr[j] + where[m.jnt_type[j]], m.jnt_dofadr[j] + where[m.jnt_type[j]])
         for j in range(m.njnt)
@@ -137,20 +135,18 @@ def _lengths(m: Model, d: Data) -> dict[int, Scalar]:
 
 def rk4(
     m: Model,
-    qpos: list,
-    qvel: list,
-    warmstart: list,
-    act: list,
+    start: list[list],
     forward: Callable[[list, list, list, list], Data],
     observe: Callable[[Data, list], list],
-    observed: list,
-) -> tuple[list, list, list, dict]:
-    """(qpos, qvel, act) after one step, and what the last stage held. mj_RungeKutta, by 4.0's rule for quaternions.
+    cfrc_ext: list,
+) -> tuple[list, list, list, Last]:
+    """(qpos, qvel, act) after one step from `start` (qpos, qvel, qacc_warmstart, act), and its last stage.
 
-    `forward(qpos, qvel, warmstart, act)` gives the data of a stage. Each stage's acceleration is the next one's warm
-    start: the minimum does not depend on it. Set points are held to the turn nearest to the lengths of the first stage.
-    `observe(data, observed)` says what else of the last stage is to be kept.
+    mj_RungeKutta, by 4.0's rule for quaternions. `forward(qpos, qvel, qacc_warmstart, act)` gives the data of a stage.
+    Each stage's acceleration is the next one's warm start: the minimum does not depend on it. Set points are held to
+    the turn nearest to the lengths of the first stage. `observe(data, cfrc_ext)` gives the wrenches of the last stage.
     """
+    qpos, qvel, warmstart, act = start
     h = m.timestep
     quats = rotations(m)
 
@@ -180,18 +176,18 @@ def rk4(
             "observed": when_any(lookup(LAST, i) > 0.5, lambda seen: observe(d, seen), seen),
         }
 
-    start = {
+    carry = {
         "rate": list(qvel), "qacc": list(warmstart), "rates": [0.0] * m.nv, "qaccs": [0.0] * m.nv,
         "qpos": list(qpos), "qvel": list(qvel), "act": list(act), "act_dot": [0.0] * m.na, "act_dots": [0.0] * m.na,
-        "lengths": dict.fromkeys(winding(m), 0.0), "observed": observed,
+        "lengths": dict.fromkeys(winding(m), 0.0), "observed": cfrc_ext,
     }  # fmt: skip
     if m.noslip_iterations:
-        start["qacc_solver"] = list(warmstart)
-    last = repeat(4, stage, start)
+        carry["qacc_solver"] = list(warmstart)
+    last = repeat(4, stage, carry)
     ended = last["qacc_solver" if m.noslip_iterations else "qacc"]
     return (
         integrate_pos(m, qpos, last["rates"], h),
         [v + h * x for v, x in zip(qvel, last["qaccs"], strict=True)],
         advance(m, act, last["act_dots"], last["lengths"]),
-        {k: last[k] for k in ("qpos", "qvel", "act", "observed")} | {"qacc": ended, "mean_qacc": last["qaccs"]},
+        Last(last["act"], last["observed"], last["qaccs"], ended, last["qpos"], last["qvel"], start),
     )

@@ -18,7 +18,8 @@ import dataclasses
 
 from ..compiler.scalar import Scalar, cos, sin
 from .data import Data, stage
-from .model import BALL, FREE, SLIDE, Model
+from .enums import JointType
+from .model import Model
 from .spatial import (
     IDENTITY,
     Vec,
@@ -132,15 +133,15 @@ def _body(m: Model, d: Data, i: int) -> None:
 def _joint(m: Model, d: Data, i: int, j: int, frame: Frame) -> Frame:
     """The frame after joint j; sets its axis and anchor as they are before it."""
     q = d.qpos[m.jnt_qposadr[j] :]
-    if m.jnt_type[j] == FREE:
+    if m.jnt_type[j] == JointType.FREE:
         d.xaxis[j], d.xanchorrel[j], d.xquat[i] = list(m.jnt_axis[j]), list(q[:3]), list(q[3:7])
         return Frame(quat_to_mat(q[3:7]), list(q[:3]), tuple(IDENTITY), (0.0, 0.0, 0.0))
     d.xaxis[j] = frame.direction(m.jnt_axis[j])
     d.xanchorrel[j] = frame.point(m.jnt_pos[j])
-    if m.jnt_type[j] == SLIDE:
+    if m.jnt_type[j] == JointType.SLIDE:
         moved = add_scaled(frame.base, d.xaxis[j], q[0] - m.qpos0[m.jnt_qposadr[j]])
         return dataclasses.replace(frame, base=moved)
-    if m.jnt_type[j] == BALL:
+    if m.jnt_type[j] == JointType.BALL:
         d.xquat[i] = quat_mul(d.xquat[i], quat_normalize(q[:4]))
         mat = mat_mul(frame.rotation(tuple(IDENTITY)), quat_to_mat(q[:4]))
         return Frame(mat, d.xanchorrel[j], tuple(IDENTITY), tuple(scale(m.jnt_pos[j], -1.0)))
@@ -197,7 +198,8 @@ def _turned(frame: Frame, k: int, angle: Scalar, anchor: Vec, pos: Vec) -> Frame
 def _take_origin(m: Model, d: Data, i: int, frame: Frame) -> Frame:
     """Make the base of body i the origin of its tree; so far it was measured from its parent's, as its joints were."""
     joints = range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i])
-    if all(m.jnt_type[j] == SLIDE for j in joints):  # nothing turns: the offset is as constant as the base's own part
+    if all(m.jnt_type[j] == JointType.SLIDE for j in joints):
+        # nothing turns: the offset is as constant as the base's own part
         moved = add(frame.base, mat_vec(frame.mat, frame.offset))
         frame = dataclasses.replace(frame, base=moved, offset=(0.0, 0.0, 0.0))
     d.origin[i] = add(d.origin[m.body_originid[m.body_parentid[i]]], frame.base)

@@ -23,14 +23,6 @@ Ints = tuple[int, ...]
 Rows = tuple[Floats, ...]
 
 INTEGRATORS = "euler", "rk4", "implicit", "implicitfast"  # mjtIntegrator
-FREE, BALL, SLIDE, HINGE = range(4)  # mjtJoint
-PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)  # mjtGeom
-JOINT, IN_PARENT, CRANK, TENDON, SITE = range(5)  # mjtTrn
-NO_DYN, INTEGRATOR, FILTER, FILTEREXACT, MUSCLE_DYN = range(5)  # mjtDyn
-FIXED, NO_BIAS, AFFINE, MUSCLE = 0, 0, 1, 2  # mjtGain, mjtBias
-EQ_CONNECT, EQ_WELD, EQ_JOINT, EQ_TENDON = range(4)  # mjtEq
-OBJ_BODY, OBJ_SITE = 1, 6  # mjtObj
-WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, WRAP_SPHERE, WRAP_CYLINDER = range(1, 6)  # mjtWrap
 
 
 class UnsupportedModel(NotImplementedError):

@@ -20,10 +20,11 @@ from .actuators.muscle import muscles
 from .actuators.reflected import gives_armature
 from .collision.shapes import SHAPES
 from .data import Data
-from .model import BALL, WRAP_CYLINDER, WRAP_SPHERE, Model
+from .enums import JointType, WrapType
+from .model import Model
+from .pipeline import FWD_POSITION, compute
 from .set_const import derived_data, set_const
 from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
-from .step import position
 from .tendons.tendon import armed_tendons, constrained_tendons, coupled_tendons
 
 # What may vary, by MuJoCo's names (of mjOption, without `opt.`).
@@ -116,7 +117,7 @@ def deciding(m: Model) -> tuple[str, ...]:
     """
     out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m) or gives_armature(m))
     if muscles(m) or constrained_tendons(m) or armed_tendons(m):
-        wraps = WRAP_SPHERE in m.wrap_type or WRAP_CYLINDER in m.wrap_type
+        wraps = WrapType.SPHERE in m.wrap_type or WrapType.CYLINDER in m.wrap_type
         out += ("wrap_prm", *(("geom_size", "geom_pos", "geom_quat") if wraps else ()))
     return out
 
@@ -191,7 +192,7 @@ class Columns:
         for (name, index), x in zip(self.derived, derived, strict=True):
             new[name] = _put(new.get(name, getattr(world, name)), index, x)
         world = dataclasses.replace(world, **new)
-        position(world, Data(qpos=list(world.qpos0)))
+        compute(Data(world, qpos=list(world.qpos0)), FWD_POSITION)
         return world
 
 
@@ -232,7 +233,7 @@ def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
         if not getattr(m, RANGES[name])[i]:
             continue
         out = logical_and(out, low <= high)
-        if name in ("jnt_range", "tendon_range") and not (name == "jnt_range" and m.jnt_type[i] == BALL):
+        if name in ("jnt_range", "tendon_range") and not (name == "jnt_range" and m.jnt_type[i] == JointType.BALL):
             margin, (first, last) = getattr(m, name.replace("range", "margin"))[i], getattr(m, name)[i]
             if margin > 0 and last - first > 2 * margin:
                 out = logical_and(out, high - low > 2 * margin)
@@ -271,8 +272,8 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
     for name in new.keys() & set(SOLIMPS):  # the power is structure
         new[name] = tuple((*row[:4], usual[4]) for row, usual in zip(new[name], getattr(m, name), strict=True))
     if "wrap_prm" in new:  # of geoms it is the side site
-        kinds = zip(new["wrap_prm"], m.wrap_prm, m.wrap_type, strict=True)
-        new["wrap_prm"] = tuple(usual if kind in (WRAP_SPHERE, WRAP_CYLINDER) else x for x, usual, kind in kinds)
+        geoms, kinds = (WrapType.SPHERE, WrapType.CYLINDER), zip(new["wrap_prm"], m.wrap_prm, m.wrap_type, strict=True)
+        new["wrap_prm"] = tuple(usual if kind in geoms else x for x, usual, kind in kinds)
     for name in DIRECTIONS:
         if name in new:
             unit: Callable = quat_normalize if len(new[name][0]) == 4 else lambda x: normalize(x, [0.0, 0.0, 1.0])

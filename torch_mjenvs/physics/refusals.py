@@ -12,30 +12,8 @@ import numpy as np
 
 from .collision.contact_param import contact_param
 from .collision.shapes import COLLIDERS, SHAPES
-from .model import (
-    AFFINE,
-    CRANK,
-    EQ_CONNECT,
-    EQ_JOINT,
-    EQ_TENDON,
-    EQ_WELD,
-    FIXED,
-    HINGE,
-    IN_PARENT,
-    INTEGRATORS,
-    JOINT,
-    MUSCLE,
-    MUSCLE_DYN,
-    NO_BIAS,
-    NO_DYN,
-    SITE,
-    SLIDE,
-    TENDON,
-    WRAP_CYLINDER,
-    WRAP_SPHERE,
-    Model,
-    UnsupportedModel,
-)
+from .enums import BiasType, DynType, EqType, GainType, JointType, TrnType, WrapType
+from .model import INTEGRATORS, Model, UnsupportedModel
 
 _HARMLESS_DISABLE = [
     "WARMSTART",
@@ -62,6 +40,7 @@ _DONE_DISABLE = [
     "ACTUATION",
 ]
 _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
+_TRANSMISSIONS = TrnType.JOINT, TrnType.JOINTINPARENT, TrnType.SLIDERCRANK, TrnType.TENDON, TrnType.SITE
 
 
 def refuse(mjm: mujoco.MjModel) -> None:
@@ -135,7 +114,7 @@ def _check_equalities(mjm: mujoco.MjModel) -> None:
         return
     for i in range(mjm.neq):  # also those that are not active, as they may become so
         who, kind = describe(mjm, "equality", i), mujoco.mjtEq(int(mjm.eq_type[i]))
-        if kind not in (EQ_CONNECT, EQ_WELD, EQ_JOINT, EQ_TENDON):
+        if kind not in (EqType.CONNECT, EqType.WELD, EqType.JOINT, EqType.TENDON):
             name = kind.name.removeprefix("mjEQ_").lower()
             not_supported(f"{who}, of type {name!r},", "use connect, weld, joint or tendon equalities, or remove it")
         if _mixed(mjm.eq_solref[i]):
@@ -149,9 +128,9 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
         if np.any(mjm.tendon_springyield[i]):
             not_supported(f"plasticity (springyield) of {who}", "remove it")
         path = mjm.wrap_type[first : first + mjm.tendon_num[i]]
-        drives = (mjm.actuator_trntype == TENDON) & (mjm.actuator_trnid[:, 0] == i)
+        drives = (mjm.actuator_trntype == TrnType.TENDON) & (mjm.actuator_trnid[:, 0] == i)
         heavy = mjm.tendon_armature[i] or mjm.actuator_armature[drives].any()
-        if heavy and np.isin(path, [WRAP_SPHERE, WRAP_CYLINDER]).any():
+        if heavy and np.isin(path, [WrapType.SPHERE, WrapType.CYLINDER]).any():
             not_supported(f"armature of {who}, which wraps round a geom,", "lead it from site to site")
         _check_tendon_rows(mjm, i)
 
@@ -180,7 +159,7 @@ def _check_bodies(mjm: mujoco.MjModel) -> None:
 def _check_joints(mjm: mujoco.MjModel) -> None:
     friction = not (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
     for j in range(mjm.njnt):
-        who, scalar = describe(mjm, "joint", j), mjm.jnt_type[j] in (SLIDE, HINGE)
+        who, scalar = describe(mjm, "joint", j), mjm.jnt_type[j] in (JointType.SLIDE, JointType.HINGE)
         if mjm.jnt_actfrclimited[j] and not scalar:
             not_supported(f"actuatorfrcrange of {who}, which is a ball or free joint", "remove it")
         if mjm.jnt_limited[j] and _mixed(mjm.jnt_solref[j]):
@@ -196,15 +175,15 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
 def _check_actuators(mjm: mujoco.MjModel) -> None:
     for i in range(mjm.nactuator):
         who = describe(mjm, "actuator", i)
-        if mjm.actuator_trntype[i] not in (JOINT, IN_PARENT, CRANK, SITE, TENDON):
+        if mjm.actuator_trntype[i] not in _TRANSMISSIONS:
             not_supported(f"the transmission of {who}", "drive a joint, a tendon, a site or a slider-crank")
         dynamics = int(mjm.actuator_dyntype[i])
-        if dynamics > MUSCLE_DYN or mjm.actuator_actnum[i] != (dynamics != NO_DYN):
+        if dynamics > DynType.MUSCLE or mjm.actuator_actnum[i] != (dynamics != DynType.NONE):
             instead = "use dyntype 'none', 'integrator', 'filter', 'filterexact' or 'muscle', of one activation"
             not_supported(f"the activation dynamics of {who}", instead)
-        if mjm.actuator_gaintype[i] not in (FIXED, AFFINE, MUSCLE):
+        if mjm.actuator_gaintype[i] not in (GainType.FIXED, GainType.AFFINE, GainType.MUSCLE):
             not_supported(f"the gain type of {who}", "use gaintype 'fixed', 'affine' or 'muscle'")
-        if mjm.actuator_biastype[i] not in (NO_BIAS, AFFINE, MUSCLE):
+        if mjm.actuator_biastype[i] not in (BiasType.NONE, BiasType.AFFINE, BiasType.MUSCLE):
             not_supported(f"the bias type of {who}", "use biastype 'none', 'affine' or 'muscle'")
         if mjm.actuator_delay[i]:
             not_supported(f"the delay of {who}", "remove it; a task's control() can delay actions")

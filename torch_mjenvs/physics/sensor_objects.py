@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import mujoco
-
 from ..compiler.scalar import Scalar
 from .data import Data
+from .enums import CamLightType, ObjType, SensorType
 from .model import Model, UnsupportedModel
 from .spatial import Vec, add, cross, mat_vec, quat_mul, rotation, transpose
 from .velocity import at_point
 
-BODY, XBODY, GEOM, SITE, CAMERA = (
-    int(getattr(mujoco.mjtObj, f"mjOBJ_{name}")) for name in ("BODY", "XBODY", "GEOM", "SITE", "CAMERA")
-)
-FIXED_CAMERA = int(mujoco.mjtCamLight.mjCAMLIGHT_FIXED)
-
 
 def not_there(m: Model, i: int, what: str = "") -> UnsupportedModel:
     """Names the sensor, its type, and what about it."""
-    kind = mujoco.mjtSensor(m.sensor_type[i]).name.removeprefix("mjSENS_").lower()
+    kind = SensorType(m.sensor_type[i]).name.lower()
     return UnsupportedModel(
         f"sensordata with sensor {m.sensor_names[i]!r} ({kind}){what} is not supported: take it out of the model, "
         "or do not ask for sensordata"
@@ -41,24 +35,24 @@ class Object:
 
 def object_of(m: Model, d: Data, i: int, kind: int, k: int) -> Object:
     """Object k of a kind (mjtObj), for sensor i. Raises `UnsupportedModel`. get_xpos_xmat, get_xquat."""
-    if kind == BODY:
+    if kind == ObjType.BODY:
         return Object(k, d.xipos[k], d.xirel[k], d.ximat[k], lambda: quat_mul(d.xquat[k], m.body_iquat[k]))
-    if kind == XBODY:
+    if kind == ObjType.XBODY:
         return Object(k, d.xpos[k], d.xrel[k], d.xmat[k], lambda: list(d.xquat[k]))
-    if kind == GEOM:
+    if kind == ObjType.GEOM:
         body, pos, rel, mat, quat = m.geom_bodyid[k], d.geom_xpos, d.geom_xrel, d.geom_xmat, m.geom_quat
-    elif kind == SITE:
+    elif kind == ObjType.SITE:
         body, pos, rel, mat, quat = m.site_bodyid[k], d.site_xpos, d.site_xrel, d.site_xmat, m.site_quat
-    elif kind == CAMERA:
+    elif kind == ObjType.CAMERA:
         return camera(m, d, i, k)
     else:
-        raise not_there(m, i, f" of a {mujoco.mjtObj(kind).name.removeprefix('mjOBJ_').lower()}")
+        raise not_there(m, i, f" of a {ObjType(kind).name.lower()}")
     return Object(body, pos[k], rel[k], mat[k], lambda: quat_mul(d.xquat[body], quat[k]))
 
 
 def camera(m: Model, d: Data, i: int, k: int) -> Object:
     """Camera k, which stays where it is on its body, for sensor i. mj_camlight."""
-    if m.cam_mode[k] != FIXED_CAMERA:
+    if m.cam_mode[k] != CamLightType.FIXED:
         raise not_there(m, i, " of a camera that turns to follow something")
     body = m.cam_bodyid[k]
     rel, mat = d.frame[body].point(m.cam_pos[k]), d.frame[body].rotation(rotation(m.cam_quat[k]))

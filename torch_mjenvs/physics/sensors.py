@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import mujoco
-
 from ..compiler.scalar import Mask, Scalar, absolute, clip, logical_and, minimum, select
 from .collision.ray import INSIDE, MISS, RAYS, inside, ray
 from .constraints.contact_force import Contacts
@@ -16,10 +14,9 @@ from .constraints.contact_groups import ContactGroup
 from .constraints.limits import Limit
 from .data import Data, stage
 from .energy import kinetic, potential
-from .model import JOINT, TENDON, Model
+from .enums import DataType, ObjType, SensorType, TrnType
+from .model import Model
 from .sensor_objects import (
-    BODY,
-    SITE,
     acceleration,
     camera,
     measured,
@@ -43,8 +40,6 @@ from .spatial import (
 )
 from .tendons.tendon import row_times
 
-REAL, POSITIVE = int(mujoco.mjtDataType.mjDATATYPE_REAL), int(mujoco.mjtDataType.mjDATATYPE_POSITIVE)
-CLOCK = int(mujoco.mjtSensor.mjSENS_CLOCK)
 RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayDataField
 
 
@@ -70,9 +65,9 @@ def sensor(m: Model, d: Data) -> None:
 
 def _cut_off(values: list[Scalar], cutoff: float, datatype: int) -> list[Scalar]:
     """apply_cutoff."""
-    if cutoff > 0 and datatype == REAL:
+    if cutoff > 0 and datatype == DataType.REAL:
         return [clip(x, -cutoff, cutoff) for x in values]
-    return [minimum(cutoff, x) for x in values] if cutoff > 0 and datatype == POSITIVE else values
+    return [minimum(cutoff, x) for x in values] if cutoff > 0 and datatype == DataType.POSITIVE else values
 
 
 # positions
@@ -139,7 +134,7 @@ def _inside_site(m: Model, d: Data, i: int) -> list[Scalar]:
     if m.site_type[s] not in INSIDE:
         raise not_there(m, i, " of a mesh")
     pos = measured(m, d, i).pos
-    if m.sensor_objtype[i] == BODY and k > 0:
+    if m.sensor_objtype[i] == ObjType.BODY and k > 0:
         carries = logical_and(m.body_mass[k] < MINVAL, m.body_subtreemass[k] >= MINVAL)
         pos = choose(carries, d.subtree_com[k], pos)
     return [select(inside(m.site_type[s], m.site_size[s], d.site_xpos[s], d.site_xmat[s], pos), 1.0, 0.0)]
@@ -165,8 +160,8 @@ def _clock(m: Model, d: Data, i: int) -> list[Scalar]:
 def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
     """How far it is along the site's z axis to a geom of another body; -1 where there is none. mj_ray, fill_raydata."""
     asked = [name for k, name in enumerate(RAY_FIELDS) if m.sensor_dataspec[i] >> k & 1]
-    if m.sensor_objtype[i] != SITE or "NORMAL" in asked:
-        raise not_there(m, i, " of a camera" if m.sensor_objtype[i] != SITE else " that gives a normal")
+    if m.sensor_objtype[i] != ObjType.SITE or "NORMAL" in asked:
+        raise not_there(m, i, " of a camera" if m.sensor_objtype[i] != ObjType.SITE else " that gives a normal")
     x, nearest = measured(m, d, i), MISS
     for g in range(m.ngeom):
         if m.geom_visible[g] and m.geom_bodyid[g] != x.body:
@@ -276,7 +271,7 @@ def _tendon_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
     """Of all actuators on the tendon."""
     total: Scalar = 0.0
     for k in range(m.nu):
-        if m.actuator_trntype[k] == TENDON and m.actuator_trnid[k][0] == m.sensor_objid[i]:
+        if m.actuator_trntype[k] == TrnType.TENDON and m.actuator_trnid[k][0] == m.sensor_objid[i]:
             total = total + d.actuator_force[k]
     return [total]
 
@@ -331,49 +326,46 @@ def _limit_frc(d: Data, row: Limit) -> Scalar:
 
 
 SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
-    int(getattr(mujoco.mjtSensor, f"mjSENS_{name}")): function
-    for name, function in {
-        "JOINTPOS": _joint_pos,
-        "BALLQUAT": _ball_quat,
-        "TENDONPOS": _tendon_pos,
-        "ACTUATORPOS": _actuator_pos,
-        "FRAMEPOS": _frame_pos,
-        "FRAMEXAXIS": _frame_axis(0),
-        "FRAMEYAXIS": _frame_axis(1),
-        "FRAMEZAXIS": _frame_axis(2),
-        "FRAMEQUAT": _frame_quat,
-        "SUBTREECOM": _subtree_com,
-        "MAGNETOMETER": _magnetometer,
-        "CAMPROJECTION": _camera_projection,
-        "INSIDESITE": _inside_site,
-        "E_POTENTIAL": _potential,
-        "E_KINETIC": _kinetic,
-        "CLOCK": _clock,
-        "RANGEFINDER": _rangefinder,
-        "JOINTLIMITPOS": _limit(JOINT, _limit_pos),
-        "TENDONLIMITPOS": _limit(TENDON, _limit_pos),
-        "JOINTVEL": _joint_vel,
-        "BALLANGVEL": _ball_angvel,
-        "TENDONVEL": _tendon_vel,
-        "ACTUATORVEL": _actuator_vel,
-        "VELOCIMETER": _velocimeter,
-        "GYRO": _gyro,
-        "FRAMELINVEL": _frame_linvel,
-        "FRAMEANGVEL": _frame_angvel,
-        "SUBTREELINVEL": _subtree_linvel,
-        "SUBTREEANGMOM": _subtree_angmom,
-        "JOINTLIMITVEL": _limit(JOINT, _limit_vel),
-        "TENDONLIMITVEL": _limit(TENDON, _limit_vel),
-        "TOUCH": _touch,
-        "ACCELEROMETER": _accelerometer,
-        "FRAMELINACC": _frame_linacc,
-        "FRAMEANGACC": _frame_angacc,
-        "FORCE": _force,
-        "TORQUE": _torque,
-        "ACTUATORFRC": _actuator_frc,
-        "JOINTACTFRC": _joint_actuator_frc,
-        "TENDONACTFRC": _tendon_actuator_frc,
-        "JOINTLIMITFRC": _limit(JOINT, _limit_frc),
-        "TENDONLIMITFRC": _limit(TENDON, _limit_frc),
-    }.items()
+    SensorType.JOINTPOS: _joint_pos,
+    SensorType.BALLQUAT: _ball_quat,
+    SensorType.TENDONPOS: _tendon_pos,
+    SensorType.ACTUATORPOS: _actuator_pos,
+    SensorType.FRAMEPOS: _frame_pos,
+    SensorType.FRAMEXAXIS: _frame_axis(0),
+    SensorType.FRAMEYAXIS: _frame_axis(1),
+    SensorType.FRAMEZAXIS: _frame_axis(2),
+    SensorType.FRAMEQUAT: _frame_quat,
+    SensorType.SUBTREECOM: _subtree_com,
+    SensorType.MAGNETOMETER: _magnetometer,
+    SensorType.CAMPROJECTION: _camera_projection,
+    SensorType.INSIDESITE: _inside_site,
+    SensorType.E_POTENTIAL: _potential,
+    SensorType.E_KINETIC: _kinetic,
+    SensorType.CLOCK: _clock,
+    SensorType.RANGEFINDER: _rangefinder,
+    SensorType.JOINTLIMITPOS: _limit(TrnType.JOINT, _limit_pos),
+    SensorType.TENDONLIMITPOS: _limit(TrnType.TENDON, _limit_pos),
+    SensorType.JOINTVEL: _joint_vel,
+    SensorType.BALLANGVEL: _ball_angvel,
+    SensorType.TENDONVEL: _tendon_vel,
+    SensorType.ACTUATORVEL: _actuator_vel,
+    SensorType.VELOCIMETER: _velocimeter,
+    SensorType.GYRO: _gyro,
+    SensorType.FRAMELINVEL: _frame_linvel,
+    SensorType.FRAMEANGVEL: _frame_angvel,
+    SensorType.SUBTREELINVEL: _subtree_linvel,
+    SensorType.SUBTREEANGMOM: _subtree_angmom,
+    SensorType.JOINTLIMITVEL: _limit(TrnType.JOINT, _limit_vel),
+    SensorType.TENDONLIMITVEL: _limit(TrnType.TENDON, _limit_vel),
+    SensorType.TOUCH: _touch,
+    SensorType.ACCELEROMETER: _accelerometer,
+    SensorType.FRAMELINACC: _frame_linacc,
+    SensorType.FRAMEANGACC: _frame_angacc,
+    SensorType.FORCE: _force,
+    SensorType.TORQUE: _torque,
+    SensorType.ACTUATORFRC: _actuator_frc,
+    SensorType.JOINTACTFRC: _joint_actuator_frc,
+    SensorType.TENDONACTFRC: _tendon_actuator_frc,
+    SensorType.JOINTLIMITFRC: _limit(TrnType.JOINT, _limit_frc),
+    SensorType.TENDONLIMITFRC: _limit(TrnType.TENDON, _limit_frc),
 }

@@ -12,21 +12,17 @@ import dataclasses
 from typing import Any
 
 from ..compiler.scalar import Scalar, maximum
-from .actuators.actuation import transmission
 from .actuators.muscle import muscles
 from .data import Data
-from .inertia import Factor, com_pos, crb, factor, solve
-from .kinematics import kinematics
-from .model import BALL, EQ_CONNECT, EQ_WELD, FREE, OBJ_BODY, SLIDE, Model, dofs_of
+from .enums import EqType, JointType, ObjType
+from .inertia import Factor, factor, solve
+from .model import Model, dofs_of
 from .spatial import MINVAL, add, cross, mat_vec, norm, quat_conjugate, quat_mul, sub, transpose, zeros
-from .tendons.tendon import tendon
 
 
 def at_qpos0(m: Model) -> tuple[Data, Factor]:
     """Where all is at qpos0, with M, and M's factors."""
-    d = Data(qpos=list(m.qpos0))
-    for stage in (kinematics, com_pos, tendon, crb):
-        stage(m, d)
+    d = Data(m, qpos=list(m.qpos0), qvel=zeros(m.nv))
     return d, factor(d.M, m.dof_clamped)
 
 
@@ -54,8 +50,6 @@ def set_const(m: Model) -> dict[str, Any]:
 
 def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple:
     """The length of M^-1 times each actuator's moment."""
-    d.qvel = zeros(m.nv)
-    transmission(m, d)
     rows = [[moment.get(v, 0.0) for v in range(m.nv)] for moment in d.actuator_moment]
     return tuple(norm(solve(f, row)) if row else 0.0 for row in rows)
 
@@ -101,7 +95,7 @@ def _slides_alone(m: Model, i: int) -> bool:
     however few its slides are, and whatever their armature.
     """
     joints = range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i])
-    return bool(joints) and all(m.jnt_type[j] == SLIDE and m.dof_simplenum[m.jnt_dofadr[j]] for j in joints)
+    return bool(joints) and all(m.jnt_type[j] == JointType.SLIDE and m.dof_simplenum[m.jnt_dofadr[j]] for j in joints)
 
 
 def _dof_invweight0(m: Model, f: Factor) -> tuple:
@@ -109,7 +103,7 @@ def _dof_invweight0(m: Model, f: Factor) -> tuple:
     out = zeros(m.nv)
     for j in range(m.njnt):
         first = m.jnt_dofadr[j]
-        widths = {FREE: (3, 3), BALL: (3,)}.get(m.jnt_type[j], (1,))
+        widths = {JointType.FREE: (3, 3), JointType.BALL: (3,)}.get(m.jnt_type[j], (1,))
         for width in widths:
             dofs = range(first, first + width)
             if _slides_alone(m, m.jnt_bodyid[j]):
@@ -128,9 +122,9 @@ def derived_data(m: Model) -> dict[int, range]:
     """Which numbers of eq_data follow from where bodies are at qpos0, by equality: the second anchor of a connect; the
     first anchor and relpose of a weld that was given no relpose.
     """
-    of_bodies = [i for i in range(m.neq) if m.eq_objtype[i] == OBJ_BODY]
-    connects = {i: range(3, 6) for i in of_bodies if m.eq_type[i] == EQ_CONNECT}
-    return connects | {i: range(3, 10) for i in of_bodies if m.eq_type[i] == EQ_WELD and m.eq_data[i][11]}
+    of_bodies = [i for i in range(m.neq) if m.eq_objtype[i] == ObjType.BODY]
+    connects = {i: range(3, 6) for i in of_bodies if m.eq_type[i] == EqType.CONNECT}
+    return connects | {i: range(3, 10) for i in of_bodies if m.eq_type[i] == EqType.WELD and m.eq_data[i][11]}
 
 
 def _eq_data(m: Model, d: Data, i: int) -> tuple:
@@ -138,8 +132,8 @@ def _eq_data(m: Model, d: Data, i: int) -> tuple:
     if i not in derived_data(m):
         return data
     body1, body2 = m.eq_obj1id[i], m.eq_obj2id[i]
-    given, other = (body1, body2) if m.eq_type[i] == EQ_CONNECT else (body2, body1)
+    given, other = (body1, body2) if m.eq_type[i] == EqType.CONNECT else (body2, body1)
     anchor = add(d.xpos[given], mat_vec(d.xmat[given], data[:3]))
     seen = mat_vec(transpose(d.xmat[other]), sub(anchor, d.xpos[other]))
     relpose = quat_mul(quat_conjugate(d.xquat[body1]), d.xquat[body2])
-    return (*data[:3], *seen, *(relpose if m.eq_type[i] == EQ_WELD else data[6:10]), *data[10:])
+    return (*data[:3], *seen, *(relpose if m.eq_type[i] == EqType.WELD else data[6:10]), *data[10:])

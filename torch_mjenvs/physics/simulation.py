@@ -18,15 +18,15 @@ from ..compiler import devices, launch, source
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
 from .data import FIELDS, Data
-from .derived import Derived, left_by_step
+from .enums import SensorType
 from .loading import load
 from .model import Model
 from .params import Columns, check_names
 from .precision import PRECISIONS, Precision
-from .sensors import CLOCK
 from .size import sized
 from .spatial import MAXVAL
-from .step import State, step
+from .state import State
+from .step import left_by_step, step
 from .world_params import Params, Varied, param_buffers
 
 
@@ -130,11 +130,9 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
         warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever
         if not stepping:
             state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart, "act": act}
-            return computed(Derived(m, **state, precision=precision, **pushes))
+            return computed(Data(m, **state, precision=precision, **pushes))
         s = step(m, State(b["qpos"], b["qvel"], warmstart, act), b["ctrl"], precision=precision, **pushes)
-        out = computed(left_by_step(m, s.last, b["ctrl"], precision, **pushes))
-        if "qacc" in out:  # after a Runge-Kutta step MuJoCo leaves the mean over its stages there, in this field alone
-            out["qacc"] = s.last["mean_qacc"]
+        out = computed(left_by_step(m, s, b["ctrl"], precision, **pushes))
         if "time" in pushes:
             out["time"] = [pushes["time"] + m.timestep]
         state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}
@@ -192,7 +190,7 @@ class Simulation(Varied):
             raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
         self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
-        timed = "sensordata" in self.outputs and CLOCK in self.model.sensor_type
+        timed = "sensordata" in self.outputs and SensorType.CLOCK in self.model.sensor_type
         self._inputs = self.inputs + (MOCAP if self.model.nmocap else ()) + (("time",) if timed else ())
         self._state = STATE + (("act",) if self.model.na else ())
         self._asked = Asked(self.model, self.outputs, self._inputs, self.vary)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from .model import IN_PARENT, JOINT
+from .enums import JointType, TrnType
 
 SAMPLES = 128
 ALWAYS, NEARLY = 1e-12, 0.02  # least eigenvalue of the motions' Gram matrix, relative to the greatest
@@ -34,7 +34,7 @@ def dependent(mjm: mujoco.MjModel) -> tuple[tuple[int, ...], list[bool]]:
 def _armature(mjm: mujoco.MjModel) -> np.ndarray:
     """Of each dof, with what actuators give: mj_actuatorArmature."""
     out = mjm.dof_armature.copy()
-    for i in np.flatnonzero(np.isin(mjm.actuator_trntype, (JOINT, IN_PARENT))):
+    for i in np.flatnonzero(np.isin(mjm.actuator_trntype, (TrnType.JOINT, TrnType.JOINTINPARENT))):
         out[mjm.dof_jntid == mjm.actuator_trnid[i, 0]] += mjm.actuator_armature[i] * mjm.actuator_gear[i, 0] ** 2
     return out
 
@@ -47,11 +47,11 @@ def _independence(
     for j in joints:
         axis, anchor, kind = mat @ mjm.jnt_axis[j], pos + mat @ mjm.jnt_pos[j], mjm.jnt_type[j]
         x = rng.normal(0, 2, (SAMPLES, 1))
-        if kind == mujoco.mjtJoint.mjJNT_SLIDE:
+        if kind == JointType.SLIDE:
             motions.append((np.zeros_like(axis), axis))
             pos = pos + axis * x
             continue
-        if kind == mujoco.mjtJoint.mjJNT_HINGE:
+        if kind == JointType.HINGE:
             motions.append((axis, -np.cross(axis, anchor)))
         else:  # a ball: which way it turns does not matter to its three motions
             motions += [(np.tile(e, (SAMPLES, 1)), -np.cross(e, anchor)) for e in np.eye(3)]

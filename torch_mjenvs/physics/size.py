@@ -9,8 +9,9 @@ from collections.abc import Callable
 from ..compiler.program import Program
 from .collision.shapes import most_contacts
 from .constraints.contact_groups import many_alike
+from .enums import GeomType
 from .inertia import WRITTEN_OUT
-from .model import PLANE, Model, Pair, UnsupportedModel, dof_chain
+from .model import Model, Pair, UnsupportedModel, dof_chain
 from .precision import PRECISIONS
 
 LARGE, MOST = 300_000, 3_000_000  # operations; Humanoid's step has 37,000, and takes 2 s to build
@@ -61,7 +62,7 @@ def estimate(m: Model) -> int:
 
 def _alone(m: Model, pair: Pair) -> int:
     """To find where two geoms touch that share no loop, and the axes of their contacts."""
-    found = 0 if m.geom_type[pair.geom1] == PLANE else SHAPES
+    found = 0 if m.geom_type[pair.geom1] == GeomType.PLANE else SHAPES
     return found + AXIS * pair.condim * most_contacts(m, pair) * _moving(m, pair)
 
 

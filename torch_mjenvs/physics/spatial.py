@@ -13,7 +13,6 @@ i        cinert         s    scalar           w    weights
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, atan2, maximum, select, sqrt
 
@@ -81,13 +80,6 @@ def normalize(a: Vec, otherwise: Vec) -> list[Scalar]:
 
 def choose(mask: Mask, a: Vec, b: Vec) -> list[Scalar]:
     return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
-
-
-def choose_all(mask: Mask, a: Any, b: Any) -> Any:
-    """The same of scalars, and of lists in lists of them."""
-    if isinstance(a, (list, tuple)):
-        return [choose_all(mask, x, y) for x, y in zip(a, b, strict=True)]
-    return select(mask, a, b)
 
 
 # matrices

@@ -1,110 +1,23 @@
-"""One step of MuJoCo, as a readable list of stages.
+"""One step of MuJoCo, and what it leaves in mjData.
 
 Everything here works on a Python float, on a torch tensor of shape (B,) or on a traced value alike.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..compiler.control import repeat, when_any
-from ..compiler.scalar import Mask, lookup
-from .actuators.activation import check_act
-from .actuators.actuation import actuation, transmission
-from .collision.driver import collision
-from .constraints import make_constraint
-from .data import Data, stage
-from .forces import applied, passive
-from .inertia import com_pos, crb, factor, solve
+from ..compiler.scalar import Mask, lookup, select
+from .actuators.activation import check_act, held_to_a_turn
+from .data import STAGE_OF, Data
 from .integrator import euler, rk4
-from .kinematics import kinematics
-from .model import TENDON, Model
-from .noslip import no_slip
+from .model import Model
+from .pipeline import OF_SENSORS, derive, forward
 from .precision import DOUBLE, Precision
-from .solver import newton, rne_post_constraint
-from .spatial import add
-from .tendons.bias import tendon_bias
-from .tendons.tendon import armed_tendons, constrained_tendons, springy_tendons, tendon, tendon_vel
-from .velocity import bias, com_vel
-
-
-@dataclass
-class State:
-    """What a step carries from one to the next: lists of nq, nv, nv, and na scalars.
-
-    `last` is the state at which MuJoCo would have computed mjData's other fields: before an Euler step, in
-    the last stage of a Runge-Kutta step (qpos, qvel, act, qacc, cfrc_ext). `start` is what a step starts from.
-    """
-
-    qpos: list
-    qvel: list
-    qacc_warmstart: list
-    act: list = field(default_factory=list)
-    last: dict = field(default_factory=dict)
-
-
-def position(m: Model, d: Data) -> None:
-    """mj_fwdPosition, but for constraints."""
-    kinematics(m, d)
-    com_pos(m, d)
-    if tendons_act(m):
-        tendon(m, d)
-    crb(m, d)
-    collision(m, d)
-
-
-def tendons_act(m: Model) -> bool:
-    """Whether any tendon does more than measure."""
-    return bool(TENDON in m.actuator_trntype or springy_tendons(m) or constrained_tendons(m) or armed_tendons(m))
-
-
-def velocity(m: Model, d: Data) -> None:
-    """mj_fwdVelocity, and of mj_fwdPosition what measures lengths."""
-    com_vel(m, d)
-    if tendons_act(m):
-        tendon_vel(m, d)
-        tendon_bias(m, d)
-    transmission(m, d)
-    passive(m, d)
-    bias(m, d)
-
-
-def acceleration(m: Model, d: Data) -> None:
-    """mj_fwdActuation, mj_fwdAcceleration and mj_fwdConstraint."""
-    actuation(m, d)
-    smooth(m, d)
-    make_constraint(m, d)
-    newton(m, d)
-    no_slip(m, d)
-
-
-@stage(
-    reads="qfrc_bias qfrc_passive qfrc_actuator qfrc_applied xfrc_applied xirel odof",
-    computes="qfrc_smooth",
-)
-def smooth(m: Model, d: Data) -> None:
-    """d.qfrc_smooth: all forces but those of constraints. mj_fwdAcceleration."""
-    forces = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
-    d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in forces]
-    if d.qfrc_applied is not None or d.xfrc_applied is not None:
-        d.qfrc_smooth = add(d.qfrc_smooth, applied(m, d))
-    for v in range(m.nv):
-        if m.dof_parentid[v] < 0:
-            d.qfrc_smooth[v] = d.qfrc_smooth[v] + m.flaw
-
-
-@stage(reads="M qfrc_smooth", computes="qacc_smooth")
-def smooth_acceleration(m: Model, d: Data) -> None:
-    """d.qacc_smooth: the acceleration without constraints, which no other stage needs. mj_fwdAcceleration."""
-    d.qacc_smooth = solve(factor(d.M, m.dof_clamped), d.qfrc_smooth)
-
-
-def forward(m: Model, d: Data) -> None:
-    """mj_forward."""
-    position(m, d)
-    velocity(m, d)
-    acceleration(m, d)
+from .solver import rne_post_constraint
+from .spatial import zeros
+from .state import Last, State
 
 
 def step(
@@ -118,40 +31,61 @@ def step(
     check_act(m, state.act)
 
     def forward_at(qpos: list, qvel: list, warmstart: list, act: list) -> Data:
-        d = Data(qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision, **pushes)
-        forward(m, d)
+        d = Data(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision, **pushes)
+        forward(d)
         return d
 
     def observe(d: Data, seen: list) -> list:
         def wrenches(_: list) -> list:
-            rne_post_constraint(m, d)
+            rne_post_constraint(m, d)  # and not d.cfrc_ext, which would be computed outside this block: in every step
             return d.cfrc_ext
 
         return when_any(final, wrenches, seen)
 
-    nothing = state.last["cfrc_ext"] if state.last else [[0.0] * 6 for _ in range(m.nbody)]
-    start = state.qpos, state.qvel, state.qacc_warmstart, state.act
+    start, nothing = state.parts, state.last.cfrc_ext if state.last else [zeros(6) for _ in range(m.nbody)]
     if m.integrator == "rk4":
-        qpos, qvel, act, last = rk4(m, *start, forward_at, observe, nothing)
-        last["cfrc_ext"] = last.pop("observed")
+        qpos, qvel, act, last = rk4(m, start, forward_at, observe, nothing)
     else:
         d = forward_at(*start)
         qpos, qvel, act = euler(m, d)
-        last = {"qpos": d.qpos, "qvel": d.qvel, "act": d.act, "qacc": d.qacc_solver, "mean_qacc": d.qacc}
-        last["cfrc_ext"] = observe(d, nothing)
-    last["start"] = [list(x) for x in start]
-    return State(qpos, qvel, last["qacc"], act, last)
+        last = Last(d.act, observe(d, nothing), d.qacc, d.qacc_solver, d.qpos, d.qvel, start)
+    return State(qpos, qvel, last.qacc, act, last)
 
 
 def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOUBLE, **pushes: list) -> State:
     """n steps under the same control and pushes, their code made once."""
     last_one = [float(i == n - 1) for i in range(n)]
 
-    def body(i: Any, carry: list) -> list:
-        s = step(m, State(*carry), ctrl, lookup(last_one, i) > 0.5, precision, **pushes)
-        return [s.qpos, s.qvel, s.qacc_warmstart, s.act, s.last]
+    def body(i: Any, s: State) -> State:
+        return step(m, s, ctrl, lookup(last_one, i) > 0.5, precision, **pushes)
 
-    start = [state.qpos, state.qvel, state.qacc_warmstart, state.act]
-    last = {"qpos": state.qpos, "qvel": state.qvel, "qacc": state.qacc_warmstart, "mean_qacc": state.qacc_warmstart}
-    last |= {"act": state.act, "cfrc_ext": [[0.0] * 6 for _ in range(m.nbody)], "start": [list(x) for x in start]}
-    return State(*repeat(n, body, [*start, last]))
+    return repeat(n, body, state.unmoved(m.nbody))
+
+
+def left_by_step(m: Model, state: State, ctrl: list, precision: Precision = DOUBLE, **pushes: list) -> Data:
+    """mjData as the step that led to this state leaves it.
+
+    After a Runge-Kutta step MuJoCo's fields are of several evaluations. Most are of the last stage. Sensors, and what
+    they alone rest on, it evaluates once a step: in the first stage. So are the lengths of actuators that it leaves,
+    where set points are held to a turn. qacc alone is the mean of the stages.
+
+    Raises ValueError for a state that no step led to.
+    """
+    last = state.last
+    if last is None:
+        raise ValueError("no step led to this state")
+    d = derive(m, last.qpos, last.qvel, last.qacc, ctrl, precision, last.act, **pushes)
+    d.cfrc_ext = last.cfrc_ext
+    if m.integrator != "rk4":
+        return d
+    qpos, qvel, warmstart, act = last.start
+    given = {"ctrl": ctrl, "precision": precision, **pushes}
+    first = Data(m, qpos=qpos, qvel=qvel, qacc_warmstart=warmstart, act=act, **given)
+    left = Data(m, qpos=last.qpos, qvel=last.qvel, act=last.act, **given)  # beside d, whose stages read d's own fields
+    left.take(STAGE_OF, d)
+    left.take(OF_SENSORS, first)
+    left.qacc = last.mean_qacc
+    if (held := held_to_a_turn(m)) is not False:
+        lengths = zip(first.actuator_length, d.actuator_length, strict=True)
+        left.actuator_length = [select(held, x, y) for x, y in lengths]
+    return left

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from ..compiler.scalar import Scalar, maximum
 from .actuators.reflected import tendon_armature
 from .data import Data, stage
+from .enums import JointType
 from .inertia import Lump
-from .model import BALL, FREE, Model, dofs_of
+from .model import Model, dofs_of
 from .spatial import (
     MINVAL,
     Vec,
@@ -55,9 +56,9 @@ def com_vel(m: Model, d: Data) -> None:
 def _groups(m: Model, j: int) -> list[tuple[range, bool]]:
     """The dofs of joint j that move together, and whether their axes move."""
     v = m.jnt_dofadr[j]
-    if m.jnt_type[j] == FREE:
+    if m.jnt_type[j] == JointType.FREE:
         return [(range(v, v + 3), False), (range(v + 3, v + 6), True)]
-    return [(range(v, v + (3 if m.jnt_type[j] == BALL else 1)), True)]
+    return [(range(v, v + (3 if m.jnt_type[j] == JointType.BALL else 1)), True)]
 
 
 def combine(odof: list, x: Vec, dofs: range) -> list[Scalar]:
@@ -104,7 +105,7 @@ def bias_rates(m: Model, d: Data, dofs: Sequence[int]) -> list[dict[int, Scalar]
     """
     qvel, drifting = list(d.qvel), set()
     for j in range(m.njnt):
-        if m.jnt_type[j] == FREE:
+        if m.jnt_type[j] == JointType.FREE:
             drifting |= set(range(m.jnt_dofadr[j], m.jnt_dofadr[j] + 3))
     for k in drifting:
         qvel[k] = 0.0

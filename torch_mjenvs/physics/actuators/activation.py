@@ -24,7 +24,8 @@ from ...compiler.scalar import (
     sin,
 )
 from ..data import Data
-from ..model import AFFINE, BALL, FILTEREXACT, FIXED, IN_PARENT, INTEGRATOR, JOINT, MUSCLE_DYN, SITE, Model
+from ..enums import BiasType, DynType, GainType, JointType, TrnType
+from ..model import Model
 from ..spatial import MINVAL, Vec, is_number, is_zero, norm
 from .muscle import muscle_rate
 
@@ -38,9 +39,9 @@ def check_act(m: Model, act: Sequence) -> None:
 def activation_rate(m: Model, i: int, act: Scalar, ctrl: Scalar) -> Scalar:
     """act_dot of actuator i."""
     kind, prm = m.actuator_dyntype[i], m.actuator_dynprm[i]
-    if kind == INTEGRATOR:
+    if kind == DynType.INTEGRATOR:
         return ctrl
-    if kind == MUSCLE_DYN:
+    if kind == DynType.MUSCLE:
         return muscle_rate(ctrl, act, prm)
     return (nearest_turn(m, i, ctrl, act) - act) / maximum(prm[0], MINVAL)
 
@@ -48,7 +49,7 @@ def activation_rate(m: Model, i: int, act: Scalar, ctrl: Scalar) -> Scalar:
 def next_activation(m: Model, i: int, act: Scalar, rate: Scalar) -> Scalar:
     """The activation after a time step at this rate, within its range. mj_nextActivation."""
     time: Scalar = m.timestep
-    if m.actuator_dyntype[i] == FILTEREXACT:
+    if m.actuator_dyntype[i] == DynType.FILTEREXACT:
         tau = maximum(m.actuator_dynprm[i][0], MINVAL)
         time = tau * (1.0 - exp(-(m.timestep / tau)))
     act = act + rate * time
@@ -82,12 +83,12 @@ def winding(m: Model) -> list[int]:
 def may_turn(m: Model, i: int) -> bool:
     """Whether actuator i may be a position servo whose length is an angle about an axis in space."""
     kind, (target, reference) = m.actuator_trntype[i], m.actuator_trnid[i]
-    if kind == SITE:
+    if kind == TrnType.SITE:
         rotational = reference >= 0 and all(is_zero(x) or not is_number(x) for x in m.actuator_gear[i][:3])
     else:
-        rotational = kind in (JOINT, IN_PARENT) and m.jnt_type[target] == BALL
-    servo = m.actuator_gaintype[i] == FIXED and m.actuator_biastype[i] == AFFINE
-    return rotational and servo and m.actuator_dyntype[i] != MUSCLE_DYN
+        rotational = kind in (TrnType.JOINT, TrnType.JOINTINPARENT) and m.jnt_type[target] == JointType.BALL
+    servo = m.actuator_gaintype[i] == GainType.FIXED and m.actuator_biastype[i] == BiasType.AFFINE
+    return rotational and servo and m.actuator_dyntype[i] != DynType.MUSCLE
 
 
 def held_to_a_turn(m: Model) -> Mask:
@@ -107,14 +108,14 @@ def nearest_turn(m: Model, i: int, target: Scalar, length: Scalar) -> Scalar:
 def _is_servo(m: Model, i: int) -> Mask:
     """Of those that may turn."""
     servo = absolute(m.actuator_gainprm[i][0] + m.actuator_biasprm[i][1]) <= 0.0
-    if m.actuator_trntype[i] == SITE:
+    if m.actuator_trntype[i] == TrnType.SITE:
         servo = logical_and(servo, *(absolute(x) <= 0.0 for x in m.actuator_gear[i][:3]))
     return servo
 
 
 def _turning(m: Model, i: int) -> Vec:
     """The part of its gear that turns."""
-    return m.actuator_gear[i][3:] if m.actuator_trntype[i] == SITE else m.actuator_gear[i][:3]
+    return m.actuator_gear[i][3:] if m.actuator_trntype[i] == TrnType.SITE else m.actuator_gear[i][:3]
 
 
 def _nearest(target: Scalar, length: Scalar, gear: Vec, servo: Mask) -> Scalar:

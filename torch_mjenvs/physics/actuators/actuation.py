@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_or, select
 from ..data import Data, stage
-from ..model import AFFINE, BALL, CRANK, FREE, IN_PARENT, JOINT, MUSCLE, SITE, TENDON, Model
+from ..enums import BiasType, GainType, JointType, TrnType
+from ..model import Model
 from ..spatial import (
     Vec,
     add_scaled,
@@ -33,7 +34,13 @@ from .site_transmission import of_crank, of_site
 )
 def transmission(m: Model, d: Data) -> None:
     """mj_transmission, and the velocities of mj_fwdVelocity."""
-    kinds = {JOINT: _of_joint, IN_PARENT: _of_joint, TENDON: _of_tendon, SITE: of_site, CRANK: of_crank}
+    kinds = {
+        TrnType.JOINT: _of_joint,
+        TrnType.JOINTINPARENT: _of_joint,
+        TrnType.TENDON: _of_tendon,
+        TrnType.SITE: of_site,
+        TrnType.SLIDERCRANK: of_crank,
+    }
     found = [kinds[m.actuator_trntype[i]](m, d, i) for i in range(m.nu)]
     d.actuator_length = [length for length, _ in found]
     d.actuator_moment = [moment for _, moment in found]
@@ -44,12 +51,12 @@ def _of_joint(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
     j = m.actuator_trnid[i][0]
     gear: Vec = m.actuator_gear[i]
     v, q, kind = m.jnt_dofadr[j], d.qpos[m.jnt_qposadr[j] :], m.jnt_type[j]
-    if kind not in (BALL, FREE):
+    if kind not in (JointType.BALL, JointType.FREE):
         return q[0] * gear[0], {v: gear[0]}
-    quat, turning = (q[3:7], gear[3:6]) if kind == FREE else (q[:4], gear[:3])
-    if m.actuator_trntype[i] == IN_PARENT:
+    quat, turning = (q[3:7], gear[3:6]) if kind == JointType.FREE else (q[:4], gear[:3])
+    if m.actuator_trntype[i] == TrnType.JOINTINPARENT:
         turning = mat_vec(transpose(quat_to_mat(quat)), turning)
-    if kind == FREE:
+    if kind == JointType.FREE:
         return 0.0, dict(enumerate([*gear[:3], *turning], start=v))
     angle = quat_sub(quat_normalize(quat), (1.0, 0.0, 0.0, 0.0))
     return dot(angle, turning), dict(enumerate(turning, start=v))
@@ -89,7 +96,7 @@ def actuation(m: Model, d: Data) -> None:
             d.qfrc_actuator[v] = clip(d.qfrc_actuator[v], *m.jnt_actfrcrange[j])
     along: dict[int, Scalar] = {t: d.ten_force[t] for t in springy_tendons(m)}  # the whole force along each tendon
     for i, force in enumerate(d.actuator_force):
-        if m.actuator_trntype[i] == TENDON:
+        if m.actuator_trntype[i] == TrnType.TENDON:
             t = m.actuator_trnid[i][0]
             along[t] = along.get(t, 0.0) + force * m.actuator_gear[i][0]
     d.tendon_wrench = {}
@@ -119,7 +126,7 @@ def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
 
 def _pulling(m: Model, t: int) -> list[int]:
     """The actuators on a tendon."""
-    return [i for i in range(m.nu) if m.actuator_trntype[i] == TENDON and m.actuator_trnid[i][0] == t]
+    return [i for i in range(m.nu) if m.actuator_trntype[i] == TrnType.TENDON and m.actuator_trnid[i][0] == t]
 
 
 def _sum(forces: list[Scalar]) -> Scalar:
@@ -135,18 +142,18 @@ def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
         return 0.0
     length, velocity = d.actuator_length[i], d.actuator_velocity[i]
     force = drive(m, d, i, ctrl) * _gain(m, i, length, velocity)
-    if m.actuator_biastype[i] == AFFINE:
+    if m.actuator_biastype[i] == BiasType.AFFINE:
         force = force + _affine(m.actuator_biasprm[i], length, velocity)
-    elif m.actuator_biastype[i] == MUSCLE:
+    elif m.actuator_biastype[i] == BiasType.MUSCLE:
         force = force + muscle_bias(m, i, length)
     return force
 
 
 def _gain(m: Model, i: int, length: Scalar, velocity: Scalar) -> Scalar:
-    if m.actuator_gaintype[i] == MUSCLE:
+    if m.actuator_gaintype[i] == GainType.MUSCLE:
         return muscle_gain(m, i, length, velocity)
     prm = m.actuator_gainprm[i]
-    return _affine(prm, length, velocity) if m.actuator_gaintype[i] == AFFINE else prm[0]
+    return _affine(prm, length, velocity) if m.actuator_gaintype[i] == GainType.AFFINE else prm[0]
 
 
 def force_rate(m: Model, d: Data, i: int) -> Scalar:
@@ -155,7 +162,7 @@ def force_rate(m: Model, d: Data, i: int) -> Scalar:
     """
     if m.actuator_disabled[i] or not m.actuation:
         return 0.0
-    rate: Scalar = m.actuator_biasprm[i][2] if m.actuator_biastype[i] == AFFINE else 0.0
+    rate: Scalar = m.actuator_biasprm[i][2] if m.actuator_biastype[i] == BiasType.AFFINE else 0.0
     gain_rate = _gain_rate(m, d, i)
     if not is_zero(gain_rate):
         rate = rate + gain_rate * drive(m, d, i, _ctrl(m, d, i))
@@ -164,19 +171,19 @@ def force_rate(m: Model, d: Data, i: int) -> Scalar:
     if m.actuator_forcelimited[i]:
         rate = select(_within(d.actuator_force[i], m.actuator_forcerange[i]), rate, 0.0)
     j = m.actuator_trnid[i][0]
-    if m.actuator_trntype[i] in (JOINT, IN_PARENT) and m.jnt_actfrclimited[j]:
+    if m.actuator_trntype[i] in (TrnType.JOINT, TrnType.JOINTINPARENT) and m.jnt_actfrclimited[j]:
         rate = select(_within(d.qfrc_actuator[m.jnt_dofadr[j]], m.jnt_actfrcrange[j]), rate, 0.0)
     t = m.actuator_trnid[i][0]
-    if m.actuator_trntype[i] == TENDON and m.tendon_actfrclimited[t]:
+    if m.actuator_trntype[i] == TrnType.TENDON and m.tendon_actfrclimited[t]:
         asked = _sum([_force(m, d, k, _ctrl(m, d, k)) for k in _pulling(m, t)])
         rate = select(_within(asked, m.tendon_actfrcrange[t]), rate, 0.0)
     return rate
 
 
 def _gain_rate(m: Model, d: Data, i: int) -> Scalar:
-    if m.actuator_gaintype[i] == MUSCLE:
+    if m.actuator_gaintype[i] == GainType.MUSCLE:
         return muscle_gain_rate(m, i, d.actuator_length[i], d.actuator_velocity[i])
-    return m.actuator_gainprm[i][2] if m.actuator_gaintype[i] == AFFINE else 0.0
+    return m.actuator_gainprm[i][2] if m.actuator_gaintype[i] == GainType.AFFINE else 0.0
 
 
 def _within(x: Scalar, ends: Vec) -> Mask:

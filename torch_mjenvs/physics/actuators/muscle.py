@@ -7,13 +7,15 @@ Parameters, of gain and bias alike: (shortest, longest, force, scale, lmin, lmax
 from __future__ import annotations
 
 from ...compiler.scalar import Scalar, clip, logical_and, maximum, select
-from ..model import MUSCLE, Model
+from ..enums import BiasType, GainType
+from ..model import Model
 from ..spatial import MINVAL, Vec, is_number
 
 
 def muscles(m: Model) -> list[int]:
     """The actuators whose force is a muscle's."""
-    return [i for i in range(m.nu) if MUSCLE in (m.actuator_gaintype[i], m.actuator_biastype[i])]
+    kinds = enumerate(zip(m.actuator_gaintype, m.actuator_biastype, strict=True))
+    return [i for i, (gain, bias) in kinds if gain == GainType.MUSCLE or bias == BiasType.MUSCLE]
 
 
 def muscle_rate(ctrl: Scalar, act: Scalar, prm: Vec) -> Scalar:

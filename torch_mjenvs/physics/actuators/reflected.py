@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...compiler.scalar import Scalar
-from ..model import IN_PARENT, JOINT, TENDON, Model
+from ..enums import TrnType
+from ..model import Model
 from ..spatial import is_zero
 
-OF_JOINTS, OF_TENDONS = (JOINT, IN_PARENT), (TENDON,)
+OF_JOINTS, OF_TENDONS = (TrnType.JOINT, TrnType.JOINTINPARENT), (TrnType.TENDON,)
 
 
 def dof_damping(m: Model, v: int) -> tuple[Scalar, list[Scalar]]:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and
-from ..model import MESH, Model
+from ..enums import GeomType
+from ..model import Model
 from ..spatial import Vec, column, dot, is_number, sub
 from .shapes import SHAPES, mesh_of
 
@@ -33,7 +34,7 @@ def boxes_around(m: Model, geoms: Sequence[int]) -> dict[int, Box]:
 
 def _box_around(m: Model, geom: int) -> Box | None:
     """The smallest one along the geom's axes."""
-    if m.geom_type[geom] == MESH:
+    if m.geom_type[geom] == GeomType.MESH:
         ends = [(min(xs), max(xs)) for xs in zip(*mesh_of(m, geom).vertices, strict=True)]
         return Box(tuple(0.5 * (a + b) for a, b in ends), tuple(0.5 * (b - a) for a, b in ends))
     shape = SHAPES[m.geom_type[geom]]

@@ -17,8 +17,9 @@ from collections.abc import Callable
 
 from ...compiler.scalar import Mask, Scalar, logical_and, maximum
 from ..data import Data, stage
+from ..enums import GeomType
 from ..kinematics import between
-from ..model import HFIELD, PLANE, Model, Pair
+from ..model import Model, Pair
 from ..spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 from .contact_param import contact_param
 from .hfield import Ground
@@ -85,8 +86,9 @@ class Candidate:
     def bounds_meet(self) -> Mask:
         """The same of those that share a loop, however cheap the distance is."""
         kind = self._model.geom_type[self.pair.geom1]
-        meet = {PLANE: self._bound_meets_plane, HFIELD: self._bound_meets_field}.get(kind, self._spheres_meet)
-        return meet()
+        if kind == GeomType.PLANE:
+            return self._bound_meets_plane()
+        return self._bound_meets_field() if kind == GeomType.HFIELD else self._spheres_meet()
 
     def _bound_meets_plane(self) -> Mask:
         """Whether the second geom's bounding sphere comes within the margin of the plane that the first is."""

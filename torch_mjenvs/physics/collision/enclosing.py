@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...compiler.control import while_any
+from ...compiler.control import choose_all, while_any
 from ...compiler.scalar import Mask, Scalar, logical_and, logical_not, logical_or, maximum, select
-from ..spatial import MINVAL, choose, choose_all, cross, dot, norm, scale, sub
+from ..spatial import MINVAL, choose, cross, dot, norm, scale, sub
 
 STEPS = 35  # ccd_iterations
 

@@ -15,6 +15,7 @@ import mujoco
 
 from ...compiler.constants import Constants
 from ...compiler.scalar import Scalar
+from ..enums import GeomType
 from ..spatial import is_number
 
 MOST = 50  # mjMAXCONPAIR: how many contacts a pair has at the most
@@ -66,8 +67,7 @@ class Ground:
 
 def read_hfields(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[HField | None, ...]:
     """All fields of the model; None for those that none of these geoms has."""
-    kind = int(mujoco.mjtGeom.mjGEOM_HFIELD)
-    wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == kind}
+    wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == GeomType.HFIELD}
     return tuple(_read(mjm, k) if k in wanted else None for k in range(mjm.nhfield))
 
 

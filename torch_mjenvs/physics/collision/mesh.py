@@ -11,6 +11,8 @@ from collections.abc import Collection, Sequence
 
 import mujoco
 
+from ..enums import GeomType
+
 Point = tuple[float, float, float]
 
 
@@ -44,8 +46,7 @@ HILLCLIMB_MIN = 10  # mjMESH_HILLCLIMB_MIN: of fewer vertices all are looked at,
 
 def read_meshes(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[Mesh | None, ...]:
     """All meshes of the model; None for those that none of these geoms has."""
-    kind = int(mujoco.mjtGeom.mjGEOM_MESH)
-    wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == kind}
+    wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == GeomType.MESH}
     return tuple(_read(mjm, k) if k in wanted else None for k in range(mjm.nmesh))
 
 

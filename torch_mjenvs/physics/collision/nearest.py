@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...compiler.control import while_any
+from ...compiler.control import choose_all, while_any
 from ...compiler.scalar import Mask, Scalar, logical_and, maximum, select, sqrt
-from ..spatial import MINVAL, add_scaled, choose_all, dot, norm, scale, sub
+from ..spatial import MINVAL, add_scaled, dot, norm, scale, sub
 from .hull import Hull, difference
 
 TOLERANCE = 1e-6  # metres: ccd_tolerance

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import mujoco
-
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, minimum, select, sqrt
+from ..enums import GeomType
 from ..spatial import MINVAL, Vec, dot, is_number, mat_vec, sub, transpose
 
 MISS = 1e10  # mjMAXVAL
@@ -111,12 +110,12 @@ def _box(size: Vec, p: Vec, v: Vec) -> Scalar:
 
 
 RAYS: dict[int, Callable[[Vec, Vec, Vec], Scalar]] = {
-    int(mujoco.mjtGeom.mjGEOM_PLANE): _plane,
-    int(mujoco.mjtGeom.mjGEOM_SPHERE): _sphere,
-    int(mujoco.mjtGeom.mjGEOM_CAPSULE): _capsule,
-    int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): _ellipsoid,
-    int(mujoco.mjtGeom.mjGEOM_CYLINDER): _cylinder,
-    int(mujoco.mjtGeom.mjGEOM_BOX): _box,
+    GeomType.PLANE: _plane,
+    GeomType.SPHERE: _sphere,
+    GeomType.CAPSULE: _capsule,
+    GeomType.ELLIPSOID: _ellipsoid,
+    GeomType.CYLINDER: _cylinder,
+    GeomType.BOX: _box,
 }
 
 
@@ -151,9 +150,9 @@ def _in_box(size: Vec, p: Vec) -> Mask:
 
 
 INSIDE: dict[int, Callable[[Vec, Vec], Mask]] = {
-    int(mujoco.mjtGeom.mjGEOM_SPHERE): _in_ball,
-    int(mujoco.mjtGeom.mjGEOM_CAPSULE): _in_capsule,
-    int(mujoco.mjtGeom.mjGEOM_ELLIPSOID): _in_ellipsoid,
-    int(mujoco.mjtGeom.mjGEOM_CYLINDER): _in_cylinder,
-    int(mujoco.mjtGeom.mjGEOM_BOX): _in_box,
+    GeomType.SPHERE: _in_ball,
+    GeomType.CAPSULE: _in_capsule,
+    GeomType.ELLIPSOID: _in_ellipsoid,
+    GeomType.CYLINDER: _in_cylinder,
+    GeomType.BOX: _in_box,
 }

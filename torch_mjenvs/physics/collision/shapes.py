@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...compiler.scalar import Mask, Scalar, maximum
-from ..model import BOX, CAPSULE, CYLINDER, ELLIPSOID, HFIELD, MESH, PLANE, SPHERE, Model, Pair
+from ..enums import GeomType
+from ..model import Model, Pair
 from ..spatial import MINVAL, is_zero, norm
 from . import (
     ball_colliders,
@@ -27,6 +28,9 @@ from .contact_param import contact_param
 from .hfield import Ground
 from .mesh import Mesh
 from .solids import NO_CELLS, solids_of
+
+PLANE, HFIELD, SPHERE, CAPSULE = GeomType.PLANE, GeomType.HFIELD, GeomType.SPHERE, GeomType.CAPSULE
+ELLIPSOID, CYLINDER, BOX, MESH = GeomType.ELLIPSOID, GeomType.CYLINDER, GeomType.BOX, GeomType.MESH
 
 Size = Sequence[Scalar]
 

@@ -6,7 +6,8 @@ MuJoCo's engine_core_constraint.c.
 from __future__ import annotations
 
 from ..data import Data, stage
-from ..model import EQ_JOINT, EQ_TENDON, Model, Pair
+from ..enums import EqType
+from ..model import Model, Pair
 from .cone_groups import cone_group
 from .contact_groups import ContactGroup, alike, many_alike, touch
 from .contacts import contacts
@@ -45,7 +46,7 @@ def equalities(m: Model, d: Data) -> list[Equality]:
     for i in range(m.neq):
         if d.eq_active is None and not m.eq_active0[i]:
             continue
-        found = coupling(m, d, i) if m.eq_type[i] in (EQ_JOINT, EQ_TENDON) else weld(m, d, i)
+        found = coupling(m, d, i) if m.eq_type[i] in (EqType.JOINT, EqType.TENDON) else weld(m, d, i)
         if found.rows:
             out.append(found if d.eq_active is None else found.where(d.eq_active[i]))
     return out

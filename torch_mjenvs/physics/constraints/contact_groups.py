@@ -28,7 +28,8 @@ from ..collision.hfield import Ground
 from ..collision.shapes import Collider, collider_of, ground_of, may_touch_in_several, size_of
 from ..collision.solids import Solids, solids_of
 from ..data import Data
-from ..model import HFIELD, Model, Pair
+from ..enums import GeomType
+from ..model import Model, Pair
 from ..precision import Precision
 from ..spatial import Vec, add, add_scaled, choose, column, cross, dot, is_number, mat_vec, scale, sub
 from .body_contacts import sides_of
@@ -192,7 +193,7 @@ def many_alike(m: Model, precision: Precision) -> list[list[Pair]]:
 
 def _field_of(m: Model, pair: Pair) -> int:
     """Which height field the pair touches, or -1."""
-    return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == HFIELD else -1
+    return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == GeomType.HFIELD else -1
 
 
 def alike(m: Model, pairs: list[Pair]) -> Alike:

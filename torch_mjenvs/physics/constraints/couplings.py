@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from ...compiler.scalar import Scalar, maximum
 from ..data import Data
-from ..model import EQ_JOINT, Model
+from ..enums import EqType
+from ..model import Model
 from ..spatial import add, scale, zeros
 from ..tendons.tendon import Row, row_times
 from .equality import Equality, EqualityRow
@@ -53,7 +54,7 @@ def coupling(m: Model, d: Data, i: int) -> Equality:
 
 def _coupled(m: Model, d: Data, i: int, k: int) -> _Coupled:
     """The joint or tendon k."""
-    if m.eq_type[i] != EQ_JOINT:
+    if m.eq_type[i] != EqType.JOINT:
         place = d.ten_length[k] - m.tendon_length0[k]
         return _Coupled(place, d.ten_J[k], m.tendon_invweight0[k], d.ten_wrench[k])
     v, q = m.jnt_dofadr[k], m.jnt_qposadr[k]

@@ -9,7 +9,8 @@ from typing import Any
 from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, maximum, minimum, select
 from ..data import Data
-from ..model import BALL, JOINT, TENDON, Model
+from ..enums import JointType, TrnType
+from ..model import Model
 from ..spatial import add_scaled, norm, normalize, quat_normalize, quat_sub, scale
 from ..tendons.tendon import Row, met_by_tendon, row_times
 from .rows import MIN_VAL, Constraint, bounded_stiffness, fold_row, impedance, may_show, reference, row_stiffness
@@ -46,7 +47,7 @@ class Limit(Constraint):
 
     def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
         kind, t = self.of
-        if kind == TENDON:
+        if kind == TrnType.TENDON:
             for body, pull in d.ten_wrench[t].items():
                 wrench[body] = add_scaled(wrench[body], pull, self.sign * self.force(a))
 
@@ -111,12 +112,12 @@ def joint_limits(m: Model, d: Data) -> list[Limit]:
 def _joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
     v, q = m.jnt_dofadr[j], d.qpos[m.jnt_qposadr[j] :]
     soft = Soft(m.jnt_margin[j], m.jnt_solref[j], m.jnt_solimp[j], m.jnt_direct[j], m.dof_invweight0[v])
-    if m.jnt_type[j] == BALL:  # the angle has one end only
+    if m.jnt_type[j] == JointType.BALL:  # the angle has one end only
         turn = quat_sub(quat_normalize(q[:4]), (1.0, 0.0, 0.0, 0.0))
         back = scale(normalize(turn, [1.0, 0.0, 0.0]), -1.0)
         room = maximum(*m.jnt_range[j]) - norm(turn)
-        return [soft.row(m, d, (JOINT, j), dict(enumerate(back, start=v)), 1.0, room)]
-    return soft.rows(m, d, (JOINT, j), {v: 1.0}, q[0], m.jnt_range[j], (m.nominal or m).jnt_range[j])
+        return [soft.row(m, d, (TrnType.JOINT, j), dict(enumerate(back, start=v)), 1.0, room)]
+    return soft.rows(m, d, (TrnType.JOINT, j), {v: 1.0}, q[0], m.jnt_range[j], (m.nominal or m).jnt_range[j])
 
 
 def tendon_limits(m: Model, d: Data) -> list[Limit]:
@@ -129,4 +130,4 @@ def _tendon_limit(m: Model, d: Data, t: int) -> list[Limit]:
     how = m.tendon_margin[t], m.tendon_solref_lim[t], m.tendon_solimp_lim[t], m.tendon_direct_lim[t]
     soft = Soft(*how, weight, met_by_tendon(m, d, t))
     usual = (m.nominal or m).tendon_range[t]
-    return soft.rows(m, d, (TENDON, t), d.ten_J[t], d.ten_length[t], m.tendon_range[t], usual)
+    return soft.rows(m, d, (TrnType.TENDON, t), d.ten_J[t], d.ten_length[t], m.tendon_range[t], usual)

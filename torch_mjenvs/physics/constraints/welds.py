@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, clip, logical_or, maximum
 from ..data import Data
+from ..enums import EqType, JointType, ObjType
 from ..inertia import solve
 from ..kinematics import between
-from ..model import BALL, EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
+from ..model import Model, dofs_of
 from ..set_const import at_qpos0
 from ..spatial import add, cross, cross_motion, dot, is_zero, mat_vec, norm, quat_conjugate, quat_mul, scale, sub, zeros
 from ..tendons.tendon import Row, row_times
@@ -135,8 +136,8 @@ def weld(m: Model, d: Data, i: int) -> Equality:
 
 def _tie(m: Model, d: Data, i: int) -> Tie:
     objects, data = (m.eq_obj1id[i], m.eq_obj2id[i]), m.eq_data[i]
-    welded = m.eq_type[i] == EQ_WELD
-    if m.eq_objtype[i] == OBJ_SITE:
+    welded = m.eq_type[i] == EqType.WELD
+    if m.eq_objtype[i] == ObjType.SITE:
         one, two = (m.site_bodyid[site] for site in objects)
         anchors = [m.site_pos[site] for site in objects]
         quats = [quat_mul(d.xquat[body], m.site_quat[site]) for body, site in zip((one, two), objects, strict=True)]
@@ -159,7 +160,7 @@ def _bias(m: Model, d: Data, body: int) -> list[Scalar]:
         end = m.body_dofadr[body] + m.body_dofnum[body]
         for j in range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body]):
             first, after = m.jnt_dofadr[j], m.jnt_dofadr[j] + 3
-            if m.jnt_type[j] == BALL and after < end:
+            if m.jnt_type[j] == JointType.BALL and after < end:
                 turned, later = (combine(d.odof, d.qvel, range(*x)) for x in ((first, after), (after, end)))
                 total = add(total, cross_motion(later, turned))
         body = m.body_parentid[body]
@@ -190,7 +191,7 @@ def _met(m: Model) -> dict[int, list[float]]:
     """By weld, the inverse inertia that its rows of each kind act on at qpos0: the largest J M^-1 J'."""
     if m not in _kept:
         d, inverse = at_qpos0(m)
-        _kept[m] = {i: [0.0, 0.0] for i in range(m.neq) if m.eq_type[i] in (EQ_CONNECT, EQ_WELD)}
+        _kept[m] = {i: [0.0, 0.0] for i in range(m.neq) if m.eq_type[i] in (EqType.CONNECT, EqType.WELD)}
         for i, most in _kept[m].items():
             tie = _tie(m, d, i)
             for line in tie.lines(m, d):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from ...compiler.scalar import Scalar, maximum, select
 from ..actuators.reflected import tendon_armature
 from ..data import Data, stage
+from ..enums import JointType
 from ..kinematics import between
-from ..model import BALL, Model
+from ..model import Model
 from ..spatial import MINVAL, Vec, add, add_scaled, cross, cross_motion, dot, norm, normalize, scale, sub, zeros
 from ..velocity import at_point
 from .tendon import armed_tendons, row_times, site_place, straight_parts
@@ -36,7 +37,7 @@ def _after_balls(m: Model, d: Data, i: int) -> list[Scalar]:
     out, end = zeros(6), m.body_dofadr[i] + m.body_dofnum[i]
     for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
         v = m.jnt_dofadr[j]
-        if m.jnt_type[j] == BALL and v + 3 < end:
+        if m.jnt_type[j] == JointType.BALL and v + 3 < end:
             out = add(out, cross_motion(_motion(d, range(v + 3, end)), _motion(d, range(v, v + 3))))
     return out
 

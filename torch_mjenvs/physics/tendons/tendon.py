@@ -13,8 +13,9 @@ from ...compiler.control import when_any
 from ...compiler.scalar import Scalar, absolute, maximum, sqrt
 from ..actuators.reflected import tendon_armature, tendon_damping
 from ..data import Data, stage
+from ..enums import EqType, GeomType, WrapType
 from ..kinematics import between
-from ..model import EQ_TENDON, SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
+from ..model import Model, dofs_of
 from ..spatial import Vec, add, cross, dot, is_zero, mat_vec, norm, normalize, scale, sub, transpose, zeros
 from ..springs import acts, stiffness_at
 from .wrapping import wrap
@@ -29,13 +30,13 @@ def tendon(m: Model, d: Data) -> None:
     d.ten_J, d.ten_wrench = ([{} for _ in range(m.ntendon)] for _ in range(2))
     for t in range(m.ntendon):
         for w in range(m.tendon_adr[t], m.tendon_adr[t] + m.tendon_num[t]):
-            if m.wrap_type[w] == WRAP_JOINT:
+            if m.wrap_type[w] == WrapType.JOINT:
                 j, prm = m.wrap_objid[w], m.wrap_prm[w]
                 d.ten_length[t] = d.ten_length[t] + prm * d.qpos[m.jnt_qposadr[j]]
                 _add(d.ten_J[t], {m.jnt_dofadr[j]: prm}, 1.0)
         for share, w in _parts(m, t):
             site, after = m.wrap_objid[w], m.wrap_objid[w + 1]
-            if m.wrap_type[w + 1] == WRAP_SITE:
+            if m.wrap_type[w + 1] == WrapType.SITE:
                 _join(d, t, _of_sites(m, d, site, after), share)
             else:
                 side = round((m.nominal or m).wrap_prm[w + 1])
@@ -49,16 +50,16 @@ def _parts(m: Model, t: int) -> Iterator[tuple[Scalar, int]]:
     share: Scalar = 1.0
     last = m.tendon_adr[t] + m.tendon_num[t] - 1
     for w in range(m.tendon_adr[t], last):
-        if m.wrap_type[w] == WRAP_PULLEY:
+        if m.wrap_type[w] == WrapType.PULLEY:
             share = 1.0 / m.wrap_prm[w]
-        elif m.wrap_type[w] == WRAP_SITE and m.wrap_type[w + 1] != WRAP_PULLEY:
+        elif m.wrap_type[w] == WrapType.SITE and m.wrap_type[w + 1] != WrapType.PULLEY:
             yield share, w
 
 
 def straight_parts(m: Model, t: int) -> Iterator[tuple[Scalar, int, int]]:
     """Share and sites of each part that goes straight from site to site."""
     for share, w in _parts(m, t):
-        if m.wrap_type[w + 1] == WRAP_SITE:
+        if m.wrap_type[w + 1] == WrapType.SITE:
             yield share, m.wrap_objid[w], m.wrap_objid[w + 1]
 
 
@@ -89,7 +90,7 @@ def constrained_tendons(m: Model) -> list[int]:
 def coupled_tendons(m: Model) -> list[int]:
     """The tendons that equalities hold, if they are active."""
     ends = zip(m.eq_type, m.eq_obj1id, m.eq_obj2id, strict=True)
-    return sorted({t for kind, *ids in ends if kind == EQ_TENDON for t in ids if t >= 0})
+    return sorted({t for kind, *ids in ends if kind == EqType.TENDON for t in ids if t >= 0})
 
 
 STILL = 1e-6  # of the inverse inertia of its dofs: tendons that are stretched by so little at qpos0
@@ -183,7 +184,6 @@ def _round(m: Model, d: Data, site1: int, geom: int, side: int, site2: int) -> P
     """Between two sites, round a geom where it is in the way. side: the side site, or -1."""
     holder, one, two = m.geom_bodyid[geom], site_place(m, d, site1), site_place(m, d, site2)
     centre, mat = d.geom_xrel[geom], d.geom_xmat[geom]
-    _ = d.origin, d.odof  # which a `Derived` is to compute outside the block below
 
     def seen(site: int) -> list[Scalar]:
         """In the geom's frame; a constant, if both are of one body."""
@@ -194,7 +194,7 @@ def _round(m: Model, d: Data, site1: int, geom: int, side: int, site2: int) -> P
         return mat_vec(transpose(mat), here)
 
     aside = seen(side) if side >= 0 else None
-    path = wrap(seen(site1), seen(site2), aside, m.geom_size[geom][0], m.geom_type[geom] == SPHERE)
+    path = wrap(seen(site1), seen(site2), aside, m.geom_size[geom][0], m.geom_type[geom] == GeomType.SPHERE)
     direct = _straight(m, d, one, two)
     dofs = sorted({v for body in (one[0], holder, two[0]) for v in dofs_of(m, body)})
     bodies = list(dict.fromkeys((one[0], holder, two[0])))

@@ -1,0 +1,113 @@
+"""MuJoCo's pipeline: the stages from a state to its accelerations and all that follows, in MuJoCo's order.
+
+A `Data` runs a stage when one of its fields is first asked for, so whoever needs little computes little. `forward` asks
+for all that a step needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .actuators.activation import check_act
+from .actuators.actuation import actuation, transmission
+from .collision.driver import collision
+from .constraints import make_constraint
+from .data import Data, Stage
+from .forces import passive, smooth, smooth_acceleration
+from .inertia import com_pos, crb
+from .kinematics import kinematics
+from .model import Model
+from .noslip import no_slip
+from .precision import DOUBLE, Precision
+from .sensors import sensor
+from .solver import constraint_force, newton, rne_post_constraint
+from .tendons.bias import tendon_bias
+from .tendons.tendon import tendon, tendon_vel
+from .velocity import bias, com_acc, com_force, com_vel, subtree_vel
+
+# mj_fwdPosition, but for what needs velocities as well
+FWD_POSITION: tuple[Stage, ...] = (
+    kinematics,  # where bodies, joints, geoms and sites are
+    com_pos,  # centres of mass, inertias, motion axes
+    tendon,  # lengths of tendons, and what moves them
+    crb,  # M
+    collision,  # which geoms may touch
+)
+
+# mj_fwdVelocity, and mj_transmission
+FWD_VELOCITY: tuple[Stage, ...] = (
+    com_vel,  # velocities of bodies
+    tendon_vel,  # velocities of tendons, and their springs and dampers
+    tendon_bias,  # what tendons with armature add to `bias`
+    transmission,  # lengths and velocities of actuators, and what they move
+    passive,  # springs, dampers, gravity compensation, fluid
+    bias,  # Coriolis, centrifugal and gravitational forces
+)
+
+# mj_fwdActuation and mj_fwdAcceleration
+FWD_ACTUATION: tuple[Stage, ...] = (
+    actuation,  # rates of activations, forces of actuators
+    smooth,  # all forces but those of constraints
+)
+
+# mj_makeConstraint and mj_fwdConstraint
+FWD_CONSTRAINT: tuple[Stage, ...] = (
+    make_constraint,  # equalities, friction loss, limits, contacts
+    newton,  # the acceleration that they leave
+    no_slip,  # ... after sweeps that let no friction creep
+)
+
+FORWARD: tuple[Stage, ...] = (*FWD_POSITION, *FWD_VELOCITY, *FWD_ACTUATION, *FWD_CONSTRAINT)
+
+# What no step needs: for tasks, outputs and sensors
+ON_DEMAND: tuple[Stage, ...] = (
+    smooth_acceleration,  # of mj_fwdAcceleration: the acceleration without constraints
+    constraint_force,  # of mj_fwdConstraint: the force of constraints on each dof
+    rne_post_constraint,  # mj_rnePostConstraint in three parts: wrenches of contacts and of what pulls from outside
+    com_acc,  # ... accelerations of bodies
+    com_force,  # ... wrenches of parents
+    subtree_vel,  # mj_subtreeVel
+    sensor,  # mj_sensorPos, mj_sensorVel and mj_sensorAcc
+)
+
+STAGES: tuple[Stage, ...] = (*FORWARD, *ON_DEMAND)
+
+OF_SENSORS = ("cacc", "cfrc_int", "sensordata")  # what MuJoCo computes with sensors, if any ask for it
+
+
+def compute(d: Data, stages: Iterable[Stage]) -> None:
+    """Ask for all that these stages compute.
+
+    In their order, and not in that in which they happen to need each other: so a kernel's code follows MuJoCo's order,
+    and does not change with who asks for what first.
+    """
+    for stage in stages:
+        for name in stage.computes:
+            getattr(d, name)
+
+
+def forward(d: Data) -> None:
+    """mj_forward, as far as a step needs it."""
+    compute(d, FORWARD)
+
+
+def derive(
+    m: Model,
+    qpos: list,
+    qvel: list,
+    qacc: list | None,
+    ctrl: list,
+    precision: Precision = DOUBLE,
+    act: Sequence = (),
+    **pushes: list,
+) -> Data:
+    """mjData at a state, `pushes` as of `step`. Nothing is computed that nobody reads. qacc: where the solver ended, if
+    that is known.
+
+    Raises ValueError for a wrong number of activations.
+    """
+    check_act(m, act)
+    known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc_solver": qacc}
+    if qacc is not None and not m.noslip_iterations:
+        known |= {"qacc": qacc, "slips": []}
+    return Data(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, precision=precision, **known, **pushes)
