@@ -20,6 +20,7 @@ from .actuators.reflected import dof_armature, tendon_armature
 from .data import Data, stage
 from .kinematics import Frame, between
 from .model import BALL, FREE, HINGE, SLIDE, Model
+from .sparse import Row
 from .spatial import (
     IDENTITY,
     MAXVAL,
@@ -45,7 +46,7 @@ from .spatial import (
     transpose,
     zeros,
 )
-from .tendons.tendon import Row, armed_tendons
+from .tendons.tendon import armed_tendons
 
 Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symmetric matrix
 

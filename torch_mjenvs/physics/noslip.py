@@ -25,8 +25,8 @@ from .constraints.friction import FrictionLoss
 from .data import Data, stage
 from .inertia import factor, solve
 from .model import Model, dofs_of
+from .sparse import Row, row_times
 from .spatial import MINVAL, add_scaled, dot, scale, sub, zeros
-from .tendons.tendon import Row, row_times
 
 Hold = Callable[[list, list, list], list]  # of A, v and F: the next F
 LEAST = 1e-10  # of a diagonal entry or a determinant of A, and of what remains to be done, in MuJoCo's QCQP

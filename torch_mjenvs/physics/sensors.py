@@ -28,6 +28,7 @@ from .sensor_objects import (
     seen_by,
     velocity,
 )
+from .sparse import row_times
 from .spatial import (
     MINVAL,
     add,
@@ -41,7 +42,6 @@ from .spatial import (
     sub,
     zeros,
 )
-from .tendons.tendon import row_times
 
 REAL, POSITIVE = int(mujoco.mjtDataType.mjDATATYPE_REAL), int(mujoco.mjtDataType.mjDATATYPE_POSITIVE)
 CLOCK = int(mujoco.mjtSensor.mjSENS_CLOCK)

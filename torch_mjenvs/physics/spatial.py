@@ -12,7 +12,7 @@ i        cinert         s    scalar           w    weights
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, atan2, maximum, select, sqrt
@@ -33,6 +33,14 @@ def is_zero(x: Scalar) -> bool:
 def is_number(*xs: Scalar) -> bool:
     """Whether all are known beforehand: not parameters that vary from world to world."""
     return all(isinstance(x, float) for x in xs)
+
+
+def sum_of(values: Iterable[Scalar]) -> Scalar:
+    """The sum of scalars; 0.0 of none."""
+    total: Scalar = 0.0
+    for x in values:
+        total = total + x
+    return total
 
 
 def zeros(n: int) -> list[Scalar]:

@@ -14,13 +14,13 @@ from ...compiler.scalar import Scalar
 from ..collision.contact_param import contact_param
 from ..data import Data
 from ..model import Model
-from ..spatial import choose, dot, is_number, sub
+from ..spatial import choose, dot, is_number, sub, sum_of
 from .body_contacts import lines_of
 from .contact_force import in_world
 from .contact_groups import Alike, ContactGroup, of_pairs, touch
 from .contacts import cone_of, reference_of, row_weight
 from .pyramid import Cone
-from .rows import impedance, row_stiffness, sum_of
+from .rows import impedance, row_stiffness
 from .stiff import Bound
 from .tables import Table
 

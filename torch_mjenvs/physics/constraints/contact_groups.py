@@ -30,10 +30,10 @@ from ..collision.solids import Solids, solids_of
 from ..data import Data
 from ..model import HFIELD, Model, Pair
 from ..precision import Precision
-from ..spatial import Vec, add, add_scaled, choose, column, cross, dot, is_number, mat_vec, scale, sub
+from ..spatial import MINVAL, Vec, add, add_scaled, choose, column, cross, dot, is_number, mat_vec, scale, sub
 from .body_contacts import sides_of
 from .contacts import bound_of
-from .rows import MIN_VAL, Constraint, fold_row, impedance, reference
+from .rows import Constraint, fold_row, impedance, reference
 from .tables import Table, table, table_each, table_parts
 
 FEWEST = 8  # pairs for which tables are worth while
@@ -365,9 +365,9 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
 
     def weight(i: Any) -> Scalar:
         if is_number(*weights):
-            return per_contact([maximum(sum(m.body_invweight0[body][0] for body in b), MIN_VAL) for b in g.bodies], i)
+            return per_contact([maximum(sum(m.body_invweight0[body][0] for body in b), MINVAL) for b in g.bodies], i)
         one, two = (get(by_body, per_contact([moved.index(b[side]) for b in g.bodies], i)) for side in (0, 1))
-        return maximum(one + two, MIN_VAL)
+        return maximum(one + two, MINVAL)
 
     ground = ground_of(m, g.pairs) if _field_of(m, g.pairs[0]) >= 0 else None
     by_body = None if is_number(*weights) else memory([[x] for x in weights])

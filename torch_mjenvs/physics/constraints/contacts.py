@@ -17,12 +17,12 @@ from ..collision.driver import Candidate
 from ..data import Data
 from ..model import Model, Pair
 from ..precision import Precision
-from ..spatial import is_zero
+from ..spatial import MINVAL, is_zero
 from . import body_contacts, stiff, world_contacts
 from .body_contacts import BodyContact, BodyContacts, sides_of
 from .elliptic import EllipticCone
 from .pyramid import Cone, Pyramid
-from .rows import MAX_IMP, MIN_IMP, MIN_VAL, impedance, reference
+from .rows import MAX_IMP, MIN_IMP, impedance, reference
 from .world_contacts import WorldContact, WorldContacts
 
 _NOTHING: Any = (None, None), None, None  # what is known, in plain Python, of a contact that does not touch
@@ -112,7 +112,7 @@ def bodies_weights(m: Model, pair: Pair) -> tuple[Scalar, Scalar]:
 
 def row_weight(m: Model, pair: Pair) -> Scalar:
     """A row's diagApprox: D is imp / (1 - imp) by this; of an elliptic cone, the normal's. mj_makeImpedance."""
-    return maximum(bodies_weights(m, pair)[0] * _share_of_row(m, pair), MIN_VAL)
+    return maximum(bodies_weights(m, pair)[0] * _share_of_row(m, pair), MINVAL)
 
 
 def _share_of_row(m: Model, pair: Pair) -> Scalar:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from ...compiler.scalar import Scalar, maximum
 from ..data import Data
 from ..model import EQ_JOINT, Model
-from ..spatial import add, scale, zeros
-from ..tendons.tendon import Row, row_times
+from ..sparse import Row, row_times
+from ..spatial import MINVAL, add, scale, zeros
 from .equality import Equality, EqualityRow
-from .rows import MIN_VAL, impedance, reference, row_stiffness
+from .rows import impedance, reference, row_stiffness
 
 
 @dataclass
@@ -45,7 +45,7 @@ def coupling(m: Model, d: Data, i: int) -> Equality:
     position = first.place - at
     k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
     imp = impedance(m.eq_solimp[i], position)
-    D = row_stiffness(imp, maximum(diagonal, MIN_VAL))
+    D = row_stiffness(imp, maximum(diagonal, MINVAL))
     y0 = b * row_times(row, d.qvel) + k * imp * position
     rows = [EqualityRow(row, D, y0, wrenches)] if row else []  # else nothing moves it
     return Equality(rows, D * weight > d.precision.stiff)

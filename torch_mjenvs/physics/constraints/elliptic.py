@@ -19,8 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select, sqrt
-from ..spatial import MINVAL, add, dot, is_zero, scale
-from .rows import sum_of
+from ..spatial import MINVAL, add, dot, is_zero, scale, sum_of
 
 
 @dataclass

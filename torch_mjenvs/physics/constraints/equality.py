@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from ..data import Data
 from ..model import Model
+from ..sparse import Row, row_times
 from ..spatial import add_scaled
-from ..tendons.tendon import Row, row_times
 from .rows import Constraint
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, select
 from ..data import Data
 from ..model import Model
-from ..spatial import add_scaled
-from ..tendons.tendon import Row, met_by_tendon, row_times
-from .rows import MIN_VAL, Constraint, bounded_stiffness, impedance, reference, row_stiffness
+from ..sparse import Row, row_times
+from ..spatial import MINVAL, add_scaled
+from ..tendons.tendon import met_by_tendon
+from .rows import Constraint, bounded_stiffness, impedance, reference, row_stiffness
 
 
 @dataclass
@@ -100,7 +101,7 @@ def _row(
 ) -> FrictionLoss:  # fmt: skip
     imp = impedance(solimp, 0.0)  # of a row without a position, which has no stiffness k either
     _, b = reference(solref, solimp, direct, m.timestep)
-    weight = maximum(weight, MIN_VAL)
+    weight = maximum(weight, MINVAL)
     D = row_stiffness(imp, weight) if met is None else bounded_stiffness(d, imp, weight, met)
     shown = D * (weight if met is None else met) > d.precision.stiff
     return FrictionLoss(jacobian, D, b * row_times(jacobian, d.qvel), most, shown, tendon)

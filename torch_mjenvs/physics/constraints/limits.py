@@ -10,9 +10,10 @@ from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, maximum, minimum, select
 from ..data import Data
 from ..model import BALL, JOINT, TENDON, Model
-from ..spatial import add_scaled, norm, normalize, quat_normalize, quat_sub, scale
-from ..tendons.tendon import Row, met_by_tendon, row_times
-from .rows import MIN_VAL, Constraint, bounded_stiffness, fold_row, impedance, may_show, reference, row_stiffness
+from ..sparse import Row, row_times
+from ..spatial import MINVAL, add_scaled, norm, normalize, quat_normalize, quat_sub, scale
+from ..tendons.tendon import met_by_tendon
+from .rows import Constraint, bounded_stiffness, fold_row, impedance, may_show, reference, row_stiffness
 
 
 @dataclass
@@ -125,7 +126,7 @@ def tendon_limits(m: Model, d: Data) -> list[Limit]:
 
 
 def _tendon_limit(m: Model, d: Data, t: int) -> list[Limit]:
-    weight = maximum(m.tendon_invweight0[t], MIN_VAL)
+    weight = maximum(m.tendon_invweight0[t], MINVAL)
     how = m.tendon_margin[t], m.tendon_solref_lim[t], m.tendon_solimp_lim[t], m.tendon_direct_lim[t]
     soft = Soft(*how, weight, met_by_tendon(m, d, t))
     usual = (m.nominal or m).tendon_range[t]

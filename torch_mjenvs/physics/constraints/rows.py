@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
 from ..data import Data
 from ..model import Model
-from ..spatial import is_number
+from ..spatial import MINVAL, is_number
 
-MIN_IMP, MAX_IMP, MIN_VAL = 1e-4, 0.9999, 1e-15  # mjMINIMP, mjMAXIMP, mjMINVAL
+MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 
 
 class Constraint:
@@ -64,9 +64,9 @@ def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float)
     """Stiffness k and damping b of a constraint. getsolparam and mj_makeImpedance, with `refsafe`."""
     dmax = clip(solimp[1], MIN_IMP, MAX_IMP)
     if direct:
-        return -solref[0] / maximum(dmax * dmax, MIN_VAL), -solref[1] / maximum(dmax, MIN_VAL)
+        return -solref[0] / maximum(dmax * dmax, MINVAL), -solref[1] / maximum(dmax, MINVAL)
     time, ratio = maximum(solref[0], 2 * timestep), solref[1]
-    return 1 / maximum((dmax * time * ratio) ** 2, MIN_VAL), 2 / maximum(dmax * time, MIN_VAL)
+    return 1 / maximum((dmax * time * ratio) ** 2, MINVAL), 2 / maximum(dmax * time, MINVAL)
 
 
 def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
@@ -75,9 +75,9 @@ def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
     width, p = solimp[2], max(1.0, solimp[4])
     flat = 0.5 * (dmin + dmax)
     if not is_number(*solimp):
-        x = minimum(absolute(distance) / maximum(width, MIN_VAL), 1.0)
-        return select(width <= MIN_VAL, flat, dmin + _curve(x, mid, p) * (dmax - dmin))
-    if dmin == dmax or width <= MIN_VAL:
+        x = minimum(absolute(distance) / maximum(width, MINVAL), 1.0)
+        return select(width <= MINVAL, flat, dmin + _curve(x, mid, p) * (dmax - dmin))
+    if dmin == dmax or width <= MINVAL:
         return flat
     x = minimum(absolute(distance) * (1 / width), 1.0)
     return dmin + _curve(x, mid, p) * (dmax - dmin)
@@ -109,11 +109,3 @@ def may_show(d: Data, solimp: Sequence) -> bool:
     """
     most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
     return most / (1 - most) > d.precision.stiff
-
-
-def sum_of(values) -> Scalar:
-    """The sum; 0 of nothing."""
-    out: Scalar = 0.0
-    for x in values:
-        out = out + x
-    return out

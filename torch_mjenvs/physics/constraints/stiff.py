@@ -27,9 +27,8 @@ from ..collision.contact_param import contact_param
 from ..invweight import geom_invweight0
 from ..model import Model, Pair
 from ..precision import Precision
-from ..spatial import add, dot, is_number, is_zero, scale
+from ..spatial import add, dot, is_number, is_zero, scale, sum_of
 from .pyramid import Pyramid
-from .rows import sum_of
 
 SLIPPERY = 0.3  # friction below which the normal alone is softened
 FIXED = 1e-3  # over the root of `stiffest`: centres of mass that move by so little, seen beside the surface, do not

@@ -23,11 +23,25 @@ from ..inertia import solve
 from ..kinematics import between
 from ..model import BALL, EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
 from ..set_const import at_qpos0
-from ..spatial import add, cross, cross_motion, dot, is_zero, mat_vec, norm, quat_conjugate, quat_mul, scale, sub, zeros
-from ..tendons.tendon import Row, row_times
+from ..sparse import Row, row_times
+from ..spatial import (
+    MINVAL,
+    add,
+    cross,
+    cross_motion,
+    dot,
+    is_zero,
+    mat_vec,
+    norm,
+    quat_conjugate,
+    quat_mul,
+    scale,
+    sub,
+    zeros,
+)
 from ..velocity import at_point, combine
 from .equality import Equality, EqualityRow
-from .rows import MAX_IMP, MIN_IMP, MIN_VAL, bounded_stiffness, impedance, reference
+from .rows import MAX_IMP, MIN_IMP, bounded_stiffness, impedance, reference
 
 AXES = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 FIXED = 1e-5  # of the inverse inertia that is met: centres of mass that move by so little do not
@@ -180,7 +194,7 @@ def _stiffness(m: Model, d: Data, i: int, bodies: tuple[int, int], imp: Scalar, 
         D = bounded_stiffness(d, imp, weight, met)
         return D, D * met > d.precision.stiff
     most = clip(maximum(*m.eq_solimp[i][:2]), MIN_IMP, MAX_IMP)
-    return imp / maximum((1.0 - imp) * weight, imp * MIN_VAL), most > d.precision.stiff * (1.0 - most)
+    return imp / maximum((1.0 - imp) * weight, imp * MINVAL), most > d.precision.stiff * (1.0 - most)
 
 
 _kept: weakref.WeakKeyDictionary[Model, dict[int, list[float]]] = weakref.WeakKeyDictionary()

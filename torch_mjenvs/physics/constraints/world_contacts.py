@@ -16,9 +16,8 @@ from ...compiler.control import when_any
 from ..data import Data
 from ..kinematics import between
 from ..model import Model
-from ..spatial import add, cross, dot, scale
+from ..spatial import add, cross, dot, scale, sum_of
 from .contact_force import ContactForce, Contacts, body_motion, in_world
-from .rows import sum_of
 
 
 @dataclass

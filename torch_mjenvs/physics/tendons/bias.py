@@ -11,9 +11,10 @@ from ..actuators.reflected import tendon_armature
 from ..data import Data, stage
 from ..kinematics import between
 from ..model import BALL, Model
+from ..sparse import row_times
 from ..spatial import MINVAL, Vec, add, add_scaled, cross, cross_motion, dot, norm, normalize, scale, sub, zeros
 from ..velocity import at_point
-from .tendon import armed_tendons, row_times, site_place, straight_parts
+from .tendon import armed_tendons, site_place, straight_parts
 
 
 @stage(reads="qvel origin frame odof ovel bias_acc", computes="ten_bias")

@@ -15,11 +15,10 @@ from ..actuators.reflected import tendon_armature, tendon_damping
 from ..data import Data, stage
 from ..kinematics import between
 from ..model import EQ_TENDON, SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
+from ..sparse import Row, row_times
 from ..spatial import Vec, add, cross, dot, is_zero, mat_vec, norm, normalize, scale, sub, transpose, zeros
 from ..springs import acts, stiffness_at
 from .wrapping import wrap
-
-Row = dict[int, Scalar]  # {dof: entry}
 
 
 @stage(reads="qpos origin frame odof geom_xrel geom_xmat", computes="ten_length ten_J ten_wrench")
@@ -130,14 +129,6 @@ def tendon_stretch(m: Model, d: Data, t: int) -> Scalar:
     """How far it is from the lengths at which its spring is slack; less than 0 where it is too short."""
     low, high = m.tendon_lengthspring[t]
     return maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
-
-
-def row_times(row: Row, x: Vec) -> Scalar:
-    """The product of a sparse row and a vector."""
-    total: Scalar = 0.0
-    for v, entry in row.items():
-        total = total + entry * x[v]
-    return total
 
 
 def _add(total: Row, row: Row, share: Scalar) -> None:
