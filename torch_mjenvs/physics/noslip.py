@@ -83,7 +83,7 @@ class Slip:
         """As `Constraint.add_wrenches`."""
         of = self.grip.of
         if isinstance(of, FrictionLoss):
-            of.pull(d, self.force[0], wrench)
+            of.push_bodies(self.force[0], wrench)
             return
         force = zeros(of.condim)
         for axis, f in zip(self.grip.axes, self.force, strict=True):
@@ -127,7 +127,7 @@ def _grips(m: Model, d: Data) -> list[Grip]:
 
 def _friction_loss(c: FrictionLoss, a: list, image: Callable[[Row], list]) -> Grip:
     def hold(A: list, slip: list, force: list) -> list:
-        return [clip(force[0] - slip[0] / maximum(A[0][0], MINVAL), -c.most, c.most)]
+        return [clip(force[0] - slip[0] / maximum(A[0][0], MINVAL), -c.law.most, c.law.most)]
 
     return Grip(c, [0], True, [c.jacobian], [image(c.jacobian)], [c.y0], [c.force(a)], hold)
 

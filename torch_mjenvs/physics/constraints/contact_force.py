@@ -73,7 +73,7 @@ class Contacts(Constraint):
     contacts: Sequence[ContactForce]
 
     @property
-    def shows(self) -> list[Mask]:
+    def needs_refinement(self) -> list[Mask]:
         return [logical_and(c.active, c.shows) for c in self.contacts if c.shows is not False]
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
 from ..data import Data
 from ..model import Model
-from ..spatial import MINVAL, is_number
+from ..spatial import MINVAL, is_number, is_zero
 
 MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 
@@ -25,8 +25,8 @@ class Constraint:
     """
 
     @property
-    def shows(self) -> list[Mask]:
-        """Where rounding shows in a Newton step, so that the last is to be repeated: see `stiff`."""
+    def needs_refinement(self) -> list[Mask]:
+        """Where rounding shows in a Newton step, so that the last is to be repeated: see `softening`."""
         return []
 
     def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
@@ -83,14 +83,10 @@ def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
     return dmin + _curve(x, mid, p) * (dmax - dmin)
 
 
-def row_stiffness(imp: Scalar, weight: Scalar) -> Scalar:
-    """D of a row of this impedance, and of inverse inertia `weight`. mj_makeImpedance."""
-    return imp / ((1.0 - imp) * weight)
-
-
-def bounded_stiffness(d: Data, imp: Scalar, weight: Scalar, met: Scalar) -> Scalar:
-    """The same, but no more than rounding bears beside the inverse inertia that the row meets."""
-    return imp / maximum((1.0 - imp) * weight, imp * (met / d.precision.stiffest))
+def row_stiffness(imp: Scalar, invweight: Scalar, give: Scalar = 0.0) -> Scalar:
+    """D of a row of this impedance and inverse inertia, at the most 1 / give. mj_makeImpedance."""
+    resistance = (1.0 - imp) * invweight
+    return imp / (resistance if is_zero(give) else maximum(resistance, imp * give))
 
 
 def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
@@ -101,11 +97,3 @@ def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
     below = power(x, p) * first
     above = 1.0 - power(1.0 - x, p) * second
     return select(x <= mid, below, above)
-
-
-def may_show(d: Data, solimp: Sequence) -> bool:
-    """Whether the impedance can be so near 1 that rounding shows: a row's stiffness is imp / (1 - imp) times the
-    inertia.
-    """
-    most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
-    return most / (1 - most) > d.precision.stiff

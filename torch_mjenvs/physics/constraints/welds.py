@@ -17,7 +17,7 @@ import functools
 import weakref
 from dataclasses import dataclass
 
-from ...compiler.scalar import Mask, Scalar, clip, logical_or, maximum
+from ...compiler.scalar import Mask, Scalar, logical_or
 from ..data import Data
 from ..inertia import solve
 from ..kinematics import between
@@ -25,7 +25,6 @@ from ..model import BALL, EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
 from ..set_const import at_qpos0
 from ..sparse import Row, row_times
 from ..spatial import (
-    MINVAL,
     add,
     cross,
     cross_motion,
@@ -40,11 +39,13 @@ from ..spatial import (
     zeros,
 )
 from ..velocity import at_point, combine
-from .equality import Equality, EqualityRow
-from .rows import MAX_IMP, MIN_IMP, bounded_stiffness, impedance, reference
+from .equality import Equality
+from .laws import TwoSided
+from .rows import impedance, reference
+from .scalar_row import ScalarRow
+from .softening import RowBound, tie_bound
 
 AXES = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-FIXED = 1e-5  # of the inverse inertia that is met: centres of mass that move by so little do not
 TORQUESCALE = 10  # its place in eq_data
 
 
@@ -135,16 +136,19 @@ def weld(m: Model, d: Data, i: int) -> Equality:
     lines = tie.lines(m, d)
     k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
     imp = impedance(m.eq_solimp[i], norm([line.position for line in lines]))
-    stiffness = [_stiffness(m, d, i, tie.bodies, imp, kind) for kind in range(1 + (tie.quats is not None))]
+    bounds = _bounds(m, d, i, tie)
+    stiffness = [bound.stiffness(imp) for bound in bounds]
     rows = []
     for line, drift in zip(lines, tie.drift(m, d), strict=True):
         row = tie.jacobian(m, d, line)
         y0 = b * row_times(row, d.qvel) + k * imp * line.position + drift
-        rows.append(EqualityRow(row, stiffness[line.kind][0], y0, tie.wrenches(line)))
+        rows.append(ScalarRow(row, TwoSided(stiffness[line.kind]), y0, wrenches=tie.wrenches(line)))
     if not any(row.jacobian for row in rows):  # between what nothing moves
         return Equality([], False)
-    shown = functools.reduce(logical_or, (shown for _, shown in stiffness))
-    return Equality(rows, shown)
+    refine: Mask = False
+    for bound, D in zip(bounds, stiffness, strict=True):
+        refine = logical_or(refine, bound.needs_refinement(d.precision, D, m.eq_solimp[i]))
+    return Equality(rows, refine)
 
 
 def _tie(m: Model, d: Data, i: int) -> Tie:
@@ -180,28 +184,20 @@ def _bias(m: Model, d: Data, body: int) -> list[Scalar]:
     return total
 
 
-def _stiffness(m: Model, d: Data, i: int, bodies: tuple[int, int], imp: Scalar, kind: int) -> tuple[Scalar, Mask]:
-    """D of a tie's rows of a kind, and where rounding shows in it (see `stiff`), seen beside the bodies' inertia.
-
-    What is held far from a centre of mass meets less inertia, but in turning about the point, which is left free, there
-    is as much more. Where the centres of mass cannot move, MuJoCo's D is endless: there the rows are softened to what
-    rounding bears, beside the inertia that they meet.
-    """
-    usual = m.nominal or m
-    weight, nominal = (sum(x.body_invweight0[body][kind] for body in bodies) for x in (m, usual))
-    met = _met(usual)[i][kind]
-    if nominal < FIXED * met:
-        D = bounded_stiffness(d, imp, weight, met)
-        return D, D * met > d.precision.stiff
-    most = clip(maximum(*m.eq_solimp[i][:2]), MIN_IMP, MAX_IMP)
-    return imp / maximum((1.0 - imp) * weight, imp * MINVAL), most > d.precision.stiff * (1.0 - most)
+def _bounds(m: Model, d: Data, i: int, tie: Tie) -> list[RowBound]:
+    """The bounds of equality i's rows: of those for points, and where there are any, of those for orientations."""
+    usual, bounds = m.nominal or m, []
+    for kind, effective in enumerate(_effective_invweights(usual)[i][: 2 if tie.quats else 1]):
+        invweight, nominal = (sum(x.body_invweight0[body][kind] for body in tie.bodies) for x in (m, usual))
+        bounds.append(tie_bound(d.precision, invweight, nominal, effective))
+    return bounds
 
 
 _kept: weakref.WeakKeyDictionary[Model, dict[int, list[float]]] = weakref.WeakKeyDictionary()
 
 
-def _met(m: Model) -> dict[int, list[float]]:
-    """By weld, the inverse inertia that its rows of each kind act on at qpos0: the largest J M^-1 J'."""
+def _effective_invweights(m: Model) -> dict[int, list[float]]:
+    """The largest J M^-1 J' at qpos0, of the rows for points and of those for orientations, by connect and weld."""
     if m not in _kept:
         d, inverse = at_qpos0(m)
         _kept[m] = {i: [0.0, 0.0] for i in range(m.neq) if m.eq_type[i] in (EQ_CONNECT, EQ_WELD)}

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Scalar, absolute, maximum, sqrt
+from ...compiler.scalar import Scalar, absolute, maximum
 from ..actuators.reflected import tendon_armature, tendon_damping
 from ..data import Data, stage
 from ..kinematics import between
@@ -89,22 +89,6 @@ def coupled_tendons(m: Model) -> list[int]:
     """The tendons that equalities hold, if they are active."""
     ends = zip(m.eq_type, m.eq_obj1id, m.eq_obj2id, strict=True)
     return sorted({t for kind, *ids in ends if kind == EQ_TENDON for t in ids if t >= 0})
-
-
-STILL = 1e-6  # of the inverse inertia of its dofs: tendons that are stretched by so little at qpos0
-
-
-def met_by_tendon(m: Model, d: Data, t: int) -> Scalar | None:
-    """A bound of J M^-1 J' in this pose, of tendons of which MuJoCo's tendon_invweight0, which is that at qpos0, says
-    little: a string between two parallel tracks does not stretch at first. None of others.
-    """
-    nominal = m.nominal or m
-    if nominal.tendon_invweight0[t] >= STILL * sum(nominal.dof_invweight0[v] for v in d.ten_J[t]):
-        return None
-    total: Scalar = 0.0
-    for v, entry in d.ten_J[t].items():
-        total = total + absolute(entry) * sqrt(m.dof_invweight0[v])
-    return total * total
 
 
 def armed_tendons(m: Model) -> list[int]:
