@@ -8,12 +8,14 @@ from __future__ import annotations
 from ..data import Data, stage
 from ..model import EQ_JOINT, EQ_TENDON, Model, Pair
 from .cone_groups import cone_group
-from .contact_groups import ContactGroup, alike, many_alike, touch
+from .contact_groups import ContactGroup, contact_group
 from .contacts import contacts
 from .couplings import coupling
 from .equality import Equality
 from .friction import friction_losses
 from .limits import joint_limits, tendon_limits
+from .pair_batch import batch_pairs, pair_batch
+from .pair_tables import PairTables
 from .welds import weld
 
 
@@ -24,7 +26,7 @@ from .welds import weld
 )
 def make_constraint(m: Model, d: Data) -> None:
     """d.constraints. mj_makeConstraint, mj_referenceConstraint."""
-    grouped = many_alike(m, d.precision)
+    grouped = batch_pairs(m, d.precision)
     in_groups = {id(p) for pairs in grouped for p in pairs}
     alone = [c for c in d.candidates if id(c.pair) not in in_groups]
     if m.noslip_iterations:  # of two bodies, pairs that the model names come first
@@ -52,5 +54,6 @@ def equalities(m: Model, d: Data) -> list[Equality]:
 
 
 def _group(m: Model, d: Data, pairs: list[Pair]) -> ContactGroup:
-    g = alike(m, pairs)
-    return ContactGroup(g, *touch(m, d, g)) if g.condim == 1 and g.one_tree else cone_group(m, d, g)
+    tables = PairTables(m, d, pair_batch(m, pairs))
+    one_row = tables.batch.condim == 1 and tables.batch.one_tree
+    return contact_group(tables) if one_row else cone_group(m, tables)

@@ -22,14 +22,14 @@ class ContactForce:
     """A contact that may touch. Where it is not `active`, what depends on the state is unspecified or None.
 
     bodies: of geom1 and geom2; the normal points from the first to the second. y0: along the axes (condim), which
-    `pyramid` explains. shows: see `Constraint.shows`.
+    `pyramid` explains. refine: see `Constraint.needs_refinement`.
     """
 
     active: Mask
     bodies: tuple[int, int]
     cone: Cone
     y0: list
-    shows: Mask
+    refine: Mask
 
     @property
     def condim(self) -> int:
@@ -74,7 +74,7 @@ class Contacts(Constraint):
 
     @property
     def needs_refinement(self) -> list[Mask]:
-        return [logical_and(c.active, c.shows) for c in self.contacts if c.shows is not False]
+        return [logical_and(c.active, c.refine) for c in self.contacts if c.refine is not False]
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
         motion, change = body_motion(m, d, a), body_motion(m, d, dx)

@@ -73,7 +73,10 @@ class EllipticCone:
         return [y[0], *(f * x for f, x in zip(self.friction, y[1:], strict=True))]
 
     def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
-        """As `fold_row`. Out of place is what the force at y + alpha v is beside what force and stiffness at y say."""
+        """`total` and what the contact adds to it: see `Cone.fold`.
+
+        Out of place is what the force at y + alpha v is beside what force and stiffness at y say.
+        """
         before, now = self._zone(y), self._zone(add(y, scale(v, alpha)))
         change, *w = v
         slope = now.P * dot(now.x, w) - now.push * change

@@ -34,30 +34,12 @@ class Constraint:
         raise NotImplementedError
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
-        """`total` and what the rows add to it at a + alpha dx: see `fold_row`."""
+        """`total` and what the rows add to it at a + alpha dx: see `Law.fold`."""
         raise NotImplementedError
 
     def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
         """Add the wrenches on the bodies at a: (torque, force) about the body's origin. Contacts and tendons alone
         make any."""
-
-
-def fold_row(total: list, e: Scalar, v: Scalar, D: Scalar, alpha: Scalar) -> list:
-    """What a row pressed where e < 0 adds along a line on which its residual is e + alpha v.
-
-    total: the cost's slope and curvature at alpha; the force that is out of place there, if each row is taken to be in
-    the piece of its cost (pressed or free) in which it is at 0; and the curvature at 0.
-    """
-    at = e + alpha * v
-    force = D * minimum(at, 0.0)
-    expected = select(e < 0.0, D * at, 0.0)
-    change = D * v * v
-    return [
-        total[0] + force * v,
-        total[1] + select(at < 0.0, change, 0.0),
-        total[2] + absolute(force - expected),
-        total[3] + select(e < 0.0, change, 0.0),
-    ]
 
 
 def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:
@@ -83,9 +65,11 @@ def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
     return dmin + _curve(x, mid, p) * (dmax - dmin)
 
 
-def row_stiffness(imp: Scalar, invweight: Scalar, give: Scalar = 0.0) -> Scalar:
-    """D of a row of this impedance and inverse inertia, at the most 1 / give. mj_makeImpedance."""
-    resistance = (1.0 - imp) * invweight
+def row_stiffness(imp: Scalar, resistance: Scalar, give: Scalar = 0.0) -> Scalar:
+    """D of a row of this impedance, at the most 1 / give. mj_makeImpedance.
+
+    resistance: (1 - imp) times the row's inverse inertia.
+    """
     return imp / (resistance if is_zero(give) else maximum(resistance, imp * give))
 
 

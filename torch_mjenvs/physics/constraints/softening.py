@@ -15,22 +15,36 @@ called the effective inverse inertia:
                                         tendon at qpos0, though it may elsewhere.
     connect, weld                       `tie_bound`: where the bodies' centres of mass cannot move, as body_invweight0
                                         is of these, and the points that are held can.
+    contacts                            `contact_bound`: where the centre of mass cannot move, but the surface can; and
+                                        where axes differ: of a pyramid of little friction mu the rows' D ~ 1 / mu**2 is
+                                        right along the tangents, and too hard along the normal, so that alone is given
+                                        a spring (`spring_pyramid`); of an elliptic cone what sticks is too hard where
+                                        `impratio` or frictions of different sizes make it so, which `EllipticCone.give`
+                                        bounds; and frictions against turning that are great beside mu.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...compiler.scalar import Mask, Scalar, absolute, maximum, sqrt
+from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, sqrt
+from ..collision.contact_param import contact_param
 from ..data import Data
-from ..model import Model
+from ..invweight import geom_invweight0
+from ..model import Model, Pair
 from ..precision import Precision
-from ..spatial import MINVAL, is_number
-from .rows import MAX_IMP, row_stiffness
+from ..spatial import MINVAL, is_number, is_zero
+from .contact_row import bodies_invweight, is_elliptic, row_invweight, row_share
+from .rows import MAX_IMP, MIN_IMP, row_stiffness
 
 STRETCHED = 1e-6  # tendons that their dofs stretch by a smaller share of their own inverse inertia at qpos0 are still
 HELD = 1e-5  # centres of mass whose inverse inertia is a smaller share of the effective one cannot move
+FIXED = 1e-3  # the same of contacts, over the root of `stiffest`, beside that of the surface
+LIGHT = 100  # surfaces that give way so much more easily than the centre of mass turn light parts, as of a wheel: they
+# are not what the contact holds up
+SLIPPERY = 0.3  # friction below which the normal alone is softened
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,7 @@ class RowBound:
 
     def stiffness(self, imp: Scalar) -> Scalar:
         """D at an impedance."""
-        return row_stiffness(imp, self.invweight, self.give)
+        return row_stiffness(imp, (1.0 - imp) * self.invweight, self.give)
 
     def needs_refinement(self, precision: Precision, D: Scalar, solimp: Sequence) -> Mask:
         """Where rounding shows in a Newton step: at this D of a row of this solimp."""
@@ -89,3 +103,102 @@ def tie_bound(precision: Precision, invweight: Scalar, nominal: float, effective
     if nominal < HELD * effective:
         return RowBound(invweight, effective, effective / precision.stiffest)
     return RowBound(invweight, give=MINVAL)
+
+
+@dataclass(frozen=True)
+class ContactBound:
+    """How stiff a pair's contacts may be.
+
+    needs_refinement: where the Newton step that lands is to be repeated. give: 1 over the largest D of a row. spring:
+    K of a `SpringPyramid`, or 0 where there is no spring. slip: `EllipticCone.give`.
+    """
+
+    needs_refinement: Mask
+    give: Scalar = 0.0
+    spring: Scalar = 0.0
+    slip: Scalar = 0.0
+
+
+def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
+    """How stiff the pair's contacts may be: whether rounding bears them at their stiffest, and what is done if not."""
+    dmin, dmax = contact_param(m, pair).solimp[:2]
+    most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
+    if m.nominal is None:
+        return _bound(m, pair, precision, most / ((1 - most) * row_invweight(m, pair)), bodies_invweight(m, pair))
+    usual, weights = contact_bound(m.nominal, pair, precision), [bodies_invweight(x, pair) for x in (m.nominal, m)]
+    return _bound_of_world(m, usual, pair, precision, most / (1 - most), row_share(m, pair), weights)
+
+
+def _bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weights: tuple[float, float]) -> ContactBound:
+    """The bound, where a row can be as stiff as said, and `weights` are the body_invweight0 of both bodies."""
+    weight, _ = _effective_invweight(m, pair, precision, weights[0])
+    rows, mu, turning = _rows(m, pair, weight, weights[1])
+    if max(rows * weight, turning) * stiffness <= precision.stiffest:
+        return ContactBound(max(rows * weight, turning) * stiffness > precision.stiff)
+    least, turned = weight / precision.stiffest, turning / precision.stiffest
+    if is_elliptic(m, pair):
+        return ContactBound(True, least, slip=turned * mu * mu / m.impratio)
+    if mu < SLIPPERY and rows * weight * stiffness > precision.stiffest:
+        return ContactBound(True, max(2 * mu * mu * least, turned), 1 / least)
+    return ContactBound(True, max(rows * least, turned))
+
+
+def _bound_of_world(
+    m: Model,
+    usual: ContactBound,
+    pair: Pair,
+    precision: Precision,
+    stiffness: Scalar,
+    share: Scalar,
+    weights: list[tuple],
+) -> ContactBound:
+    """The bound in worlds whose parameters vary, where a row can be as stiff as said over its share of the weight.
+
+    usual: that of the model as it was loaded, which says, too, whether there is a spring, and how much more easily than
+    the centre of mass the surface gives way. weights: body_invweight0 of both bodies, there and in the world.
+    """
+    (usual_weight, _), world = weights
+    effective, fixed = _effective_invweight(m.nominal or m, pair, precision, usual_weight)
+    ratio = 1.0 if fixed else effective / usual_weight
+    rows, mu, turning = _rows(m, pair, effective if fixed else world[0] * ratio, world[1])
+    refine = usual.needs_refinement
+    if not fixed:
+        if not is_number(stiffness, share, turning):
+            hardest = rows * ratio if is_zero(turning) else maximum(rows * ratio, turning / world[0])
+            refine = share < stiffness * (hardest / precision.stiff)
+        elif is_zero(usual.give):
+            return usual
+        effective = world[0] * ratio
+    least, turned = effective * (1 / precision.stiffest), turning * (1 / precision.stiffest)
+    if is_elliptic(m, pair):
+        return ContactBound(refine, least, slip=turned * (mu * mu / m.impratio))
+    if usual.spring:
+        return ContactBound(refine, _greater(2 * mu * mu * least, turned), 1 / least)
+    return ContactBound(refine, _greater(rows * least, turned))
+
+
+def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, Scalar, Scalar]:
+    """How many rows a contact has along the normal; its friction; and what a row's stiffness of 1 makes of the stiffest
+    axis beside the normal, seen beside the inverse inertia that it acts on: `weight`, and against `turning`.
+    """
+    if pair.condim == 1:
+        return 1, 1.0, 0.0
+    friction = contact_param(m, pair).friction[: pair.condim - 1]
+    most, elliptic = 0.0, is_elliptic(m, pair)
+    for k, mu in enumerate(friction):
+        if elliptic:
+            most = _greater(most, (m.impratio / (friction[0] * friction[0])) * mu * mu * (weight if k < 2 else turning))
+        elif k > 1:
+            most = _greater(most, 2 * mu * mu * turning)
+    return (1 if elliptic else 2 * (pair.condim - 1)), friction[0], most
+
+
+def _greater(a: Scalar, b: Scalar) -> Scalar:
+    return a if is_zero(b) else b if is_zero(a) else maximum(a, b)
+
+
+def _effective_invweight(m: Model, pair: Pair, precision: Precision, weight: float) -> tuple[float, bool]:
+    """The inverse inertia that a contact acts on, and whether the centre of mass cannot move."""
+    surface = sum(geom_invweight0(m)[geom] for geom in (pair.geom1, pair.geom2))
+    fixed = weight < FIXED / math.sqrt(precision.stiffest) * surface
+    return (surface if fixed else min(surface, LIGHT * weight)), fixed
