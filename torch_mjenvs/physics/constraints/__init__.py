@@ -14,7 +14,7 @@ from .couplings import coupling
 from .equality import Equality
 from .friction import friction_losses
 from .limits import joint_limits, tendon_limits
-from .pair_batch import batch_pairs, pair_batch
+from .pair_batch import PairBatch, batch_pairs
 from .pair_tables import PairTables
 from .welds import weld
 
@@ -54,6 +54,6 @@ def equalities(m: Model, d: Data) -> list[Equality]:
 
 
 def _group(m: Model, d: Data, pairs: list[Pair]) -> ContactGroup:
-    tables = PairTables(m, d, pair_batch(m, pairs))
+    tables = PairTables(m, d, PairBatch.of(m, pairs))
     one_row = tables.batch.condim == 1 and tables.batch.one_tree
     return contact_group(tables) if one_row else cone_group(m, tables)

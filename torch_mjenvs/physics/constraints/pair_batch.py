@@ -44,6 +44,23 @@ class PairBatch:
     condim: int
     one_tree: bool
 
+    @classmethod
+    def of(cls, m: Model, pairs: list[Pair]) -> PairBatch:
+        """The batch of pairs that `batch_pairs` put together."""
+        bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs]
+        moved = [sorted((v, side.sign) for side in sides_of(m, *b) for v in side.dofs) for b in bodies]
+        dofs = sorted({v for own in moved for v, _ in own})
+        place = {v: k for k, v in enumerate(dofs)}
+        most = max(len(own) for own in moved)
+        own = [[place[v] for v, _ in x] + [len(dofs)] * (most - len(x)) for x in moved]
+        signs = [[sign for _, sign in x] + [0.0] * (most - len(x)) for x in moved]
+        collider = collider_of(m, pairs[0]).loop
+        assert collider
+        if field_of(m, pairs[0]) >= 0:
+            collider = dataclasses.replace(collider, ncon=ground_of(m, pairs).contacts)
+        one_tree = m.body_originid[bodies[0][0]] == m.body_originid[bodies[0][1]]
+        return cls(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree)
+
     @property
     def most(self) -> int:
         """The most dofs that a pair has."""
@@ -89,20 +106,3 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
 def field_of(m: Model, pair: Pair) -> int:
     """The height field that the pair touches, or -1."""
     return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == HFIELD else -1
-
-
-def pair_batch(m: Model, pairs: list[Pair]) -> PairBatch:
-    """The batch of pairs that `batch_pairs` put together."""
-    bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs]
-    moved = [sorted((v, side.sign) for side in sides_of(m, *b) for v in side.dofs) for b in bodies]
-    dofs = sorted({v for own in moved for v, _ in own})
-    place = {v: k for k, v in enumerate(dofs)}
-    most = max(len(own) for own in moved)
-    own = [[place[v] for v, _ in x] + [len(dofs)] * (most - len(x)) for x in moved]
-    signs = [[sign for _, sign in x] + [0.0] * (most - len(x)) for x in moved]
-    collider = collider_of(m, pairs[0]).loop
-    assert collider
-    if field_of(m, pairs[0]) >= 0:
-        collider = dataclasses.replace(collider, ncon=ground_of(m, pairs).contacts)
-    one_tree = m.body_originid[bodies[0][0]] == m.body_originid[bodies[0][1]]
-    return PairBatch(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree)
