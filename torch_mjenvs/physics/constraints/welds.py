@@ -21,13 +21,12 @@ from ...compiler.scalar import Mask, Scalar, logical_or
 from ..data import Data
 from ..inertia import solve
 from ..kinematics import between
-from ..model import BALL, EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
+from ..model import EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
 from ..set_const import at_qpos0
 from ..sparse import Row, row_times
 from ..spatial import (
     add,
     cross,
-    cross_motion,
     dot,
     is_zero,
     mat_vec,
@@ -38,7 +37,7 @@ from ..spatial import (
     sub,
     zeros,
 )
-from ..velocity import at_point, combine
+from ..velocity import at_point, unforced_acceleration
 from .equality import Equality
 from .laws import TwoSided
 from .rows import impedance, reference
@@ -98,9 +97,9 @@ class Tie:
 
     def drift(self, m: Model, d: Data) -> list[Scalar]:
         """How much faster positions change in a moment, if no dof is accelerated: the rate of J times the velocity."""
-        points, turns = [], []
+        points, turns, unforced = [], [], unforced_acceleration(m, d)
         for body, r in zip(self.bodies, self.r, strict=True):
-            bias, w = _bias(m, d, body), d.ovel[body][:3]
+            bias, w = unforced[body], d.ovel[body][:3]
             points.append(add(at_point(bias, r), cross(w, at_point(d.ovel[body], r))))
             turns.append(bias[:3])
         out = sub(*points)
@@ -164,24 +163,6 @@ def _tie(m: Model, d: Data, i: int) -> Tie:
         quats = [quat_mul(d.xquat[one], data[6:10]), d.xquat[two]]
     r = d.frame[one].point(anchors[0]), d.frame[two].point(anchors[1])
     return Tie((one, two), r, (quats[0], quat_conjugate(quats[1])) if welded else None, data[TORQUESCALE])
-
-
-def _bias(m: Model, d: Data, body: int) -> list[Scalar]:
-    """The spatial acceleration of a body if no dof is accelerated, gravity apart. mj_jacDot.
-
-    As MuJoCo has it here, and here alone, the axes of a ball also move with the joints after it in its body.
-    """
-    total = zeros(6)
-    while body:
-        total = add(total, d.bias_acc[body])
-        end = m.body_dofadr[body] + m.body_dofnum[body]
-        for j in range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body]):
-            first, after = m.jnt_dofadr[j], m.jnt_dofadr[j] + 3
-            if m.jnt_type[j] == BALL and after < end:
-                turned, later = (combine(d.odof, d.qvel, range(*x)) for x in ((first, after), (after, end)))
-                total = add(total, cross_motion(later, turned))
-        body = m.body_parentid[body]
-    return total
 
 
 def _bounds(m: Model, d: Data, i: int, tie: Tie) -> list[RowBound]:
