@@ -1,4 +1,4 @@
-"""Contacts that are stiffer than rounding bears (`constraints/stiff.py`): no friction, or a fixed centre of mass.
+"""Contacts that are stiffer than rounding bears (`constraints/softening.py`): no friction, or a fixed centre of mass.
 
 MuJoCo's problem is right but for rounding, so the oracle solves it at 50 digits.
 """

@@ -18,7 +18,7 @@ from .wrenches import OfBody, forces_of_wrenches, subtree_sums
 
 
 def has_fluid(m: Model) -> bool:
-    """Whether there is anything but vacuum."""
+    """True where there is anything but vacuum."""
     return not (is_zero(m.density) and is_zero(m.viscosity))
 
 
@@ -102,7 +102,7 @@ def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
-    """How much (torque, force) against it each of the six velocities of body i brings about, in the state it is in."""
+    """The (torque, force) against body i, about its tree's origin, by each of its six velocities: a column for each."""
     frame = _frame(d, i)
     w, v = frame.velocity(d.ovel[i], m.wind)
     angular, linear = _resistance(m, i)

@@ -31,7 +31,7 @@ def ellipsoids_force(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def ellipsoids_damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
-    """How much (torque, force) against it each of the six velocities of body i brings about, in the state it is in."""
+    """The (torque, force) against body i, about its tree's origin, by each of its six velocities: a column for each."""
     columns = [zeros(6) for _ in range(6)]
     for g in ellipsoids(m, i):
         frame, share = _frame(d, g), m.geom_fluid[g][0]
@@ -122,7 +122,7 @@ def _viscous(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scala
 
 
 def _rates(m: Model, g: int, now: tuple[Vec, Vec], change: tuple[Vec, Vec]) -> tuple[list[Scalar], list[Scalar]]:
-    """How torque and force change with the velocities: the derivative along a change of them. mjd_ellipsoidFluid."""
+    """The derivatives of torque and force along a change of the velocities. mjd_ellipsoidFluid."""
     (w, v), (dw, dv) = now, change
     _, blunt, slender, _, kutta, magnus = m.geom_fluid[g][:6]
     law = _drag(m, g)

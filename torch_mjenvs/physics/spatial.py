@@ -26,12 +26,12 @@ IDENTITY = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
 
 
 def is_zero(x: Scalar) -> bool:
-    """Whether x is the constant 0.0: what is structurally absent."""
+    """True where x is the constant 0.0: structurally absent."""
     return type(x) is float and x == 0.0
 
 
 def is_number(*xs: Scalar) -> bool:
-    """Whether all are known beforehand: not parameters that vary from world to world."""
+    """True where all are plain numbers, and none a parameter that varies from world to world."""
     return all(isinstance(x, float) for x in xs)
 
 
@@ -88,11 +88,12 @@ def normalize(a: Vec, otherwise: Vec) -> list[Scalar]:
 
 
 def choose(mask: Mask, a: Vec, b: Vec) -> list[Scalar]:
+    """The vector a where the mask holds, else b."""
     return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
 
 
 def choose_all(mask: Mask, a: Any, b: Any) -> Any:
-    """The same of scalars, and of lists in lists of them."""
+    """a where the mask holds, else b: of scalars, or of nested lists of them."""
     if isinstance(a, (list, tuple)):
         return [choose_all(mask, x, y) for x, y in zip(a, b, strict=True)]
     return select(mask, a, b)

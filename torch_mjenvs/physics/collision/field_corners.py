@@ -1,4 +1,4 @@
-"""How deep a box or a mesh is in a prism of a height field, as MuJoCo finds it.
+"""The depth of a box or a mesh in a prism of a height field, as MuJoCo finds it.
 
 MuJoCo knows corners of boxes and meshes by numbers, those of a prism not. Where it should see that a point of C's
 polytope was found again, it takes any point with the same corner of the box for it. So it may stop at a face that is

@@ -1,6 +1,14 @@
-"""Constraints: a file a kind, a class a kind, each with the three verbs of `rows.Constraint`.
+"""Constraints: a class for each kind, with the three verbs of `rows.Constraint`. MuJoCo's engine_core_constraint.c.
 
-MuJoCo's engine_core_constraint.c.
+    rows                                   what every constraint is; MuJoCo's reference and impedance
+    laws, scalar_row                       what a row costs; a row by itself
+    limits, friction, equality             such rows: of joints and tendons; `couplings` and `welds` make the equalities
+    softening                              which rows are softened, to what, and why
+    contact_row                            what a contact's rows are made of
+    pyramid, spring_pyramid, elliptic      what a contact costs: the kinds of cone
+    contacts                               contacts written out one by one: contact_force, world_contacts, body_contacts
+    pair_batch, pair_tables                many pairs of one kind, by number; tables have named columns in `tables`
+    contact_groups, cone_groups            their contacts, in loops
 """
 
 from __future__ import annotations
@@ -42,7 +50,7 @@ def make_constraint(m: Model, d: Data) -> None:
 
 
 def equalities(m: Model, d: Data) -> list[Equality]:
-    """Those that are active, or may be where the caller says which are. mj_instantiateEquality."""
+    """The equalities that are active, or may be where the caller says which are. mj_instantiateEquality."""
     out = []
     for i in range(m.neq):
         if d.eq_active is None and not m.eq_active0[i]:

@@ -1,4 +1,4 @@
-"""What contacts that are written out one by one have in common: see `world_contacts` and `body_contacts`.
+"""Contacts that are written out one by one: what `world_contacts` and `body_contacts` have in common.
 
 motion: spatial acceleration or velocity (angular, linear) of each body, at the moving origin of its tree.
 """
@@ -40,7 +40,7 @@ class ContactForce:
         raise NotImplementedError
 
     def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
-        """Of a force along the axes (condim): (torque, force) on the second body, about each body's origin."""
+        """The wrenches (torque, force) on the second body, about each body's origin, by a force along the axes."""
         raise NotImplementedError
 
     def pull(self, m: Model, d: Data, force: Callable[[], list], wrench: list[list]) -> None:

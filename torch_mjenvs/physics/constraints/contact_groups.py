@@ -51,7 +51,7 @@ class ContactGroup(Constraint):
             hessian[g.dofs[u]][g.dofs[v]] = stiffness[u * (u + 1) // 2 + v]
 
     def _push(self, i: Any, x: Any) -> list:
-        """What contact i adds to the gradient, and to the Hessian's lower triangle row by row: (place, value)."""
+        """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
         g, row = self.batch, self.rows.at(i, "J")
         e = dot(row, [get(x, g.dof(i, c)) for c in range(g.most)]) + self.rows.at(i, "y0")
         pressed = select(e < 0.0, self.rows.at(i, "D"), 0.0)

@@ -1,4 +1,4 @@
-"""What a contact's rows are made of: their stiffness and their reference. mj_instantiateContact, mj_makeImpedance."""
+"""A contact's rows: their stiffness and their reference. mj_instantiateContact, mj_makeImpedance."""
 
 from __future__ import annotations
 
@@ -103,5 +103,5 @@ def row_share(m: Model, pair: Pair) -> Scalar:
 
 
 def is_elliptic(m: Model, pair: Pair) -> bool:
-    """Whether the pair's contacts have an elliptic cone."""
+    """True where the pair's contacts have an elliptic cone."""
     return m.cone == "elliptic" and pair.condim > 1

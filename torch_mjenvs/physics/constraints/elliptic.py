@@ -100,7 +100,7 @@ class EllipticCone:
         ]
 
     def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list) -> tuple[Scalar, list]:
-        """The same of a contact that slides, here and there, to rounding of the difference itself: x has turned.
+        """What is out of place where a contact slides, before and now: to rounding of the difference, as x has turned.
 
         step: of x; what it is across u is p, and T has grown by `longer` more than along u.
         """

@@ -1,4 +1,4 @@
-"""What a row costs at a residual: three convex laws, each quadratic piece by piece, with a continuous slope.
+"""Three convex laws of what a row costs at a residual, each quadratic piece by piece, with a continuous slope.
 
 Letters: e a residual; D its stiffness; v the rate of e along a line of the search, where it is e + alpha v.
 """

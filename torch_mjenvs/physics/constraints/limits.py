@@ -31,7 +31,7 @@ class Limit(ScalarRow):
 
 @dataclass(frozen=True)
 class Soft:
-    """How a limit gives way: MuJoCo's margin, solref and solimp, whether solref is direct, and how stiff it may be."""
+    """The way a limit gives: MuJoCo's margin, solref and solimp, whether solref is direct, and how stiff it may be."""
 
     margin: float
     solref: Sequence

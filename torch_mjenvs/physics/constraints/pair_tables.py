@@ -1,4 +1,4 @@
-"""What tells the pairs of a batch apart, in tables: poses, sizes and parameters of pair i, and which contacts touch.
+"""Tables of what tells the pairs of a batch apart: poses, sizes and parameters; and which of their contacts touch.
 
 Letters: i the number of a pair or contact, as in `pair_batch`; p a point.
 """
@@ -220,7 +220,7 @@ class PairTables:
         return sub(one, two)
 
     def _boxes_meet(self, i: Any) -> list:
-        """Whether the boxes around both geoms of pair i meet."""
+        """A mask: the boxes around both geoms of pair i meet."""
         one, two = (
             (
                 x.point(_lookup_vector([self._boxes[g].middle for g in end], i)),

@@ -14,7 +14,7 @@ from .laws import OneSided
 
 
 class Cone(Protocol):
-    """What a contact's force may be, and what it costs: `Pyramid`, `SpringPyramid`, `EllipticCone`.
+    """The forces that a contact may have, and their cost: `Pyramid`, `SpringPyramid` or `EllipticCone`.
 
     friction: along each axis but the normal (condim - 1).
     """

@@ -49,10 +49,10 @@ SLIPPERY = 0.3  # friction below which the normal alone is softened
 
 @dataclass(frozen=True)
 class RowBound:
-    """How stiff a scalar row is by MuJoCo, and how stiff it may be.
+    """The stiffness of a scalar row by MuJoCo, and a bound of it.
 
     invweight: MuJoCo's inverse inertia. effective: the one that the row acts on, where that is another. give: 1 over
-    the largest D.
+    the largest D, or 0.
     """
 
     invweight: Scalar
@@ -71,7 +71,7 @@ class RowBound:
 
 
 def _may_be_stiff(precision: Precision, solimp: Sequence) -> bool:
-    """Whether the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
+    """True where the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
     most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
     return most / (1 - most) > precision.stiff
 
@@ -107,7 +107,7 @@ def tie_bound(precision: Precision, invweight: Scalar, nominal: float, effective
 
 @dataclass(frozen=True)
 class ContactBound:
-    """How stiff a pair's contacts may be.
+    """A bound of the stiffness of a pair's contacts.
 
     needs_refinement: where the Newton step that lands is to be repeated. give: 1 over the largest D of a row. spring:
     K of a `SpringPyramid`, or 0 where there is no spring. slip: `EllipticCone.give`.
@@ -120,7 +120,7 @@ class ContactBound:
 
 
 def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
-    """How stiff the pair's contacts may be: whether rounding bears them at their stiffest, and what is done if not."""
+    """The bound of a pair's contacts: whether rounding bears them at their stiffest, and what is done if not."""
     dmin, dmax = contact_param(m, pair).solimp[:2]
     most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
     if m.nominal is None:
@@ -130,7 +130,7 @@ def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
 
 
 def _bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weights: tuple[float, float]) -> ContactBound:
-    """The bound, where a row can be as stiff as said, and `weights` are the body_invweight0 of both bodies."""
+    """The bound of a pair's contacts, where a row's D can be `stiffness`. weights: as `bodies_invweight` gives them."""
     weight, _ = _effective_invweight(m, pair, precision, weights[0])
     rows, mu, turning = _rows(m, pair, weight, weights[1])
     if max(rows * weight, turning) * stiffness <= precision.stiffest:
@@ -152,10 +152,10 @@ def _bound_of_world(
     share: Scalar,
     weights: list[tuple],
 ) -> ContactBound:
-    """The bound in worlds whose parameters vary, where a row can be as stiff as said over its share of the weight.
+    """The bound in worlds whose parameters vary, where a row's D can be `stiffness` over its share of the weight.
 
     usual: that of the model as it was loaded, which says, too, whether there is a spring, and how much more easily than
-    the centre of mass the surface gives way. weights: body_invweight0 of both bodies, there and in the world.
+    the centre of mass the surface gives way. weights: as `bodies_invweight` gives them, there and in the world.
     """
     (usual_weight, _), world = weights
     effective, fixed = _effective_invweight(m.nominal or m, pair, precision, usual_weight)
@@ -178,8 +178,8 @@ def _bound_of_world(
 
 
 def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, Scalar, Scalar]:
-    """How many rows a contact has along the normal; its friction; and what a row's stiffness of 1 makes of the stiffest
-    axis beside the normal, seen beside the inverse inertia that it acts on: `weight`, and against `turning`.
+    """Three numbers of a contact: its rows along the normal; its friction; and S of the stiffest axis beside the normal
+    where a row's D is 1 (see the top), that axis acting on the inverse inertia `weight`, or `turning` where it turns.
     """
     if pair.condim == 1:
         return 1, 1.0, 0.0
@@ -194,6 +194,7 @@ def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, S
 
 
 def _greater(a: Scalar, b: Scalar) -> Scalar:
+    """The greater of two numbers that are not negative, of which a structural 0 costs nothing."""
     return a if is_zero(b) else b if is_zero(a) else maximum(a, b)
 
 

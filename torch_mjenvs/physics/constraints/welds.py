@@ -50,8 +50,9 @@ TORQUESCALE = 10  # its place in eq_data
 
 @dataclass(frozen=True)
 class Line:
-    """Of a row: which of a body's inverse inertias counts, that of its translation (0) or of its rotation (1); its
-    position, and its line in each body's tree.
+    """A row of a connect or weld: its position, and its line in the tree of each body (6).
+
+    kind: which of a body's inverse inertias counts, that of its translation (0) or of its rotation (1).
     """
 
     kind: int
@@ -62,7 +63,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Tie:
-    """What a connect or weld holds: a point of each body, and where `quats` are given, orientations."""
+    """A connect or weld: it holds a point of each body, and where `quats` are given, orientations."""
 
     bodies: tuple[int, int]
     r: tuple[list, list]
@@ -70,7 +71,7 @@ class Tie:
     torquescale: Scalar = 1.0
 
     def lines(self, m: Model, d: Data) -> list[Line]:
-        """Of all rows, in MuJoCo's order."""
+        """The lines of all rows, in MuJoCo's order."""
         origin1, origin2 = (m.body_originid[body] for body in self.bodies)
         apart = sub(add(self.r[0], between(d, origin2, origin1)), self.r[1])
         r1, r2 = self.r
@@ -96,7 +97,7 @@ class Tie:
         return [column[k] * (self.torquescale * 0.5) for k in range(3) for column in columns]
 
     def drift(self, m: Model, d: Data) -> list[Scalar]:
-        """How much faster positions change in a moment, if no dof is accelerated: the rate of J times the velocity."""
+        """The acceleration of each row's position while no dof accelerates: the rate of J times the velocity."""
         points, turns, unforced = [], [], unforced_acceleration(m, d)
         for body, r in zip(self.bodies, self.r, strict=True):
             bias, w = unforced[body], d.ovel[body][:3]
@@ -121,7 +122,7 @@ class Tie:
         return {v: x for v, x in row.items() if not is_zero(x)}
 
     def wrenches(self, line: Line) -> dict[int, list]:
-        """What a unit of the row's force is to each body. The world has none."""
+        """The wrench (torque, force) on each body, but for the world, of a unit of the row's force."""
         out = {body: zeros(6) for body in self.bodies if body}
         for body, pull in zip(self.bodies, (line.first, scale(line.second, -1.0)), strict=True):
             if body:

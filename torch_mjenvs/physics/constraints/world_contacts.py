@@ -89,7 +89,7 @@ def along(r: list, frame: list, condim: int, sign: float, motion: list) -> list:
 
 
 def _of_turning(r: list, frame: list, weight: list[list]) -> list:
-    """What those axes add to `_at` that turn: their own stiffness, and that between them and the others."""
+    """The share in a body's stiffness of the axes that turn: their own, and what is between them and the others."""
     turning = _in_world_axes(frame, [row[3:] for row in weight[3:]])
     images = [in_world(frame, row[:3]) for row in weight[3:]]
     between = [
