@@ -1,4 +1,4 @@
-"""Which rows are softened, to what, and why.
+"""Softening: which rows, to what, and why.
 
 A row's D is S times the inertia that it acts on, S = D J M^-1 J'. M + J'DJ keeps of M only what is above S roundings.
 `Precision` has two bounds for S. From `stiff` on, rounding shows: the solver repeats the Newton step that lands, which
