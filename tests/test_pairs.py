@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.constraints import many_alike
-from torch_mjenvs.physics.pipeline import derive
+from torch_mjenvs.physics.constraints import batch_pairs
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.precision import DOUBLE
 from torch_mjenvs.physics.simulation import Simulation
 
@@ -37,7 +37,7 @@ def rods(n: int) -> mujoco.MjModel:
 @pytest.mark.parametrize(("n", "looped"), [(5, True), (3, False)])
 def test_parallel_capsules(n, looped):
     model = rods(n)
-    assert bool(many_alike(load(model), DOUBLE)) == looped
+    assert bool(batch_pairs(load(model), DOUBLE)) == looped
     generator = torch.Generator().manual_seed(0)
     sim = Simulation(model, 8, dtype=torch.float64)
     qvel = 0.1 * torch.randn(8, model.nv, generator=generator, device="cpu").double()
@@ -109,7 +109,7 @@ def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree, cone):
     """
     model = heap(5, condim, one_tree, cone)
     m, among, felt = load(model), 0, 0
-    (pairs,) = many_alike(m, DOUBLE)
+    (pairs,) = batch_pairs(m, DOUBLE)
     assert len(pairs) == 10
     for qpos, qvel in scattered(model, 12):
         d = oracle.forward(model, qpos, qvel, np.zeros(0))
@@ -153,10 +153,10 @@ BLOCK, DRUM = 'type="box" size=".1 .06 .08"', 'type="cylinder" size=".08 .07"'
 
 @pytest.mark.parametrize(("one", "two", "bound"), [(BALL, BLOCK, 1e-11), (BALL, DRUM, 1e-11), (BAR, BLOCK, 1e-11)])
 def test_many_pairs_of_balls_and_other_shapes(one, two, bound, monkeypatch):
-    monkeypatch.setattr("torch_mjenvs.physics.constraints.contact_groups.FEWEST", 2)
+    monkeypatch.setattr("torch_mjenvs.physics.constraints.pair_batch.FEWEST", 2)
     model = mixed(one, two)
     m, among = load(model), 0
-    assert sum(map(len, many_alike(m, DOUBLE))) == 9
+    assert sum(map(len, batch_pairs(m, DOUBLE))) == 9
     for qpos, qvel in scattered(model, 12):
         d = oracle.forward(model, qpos, qvel, np.zeros(0))
         ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
@@ -170,17 +170,17 @@ def test_many_pairs_of_balls_and_other_shapes(one, two, bound, monkeypatch):
 def test_many_capsules_and_cylinders_are_as_few_of_them(monkeypatch):
     """With MuJoCo's they agree less well where they are deep in each other."""
     model = mixed(BAR, DRUM)
-    m, fewest = load(model), "torch_mjenvs.physics.constraints.contact_groups.FEWEST"
+    m, fewest = load(model), "torch_mjenvs.physics.constraints.pair_batch.FEWEST"
     for qpos, qvel in scattered(model, 6):
         found = []
         for few in (2, 100):
             monkeypatch.setattr(fewest, few)
-            assert bool(many_alike(m, DOUBLE)) == (few == 2)
+            assert bool(batch_pairs(m, DOUBLE)) == (few == 2)
             found.append(np.array(derive(m, qpos.tolist(), qvel.tolist(), None, []).qacc))
         np.testing.assert_allclose(*found, rtol=0, atol=1e-9 * np.abs(found[0]).max())
 
 
 def test_a_heap_of_balls_and_boxes_moves_as_in_mujoco(monkeypatch):
-    monkeypatch.setattr("torch_mjenvs.physics.constraints.contact_groups.FEWEST", 2)
+    monkeypatch.setattr("torch_mjenvs.physics.constraints.pair_batch.FEWEST", 2)
     model = mixed(BALL, BLOCK)
     oracle.compare_steps(Simulation(model, 3, dtype=torch.float64), model, scattered(model, 3), 10)

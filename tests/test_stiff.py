@@ -1,4 +1,4 @@
-"""Contacts that are stiffer than rounding bears (`constraints/stiff.py`): no friction, or a fixed centre of mass.
+"""Contacts that are stiffer than rounding bears (`constraints/softening.py`): no friction, or a fixed centre of mass.
 
 MuJoCo's problem is right but for rounding, so the oracle solves it at 50 digits.
 """
@@ -13,10 +13,11 @@ import torch
 
 from torch_mjenvs import TASKS
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.constraints import many_alike
-from torch_mjenvs.physics.constraints.contacts import bound_of
+from torch_mjenvs.physics.constraints import batch_pairs
 from torch_mjenvs.physics.constraints.pyramid import Pyramid
-from torch_mjenvs.physics.constraints.stiff import SpringPyramid
+from torch_mjenvs.physics.constraints.softening import contact_bound
+from torch_mjenvs.physics.constraints.spring_pyramid import SpringPyramid
+from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.invweight import geom_invweight0
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.precision import PRECISIONS
@@ -134,10 +135,10 @@ def test_accelerations_of_a_body_that_turns_about_nearly_its_centre_of_mass(asid
 
 @pytest.mark.parametrize("dtype", [F32, F64])
 def test_two_bodies_that_turn_about_their_centres_of_mass_touch(dtype):
-    """Many and alike: but for their stiffness these pairs would be handled by a loop."""
+    """A batch: but for their stiffness these pairs would be handled by a loop."""
     rods = "".join(rod("hinge", 0.42 * i, f"0 {20 * (-1) ** i} {4 * i}") for i in range(5))
     model = world(f'<body pos="0 0 2">{rods}</body>', 1, condim=1)
-    assert model.npair == 0 and many_alike(load(model), precision_of(dtype)) == []
+    assert model.npair == 0 and batch_pairs(load(model), precision_of(dtype)) == []
     rng = np.random.default_rng(1)
     states = [(rng.normal(0, 0.3, 10), rng.normal(0, 1, 10)) for _ in range(6)]
     assert sum(oracle.forward(model, *s, np.zeros(0)).ncon for s in states) > 4
@@ -275,7 +276,7 @@ def test_a_light_wheel_does_not_make_the_contact_soft(dtype):
     m, precision = load(model), precision_of(dtype)
     assert geom_invweight0(m)[2] > 1e3 * model.body_invweight0[2, 0] > 0
     for pair in m.pairs:
-        bound = bound_of(m, pair, precision)
+        bound = contact_bound(m, pair, precision)
         assert not bound.give and not bound.spring
 
 
@@ -284,4 +285,4 @@ def test_no_task_has_such_contacts():
     for task in TASKS.values():
         m = load(task().load())
         for precision in PRECISIONS.values():
-            assert not any(bound_of(m, pair, precision).shows for pair in m.pairs)
+            assert not any(contact_bound(m, pair, precision).needs_refinement for pair in m.pairs)

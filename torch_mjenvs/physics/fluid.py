@@ -7,31 +7,18 @@ from __future__ import annotations
 
 import math
 
-from ..compiler.scalar import Scalar, absolute, maximum, power, sqrt
+from ..compiler.scalar import Scalar, absolute, maximum, sqrt
 from .data import Data
 from .fluid_ellipsoid import ellipsoids, ellipsoids_damping, ellipsoids_force
+from .fluid_frame import FluidFrame, fourth
 from .inertia import Rows
 from .model import Model, dof_chain
-from .spatial import (
-    MINVAL,
-    Vec,
-    add,
-    add_scaled,
-    choose,
-    cross,
-    dot,
-    is_number,
-    is_zero,
-    mat_vec,
-    sub,
-    transpose,
-    zeros,
-)
+from .spatial import MINVAL, add_scaled, choose, dot, is_number, is_zero, zeros
 from .wrenches import OfBody, forces_of_wrenches, subtree_sums
 
 
 def has_fluid(m: Model) -> bool:
-    """Whether there is anything but vacuum."""
+    """True where there is anything but vacuum."""
     return not (is_zero(m.density) and is_zero(m.viscosity))
 
 
@@ -57,8 +44,10 @@ def fluid_damping(m: Model, d: Data) -> Rows:
 
 
 def fluid_twist(m: Model, d: Data) -> Rows:
-    """The same of its antisymmetric part, which ellipsoids have: of each two dofs, how the first's velocity slows the
-    second's beyond what the second's does to the first's, halved.
+    """-d qfrc_fluid / d qvel, its antisymmetric part: the lower triangle.
+
+    Ellipsoids alone have one: of each two dofs, how the first's velocity slows the second's beyond what the second's
+    does to the first's, halved.
     """
 
     def twist(i: int) -> list[Scalar] | None:
@@ -97,40 +86,33 @@ def _where_heavy(m: Model, n: int, of: OfBody) -> OfBody:
     return of_body
 
 
+def _frame(d: Data, i: int) -> FluidFrame:
+    """The principal axes of body i, at its centre of mass."""
+    return FluidFrame(d.ximat[i], d.xirel[i])
+
+
 def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
     """(torque, force) of the fluid on body i about the tree's origin."""
-    w, v = _along_axes(d, i, d.ovel[i], m.wind)
+    frame = _frame(d, i)
+    w, v = frame.velocity(d.ovel[i], m.wind)
     angular, linear = _resistance(m, i)
     force = [-(u * (a + b * absolute(u))) for u, (a, b) in zip(v, linear, strict=True)]
     torque = [-(u * (a + b * absolute(u))) for u, (a, b) in zip(w, angular, strict=True)]
-    return _about_origin(d, i, torque, force)
+    return frame.wrench(torque, force)
 
 
 def _damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
-    """How much (torque, force) against it each of the six velocities of body i brings about, in the state it is in."""
-    w, v = _along_axes(d, i, d.ovel[i], m.wind)
+    """The (torque, force) against body i, about its tree's origin, by each of its six velocities: a column for each."""
+    frame = _frame(d, i)
+    w, v = frame.velocity(d.ovel[i], m.wind)
     angular, linear = _resistance(m, i)
     rates = [a + 2.0 * b * absolute(u) for u, (a, b) in zip([*w, *v], [*angular, *linear], strict=True)]
     columns = []
-    for k in range(6):
-        turning, moving = _along_axes(d, i, [float(k == n) for n in range(6)], zeros(3))
+    for turning, moving in frame.unit_velocities():
         torque = [x * rate for x, rate in zip(turning, rates[:3], strict=True)]
         force = [x * rate for x, rate in zip(moving, rates[3:], strict=True)]
-        columns.append(_about_origin(d, i, torque, force))
+        columns.append(frame.wrench(torque, force))
     return columns
-
-
-def _along_axes(d: Data, i: int, motion: Vec, wind: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Angular velocity of body i, and that of its centre of mass in the wind, along its principal axes."""
-    local = transpose(d.ximat[i])
-    w = mat_vec(local, motion[:3])
-    return w, mat_vec(local, sub(add(motion[3:], cross(motion[:3], d.xirel[i])), wind))
-
-
-def _about_origin(d: Data, i: int, torque: Vec, force: Vec) -> list[Scalar]:
-    """(torque, force) about the tree's origin, of those along the principal axes at the centre of mass."""
-    torque, force = mat_vec(d.ximat[i], torque), mat_vec(d.ximat[i], force)
-    return add(torque, cross(d.xirel[i], force)) + force
 
 
 Law = tuple[Scalar, Scalar]  # a, b: the force is -u (a + b |u|) at the velocity u
@@ -142,7 +124,7 @@ def _resistance(m: Model, i: int) -> tuple[list[Law], list[Law]]:
     diameter = (x + y + z) / 3
     viscous = math.pi * m.viscosity * diameter
     areas = y * z, x * z, x * y
-    xx, yy, zz = (side**4 if is_number(side) else power(side, 4) for side in (x, y, z))
+    xx, yy, zz = (fourth(side) for side in (x, y, z))
     moments = x * (yy + zz), y * (xx + zz), z * (xx + yy)
     linear = [(3 * viscous, 0.5 * m.density * a) for a in areas]
     return [(viscous * diameter**2, m.density / 64 * b) for b in moments], linear

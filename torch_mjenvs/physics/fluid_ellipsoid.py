@@ -10,26 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..compiler.scalar import Scalar, maximum, minimum, power, sqrt
+from ..compiler.scalar import Scalar, maximum, minimum, sqrt
 from .data import Data
-from .enums import GeomType
-from .model import Model
-from .spatial import (
-    MINVAL,
-    Vec,
-    add,
-    add_scaled,
-    cross,
-    dot,
-    is_number,
-    mat_vec,
-    norm,
-    normalize,
-    scale,
-    sub,
-    transpose,
-    zeros,
-)
+from .fluid_frame import FluidFrame, fourth
+from .model import CAPSULE, CYLINDER, SPHERE, Model
+from .spatial import MINVAL, Vec, add, add_scaled, cross, dot, norm, normalize, scale, sub, zeros
 
 
 def ellipsoids(m: Model, i: int) -> list[int]:
@@ -46,35 +31,27 @@ def ellipsoids_force(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def ellipsoids_damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
-    """How much (torque, force) against it each of the six velocities of body i brings about, in the state it is in."""
+    """The (torque, force) against body i, about its tree's origin, by each of its six velocities: a column for each."""
     columns = [zeros(6) for _ in range(6)]
     for g in ellipsoids(m, i):
-        w, v = _along_axes(d, g, d.ovel[i], m.wind)
-        for k in range(6):
-            turning, moving = _along_axes(d, g, [float(k == n) for n in range(6)], zeros(3))
-            rate = _about_origin(m, d, g, *_rates(m, g, (w, v), (turning, moving)))
-            columns[k] = sub(columns[k], rate)
+        frame, share = _frame(d, g), m.geom_fluid[g][0]
+        now = frame.velocity(d.ovel[i], m.wind)
+        for k, change in enumerate(frame.unit_velocities()):
+            columns[k] = sub(columns[k], frame.wrench(*_rates(m, g, now, change), share))
     return columns
 
 
+def _frame(d: Data, g: int) -> FluidFrame:
+    """The axes of geom g, at its centre."""
+    return FluidFrame(d.geom_xmat[g], d.geom_xrel[g])
+
+
 def _force(m: Model, d: Data, g: int) -> list[Scalar]:
-    w, v = _along_axes(d, g, d.ovel[m.geom_bodyid[g]], m.wind)
+    """(torque, force) on geom g, about its tree's origin."""
+    frame = _frame(d, g)
+    w, v = frame.velocity(d.ovel[m.geom_bodyid[g]], m.wind)
     added, viscous = _added_mass(m, g, w, v), _viscous(m, g, w, v)
-    return _about_origin(m, d, g, add(added[0], viscous[0]), add(added[1], viscous[1]))
-
-
-def _along_axes(d: Data, g: int, motion: Vec, wind: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Angular velocity of geom g, and that of its centre in the wind, where its body moves so."""
-    local = transpose(d.geom_xmat[g])
-    w = mat_vec(local, motion[:3])
-    return w, mat_vec(local, sub(add(motion[3:], cross(motion[:3], d.geom_xrel[g])), wind))
-
-
-def _about_origin(m: Model, d: Data, g: int, torque: Vec, force: Vec) -> list[Scalar]:
-    """(torque, force) about the tree's origin, of those at the centre of geom g."""
-    share = m.geom_fluid[g][0]
-    torque, force = (scale(mat_vec(d.geom_xmat[g], x), share) for x in (torque, force))
-    return add(torque, cross(d.geom_xrel[g], force)) + force
+    return frame.wrench(add(added[0], viscous[0]), add(added[1], viscous[1]), m.geom_fluid[g][0])
 
 
 def _semi_axes(m: Model, g: int) -> list[Scalar]:
@@ -94,9 +71,10 @@ def _added_mass(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Sc
 
 @dataclass(frozen=True)
 class _Drag:
-    """Of a geom: what its resistance follows from. face: its largest section. moments: against turning, by axis.
+    """The sizes of a geom that its resistance follows from.
 
-    areas: the products of its semi-axes by twos. diameter: of a sphere as large.
+    areas: products of its semi-axes by twos. diameter: of a sphere as large. face: its largest section. moments:
+    against turning, by axis.
     """
 
     areas: list[Scalar]
@@ -111,8 +89,8 @@ def _drag(m: Model, g: int) -> _Drag:
     s = _semi_axes(m, g)
     largest, least = maximum(maximum(s[0], s[1]), s[2]), minimum(minimum(s[0], s[1]), s[2])
     middle = s[0] + s[1] + s[2] - largest - least
-    most = 8.0 / 15.0 * math.pi * middle * _fourth(largest)
-    moments = [8.0 / 15.0 * math.pi * s[k] * _fourth(maximum(s[k - 2], s[k - 1])) for k in range(3)]
+    most = 8.0 / 15.0 * math.pi * middle * fourth(largest)
+    moments = [8.0 / 15.0 * math.pi * s[k] * fourth(maximum(s[k - 2], s[k - 1])) for k in range(3)]
     return _Drag(
         [s[1] * s[2], s[2] * s[0], s[0] * s[1]],
         4.0 / 3.0 * math.pi * s[0] * s[1] * s[2],
@@ -144,7 +122,7 @@ def _viscous(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scala
 
 
 def _rates(m: Model, g: int, now: tuple[Vec, Vec], change: tuple[Vec, Vec]) -> tuple[list[Scalar], list[Scalar]]:
-    """How torque and force change with the velocities: the derivative along a change of them. mjd_ellipsoidFluid."""
+    """The derivatives of torque and force along a change of the velocities. mjd_ellipsoidFluid."""
     (w, v), (dw, dv) = now, change
     _, blunt, slender, _, kutta, magnus = m.geom_fluid[g][:6]
     law = _drag(m, g)
@@ -183,7 +161,3 @@ def _rates(m: Model, g: int, now: tuple[Vec, Vec], change: tuple[Vec, Vec]) -> t
     more, turn = share * dot(turning, weighted(law.moments, dw)), share * dot(turning, turning)
     turn = turn + m.viscosity * math.pi * law.diameter * law.diameter * law.diameter
     return add_scaled(add_scaled(torque, w, -more), dw, -turn), force
-
-
-def _fourth(x: Scalar) -> Scalar:
-    return x**4 if is_number(x) else power(x, 4)

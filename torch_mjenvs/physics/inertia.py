@@ -20,7 +20,8 @@ from .actuators.reflected import dof_armature, tendon_armature
 from .data import Data, stage
 from .enums import JointType
 from .kinematics import Frame, between
-from .model import Model
+from .model import BALL, FREE, HINGE, SLIDE, Model
+from .sparse import Row
 from .spatial import (
     IDENTITY,
     MAXVAL,
@@ -46,7 +47,7 @@ from .spatial import (
     transpose,
     zeros,
 )
-from .tendons.tendon import Row, armed_tendons
+from .tendons.tendon import armed_tendons
 
 Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symmetric matrix
 

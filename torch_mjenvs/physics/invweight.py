@@ -1,4 +1,4 @@
-"""How easily the surface of a geom gives way to a push: as MuJoCo's body_invweight0, which is of the centre of mass.
+"""The inverse inertia of a geom's surface, where MuJoCo's body_invweight0 is that of the centre of mass.
 
 A centre of mass may lie where nothing can move it, as on the axis of a hinge, while the surface still moves.
 """

@@ -25,8 +25,8 @@ from .constraints.friction import FrictionLoss
 from .data import Data, stage
 from .inertia import factor, solve
 from .model import Model, dofs_of
+from .sparse import Row, row_times
 from .spatial import MINVAL, add_scaled, dot, scale, sub, zeros
-from .tendons.tendon import Row, row_times
 
 Hold = Callable[[list, list, list], list]  # of A, v and F: the next F
 LEAST = 1e-10  # of a diagonal entry or a determinant of A, and of what remains to be done, in MuJoCo's QCQP
@@ -62,7 +62,7 @@ class Grip:
 
 @dataclass
 class Slip:
-    """What is added to the force of a grip."""
+    """A force that is added to that of a grip."""
 
     grip: Grip
     force: list
@@ -80,10 +80,10 @@ class Slip:
         return when_any(self.grip.active, push, qfrc)
 
     def add_wrenches(self, m: Model, d: Data, wrench: list[list]) -> None:
-        """As `Constraint.add_wrenches`."""
+        """Add the wrenches of the added force: see `Constraint.add_wrenches`."""
         of = self.grip.of
         if isinstance(of, FrictionLoss):
-            of.pull(d, self.force[0], wrench)
+            of.push_bodies(self.force[0], wrench)
             return
         force = zeros(of.condim)
         for axis, f in zip(self.grip.axes, self.force, strict=True):
@@ -127,13 +127,13 @@ def _grips(m: Model, d: Data) -> list[Grip]:
 
 def _friction_loss(c: FrictionLoss, a: list, image: Callable[[Row], list]) -> Grip:
     def hold(A: list, slip: list, force: list) -> list:
-        return [clip(force[0] - slip[0] / maximum(A[0][0], MINVAL), -c.most, c.most)]
+        return [clip(force[0] - slip[0] / maximum(A[0][0], MINVAL), -c.law.most, c.law.most)]
 
     return Grip(c, [0], True, [c.jacobian], [image(c.jacobian)], [c.y0], [c.force(a)], hold)
 
 
 def _contact(m: Model, d: Data, c: ContactForce, motion: list, image: Callable[[Row], list]) -> list[Grip]:
-    """Of an elliptic cone one, of a pyramid one an axis."""
+    """The grips of a contact: of an elliptic cone one, of a pyramid one for each axis of friction."""
     axes = list(range(1, c.condim))
 
     def compute() -> dict:
@@ -169,13 +169,13 @@ def _jacobian(m: Model, d: Data, c: ContactForce) -> list[Row]:
 
 
 def _shares(cone: Any, y: list) -> list:
-    """Of each axis of a pyramid, the most that friction may be: what its two edges press with, times its friction."""
+    """The most that friction may be on each axis of a pyramid: what its two edges press with, times its friction."""
     f = cone.edges(y)
     return [mu * (one + two) for mu, one, two in zip(cone.friction, f[::2], f[1::2], strict=True)]
 
 
 def _edges(mu: Scalar, most: Scalar) -> Hold:
-    """Of an axis of a pyramid, of friction mu: two edges share a force, of which friction is `most` of at the most."""
+    """The rule for an axis of a pyramid of friction mu: two edges share a force, and friction is at most `most`."""
 
     def hold(A: list, slip: list, force: list) -> list:
         loose = (4.0 * mu * mu) * A[0][0] < MINVAL
@@ -185,7 +185,7 @@ def _edges(mu: Scalar, most: Scalar) -> Hold:
 
 
 def _ellipse(friction: list, normal: Scalar, least: float) -> Hold:
-    """Of all axes of an elliptic cone: the least 1/2 F'AF + F'b where |F / friction| is `normal` at the most.
+    """The rule for all axes of an elliptic cone: the least 1/2 F'AF + F'b where |F / friction| is `normal` at the most.
 
     mju_QCQP: with x = F / friction, x is -(A + la)^-1 b, where la >= 0 is what has |x| be `normal`, found by Newton's
     method. It ends where MuJoCo's ends, as it may do so early.
@@ -233,7 +233,7 @@ def _unless_worse(A: list, slip: list, force: list, new: list) -> list:
 
 
 def _singular(pivots: list) -> Mask:
-    """As MuJoCo finds it: by the determinant of 2 or 3 rows, by the pivots of more."""
+    """Where A is singular to MuJoCo: by the determinant of 2 or 3 rows, by the pivots of more."""
     if len(pivots) > 3:
         return logical_or(*(x < LEAST for x in pivots))
     product: Scalar = 1.0

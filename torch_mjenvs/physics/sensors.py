@@ -25,6 +25,7 @@ from .sensor_objects import (
     seen_by,
     velocity,
 )
+from .sparse import row_times
 from .spatial import (
     MINVAL,
     add,
@@ -38,7 +39,6 @@ from .spatial import (
     sub,
     zeros,
 )
-from .tendons.tendon import row_times
 
 RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayDataField
 

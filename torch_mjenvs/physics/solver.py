@@ -38,7 +38,7 @@ def newton(m: Model, d: Data) -> None:
         d.qacc_solver, d.solver_niter = [], 0.0
         return
     tolerance = d.precision.tolerance * m.meaninertia * m.nv
-    uncertain = [where for c in d.constraints for where in c.shows]
+    uncertain = [where for c in d.constraints for where in c.needs_refinement]
     certain = logical_not(functools.reduce(logical_or, uncertain, False))
 
     def search(carry: list) -> list:

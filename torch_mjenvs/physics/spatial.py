@@ -12,7 +12,8 @@ i        cinert         s    scalar           w    weights
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, atan2, maximum, select, sqrt
 
@@ -25,13 +26,21 @@ IDENTITY = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
 
 
 def is_zero(x: Scalar) -> bool:
-    """Whether x is the constant 0.0: what is structurally absent."""
+    """True where x is the constant 0.0: structurally absent."""
     return type(x) is float and x == 0.0
 
 
 def is_number(*xs: Scalar) -> bool:
-    """Whether all are known beforehand: not parameters that vary from world to world."""
+    """True where all are plain numbers, and none a parameter that varies from world to world."""
     return all(isinstance(x, float) for x in xs)
+
+
+def sum_of(values: Iterable[Scalar]) -> Scalar:
+    """The sum of scalars; 0.0 of none."""
+    total: Scalar = 0.0
+    for x in values:
+        total = total + x
+    return total
 
 
 def zeros(n: int) -> list[Scalar]:
@@ -79,7 +88,15 @@ def normalize(a: Vec, otherwise: Vec) -> list[Scalar]:
 
 
 def choose(mask: Mask, a: Vec, b: Vec) -> list[Scalar]:
+    """The vector a where the mask holds, else b."""
     return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
+
+
+def choose_all(mask: Mask, a: Any, b: Any) -> Any:
+    """a where the mask holds, else b: of scalars, or of nested lists of them."""
+    if isinstance(a, (list, tuple)):
+        return [choose_all(mask, x, y) for x, y in zip(a, b, strict=True)]
+    return select(mask, a, b)
 
 
 # matrices

@@ -169,6 +169,28 @@ def at_point(motion: Vec, r: Vec) -> list[Scalar]:
     return add(motion[3:], cross(motion[:3], r))
 
 
+def unforced_acceleration(m: Model, d: Data) -> list[list[Scalar]]:
+    """The spatial acceleration of each body while no dof accelerates, gravity apart: what mj_jacDot makes of qvel.
+
+    As MuJoCo has it there, and there alone, the axes of a ball also turn with the joints after it in its body.
+    """
+    bias: list = [zeros(6)] * m.nbody
+    for i in range(1, m.nbody):
+        bias[i] = add(add(bias[m.body_parentid[i]], d.bias_acc[i]), _after_balls(m, d, i))
+    return bias
+
+
+def _after_balls(m: Model, d: Data, i: int) -> list[Scalar]:
+    """What body i's joints after a ball add to its acceleration, where they turn the ball's axes."""
+    out, end = zeros(6), m.body_dofadr[i] + m.body_dofnum[i]
+    for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
+        v = m.jnt_dofadr[j]
+        if m.jnt_type[j] == BALL and v + 3 < end:
+            later, ball = (combine(d.odof, d.qvel, dofs) for dofs in (range(v + 3, end), range(v, v + 3)))
+            out = add(out, cross_motion(later, ball))
+    return out
+
+
 @stage(reads="xipos xirel ximat subtree_com ovel", computes="subtree_linvel subtree_angmom")
 def subtree_vel(m: Model, d: Data) -> None:
     """mj_subtreeVel: linear velocity and angular momentum of each subtree."""

@@ -10,7 +10,7 @@ before the faster contact forces fade, and one at rest from the step before.
 from __future__ import annotations
 
 from ..compiler.scalar import select
-from .constraints.contacts import reference_of
+from .constraints.contact_row import reference_of
 from .data import Data
 from .inertia import factor, solve
 from .integrator import euler_inertia

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_or, select
 from ..data import Data, stage
-from ..enums import BiasType, GainType, JointType, TrnType
-from ..model import Model
+from ..model import AFFINE, BALL, CRANK, FREE, IN_PARENT, JOINT, MUSCLE, SITE, TENDON, Model
+from ..sparse import Row, row_times
 from ..spatial import (
     Vec,
     add_scaled,
@@ -19,10 +19,11 @@ from ..spatial import (
     quat_normalize,
     quat_sub,
     quat_to_mat,
+    sum_of,
     transpose,
     zeros,
 )
-from ..tendons.tendon import Row, row_times, springy_tendons
+from ..tendons.tendon import springy_tendons
 from .activation import activation_rate, drive
 from .muscle import muscle_bias, muscle_gain, muscle_gain_rate
 from .site_transmission import of_crank, of_site
@@ -116,7 +117,7 @@ def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
         on = _pulling(m, t)
         if not (on and m.tendon_actfrclimited[t]):
             continue
-        total = _sum([forces[i] for i in on])
+        total = sum_of(forces[i] for i in on)
         none, (low, high) = absolute(total) <= 0.0, m.tendon_actfrcrange[t]
         nearest = clip(total, low, high) / select(none, 1.0, total)
         share = select(none, 1.0, select(logical_or(total < low, total > high), nearest, 1.0))
@@ -127,13 +128,6 @@ def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
 def _pulling(m: Model, t: int) -> list[int]:
     """The actuators on a tendon."""
     return [i for i in range(m.nu) if m.actuator_trntype[i] == TrnType.TENDON and m.actuator_trnid[i][0] == t]
-
-
-def _sum(forces: list[Scalar]) -> Scalar:
-    total: Scalar = 0.0
-    for force in forces:
-        total = total + force
-    return total
 
 
 def _force(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
@@ -174,8 +168,8 @@ def force_rate(m: Model, d: Data, i: int) -> Scalar:
     if m.actuator_trntype[i] in (TrnType.JOINT, TrnType.JOINTINPARENT) and m.jnt_actfrclimited[j]:
         rate = select(_within(d.qfrc_actuator[m.jnt_dofadr[j]], m.jnt_actfrcrange[j]), rate, 0.0)
     t = m.actuator_trnid[i][0]
-    if m.actuator_trntype[i] == TrnType.TENDON and m.tendon_actfrclimited[t]:
-        asked = _sum([_force(m, d, k, _ctrl(m, d, k)) for k in _pulling(m, t)])
+    if m.actuator_trntype[i] == TENDON and m.tendon_actfrclimited[t]:
+        asked = sum_of(_force(m, d, k, _ctrl(m, d, k)) for k in _pulling(m, t))
         rate = select(_within(asked, m.tendon_actfrcrange[t]), rate, 0.0)
     return rate
 

@@ -6,8 +6,9 @@ from ...compiler.scalar import Scalar, maximum, select, sqrt
 from ..data import Data
 from ..kinematics import between
 from ..model import Model, dofs_of
+from ..sparse import Row
 from ..spatial import MINVAL, Vec, add, add_scaled, column, cross, dot, is_zero, mat_vec, quat_mul, quat_sub, scale, sub
-from ..tendons.tendon import Row, difference_row
+from ..tendons.tendon import difference_row
 
 
 def of_site(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:

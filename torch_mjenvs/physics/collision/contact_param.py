@@ -1,4 +1,4 @@
-"""What holds for the contacts of a pair: what it says itself, or a mix of what its geoms say. mj_contactParam."""
+"""The parameters of a pair's contacts: its own, or a mix of its geoms'. mj_contactParam."""
 
 from __future__ import annotations
 

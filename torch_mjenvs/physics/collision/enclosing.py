@@ -20,8 +20,10 @@ Furthest = Callable[[list], Point]
 
 
 def enclose(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point]]:
-    """Whether C is seen to be apart from the origin, whether neither that nor points around it were found, and else the
-    points, of which the first three look away from the last. x is any point of C.
+    """Four points of C around the origin, of which the first three look away from the last; and two masks before them.
+
+    The first mask says that C was seen to be apart from the origin, the second that neither that nor such points were
+    found. x is any point of C.
     """
     apart, lost, points = _spread(furthest, x)
     apart, lost, points = _surround(furthest, apart, lost, points)
@@ -31,8 +33,10 @@ def enclose(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
 
 
 def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point]]:
-    """The same of four points of C anywhere: each is furthest towards the origin from the point that is nearest to it
-    among the means of those before. What is not needed for the mean is dropped.
+    """Both masks of `enclose`, and four points of C, around the origin or not.
+
+    Each point is furthest towards the origin from the point that is nearest to it among the means of those before. What
+    is not needed for the mean is dropped.
     """
     first = _towards(furthest, x)
 
@@ -66,7 +70,7 @@ def _towards(furthest: Furthest, x: list[Scalar]) -> Point:
 
 
 def _of_two(p: Point, q: Point) -> list:
-    """How many of two points the nearest mean needs, which (three, of which more do not count), and the mean."""
+    """The mean of two points nearest to the origin: how many of them it needs, these (filled up to 3), and the mean."""
     way = sub(q[:3], p[:3])
     share = -dot(p[:3], way) / maximum(dot(way, way), MINVAL * MINVAL)
     between = logical_and(share > 0.0, share < 1.0)
@@ -75,7 +79,7 @@ def _of_two(p: Point, q: Point) -> list:
 
 
 def _of_three(p: Point, q: Point, r: Point) -> list:
-    """The same of three."""
+    """The mean of three points nearest to the origin, in the form of `_of_two`."""
     n = cross(sub(q[:3], p[:3]), sub(r[:3], p[:3]))
     square = maximum(dot(n, n), MINVAL * MINVAL)
     at = scale(n, dot(n, p[:3]) / square)
@@ -90,12 +94,13 @@ def _of_three(p: Point, q: Point, r: Point) -> list:
 
 
 def _surround(furthest: Furthest, apart: Mask, lost: Mask, points: list[Point]) -> tuple[Mask, Mask, list[Point]]:
-    """The same of points around the origin: the one that is behind the side furthest from the origin makes way for the
-    furthest one in front of it.
+    """Both masks and the points of `enclose`, from those of `_spread`.
+
+    The point that is behind the side furthest from the origin makes way for the furthest one in front of that side.
     """
 
     def sides(points: list[Point]) -> list[list[Scalar]]:
-        """Of each point, how far the others' plane is from the origin, and its normal away from the point."""
+        """For each point the distance of the others' plane from the origin, and its normal away from the point."""
         out = []
         for k in range(4):
             a, b, c = (points[j][:3] for j in range(4) if j != k)

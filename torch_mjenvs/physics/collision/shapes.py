@@ -65,7 +65,7 @@ class Collider:
 
     cull: whether bounding spheres are looked at first, as cheaper than `find`.
     several: from both sizes, whether they may touch in more than one point at all.
-    loop: what takes the place of this one where many pairs share a loop (`contact_groups`); None where they may not.
+    loop: what takes the place of this one where many pairs share a loop (`pair_batch`); None where they may not.
     turned: whether it goes by whole orientations, and not by z axes alone.
     many: whether so much is computed, or in so many points, that even one pair has a loop, be it with the world.
     hulls: whether it goes by `Shape.hull` instead of `Shape.size`.

@@ -1,6 +1,14 @@
-"""Constraints: a file a kind, a class a kind, each with the three verbs of `rows.Constraint`.
+"""Constraints: a class for each kind, with the three verbs of `rows.Constraint`. MuJoCo's engine_core_constraint.c.
 
-MuJoCo's engine_core_constraint.c.
+    rows                                   what every constraint is; MuJoCo's reference and impedance
+    laws, scalar_row                       what a row costs; a row by itself
+    limits, friction, equality             such rows: of joints and tendons; `couplings` and `welds` make the equalities
+    softening                              which rows are softened, to what, and why
+    contact_row                            what a contact's rows are made of
+    pyramid, spring_pyramid, elliptic      what a contact costs: the kinds of cone
+    contacts                               contacts written out one by one: contact_force, world_contacts, body_contacts
+    pair_batch, pair_tables                many pairs of one kind, by number; tables have named columns in `tables`
+    contact_groups, cone_groups            their contacts, in loops
 """
 
 from __future__ import annotations
@@ -9,12 +17,14 @@ from ..data import Data, stage
 from ..enums import EqType
 from ..model import Model, Pair
 from .cone_groups import cone_group
-from .contact_groups import ContactGroup, alike, many_alike, touch
+from .contact_groups import ContactGroup, contact_group
 from .contacts import contacts
 from .couplings import coupling
 from .equality import Equality
 from .friction import friction_losses
 from .limits import joint_limits, tendon_limits
+from .pair_batch import PairBatch, batch_pairs
+from .pair_tables import PairTables
 from .welds import weld
 
 
@@ -25,7 +35,7 @@ from .welds import weld
 )
 def make_constraint(m: Model, d: Data) -> None:
     """d.constraints. mj_makeConstraint, mj_referenceConstraint."""
-    grouped = many_alike(m, d.precision)
+    grouped = batch_pairs(m, d.precision)
     in_groups = {id(p) for pairs in grouped for p in pairs}
     alone = [c for c in d.candidates if id(c.pair) not in in_groups]
     if m.noslip_iterations:  # of two bodies, pairs that the model names come first
@@ -41,7 +51,7 @@ def make_constraint(m: Model, d: Data) -> None:
 
 
 def equalities(m: Model, d: Data) -> list[Equality]:
-    """Those that are active, or may be where the caller says which are. mj_instantiateEquality."""
+    """The equalities that are active, or may be where the caller says which are. mj_instantiateEquality."""
     out = []
     for i in range(m.neq):
         if d.eq_active is None and not m.eq_active0[i]:
@@ -53,5 +63,6 @@ def equalities(m: Model, d: Data) -> list[Equality]:
 
 
 def _group(m: Model, d: Data, pairs: list[Pair]) -> ContactGroup:
-    g = alike(m, pairs)
-    return ContactGroup(g, *touch(m, d, g)) if g.condim == 1 and g.one_tree else cone_group(m, d, g)
+    tables = PairTables(m, d, PairBatch.of(m, pairs))
+    one_row = tables.batch.condim == 1 and tables.batch.one_tree
+    return contact_group(tables) if one_row else cone_group(m, tables)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from ...compiler.control import when_any
 from ..data import Data
 from ..model import Model, dofs_of, moving_body
-from ..spatial import cross, dot, sub
+from ..spatial import cross, dot, sub, sum_of
 from .contact_force import ContactForce, Contacts, in_world
-from .rows import sum_of
 
 
 @dataclass(frozen=True)

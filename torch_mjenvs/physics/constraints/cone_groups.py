@@ -1,4 +1,4 @@
-"""Groups of contacts with friction, or between trees: as `contact_groups`, with a row of the Jacobian for each axis.
+"""Contacts of a batch of pairs with friction, or between trees: a row of the Jacobian for each axis.
 
 A line is an axis of the contact as a spatial vector, at the origin of either body's tree: see `body_contacts`.
 """
@@ -11,31 +11,31 @@ from typing import Any
 
 from ...compiler.control import add_each, fold_each, get
 from ...compiler.scalar import Scalar
-from ..collision.contact_param import contact_param
 from ..data import Data
 from ..model import Model
-from ..spatial import choose, dot, is_number, sub
+from ..spatial import choose, dot, sum_of
 from .body_contacts import lines_of
 from .contact_force import in_world
-from .contact_groups import Alike, ContactGroup, of_pairs, touch
-from .contacts import cone_of, reference_of, row_weight
+from .contact_groups import ContactGroup
+from .contacts import cone_of
+from .pair_tables import PairTables
 from .pyramid import Cone
-from .rows import impedance, row_stiffness, sum_of
-from .stiff import Bound
-from .tables import Table
+from .softening import ContactBound
+from .tables import table_each
 
 
 @dataclass
 class ConeGroup(ContactGroup):
-    """rows: lines (side, k), first of the second body, y0 and J of the axes (condim), D and friction.
+    """The contacts of a batch of pairs, each a cone.
 
-    cone: of friction and D.
+    rows: lines (side, k), first of the second body, y0 and J of the axes (condim), D and friction. cone: of friction
+    and D.
     """
 
     cone: Callable[[list, Scalar], Cone]
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
-        x, change = self._of_dofs(a), self._of_dofs(dx)
+        x, change = self.batch.of_dofs(a), self.batch.of_dofs(dx)
 
         def push(i: Any, carry: list) -> list:
             cone = self._cone(i)
@@ -45,20 +45,20 @@ class ConeGroup(ContactGroup):
         return fold_each(self.touching, push, total)
 
     def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
-        x, condim = self._of_dofs(a), range(self.alike.condim)
+        x, condim = self.batch.of_dofs(a), range(self.batch.condim)
 
         def push(i: Any) -> list:
             force = self._cone(i).push(self._residual(i, x))[0]
             second, first = (in_world([self.rows.at(i, ("line", side, k)) for k in condim], force) for side in (0, 1))
-            one, two = (self.alike.per_contact([6 * body[side] for body in self.alike.bodies], i) for side in (0, 1))
+            one, two = (self.batch.per_contact([6 * body[side] for body in self.batch.bodies], i) for side in (0, 1))
             return [[(one + c, -y) for c, y in enumerate(first)] + [(two + c, y) for c, y in enumerate(second)]]
 
         (flat,) = add_each(self.touching, push, [[y for w in wrench for y in w]])
-        for body in {body for pair in self.alike.bodies for body in pair if body}:
+        for body in {body for pair in self.batch.bodies for body in pair if body}:
             wrench[body] = flat[6 * body : 6 * body + 6]
 
     def _push(self, i: Any, x: Any) -> list:
-        jacobian, rows, dofs = self._jacobian(i), range(self.alike.condim), range(self.alike.most)
+        jacobian, rows, dofs = self._jacobian(i), range(self.batch.condim), range(self.batch.most)
         force, weight = self._cone(i).push(self._residual(i, x))
         places, starts = self._places(i)
         image = [[sum_of(weight[k][j] * jacobian[j][v] for j in rows) for v in dofs] for k in rows]
@@ -78,45 +78,38 @@ class ConeGroup(ContactGroup):
         return self.cone(self.rows.at(i, "friction"), self.rows.at(i, "D"))
 
     def _jacobian(self, i: Any) -> list[list]:
-        return [self.rows.at(i, ("J", k)) for k in range(self.alike.condim)]
+        return [self.rows.at(i, ("J", k)) for k in range(self.batch.condim)]
 
     def _residual(self, i: Any, x: Any) -> list:
         at = self._at(i, x)
         return [dot(row, at) + self.rows.at(i, ("y0", k)) for k, row in enumerate(self._jacobian(i))]
 
     def _at(self, i: Any, x: Any) -> list:
-        return [get(x, self.alike.dof(i, c)) for c in range(self.alike.most)]
+        return [get(x, self.batch.dof(i, c)) for c in range(self.batch.most)]
 
 
-def cone_group(m: Model, d: Data, g: Alike) -> ConeGroup:
-    """The contacts of pairs that are alike."""
-    params = [contact_param(m, p) for p in g.pairs]
-    margin = of_pairs(g, [p.margin for p in params])
-    friction = [of_pairs(g, [p.friction[k] for p in params]) for k in range(g.condim - 1)]
-    weight = of_pairs(g, [row_weight(m, p) for p in g.pairs])
-    solimp = [of_pairs(g, [p.solimp[k] for p in params]) for k in range(4)]
-    references = [reference_of(m, p) for p in g.pairs]
-    k = of_pairs(g, [k for k, _ in references])
-    damping = [of_pairs(g, [b[axis] for _, b in references]) for axis in range(g.condim)]
+def cone_group(m: Model, tables: PairTables) -> ConeGroup:
+    """The contacts of a batch of pairs."""
+    touching = tables.touching()
+    rows = table_each(touching, lambda i: _rows(tables, i))
+    return ConeGroup(tables, touching, rows, lambda friction, D: cone_of(m, friction, D, ContactBound(False)))
 
-    def rows(i: Any, dist: Scalar, p: list, frame: list[list], moving: Table, offset: list | None) -> dict:
-        lines = lines_of((p if offset is None else sub(p, offset), p), frame, g.condim)
-        depth = dist - margin(i)
-        alike = params[0].solimp  # all of them, where they are numbers
-        imp = impedance(alike if is_number(*alike) else [*(x(i) for x in solimp), alike[4]], depth)
-        jacobian: list[list] = [[] for _ in range(g.condim)]
-        speed: list[Scalar] = [0.0] * g.condim
-        for c in range(g.most):
-            dof, sign = g.dof(i, c), g.per_contact([s[c] for s in g.signs], i)
-            odof, qvel = moving.at(dof, "odof"), moving.at(dof, "qvel")
-            for j, (second, first) in enumerate(zip(*lines, strict=True)):
-                line = second if offset is None else choose(sign > 0.0, second, first)
-                jacobian[j].append(dot(line, odof) * sign)
-                speed[j] = speed[j] + jacobian[j][-1] * qvel
-        y0 = [b(i) * v for b, v in zip(damping, speed, strict=True)]
-        y0[0] = y0[0] + k(i) * imp * depth
-        found: dict = {("line", side, j): line for side in (0, 1) for j, line in enumerate(lines[side])}
-        found |= {("y0", j): y for j, y in enumerate(y0)} | {("J", j): row for j, row in enumerate(jacobian)}
-        return found | {"D": row_stiffness(imp, weight(i)), "friction": [x(i) for x in friction]}
 
-    return ConeGroup(g, *touch(m, d, g, rows), lambda friction, D: cone_of(m, friction, D, Bound(False)))
+def _rows(tables: PairTables, i: Any) -> dict:
+    """The rows of contact i, as `ConeGroup.rows` has them."""
+    batch = tables.batch
+    dist, p, frame = tables.contact(i)
+    lines = lines_of(tables.arms(i, p), frame, batch.condim)
+    row = tables.row(i, dist)
+    jacobian: list[list] = [[] for _ in range(batch.condim)]
+    speed: list[Scalar] = [0.0] * batch.condim
+    for c in range(batch.most):
+        dof, sign = batch.dof(i, c), batch.sign(i, c)
+        odof, qvel = tables.moving.at(dof, "odof"), tables.moving.at(dof, "qvel")
+        for j, (second, first) in enumerate(zip(*lines, strict=True)):
+            line = second if batch.one_tree else choose(sign > 0.0, second, first)
+            jacobian[j].append(dot(line, odof) * sign)
+            speed[j] = speed[j] + jacobian[j][-1] * qvel
+    found: dict = {("line", side, j): line for side in (0, 1) for j, line in enumerate(lines[side])}
+    found |= {("y0", j): y for j, y in enumerate(row.y0(speed))} | {("J", j): x for j, x in enumerate(jacobian)}
+    return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}

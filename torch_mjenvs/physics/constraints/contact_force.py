@@ -1,4 +1,4 @@
-"""What contacts that are written out one by one have in common: see `world_contacts` and `body_contacts`.
+"""Contacts that are written out one by one: what `world_contacts` and `body_contacts` have in common.
 
 motion: spatial acceleration or velocity (angular, linear) of each body, at the moving origin of its tree.
 """
@@ -22,14 +22,14 @@ class ContactForce:
     """A contact that may touch. Where it is not `active`, what depends on the state is unspecified or None.
 
     bodies: of geom1 and geom2; the normal points from the first to the second. y0: along the axes (condim), which
-    `pyramid` explains. shows: see `Constraint.shows`.
+    `pyramid` explains. refine: see `Constraint.needs_refinement`.
     """
 
     active: Mask
     bodies: tuple[int, int]
     cone: Cone
     y0: list
-    shows: Mask
+    refine: Mask
 
     @property
     def condim(self) -> int:
@@ -40,7 +40,7 @@ class ContactForce:
         raise NotImplementedError
 
     def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
-        """Of a force along the axes (condim): (torque, force) on the second body, about each body's origin."""
+        """The wrenches (torque, force) on the second body, about each body's origin, by a force along the axes."""
         raise NotImplementedError
 
     def pull(self, m: Model, d: Data, force: Callable[[], list], wrench: list[list]) -> None:
@@ -73,8 +73,8 @@ class Contacts(Constraint):
     contacts: Sequence[ContactForce]
 
     @property
-    def shows(self) -> list[Mask]:
-        return [logical_and(c.active, c.shows) for c in self.contacts if c.shows is not False]
+    def needs_refinement(self) -> list[Mask]:
+        return [logical_and(c.active, c.refine) for c in self.contacts if c.refine is not False]
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
         motion, change = body_motion(m, d, a), body_motion(m, d, dx)

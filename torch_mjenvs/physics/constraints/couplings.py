@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 
 from ...compiler.scalar import Scalar, maximum
 from ..data import Data
-from ..enums import EqType
-from ..model import Model
-from ..spatial import add, scale, zeros
-from ..tendons.tendon import Row, row_times
-from .equality import Equality, EqualityRow
-from .rows import MIN_VAL, impedance, reference, row_stiffness
+from ..model import EQ_JOINT, Model
+from ..sparse import Row, row_times
+from ..spatial import MINVAL, add, scale, zeros
+from .equality import Equality
+from .laws import TwoSided
+from .rows import impedance, reference
+from .scalar_row import ScalarRow
+from .softening import RowBound
 
 
 @dataclass
 class _Coupled:
-    """A joint or a tendon: its place, the rate of that, and its inverse inertia; wrenches as of `EqualityRow`."""
+    """A joint or a tendon: its place, the rate of that, and its inverse inertia; wrenches as of `ScalarRow`."""
 
     place: Scalar
     rate: Row
@@ -31,14 +33,14 @@ def coupling(m: Model, d: Data, i: int) -> Equality:
     """Equality i, of joints or of tendons."""
     first = _coupled(m, d, i, m.eq_obj1id[i])
     at, slope, diagonal = m.eq_data[i][0], 0.0, first.weight
-    row, wrenches, weight = dict(first.rate), dict(first.wrenches), first.weight
+    row, wrenches, effective = dict(first.rate), dict(first.wrenches), None
     if m.eq_obj2id[i] >= 0:
         second = _coupled(m, d, i, m.eq_obj2id[i])
         x, power = second.place, 1.0
         for k, c in enumerate(m.eq_data[i][1:5], 1):
             slope, power = slope + k * c * power, power * x
             at = at + c * power
-        diagonal, weight = diagonal + second.weight, weight + slope * slope * second.weight
+        diagonal, effective = diagonal + second.weight, first.weight + slope * slope * second.weight
         for v, y in second.rate.items():
             row[v] = row.get(v, 0.0) - slope * y
         for body, pull in second.wrenches.items():
@@ -46,10 +48,11 @@ def coupling(m: Model, d: Data, i: int) -> Equality:
     position = first.place - at
     k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
     imp = impedance(m.eq_solimp[i], position)
-    D = row_stiffness(imp, maximum(diagonal, MIN_VAL))
+    bound = RowBound(maximum(diagonal, MINVAL), effective)
+    D = bound.stiffness(imp)
     y0 = b * row_times(row, d.qvel) + k * imp * position
-    rows = [EqualityRow(row, D, y0, wrenches)] if row else []  # else nothing moves it
-    return Equality(rows, D * weight > d.precision.stiff)
+    rows = [ScalarRow(row, TwoSided(D), y0, wrenches=wrenches)] if row else []  # else nothing moves it
+    return Equality(rows, bound.needs_refinement(d.precision, D, m.eq_solimp[i]))
 
 
 def _coupled(m: Model, d: Data, i: int, k: int) -> _Coupled:

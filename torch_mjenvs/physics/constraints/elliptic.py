@@ -19,8 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select, sqrt
-from ..spatial import MINVAL, add, dot, is_zero, scale
-from .rows import sum_of
+from ..spatial import MINVAL, add, dot, is_zero, scale, sum_of
 
 
 @dataclass
@@ -74,7 +73,10 @@ class EllipticCone:
         return [y[0], *(f * x for f, x in zip(self.friction, y[1:], strict=True))]
 
     def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
-        """As `fold_row`. Out of place is what the force at y + alpha v is beside what force and stiffness at y say."""
+        """`total` and what the contact adds to it: see `Cone.fold`.
+
+        Out of place is what the force at y + alpha v is beside what force and stiffness at y say.
+        """
         before, now = self._zone(y), self._zone(add(y, scale(v, alpha)))
         change, *w = v
         slope = now.P * dot(now.x, w) - now.push * change
@@ -98,7 +100,7 @@ class EllipticCone:
         ]
 
     def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list) -> tuple[Scalar, list]:
-        """The same of a contact that slides, here and there, to rounding of the difference itself: x has turned.
+        """What is out of place where a contact slides, before and now: to rounding of the difference, as x has turned.
 
         step: of x; what it is across u is p, and T has grown by `longer` more than along u.
         """

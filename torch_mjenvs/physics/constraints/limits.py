@@ -7,90 +7,52 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Mask, Scalar, maximum, minimum, select
+from ...compiler.scalar import Scalar, maximum, minimum, select
 from ..data import Data
-from ..enums import JointType, TrnType
-from ..model import Model
-from ..spatial import add_scaled, norm, normalize, quat_normalize, quat_sub, scale
-from ..tendons.tendon import Row, met_by_tendon, row_times
-from .rows import MIN_VAL, Constraint, bounded_stiffness, fold_row, impedance, may_show, reference, row_stiffness
+from ..model import BALL, JOINT, TENDON, Model
+from ..sparse import Row, row_times
+from ..spatial import norm, normalize, quat_normalize, quat_sub, scale
+from .laws import OneSided
+from .rows import impedance, reference
+from .scalar_row import ScalarRow
+from .softening import RowBound, tendon_bound
 
 
 @dataclass
-class Limit(Constraint):
-    """One row: sign J a + y0 >= 0. D is 0 where what is limited is inside its range."""
+class Limit(ScalarRow):
+    """One end of a range: sign J a + y0 >= 0. D is 0 where what is limited is inside its range.
 
-    of: tuple[int, int]  # (JOINT, which) or (TENDON, which)
-    jacobian: Row
-    sign: Scalar
-    D: Scalar
-    y0: Scalar
-    room: Scalar  # how far it is from where the limit begins to act
-    shown: Mask  # see `shows`
+    of: (JOINT, which) or (TENDON, which). room: how far it is from where the limit begins to act, metres or radians.
+    """
 
-    @property
-    def shows(self) -> list[Mask]:
-        return [] if self.shown is False else [self.shown]
-
-    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
-        e = self._along(a) + self.y0
-        pressed = select(e < 0.0, self.D, 0.0)
-        push = self.sign * (pressed * e)
-        for u, x in self.jacobian.items():
-            gradient[u] = gradient[u] + push * x
-            for v, y in self.jacobian.items():
-                if v <= u:
-                    hessian[u][v] = hessian[u].get(v, 0.0) + pressed * x * y
-
-    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
-        return fold_row(total, self._along(a) + self.y0, self._along(dx), self.D, alpha)
-
-    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
-        kind, t = self.of
-        if kind == TrnType.TENDON:
-            for body, pull in d.ten_wrench[t].items():
-                wrench[body] = add_scaled(wrench[body], pull, self.sign * self.force(a))
-
-    def force(self, a: list) -> Scalar:
-        """What the limit pushes with, 0 or more."""
-        return -(self.D * minimum(self._along(a) + self.y0, 0.0))
-
-    def _along(self, x: list) -> Scalar:
-        return self.sign * row_times(self.jacobian, x)
+    of: tuple[int, int] = (JOINT, -1)
+    room: Scalar = 0.0
 
 
 @dataclass(frozen=True)
 class Soft:
-    """How a limit gives way: MuJoCo's margin, solref and solimp, whether solref is direct, and the inverse inertia:
-    that at qpos0, and where that says little, what is met now.
-    """
+    """The way a limit gives: MuJoCo's margin, solref and solimp, whether solref is direct, and how stiff it may be."""
 
     margin: float
     solref: Sequence
     solimp: Sequence
     direct: bool
-    invweight0: Scalar
-    met: Scalar | None = None
+    bound: RowBound
 
     def row(self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, sign: Scalar, position: Scalar) -> Limit:
-        """The row of an end that is so far away."""
+        """The row of an end that is `position` away, metres or radians."""
         k, b = reference(self.solref, self.solimp, self.direct, m.timestep)
 
         def compute(_: Any) -> list[Scalar]:
             imp = impedance(self.solimp, position - self.margin)
-            if self.met is None:
-                D = row_stiffness(imp, self.invweight0)
-            else:
-                D = bounded_stiffness(d, imp, self.invweight0, self.met)
+            D = self.bound.stiffness(imp)
             velocity = sign * row_times(jacobian, d.qvel)
             return [D, b * velocity + k * imp * (position - self.margin)]
 
         D, y0 = when_any(position < self.margin, compute, [0.0, 0.0])
-        if self.met is not None:
-            shown = D * self.met > d.precision.stiff
-        else:
-            shown = D * self.invweight0 > d.precision.stiff if may_show(d, self.solimp) else False
-        return Limit(of, jacobian, sign, D, y0, position - self.margin, shown)
+        refine = self.bound.needs_refinement(d.precision, D, self.solimp)
+        wrenches = d.ten_wrench[of[1]] if of[0] == TENDON else {}
+        return Limit(jacobian, OneSided(D), y0, refine, sign, wrenches, of, position - self.margin)
 
     def rows(
         self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, at: Scalar, span: Sequence, usual: Sequence
@@ -111,8 +73,8 @@ def joint_limits(m: Model, d: Data) -> list[Limit]:
 
 def _joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
     v, q = m.jnt_dofadr[j], d.qpos[m.jnt_qposadr[j] :]
-    soft = Soft(m.jnt_margin[j], m.jnt_solref[j], m.jnt_solimp[j], m.jnt_direct[j], m.dof_invweight0[v])
-    if m.jnt_type[j] == JointType.BALL:  # the angle has one end only
+    soft = Soft(m.jnt_margin[j], m.jnt_solref[j], m.jnt_solimp[j], m.jnt_direct[j], RowBound(m.dof_invweight0[v]))
+    if m.jnt_type[j] == BALL:  # the angle has one end only
         turn = quat_sub(quat_normalize(q[:4]), (1.0, 0.0, 0.0, 0.0))
         back = scale(normalize(turn, [1.0, 0.0, 0.0]), -1.0)
         room = maximum(*m.jnt_range[j]) - norm(turn)
@@ -126,8 +88,7 @@ def tendon_limits(m: Model, d: Data) -> list[Limit]:
 
 
 def _tendon_limit(m: Model, d: Data, t: int) -> list[Limit]:
-    weight = maximum(m.tendon_invweight0[t], MIN_VAL)
     how = m.tendon_margin[t], m.tendon_solref_lim[t], m.tendon_solimp_lim[t], m.tendon_direct_lim[t]
-    soft = Soft(*how, weight, met_by_tendon(m, d, t))
+    soft = Soft(*how, tendon_bound(m, d, t))
     usual = (m.nominal or m).tendon_range[t]
     return soft.rows(m, d, (TrnType.TENDON, t), d.ten_J[t], d.ten_length[t], m.tendon_range[t], usual)

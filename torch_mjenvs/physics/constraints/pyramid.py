@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...compiler.scalar import Scalar, select
-from .rows import fold_row
+from ...compiler.scalar import Scalar
+from .laws import OneSided
 
 
 class Cone(Protocol):
-    """What a contact's force may be, and what it costs: `Pyramid`, `stiff.SpringPyramid`, `elliptic.EllipticCone`.
+    """The forces that a contact may have, and their cost: `Pyramid`, `SpringPyramid` or `EllipticCone`.
 
     friction: along each axis but the normal (condim - 1).
     """
@@ -28,7 +28,7 @@ class Cone(Protocol):
         """A quantity given along the axes, as `fold` takes it."""
 
     def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
-        """As `fold_row`, where the residuals are y + alpha v, both as given by `rows`."""
+        """`total` and what the contact adds to it at residuals y + alpha v, both as given by `rows`: see `Law.fold`."""
 
 
 @dataclass
@@ -42,8 +42,8 @@ class Pyramid:
         force: list = [0.0] * len(y)
         weight: list[list] = [[0.0] * len(y) for _ in y]
         for e, axis, mu in self.rows(y):
-            pressed = select(e < 0.0, self.D, 0.0)
-            f = -(pressed * e)
+            slope, pressed = OneSided(self.D).at(e)
+            f = -slope
             force[0] = force[0] + f
             if axis:
                 force[axis] = force[axis] + mu * f
@@ -55,7 +55,7 @@ class Pyramid:
 
     def edges(self, y: list) -> list[Scalar]:
         """The force of each row."""
-        return [-(select(e < 0.0, self.D, 0.0) * e) for e, *_ in self.rows(y)]
+        return [-OneSided(self.D).at(e)[0] for e, *_ in self.rows(y)]
 
     def rows(self, y: list) -> list:
         """Each row's value, the axis beside the normal that it takes, and by how much; of the normal alone, 0 and 0."""
@@ -66,5 +66,5 @@ class Pyramid:
 
     def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
         for (e, *_), (change, *_) in zip(y, v, strict=True):
-            total = fold_row(total, e, change, self.D, alpha)
+            total = OneSided(self.D).fold(total, e, change, alpha)
         return total

@@ -1,7 +1,7 @@
-"""What every constraint is: rows J a + y0, their stiffness D, and three verbs by which the solver meets them.
+"""Every constraint is rows J a + y0 of stiffness D, and three verbs by which the solver meets them.
 
-MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + the sum over rows of 1/2 D min(0, J a - aref)**2 (`equality`,
-`friction` and `elliptic` have other costs). A row's residual `J a - aref` is kept as `J a + y0`,
+MuJoCo's solver minimises 1/2 (a - a0)' M (a - a0) + the sum over rows of 1/2 D min(0, J a - aref)**2 (`laws` and
+`elliptic` have other costs). A row's residual `J a - aref` is kept as `J a + y0`,
 y0 = b vel + k imp (pos - margin), and no Jacobian is stored: a constraint knows how its residuals follow from the
 accelerations of dofs.
 """
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
 from ..data import Data
 from ..model import Model
-from ..spatial import is_number
+from ..spatial import MINVAL, is_number, is_zero
 
-MIN_IMP, MAX_IMP, MIN_VAL = 1e-4, 0.9999, 1e-15  # mjMINIMP, mjMAXIMP, mjMINVAL
+MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 
 
 class Constraint:
@@ -25,8 +25,8 @@ class Constraint:
     """
 
     @property
-    def shows(self) -> list[Mask]:
-        """Where rounding shows in a Newton step, so that the last is to be repeated: see `stiff`."""
+    def needs_refinement(self) -> list[Mask]:
+        """Where rounding shows in a Newton step, so that the last is to be repeated: see `softening`."""
         return []
 
     def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
@@ -34,7 +34,7 @@ class Constraint:
         raise NotImplementedError
 
     def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
-        """`total` and what the rows add to it at a + alpha dx: see `fold_row`."""
+        """`total` and what the rows add to it at a + alpha dx: see `Law.fold`."""
         raise NotImplementedError
 
     def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
@@ -42,31 +42,13 @@ class Constraint:
         make any."""
 
 
-def fold_row(total: list, e: Scalar, v: Scalar, D: Scalar, alpha: Scalar) -> list:
-    """What a row pressed where e < 0 adds along a line on which its residual is e + alpha v.
-
-    total: the cost's slope and curvature at alpha; the force that is out of place there, if each row is taken to be in
-    the piece of its cost (pressed or free) in which it is at 0; and the curvature at 0.
-    """
-    at = e + alpha * v
-    force = D * minimum(at, 0.0)
-    expected = select(e < 0.0, D * at, 0.0)
-    change = D * v * v
-    return [
-        total[0] + force * v,
-        total[1] + select(at < 0.0, change, 0.0),
-        total[2] + absolute(force - expected),
-        total[3] + select(e < 0.0, change, 0.0),
-    ]
-
-
 def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:
     """Stiffness k and damping b of a constraint. getsolparam and mj_makeImpedance, with `refsafe`."""
     dmax = clip(solimp[1], MIN_IMP, MAX_IMP)
     if direct:
-        return -solref[0] / maximum(dmax * dmax, MIN_VAL), -solref[1] / maximum(dmax, MIN_VAL)
+        return -solref[0] / maximum(dmax * dmax, MINVAL), -solref[1] / maximum(dmax, MINVAL)
     time, ratio = maximum(solref[0], 2 * timestep), solref[1]
-    return 1 / maximum((dmax * time * ratio) ** 2, MIN_VAL), 2 / maximum(dmax * time, MIN_VAL)
+    return 1 / maximum((dmax * time * ratio) ** 2, MINVAL), 2 / maximum(dmax * time, MINVAL)
 
 
 def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
@@ -75,22 +57,20 @@ def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
     width, p = solimp[2], max(1.0, solimp[4])
     flat = 0.5 * (dmin + dmax)
     if not is_number(*solimp):
-        x = minimum(absolute(distance) / maximum(width, MIN_VAL), 1.0)
-        return select(width <= MIN_VAL, flat, dmin + _curve(x, mid, p) * (dmax - dmin))
-    if dmin == dmax or width <= MIN_VAL:
+        x = minimum(absolute(distance) / maximum(width, MINVAL), 1.0)
+        return select(width <= MINVAL, flat, dmin + _curve(x, mid, p) * (dmax - dmin))
+    if dmin == dmax or width <= MINVAL:
         return flat
     x = minimum(absolute(distance) * (1 / width), 1.0)
     return dmin + _curve(x, mid, p) * (dmax - dmin)
 
 
-def row_stiffness(imp: Scalar, weight: Scalar) -> Scalar:
-    """D of a row of this impedance, and of inverse inertia `weight`. mj_makeImpedance."""
-    return imp / ((1.0 - imp) * weight)
+def row_stiffness(imp: Scalar, resistance: Scalar, give: Scalar = 0.0) -> Scalar:
+    """D of a row of this impedance, at the most 1 / give. mj_makeImpedance.
 
-
-def bounded_stiffness(d: Data, imp: Scalar, weight: Scalar, met: Scalar) -> Scalar:
-    """The same, but no more than rounding bears beside the inverse inertia that the row meets."""
-    return imp / maximum((1.0 - imp) * weight, imp * (met / d.precision.stiffest))
+    resistance: (1 - imp) times the row's inverse inertia.
+    """
+    return imp / (resistance if is_zero(give) else maximum(resistance, imp * give))
 
 
 def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
@@ -101,19 +81,3 @@ def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
     below = power(x, p) * first
     above = 1.0 - power(1.0 - x, p) * second
     return select(x <= mid, below, above)
-
-
-def may_show(d: Data, solimp: Sequence) -> bool:
-    """Whether the impedance can be so near 1 that rounding shows: a row's stiffness is imp / (1 - imp) times the
-    inertia.
-    """
-    most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
-    return most / (1 - most) > d.precision.stiff
-
-
-def sum_of(values) -> Scalar:
-    """The sum; 0 of nothing."""
-    out: Scalar = 0.0
-    for x in values:
-        out = out + x
-    return out

@@ -20,7 +20,7 @@ class Table:
     columns: dict[Hashable, int | range]
 
     def at(self, i: Any, name: Hashable) -> Any:
-        """What row i has under the name."""
+        """The entry of row i under the name: a scalar, or a list of them."""
         where = self.columns[name]
         return get(self.rows, i, where) if isinstance(where, int) else get_row(self.rows, i, where)
 
@@ -31,12 +31,12 @@ def table(rows: Sequence[Row]) -> Table:
 
 
 def table_each(which: Any, compute: Callable[[Any], Row]) -> Table:
-    """`compute_each`, whose rows have names."""
+    """A table with `compute(i)` in its row i, for the i of `which`: see `compute_each`."""
     return table_parts(which, lambda i: [compute(i)], 0)
 
 
 def table_parts(which: Any, compute: Callable[[Any], Sequence[Row]], n: int) -> Table:
-    """`compute_parts`, whose rows have names."""
+    """A table of the parts of each i of `which`, from n: see `compute_parts`."""
     found = Table(None, {})
 
     def rows(i: Any) -> list[list[Scalar]]:

@@ -17,28 +17,43 @@ import functools
 import weakref
 from dataclasses import dataclass
 
-from ...compiler.scalar import Mask, Scalar, clip, logical_or, maximum
+from ...compiler.scalar import Mask, Scalar, logical_or
 from ..data import Data
 from ..enums import EqType, JointType, ObjType
 from ..inertia import solve
 from ..kinematics import between
-from ..model import Model, dofs_of
+from ..model import EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
 from ..set_const import at_qpos0
-from ..spatial import add, cross, cross_motion, dot, is_zero, mat_vec, norm, quat_conjugate, quat_mul, scale, sub, zeros
-from ..tendons.tendon import Row, row_times
-from ..velocity import at_point, combine
-from .equality import Equality, EqualityRow
-from .rows import MAX_IMP, MIN_IMP, MIN_VAL, bounded_stiffness, impedance, reference
+from ..sparse import Row, row_times
+from ..spatial import (
+    add,
+    cross,
+    dot,
+    is_zero,
+    mat_vec,
+    norm,
+    quat_conjugate,
+    quat_mul,
+    scale,
+    sub,
+    zeros,
+)
+from ..velocity import at_point, unforced_acceleration
+from .equality import Equality
+from .laws import TwoSided
+from .rows import impedance, reference
+from .scalar_row import ScalarRow
+from .softening import RowBound, tie_bound
 
 AXES = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-FIXED = 1e-5  # of the inverse inertia that is met: centres of mass that move by so little do not
 TORQUESCALE = 10  # its place in eq_data
 
 
 @dataclass(frozen=True)
 class Line:
-    """Of a row: which of a body's inverse inertias counts, that of its translation (0) or of its rotation (1); its
-    position, and its line in each body's tree.
+    """A row of a connect or weld: its position, and its line in the tree of each body (6).
+
+    kind: which of a body's inverse inertias counts, that of its translation (0) or of its rotation (1).
     """
 
     kind: int
@@ -49,7 +64,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Tie:
-    """What a connect or weld holds: a point of each body, and where `quats` are given, orientations."""
+    """A connect or weld: it holds a point of each body, and where `quats` are given, orientations."""
 
     bodies: tuple[int, int]
     r: tuple[list, list]
@@ -57,7 +72,7 @@ class Tie:
     torquescale: Scalar = 1.0
 
     def lines(self, m: Model, d: Data) -> list[Line]:
-        """Of all rows, in MuJoCo's order."""
+        """The lines of all rows, in MuJoCo's order."""
         origin1, origin2 = (m.body_originid[body] for body in self.bodies)
         apart = sub(add(self.r[0], between(d, origin2, origin1)), self.r[1])
         r1, r2 = self.r
@@ -83,10 +98,10 @@ class Tie:
         return [column[k] * (self.torquescale * 0.5) for k in range(3) for column in columns]
 
     def drift(self, m: Model, d: Data) -> list[Scalar]:
-        """How much faster positions change in a moment, if no dof is accelerated: the rate of J times the velocity."""
-        points, turns = [], []
+        """The acceleration of each row's position while no dof accelerates: the rate of J times the velocity."""
+        points, turns, unforced = [], [], unforced_acceleration(m, d)
         for body, r in zip(self.bodies, self.r, strict=True):
-            bias, w = _bias(m, d, body), d.ovel[body][:3]
+            bias, w = unforced[body], d.ovel[body][:3]
             points.append(add(at_point(bias, r), cross(w, at_point(d.ovel[body], r))))
             turns.append(bias[:3])
         out = sub(*points)
@@ -108,7 +123,7 @@ class Tie:
         return {v: x for v, x in row.items() if not is_zero(x)}
 
     def wrenches(self, line: Line) -> dict[int, list]:
-        """What a unit of the row's force is to each body. The world has none."""
+        """The wrench (torque, force) on each body, but for the world, of a unit of the row's force."""
         out = {body: zeros(6) for body in self.bodies if body}
         for body, pull in zip(self.bodies, (line.first, scale(line.second, -1.0)), strict=True):
             if body:
@@ -122,16 +137,19 @@ def weld(m: Model, d: Data, i: int) -> Equality:
     lines = tie.lines(m, d)
     k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
     imp = impedance(m.eq_solimp[i], norm([line.position for line in lines]))
-    stiffness = [_stiffness(m, d, i, tie.bodies, imp, kind) for kind in range(1 + (tie.quats is not None))]
+    bounds = _bounds(m, d, i, tie)
+    stiffness = [bound.stiffness(imp) for bound in bounds]
     rows = []
     for line, drift in zip(lines, tie.drift(m, d), strict=True):
         row = tie.jacobian(m, d, line)
         y0 = b * row_times(row, d.qvel) + k * imp * line.position + drift
-        rows.append(EqualityRow(row, stiffness[line.kind][0], y0, tie.wrenches(line)))
+        rows.append(ScalarRow(row, TwoSided(stiffness[line.kind]), y0, wrenches=tie.wrenches(line)))
     if not any(row.jacobian for row in rows):  # between what nothing moves
         return Equality([], False)
-    shown = functools.reduce(logical_or, (shown for _, shown in stiffness))
-    return Equality(rows, shown)
+    refine: Mask = False
+    for bound, D in zip(bounds, stiffness, strict=True):
+        refine = logical_or(refine, bound.needs_refinement(d.precision, D, m.eq_solimp[i]))
+    return Equality(rows, refine)
 
 
 def _tie(m: Model, d: Data, i: int) -> Tie:
@@ -149,46 +167,20 @@ def _tie(m: Model, d: Data, i: int) -> Tie:
     return Tie((one, two), r, (quats[0], quat_conjugate(quats[1])) if welded else None, data[TORQUESCALE])
 
 
-def _bias(m: Model, d: Data, body: int) -> list[Scalar]:
-    """The spatial acceleration of a body if no dof is accelerated, gravity apart. mj_jacDot.
-
-    As MuJoCo has it here, and here alone, the axes of a ball also move with the joints after it in its body.
-    """
-    total = zeros(6)
-    while body:
-        total = add(total, d.bias_acc[body])
-        end = m.body_dofadr[body] + m.body_dofnum[body]
-        for j in range(m.body_jntadr[body], m.body_jntadr[body] + m.body_jntnum[body]):
-            first, after = m.jnt_dofadr[j], m.jnt_dofadr[j] + 3
-            if m.jnt_type[j] == JointType.BALL and after < end:
-                turned, later = (combine(d.odof, d.qvel, range(*x)) for x in ((first, after), (after, end)))
-                total = add(total, cross_motion(later, turned))
-        body = m.body_parentid[body]
-    return total
-
-
-def _stiffness(m: Model, d: Data, i: int, bodies: tuple[int, int], imp: Scalar, kind: int) -> tuple[Scalar, Mask]:
-    """D of a tie's rows of a kind, and where rounding shows in it (see `stiff`), seen beside the bodies' inertia.
-
-    What is held far from a centre of mass meets less inertia, but in turning about the point, which is left free, there
-    is as much more. Where the centres of mass cannot move, MuJoCo's D is endless: there the rows are softened to what
-    rounding bears, beside the inertia that they meet.
-    """
-    usual = m.nominal or m
-    weight, nominal = (sum(x.body_invweight0[body][kind] for body in bodies) for x in (m, usual))
-    met = _met(usual)[i][kind]
-    if nominal < FIXED * met:
-        D = bounded_stiffness(d, imp, weight, met)
-        return D, D * met > d.precision.stiff
-    most = clip(maximum(*m.eq_solimp[i][:2]), MIN_IMP, MAX_IMP)
-    return imp / maximum((1.0 - imp) * weight, imp * MIN_VAL), most > d.precision.stiff * (1.0 - most)
+def _bounds(m: Model, d: Data, i: int, tie: Tie) -> list[RowBound]:
+    """The bounds of equality i's rows: of those for points, and where there are any, of those for orientations."""
+    usual, bounds = m.nominal or m, []
+    for kind, effective in enumerate(_effective_invweights(usual)[i][: 2 if tie.quats else 1]):
+        invweight, nominal = (sum(x.body_invweight0[body][kind] for body in tie.bodies) for x in (m, usual))
+        bounds.append(tie_bound(d.precision, invweight, nominal, effective))
+    return bounds
 
 
 _kept: weakref.WeakKeyDictionary[Model, dict[int, list[float]]] = weakref.WeakKeyDictionary()
 
 
-def _met(m: Model) -> dict[int, list[float]]:
-    """By weld, the inverse inertia that its rows of each kind act on at qpos0: the largest J M^-1 J'."""
+def _effective_invweights(m: Model) -> dict[int, list[float]]:
+    """The largest J M^-1 J' at qpos0, of the rows for points and of those for orientations, by connect and weld."""
     if m not in _kept:
         d, inverse = at_qpos0(m)
         _kept[m] = {i: [0.0, 0.0] for i in range(m.neq) if m.eq_type[i] in (EqType.CONNECT, EqType.WELD)}

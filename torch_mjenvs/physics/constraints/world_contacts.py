@@ -16,9 +16,8 @@ from ...compiler.control import when_any
 from ..data import Data
 from ..kinematics import between
 from ..model import Model
-from ..spatial import add, cross, dot, scale
+from ..spatial import add, cross, dot, scale, sum_of
 from .contact_force import ContactForce, Contacts, body_motion, in_world
-from .rows import sum_of
 
 
 @dataclass
@@ -90,7 +89,7 @@ def along(r: list, frame: list, condim: int, sign: float, motion: list) -> list:
 
 
 def _of_turning(r: list, frame: list, weight: list[list]) -> list:
-    """What those axes add to `_at` that turn: their own stiffness, and that between them and the others."""
+    """The share in a body's stiffness of the axes that turn: their own, and what is between them and the others."""
     turning = _in_world_axes(frame, [row[3:] for row in weight[3:]])
     images = [in_world(frame, row[:3]) for row in weight[3:]]
     between = [

@@ -12,9 +12,10 @@ from ..data import Data, stage
 from ..enums import JointType
 from ..kinematics import between
 from ..model import Model
-from ..spatial import MINVAL, Vec, add, add_scaled, cross, cross_motion, dot, norm, normalize, scale, sub, zeros
-from ..velocity import at_point
-from .tendon import armed_tendons, row_times, site_place, straight_parts
+from ..sparse import row_times
+from ..spatial import MINVAL, Vec, add, cross, dot, norm, normalize, scale, sub, zeros
+from ..velocity import at_point, unforced_acceleration
+from .tendon import armed_tendons, site_place, straight_parts
 
 
 @stage(reads="qvel origin frame odof ovel bias_acc", computes="ten_bias")
@@ -23,30 +24,11 @@ def tendon_bias(m: Model, d: Data) -> None:
     d.ten_bias = [0.0] * m.ntendon
     if not armed_tendons(m):
         return
-    bias: list = [zeros(6)] * m.nbody
-    for i in range(1, m.nbody):
-        bias[i] = add(add(bias[m.body_parentid[i]], d.bias_acc[i]), _after_balls(m, d, i))
+    bias = unforced_acceleration(m, d)
     for t in armed_tendons(m):
         for share, one, two in straight_parts(m, t):
             if m.site_bodyid[one] != m.site_bodyid[two]:
                 d.ten_bias[t] = d.ten_bias[t] + _bias(m, d, bias, one, two) * share
-
-
-def _after_balls(m: Model, d: Data, i: int) -> list[Scalar]:
-    """mj_jacDot takes a ball's axes to turn with all of the body, also by joints that come after the ball: so here."""
-    out, end = zeros(6), m.body_dofadr[i] + m.body_dofnum[i]
-    for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
-        v = m.jnt_dofadr[j]
-        if m.jnt_type[j] == JointType.BALL and v + 3 < end:
-            out = add(out, cross_motion(_motion(d, range(v + 3, end)), _motion(d, range(v, v + 3))))
-    return out
-
-
-def _motion(d: Data, dofs: range) -> list[Scalar]:
-    total = zeros(6)
-    for v in dofs:
-        total = add_scaled(total, d.odof[v], d.qvel[v])
-    return total
 
 
 def _bias(m: Model, d: Data, bias: list, site1: int, site2: int) -> Scalar:

@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Scalar, absolute, maximum, sqrt
+from ...compiler.scalar import Scalar, absolute, maximum
 from ..actuators.reflected import tendon_armature, tendon_damping
 from ..data import Data, stage
 from ..enums import EqType, GeomType, WrapType
 from ..kinematics import between
-from ..model import Model, dofs_of
+from ..model import EQ_TENDON, SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
+from ..sparse import Row, row_times
 from ..spatial import Vec, add, cross, dot, is_zero, mat_vec, norm, normalize, scale, sub, transpose, zeros
 from ..springs import acts, stiffness_at
 from .wrapping import wrap
-
-Row = dict[int, Scalar]  # {dof: entry}
 
 
 @stage(reads="qpos origin frame odof geom_xrel geom_xmat", computes="ten_length ten_J ten_wrench")
@@ -93,22 +92,6 @@ def coupled_tendons(m: Model) -> list[int]:
     return sorted({t for kind, *ids in ends if kind == EqType.TENDON for t in ids if t >= 0})
 
 
-STILL = 1e-6  # of the inverse inertia of its dofs: tendons that are stretched by so little at qpos0
-
-
-def met_by_tendon(m: Model, d: Data, t: int) -> Scalar | None:
-    """A bound of J M^-1 J' in this pose, of tendons of which MuJoCo's tendon_invweight0, which is that at qpos0, says
-    little: a string between two parallel tracks does not stretch at first. None of others.
-    """
-    nominal = m.nominal or m
-    if nominal.tendon_invweight0[t] >= STILL * sum(nominal.dof_invweight0[v] for v in d.ten_J[t]):
-        return None
-    total: Scalar = 0.0
-    for v, entry in d.ten_J[t].items():
-        total = total + absolute(entry) * sqrt(m.dof_invweight0[v])
-    return total * total
-
-
 def armed_tendons(m: Model) -> list[int]:
     """The tendons with armature, in the model as it was loaded."""
     return [t for t in range(m.ntendon) if tendon_armature(m.nominal or m, t) > 0.0]
@@ -131,14 +114,6 @@ def tendon_stretch(m: Model, d: Data, t: int) -> Scalar:
     """How far it is from the lengths at which its spring is slack; less than 0 where it is too short."""
     low, high = m.tendon_lengthspring[t]
     return maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
-
-
-def row_times(row: Row, x: Vec) -> Scalar:
-    """The product of a sparse row and a vector."""
-    total: Scalar = 0.0
-    for v, entry in row.items():
-        total = total + entry * x[v]
-    return total
 
 
 def _add(total: Row, row: Row, share: Scalar) -> None:

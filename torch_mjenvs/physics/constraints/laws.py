@@ -1,0 +1,94 @@
+"""Three convex laws of what a row costs at a residual, each quadratic piece by piece, with a continuous slope.
+
+Letters: e a residual; D its stiffness; v the rate of e along a line of the search, where it is e + alpha v.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...compiler.scalar import Scalar, absolute, clip, minimum, select
+
+
+class Law(Protocol):
+    """A convex cost of one residual."""
+
+    @property
+    def D(self) -> Scalar:
+        """The curvature, but for where the cost is flat or linear."""
+
+    def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
+        """Slope and curvature of the cost at e. The force is the slope's opposite."""
+
+    def fold(self, total: list, e: Scalar, v: Scalar, alpha: Scalar) -> list:
+        """`total` and what the row adds to it at e + alpha v.
+
+        total: slope and curvature of the cost along the line, at alpha; the force that is out of place there, if each
+        row is taken to be in the piece of its cost in which it is at alpha 0; and the curvature at alpha 0.
+        """
+
+
+@dataclass(frozen=True)
+class OneSided:
+    """Costs 1/2 D min(0, e)**2: the row pushes where e < 0 (it is pressed), and never pulls. Limits and contacts."""
+
+    D: Scalar
+
+    def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
+        pressed = select(e < 0.0, self.D, 0.0)
+        return pressed * e, pressed
+
+    def fold(self, total: list, e: Scalar, v: Scalar, alpha: Scalar) -> list:
+        at = e + alpha * v
+        force = self.D * minimum(at, 0.0)
+        expected = select(e < 0.0, self.D * at, 0.0)
+        change = self.D * v * v
+        return [
+            total[0] + force * v,
+            total[1] + select(at < 0.0, change, 0.0),
+            total[2] + absolute(force - expected),
+            total[3] + select(e < 0.0, change, 0.0),
+        ]
+
+
+@dataclass(frozen=True)
+class TwoSided:
+    """Costs 1/2 D e**2: the row pushes and pulls, and there is but one piece. Equalities."""
+
+    D: Scalar
+
+    def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
+        return self.D * e, self.D
+
+    def fold(self, total: list, e: Scalar, v: Scalar, alpha: Scalar) -> list:
+        slope, change = self.D * e + self.D * (alpha * v), self.D * v * v
+        return [total[0] + slope * v, total[1] + change, total[2], total[3] + change]
+
+
+@dataclass(frozen=True)
+class Huber:
+    """Costs 1/2 D e**2 where |D e| < most (the row sticks), and grows linearly from there (it slides). Friction loss.
+
+    most: the size of the force while it slides.
+    """
+
+    D: Scalar
+    most: Scalar
+
+    def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
+        slope = self.D * e
+        return clip(slope, -self.most, self.most), select(absolute(slope) < self.most, self.D, 0.0)
+
+    def fold(self, total: list, e: Scalar, v: Scalar, alpha: Scalar) -> list:
+        most, before = self.most, self.D * e
+        at = before + self.D * (alpha * v)
+        slope, change = clip(at, -most, most), self.D * v * v
+        sticks = absolute(before) < most
+        expected = select(sticks, at, clip(before, -most, most))  # what slides, and which way, as at 0
+        return [
+            total[0] + slope * v,
+            total[1] + select(absolute(at) < most, change, 0.0),
+            total[2] + absolute(slope - expected),
+            total[3] + select(sticks, change, 0.0),
+        ]

@@ -1,0 +1,78 @@
+"""A row that stands alone: one residual e = sign J a + y0 under one law. Limits, friction loss, rows of equalities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...compiler.scalar import Mask, Scalar
+from ..data import Data
+from ..model import Model
+from ..sparse import Row, row_times
+from ..spatial import add_scaled
+from .laws import Law
+from .rows import Constraint
+
+
+@dataclass
+class ScalarRow(Constraint):
+    """One row under a `Law` of its residual e = sign J a + y0, by which it pushes along sign J.
+
+    jacobian: J. refine: see `needs_refinement`. wrenches: by body, what a unit of J' is to it, (torque, force) about
+    the origin of the body's tree; empty where MuJoCo does not count the row among the forces on bodies.
+    """
+
+    jacobian: Row
+    law: Law
+    y0: Scalar
+    refine: Mask = False
+    sign: Scalar = 1.0
+    wrenches: Mapping[int, list] = field(default_factory=dict)
+
+    @property
+    def D(self) -> Scalar:
+        """The stiffness of the row: MuJoCo's efc_D, but for what is softened."""
+        return self.law.D
+
+    @property
+    def needs_refinement(self) -> list[Mask]:
+        return [] if self.refine is False else [self.refine]
+
+    def force(self, a: list) -> Scalar:
+        """The force along sign J at the acceleration a (nv): MuJoCo's efc_force."""
+        return -self.law.at(self._residual(a))[0]
+
+    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+        slope, curvature = self.law.at(self._residual(a))
+        push = self.sign * slope
+        for u, x in self.jacobian.items():
+            gradient[u] = gradient[u] + push * x
+            for v, y in self.jacobian.items():
+                if v <= u:
+                    hessian[u][v] = hessian[u].get(v, 0.0) + curvature * x * y
+
+    def add_slope(self, a: list, gradient: list) -> Scalar:
+        """Add the row's share of the gradient (nv) at a, and give the curvature of its law there."""
+        slope, curvature = self.law.at(self._residual(a))
+        push = self.sign * slope
+        for v, x in self.jacobian.items():
+            gradient[v] = gradient[v] + push * x
+        return curvature
+
+    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+        return self.law.fold(total, self._residual(a), self._along(dx), alpha)
+
+    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+        if self.wrenches:
+            self.push_bodies(self.force(a), wrench)
+
+    def push_bodies(self, force: Scalar, wrench: list[list]) -> None:
+        """Add to `wrench` what a force along sign J is to bodies."""
+        for body, unit in self.wrenches.items():
+            wrench[body] = add_scaled(wrench[body], unit, self.sign * force)
+
+    def _residual(self, a: list) -> Scalar:
+        return self._along(a) + self.y0
+
+    def _along(self, x: list) -> Scalar:
+        return self.sign * row_times(self.jacobian, x)

@@ -1,0 +1,205 @@
+"""Softening: which rows, to what, and why.
+
+A row's D is S times the inertia that it acts on, S = D J M^-1 J'. M + J'DJ keeps of M only what is above S roundings.
+`Precision` has two bounds for S. From `stiff` on, rounding shows: the solver repeats the Newton step that lands, which
+squares its error (`needs_refinement`). Beyond `stiffest` M would be lost: the row is softened to that, which takes
+1 / S off the acceleration that it gives. docs/design.md has the mathematics.
+
+MuJoCo makes D = imp / ((1 - imp) invweight) with an inverse inertia `invweight` of its own, from qpos0. As imp is
+0.9999 at the most, S is no more than 1e4 where that is what the row acts on. It is more where it is not, which is here
+called the effective inverse inertia:
+
+    limits, friction loss of joints,    never softened: dof_invweight0 is what they act on.
+    equalities of joints and tendons
+    limits, friction loss of tendons    `tendon_bound`: where tendon_invweight0 is next to 0 as nothing stretches the
+                                        tendon at qpos0, though it may elsewhere.
+    connect, weld                       `tie_bound`: where the bodies' centres of mass cannot move, as body_invweight0
+                                        is of these, and the points that are held can.
+    contacts                            `contact_bound`: where the centre of mass cannot move, but the surface can; and
+                                        where axes differ: of a pyramid of little friction mu the rows' D ~ 1 / mu**2 is
+                                        right along the tangents, and too hard along the normal, so that alone is given
+                                        a spring (`spring_pyramid`); of an elliptic cone what sticks is too hard where
+                                        `impratio` or frictions of different sizes make it so, which `EllipticCone.give`
+                                        bounds; and frictions against turning that are great beside mu.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, sqrt
+from ..collision.contact_param import contact_param
+from ..data import Data
+from ..invweight import geom_invweight0
+from ..model import Model, Pair
+from ..precision import Precision
+from ..spatial import MINVAL, is_number, is_zero
+from .contact_row import bodies_invweight, is_elliptic, row_invweight, row_share
+from .rows import MAX_IMP, MIN_IMP, row_stiffness
+
+STRETCHED = 1e-6  # tendons that their dofs stretch by a smaller share of their own inverse inertia at qpos0 are still
+HELD = 1e-5  # centres of mass whose inverse inertia is a smaller share of the effective one cannot move
+FIXED = 1e-3  # the same of contacts, over the root of `stiffest`, beside that of the surface
+LIGHT = 100  # surfaces that give way so much more easily than the centre of mass turn light parts, as of a wheel: they
+# are not what the contact holds up
+SLIPPERY = 0.3  # friction below which the normal alone is softened
+
+
+@dataclass(frozen=True)
+class RowBound:
+    """The stiffness of a scalar row by MuJoCo, and a bound of it.
+
+    invweight: MuJoCo's inverse inertia. effective: the one that the row acts on, where that is another. give: 1 over
+    the largest D, or 0.
+    """
+
+    invweight: Scalar
+    effective: Scalar | None = None
+    give: Scalar = 0.0
+
+    def stiffness(self, imp: Scalar) -> Scalar:
+        """D at an impedance."""
+        return row_stiffness(imp, (1.0 - imp) * self.invweight, self.give)
+
+    def needs_refinement(self, precision: Precision, D: Scalar, solimp: Sequence) -> Mask:
+        """Where rounding shows in a Newton step: at this D of a row of this solimp."""
+        if self.effective is None and not _may_be_stiff(precision, solimp):
+            return False
+        return D * (self.invweight if self.effective is None else self.effective) > precision.stiff
+
+
+def _may_be_stiff(precision: Precision, solimp: Sequence) -> bool:
+    """True where the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
+    most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
+    return most / (1 - most) > precision.stiff
+
+
+def tendon_bound(m: Model, d: Data, t: int) -> RowBound:
+    """The bound of a row along tendon t.
+
+    A string between two parallel tracks does not stretch at first. So where tendon_invweight0 is next to nothing, the
+    effective inverse inertia is a bound of J M^-1 J' in the pose at hand.
+    """
+    nominal, invweight = m.nominal or m, maximum(m.tendon_invweight0[t], MINVAL)
+    if nominal.tendon_invweight0[t] >= STRETCHED * sum(nominal.dof_invweight0[v] for v in d.ten_J[t]):
+        return RowBound(invweight)
+    total: Scalar = 0.0
+    for v, entry in d.ten_J[t].items():
+        total = total + absolute(entry) * sqrt(m.dof_invweight0[v])
+    effective = total * total
+    return RowBound(invweight, effective, effective / d.precision.stiffest)
+
+
+def tie_bound(precision: Precision, invweight: Scalar, nominal: float, effective: float) -> RowBound:
+    """The bound of rows of a connect or weld: of those that hold points together, or of those that hold orientations.
+
+    invweight, nominal: the sum of both bodies' body_invweight0, in the world at hand and in the model as it was loaded.
+    effective: the largest J M^-1 J' of the rows at qpos0. What is held far from a centre of mass acts on less inertia
+    than that has, but in turning about the point, which is left free, there is as much more. Where the centres of mass
+    cannot move, MuJoCo's D is endless, and these rows are softened.
+    """
+    if nominal < HELD * effective:
+        return RowBound(invweight, effective, effective / precision.stiffest)
+    return RowBound(invweight, give=MINVAL)
+
+
+@dataclass(frozen=True)
+class ContactBound:
+    """A bound of the stiffness of a pair's contacts.
+
+    needs_refinement: where the Newton step that lands is to be repeated. give: 1 over the largest D of a row. spring:
+    K of a `SpringPyramid`, or 0 where there is no spring. slip: `EllipticCone.give`.
+    """
+
+    needs_refinement: Mask
+    give: Scalar = 0.0
+    spring: Scalar = 0.0
+    slip: Scalar = 0.0
+
+
+def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
+    """The bound of a pair's contacts: whether rounding bears them at their stiffest, and what is done if not."""
+    dmin, dmax = contact_param(m, pair).solimp[:2]
+    most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
+    if m.nominal is None:
+        return _bound(m, pair, precision, most / ((1 - most) * row_invweight(m, pair)), bodies_invweight(m, pair))
+    usual, weights = contact_bound(m.nominal, pair, precision), [bodies_invweight(x, pair) for x in (m.nominal, m)]
+    return _bound_of_world(m, usual, pair, precision, most / (1 - most), row_share(m, pair), weights)
+
+
+def _bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weights: tuple[float, float]) -> ContactBound:
+    """The bound of a pair's contacts, where a row's D can be `stiffness`. weights: as `bodies_invweight` gives them."""
+    weight, _ = _effective_invweight(m, pair, precision, weights[0])
+    rows, mu, turning = _rows(m, pair, weight, weights[1])
+    if max(rows * weight, turning) * stiffness <= precision.stiffest:
+        return ContactBound(max(rows * weight, turning) * stiffness > precision.stiff)
+    least, turned = weight / precision.stiffest, turning / precision.stiffest
+    if is_elliptic(m, pair):
+        return ContactBound(True, least, slip=turned * mu * mu / m.impratio)
+    if mu < SLIPPERY and rows * weight * stiffness > precision.stiffest:
+        return ContactBound(True, max(2 * mu * mu * least, turned), 1 / least)
+    return ContactBound(True, max(rows * least, turned))
+
+
+def _bound_of_world(
+    m: Model,
+    usual: ContactBound,
+    pair: Pair,
+    precision: Precision,
+    stiffness: Scalar,
+    share: Scalar,
+    weights: list[tuple],
+) -> ContactBound:
+    """The bound in worlds whose parameters vary, where a row's D can be `stiffness` over its share of the weight.
+
+    usual: that of the model as it was loaded, which says, too, whether there is a spring, and how much more easily than
+    the centre of mass the surface gives way. weights: as `bodies_invweight` gives them, there and in the world.
+    """
+    (usual_weight, _), world = weights
+    effective, fixed = _effective_invweight(m.nominal or m, pair, precision, usual_weight)
+    ratio = 1.0 if fixed else effective / usual_weight
+    rows, mu, turning = _rows(m, pair, effective if fixed else world[0] * ratio, world[1])
+    refine = usual.needs_refinement
+    if not fixed:
+        if not is_number(stiffness, share, turning):
+            hardest = rows * ratio if is_zero(turning) else maximum(rows * ratio, turning / world[0])
+            refine = share < stiffness * (hardest / precision.stiff)
+        elif is_zero(usual.give):
+            return usual
+        effective = world[0] * ratio
+    least, turned = effective * (1 / precision.stiffest), turning * (1 / precision.stiffest)
+    if is_elliptic(m, pair):
+        return ContactBound(refine, least, slip=turned * (mu * mu / m.impratio))
+    if usual.spring:
+        return ContactBound(refine, _greater(2 * mu * mu * least, turned), 1 / least)
+    return ContactBound(refine, _greater(rows * least, turned))
+
+
+def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, Scalar, Scalar]:
+    """Three numbers of a contact: its rows along the normal; its friction; and S of the stiffest axis beside the normal
+    where a row's D is 1 (see the top), that axis acting on the inverse inertia `weight`, or `turning` where it turns.
+    """
+    if pair.condim == 1:
+        return 1, 1.0, 0.0
+    friction = contact_param(m, pair).friction[: pair.condim - 1]
+    most, elliptic = 0.0, is_elliptic(m, pair)
+    for k, mu in enumerate(friction):
+        if elliptic:
+            most = _greater(most, (m.impratio / (friction[0] * friction[0])) * mu * mu * (weight if k < 2 else turning))
+        elif k > 1:
+            most = _greater(most, 2 * mu * mu * turning)
+    return (1 if elliptic else 2 * (pair.condim - 1)), friction[0], most
+
+
+def _greater(a: Scalar, b: Scalar) -> Scalar:
+    """The greater of two numbers that are not negative, of which a structural 0 costs nothing."""
+    return a if is_zero(b) else b if is_zero(a) else maximum(a, b)
+
+
+def _effective_invweight(m: Model, pair: Pair, precision: Precision, weight: float) -> tuple[float, bool]:
+    """The inverse inertia that a contact acts on, and whether the centre of mass cannot move."""
+    surface = sum(geom_invweight0(m)[geom] for geom in (pair.geom1, pair.geom2))
+    fixed = weight < FIXED / math.sqrt(precision.stiffest) * surface
+    return (surface if fixed else min(surface, LIGHT * weight)), fixed
