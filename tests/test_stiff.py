@@ -17,7 +17,6 @@ from torch_mjenvs.physics.constraints import batch_pairs
 from torch_mjenvs.physics.constraints.pyramid import Pyramid
 from torch_mjenvs.physics.constraints.softening import contact_bound
 from torch_mjenvs.physics.constraints.spring_pyramid import SpringPyramid
-from torch_mjenvs.physics.derived import derive
 from torch_mjenvs.physics.invweight import geom_invweight0
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.precision import PRECISIONS

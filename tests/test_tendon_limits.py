@@ -84,8 +84,8 @@ def test_accelerations_and_forces(how):
         met |= {(*c.of, float(c.sign)) for c in limits if c.force(ours.qacc) > 0}
         along = {t: c for c in rubs for t, row in enumerate(ours.ten_J) if row is c.jacobian}
         met |= {(t, bool(abs(c.force(ours.qacc)) < c.law.most)) for t, c in along.items()}
-    ends = {(TENDON, t, sign) for t in (0, 1, 3) for sign in (1.0, -1.0)} | {(TENDON, 4, -1.0)}
-    assert ends <= met and {(JOINT, 1, -1.0), (JOINT, 2, 1.0)} <= met
+    ends = {(TrnType.TENDON, t, sign) for t in (0, 1, 3) for sign in (1.0, -1.0)} | {(TrnType.TENDON, 4, -1.0)}
+    assert ends <= met and {(TrnType.JOINT, 1, -1.0), (TrnType.JOINT, 2, 1.0)} <= met
     assert {(t, sticks) for t in (0, 2, 4) for sticks in (True, False)} <= met
 
 

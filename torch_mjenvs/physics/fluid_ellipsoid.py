@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from ..compiler.scalar import Scalar, maximum, minimum, sqrt
 from .data import Data
+from .enums import GeomType
 from .fluid_frame import FluidFrame, fourth
-from .model import CAPSULE, CYLINDER, SPHERE, Model
+from .model import Model
 from .spatial import MINVAL, Vec, add, add_scaled, cross, dot, norm, normalize, scale, sub, zeros
 
 

@@ -18,7 +18,7 @@ from .data import Data
 from .enums import JointType
 from .fluid import fluid_damping, fluid_twist, has_fluid
 from .inertia import Rows, factor, mul_m, solve
-from .model import FREE, Model, dof_chain
+from .model import Model, dof_chain
 from .sparse import Row
 from .spatial import is_zero
 from .springs import rate_at

@@ -20,7 +20,7 @@ from .actuators.reflected import dof_armature, tendon_armature
 from .data import Data, stage
 from .enums import JointType
 from .kinematics import Frame, between
-from .model import BALL, FREE, HINGE, SLIDE, Model
+from .model import Model
 from .sparse import Row
 from .spatial import (
     IDENTITY,

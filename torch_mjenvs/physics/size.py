@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..compiler.program import Program
 from .collision.shapes import most_contacts
-from .constraints.contact_groups import many_alike
+from .constraints.pair_batch import batch_pairs
 from .enums import GeomType
 from .inertia import WRITTEN_OUT
 from .model import Model, Pair, UnsupportedModel, dof_chain
@@ -53,7 +53,7 @@ def estimate(m: Model) -> int:
     """The operations of a step, as far as bodies, dofs and pairs tell."""
     moving = sum(i > 0 and m.body_weldid[i] == i for i in range(m.nbody))
     rows = sum(m.jnt_limited) + sum(x > 0 for x in m.dof_frictionloss) + m.ntendon
-    grouped = many_alike(m, PRECISIONS["float32"])
+    grouped = batch_pairs(m, PRECISIONS["float32"])
     together = {id(pair) for pairs in grouped for pair in pairs}
     touch = LOOP * len(grouped) + PAIR_IN_LOOP * len(together)
     touch += sum(_alone(m, pair) for pair in m.pairs if id(pair) not in together)

@@ -13,7 +13,6 @@ i        cinert         s    scalar           w    weights
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, atan2, maximum, select, sqrt
 
@@ -90,16 +89,6 @@ def normalize(a: Vec, otherwise: Vec) -> list[Scalar]:
 def choose(mask: Mask, a: Vec, b: Vec) -> list[Scalar]:
     """The vector a where the mask holds, else b."""
     return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
-
-
-def choose_all(mask: Mask, a: Any, b: Any) -> Any:
-    """a where the mask holds, else b: of scalars, or of nested lists of them."""
-    if isinstance(a, (list, tuple)):
-        return [choose_all(mask, x, y) for x, y in zip(a, b, strict=True)]
-    return select(mask, a, b)
-
-
-# matrices
 
 
 def transpose(A: Vec) -> list[Scalar]:

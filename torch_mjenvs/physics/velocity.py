@@ -185,7 +185,7 @@ def _after_balls(m: Model, d: Data, i: int) -> list[Scalar]:
     out, end = zeros(6), m.body_dofadr[i] + m.body_dofnum[i]
     for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
         v = m.jnt_dofadr[j]
-        if m.jnt_type[j] == BALL and v + 3 < end:
+        if m.jnt_type[j] == JointType.BALL and v + 3 < end:
             later, ball = (combine(d.odof, d.qvel, dofs) for dofs in (range(v + 3, end), range(v, v + 3)))
             out = add(out, cross_motion(later, ball))
     return out

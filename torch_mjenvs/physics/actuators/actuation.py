@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_or, select
 from ..data import Data, stage
-from ..model import AFFINE, BALL, CRANK, FREE, IN_PARENT, JOINT, MUSCLE, SITE, TENDON, Model
+from ..enums import BiasType, GainType, JointType, TrnType
+from ..model import Model
 from ..sparse import Row, row_times
 from ..spatial import (
     Vec,
@@ -168,7 +169,7 @@ def force_rate(m: Model, d: Data, i: int) -> Scalar:
     if m.actuator_trntype[i] in (TrnType.JOINT, TrnType.JOINTINPARENT) and m.jnt_actfrclimited[j]:
         rate = select(_within(d.qfrc_actuator[m.jnt_dofadr[j]], m.jnt_actfrcrange[j]), rate, 0.0)
     t = m.actuator_trnid[i][0]
-    if m.actuator_trntype[i] == TENDON and m.tendon_actfrclimited[t]:
+    if m.actuator_trntype[i] == TrnType.TENDON and m.tendon_actfrclimited[t]:
         asked = sum_of(_force(m, d, k, _ctrl(m, d, k)) for k in _pulling(m, t))
         rate = select(_within(asked, m.tendon_actfrcrange[t]), rate, 0.0)
     return rate

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from ...compiler.scalar import Scalar, maximum
 from ..data import Data
-from ..model import EQ_JOINT, Model
+from ..enums import EqType
+from ..model import Model
 from ..sparse import Row, row_times
 from ..spatial import MINVAL, add, scale, zeros
 from .equality import Equality

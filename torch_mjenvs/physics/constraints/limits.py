@@ -9,7 +9,8 @@ from typing import Any
 from ...compiler.control import when_any
 from ...compiler.scalar import Scalar, maximum, minimum, select
 from ..data import Data
-from ..model import BALL, JOINT, TENDON, Model
+from ..enums import JointType, TrnType
+from ..model import Model
 from ..sparse import Row, row_times
 from ..spatial import norm, normalize, quat_normalize, quat_sub, scale
 from .laws import OneSided
@@ -22,10 +23,11 @@ from .softening import RowBound, tendon_bound
 class Limit(ScalarRow):
     """One end of a range: sign J a + y0 >= 0. D is 0 where what is limited is inside its range.
 
-    of: (JOINT, which) or (TENDON, which). room: how far it is from where the limit begins to act, metres or radians.
+    of: (TrnType.JOINT, which) or (TrnType.TENDON, which). room: how far it is from where the limit begins to act, in
+    metres or radians.
     """
 
-    of: tuple[int, int] = (JOINT, -1)
+    of: tuple[int, int] = (TrnType.JOINT, -1)
     room: Scalar = 0.0
 
 
@@ -51,7 +53,7 @@ class Soft:
 
         D, y0 = when_any(position < self.margin, compute, [0.0, 0.0])
         refine = self.bound.needs_refinement(d.precision, D, self.solimp)
-        wrenches = d.ten_wrench[of[1]] if of[0] == TENDON else {}
+        wrenches = d.ten_wrench[of[1]] if of[0] == TrnType.TENDON else {}
         return Limit(jacobian, OneSided(D), y0, refine, sign, wrenches, of, position - self.margin)
 
     def rows(
@@ -74,7 +76,7 @@ def joint_limits(m: Model, d: Data) -> list[Limit]:
 def _joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
     v, q = m.jnt_dofadr[j], d.qpos[m.jnt_qposadr[j] :]
     soft = Soft(m.jnt_margin[j], m.jnt_solref[j], m.jnt_solimp[j], m.jnt_direct[j], RowBound(m.dof_invweight0[v]))
-    if m.jnt_type[j] == BALL:  # the angle has one end only
+    if m.jnt_type[j] == JointType.BALL:  # the angle has one end only
         turn = quat_sub(quat_normalize(q[:4]), (1.0, 0.0, 0.0, 0.0))
         back = scale(normalize(turn, [1.0, 0.0, 0.0]), -1.0)
         room = maximum(*m.jnt_range[j]) - norm(turn)

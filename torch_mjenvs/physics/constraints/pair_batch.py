@@ -17,7 +17,8 @@ from ...compiler.control import memory
 from ...compiler.scalar import lookup, lookup_index
 from ..collision.contact_param import contact_param
 from ..collision.shapes import Collider, collider_of, ground_of
-from ..model import HFIELD, Model, Pair
+from ..enums import GeomType
+from ..model import Model, Pair
 from ..precision import Precision
 from .body_contacts import sides_of
 from .softening import contact_bound
@@ -105,4 +106,4 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
 
 def field_of(m: Model, pair: Pair) -> int:
     """The height field that the pair touches, or -1."""
-    return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == HFIELD else -1
+    return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == GeomType.HFIELD else -1

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, logical_or
 from ..data import Data
-from ..enums import EqType, JointType, ObjType
+from ..enums import EqType, ObjType
 from ..inertia import solve
 from ..kinematics import between
-from ..model import EQ_CONNECT, EQ_WELD, OBJ_SITE, Model, dofs_of
+from ..model import Model, dofs_of
 from ..set_const import at_qpos0
 from ..sparse import Row, row_times
 from ..spatial import (

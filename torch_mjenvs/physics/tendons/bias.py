@@ -9,7 +9,6 @@ from __future__ import annotations
 from ...compiler.scalar import Scalar, maximum, select
 from ..actuators.reflected import tendon_armature
 from ..data import Data, stage
-from ..enums import JointType
 from ..kinematics import between
 from ..model import Model
 from ..sparse import row_times

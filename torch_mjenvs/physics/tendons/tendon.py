@@ -15,7 +15,7 @@ from ..actuators.reflected import tendon_armature, tendon_damping
 from ..data import Data, stage
 from ..enums import EqType, GeomType, WrapType
 from ..kinematics import between
-from ..model import EQ_TENDON, SPHERE, WRAP_JOINT, WRAP_PULLEY, WRAP_SITE, Model, dofs_of
+from ..model import Model, dofs_of
 from ..sparse import Row, row_times
 from ..spatial import Vec, add, cross, dot, is_zero, mat_vec, norm, normalize, scale, sub, transpose, zeros
 from ..springs import acts, stiffness_at
