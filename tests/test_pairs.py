@@ -9,10 +9,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from torch_mjenvs.physics.derived import derive
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints import batch_pairs
+from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.precision import DOUBLE
 from torch_mjenvs.physics.simulation import Simulation
 

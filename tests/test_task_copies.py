@@ -294,8 +294,8 @@ def test_the_model_cannot_be_written_into(cart):
 
 
 def test_data_that_nobody_reads_is_not_computed(cart, monkeypatch):
-    """A copy of a world asks for no field: the stages of the physics are run for what is read."""
-    from torch_mjenvs.physics import data
+    """A copy of a world asks for no field: beside the stages that a step needs, those are run whose fields are read."""
+    from torch_mjenvs.physics import data, pipeline
 
     ran = []
     stages = {name: (lambda m, d, f=f: (ran.append(f.__name__), f(m, d))) for name, f in data.STAGE_OF.items()}
@@ -311,4 +311,4 @@ def test_data_that_nobody_reads_is_not_computed(cart, monkeypatch):
         reset_info = Task.reset_info
 
     TorchVectorEnv(Blind(cart), 2)
-    assert set(ran) == {"kinematics"}
+    assert "kinematics" in ran and not {stage.__name__ for stage in pipeline.ON_DEMAND} & set(ran)
