@@ -14,14 +14,13 @@ import pytest
 import torch
 from kernels import DTYPES, GPU, LANES, at_lanes, bits, record_list, run
 
+from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import (
     add_each,
     choose_each,
     compute_any,
     compute_each,
     fold_each,
-    get,
-    memory,
     repeat,
     touched,
     when_any,
@@ -35,8 +34,6 @@ from torch_mjenvs.compiler.scalar import (
     logical_and,
     logical_not,
     logical_or,
-    lookup,
-    lookup_index,
     maximum,
     minimum,
     select,
@@ -126,7 +123,7 @@ def test_a_world_whose_condition_was_false_is_done():
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_repeat(n):
     table = (3.0, -1.0, 4.0, 1.0, -5.0)
-    body = lambda x: repeat(n, lambda i, c: [c[1], c[0] + lookup(table, i)], [x[0], x[1]])  # noqa: E731
+    body = lambda x: repeat(n, lambda i, c: [c[1], c[0] + Table(table)[i]], [x[0], x[1]])  # noqa: E731
     x = whole_numbers(2)
     a, b = x
     for k in range(n):
@@ -135,7 +132,7 @@ def test_repeat(n):
 
 
 def test_two_tables():
-    body = lambda x: repeat(3, lambda i, c: [c[0] * lookup((1.0, 2.0, 3.0), i) + lookup((5.0, 5.0, 6.0), i)], x)  # noqa: E731
+    body = lambda x: repeat(3, lambda i, c: [c[0] * Table((1.0, 2.0, 3.0))[i] + Table((5.0, 5.0, 6.0))[i]], x)  # noqa: E731
     check(body, whole_numbers(1))
 
 
@@ -215,7 +212,7 @@ def _execute(statement: tuple, s: list, counter: object) -> list:
     mask = logical_or(logical_and(s[j] < s[k], logical_not(s[N])), s[i] <= -9.0)
     if kind == "op":
         x = OPERATIONS[n](s[j], s[k])
-        x = x if counter is None else x + lookup((1.0, -2.0, 5.0), counter)
+        x = x if counter is None else x + Table((1.0, -2.0, 5.0))[counter]
         return put(select(s[N], clip(x, -64.0, 64.0), s[i]), i)
     if kind == "flag":
         return put(mask, N)
@@ -347,21 +344,21 @@ def test_real_numbers_agree_to_rounding(dtype):
 
 
 def test_what_is_touched_is_computed_and_chosen_and_summed():
-    """Rows of a memory at numbers known only when the kernel runs; worlds not in a mask keep their bits."""
+    """Rows of an array at numbers known only when the kernel runs; worlds not in a mask keep their bits."""
     partner, weight = [3, 0, 4, 1, 2], [1.0, -2.0, 3.0, 0.5, 1.0]
 
     def body(x: list) -> list:
-        values = memory([[v, 2.0 * v] for v in x])
+        values = Array([[v, 2.0 * v] for v in x])
         which = touched([v > 10.0 for v in x])
         rows = compute_each(
-            which, lambda i: [get(values, lookup_index(partner, i), 1) + lookup(weight, i), get(values, i)]
+            which, lambda i: [values[Table(partner)[i], 1] + Table(weight)[i], values[i, 0]]
         )
-        chosen = choose_each(which, lambda i: [get(rows, i) > 0.0, get(rows, i, 1) < 15.0], 5)
+        chosen = choose_each(which, lambda i: [rows[i, 0] > 0.0, rows[i, 1] < 15.0], 5)
 
         def turn(i: object, carry: list) -> list:
             return [
-                carry[0] + lookup([1.0, 2.0, 4.0, 8.0, 16.0] * 2, i),
-                0.5 * carry[1] + get(values, lookup_index([*range(5)] * 2, i)),
+                carry[0] + Table([1.0, 2.0, 4.0, 8.0, 16.0] * 2)[i],
+                0.5 * carry[1] + values[Table([*range(5)] * 2)[i], 0],
             ]
 
         folded = fold_each(chosen, turn, [0.0, x[0]])
@@ -369,8 +366,8 @@ def test_what_is_touched_is_computed_and_chosen_and_summed():
             chosen,
             lambda i: [
                 [
-                    (lookup_index(partner * 2, i), get(values, lookup_index(partner * 2, i))),
-                    (lookup_index([5, 5, 6, 6, 7] * 2, i) + 1, 1.0),
+                    (Table(partner * 2)[i], values[Table(partner * 2)[i], 0]),
+                    (Table([5, 5, 6, 6, 7] * 2)[i] + 1, 1.0),
                 ]
             ],
             [[*x, 0.0, 1.0, 2.0, 3.0]],
@@ -383,7 +380,7 @@ def test_what_is_touched_is_computed_and_chosen_and_summed():
 def test_what_is_touched_in_a_loop_is_touched_anew():
     def body(x: list) -> list:
         def turn(i: object, carry: list) -> list:
-            which = touched([v > lookup([-5.0, 0.0, 5.0], i) for v in carry])
+            which = touched([v > Table([-5.0, 0.0, 5.0])[i] for v in carry])
             (sums,) = add_each(which, lambda k: [[(k, -3.0)]], [carry])
             return fold_each(which, lambda k, c: [c[0] + 1.0, *c[1:]], sums)
 
@@ -398,7 +395,7 @@ def test_worlds_that_have_left_a_loop_are_not_touched_in_it():
 
         def turn(carry: list) -> list:
             (sums,) = add_each(which, lambda k: [[(k, -3.0)]], [carry])
-            found = choose_each(which, lambda k: [get(memory([[v] for v in carry]), k) > 4.0], len(x))
+            found = choose_each(which, lambda k: [Array(carry)[k] > 4.0], len(x))
             return fold_each(found, lambda k, c: [c[0] + 1.0, *c[1:]], sums)
 
         return while_any(lambda c: c[0] + c[1] < 20.0, turn, x, 7)
@@ -433,7 +430,7 @@ def test_nothing_touched():
     def body(x: list) -> list:
         which = touched([v > 100.0 for v in x])
         rows = compute_each(which, lambda i: [1.0])
-        (sums,) = add_each(which, lambda i: [[(i, get(rows, i))]], [x])
-        return [*sums, *fold_each(which, lambda i, c: [c[0] + get(rows, i)], [x[0]])]
+        (sums,) = add_each(which, lambda i: [[(i, rows[i, 0])]], [x])
+        return [*sums, *fold_each(which, lambda i, c: [c[0] + rows[i, 0]], [x[0]])]
 
     check(body, whole_numbers(3))

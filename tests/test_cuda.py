@@ -26,14 +26,13 @@ from benchmarks import cuda_code
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cuda, launch
-from torch_mjenvs.compiler.constants import Constants
-from torch_mjenvs.compiler.control import count_while, get, memory, repeat
+from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.control import count_while, repeat
 from torch_mjenvs.compiler.expr import node, tracing
 from torch_mjenvs.compiler.llvm import NVIDIA
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
-from torch_mjenvs.compiler.rooms import Room, number
-from torch_mjenvs.compiler.scalar import lookup, lookup_index
+from torch_mjenvs.compiler.scalar import number
 from torch_mjenvs.envs import engine
 from torch_mjenvs.envs.engine import Engine
 from torch_mjenvs.envs.tasks.registry import TASKS
@@ -86,7 +85,7 @@ def every_operation(b: dict[str, list]) -> dict[str, list]:
     }  # fmt: skip
     out: dict[str, list] = {"f": [], "i": [], "b": []}
     for op, row in OPS.items():
-        if row.takes and set(row.takes + row.gives) <= set("fib") and op != "entry":
+        if row.takes and set(row.takes + row.gives) <= set("fib"):
             taken = {"f": 0, "i": 0, "b": 0}
             args = []
             for t in row.takes:
@@ -94,22 +93,22 @@ def every_operation(b: dict[str, list]) -> dict[str, list]:
                 taken[t] += 1
             out[row.gives].append(node(op, *special.get(op, args)))
 
-    out["f"] += Constants([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], 2).at(f, (0, 1))
+    out["f"] += Table([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])[f]
 
     def turn(k: Any, c: list) -> list:
-        here = lookup_index((2, 0, 1), k)
-        return [c[0] + lookup((1.0, 2.0, 4.0), k) + get(rows, here) + get(rows, here + k, 1)]
+        here = Table((2, 0, 1))[k]
+        return [c[0] + Table((1.0, 2.0, 4.0))[k] + rows[here, 0] + rows[here + k, 1]]
 
-    rows = memory([[f, g], [g, p], [p, f], [f, f], [g, g]])
+    rows = Array([[f, g], [g, p], [p, f], [f, f], [g, g]])
     out["f"] += repeat(3, turn, [0.5])
 
     def fill(k: Any, c: list) -> list:
-        (here,) = room.at(row, [0])
-        room.put(row, [here + number(k)])
+        here = own[row]
+        own.put(row, here + number(k))
         return [c[0] + here]
 
-    row, room = node("select", b["b"][0], 1.0, 0.0), Room(2, 1, [[f], [g]])  # each world's own row
-    out["f"] += count_while(lambda k, c: number(k) < 2.0, fill, [0.0], 3, [room])
+    row, own = node("select", b["b"][0], 1.0, 0.0), Array([f, g])  # each world's own row
+    out["f"] += count_while(lambda k, c: number(k) < 2.0, fill, [0.0], 3, [own])
     return {"f out": out["f"], "i out": out["i"], "b out": out["b"]}
 
 
@@ -651,12 +650,12 @@ def nvdisasm(ptxas) -> None:
         pytest.skip("the package nvidia-cuda-nvdisasm is not installed")
 
 
-def test_a_memory_is_no_spill(nvdisasm):
+def test_an_array_is_no_spill(nvdisasm):
     """What lies on a thread's stack by the program's own will, and is read at an index."""
 
     def body(b: dict[str, list]) -> dict[str, list]:
-        rows = memory([[x] for x in b["x"]])
-        return {"y": repeat(20, lambda k, c: [c[0] * get(rows, lookup_index((3, 1, 2, 0) * 5, k))], [1.0])}
+        values = Array(b["x"])
+        return {"y": repeat(20, lambda k, c: [c[0] * values[Table((3, 1, 2, 0) * 5)[k]]], [1.0])}
 
     program = record("indexed", [Buffer("x", 8), Buffer("y", 1)], body, "float32")
     text = cuda.assembly(program)

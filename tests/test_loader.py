@@ -14,8 +14,9 @@ import pytest
 from kernels import DTYPES, build, object_code, record_list
 
 from torch_mjenvs.compiler import cpu, loader
+from torch_mjenvs.compiler.arrays import Table
 from torch_mjenvs.compiler.control import repeat
-from torch_mjenvs.compiler.scalar import lookup, sin
+from torch_mjenvs.compiler.scalar import sin
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import Asked
 from torch_mjenvs.physics.simulation import program as physics
@@ -83,7 +84,7 @@ def relocations(code: bytes) -> list[int]:
 
 def tables(x: list) -> list:
     """Constants, tables, and what an old processor calls for."""
-    return repeat(5, lambda i, c: [sin(c[0]) * 0.1234567 + lookup((3.0, -1.0, 4.0, 1.0, -5.0), i)], x)
+    return repeat(5, lambda i, c: [sin(c[0]) * 0.1234567 + Table((3.0, -1.0, 4.0, 1.0, -5.0))[i]], x)
 
 
 @pytest.mark.parametrize("target", [X86_64, OLDEST, AARCH64])

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, node, type_of
-from .forms import Carried, Each, Form, Put, Repeat, Shape, When, While
-from .rooms import Room
+from .arrays import Array
+from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, type_of
+from .forms import Carried, Each, Form, Put, Repeat, When, While
 from .scalar import logical_and, select
 
 Carry = Any
@@ -82,21 +82,21 @@ def count_while(
     body: Callable[[Any, Carry], Carry],
     carry: Carry,
     max_iterations: int,
-    rooms: Sequence[Room] = (),
+    arrays: Sequence[Array] = (),
 ) -> Carry:
-    """The same with a counter from 0, which all worlds share, and with all rooms that the body puts into."""
+    """`while_any` with a counter from 0, which all worlds share. `arrays`: all that the body puts into."""
     if is_tracing():
-        return _while(cond, body, carry, max_iterations, rooms)
+        return _while(cond, body, carry, max_iterations, arrays)
     active: Any = True
     for i in range(max_iterations):
         active = logical_and(active, cond(i, carry))
         if active is False or (isinstance(active, torch.Tensor) and not bool(active.any())):
             break
-        for room in rooms:
-            room.enter()
+        for array in arrays:
+            array.enter()
         new = body(i, carry)
-        for room in rooms:
-            room.do_puts(active)
+        for array in arrays:
+            array.do_puts(active)
         carry = new if active is True else _merge(active, new, carry)
     return carry
 
@@ -112,23 +112,21 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
 
 # Many of a kind, few of them needed: the plurals of `when_any` and `compute_any`, their code made once.
 #
-# `touched` says which are needed: a list of (number, mask), or a node of type "t". A memory is a list of rows, or a
-# node of type "m", read by `get` at a number that all worlds share but that is known only when the kernel runs.
+# `touched` says which are needed: a list of (number, mask), or a node of type "t".
 
 
-def memory(rows: Sequence[Sequence]) -> Any:
-    """Rows of floats, all of one length, that can be read at any lane-uniform index."""
-    if not is_tracing():
-        return rows
-    return fresh("memory", *(x for row in rows for x in row), attr=Shape(len(rows), len(rows[0])))
+def memory(rows: Sequence[Sequence]) -> Array:
+    """An array of these rows."""
+    return Array(rows)
 
 
 def get(where: Any, i: Any, column: int = 0) -> Any:
-    """where[i][column]."""
-    return node("get", where, i, attr=column) if type(where) is Expr else where[i][column]
+    """where[i, column]."""
+    return where[i, column]
 
 
 def get_row(where: Any, i: Any, columns: Iterable[int]) -> list:
+    """These columns of a row."""
     return [get(where, i, k) for k in columns]
 
 
@@ -139,26 +137,29 @@ def touched(masks: Sequence) -> Any:
     return [(i, mask) for i, mask in enumerate(masks) if _holds(mask)]
 
 
-def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Any:
-    """A memory with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
+def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Array:
+    """An array with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
     return compute_parts(which, lambda i: [compute(i)], 0)
 
 
-def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence]], n: int) -> Any:
-    """The same of the parts of each i of `which`, from n: part k, `compute(i)[k]`, is in row k n + i."""
+def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence]], n: int) -> Array:
+    """An array with parts of each i of `which`, from n: part k, `compute(i)[k]`, is in row k n + i."""
+    found = Array()
     if type(which) is not Expr:
-        return {k * n + i: row for i, _ in which for k, row in enumerate(compute(i))}
-    held = fresh("memory")
+        for i, _ in which:
+            for k, row in enumerate(compute(i)):
+                found.set_row(k * n + i, row)
+        return found
 
     def iteration(i: Any, _: Carry) -> Iteration:
         rows = compute(i)
-        held.attr = Shape(which.attr * len(rows), len(rows[0]))
+        found.take_shape(which.attr * len(rows), len(rows[0]))
         return Iteration(
-            puts=[Put(held, part(i, k, n), c, x, None) for k, row in enumerate(rows) for c, x in enumerate(row)]
+            puts=[Put(found.held, part(i, k, n), c, x, None) for k, row in enumerate(rows) for c, x in enumerate(row)]
         )
 
-    form = _each(which, iteration, [])
-    return fresh("filled", held, form, attr=held.attr)
+    found.leave(found.held, _each(which, iteration, []))
+    return found
 
 
 def part(i: Any, k: int, n: int) -> Any:
@@ -197,21 +198,20 @@ def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], total
                 for k, x in parts:
                     total[k] = select(mask, total[k] + x, total[k])
         return out
-    sums = [memory([[x] for x in total]) for total in totals]
+    sums = [Array(total) for total in totals]
 
     def iteration(i: Any, _: Carry) -> Iteration:
         puts = []
-        for held, parts in zip(sums, body(i), strict=True):
+        for array, parts in zip(sums, body(i), strict=True):
             for k, x in parts:
-                old = get(held, k)
-                puts.append(Put(held, k, 0, old + x, old))
+                old = array[k]
+                puts.append(Put(array.held, k, 0, old + x, old))
         return Iteration(puts=puts)
 
     form = _each(which, iteration, [])
-    return [
-        [fresh("after", held, form, attr=k) for k in range(len(total))]
-        for held, total in zip(sums, totals, strict=True)
-    ]
+    for array in sums:
+        array.leave(array.held, form)
+    return [[array[k] for k in range(array.rows)] for array in sums]
 
 
 @dataclass
@@ -251,27 +251,27 @@ def _while(
     body: Callable[[Any, Carry], Carry],
     carry: Carry,
     limit: int,
-    rooms: Sequence[Room],
+    arrays: Sequence[Array],
 ) -> Carry:
     trace = current()
     before, rebuild = _flatten(carry)
-    outside = [room.held for room in rooms]
+    outside = [array.held for array in arrays]
     head = Region(trace.region, trace.region.mask)
     with trace.inside(head):
         counter, carried = _variables(before)
-        for room in rooms:
-            room.enter()
+        for array in arrays:
+            array.enter()
         inner = rebuild([x.variable for x in carried])
         active = logical_and(head.mask, cond(counter, inner))
         region = Region(head, active)
         with trace.inside(region):
             new = body(counter, inner)
-            puts = [put for room in rooms for put in room.puts()]
-            left = [room.held for room in rooms if room.held.region is region]
+            puts = [put for array in arrays for put in array.puts()]
+            left = [array.held for array in arrays if array.held.region is region]
     _carry_on("while", carried, new)
     form = _form("while", attr=While(region, carried, counter, limit, head, active, puts, left))
-    for room, held in zip(rooms, outside, strict=True):
-        room.leave(held, form)
+    for array, held in zip(arrays, outside, strict=True):
+        array.leave(held, form)
     return rebuild(_results(form))
 
 

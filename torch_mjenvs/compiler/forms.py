@@ -78,7 +78,7 @@ class Repeat(Loop):
 class While(Loop):
     """Iterations until no world of the vector is `active`, at most `limit`. `head` is the code that finds out.
 
-    At its end an iteration can put values into memories, each world into a row of its own. `left`: memories that loops
+    At its end an iteration can put values into arrays, each world into a row of its own. `left`: arrays that loops
     within change.
     """
 
@@ -95,13 +95,13 @@ class While(Loop):
     def reads(self) -> Iterator[Read]:
         yield self.active, "b", self.head
         for put in self.puts:
-            yield put.memory, "m", self.body
+            yield put.array, "a", self.body
             yield put.row, put.row_type, self.body
             if put.mask is not None:
                 yield put.mask, "b", self.body
             yield put.value, "f", self.body
-        for memory in self.left:
-            yield memory, "m", self.body
+        for array in self.left:
+            yield array, "a", self.body
 
 
 @dataclass(eq=False, slots=True)
@@ -109,7 +109,7 @@ class Each(Loop):
     """An iteration for each number that is touched (its first argument); here `counter` is that number.
 
     It is skipped where no world of the number is one of those that the code around is for (its second argument).
-    An iteration can put values into memories, and choose parts: a mask for each part of this number.
+    An iteration can put values into arrays, and choose parts: a mask for each part of this number.
     """
 
     puts: list[Put] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Each(Loop):
 
     def reads(self) -> Iterator[Read]:
         for put in self.puts:
-            yield put.memory, "m", self.body
+            yield put.array, "a", self.body
             yield put.row, "s", self.body
             yield put.value, "f", self.body
             if put.otherwise is not None:
@@ -128,9 +128,9 @@ class Each(Loop):
 
 @dataclass(eq=False, slots=True)
 class Put:
-    """memory[row][column] = value in the worlds of the iteration; in others `otherwise`, or unspecified if None."""
+    """array[row][column] = value in the worlds of the iteration; in others `otherwise`, or unspecified if None."""
 
-    memory: Expr
+    array: Expr
     row: Value
     column: int
     value: Value
@@ -139,12 +139,12 @@ class Put:
 
 @dataclass(eq=False, slots=True)
 class OwnPut:
-    """memory[row][column] = value in the worlds of the iteration that are in the mask; in others unspecified if None.
+    """array[row][column] = value in the worlds of the iteration that are in the mask; in others unspecified if None.
 
     The row is each world's own, or one that they share.
     """
 
-    memory: Expr
+    array: Expr
     row: Value
     column: int
     mask: Value
@@ -157,7 +157,7 @@ class OwnPut:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a memory."""
+    """Of an array."""
 
     rows: int
     columns: int

@@ -41,8 +41,9 @@ class Program:
     uses: dict[Expr, list[Expr | None]] = field(default_factory=dict)
 
     def count_ops(self) -> Counter[str]:
-        """How many of each arithmetic operation the code holds (a loop's body counts once, a fused pair as two)."""
-        return Counter(e.op for e in self.live if OPS[e.op].counts)
+        """How many of each arithmetic operation the code holds (a loop's body counts once, a fused pair as two;
+        an index that all worlds share is none)."""
+        return Counter(e.op for e in self.live if OPS[e.op].counts and e.type != "s")
 
     def release(self) -> None:
         """Undo the graph, in which nodes and regions hold each other: else it would stay until a collection of all."""

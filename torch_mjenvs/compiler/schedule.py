@@ -43,12 +43,12 @@ class _Region:
         self.done: set[Expr] = set()
         self.order: list[Expr] = []
         self.needs: dict[Expr, None] = {}
-        self.written: set[Expr] = set()  # memories into which its loops put values
-        self.reads: dict[Expr, Expr] = {}  # what is read from memories here, and from which
+        self.written: set[Expr] = set()  # arrays into which its loops put values
+        self.reads: dict[Expr, Expr] = {}  # what is read from arrays here, and from which
         self.operands: dict[Expr, list[Expr]] = {}
         for e in self.nodes:
-            if e.op in ("get", "pick"):
-                self.reads[e] = _memory(e.args[0])
+            if e.op == "get":
+                self.reads[e] = _array(e.args[0])
             elif isinstance(e.attr, Form):
                 self.operands[e] = self._operands_of(e, task)
         for e in self.nodes:
@@ -65,12 +65,12 @@ class _Region:
         """What must be there before a block or loop is entered."""
         record: Form = form.attr
         needs: dict = dict.fromkeys(form.args)
-        written = {_memory(put.memory) for put in record.puts} if isinstance(record, While) else set()
+        written = {_array(put.array) for put in record.puts} if isinstance(record, While) else set()
         for region in record.regions:
             inner = _Region(region, task)
             needs, written = needs | inner.needs, written | inner.written
         self.written |= written
-        needs |= dict.fromkeys(e for e, memory in self.reads.items() if memory in written)  # as it was before
+        needs |= dict.fromkeys(e for e, array in self.reads.items() if array in written)  # as it was before
         needs |= dict.fromkeys(x for x, _, _ in record.reads())
         for carried in record.carries:
             needs |= dict.fromkeys(x for x in (carried.before, carried.after) if x in task.live)
@@ -99,8 +99,8 @@ class _Region:
             todo += [(a, False) for a in reversed(operands) if a not in self.done]
 
 
-def _memory(e: Expr) -> Expr:
-    """The memory that goes by this name."""
-    while e.op != "memory":
+def _array(e: Expr) -> Expr:
+    """The array that goes by this name."""
+    while e.op != "array":
         e = e.args[0]
     return e

@@ -8,7 +8,7 @@ from .expr import Expr, Region
 from .forms import Form, Read
 from .ops import OPS
 
-CONSTANTS: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "s": (int,), "b": (bool,)}
+CONSTANTS: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "s": (int,), "x": (int,), "b": (bool,)}
 
 
 def verify(nodes: Iterable[Expr], stored: Iterable[object], top: Region) -> None:
@@ -50,7 +50,7 @@ def _reads(form: Form, around: Region) -> Iterator[Read]:
 
 def _fits(x: object, t: str) -> bool:
     if type(x) is Expr:
-        return x.type == t
+        return x.type in "si" if t == "x" else x.type == t
     return isinstance(x, CONSTANTS.get(t, ())) and isinstance(x, bool) == (t == "b")
 
 

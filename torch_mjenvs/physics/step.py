@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..compiler.arrays import Table
 from ..compiler.control import repeat, when_any
-from ..compiler.scalar import Mask, lookup
+from ..compiler.scalar import Mask
 from .actuators.activation import check_act
 from .actuators.actuation import actuation, transmission
 from .collision.driver import collision
@@ -148,7 +149,7 @@ def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOU
     last_one = [float(i == n - 1) for i in range(n)]
 
     def body(i: Any, carry: list) -> list:
-        s = step(m, State(*carry), ctrl, lookup(last_one, i) > 0.5, precision, **pushes)
+        s = step(m, State(*carry), ctrl, Table(last_one)[i] > 0.5, precision, **pushes)
         return [s.qpos, s.qvel, s.qacc_warmstart, s.act, s.last]
 
     start = [state.qpos, state.qvel, state.qacc_warmstart, state.act]

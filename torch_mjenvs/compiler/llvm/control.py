@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..expr import Expr
 from ..forms import Carried, Repeat, When, While
-from .memory import own_places, place, scatter
+from .arrays import own_places, place, scatter
 from .writer import Row, Writer
 
 
@@ -119,18 +119,18 @@ def while_(w: Writer, e: Expr) -> None:
 
 
 def put_own(w: Writer, form: While) -> None:
-    """What an iteration puts into memories."""
+    """What an iteration puts into arrays."""
     for put in form.puts:
         x, vector, own = w.value(put.value, "f"), w.types.of("f"), w.types.own
         if put.row_type == "s":
-            at = place(w, put.memory, put.row, put.column)
+            at = place(w, put.array, put.row, put.column)
             if put.mask is not None:
                 old = w.assign(f"load {vector}, {own} {at}")
                 x = select(w, logical_and(w, form.active, put.mask), x, old, "f")
             w.put(f"store {vector} {x}, {own} {at}")
             continue
         mask = form.active if put.mask is None else logical_and(w, form.active, put.mask)
-        at = own_places(w, put.memory, w.value(put.row, "i"), put.column)
+        at = own_places(w, put.array, w.value(put.row, "i"), put.column)
         scatter(w, at, mask if isinstance(mask, str) else w.value(mask, "b"), x)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from ..expr import Expr
 from ..forms import Each
+from .arrays import place
 from .control import Variables, add_carried, any_bit, select
-from .memory import place
 from .writer import Row, Touched, Writer
 
 Ends = tuple[str, str, str]  # a type, and a value before and after the body
@@ -126,7 +126,7 @@ def _put(w: Writer, form: Each, here: str) -> None:
         x = w.value(put.value, "f")
         if put.otherwise is not None:
             x = select(w, here, x, w.value(put.otherwise, "f"), "f")
-        w.put(f"store {w.types.of('f')} {x}, {w.types.own} {place(w, put.memory, put.row, put.column)}")
+        w.put(f"store {w.types.of('f')} {x}, {w.types.own} {place(w, put.array, put.row, put.column)}")
 
 
 ROWS: dict[str, Row] = {"touched": touched, "chosen": chosen, "each": each}

@@ -31,7 +31,7 @@ class Writer:
         self.touched: dict[Expr, Touched] = {}
         self.block = "entry"
         self.tables: dict[str, str] = {}
-        self.constants: dict[object, str] = {}  # names of tables, by what they are made from
+        self.constants: dict[object, str] = {}  # names of tables, by what they are
         self.arrays: list[str] = []  # in the thread's own memory
         self._count = 0
 

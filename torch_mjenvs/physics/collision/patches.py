@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...compiler.arrays import Array
 from ...compiler.control import count_while, when_any
-from ...compiler.rooms import Room, number
-from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
 from ..spatial import MINVAL, add_scaled, choose, cross, dot, norm, scale, sub, zeros
 from .colliders import NEVER
 from .faces import ROUND, Feature, Part, choose_part, opposite
@@ -63,7 +63,7 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
     """
     room = 2 * sides + 2  # corners of a polygon that has been cut off
     rims = float(2 * room)  # where the corners of `at` are
-    rows = Room(2 * room + sides, 3)
+    rows = Array(rows=2 * room + sides, columns=3)
 
     def fill(j: Any, c: Scalar) -> Scalar:
         rows.put(number(j), of.corner(j), number(j) < of.corners)
@@ -71,7 +71,7 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
         return c
 
     count_while(lambda j, c: number(j) < maximum(of.corners, at.corners), fill, 0.0, sides, [rows])
-    start = rows.at(rims, range(3))
+    start = rows[rims]
     lean = select(both, -dot(at.normal, of.normal), 1.0)
 
     def image(p: list) -> tuple[list[Scalar], Scalar]:
@@ -80,15 +80,15 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
 
     def cut(e: Any, c: dict) -> dict:
         k = number(e)
-        a = rows.at(rims + k, range(3))
-        b = rows.at(rims + select(k + 1.5 < at.corners, k + 1.0, 0.0), range(3))
+        a = rows[rims + k]
+        b = rows[rims + select(k + 1.5 < at.corners, k + 1.0, 0.0)]
         inwards = cross(sub(b, a), at.normal)
         inwards = scale(inwards, 1.0 / maximum(norm(inwards), MINVAL))
 
         def side(i: Any, made: Scalar) -> Scalar:
             k = number(i)
-            p = rows.at(c["from"] + k, range(3))
-            q = rows.at(c["from"] + select(k + 1.5 < c["count"], k + 1.0, 0.0), range(3))
+            p = rows[c["from"] + k]
+            q = rows[c["from"] + select(k + 1.5 < c["count"], k + 1.0, 0.0)]
             high_p, high_q = dot(sub(p, a), inwards), dot(sub(q, a), inwards)
             in_p, in_q = high_p > -MINVAL, high_q > -MINVAL
             crosses = logical_or(logical_and(in_p, logical_not(in_q)), logical_and(in_q, logical_not(in_p)))
@@ -106,7 +106,7 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
     c = count_while(lambda e, c: number(e) < at.corners, cut, begin, sides, [rows])
 
     def below(i: Any, kept: Scalar) -> Scalar:
-        p = rows.at(c["from"] + number(i), range(3))
+        p = rows[c["from"] + number(i)]
         low = image(p)[1] <= margin
         rows.put(c["to"] + kept, p, low)
         return kept + select(low, 1.0, 0.0)
@@ -120,18 +120,18 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
     places = when_any(logical_and(many, edge), lambda _: _ends(rows, base, count, room), places)
     out = []
     for k, place in enumerate(places):
-        p = rows.at(base + place, range(3))
+        p = rows[base + place]
         out.append((*image(p), logical_and(k + 0.5 < count, k + 0.5 < most)))
     return out
 
 
-def _widest(rows: Room, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
+def _widest(rows: Array, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
     """Four corners of a convex polygon that go round much of it: MuJoCo's, which goes on from each corner in turn, and
     moves the other three on while the area between them grows.
     """
 
     def area(corners: list) -> Scalar:
-        a, b, c, d = (rows.at(base + k, range(3)) for k in corners)
+        a, b, c, d = (rows[base + k] for k in corners)
         across = cross(sub(a, c), sub(b, d))
         return dot(across, across)
 
@@ -173,12 +173,12 @@ def _widest(rows: Room, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
     return count_while(lambda i, _: number(i) < count, start, begin, room)["best"]
 
 
-def _ends(rows: Room, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
+def _ends(rows: Array, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
     """Of an edge, which may have its ends twice: the first corner and that which is furthest from it."""
-    first = rows.at(base, range(3))
+    first = rows[base]
 
     def look(i: Any, c: list) -> list:
-        way = sub(rows.at(base + number(i), range(3)), first)
+        way = sub(rows[base + number(i)], first)
         square = dot(way, way)
         return choose(square > c[1], [number(i), square], c)
 

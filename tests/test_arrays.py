@@ -1,4 +1,4 @@
-"""Rooms: memories that a loop changes, where each world has its own rows. The same for floats, tensors and kernels."""
+"""Arrays, in which each world has numbers of its own, and tables: the same for floats, tensors and kernels."""
 
 from __future__ import annotations
 
@@ -7,32 +7,31 @@ import pytest
 import torch
 from graph_eval import run_compiled, run_ptx, trace
 
-from torch_mjenvs.compiler.constants import Constants
-from torch_mjenvs.compiler.control import count_while
+from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.control import count_while, repeat
 from torch_mjenvs.compiler.dense import factor_dense
-from torch_mjenvs.compiler.rooms import Room, number
-from torch_mjenvs.compiler.scalar import logical_and, select
+from torch_mjenvs.compiler.scalar import logical_and, number, select
+from torch_mjenvs.physics.spatial import choose
 
 
 def sieve(limit):
-    """The sum of the primes below limit, each world's own: numbers are crossed out in a room."""
-    room = Room(40, 1, [[0.0]] * 40)
+    """The sum of the primes below limit, each world's own: numbers are crossed out in an array."""
+    crossed = Array([0.0] * 40)
 
     def cross_out(i, k):
-        (crossed,) = room.at(k, [0])
+        prime = crossed[k] < 0.5
 
         def every(j, _):
-            room.put(k * number(j + 2), [1.0], logical_and(crossed < 0.5, k * number(j + 2) < limit))
+            crossed.put(k * number(j + 2), 1.0, logical_and(prime, k * number(j + 2) < limit))
             return _
 
-        count_while(lambda j, _: k * number(j + 2) < limit, every, 0.0, 40, [room])
+        count_while(lambda j, _: k * number(j + 2) < limit, every, 0.0, 40, [crossed])
         return k + 1.0
 
-    count_while(lambda i, k: k < limit, cross_out, 2.0, 40, [room])
+    count_while(lambda i, k: k < limit, cross_out, 2.0, 40, [crossed])
 
     def add_up(i, carry):
-        (crossed,) = room.at(i, [0])
-        return [carry[0] + select(crossed < 0.5, number(i), 0.0), carry[1] + 1.0]
+        return [carry[0] + select(crossed[i] < 0.5, number(i), 0.0), carry[1] + 1.0]
 
     total, _ = count_while(lambda i, c: number(i) < limit, add_up, [0.0, 0.0], 40)
     return total - 1.0  # without 0 and 1
@@ -45,17 +44,17 @@ def primes(limit: int) -> float:
 LIMITS = [2, 3, 10, 40, 17, 31, 5, 23, 8, 39]
 
 
-def test_a_room_on_floats():
+def test_each_world_writes_rows_of_its_own_on_floats():
     assert [sieve(float(limit)) for limit in LIMITS] == [primes(limit) for limit in LIMITS]
 
 
-def test_a_room_on_tensors():
+def test_each_world_writes_rows_of_its_own_on_tensors():
     assert sieve(torch.tensor(LIMITS, dtype=torch.float64)).tolist() == [primes(limit) for limit in LIMITS]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("run", [run_compiled, pytest.param(run_ptx, marks=pytest.mark.cpu)])
-def test_a_room_in_a_kernel(dtype, run):
+def test_each_world_writes_rows_of_its_own_in_a_kernel(dtype, run):
     inputs = {"limit": np.array([LIMITS], dtype=dtype)}
     program = trace(lambda b: {"total": [sieve(b["limit"][0])]}, inputs, {"total": (1, "f")}, dtype)
     assert run(program, inputs)["total"][0].tolist() == [primes(limit) for limit in LIMITS]
@@ -63,16 +62,15 @@ def test_a_room_in_a_kernel(dtype, run):
 
 def swap(n):
     """What was read before a loop changes it is what was there before, wherever it is used."""
-    room = Room(4, 2, [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
-    before = room.at(n, [0, 1])
+    rows = Array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
+    before = rows[n]
 
     def put(i, c):
-        old = room.at(n, [0])
-        room.put(n, [old[0] + 10.0])
+        rows.put(n, [rows[n, 0] + 10.0])
         return c
 
-    count_while(lambda i, c: number(i) < n, put, 0.0, 4, [room])
-    return [*before, *room.at(n, [0, 1]), *room.at(0, [0])]
+    count_while(lambda i, c: number(i) < n, put, 0.0, 4, [rows])
+    return [*before, *rows[n], rows[0, 0]]
 
 
 def test_what_is_read_before_a_loop_stays():
@@ -115,10 +113,10 @@ GOT = [ROWS[k] for k in (0, 2, 1, 1, 0, 2, 2, 0, 2, 2)]
 
 
 def test_each_world_reads_a_row_of_a_table_of_its_own():
-    """What is not there gives another row's."""
-    table = Constants(ROWS, 2)
-    assert [table.at(k, (0, 1)) for k in ASKED_FOR] == GOT
-    columns = table.at(torch.tensor(ASKED_FOR, dtype=torch.float64), (0, 1))
+    """Of a row that is not there, the nearest is read."""
+    table = Table(ROWS)
+    assert [table[k] for k in ASKED_FOR] == GOT
+    columns = table[torch.tensor(ASKED_FOR, dtype=torch.float64)]
     assert torch.stack(columns, 1).tolist() == GOT
 
 
@@ -126,5 +124,50 @@ def test_each_world_reads_a_row_of_a_table_of_its_own():
 @pytest.mark.parametrize("run", [run_compiled, pytest.param(run_ptx, marks=pytest.mark.cpu)])
 def test_a_table_in_a_kernel(dtype, run):
     inputs = {"row": np.array([ASKED_FOR], dtype=dtype)}
-    program = trace(lambda b: {"got": Constants(ROWS, 2).at(b["row"][0], (0, 1))}, inputs, {"got": (2, "f")}, dtype)
+    program = trace(lambda b: {"got": Table(ROWS)[b["row"][0]]}, inputs, {"got": (2, "f")}, dtype)
     assert run(program, inputs)["got"].T.tolist() == GOT
+
+
+def pieces(x, row):
+    """An entry, the last one, a row, and a part of it."""
+    return [x[row, 0], x[row, -1], *x[row], *x[row, 1:]]
+
+
+@pytest.mark.parametrize("kind", [Table, Array])
+def test_entries_are_asked_for_as_of_numpys_arrays(kind):
+    """At a shared row and at a world's own, on floats, tensors and in a kernel."""
+    want = [pieces(np.array(ROWS), k) for k in range(3)]
+    assert [pieces(kind(ROWS), k) for k in range(3)] == want
+    assert [pieces(kind(ROWS), float(k)) for k in range(3)] == want
+    own = pieces(kind(ROWS), torch.arange(3, dtype=torch.float64))
+    assert torch.stack(own, 1).tolist() == want
+
+    def body(b):
+        shared = lambda i, c: choose(number(i) < b["row"][0] + 0.5, pieces(x, i), c)  # noqa: E731
+        x = kind(ROWS)
+        return {"own": pieces(x, b["row"][0]), "shared": repeat(3, shared, [0.0] * 5)}
+
+    inputs = {"row": np.array([[0.0, 1.0, 2.0]])}
+    got = run_compiled(trace(body, inputs, {"own": (5, "f"), "shared": (5, "f")}, "float64"), inputs)
+    assert got["own"].T.tolist() == got["shared"].T.tolist() == want
+
+
+def test_a_table_of_ints_gives_rows():
+    """They are rows of other tables, not numbers; so it is no table of the same floats."""
+    order, values = [2, 0, 1], [5.0, 7.0, 9.0]
+    turn = lambda i, c: c + Table(values)[Table(order)[i]] * Table([2.0, 0.0, 1.0])[i]  # noqa: E731
+    want = 9.0 * 2.0 + 7.0
+    assert repeat(3, turn, 0.0) == want
+    inputs = {"x": np.zeros((1, 3))}
+    program = trace(lambda b: {"y": [repeat(3, turn, b["x"][0])]}, inputs, {"y": (1, "f")}, "float64")
+    assert run_compiled(program, inputs)["y"].tolist() == [[want] * 3]
+    for own in (1.0, torch.tensor([1.0])):
+        with pytest.raises(TypeError, match="at a row that all worlds share"):
+            Table(order)[own]
+
+
+@pytest.mark.parametrize("x", [Table(ROWS), Array(ROWS)])
+def test_neither_can_be_gone_through_by_python(x):
+    """In a kernel that would not end."""
+    with pytest.raises(TypeError, match="not iterable"):
+        list(x)
