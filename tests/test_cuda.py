@@ -27,6 +27,7 @@ from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cuda, launch
 from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.build import Recipe
 from torch_mjenvs.compiler.control import count_while, repeat
 from torch_mjenvs.compiler.expr import node, tracing
 from torch_mjenvs.compiler.llvm import NVIDIA
@@ -461,8 +462,13 @@ def map_program(dtype: str = "float64") -> Program:
     return record("map", [Buffer("x", 1)], lambda b: {"x": [3.7 * b["x"][0] * (1.0 - b["x"][0])]}, dtype)
 
 
+def cuda_kernel(program: Program) -> launch.Kernel:
+    """Built for the stand-in for a GPU."""
+    return building.build(program, cuda.back_end(CPU))
+
+
 def test_a_launch(driver):
-    kernel = cuda.build(map_program(), CPU)
+    kernel = cuda_kernel(map_program())
     assert (kernel.registers, kernel.local_bytes, kernel.blocks) == (77, 88, 32)
     a = torch.rand(1, 80, dtype=torch.float64)
     b, c = a.clone(), a.clone()
@@ -480,30 +486,30 @@ def test_a_launch(driver):
 def test_l1_gives_up_what_its_blocks_need_and_no_more(driver, registers, percent):
     """8, 12, 20 and 32 blocks of 32 threads: 1 KB of 228 each."""
     driver.attributes["registers"] = registers
-    cuda.build(map_program(), CPU)
+    cuda_kernel(map_program())
     driver.narrow = percent  # not rounded up, as it should be
-    cuda.build(map_program("float32"), CPU)
+    cuda_kernel(map_program("float32"))
     assert [call[2] for call in driver.calls if call[0] == "set"] == [percent, percent, percent + 1]
 
 
 def test_local_memory_is_reserved_when_a_kernel_is_loaded(driver):
     """If that takes what torch keeps for later, torch gives it back; if it is not enough, the error says how much."""
     driver.attributes["local"] = 29360
-    first = cuda.build(map_program(), CPU)
+    first = cuda_kernel(map_program())
     assert first.reserved_bytes == (29360 + 512) * 2048 * 132
     assert driver.calls[-1][0] == "reserve"
     driver.short = 1
-    second = cuda.build(map_program("float32"), CPU)
+    second = cuda_kernel(map_program("float32"))
     assert second.reserved_bytes == first.reserved_bytes
     assert [call[0] for call in driver.calls[-3:]] == ["reserve", "emptied", "reserve"]
     driver.short = 2
     with pytest.raises(torch.OutOfMemoryError, match=r"about 8\.1 GB\. Of its 85\.0 GB, 3\.0 GB are free"):
-        cuda.build(record("other", [Buffer("x", 1)], lambda b: {"x": [b["x"][0] + 1.0]}, "float32"), CPU)
+        cuda_kernel(record("other", [Buffer("x", 1)], lambda b: {"x": [b["x"][0] + 1.0]}, "float32"))
 
 
 def test_code_goes_with_its_last_user(driver):
     """Also while somebody captures a graph, and from a thread that is in another context."""
-    launched = cuda.build(map_program(), CPU).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
+    launched = cuda_kernel(map_program()).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
     assert len(driver.machines) == 1
     del launched
     assert not driver.machines
@@ -513,14 +519,14 @@ def test_code_goes_with_its_last_user(driver):
 def test_a_torch_without_a_context(driver):
     driver.context = 0
     with pytest.raises(RuntimeError, match="torch made no CUDA context"):
-        cuda.build(map_program(), CPU)
+        cuda_kernel(map_program())
 
 
 @pytest.mark.parametrize(
     ("status", "name"), [(700, "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access"), (999, "999")]
 )
 def test_a_launch_that_fails(driver, status, name):
-    run = cuda.build(map_program(), CPU).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
+    run = cuda_kernel(map_program()).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
     driver.answer = status
     with pytest.raises(RuntimeError, match=f"CUDA's driver answered {name}"):
         run()
@@ -529,14 +535,14 @@ def test_a_launch_that_fails(driver, status, name):
 def test_code_that_cannot_be_loaded(driver):
     driver.answer = 218
     with pytest.raises(RuntimeError, match=r"the code of map for cpu, answered CUDA_ERROR_INVALID_PTX\nptxas: line 3"):
-        cuda.build(map_program(), CPU)
+        cuda_kernel(map_program())
 
 
 def test_no_driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     cuda._driver.cache_clear()
     with pytest.raises(ImportError, match="pip install cuda-bindings"):
-        cuda.build(map_program(), CPU)
+        cuda_kernel(map_program())
 
 
 def test_ptx_is_kept(driver, monkeypatch, tmp_path):
@@ -548,7 +554,7 @@ def test_ptx_is_kept(driver, monkeypatch, tmp_path):
         return map_program()
 
     for _ in range(2):
-        kernel = building.build_known(cuda.back_end(CPU), "map", [Buffer("x", 1)], "float64", "origin", make)
+        kernel = building.build(Recipe("map", (Buffer("x", 1),), "float64", make, "origin"), cuda.back_end(CPU))
         x = torch.rand(1, 16, dtype=torch.float64)
         want = (3.7 * x) * (1.0 - x)
         kernel.bind({"x": x})()
@@ -563,7 +569,7 @@ def test_ptx_of_a_program_whose_origin_is_not_known_is_kept_too(driver, monkeypa
     made, translate = [], cuda._translate
     monkeypatch.setattr(cuda, "_translate", lambda ir: made.append(ir) or translate(ir))
     for _ in range(2):
-        cuda.build(map_program(), CPU)
+        cuda_kernel(map_program())
     assert len(made) == 1 and len(list(tmp_path.iterdir())) == 1
 
 
@@ -588,7 +594,7 @@ def test_an_environment(driver, monkeypatch, mode):
             return seen
 
     before = len(driver.calls)
-    ours = steps(lambda kernels, what, dtype, device, origin: cuda.build(kernels.program(what, dtype), CPU))
+    ours = steps(lambda kernels, what, dtype, device, origin: cuda_kernel(kernels.program(what, dtype)))
     assert len([c for c in driver.calls[before:] if c[0] == "launch"]) == 33
     theirs = steps(None)
     assert any(bool(x[2].any()) for x in ours if len(x) == 5), "some episode ended"

@@ -1,84 +1,70 @@
-"""From a program, or what it follows from, to a kernel: the one in use, the one kept on disk, or a new one."""
+"""From a program, or a recipe for one, to a kernel: the one in use, the one kept on disk, or a new one."""
 
 from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
-from . import cache
+from . import cache, devices
+from .back_end import BackEnd
 from .launch import Kernel
 from .program import Buffer, Program
 
 
 @dataclass(frozen=True)
-class BackEnd:
-    """What makes code for a device and loads it.
+class Recipe:
+    """A program that is recorded only where its code is not at hand yet.
 
-    `lower` gives the program's LLVM IR, `translate` the code of that IR. `toolchain` says all else that the code
-    depends on. `load` raises an exception for what is not such code.
+    `origin` says all that the program follows from (see `source.origin`); None: that cannot be known, so it has to be
+    recorded to tell.
     """
 
     name: str
-    device: torch.device
-    toolchain: str
-    lower: Callable[[Program], str]
-    translate: Callable[[str], bytes]
-    load: Callable[[str, Sequence[Buffer], str, bytes], Kernel]
+    buffers: tuple[Buffer, ...]
+    dtype: str
+    record: Callable[[], Program]
+    origin: str | None
 
 
-def build(back: BackEnd, program: Program) -> Kernel:
-    """Compile (or find it compiled) and load. The key is the IR, so whatever the program follows from is in it."""
-    ir = back.lower(program)
-    return _shared(back, program.name, program.buffers, program.dtype, ir, lambda: back.translate(ir))
+def build(what: Program | Recipe, where: torch.device | BackEnd) -> Kernel:
+    """The kernel of a program, for a device. Code that is in use in this process, or kept on disk, is not made again.
 
-
-def build_known(
-    back: BackEnd, name: str, buffers: Sequence[Buffer], dtype: str, origin: str | None, make: Callable[[], Program]
-) -> Kernel:
-    """`build(make())`, but where the same was built before, `make` is not even called.
-
-    `origin` must say all that the program follows from: see `source.origin`. None: it cannot be known.
+    It is found by all that it follows from: the origin of the recipe, or else the program's IR. Loaded code goes with
+    its last user.
     """
-    if origin is not None:
-        return _shared(back, name, buffers, dtype, origin, lambda: back.translate(_traced(back, make)))
-    ir = _traced(back, make)
-    return _shared(back, name, buffers, dtype, ir, lambda: back.translate(ir))
-
-
-def _traced(back: BackEnd, make: Callable[[], Program]) -> str:
-    program = make()
-    ir = back.lower(program)
-    program.release()
-    return ir
+    back = devices.back_end(where) if isinstance(where, torch.device) else where
+    origin = what.origin if isinstance(what, Recipe) else None
+    ir = _ir(back, what) if origin is None else None
+    key = f"{back.toolchain}\n{what.name} {what.dtype} {tuple(what.buffers)}\n{origin or ir}"
+    place = hashlib.sha256(key.encode()).digest(), back.device
+    kernel = _loaded.get(place)
+    if kernel is None:
+        kernel = _loaded[place] = _load(back, what, key, lambda: back.translate(ir or _ir(back, what)))
+    return kernel
 
 
 _loaded: weakref.WeakValueDictionary[tuple[bytes, torch.device], Kernel] = weakref.WeakValueDictionary()
 
 
-def _shared(
-    back: BackEnd, name: str, buffers: Sequence[Buffer], dtype: str, origin: str, make: Callable[[], bytes]
-) -> Kernel:
-    """The kernel in use in this process, if there is one: loaded code goes with its last user."""
-    key = f"{back.toolchain}\n{name} {dtype} {tuple(buffers)}\n{origin}"
-    place = hashlib.sha256(key.encode()).digest(), back.device
-    kernel = _loaded.get(place)
-    if kernel is None:
-        kernel = _loaded[place] = _load(back, name, buffers, dtype, key, make)
-    return kernel
+def _ir(back: BackEnd, what: Program | Recipe) -> str:
+    if isinstance(what, Program):
+        return back.lower(what)
+    program = what.record()
+    ir = back.lower(program)
+    program.release()
+    return ir
 
 
-def _load(
-    back: BackEnd, name: str, buffers: Sequence[Buffer], dtype: str, key: str, make: Callable[[], bytes]
-) -> Kernel:
-    title = f"{name}-{back.name}"
+def _load(back: BackEnd, what: Program | Recipe, key: str, make: Callable[[], bytes]) -> Kernel:
+    title = f"{what.name}-{back.name}"
     kept = cache.kept(title, key)
     try:
         if kept is not None:
-            return back.load(name, buffers, dtype, kept)
+            return back.load(what.name, what.buffers, what.dtype, kept)
     except torch.OutOfMemoryError:
         raise
     except Exception:
@@ -88,4 +74,4 @@ def _load(
     else:
         code = make()
     cache.keep(title, key, code)
-    return back.load(name, buffers, dtype, code)
+    return back.load(what.name, what.buffers, what.dtype, code)

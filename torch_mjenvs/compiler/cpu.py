@@ -1,7 +1,8 @@
-"""Build a program for this machine's processor, keep the object code on disk, and run it over torch tensors.
+"""The back end for this machine's processor: object code, run over torch tensors.
 
 program = record("axpy", [Buffer("x", 3), Buffer("y", 3)], lambda b: {"y": [2.0 * x for x in b["x"]]}, "float32")
-launch = build(program).bind({"x": x, "y": y})     # tensors of shape (3, padded(n)), or (padded(n), 3) with rows
+kernel = build(program, torch.device("cpu"))
+launch = kernel.bind({"x": x, "y": y})  # tensors of shape (3, padded(n)), or (padded(n), 3) with rows
 launch()
 """
 
@@ -20,8 +21,8 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 import torch
 
-from . import build as building
 from . import fork, launch, loader, source, stacks
+from .back_end import BackEnd
 from .driver import FIELDS, driver
 from .llvm import render
 from .program import Buffer, Program, collector_paused
@@ -216,14 +217,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
-def back_end(target: Target | None = None) -> building.BackEnd:
-    """This machine, with all that it can do or as the target says."""
+def back_end(target: Target | None = None) -> BackEnd:
+    """The maker and loader of object code for this machine, with all that it can do or as the target says."""
     target = target or host()
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, lanes_of(dtype, target))
 
-    return building.BackEnd(
+    return BackEnd(
         "cpu",
         torch.device("cpu"),
         _toolchain(target),
@@ -231,8 +232,3 @@ def back_end(target: Target | None = None) -> building.BackEnd:
         lambda ir: _assemble(ir, target),
         load,
     )
-
-
-def build(program: Program) -> launch.Kernel:
-    """Compile for this machine (or find it compiled) and load."""
-    return building.build(back_end(), program)

@@ -1,4 +1,4 @@
-"""Build a program for NVIDIA GPUs, one thread per world, and launch it on torch's current stream.
+"""The back end for NVIDIA's GPUs, one thread per world, launched on torch's current stream.
 
 LLVM makes PTX, which is portable text and is kept on disk; the driver makes machine code of it for the GPU at hand, and
 keeps that itself. Nothing here waits for the GPU.
@@ -16,8 +16,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import torch
 
-from . import build as building
 from . import launch, source
+from .back_end import BackEnd
 from .llvm import NVIDIA, render_thread
 from .program import Buffer, Program, collector_paused
 
@@ -216,17 +216,12 @@ def _check(answer: tuple, what: str = "CUDA's driver answered", more: str = "") 
     return results[0] if results else None
 
 
-def back_end(device: torch.device) -> building.BackEnd:
-    """This GPU. What is kept on disk is PTX."""
+def back_end(device: torch.device) -> BackEnd:
+    """The maker and loader of PTX for this GPU; it is what is kept on disk."""
     version = ".".join(map(str, llvm.llvm_version_info))
     toolchain = f"{version} {NVIDIA} {source.digest_of(_translate)}"
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, device)
 
-    return building.BackEnd("cuda", device, toolchain, _lower, _translate, load)
-
-
-def build(program: Program, device: torch.device) -> launch.Kernel:
-    """Make PTX (or find it made) and load it."""
-    return building.build(back_end(device), program)
+    return BackEnd("cuda", device, toolchain, _lower, _translate, load)

@@ -12,6 +12,7 @@ from gymnasium.vector import AutoresetMode
 from ..calls import Lock, exclusive, lasting
 from ..checks import as_count, as_dtype, as_limit, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
+from ..compiler.build import Recipe, build
 from ..compiler.launch import copied, keeps_its_place
 from ..compiler.program import Program
 from ..compiler.together import Together
@@ -39,14 +40,12 @@ MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
 def _build(episode: Episode, what: str, dtype: str, device: torch.device, origin: str | None) -> launch.Kernel:
-    name, buffers = episode.name(what), episode.layout.buffers()
-
     def make() -> Program:
         program = episode.program(what, dtype)
         warn_of_size(episode.model, program.count_ops().total())
         return program
 
-    return devices.build_known(device, name, buffers, dtype, origin, make)
+    return build(Recipe(episode.name(what), tuple(episode.layout.buffers()), dtype, make, origin), device)
 
 
 def episode_of(

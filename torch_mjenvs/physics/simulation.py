@@ -15,6 +15,7 @@ import torch
 from ..calls import Lock, exclusive, lasting
 from ..checks import as_count, as_dtype, as_mask, check_memory
 from ..compiler import devices, launch, source
+from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
 from .data import FIELDS, Data
@@ -112,7 +113,7 @@ def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> l
         warn_of_size(asked.model, made.count_ops().total())
         return made
 
-    return devices.build_known(device, name, asked.buffers(), dtype, origin, make)
+    return build(Recipe(name, tuple(asked.buffers()), dtype, make, origin), device)
 
 
 def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
