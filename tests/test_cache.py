@@ -356,33 +356,6 @@ def test_two_files_that_were_swapped_are_made_anew(folder, monkeypatch):
     assert not compiled(monkeypatch, axpy())[1]
 
 
-def test_a_sound_file_that_is_no_code_is_replaced(folder, monkeypatch):
-    """Where loading it fails: the code is made anew, and kept."""
-    build(axpy())
-    (path,) = folder.iterdir()
-    good = path.read_bytes()
-    head = good[: HEAD + cache.DIGEST]
-    junk = b"\x7fELF" + b"no code at all" * 50
-    path.write_bytes(head + cache.hashlib.sha256(junk).digest() + junk)
-    kernel = build(axpy())
-    x, y = torch.ones(2, 16), torch.zeros(2, 16)
-    kernel.bind({"x": x, "y": y})()
-    assert y[0].eq(3).all() and path.read_bytes() == good
-
-
-def test_what_fails_for_another_reason_is_not_made_twice_over(monkeypatch):
-    kernel = build(axpy())
-    kind = type(kernel)
-    del kernel
-
-    def fail(self, *_: object) -> None:
-        raise RuntimeError("no memory")
-
-    monkeypatch.setattr(kind, "__init__", fail)
-    with pytest.raises(RuntimeError, match="no memory"):
-        build(axpy())
-
-
 def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path / "file" / "cache"))

@@ -9,8 +9,9 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 from kernels import record_list
+from object_files import symbols
 
-from torch_mjenvs.compiler import cpu, loader
+from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import (
     compute_each,
@@ -95,18 +96,11 @@ def made(triple: str, processor: str) -> bytes:
         ("x86_64-pc-windows-msvc-elf", "haswell"),
     ],
 )
-def test_code_of_every_host_can_be_read_before_it_is_loaded(triple, processor):
-    """By what refuses damaged code; nothing but Windows' own probe of a large stack frame is called."""
-    code = made(triple, processor)
-    read = loader._mach_o if "apple" in triple else loader._elf
-    held, called = read(code, triple)
-    assert {"kernel", "room"} <= set(held)
-    assert set(called) <= ({"__chkstk"} if "windows" in triple else set())
-    other = "x86_64-unknown-linux-gnu" if "x86" not in triple else "aarch64-unknown-linux-gnu"
-    with pytest.raises(loader.BadObject, match="not for"):
-        read(code, other)
-    with pytest.raises((loader.BadObject, ValueError, IndexError)):
-        read(code[: len(code) // 2], triple)
+def test_code_can_be_made_for_every_host(triple, processor):
+    """It has what is asked for, and calls nothing but Windows' own probe of a large stack frame."""
+    found = symbols(made(triple, processor))
+    assert found.pop("kernel") and found.pop("room")
+    assert set(found) <= ({"__chkstk"} if "windows" in triple else set())
 
 
 def test_hosts_by_name(monkeypatch):

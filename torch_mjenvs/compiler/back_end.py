@@ -16,7 +16,7 @@ class BackEnd:
     """A maker and loader of code for one device.
 
     `lower` gives the program's LLVM IR, `translate` the code of that IR. `toolchain` says all else that the code
-    depends on. `load(name, buffers, dtype, code)` raises an exception for what is not such code.
+    depends on. `load(name, buffers, dtype, code)` takes nothing but such code.
     """
 
     name: str

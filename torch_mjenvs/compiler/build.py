@@ -61,17 +61,8 @@ def _ir(back: BackEnd, what: Program | Recipe) -> str:
 
 def _load(back: BackEnd, what: Program | Recipe, key: str, make: Callable[[], bytes]) -> Kernel:
     title = f"{what.name}-{back.name}"
-    kept = cache.kept(title, key)
-    try:
-        if kept is not None:
-            return back.load(what.name, what.buffers, what.dtype, kept)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception:
+    code = cache.kept(title, key)
+    if code is None:
         code = make()
-        if code == kept:  # so it was no fault of the file
-            raise
-    else:
-        code = make()
-    cache.keep(title, key, code)
+        cache.keep(title, key, code)
     return back.load(what.name, what.buffers, what.dtype, code)
