@@ -109,8 +109,8 @@ def test_what_code_calls_is_looked_for(monkeypatch):
     """An old processor's does: without the functions, LLVM would load it, and the process end at the first call."""
     old = object_code(record_list(tables, 1, 1, "float64"), cpu.Target(HOST, "x86-64", "", 16))
     assert called(old) == {"fma", "roundeven"}
-    assert loader.Loaded(old, ["kernel", "room"], HOST).addresses[0]
+    assert loader.Loaded(old, ["kernel", "stack_bytes"], HOST).addresses[0]
     find = llvm.address_of_symbol
     monkeypatch.setattr(loader.llvm, "address_of_symbol", lambda name: None if name == "roundeven" else find(name))
     with pytest.raises(OSError, match=r"needs roundeven\(\), for which this processor has no instruction"):
-        loader.Loaded(old, ["kernel", "room"], HOST)
+        loader.Loaded(old, ["kernel", "stack_bytes"], HOST)

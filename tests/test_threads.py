@@ -95,8 +95,8 @@ def test_a_stack_holds_more_than_any_code_takes(target, dtype):
         program = record_list(body, 1, 1, dtype)
         ir = cpu.assembly(program, target)
         takes = frame(target.machine().emit_assembly(llvm.parse_assembly(ir)))
-        room = int(re.search(r"@room.*\n  ret i64 (\d+)", ir)[1])  # type: ignore[index]
-        assert 1000 < takes < room / 8
+        stack_bytes = int(re.search(r"@stack_bytes.*\n  ret i64 (\d+)", ir)[1])  # type: ignore[index]
+        assert 1000 < takes < stack_bytes / 8
 
 
 def subnormal(x: list) -> list:

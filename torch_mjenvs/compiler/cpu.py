@@ -23,7 +23,7 @@ import torch
 
 from . import fork, launch, loader, source, stacks
 from .back_end import BackEnd
-from .driver import FIELDS, driver
+from .entry import FIELDS, entry
 from .llvm import render
 from .program import Buffer, Program, collector_paused
 
@@ -67,7 +67,7 @@ def assembly(program: Program, target: Target) -> str:
     lanes = lanes_of(program.dtype, target)
     with collector_paused():
         tile = render(program, lanes)
-    return f'target triple = "{target.triple}"\n{tile}\n{driver(tile, lanes, target.vector_bytes, target.triple)}'
+    return f'target triple = "{target.triple}"\n{tile}\n{entry(tile, lanes, target.vector_bytes, target.triple)}'
 
 
 def _assemble(ir: str, target: Target) -> bytes:
@@ -87,10 +87,10 @@ class Kernel(launch.Kernel):
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, code: bytes, lanes: int):
         super().__init__(name, buffers, dtype, torch.device("cpu"))
         self.lanes, self.code_bytes = lanes, len(code)
-        self._loaded = loader.Loaded(code, ("kernel", "room"), host().triple)
-        self.address, room = self._loaded.addresses
+        self._loaded = loader.Loaded(code, ("kernel", "stack_bytes"), host().triple)
+        self.address, stack_bytes = self._loaded.addresses
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
-        self.room = ctypes.CFUNCTYPE(ctypes.c_int64)(room)()
+        self.stack_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(stack_bytes)()
 
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         return _Run(self, tensors, worlds)
@@ -106,7 +106,7 @@ class _Run:
         self._tiles = worlds // kernel.lanes
         self._job = _Job(
             buffers=ctypes.addressof(self._pointers), counter=ctypes.addressof(self._counter),
-            tiles=self._tiles, worlds=worlds, room=kernel.room,
+            tiles=self._tiles, worlds=worlds, stack_bytes=kernel.stack_bytes,
         )  # fmt: skip
         self._job_address = ctypes.addressof(self._job)
 
@@ -114,11 +114,11 @@ class _Run:
         """On as many threads as torch uses."""
         threads = max(1, min(torch.get_num_threads(), self._tiles // TILES_A_THREAD))
         team = _team() if threads > 1 else None
-        job, room = self._job, self._kernel.room
-        self._counter.value = job.seat = 0
+        job, stack_bytes = self._job, self._kernel.stack_bytes
+        self._counter.value = job.thread_index = 0
         job.chunk, job.times = max(1, self._tiles // (16 * threads)), times
         job.number = team.number if team else 0
-        held = stacks.take(threads, room) if room else None
+        held = stacks.take(threads, stack_bytes) if stack_bytes else None
         job.stacks = held.address if held else 0
         if threads == 1:
             self._kernel.call(self._job_address)
@@ -127,7 +127,7 @@ class _Run:
         else:
             self._share_out(threads)
         if held:
-            stacks.give(held, room)
+            stacks.give(held, stack_bytes)
 
     def _share_out(self, threads: int) -> None:
         """On threads of our own; an interrupt, which may come between any two lines, goes on its way when all is done.
@@ -137,7 +137,7 @@ class _Run:
         counter = ctypes.c_int64(0)
         job, mine = (_Job.from_buffer_copy(self._job) for _ in range(2))
         job.counter = mine.counter = ctypes.addressof(counter)
-        mine.stacks += (threads - 1) * mine.room
+        mine.stacks += (threads - 1) * mine.stack_bytes
         begun: list[bool] = []
         ended: list[bool] = []
         done: list[bool] = []
@@ -155,7 +155,7 @@ class _Run:
             try:
                 for _ in range(helpers):
                     _helpers().put(help_out)
-                mine.seat = 0
+                mine.thread_index = 0
                 self._kernel.call(ctypes.addressof(mine))  # until no tile is left that nobody has begun
                 done.append(True)
                 while len(ended) < len(begun):
@@ -169,7 +169,7 @@ class _Run:
 
 
 class _Job(ctypes.Structure):
-    """What `driver` reads."""
+    """The job that `entry` reads."""
 
     _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
 
