@@ -13,9 +13,9 @@ from ..calls import Lock, exclusive, lasting
 from ..checks import as_count, as_dtype, as_limit, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.build import Recipe, build
-from ..compiler.launch import copied, keeps_its_place
+from ..compiler.launch import copied, mark_static_address
+from ..compiler.packed_outputs import PackedOutputs
 from ..compiler.program import Program
-from ..compiler.together import Together
 from ..physics.loading import load
 from ..physics.model import Model
 from ..physics.simulation import precision_of
@@ -27,7 +27,7 @@ from .model_view import model_view
 from .randomization import as_draws
 from .tasks.base import Task
 
-__all__ = ["COLUMNS", "Engine", "copied", "keeps_its_place", "named_columns"]
+__all__ = ["COLUMNS", "Engine", "copied", "mark_static_address", "named_columns"]
 
 # Buffers of one number a world, which users see as (N,).
 COLUMNS = frozenset(("reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "reset_mask"))
@@ -133,10 +133,10 @@ class Engine(Varied):
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
         self.seed(int(torch.randint(2**62, (), device="cpu").item()))
 
-    def _allocate_outputs(self) -> Together:
+    def _allocate_outputs(self) -> PackedOutputs:
         numbers = (*NUMBERS, "final_info") if self.mode is AutoresetMode.SAME_STEP else NUMBERS
         sizes = {b.name: b.size for b in self.layout.buffers()}
-        return Together({k: sizes[k] for k in numbers}, (*FLAGS, *MASKS), self.num_envs, self.dtype, self.device)
+        return PackedOutputs({k: sizes[k] for k in numbers}, (*FLAGS, *MASKS), self.num_envs, self.dtype, self.device)
 
     def _kernel(self, what: str, origin: str | None) -> launch.Kernel:
         return _build(self._episode, what, str(self.dtype).removeprefix("torch."), self.device, origin)
@@ -249,7 +249,7 @@ class Engine(Varied):
         if self.device.type == "cuda" and not torch.compiler.is_compiling() and MARKED_STEPS in sys.modules:
             torch.compiler.cudagraph_mark_step_begin()
         self._follow()
-        launch.settle(self.buffers["action"])
+        launch.materialize(self.buffers["action"])
         self._step()
 
     def transition(self, state: Mapping[str, torch.Tensor], action: torch.Tensor) -> dict[str, torch.Tensor]:

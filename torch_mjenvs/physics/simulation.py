@@ -214,10 +214,10 @@ class Simulation(Varied):
         if m.nmocap:
             start |= {"mocap_pos": [m.body_pos[i] for i in ids], "mocap_quat": [m.body_quat[i] for i in ids]}
         self._start = {
-            name: launch.keeps_its_place(torch.tensor(x, dtype=self.dtype, device=self.device))
+            name: launch.mark_static_address(torch.tensor(x, dtype=self.dtype, device=self.device))
             for name, x in start.items()
         }
-        self._mocap_bodies = launch.keeps_its_place(torch.tensor(ids, dtype=torch.int64, device=self.device))
+        self._mocap_bodies = launch.mark_static_address(torch.tensor(ids, dtype=torch.int64, device=self.device))
         self._written: tuple[str, ...] = self._state + self._inputs  # what users write into
         if self.vary:
             self._params = Params(self._asked.columns, self._buffers, num_worlds)
@@ -251,7 +251,7 @@ class Simulation(Varied):
         """Advance every world by `nstep` steps under the present `ctrl`. mj_step."""
         nstep = as_count("nstep", nstep)
         self._follow()
-        launch.settle(*(self._buffers[name] for name in self._written))
+        launch.materialize(*(self._buffers[name] for name in self._written))
         self._step(nstep)
 
     @exclusive
@@ -262,7 +262,7 @@ class Simulation(Varied):
         if self._forward is None:  # most only step
             self._forward = _kernel(self._asked, self._name, False, self.device).bind(self._buffers)
         self._follow()
-        launch.settle(*(self._buffers[name] for name in self._written))
+        launch.materialize(*(self._buffers[name] for name in self._written))
         self._forward()
 
     @exclusive

@@ -83,13 +83,13 @@ class Params:
 
     def set_const(self) -> None:
         """Compute what is derived, in every world."""
-        launch.settle(self._params)
+        launch.materialize(self._params)
         self._set_const()
 
     def follow(self) -> None:
         """Have what is derived follow the parameters, if torch wrote into them; compiled code cannot see that."""
         if torch.compiler.is_compiling():
-            launch.settle(self._params)
+            launch.materialize(self._params)
         elif self._params._version != self._followed:
             self._set_const()
             self.followed()
