@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from .expr import Expr, Region
 from .forms import Form, While
 from .program import Program
-from .sink import Homes
+from .sink_loads import Homes
 
 LEAVES = ("phi", "counter", "load")
 

@@ -1,4 +1,4 @@
-"""Buffers that only a block changes, in the worlds in which it runs: stored within that block.
+"""Where parameters are stored: buffers that only a block changes, in the worlds in which it runs, within that block.
 
 Parameters that are drawn when an episode begins stay for a thousand steps. A step carries them through the block that
 draws: it would load hundreds of columns, keep them until then, and store them as they were. So the block itself stores
@@ -16,7 +16,7 @@ from .program import Program
 
 
 @dataclass(frozen=True)
-class Renewal:
+class SunkStores:
     """Stores moved into the block of a form. `old`: loads of the same columns, to be done before it."""
 
     form: Expr
@@ -37,10 +37,10 @@ class Renewal:
         return out
 
 
-def renewals(program: Program) -> tuple[Program, list[Renewal]]:
+def sink_stores(program: Program) -> tuple[Program, list[SunkStores]]:
     """The program without the stores that blocks take over, and these."""
-    other = {buffer for buffer, column, x in program.stores if not _renews(program, buffer, column, x)}
-    found: dict[Expr, Renewal] = {}
+    other = {buffer for buffer, column, x in program.stores if not _can_sink(program, buffer, column, x)}
+    found: dict[Expr, SunkStores] = {}
     gone, rest = set(), []
     for buffer, column, x in program.stores:
         if buffer in other:
@@ -49,16 +49,16 @@ def renewals(program: Program) -> tuple[Program, list[Renewal]]:
         assert type(x) is Expr
         carried: Carried = x.attr
         assert type(carried.before) is Expr
-        renewal = found.setdefault(carried.form, Renewal(carried.form, [], []))
-        renewal.stores.append((buffer, column, carried.after))
-        renewal.old.append(carried.before)
+        sunk = found.setdefault(carried.form, SunkStores(carried.form, [], []))
+        sunk.stores.append((buffer, column, carried.after))
+        sunk.old.append(carried.before)
         gone.add(x)
     if not found:
         return program, []
     return replace(program, stores=rest, live=program.live - gone), list(found.values())
 
 
-def _renews(program: Program, buffer: int, column: int, x: object) -> bool:
+def _can_sink(program: Program, buffer: int, column: int, x: object) -> bool:
     """Whether x is what a block made of this very column, and nothing but stored."""
     if program.buffers[buffer].rows or program.buffers[buffer].type != "f":
         return False
