@@ -22,10 +22,10 @@ from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.build import build
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.expr import Region
-from torch_mjenvs.compiler.forms import Repeat
 from torch_mjenvs.compiler.launch import PADDING
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
+from torch_mjenvs.compiler.region_ops import Repeat
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import MOCAP, Asked, program
 

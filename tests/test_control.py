@@ -1,4 +1,4 @@
-"""Control forms mean the same for floats, torch tensors and compiled kernels, at every number of lanes.
+"""Control flow means the same for floats, torch tensors and compiled kernels, at every number of lanes.
 
 Most programs here compute with small whole numbers, where no rounding happens, so that all uses agree to the bit.
 """

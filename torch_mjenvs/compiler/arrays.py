@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from .expr import Expr, fresh, is_tracing, node
-from .forms import OwnPut, Shape
+from .region_ops import OwnPut, Shape
 from .scalar import Mask, Scalar, logical_and, maximum, minimum
 
 
@@ -151,9 +151,9 @@ class Array:
         self._pending = []
         return found
 
-    def leave(self, before: Any, form: Expr) -> None:
+    def leave(self, before: Any, region_op: Expr) -> None:
         """End a loop that was traced: what is read from now on is what it left."""
-        self.held = fresh("filled", before, form, attr=before.attr)
+        self.held = fresh("filled", before, region_op, attr=before.attr)
 
     def do_puts(self, active: Mask) -> None:
         """End an iteration on floats or tensors: put at once, in the active worlds."""

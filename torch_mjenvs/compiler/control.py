@@ -1,6 +1,6 @@
-"""The few control-flow forms, each with one meaning for floats, torch tensors and traced values.
+"""Control flow in few functions, each with one meaning for floats, torch tensors and traced values.
 
-A carry is any nesting of lists, tuples and dicts of scalars. Worlds that a form does not concern keep their carry
+A carry is any nesting of lists, tuples and dicts of scalars. Worlds that a region op does not concern keep their carry
 bit for bit, so no world's result depends on which other worlds share its vector, its warp or its batch.
 """
 
@@ -15,7 +15,7 @@ import torch
 
 from .arrays import Array
 from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, type_of
-from .forms import Carried, Each, Form, Put, Repeat, When, While
+from .region_ops import Each, IterArg, Put, RegionOp, Repeat, When, While
 from .scalar import logical_and, select
 
 Carry = Any
@@ -37,7 +37,7 @@ def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
     _check("when_any", old, new)
     changed = [i for i, (o, n) in enumerate(zip(old, new, strict=True)) if not _same(o, n)]
     out = list(old)
-    results = _results(_when(mask, When(region, [Carried(old[i], new[i]) for i in changed])))
+    results = _results(_when(mask, When(region, [IterArg(old[i], new[i]) for i in changed])))
     for i, result in zip(changed, results, strict=True):
         out[i] = result
     return rebuild(out)
@@ -58,15 +58,15 @@ def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
     with trace.inside(region):
         new, rebuild = _flatten(compute())
     inside = [i for i, x in enumerate(new) if type(x) is Expr and x.region is region]
-    results = _results(_when(mask, When(region, [Carried(None, new[i]) for i in inside])))
+    results = _results(_when(mask, When(region, [IterArg(None, new[i]) for i in inside])))
     for i, result in zip(inside, results, strict=True):
         new[i] = result
     return rebuild(new)
 
 
-def _when(mask: Expr, form: When) -> Expr:
-    needed = form.body.mask
-    return _form("when", *((mask,) if needed is mask else (mask, needed)), attr=form)
+def _when(mask: Expr, region_op: When) -> Expr:
+    needed = region_op.body.mask
+    return _region_op("when", *((mask,) if needed is mask else (mask, needed)), attr=region_op)
 
 
 def while_any(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carry: Carry, max_iterations: int) -> Carry:
@@ -172,8 +172,8 @@ def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
     if type(which) is not Expr:
         parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
         return [(i, mask) for i, mask in parts if _holds(mask)]
-    form = _each(which, lambda i, _: Iteration(chosen=list(test(i))), [])
-    return fresh("chosen", form, attr=n * len(form.attr.chosen))
+    region_op = _each(which, lambda i, _: Iteration(chosen=list(test(i))), [])
+    return fresh("chosen", region_op, attr=n * len(region_op.attr.chosen))
 
 
 def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
@@ -208,9 +208,9 @@ def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], total
                 puts.append(Put(array.held, k, 0, old + x, old))
         return Iteration(puts=puts)
 
-    form = _each(which, iteration, [])
+    region_op = _each(which, iteration, [])
     for array in sums:
-        array.leave(array.held, form)
+        array.leave(array.held, region_op)
     return [[array[k] for k in range(array.rows)] for array in sums]
 
 
@@ -224,15 +224,16 @@ class Iteration:
 
 
 def _each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry) -> Expr:
-    """The form beneath the loops over what is touched."""
+    """The region op beneath the loops over what is touched."""
     trace = current()
     before, rebuild = _flatten(carry)
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
-        number, carried = _variables(before)
-        made = body(number, rebuild([x.variable for x in carried]))
-    _carry_on("each", carried, made.carry)
-    return _form("each", which, region.mask, attr=Each(region, carried, number, list(made.puts), list(made.chosen)))
+        number, iter_args = _variables(before)
+        made = body(number, rebuild([x.variable for x in iter_args]))
+    _carry_on("each", iter_args, made.carry)
+    each = Each(region, iter_args, number, list(made.puts), list(made.chosen))
+    return _region_op("each", which, region.mask, attr=each)
 
 
 def _repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
@@ -240,10 +241,10 @@ def _repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
     before, rebuild = _flatten(carry)
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
-        counter, carried = _variables(before)
-        new = body(counter, rebuild([x.variable for x in carried]))
-    _carry_on("repeat", carried, new)
-    return rebuild(_results(_form("repeat", attr=Repeat(region, carried, counter, n))))
+        counter, iter_args = _variables(before)
+        new = body(counter, rebuild([x.variable for x in iter_args]))
+    _carry_on("repeat", iter_args, new)
+    return rebuild(_results(_region_op("repeat", attr=Repeat(region, iter_args, counter, n))))
 
 
 def _while(
@@ -258,49 +259,49 @@ def _while(
     outside = [array.held for array in arrays]
     head = Region(trace.region, trace.region.mask)
     with trace.inside(head):
-        counter, carried = _variables(before)
+        counter, iter_args = _variables(before)
         for array in arrays:
             array.enter()
-        inner = rebuild([x.variable for x in carried])
+        inner = rebuild([x.variable for x in iter_args])
         active = logical_and(head.mask, cond(counter, inner))
         region = Region(head, active)
         with trace.inside(region):
             new = body(counter, inner)
             puts = [put for array in arrays for put in array.puts()]
             left = [array.held for array in arrays if array.held.region is region]
-    _carry_on("while", carried, new)
-    form = _form("while", attr=While(region, carried, counter, limit, head, active, puts, left))
+    _carry_on("while", iter_args, new)
+    region_op = _region_op("while", attr=While(region, iter_args, counter, limit, head, active, puts, left))
     for array, held in zip(arrays, outside, strict=True):
-        array.leave(held, form)
-    return rebuild(_results(form))
+        array.leave(held, region_op)
+    return rebuild(_results(region_op))
 
 
-def _variables(before: list) -> tuple[Expr, list[Carried]]:
+def _variables(before: list) -> tuple[Expr, list[IterArg]]:
     """A loop's counter, and a variable for each leaf of its carry."""
     counter = fresh("counter")
-    return counter, [Carried(x, variable=fresh("phi", type_=type_of(x))) for x in before]
+    return counter, [IterArg(x, variable=fresh("phi", type_=type_of(x))) for x in before]
 
 
-def _carry_on(form: str, carried: list[Carried], new: Carry) -> None:
+def _carry_on(what: str, iter_args: list[IterArg], new: Carry) -> None:
     """Note what the body made of each variable."""
     leaves, _ = _flatten(new)
-    _check(form, [x.before for x in carried], leaves)
-    for x, leaf in zip(carried, leaves, strict=True):
+    _check(what, [x.before for x in iter_args], leaves)
+    for x, leaf in zip(iter_args, leaves, strict=True):
         x.after = leaf
 
 
-def _form(op: str, *args: Any, attr: Form) -> Expr:
-    """A control form's node, and the results of what it carries."""
-    form = fresh(op, *args, attr=attr)
-    for x in attr.carries:
-        x.form, x.result = form, fresh("result", form, attr=x, type_=type_of(x.after))
+def _region_op(op: str, *args: Any, attr: RegionOp) -> Expr:
+    """The node of a region op, and the results of what it carries."""
+    region_op = fresh(op, *args, attr=attr)
+    for x in attr.iter_args:
+        x.region_op, x.result = region_op, fresh("result", region_op, attr=x, type_=type_of(x.after))
         if x.variable is not None:
             x.variable.attr = x
-    return form
+    return region_op
 
 
-def _results(form: Expr) -> list:
-    return [x.result for x in form.attr.carries]
+def _results(region_op: Expr) -> list:
+    return [x.result for x in region_op.attr.iter_args]
 
 
 def _holds(mask: Any) -> bool:
@@ -317,13 +318,13 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) in PYTHON_TYPE and type(a) is type(b) and a == b)
 
 
-def _check(form: str, old: list, new: list) -> None:
+def _check(what: str, old: list, new: list) -> None:
     if len(old) != len(new):
-        raise ValueError(f"{form}: the body returned {len(new)} values for a carry of {len(old)}")
+        raise ValueError(f"{what}: the body returned {len(new)} values for a carry of {len(old)}")
     for i, (o, n) in enumerate(zip(old, new, strict=True)):
         if type_of(o) != type_of(n):
             types = f"{type_of(o)!r}, the body made it {type_of(n)!r}"
-            raise TypeError(f"{form}: value {i} of the carry is of type {types}")
+            raise TypeError(f"{what}: value {i} of the carry is of type {types}")
 
 
 def _flatten(tree: Carry) -> tuple[list, Callable[[list], Carry]]:

@@ -13,7 +13,7 @@ class Op:
     | b | truth value | x | index of a row: "s", or "i", which is each world's own and must be there |
     | i | 32-bit integer | a | array: rows of floats |
     | | | t | the numbers that are touched, and in which worlds |
-    | | | c | no value: a control form, a store |
+    | | | c | no value: a region op, a store |
     """
 
     takes: str
@@ -75,7 +75,7 @@ OPS: dict[str, Op] = {
     "array": Op("f*", "a", "Shape"),  # with these values in it, row by row; with none, unspecified
     "get": Op("ax", "f", "int"),  # the row's entry in column attr
     "version": Op("a", "a", "Shape"),  # the array as the body of a loop finds it, which puts values into it
-    "filled": Op("ac", "a", "Shape"),  # the array after a form has put values into it
+    "filled": Op("ac", "a", "Shape"),  # the array after a region op has put values into it
     "sadd": Op("ss", "s"),
     "spread": Op("s", "f"),  # the same number in all worlds
     # what is touched
@@ -87,6 +87,6 @@ OPS: dict[str, Op] = {
     "repeat": Op("", "c", "Repeat"),
     "each": Op("tb", "c", "Each"),
     "counter": Op("", "s"),
-    "phi": Op("", "?", "Carried"),  # what a loop's body sees of what is carried
-    "result": Op("c", "?", "Carried"),  # and what the code after a form does
+    "phi": Op("", "?", "IterArg"),  # what a loop's body sees of it
+    "result": Op("c", "?", "IterArg"),  # and what the code after a region op does
 }

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .expr import Expr, Trace, node, tracing, type_of
-from .forms import Carried, Form
 from .ops import OPS
+from .region_ops import IterArg, RegionOp
 from .verify import verify
 
 
@@ -50,7 +50,7 @@ class Program:
         regions = [self.trace.top]
         for region in regions:
             for e in region.nodes:
-                if isinstance(e.attr, Form):
+                if isinstance(e.attr, RegionOp):
                     regions += e.attr.regions
                 e.args, e.attr = (), None
             region.nodes.clear()
@@ -104,7 +104,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _find_live(program: Program) -> None:
-    """Mark what the stores need, and who uses it (None: a store, a control form or a loop's back edge)."""
+    """Mark what the stores need, and who uses it (None: a store, a region op or a loop's back edge)."""
     live, uses = program.live, program.uses
     todo: list[tuple[object, Expr | None]] = [(value, None) for _, _, value in program.stores]
     while todo:
@@ -115,9 +115,9 @@ def _find_live(program: Program) -> None:
         if x in live:
             continue
         live.add(x)
-        if isinstance(x.attr, Carried):
-            todo += [(y, None) for y in (x.attr.form, x.attr.before, x.attr.after, x.attr.variable)]
-        elif isinstance(x.attr, Form):
+        if isinstance(x.attr, IterArg):
+            todo += [(y, None) for y in (x.attr.region_op, x.attr.before, x.attr.after, x.attr.variable)]
+        elif isinstance(x.attr, RegionOp):
             todo += [(y, None) for y in (*x.args, *(y for y, _, _ in x.attr.reads()))]
         else:
             todo += [(y, x) for y in x.args]

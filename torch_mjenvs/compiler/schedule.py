@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .expr import Expr, Region
-from .forms import Form, While
 from .program import Program
+from .region_ops import RegionOp, While
 from .sink_loads import Homes
 
 LEAVES = ("phi", "counter", "load")
@@ -49,7 +49,7 @@ class _Region:
         for e in self.nodes:
             if e.op == "get":
                 self.reads[e] = _array(e.args[0])
-            elif isinstance(e.attr, Form):
+            elif isinstance(e.attr, RegionOp):
                 self.operands[e] = self._operands_of(e, task)
         for e in self.nodes:
             if e.op in LEAVES:
@@ -61,10 +61,10 @@ class _Region:
             self._compute(e)
         task.orders[region] = self.order
 
-    def _operands_of(self, form: Expr, task: _Task) -> list[Expr]:
+    def _operands_of(self, region_op: Expr, task: _Task) -> list[Expr]:
         """What must be there before a block or loop is entered."""
-        record: Form = form.attr
-        needs: dict = dict.fromkeys(form.args)
+        record: RegionOp = region_op.attr
+        needs: dict = dict.fromkeys(region_op.args)
         written = {_array(put.array) for put in record.puts} if isinstance(record, While) else set()
         for region in record.regions:
             inner = _Region(region, task)
@@ -72,8 +72,8 @@ class _Region:
         self.written |= written
         needs |= dict.fromkeys(e for e, array in self.reads.items() if array in written)  # as it was before
         needs |= dict.fromkeys(x for x, _, _ in record.reads())
-        for carried in record.carries:
-            needs |= dict.fromkeys(x for x in (carried.before, carried.after) if x in task.live)
+        for arg in record.iter_args:
+            needs |= dict.fromkeys(x for x in (arg.before, arg.after) if x in task.live)
         return [x for x in needs if type(x) is Expr and self.homes.get(x, x.region) not in record.regions]
 
     def _compute(self, target: Expr) -> None:

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .expr import Expr, Region
-from .forms import Form, Loop, When
 from .program import Program
+from .region_ops import Loop, RegionOp, When
 from .sink_stores import SunkStores
 
 Homes = dict[Expr, Region]
@@ -35,7 +35,7 @@ def sink_loads(program: Program, sunk: Sequence[SunkStores] = ()) -> Homes:
     for stores in sunk:
         for x in stores.old:
             if x in homes and stores.body not in _path(homes[x]):
-                homes[x] = _common(homes[x], stores.form.region)
+                homes[x] = _common(homes[x], stores.region_op.region)
     return {x: _outside(region, loops) for x, region in homes.items()}
 
 
@@ -44,13 +44,13 @@ def _uses(program: Program) -> Iterator[tuple[object, Region]]:
     for e in program.live:
         for x in e.args:
             yield x, e.region
-        if isinstance(e.attr, Form):
+        if isinstance(e.attr, RegionOp):
             for x, _, region in e.attr.reads():
                 yield x, region
-            for carried in e.attr.carries:
-                yield carried.after, e.region
-                if carried.result in program.live or not isinstance(e.attr, When):
-                    yield carried.before, e.region
+            for arg in e.attr.iter_args:
+                yield arg.after, e.region
+                if arg.result in program.live or not isinstance(e.attr, When):
+                    yield arg.before, e.region
 
 
 def _path(region: Region | None) -> list[Region]:

@@ -10,29 +10,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .expr import Expr, Region
-from .forms import Carried, When
 from .ops import OPS
 from .program import Program
+from .region_ops import IterArg, When
 
 
 @dataclass(frozen=True)
 class SunkStores:
-    """Stores moved into the block of a form. `old`: loads of the same columns, to be done before it."""
+    """Stores moved into the block of a region op. `old`: loads of the same columns, to be done before it."""
 
-    form: Expr
+    region_op: Expr
     stores: list[tuple[int, int, object]]
     old: list[Expr]
 
     @property
     def body(self) -> Region:
-        return self.form.attr.body
+        return self.region_op.attr.body
 
     def code(self) -> list[Expr]:
         """What comes at the end of the block. Old values are loaded again, rather than kept since the start."""
         out = []
         for buffer, column, new in self.stores:
             old = Expr("load", (), (buffer, column), "f", self.body)
-            kept = Expr("select", (self.form.args[0], new, old), None, "f", self.body)
+            kept = Expr("select", (self.region_op.args[0], new, old), None, "f", self.body)
             out += [old, kept, Expr("store", (kept,), (buffer, column), OPS["store"].gives, self.body)]
         return out
 
@@ -47,11 +47,11 @@ def sink_stores(program: Program) -> tuple[Program, list[SunkStores]]:
             rest.append((buffer, column, x))
             continue
         assert type(x) is Expr
-        carried: Carried = x.attr
-        assert type(carried.before) is Expr
-        sunk = found.setdefault(carried.form, SunkStores(carried.form, [], []))
-        sunk.stores.append((buffer, column, carried.after))
-        sunk.old.append(carried.before)
+        arg: IterArg = x.attr
+        assert type(arg.before) is Expr
+        sunk = found.setdefault(arg.region_op, SunkStores(arg.region_op, [], []))
+        sunk.stores.append((buffer, column, arg.after))
+        sunk.old.append(arg.before)
         gone.add(x)
     if not found:
         return program, []
@@ -62,9 +62,9 @@ def _can_sink(program: Program, buffer: int, column: int, x: object) -> bool:
     """Whether x is what a block made of this very column, and nothing but stored."""
     if program.buffers[buffer].rows or program.buffers[buffer].type != "f":
         return False
-    if type(x) is not Expr or not isinstance(x.attr, Carried) or program.uses[x] != [None]:
+    if type(x) is not Expr or not isinstance(x.attr, IterArg) or program.uses[x] != [None]:
         return False
-    form, before = x.attr.form, x.attr.before
-    if not isinstance(form.attr, When) or form.region is not program.trace.top or type(before) is not Expr:
+    region_op, before = x.attr.region_op, x.attr.before
+    if not isinstance(region_op.attr, When) or region_op.region is not program.trace.top or type(before) is not Expr:
         return False
     return before.op == "load" and before.attr == (buffer, column)

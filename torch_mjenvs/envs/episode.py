@@ -101,7 +101,7 @@ class Scene:
     moment: Moment
 
     def carry(self) -> list:
-        """As control forms take it."""
+        """As blocks and loops take it."""
         return [self.elapsed, self.episode, self.info, self.obs, list(vars(self.moment).values())]
 
     @classmethod

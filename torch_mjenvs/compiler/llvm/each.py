@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..expr import Expr
-from ..forms import Each
+from ..region_ops import Each
 from .arrays import place
-from .control import Variables, add_carried, any_bit, select
+from .control import Variables, add_iter_args, any_bit, select
 from .writer import Row, Touched, Writer
 
 Ends = tuple[str, str, str]  # a type, and a value before and after the body
@@ -44,10 +44,10 @@ def _append(w: Writer, numbers: str, masks: str, number: str, mask: str, count: 
 
 def each(w: Writer, e: Expr) -> None:
     """A loop over the list, with its test at the end, and a branch around it for where the list is empty."""
-    form: Each = e.attr
+    region_op: Each = e.attr
     which, around = e.args
     numbers, masks, count = w.touched[which]
-    parts = _arrays(w, which.attr * len(form.chosen)) if form.chosen else None
+    parts = _arrays(w, which.attr * len(region_op.chosen)) if region_op.chosen else None
     before, (head, out) = w.block, w.fresh_labels("head", "out")
     some = w.assign(f"icmp sgt i32 {count}, 0")
     w.put(f"br i1 {some}, label %{head}, label %{out}")
@@ -55,14 +55,14 @@ def each(w: Writer, e: Expr) -> None:
     variables = Variables(w, before)
     i = variables.add(w.fresh("i"), "i32", "0")
     n = variables.add(w.fresh("n"), "i32", "0") if parts else ""
-    carries = add_carried(w, variables, form.carries)
+    iter_args = add_iter_args(w, variables, region_op.iter_args)
     number, here = _number(w, numbers, masks, i)
-    w.names[form.counter] = number
+    w.names[region_op.counter] = number
     end = _skip(w, here, around)
-    w.region(form.body)
-    _put(w, form, here)
-    ends = [("i32", n, _chosen_parts(w, form, which.attr, here, parts, n))] if parts else []
-    for x in carries:
+    w.region(region_op.body)
+    _put(w, region_op, here)
+    ends = [("i32", n, _chosen_parts(w, region_op, which.attr, here, parts, n))] if parts else []
+    for x in iter_args:
         old = w.names[x.variable]
         ends.append((w.types.of(x.type), old, select(w, here, w.value(x.after, x.type), old, x.type)))
     found = end(ends)
@@ -75,7 +75,7 @@ def each(w: Writer, e: Expr) -> None:
     w.assign(f"phi i32 [ 0, %{before} ], [ {back[0]}, %{after} ]")
     if parts:
         w.touched[e] = Touched(*parts, w.assign(f"phi i32 [ 0, %{before} ], [ {back[1]}, %{after} ]"))
-    for x, new in zip(carries, back[len(back) - len(carries) :], strict=True):
+    for x, new in zip(iter_args, back[len(back) - len(iter_args) :], strict=True):
         init = w.value(x.before, x.type)
         w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {init}, %{before} ], [ {new}, %{after} ]")
 
@@ -112,17 +112,17 @@ def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[s
     return end
 
 
-def _chosen_parts(w: Writer, form: Each, count: int, here: str, parts: tuple[str, str], n: str) -> str:
+def _chosen_parts(w: Writer, region_op: Each, count: int, here: str, parts: tuple[str, str], n: str) -> str:
     """Note the parts that are chosen of this number, one of `count`; how many are noted now."""
-    for k, mask in enumerate(form.chosen):
-        part = w.assign(f"add i32 {w.names[form.counter]}, {k * count}")
+    for k, mask in enumerate(region_op.chosen):
+        part = w.assign(f"add i32 {w.names[region_op.counter]}, {k * count}")
         inside = select(w, here, w.value(mask, "b"), w.types.constant("b", False), "b")
         n = _append(w, *parts, part, inside, n)
     return n
 
 
-def _put(w: Writer, form: Each, here: str) -> None:
-    for put in form.puts:
+def _put(w: Writer, region_op: Each, here: str) -> None:
+    for put in region_op.puts:
         x = w.value(put.value, "f")
         if put.otherwise is not None:
             x = select(w, here, x, w.value(put.otherwise, "f"), "f")

@@ -1,6 +1,7 @@
-"""Control forms: the few nodes that hold code of their own, in regions. These records are their nodes' `attr`.
+"""Region ops: the few nodes that hold code of their own, in regions. These records are their nodes' `attr`.
 
-A form carries values. Each is a `Carried`: what it is before the form, inside, at the end of the body, and afterwards.
+A region op carries values, its iteration arguments. An `IterArg` says what each is before the op, inside, at the end of
+the body, and afterwards.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ Read = tuple[Value, str, Region]  # a value, the type that it must have, and the
 
 
 @dataclass(eq=False, slots=True)
-class Carried:
-    """One value that a form carries.
+class IterArg:
+    """An iteration argument of a region op; of a block, which has no iterations, a value that it may change.
 
     `before` is its value outside; None where that is unspecified, as for a block that only computes. `variable` is what
     the body of a loop sees (a "phi"); the body of a block sees `before` itself. `after` is what the body makes of it,
-    and `result` the node that the code after the form reads. `form` is the form's own node.
+    and `result` the node that the code after the op reads. `region_op` is the op's own node.
     """
 
     before: Value
     after: Value = None
     variable: Any = None
     result: Any = None
-    form: Any = None
+    region_op: Any = None
 
     @property
     def type(self) -> str:
@@ -36,11 +37,11 @@ class Carried:
 
 
 @dataclass(eq=False, slots=True)
-class Form:
-    """A control form: where its code is, and what it carries."""
+class RegionOp:
+    """An op that holds code: where that is, and what it carries."""
 
     body: Region
-    carries: list[Carried]
+    iter_args: list[IterArg]
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -48,12 +49,12 @@ class Form:
         return (self.body,)
 
     def reads(self) -> Iterator[Read]:
-        """What its regions compute for it, besides what is carried."""
+        """What its regions compute for it, besides the iteration arguments."""
         return iter(())
 
 
 @dataclass(eq=False, slots=True)
-class When(Form):
+class When(RegionOp):
     """A block for the worlds in the mask, its first argument, skipped where the vector has none of them.
 
     A second argument is that mask and those of the code around, where there are any: then it is skipped by that.
@@ -61,7 +62,7 @@ class When(Form):
 
 
 @dataclass(eq=False, slots=True)
-class Loop(Form):
+class Loop(RegionOp):
     """Code that is repeated; `counter` counts the iterations from 0."""
 
     counter: Expr
