@@ -16,13 +16,13 @@ from kernels import DTYPES, GPU, LANES, at_lanes, bits, record_list, run
 
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import (
+    active_set,
     add_each,
     choose_each,
     compute_any,
     compute_each,
     fold_each,
     repeat,
-    touched,
     when_any,
     while_any,
 )
@@ -349,7 +349,7 @@ def test_what_is_touched_is_computed_and_chosen_and_summed():
 
     def body(x: list) -> list:
         values = Array([[v, 2.0 * v] for v in x])
-        which = touched([v > 10.0 for v in x])
+        which = active_set([v > 10.0 for v in x])
         rows = compute_each(
             which, lambda i: [values[Table(partner)[i], 1] + Table(weight)[i], values[i, 0]]
         )
@@ -380,7 +380,7 @@ def test_what_is_touched_is_computed_and_chosen_and_summed():
 def test_what_is_touched_in_a_loop_is_touched_anew():
     def body(x: list) -> list:
         def turn(i: object, carry: list) -> list:
-            which = touched([v > Table([-5.0, 0.0, 5.0])[i] for v in carry])
+            which = active_set([v > Table([-5.0, 0.0, 5.0])[i] for v in carry])
             (sums,) = add_each(which, lambda k: [[(k, -3.0)]], [carry])
             return fold_each(which, lambda k, c: [c[0] + 1.0, *c[1:]], sums)
 
@@ -391,7 +391,7 @@ def test_what_is_touched_in_a_loop_is_touched_anew():
 
 def test_worlds_that_have_left_a_loop_are_not_touched_in_it():
     def body(x: list) -> list:
-        which = touched([v > 0.0 for v in x])
+        which = active_set([v > 0.0 for v in x])
 
         def turn(carry: list) -> list:
             (sums,) = add_each(which, lambda k: [[(k, -3.0)]], [carry])
@@ -407,7 +407,7 @@ def test_worlds_that_have_left_a_loop_are_not_touched_in_it():
     "form",
     [
         lambda x, c: when_any(x[0] < 0.0, lambda c: [c[0] + 1.0], c),
-        lambda x, c: fold_each(touched([v < 0.0 for v in x]), lambda k, c: [c[0] + 1.0], c),
+        lambda x, c: fold_each(active_set([v < 0.0 for v in x]), lambda k, c: [c[0] + 1.0], c),
     ],
     ids=["when", "each"],
 )
@@ -428,7 +428,7 @@ def test_a_block_in_a_loop_is_skipped_where_only_worlds_need_it_that_have_left(f
 
 def test_nothing_touched():
     def body(x: list) -> list:
-        which = touched([v > 100.0 for v in x])
+        which = active_set([v > 100.0 for v in x])
         rows = compute_each(which, lambda i: [1.0])
         (sums,) = add_each(which, lambda i: [[(i, rows[i, 0])]], [x])
         return [*sums, *fold_each(which, lambda i, c: [c[0] + rows[i, 0]], [x[0]])]

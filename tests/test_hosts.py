@@ -14,10 +14,10 @@ from object_files import symbols
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import (
+    active_set,
     compute_each,
     fold_each,
     repeat,
-    touched,
     when_any,
     while_any,
 )
@@ -130,7 +130,7 @@ def every_form(x: list) -> list:
     y = repeat(3, lambda i, c: [c[0] + rows[i, 1] * Table((1.0, 2.5, 3.0))[i]], [0.0])
     y = when_any(x[0] < 0.0, lambda c: [sqrt(c[0])], y)
     y = while_any(lambda c: c[0] > 1.0, lambda c: [0.5 * c[0]], y, 50)
-    which = touched([a > 0.0 for a in x])
+    which = active_set([a > 0.0 for a in x])
     sines = compute_each(which, lambda i: [sin(rows[i, 0])])
     return fold_each(which, lambda i, c: [c[0] + sines[i, 0]], y)
 

@@ -15,7 +15,7 @@ import torch
 
 from .arrays import Array
 from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, type_of
-from .region_ops import Each, IterArg, Put, RegionOp, Repeat, When, While
+from .region_ops import ForEach, IterArg, Put, RegionOp, Repeat, When, While
 from .scalar import logical_and, select
 
 Carry = Any
@@ -112,7 +112,7 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
 
 # Many of a kind, few of them needed: the plurals of `when_any` and `compute_any`, their code made once.
 #
-# `touched` says which are needed: a list of (number, mask), or a node of type "t".
+# `active_set` says which are needed: a list of (number, mask), or a node of type "t".
 
 
 def memory(rows: Sequence[Sequence]) -> Array:
@@ -130,11 +130,14 @@ def get_row(where: Any, i: Any, columns: Iterable[int]) -> list:
     return [get(where, i, k) for k in columns]
 
 
-def touched(masks: Sequence) -> Any:
-    """The numbers of the masks that hold in any world of the vector, and where they do."""
+def active_set(masks: Sequence) -> Any:
+    """The numbers of the masks that hold in any world of the vector, and in which worlds they do."""
     if is_tracing():
-        return fresh("touched", *masks, attr=len(masks))
+        return fresh("active_set", *masks, attr=len(masks))
     return [(i, mask) for i, mask in enumerate(masks) if _holds(mask)]
+
+
+touched = active_set
 
 
 def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Array:
@@ -158,7 +161,7 @@ def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence]], n: i
             puts=[Put(found.held, part(i, k, n), c, x, None) for k, row in enumerate(rows) for c, x in enumerate(row)]
         )
 
-    found.leave(found.held, _each(which, iteration, []))
+    found.leave(found.held, _for_each(which, iteration, []))
     return found
 
 
@@ -168,11 +171,11 @@ def part(i: Any, k: int, n: int) -> Any:
 
 
 def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
-    """What is touched of the parts of each i of `which`, from n: part k, where `test(i)[k]`, has the number k n + i."""
+    """The active parts of each i of `which`, from n: part k, where `test(i)[k]`, has the number k n + i."""
     if type(which) is not Expr:
         parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
         return [(i, mask) for i, mask in parts if _holds(mask)]
-    region_op = _each(which, lambda i, _: Iteration(chosen=list(test(i))), [])
+    region_op = _for_each(which, lambda i, _: Iteration(chosen=list(test(i))), [])
     return fresh("chosen", region_op, attr=n * len(region_op.attr.chosen))
 
 
@@ -183,7 +186,7 @@ def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> 
             carry = when_any(mask, functools.partial(body, i), carry)
         return carry
     _, rebuild = _flatten(carry)
-    return rebuild(_results(_each(which, lambda i, c: Iteration(body(i, c)), carry)))
+    return rebuild(_results(_for_each(which, lambda i, c: Iteration(body(i, c)), carry)))
 
 
 def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], totals: Sequence[Sequence]) -> list[list]:
@@ -208,7 +211,7 @@ def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], total
                 puts.append(Put(array.held, k, 0, old + x, old))
         return Iteration(puts=puts)
 
-    region_op = _each(which, iteration, [])
+    region_op = _for_each(which, iteration, [])
     for array in sums:
         array.leave(array.held, region_op)
     return [[array[k] for k in range(array.rows)] for array in sums]
@@ -216,24 +219,24 @@ def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], total
 
 @dataclass
 class Iteration:
-    """What the body of an `each` makes of one number."""
+    """All that the body of a `for_each` makes of one number."""
 
     carry: Carry = ()
     puts: Sequence[Put] = ()
     chosen: Sequence = ()
 
 
-def _each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry) -> Expr:
-    """The region op beneath the loops over what is touched."""
+def _for_each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry) -> Expr:
+    """The region op beneath the loops over an active set."""
     trace = current()
     before, rebuild = _flatten(carry)
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
         number, iter_args = _variables(before)
         made = body(number, rebuild([x.variable for x in iter_args]))
-    _carry_on("each", iter_args, made.carry)
-    each = Each(region, iter_args, number, list(made.puts), list(made.chosen))
-    return _region_op("each", which, region.mask, attr=each)
+    _carry_on("for_each", iter_args, made.carry)
+    loop = ForEach(region, iter_args, number, list(made.puts), list(made.chosen))
+    return _region_op("for_each", which, region.mask, attr=loop)
 
 
 def _repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:

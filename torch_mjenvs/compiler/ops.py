@@ -12,7 +12,7 @@ class Op:
     | f | float | s | integer that all worlds share: a counter, an index |
     | b | truth value | x | index of a row: "s", or "i", which is each world's own and must be there |
     | i | 32-bit integer | a | array: rows of floats |
-    | | | t | the numbers that are touched, and in which worlds |
+    | | | t | active set: numbers that some world needs, and in which worlds |
     | | | c | no value: a region op, a store |
     """
 
@@ -78,14 +78,14 @@ OPS: dict[str, Op] = {
     "filled": Op("ac", "a", "Shape"),  # the array after a region op has put values into it
     "sadd": Op("ss", "s"),
     "spread": Op("s", "f"),  # the same number in all worlds
-    # what is touched
-    "touched": Op("b*", "t", "int"),  # which of attr masks hold in any world
-    "chosen": Op("c", "t", "int"),  # which of attr parts an `each` chose
+    # active sets
+    "active_set": Op("b*", "t", "int"),  # which of attr masks hold in any world
+    "chosen": Op("c", "t", "int"),  # which of attr parts a `for_each` chose
     # control
     "when": Op("b*", "c", "When"),
     "while": Op("", "c", "While"),
     "repeat": Op("", "c", "Repeat"),
-    "each": Op("tb", "c", "Each"),
+    "for_each": Op("tb", "c", "ForEach"),
     "counter": Op("", "s"),
     "phi": Op("", "?", "IterArg"),  # what a loop's body sees of it
     "result": Op("c", "?", "IterArg"),  # and what the code after a region op does

@@ -106,8 +106,8 @@ class While(Loop):
 
 
 @dataclass(eq=False, slots=True)
-class Each(Loop):
-    """An iteration for each number that is touched (its first argument); here `counter` is that number.
+class ForEach(Loop):
+    """An iteration for each number of an active set (its first argument); here `counter` is that number.
 
     It is skipped where no world of the number is one of those that the code around is for (its second argument).
     An iteration can put values into arrays, and choose parts: a mask for each part of this number.

@@ -1,28 +1,28 @@
-"""Loops over what is touched: lists of numbers, each with the mask of the worlds that it is about."""
+"""Loops over active sets: lists of numbers, each with the mask of the worlds that it is about."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ..expr import Expr
-from ..region_ops import Each
+from ..region_ops import ForEach
 from .arrays import place
 from .control import Variables, add_iter_args, any_bit, select
-from .writer import Row, Touched, Writer
+from .writer import ActiveSet, Row, Writer
 
 Ends = tuple[str, str, str]  # a type, and a value before and after the body
 
 
-def touched(w: Writer, e: Expr) -> None:
+def active_set(w: Writer, e: Expr) -> None:
     """The list, without a branch: every number is written, and the next one over it if no lane needs it."""
     numbers, masks, count = *_arrays(w, e.attr), "0"
     for k, mask in enumerate(e.args):
         count = _append(w, numbers, masks, str(k), w.value(mask, "b"), count)
-    w.touched[e] = Touched(numbers, masks, count)
+    w.active_sets[e] = ActiveSet(numbers, masks, count)
 
 
 def chosen(w: Writer, e: Expr) -> None:
-    w.touched[e] = w.touched[e.args[0]]
+    w.active_sets[e] = w.active_sets[e.args[0]]
 
 
 def _arrays(w: Writer, n: int) -> tuple[str, str]:
@@ -42,11 +42,11 @@ def _append(w: Writer, numbers: str, masks: str, number: str, mask: str, count: 
     return w.assign(f"add i32 {count}, {more}")
 
 
-def each(w: Writer, e: Expr) -> None:
+def for_each(w: Writer, e: Expr) -> None:
     """A loop over the list, with its test at the end, and a branch around it for where the list is empty."""
-    region_op: Each = e.attr
+    region_op: ForEach = e.attr
     which, around = e.args
-    numbers, masks, count = w.touched[which]
+    numbers, masks, count = w.active_sets[which]
     parts = _arrays(w, which.attr * len(region_op.chosen)) if region_op.chosen else None
     before, (head, out) = w.block, w.fresh_labels("head", "out")
     some = w.assign(f"icmp sgt i32 {count}, 0")
@@ -74,7 +74,7 @@ def each(w: Writer, e: Expr) -> None:
     w.label(out)
     w.assign(f"phi i32 [ 0, %{before} ], [ {back[0]}, %{after} ]")
     if parts:
-        w.touched[e] = Touched(*parts, w.assign(f"phi i32 [ 0, %{before} ], [ {back[1]}, %{after} ]"))
+        w.active_sets[e] = ActiveSet(*parts, w.assign(f"phi i32 [ 0, %{before} ], [ {back[1]}, %{after} ]"))
     for x, new in zip(iter_args, back[len(back) - len(iter_args) :], strict=True):
         init = w.value(x.before, x.type)
         w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {init}, %{before} ], [ {new}, %{after} ]")
@@ -112,7 +112,7 @@ def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[s
     return end
 
 
-def _chosen_parts(w: Writer, region_op: Each, count: int, here: str, parts: tuple[str, str], n: str) -> str:
+def _chosen_parts(w: Writer, region_op: ForEach, count: int, here: str, parts: tuple[str, str], n: str) -> str:
     """Note the parts that are chosen of this number, one of `count`; how many are noted now."""
     for k, mask in enumerate(region_op.chosen):
         part = w.assign(f"add i32 {w.names[region_op.counter]}, {k * count}")
@@ -121,7 +121,7 @@ def _chosen_parts(w: Writer, region_op: Each, count: int, here: str, parts: tupl
     return n
 
 
-def _put(w: Writer, region_op: Each, here: str) -> None:
+def _put(w: Writer, region_op: ForEach, here: str) -> None:
     for put in region_op.puts:
         x = w.value(put.value, "f")
         if put.otherwise is not None:
@@ -129,4 +129,4 @@ def _put(w: Writer, region_op: Each, here: str) -> None:
         w.put(f"store {w.types.of('f')} {x}, {w.types.own} {place(w, put.array, put.row, put.column)}")
 
 
-ROWS: dict[str, Row] = {"touched": touched, "chosen": chosen, "each": each}
+ROWS: dict[str, Row] = {"active_set": active_set, "chosen": chosen, "for_each": for_each}
