@@ -7,7 +7,7 @@ bit for bit, so no world's result depends on which other worlds share its vector
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,29 +115,11 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
 # `active_set` says which are needed: a list of (number, mask), or a node of type "t".
 
 
-def memory(rows: Sequence[Sequence]) -> Array:
-    """An array of these rows."""
-    return Array(rows)
-
-
-def get(where: Any, i: Any, column: int = 0) -> Any:
-    """where[i, column]."""
-    return where[i, column]
-
-
-def get_row(where: Any, i: Any, columns: Iterable[int]) -> list:
-    """These columns of a row."""
-    return [get(where, i, k) for k in columns]
-
-
 def active_set(masks: Sequence) -> Any:
     """The numbers of the masks that hold in any world of the vector, and in which worlds they do."""
     if is_tracing():
         return fresh("active_set", *masks, attr=len(masks))
     return [(i, mask) for i, mask in enumerate(masks) if _holds(mask)]
-
-
-touched = active_set
 
 
 def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Array:

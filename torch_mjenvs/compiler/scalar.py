@@ -12,7 +12,6 @@ Constants meet the other two freely. Each function means the same in all three u
 from __future__ import annotations
 
 import math as _m
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -202,13 +201,3 @@ def logical_not(mask: Mask) -> Mask:
 def number(i: Any) -> Scalar:
     """The counter of a loop as a scalar."""
     return node("spread", i) if type(i) is Expr else float(i)
-
-
-def lookup(table: Sequence, i: Any) -> Any:
-    """table[i]."""
-    from .arrays import Table
-
-    return Table(table)[i]
-
-
-lookup_index = lookup

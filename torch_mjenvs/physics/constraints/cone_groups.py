@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import add_each, fold_each, get
+from ...compiler.control import add_each, fold_each
 from ...compiler.scalar import Scalar
 from ..collision.contact_param import contact_param
 from ..data import Data
@@ -20,9 +20,9 @@ from .contact_force import in_world
 from .contact_groups import Alike, ContactGroup, of_pairs, touch
 from .contacts import cone_of, reference_of, row_weight
 from .pyramid import Cone
+from .records import Records
 from .rows import impedance, row_stiffness, sum_of
 from .stiff import Bound
-from .tables import Table
 
 
 @dataclass
@@ -85,7 +85,7 @@ class ConeGroup(ContactGroup):
         return [dot(row, at) + self.rows.at(i, ("y0", k)) for k, row in enumerate(self._jacobian(i))]
 
     def _at(self, i: Any, x: Any) -> list:
-        return [get(x, self.alike.dof(i, c)) for c in range(self.alike.most)]
+        return [x[self.alike.dof(i, c)] for c in range(self.alike.most)]
 
 
 def cone_group(m: Model, d: Data, g: Alike) -> ConeGroup:
@@ -99,7 +99,7 @@ def cone_group(m: Model, d: Data, g: Alike) -> ConeGroup:
     k = of_pairs(g, [k for k, _ in references])
     damping = [of_pairs(g, [b[axis] for _, b in references]) for axis in range(g.condim)]
 
-    def rows(i: Any, dist: Scalar, p: list, frame: list[list], moving: Table, offset: list | None) -> dict:
+    def rows(i: Any, dist: Scalar, p: list, frame: list[list], moving: Records, offset: list | None) -> dict:
         lines = lines_of((p if offset is None else sub(p, offset), p), frame, g.condim)
         depth = dist - margin(i)
         alike = params[0].solimp  # all of them, where they are numbers

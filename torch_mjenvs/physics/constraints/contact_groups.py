@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import add_each, choose_each, fold_each, get, memory, part, touched, when_any
-from ...compiler.scalar import Mask, Scalar, absolute, logical_and, lookup, lookup_index, maximum, minimum, select
+from ...compiler.arrays import Array, Table
+from ...compiler.control import active_set, add_each, choose_each, fold_each, part, when_any
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, minimum, select
 from ..collision.boxes_around import boxes_around, boxes_meet
 from ..collision.colliders import Geom
 from ..collision.contact_param import contact_param
@@ -33,8 +34,8 @@ from ..precision import Precision
 from ..spatial import Vec, add, add_scaled, choose, column, cross, dot, is_number, mat_vec, scale, sub
 from .body_contacts import sides_of
 from .contacts import bound_of
+from .records import Records, records, records_each, records_parts
 from .rows import MIN_VAL, Constraint, fold_row, impedance, reference
-from .tables import Table, table, table_each, table_parts
 
 FEWEST = 8  # pairs for which tables are worth while
 
@@ -46,7 +47,7 @@ class Alike:
     pairs: list[Pair]
     collider: Collider
     bodies: list[tuple[int, int]]
-    dofs: list[int]  # all that occur; in memories of dofs they come in this order, and then one that never moves
+    dofs: list[int]  # all that occur; in arrays of dofs they come in this order, and then one that never moves
     own: list[list[int]]  # of each pair, places in `dofs`, all lists of one length
     signs: list[list[float]]
     condim: int
@@ -58,8 +59,7 @@ class Alike:
 
     def per_contact(self, values: Sequence, i: Any) -> Any:
         """The entry of a table of pairs for a contact."""
-        find = lookup_index if isinstance(values[0], int) else lookup
-        return find([*values] * self.collider.ncon, i)
+        return Table([*values] * self.collider.ncon)[i]
 
     def dof(self, i: Any, k: int) -> Any:
         """The place in `dofs` of a contact's k-th."""
@@ -75,7 +75,7 @@ class ContactGroup(Constraint):
 
     alike: Alike
     touching: Any
-    rows: Table
+    rows: Records
     seen: Callable[[Any], tuple[list, list, list]]
 
     def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
@@ -96,7 +96,7 @@ class ContactGroup(Constraint):
     def _push(self, i: Any, x: Any) -> list:
         """What a contact adds to the gradient, and to the Hessian's lower triangle row by row: (place, value)."""
         g, row = self.alike, self.rows.at(i, "J")
-        e = dot(row, [get(x, g.dof(i, c)) for c in range(g.most)]) + self.rows.at(i, "y0")
+        e = dot(row, [x[g.dof(i, c)] for c in range(g.most)]) + self.rows.at(i, "y0")
         pressed = select(e < 0.0, self.rows.at(i, "D"), 0.0)
         f = pressed * e
         places, starts = self._places(i)
@@ -164,13 +164,13 @@ class ContactGroup(Constraint):
         """Its opposite."""
         return self.rows.at(i, "D") * minimum(self._along(i, x) + self.rows.at(i, "y0"), 0.0)
 
-    def _of_dofs(self, x: list) -> Any:
-        """A memory of one number a dof."""
-        return memory([[x[v]] for v in self.alike.dofs] + [[0.0]])
+    def _of_dofs(self, x: list) -> Array:
+        """One number a dof."""
+        return Array([x[v] for v in self.alike.dofs] + [0.0])
 
     def _along(self, i: Any, x: Any) -> Scalar:
-        """J x, where x is a memory of one number a dof."""
-        return dot(self.rows.at(i, "J"), [get(x, self.alike.dof(i, k)) for k in range(self.alike.most)])
+        """J x, where x has one number a dof."""
+        return dot(self.rows.at(i, "J"), [x[self.alike.dof(i, k)] for k in range(self.alike.most)])
 
 
 def many_alike(m: Model, precision: Precision) -> list[list[Pair]]:
@@ -213,7 +213,7 @@ def alike(m: Model, pairs: list[Pair]) -> Alike:
 
 
 @dataclass
-class LookedUp:
+class TableGeom:
     """A geom whose place and size come from tables."""
 
     centre: list[Scalar]
@@ -246,19 +246,19 @@ class LookedUp:
 def of_pairs(g: Alike, values: list) -> Callable[..., Scalar]:
     """What finds the entry for a contact, or, where `first`, for the first contact of a pair: its number is the pair's.
 
-    From a table, or where the values vary from world to world, from a memory.
+    From a table, or where the values vary from world to world, from an array.
     """
-    rows = None if is_number(*values) else memory([[x] for x in values])
+    rows = None if is_number(*values) else Array(values)
 
     def find(i: Any, first: bool = False) -> Scalar:
         if rows is None:
-            return lookup(values, i) if first else g.per_contact(values, i)
-        return get(rows, i if first else g.per_contact(range(len(values)), i))
+            return Table(values)[i] if first else g.per_contact(values, i)
+        return rows[i if first else g.per_contact(range(len(values)), i)]
 
     return find
 
 
-def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = None) -> tuple[Any, Table, Callable]:
+def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = None) -> tuple[Any, Records, Callable]:
     """Which of the pairs' contacts touch, their rows, as those of `ContactGroup` where `rows_of` makes no others, and
     how they are `seen`.
 
@@ -279,8 +279,9 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
         return pose if fixed_sizes else pose | {name: sizes[x].get(name, 0.0) for name in names}
 
     entries = range(9) if g.collider.turned else (2, 5, 8)  # of orientations: those that it goes by
-    poses = table([pose_of(x) for x in geoms])
-    moving = table([{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in g.dofs] + [{"odof": [0.0] * 6, "qvel": 0.0}])
+    poses = records([pose_of(x) for x in geoms])
+    still: dict = {"odof": [0.0] * 6, "qvel": 0.0}
+    moving = records([{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in g.dofs] + [still])
     ends = [[p.geom1 for p in g.pairs], [p.geom2 for p in g.pairs]]
     params = [contact_param(m, p) for p in g.pairs]
     margin, looked_at = of_pairs(g, [p.margin for p in params]), of_pairs(g, [p.margin + p.gap for p in params])
@@ -291,7 +292,7 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
     references = [reference(p.solref, p.solimp, p.direct, m.timestep) for p in params]
     k, b = (of_pairs(g, [x[i] for x in references]) for i in (0, 1))
 
-    def geom(end: list[int], i: Any) -> LookedUp:
+    def geom(end: list[int], i: Any) -> TableGeom:
         pose = per_contact([place[x] for x in end], i)
         centre, mat = poses.at(pose, "centre"), [None] * 9
         for k, x in zip(entries, poses.at(pose, "mat"), strict=True):
@@ -300,7 +301,7 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
             name: per_contact([sizes[x][name] for x in end], i) if fixed_sizes else poses.at(pose, name)
             for name in sizes[end[0]]
         }
-        return LookedUp(centre, mat, size, functools.partial(looked_at, i), solids_of(m.meshes), ground)
+        return TableGeom(centre, mat, size, functools.partial(looked_at, i), solids_of(m.meshes), ground)
 
     def both(i: Any) -> tuple[Geom, Geom]:
         one, two = (geom(end, i) for end in ends)
@@ -320,10 +321,10 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
         return [boxes_meet(one, two, looked_at(i, True))]
 
     def vector(values: list, i: Any) -> list[Scalar]:
-        return [lookup([x[k] for x in values], i) for k in range(3)]
+        return [Table([x[k] for x in values])[i] for k in range(3)]
 
     def measure(i: Any) -> list[dict]:
-        found = g.collider.find(*both(i), lookup(several, i) > 0.5)
+        found = g.collider.find(*both(i), Table(several)[i] > 0.5)
         if by_part:
             return [{"dist": dist, "spot": spot} for dist, spot in found]
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
@@ -335,7 +336,7 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
         if by_part:
             return found.at(i, "spot")
         # the second contact's numbers stand behind the first's
-        pair, is_second = per_contact(range(n), i), lookup([0.0] * n + [1.0] * n, i) > 0.5
+        pair, is_second = per_contact(range(n), i), Table([0.0] * n + [1.0] * n)[i] > 0.5
         return [
             select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in range(1, 1 + g.collider.spot)
         ]
@@ -366,18 +367,18 @@ def touch(m: Model, d: Data, g: Alike, rows_of: Callable[..., dict] | None = Non
     def weight(i: Any) -> Scalar:
         if is_number(*weights):
             return per_contact([maximum(sum(m.body_invweight0[body][0] for body in b), MIN_VAL) for b in g.bodies], i)
-        one, two = (get(by_body, per_contact([moved.index(b[side]) for b in g.bodies], i)) for side in (0, 1))
+        one, two = (by_body[per_contact([moved.index(b[side]) for b in g.bodies], i)] for side in (0, 1))
         return maximum(one + two, MIN_VAL)
 
     ground = ground_of(m, g.pairs) if _field_of(m, g.pairs[0]) >= 0 else None
-    by_body = None if is_number(*weights) else memory([[x] for x in weights])
+    by_body = Array([] if is_number(*weights) else weights)
     known = {id(p) for p in g.pairs}
-    near = touched([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
+    near = active_set([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
     near = choose_each(near, boxes, n) if around else near
-    found = table_parts(near, measure, n)
+    found = records_parts(near, measure, n)
 
     def touching(i: Any) -> list:
         return [dist_of(i, k) < margin(i, True) for k in range(g.collider.ncon)]
 
     which = choose_each(near, touching, n)
-    return which, table_each(which, prepare), seen
+    return which, records_each(which, prepare), seen
