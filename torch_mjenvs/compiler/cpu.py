@@ -32,7 +32,7 @@ TILES_A_THREAD = 4  # with fewer, a team costs more than it brings
 
 @dataclass(frozen=True)
 class Target:
-    """What code is made for: an LLVM triple, processor and features, and the bytes of its vectors."""
+    """A kind of processor to make code for: an LLVM triple, processor and features, and the bytes of its vectors."""
 
     triple: str
     cpu: str
@@ -97,7 +97,7 @@ class Kernel(launch.Kernel):
 
 
 class _Run:
-    """The kernel with everything that it is called with."""
+    """A kernel with everything that it is called with."""
 
     def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
         self._kernel = kernel
@@ -197,7 +197,7 @@ def _team() -> _Team | None:
 
 @functools.cache
 def _helpers() -> SimpleQueue[Callable[[], None]]:
-    """What is put in is called on one of our threads, one for each processor.
+    """A queue of calls, which threads of ours make, one for each processor.
 
     Not a ThreadPoolExecutor: an interrupt of who hands it work can leave its locks locked for ever.
     """

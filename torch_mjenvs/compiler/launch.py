@@ -26,7 +26,7 @@ def padded(n: int) -> int:
 
 
 def bytes_a_world(buffers: Sequence[Buffer], dtype: torch.dtype) -> int:
-    """What the tensors of these buffers take."""
+    """Bytes that the tensors of these buffers take for a world."""
     return sum(b.size * TORCH_TYPES.get(b.type, dtype).itemsize for b in buffers)
 
 
@@ -41,7 +41,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        """What runs the kernel so many times in a row over these tensors, whose addresses stay."""
+        """A function that runs the kernel so many times in a row over these tensors, whose addresses stay."""
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:
         """Check the tensors against the program's buffers and fix their addresses.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """What an operation takes and gives, by letters for types; "f*" is any number of floats, "?" is up to the node.
+    """An operation: what it takes and gives, by letters for types; "f*" is any number of floats, "?" is up to the node.
 
     | f | float | s | integer that all worlds share: a counter, an index |
     | b | truth value | x | index of a row: "s", or "i", which is each world's own and must be there |

@@ -49,7 +49,7 @@ class RegionOp:
         return (self.body,)
 
     def reads(self) -> Iterator[Read]:
-        """What its regions compute for it, besides the iteration arguments."""
+        """All that its regions compute for it, besides the iteration arguments."""
         return iter(())
 
 
@@ -158,7 +158,7 @@ class OwnPut:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of an array."""
+    """The numbers of rows and columns of an array."""
 
     rows: int
     columns: int

@@ -1,4 +1,4 @@
-"""In which order a region's nodes are computed: each just before its first use, so that few values live at a time.
+"""The order in which a region's nodes are computed: each just before its first use, so that few values live at a time.
 
 Humanoid's step has some 8,000 values in one region and 32 registers to keep them in. In the order in which physics
 asks for them most are spilled and fetched again. Here a value that a block, a loop or a store needs is computed depth
@@ -26,7 +26,7 @@ def schedule(program: Program, homes: Homes) -> dict[Region, list[Expr]]:
 
 @dataclass(frozen=True)
 class _Task:
-    """What all regions have to know, and what they have found."""
+    """All that regions have to know, and what they have found."""
 
     live: set[Expr]
     stored: set[Expr]
@@ -62,7 +62,7 @@ class _Region:
         task.orders[region] = self.order
 
     def _operands_of(self, region_op: Expr, task: _Task) -> list[Expr]:
-        """What must be there before a block or loop is entered."""
+        """The nodes that must be computed before a block or loop is entered."""
         record: RegionOp = region_op.attr
         needs: dict = dict.fromkeys(region_op.args)
         written = {_array(put.array) for put in record.puts} if isinstance(record, While) else set()

@@ -28,7 +28,7 @@ class SunkStores:
         return self.region_op.attr.body
 
     def code(self) -> list[Expr]:
-        """What comes at the end of the block. Old values are loaded again, rather than kept since the start."""
+        """Nodes for the end of the block. Old values are loaded again, rather than kept since the start."""
         out = []
         for buffer, column, new in self.stores:
             old = Expr("load", (), (buffer, column), "f", self.body)
@@ -59,7 +59,7 @@ def sink_stores(program: Program) -> tuple[Program, list[SunkStores]]:
 
 
 def _can_sink(program: Program, buffer: int, column: int, x: object) -> bool:
-    """Whether x is what a block made of this very column, and nothing but stored."""
+    """True if x is what a block made of this very column, and is nothing but stored."""
     if program.buffers[buffer].rows or program.buffers[buffer].type != "f":
         return False
     if type(x) is not Expr or not isinstance(x.attr, IterArg) or program.uses[x] != [None]:

@@ -40,7 +40,7 @@ def _check_node(e: Expr) -> None:
 
 
 def _reads(region_op: RegionOp, around: Region) -> Iterator[Read]:
-    """What a region op needs besides its arguments."""
+    """All that a region op reads besides its arguments."""
     yield from region_op.reads()
     for arg in region_op.iter_args:
         if arg.before is not None:

@@ -110,7 +110,7 @@ def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
 
 
 def gather(w: Writer, at: str, pointer: str) -> str:
-    """What stands in these places."""
+    """A vector of what stands in these places."""
     vector, pointers, masks = w.types.of("f"), w.types.vector(pointer), w.types.of("b")
     if w.types.lanes == 1:
         return w.assign(f"load {vector}, {pointers} {at}")

@@ -27,18 +27,18 @@ class Variables:
         return name
 
     def close(self, back: Sequence[str]) -> None:
-        """What comes back from the block at hand, in the order of `add`."""
+        """Say what comes back from the block at hand, in the order of `add`."""
         for at, x in zip(self._places, back, strict=True):
             self._w.lines[at] += f"[ {x}, %{self._w.block} ]"
 
 
 def any_lane(w: Writer, mask: object) -> str:
-    """Whether the mask holds in a lane."""
+    """A bit that is set where the mask holds in any lane."""
     return any_bit(w, w.value(mask, "b"))
 
 
 def any_bit(w: Writer, x: str) -> str:
-    """The same of a mask that is written already."""
+    """A bit that is set where a mask that is written already holds in any lane."""
     if w.types.lanes == 1:
         return x
     bits = w.assign(f"bitcast {w.types.of('b')} {x} to {w.types.mask}")
@@ -119,7 +119,7 @@ def while_(w: Writer, e: Expr) -> None:
 
 
 def put_own(w: Writer, region_op: While) -> None:
-    """What an iteration puts into arrays."""
+    """Write what an iteration puts into arrays."""
     for put in region_op.puts:
         x, vector, own = w.value(put.value, "f"), w.types.of("f"), w.types.own
         if put.row_type == "s":
@@ -135,7 +135,7 @@ def put_own(w: Writer, region_op: While) -> None:
 
 
 def logical_and(w: Writer, a: object, b: object) -> str:
-    """Of masks. A thread that is a world came here as it is in the first."""
+    """The worlds that are in both masks. A thread that is a world came here as it is in the first."""
     if a is True or w.types.lanes == 1:
         return w.value(b, "b")
     if b is True:

@@ -25,7 +25,7 @@ def render(program: Program, lanes: int) -> str:
     w.put("ret void")
     head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {TILE}{_stack_alignment(w.types)}"
     body = "\n".join(w.lines)
-    return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *buffers.room_for_columns(w), *w.arrays, f"{body}\n}}"])
+    return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *buffers.column_arrays(w), *w.arrays, f"{body}\n}}"])
 
 
 def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:

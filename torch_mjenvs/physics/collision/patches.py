@@ -61,9 +61,9 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
 
     sides: the most that there are.
     """
-    room = 2 * sides + 2  # corners of a polygon that has been cut off
-    rims = float(2 * room)  # where the corners of `at` are
-    rows = Array(rows=2 * room + sides, columns=3)
+    capacity = 2 * sides + 2  # corners of a polygon that has been cut off
+    rims = float(2 * capacity)  # where the corners of `at` are
+    rows = Array(rows=2 * capacity + sides, columns=3)
 
     def fill(j: Any, c: Scalar) -> Scalar:
         rows.put(number(j), of.corner(j), number(j) < of.corners)
@@ -99,10 +99,10 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
             rows.put(c["to"] + made, q, in_q)
             return made + select(in_q, 1.0, 0.0)
 
-        made = count_while(lambda i, _: number(i) < c["count"], side, 0.0, room, [rows])
+        made = count_while(lambda i, _: number(i) < c["count"], side, 0.0, capacity, [rows])
         return {"from": c["to"], "to": c["from"], "count": made}
 
-    begin = {"from": 0.0, "to": float(room), "count": of.corners}
+    begin = {"from": 0.0, "to": float(capacity), "count": of.corners}
     c = count_while(lambda e, c: number(e) < at.corners, cut, begin, sides, [rows])
 
     def below(i: Any, kept: Scalar) -> Scalar:
@@ -111,13 +111,13 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
         rows.put(c["to"] + kept, p, low)
         return kept + select(low, 1.0, 0.0)
 
-    count = count_while(lambda i, _: number(i) < c["count"], below, 0.0, room, [rows])
+    count = count_while(lambda i, _: number(i) < c["count"], below, 0.0, capacity, [rows])
     base, edge = c["to"], of.corners < 2.5
     most = select(edge, 2.0, float(MOST))
     places = [float(k) for k in range(MOST)]
     many = count > most + 0.5
-    places = when_any(logical_and(many, logical_not(edge)), lambda _: _widest(rows, base, count, room), places)
-    places = when_any(logical_and(many, edge), lambda _: _ends(rows, base, count, room), places)
+    places = when_any(logical_and(many, logical_not(edge)), lambda _: _widest(rows, base, count, capacity), places)
+    places = when_any(logical_and(many, edge), lambda _: _ends(rows, base, count, capacity), places)
     out = []
     for k, place in enumerate(places):
         p = rows[base + place]
@@ -125,7 +125,7 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
     return out
 
 
-def _widest(rows: Array, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
+def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
     """Four corners of a convex polygon that go round much of it: MuJoCo's, which goes on from each corner in turn, and
     moves the other three on while the area between them grows.
     """
@@ -155,7 +155,7 @@ def _widest(rows: Array, base: Scalar, count: Scalar, room: int) -> list[Scalar]
                 c = move(other, (), c) | {"go": grows}
             return c
 
-        return count_while(lambda _, c: c["go"], step, c, room)
+        return count_while(lambda _, c: c["go"], step, c, capacity)
 
     def start(i: Any, c: dict) -> dict:
         at = [number(i), *c["at"][1:]]
@@ -170,10 +170,10 @@ def _widest(rows: Array, base: Scalar, count: Scalar, room: int) -> list[Scalar]
 
     first = [0.0, 1.0, 2.0, 3.0]
     begin = {"at": first, "best": first, "most": area(first), "go": True}
-    return count_while(lambda i, _: number(i) < count, start, begin, room)["best"]
+    return count_while(lambda i, _: number(i) < count, start, begin, capacity)["best"]
 
 
-def _ends(rows: Array, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
+def _ends(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
     """Of an edge, which may have its ends twice: the first corner and that which is furthest from it."""
     first = rows[base]
 
@@ -182,5 +182,5 @@ def _ends(rows: Array, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
         square = dot(way, way)
         return choose(square > c[1], [number(i), square], c)
 
-    end = count_while(lambda i, _: number(i) < count, look, [1.0, 0.0], room)[0]
+    end = count_while(lambda i, _: number(i) < count, look, [1.0, 0.0], capacity)[0]
     return [0.0, end, 2.0, 3.0]
