@@ -171,3 +171,24 @@ def test_neither_can_be_gone_through_by_python(x):
     """In a kernel that would not end."""
     with pytest.raises(TypeError, match="not iterable"):
         list(x)
+
+
+@pytest.mark.parametrize("start", [0.0, torch.zeros(2)])
+def test_what_a_loop_puts_into_an_array_that_it_was_not_told_of_is_refused(start):
+    """Rather than forgotten, as it was; on floats, tensors and in a kernel."""
+
+    def filled(start, told):
+        rows = Array([start])
+
+        def body(i, c):
+            rows.put(0, c + 1.0)
+            return c + 1.0
+
+        count_while(lambda i, c: number(i) < 3.0, body, start, 4, [rows] if told else [])
+        return rows[0]
+
+    assert torch.all(torch.as_tensor(filled(start, True)) == 3.0)
+    with pytest.raises(ValueError, match="no loop around was told of"):
+        filled(start, False)
+    with pytest.raises(ValueError, match="no loop around was told of"):
+        trace(lambda b: {"y": [filled(b["x"][0], False)]}, {"x": np.zeros((1, 1))}, {"y": (1, "f")}, "float64")

@@ -94,6 +94,7 @@ class Array:
         width = self.columns or 1
         self.rows = len(first) if rows is None else rows
         self._pending: list[tuple[Any, Sequence[Scalar], Mask | None]] = []
+        self._loops = 0  # how many that change it are being run, or traced
         filled = [list(row) for row in first] if self.columns else [[x] for x in first]
         self.held: Any
         if is_tracing():
@@ -112,8 +113,10 @@ class Array:
         """Have the row hold these values, or its first columns if they are fewer, at the end of the iteration.
 
         That is so in the worlds of the mask; None: also in those that the loop does not concern, where nobody reads
-        the row.
+        the row. Raises ValueError outside of a loop that was told of the array: it would be forgotten.
         """
+        if not self._loops:
+            raise ValueError("a row is put into an array that no loop around was told of: see `count_while`")
         self._pending.append((row, values if self.columns else [values], where))
 
     def _entry(self, place: Any, column: int) -> Scalar:
@@ -139,6 +142,7 @@ class Array:
     def enter(self) -> None:
         """Begin an iteration: what it reads is not what is known from before the loop."""
         assert not self._pending, "what a loop puts into an array, and what the code around it does, are two things"
+        self._loops += 1
         if is_tracing():
             self.held = fresh("version", self.held, attr=self.held.attr)
 
@@ -148,7 +152,7 @@ class Array:
         for row, values, where in self._pending:
             place = _place(row, self.rows)
             found += [OwnPut(self.held, place, c, where, x) for c, x in enumerate(values)]
-        self._pending = []
+        self._pending, self._loops = [], self._loops - 1
         return found
 
     def leave(self, before: Any, region_op: Expr) -> None:
@@ -165,7 +169,7 @@ class Array:
                 self._put_tensors(row, values, mask)
             elif mask:
                 self.held[_place(row, self.rows)][: len(values)] = values
-        self._pending = []
+        self._pending, self._loops = [], self._loops - 1
 
     def _make_tensor(self, *others: torch.Tensor) -> None:
         """From lists to a tensor (rows, columns, worlds), of the precision of its content; `others` have its worlds."""
