@@ -31,7 +31,7 @@ from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
 from torch_mjenvs import TorchVectorEnv
-from torch_mjenvs.compiler import devices
+from torch_mjenvs.compiler.build import build
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.launch import PADDING
 from torch_mjenvs.compiler.program import Buffer, record
@@ -345,7 +345,7 @@ def flops(device: torch.device) -> float:
     def body(b: dict[str, list]) -> dict[str, list]:
         return {"x": repeat(times, lambda _, xs: [chain(x) for x in xs], b["x"])}
 
-    kernel = devices.build(device, record("peak", [Buffer("x", chains)], body, "float32"))
+    kernel = build(record("peak", [Buffer("x", chains)], body, "float32"), device)
     launch = kernel.bind({"x": torch.zeros((chains, worlds), device=device)})
     launch()
     operations = 2 * chains * inner * times * worlds

@@ -19,12 +19,13 @@ import mujoco
 import torch
 
 from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler.build import build
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.expr import Region
-from torch_mjenvs.compiler.forms import Repeat
 from torch_mjenvs.compiler.launch import PADDING
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
+from torch_mjenvs.compiler.region_ops import Repeat
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import MOCAP, Asked, program
 
@@ -74,7 +75,7 @@ def peak(dtype: str) -> float:
     def body(b: dict[str, list]) -> dict[str, list]:
         return {"x": repeat(LENGTH, lambda _, xs: [x * 0.5 + 0.25 for x in xs], b["x"])}
 
-    launch = cpu.build(record("peak", [Buffer("x", CHAINS)], body, dtype))
+    launch = build(record("peak", [Buffer("x", CHAINS)], body, dtype), torch.device("cpu"))
     worlds = 16 * PADDING
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

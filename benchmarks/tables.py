@@ -22,7 +22,7 @@ from torchrl.collectors import Collector
 from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEnv
 
 from torch_mjenvs import HalfCheetahEnv, Scale, TorchVectorEnv
-from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler.build import build
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.physics.data import Data
 from torch_mjenvs.physics.model import Model
@@ -89,7 +89,7 @@ def stages() -> None:
         m = engine.model
         tensors = {name: engine.buffers[name] for name in ("qpos", "qvel", "qacc_warmstart")}
         tensors |= {"ctrl": engine.buffers["action"].T.contiguous(), "sum": torch.zeros(1, STAGE_WORLDS)}
-        launches = [cpu.build(stop_after(m, computed)).bind(tensors) for computed in STAGES]
+        launches = [build(stop_after(m, computed), torch.device("cpu")).bind(tensors) for computed in STAGES]
         times: list[list[float]] = [[], [], []]
         for _ in range(STAGE_ROUNDS):
             for launch, seen in zip(launches, times, strict=True):

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from ptx import Machine
 
-from torch_mjenvs.compiler import cuda, devices, launch
+from torch_mjenvs.compiler import cuda, launch
+from torch_mjenvs.compiler.build import build
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
@@ -56,7 +57,7 @@ def evaluate(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
 
 def run_compiled(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:
     """What the program stores, by its machine code, on the device of this run of the tests."""
-    return _run(program, inputs, lambda tensors: devices.build(HERE, program).bind(tensors)(), HERE)
+    return _run(program, inputs, lambda tensors: build(program, HERE).bind(tensors)(), HERE)
 
 
 def run_ptx(program: Program, inputs: Arrays) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from torch_mjenvs.compiler import build as building
-from torch_mjenvs.compiler import cpu, devices, launch
+from torch_mjenvs.compiler import cpu, launch
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
 Arrays = Mapping[str, np.ndarray]
@@ -31,11 +31,8 @@ def at_lanes(dtype: str, lanes: int | torch.device) -> Target:
 
 
 def build(program: Program, target: Target | None = None) -> launch.Kernel:
-    """As `devices.build`, for a target of the test's choice that can run here."""
-    target = target or (HERE if GPU else cpu.host())
-    if isinstance(target, torch.device):
-        return devices.build(target, program)
-    return building.build(cpu.back_end(target), program)
+    """As the package builds, for a target of the test's choice that can run here."""
+    return building.build(program, cpu.back_end(target) if isinstance(target, cpu.Target) else target or HERE)
 
 
 def object_code(program: Program, target: cpu.Target) -> bytes:

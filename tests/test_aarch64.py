@@ -35,7 +35,7 @@ MAIN = """
 #include <stdlib.h>
 #include <sys/mman.h>
 void kernel(void *job);
-int64_t room(void);
+int64_t stack_bytes(void);
 int main(int argc, char **argv) {
     int64_t worlds = atol(argv[1]), lanes = atol(argv[2]), counter = 0, flush = 1 << 24, after;
     int buffers = argc - 3;
@@ -45,10 +45,10 @@ int main(int argc, char **argv) {
         pointers[k] = aligned_alloc(64, (size + 63) / 64 * 64);
         if (fread(pointers[k], 1, size, stdin) != (size_t)size) return 2;
     }
-    char *stacks = mmap(0, 2 * room(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *stacks = mmap(0, 2 * stack_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stacks == MAP_FAILED) return 3;
     int64_t job[10] = {(int64_t)pointers, (int64_t)&counter, worlds / lanes, 2, worlds, 1,
-                       (int64_t)stacks, room(), 0, 0};
+                       (int64_t)stacks, stack_bytes(), 0, 0};
     __asm__ volatile("msr fpcr, %0" ::"r"(flush));
     kernel(job);
     kernel(job);

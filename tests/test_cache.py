@@ -23,7 +23,9 @@ from kernels import HERE, at_lanes, build, garbage, record_list
 
 from torch_mjenvs import InvertedPendulum, Outcome, Simulation, TorchEnv, TorchVectorEnv
 from torch_mjenvs import cache as command
-from torch_mjenvs.compiler import cache, cpu, devices, launch, loader, source
+from torch_mjenvs.compiler import build as building
+from torch_mjenvs.compiler import cache, cpu, launch, loader, source
+from torch_mjenvs.compiler.build import Recipe
 from torch_mjenvs.compiler.expr import Expr
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import sqrt
@@ -74,15 +76,18 @@ def test_a_known_kernel_is_not_even_traced():
         return record("known", buffers, lambda b: {"y": [b["x"][0] * factor]}, dtype)
 
     x, y = torch.rand(1, 16), garbage(torch.float32, (1, 16))
+    def known(origin: str | None, how: Callable[[], Program], dtype: str = "float32") -> launch.Kernel:
+        return building.build(Recipe("known", tuple(buffers), dtype, how, origin), HERE)
+
     for _ in range(2):
-        devices.build_known(HERE, "known", buffers, "float32", "twice", make).bind({"x": x, "y": y})()
+        known("twice", make).bind({"x": x, "y": y})()
         assert torch.equal(y, 2 * x) and made == [2.0]
         y.fill_(float("nan"))
-    devices.build_known(HERE, "known", buffers, "float32", "thrice", lambda: make(3.0)).bind({"x": x, "y": y})()
+    known("thrice", lambda: make(3.0)).bind({"x": x, "y": y})()
     assert torch.equal(y, 3 * x) and made == [2.0, 3.0]
-    devices.build_known(HERE, "known", buffers, "float64", "twice", lambda: make(2.0, "float64"))
+    known("twice", lambda: make(2.0, "float64"), "float64")
     assert len(made) == 3
-    devices.build_known(HERE, "known", buffers, "float32", None, make)
+    known(None, make)
     assert len(made) == 4, "what cannot be known is traced"
 
 
@@ -351,33 +356,6 @@ def test_two_files_that_were_swapped_are_made_anew(folder, monkeypatch):
     assert not compiled(monkeypatch, axpy())[1]
 
 
-def test_a_sound_file_that_is_no_code_is_replaced(folder, monkeypatch):
-    """Where loading it fails: the code is made anew, and kept."""
-    devices.build(HERE, axpy())
-    (path,) = folder.iterdir()
-    good = path.read_bytes()
-    head = good[: HEAD + cache.DIGEST]
-    junk = b"\x7fELF" + b"no code at all" * 50
-    path.write_bytes(head + cache.hashlib.sha256(junk).digest() + junk)
-    kernel = devices.build(HERE, axpy())
-    x, y = torch.ones(2, 16), torch.zeros(2, 16)
-    kernel.bind({"x": x, "y": y})()
-    assert y[0].eq(3).all() and path.read_bytes() == good
-
-
-def test_what_fails_for_another_reason_is_not_made_twice_over(monkeypatch):
-    kernel = devices.build(HERE, axpy())
-    kind = type(kernel)
-    del kernel
-
-    def fail(self, *_: object) -> None:
-        raise RuntimeError("no memory")
-
-    monkeypatch.setattr(kind, "__init__", fail)
-    with pytest.raises(RuntimeError, match="no memory"):
-        devices.build(HERE, axpy())
-
-
 def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path / "file" / "cache"))
@@ -639,7 +617,7 @@ def test_a_kernel_in_use_is_shared():
 
 
 def test_a_launch_of_a_kernel_that_is_gone_says_so():
-    kernel = devices.build(HERE, axpy())
+    kernel = build(axpy())
     handle, held = kernel.handle, [torch.zeros(2, 16), torch.zeros(2, 16)]
     torch.ops.torch_mjenvs.launch(handle, held, 1)
     del kernel

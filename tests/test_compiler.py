@@ -23,8 +23,8 @@ from torch_mjenvs.compiler.llvm import frames, render
 from torch_mjenvs.compiler.lower import lower
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
-from torch_mjenvs.compiler.renew import renewals
 from torch_mjenvs.compiler.scalar import select, sin, sqrt
+from torch_mjenvs.compiler.sink_stores import sink_stores
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import Asked
 from torch_mjenvs.physics.simulation import program as physics
@@ -433,7 +433,7 @@ def test_what_only_a_block_changes_is_stored_by_that_block_and_others_read_it_as
         return {"params": [drawn], "y": [y]}
 
     program = record("renew", [Buffer("x", 1), Buffer("params", 1), Buffer("y", 1)], body, "float32")
-    assert len(renewals(program)[1]) == (not seen)
+    assert len(sink_stores(program)[1]) == (not seen)
     x, params = np.linspace(-1, 2, 64, dtype="float32")[None], np.arange(64, dtype="float32")[None]
     out = run(program, {"x": x, "params": params})
     np.testing.assert_array_equal(out["params"], params + (x < 0))

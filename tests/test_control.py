@@ -1,4 +1,4 @@
-"""Control forms mean the same for floats, torch tensors and compiled kernels, at every number of lanes.
+"""Control flow means the same for floats, torch tensors and compiled kernels, at every number of lanes.
 
 Most programs here compute with small whole numbers, where no rounding happens, so that all uses agree to the bit.
 """
@@ -16,18 +16,17 @@ import pytest
 import torch
 from kernels import DTYPES, GPU, LANES, at_lanes, bits, record_list, run
 
+from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import (
+    active_set,
     add_each,
     choose_all,
     choose_each,
     compute_any,
     compute_each,
     fold_each,
-    get,
     here,
-    memory,
     repeat,
-    touched,
     when_any,
     while_any,
 )
@@ -39,8 +38,6 @@ from torch_mjenvs.compiler.scalar import (
     logical_and,
     logical_not,
     logical_or,
-    lookup,
-    lookup_index,
     maximum,
     minimum,
     select,
@@ -181,7 +178,7 @@ def test_a_world_whose_condition_was_false_is_done():
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
 def test_repeat(n):
     table = (3.0, -1.0, 4.0, 1.0, -5.0)
-    body = lambda x: repeat(n, lambda i, c: [c[1], c[0] + lookup(table, i)], [x[0], x[1]])  # noqa: E731
+    body = lambda x: repeat(n, lambda i, c: [c[1], c[0] + Table(table)[i]], [x[0], x[1]])  # noqa: E731
     x = whole_numbers(2)
     a, b = x
     for k in range(n):
@@ -190,7 +187,7 @@ def test_repeat(n):
 
 
 def test_two_tables():
-    body = lambda x: repeat(3, lambda i, c: [c[0] * lookup((1.0, 2.0, 3.0), i) + lookup((5.0, 5.0, 6.0), i)], x)  # noqa: E731
+    body = lambda x: repeat(3, lambda i, c: [c[0] * Table((1.0, 2.0, 3.0))[i] + Table((5.0, 5.0, 6.0))[i]], x)  # noqa: E731
     check(body, whole_numbers(1))
 
 
@@ -270,7 +267,7 @@ def _execute(statement: tuple, s: list, counter: object) -> list:
     mask = logical_or(logical_and(s[j] < s[k], logical_not(s[N])), s[i] <= -9.0)
     if kind == "op":
         x = OPERATIONS[n](s[j], s[k])
-        x = x if counter is None else x + lookup((1.0, -2.0, 5.0), counter)
+        x = x if counter is None else x + Table((1.0, -2.0, 5.0))[counter]
         return put(select(s[N], clip(x, -64.0, 64.0), s[i]), i)
     if kind == "flag":
         return put(mask, N)
@@ -402,21 +399,21 @@ def test_real_numbers_agree_to_rounding(dtype):
 
 
 def test_what_is_touched_is_computed_and_chosen_and_summed():
-    """Rows of a memory at numbers known only when the kernel runs; worlds not in a mask keep their bits."""
+    """Rows of an array at numbers known only when the kernel runs; worlds not in a mask keep their bits."""
     partner, weight = [3, 0, 4, 1, 2], [1.0, -2.0, 3.0, 0.5, 1.0]
 
     def body(x: list) -> list:
-        values = memory([[v, 2.0 * v] for v in x])
-        which = touched([v > 10.0 for v in x])
+        values = Array([[v, 2.0 * v] for v in x])
+        which = active_set([v > 10.0 for v in x])
         rows = compute_each(
-            which, lambda i: [get(values, lookup_index(partner, i), 1) + lookup(weight, i), get(values, i)]
+            which, lambda i: [values[Table(partner)[i], 1] + Table(weight)[i], values[i, 0]]
         )
-        chosen = choose_each(which, lambda i: [get(rows, i) > 0.0, get(rows, i, 1) < 15.0], 5)
+        chosen = choose_each(which, lambda i: [rows[i, 0] > 0.0, rows[i, 1] < 15.0], 5)
 
         def turn(i: object, carry: list) -> list:
             return [
-                carry[0] + lookup([1.0, 2.0, 4.0, 8.0, 16.0] * 2, i),
-                0.5 * carry[1] + get(values, lookup_index([*range(5)] * 2, i)),
+                carry[0] + Table([1.0, 2.0, 4.0, 8.0, 16.0] * 2)[i],
+                0.5 * carry[1] + values[Table([*range(5)] * 2)[i], 0],
             ]
 
         folded = fold_each(chosen, turn, [0.0, x[0]])
@@ -424,8 +421,8 @@ def test_what_is_touched_is_computed_and_chosen_and_summed():
             chosen,
             lambda i: [
                 [
-                    (lookup_index(partner * 2, i), get(values, lookup_index(partner * 2, i))),
-                    (lookup_index([5, 5, 6, 6, 7] * 2, i) + 1, 1.0),
+                    (Table(partner * 2)[i], values[Table(partner * 2)[i], 0]),
+                    (Table([5, 5, 6, 6, 7] * 2)[i] + 1, 1.0),
                 ]
             ],
             [[*x, 0.0, 1.0, 2.0, 3.0]],
@@ -438,7 +435,7 @@ def test_what_is_touched_is_computed_and_chosen_and_summed():
 def test_what_is_touched_in_a_loop_is_touched_anew():
     def body(x: list) -> list:
         def turn(i: object, carry: list) -> list:
-            which = touched([v > lookup([-5.0, 0.0, 5.0], i) for v in carry])
+            which = active_set([v > Table([-5.0, 0.0, 5.0])[i] for v in carry])
             (sums,) = add_each(which, lambda k: [[(k, -3.0)]], [carry])
             return fold_each(which, lambda k, c: [c[0] + 1.0, *c[1:]], sums)
 
@@ -449,11 +446,11 @@ def test_what_is_touched_in_a_loop_is_touched_anew():
 
 def test_worlds_that_have_left_a_loop_are_not_touched_in_it():
     def body(x: list) -> list:
-        which = touched([v > 0.0 for v in x])
+        which = active_set([v > 0.0 for v in x])
 
         def turn(carry: list) -> list:
             (sums,) = add_each(which, lambda k: [[(k, -3.0)]], [carry])
-            found = choose_each(which, lambda k: [get(memory([[v] for v in carry]), k) > 4.0], len(x))
+            found = choose_each(which, lambda k: [Array(carry)[k] > 4.0], len(x))
             return fold_each(found, lambda k, c: [c[0] + 1.0, *c[1:]], sums)
 
         return while_any(lambda c: c[0] + c[1] < 20.0, turn, x, 7)
@@ -465,7 +462,7 @@ def test_worlds_that_have_left_a_loop_are_not_touched_in_it():
     "form",
     [
         lambda x, c: when_any(x[0] < 0.0, lambda c: [c[0] + 1.0], c),
-        lambda x, c: fold_each(touched([v < 0.0 for v in x]), lambda k, c: [c[0] + 1.0], c),
+        lambda x, c: fold_each(active_set([v < 0.0 for v in x]), lambda k, c: [c[0] + 1.0], c),
     ],
     ids=["when", "each"],
 )
@@ -486,9 +483,9 @@ def test_a_block_in_a_loop_is_skipped_where_only_worlds_need_it_that_have_left(f
 
 def test_nothing_touched():
     def body(x: list) -> list:
-        which = touched([v > 100.0 for v in x])
+        which = active_set([v > 100.0 for v in x])
         rows = compute_each(which, lambda i: [1.0])
-        (sums,) = add_each(which, lambda i: [[(i, get(rows, i))]], [x])
-        return [*sums, *fold_each(which, lambda i, c: [c[0] + get(rows, i)], [x[0]])]
+        (sums,) = add_each(which, lambda i: [[(i, rows[i, 0])]], [x])
+        return [*sums, *fold_each(which, lambda i, c: [c[0] + rows[i, 0]], [x[0]])]
 
     check(body, whole_numbers(3))

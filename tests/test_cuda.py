@@ -26,14 +26,14 @@ from benchmarks import cuda_code
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cuda, launch
-from torch_mjenvs.compiler.constants import Constants
-from torch_mjenvs.compiler.control import count_while, get, memory, repeat
+from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.build import Recipe
+from torch_mjenvs.compiler.control import count_while, repeat
 from torch_mjenvs.compiler.expr import node, tracing
 from torch_mjenvs.compiler.llvm import NVIDIA
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
-from torch_mjenvs.compiler.rooms import Room, number
-from torch_mjenvs.compiler.scalar import lookup, lookup_index
+from torch_mjenvs.compiler.scalar import number
 from torch_mjenvs.envs import engine
 from torch_mjenvs.envs.engine import Engine
 from torch_mjenvs.envs.tasks.registry import TASKS
@@ -86,7 +86,7 @@ def every_operation(b: dict[str, list]) -> dict[str, list]:
     }  # fmt: skip
     out: dict[str, list] = {"f": [], "i": [], "b": []}
     for op, row in OPS.items():
-        if row.takes and set(row.takes + row.gives) <= set("fib") and op != "entry":
+        if row.takes and set(row.takes + row.gives) <= set("fib"):
             taken = {"f": 0, "i": 0, "b": 0}
             args = []
             for t in row.takes:
@@ -94,22 +94,22 @@ def every_operation(b: dict[str, list]) -> dict[str, list]:
                 taken[t] += 1
             out[row.gives].append(node(op, *special.get(op, args)))
 
-    out["f"] += Constants([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], 2).at(f, (0, 1))
+    out["f"] += Table([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])[f]
 
     def turn(k: Any, c: list) -> list:
-        here = lookup_index((2, 0, 1), k)
-        return [c[0] + lookup((1.0, 2.0, 4.0), k) + get(rows, here) + get(rows, here + k, 1)]
+        here = Table((2, 0, 1))[k]
+        return [c[0] + Table((1.0, 2.0, 4.0))[k] + rows[here, 0] + rows[here + k, 1]]
 
-    rows = memory([[f, g], [g, p], [p, f], [f, f], [g, g]])
+    rows = Array([[f, g], [g, p], [p, f], [f, f], [g, g]])
     out["f"] += repeat(3, turn, [0.5])
 
     def fill(k: Any, c: list) -> list:
-        (here,) = room.at(row, [0])
-        room.put(row, [here + number(k)])
+        here = own[row]
+        own.put(row, here + number(k))
         return [c[0] + here]
 
-    row, room = node("select", b["b"][0], 1.0, 0.0), Room(2, 1, [[f], [g]])  # each world's own row
-    out["f"] += count_while(lambda k, c: number(k) < 2.0, fill, [0.0], 3, [room])
+    row, own = node("select", b["b"][0], 1.0, 0.0), Array([f, g])  # each world's own row
+    out["f"] += count_while(lambda k, c: number(k) < 2.0, fill, [0.0], 3, [own])
     return {"f out": out["f"], "i out": out["i"], "b out": out["b"]}
 
 
@@ -462,8 +462,13 @@ def map_program(dtype: str = "float64") -> Program:
     return record("map", [Buffer("x", 1)], lambda b: {"x": [3.7 * b["x"][0] * (1.0 - b["x"][0])]}, dtype)
 
 
+def cuda_kernel(program: Program) -> launch.Kernel:
+    """Built for the stand-in for a GPU."""
+    return building.build(program, cuda.back_end(CPU))
+
+
 def test_a_launch(driver):
-    kernel = cuda.build(map_program(), CPU)
+    kernel = cuda_kernel(map_program())
     assert (kernel.registers, kernel.local_bytes, kernel.blocks) == (77, 88, 32)
     a = torch.rand(1, 80, dtype=torch.float64)
     b, c = a.clone(), a.clone()
@@ -481,30 +486,30 @@ def test_a_launch(driver):
 def test_l1_gives_up_what_its_blocks_need_and_no_more(driver, registers, percent):
     """8, 12, 20 and 32 blocks of 32 threads: 1 KB of 228 each."""
     driver.attributes["registers"] = registers
-    cuda.build(map_program(), CPU)
+    cuda_kernel(map_program())
     driver.narrow = percent  # not rounded up, as it should be
-    cuda.build(map_program("float32"), CPU)
+    cuda_kernel(map_program("float32"))
     assert [call[2] for call in driver.calls if call[0] == "set"] == [percent, percent, percent + 1]
 
 
 def test_local_memory_is_reserved_when_a_kernel_is_loaded(driver):
     """If that takes what torch keeps for later, torch gives it back; if it is not enough, the error says how much."""
     driver.attributes["local"] = 29360
-    first = cuda.build(map_program(), CPU)
+    first = cuda_kernel(map_program())
     assert first.reserved_bytes == (29360 + 512) * 2048 * 132
     assert driver.calls[-1][0] == "reserve"
     driver.short = 1
-    second = cuda.build(map_program("float32"), CPU)
+    second = cuda_kernel(map_program("float32"))
     assert second.reserved_bytes == first.reserved_bytes
     assert [call[0] for call in driver.calls[-3:]] == ["reserve", "emptied", "reserve"]
     driver.short = 2
     with pytest.raises(torch.OutOfMemoryError, match=r"about 8\.1 GB\. Of its 85\.0 GB, 3\.0 GB are free"):
-        cuda.build(record("other", [Buffer("x", 1)], lambda b: {"x": [b["x"][0] + 1.0]}, "float32"), CPU)
+        cuda_kernel(record("other", [Buffer("x", 1)], lambda b: {"x": [b["x"][0] + 1.0]}, "float32"))
 
 
 def test_code_goes_with_its_last_user(driver):
     """Also while somebody captures a graph, and from a thread that is in another context."""
-    launched = cuda.build(map_program(), CPU).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
+    launched = cuda_kernel(map_program()).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
     assert len(driver.machines) == 1
     del launched
     assert not driver.machines
@@ -514,14 +519,14 @@ def test_code_goes_with_its_last_user(driver):
 def test_a_torch_without_a_context(driver):
     driver.context = 0
     with pytest.raises(RuntimeError, match="torch made no CUDA context"):
-        cuda.build(map_program(), CPU)
+        cuda_kernel(map_program())
 
 
 @pytest.mark.parametrize(
     ("status", "name"), [(700, "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access"), (999, "999")]
 )
 def test_a_launch_that_fails(driver, status, name):
-    run = cuda.build(map_program(), CPU).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
+    run = cuda_kernel(map_program()).bind({"x": torch.rand(1, 16, dtype=torch.float64)})
     driver.answer = status
     with pytest.raises(RuntimeError, match=f"CUDA's driver answered {name}"):
         run()
@@ -530,14 +535,14 @@ def test_a_launch_that_fails(driver, status, name):
 def test_code_that_cannot_be_loaded(driver):
     driver.answer = 218
     with pytest.raises(RuntimeError, match=r"the code of map for cpu, answered CUDA_ERROR_INVALID_PTX\nptxas: line 3"):
-        cuda.build(map_program(), CPU)
+        cuda_kernel(map_program())
 
 
 def test_no_driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     cuda._driver.cache_clear()
     with pytest.raises(ImportError, match="pip install cuda-bindings"):
-        cuda.build(map_program(), CPU)
+        cuda_kernel(map_program())
 
 
 def test_ptx_is_kept(driver, monkeypatch, tmp_path):
@@ -549,7 +554,7 @@ def test_ptx_is_kept(driver, monkeypatch, tmp_path):
         return map_program()
 
     for _ in range(2):
-        kernel = building.build_known(cuda.back_end(CPU), "map", [Buffer("x", 1)], "float64", "origin", make)
+        kernel = building.build(Recipe("map", (Buffer("x", 1),), "float64", make, "origin"), cuda.back_end(CPU))
         x = torch.rand(1, 16, dtype=torch.float64)
         want = (3.7 * x) * (1.0 - x)
         kernel.bind({"x": x})()
@@ -564,7 +569,7 @@ def test_ptx_of_a_program_whose_origin_is_not_known_is_kept_too(driver, monkeypa
     made, translate = [], cuda._translate
     monkeypatch.setattr(cuda, "_translate", lambda ir: made.append(ir) or translate(ir))
     for _ in range(2):
-        cuda.build(map_program(), CPU)
+        cuda_kernel(map_program())
     assert len(made) == 1 and len(list(tmp_path.iterdir())) == 1
 
 
@@ -589,7 +594,7 @@ def test_an_environment(driver, monkeypatch, mode):
             return seen
 
     before = len(driver.calls)
-    ours = steps(lambda kernels, what, dtype, device, origin: cuda.build(kernels.program(what, dtype), CPU))
+    ours = steps(lambda kernels, what, dtype, device, origin: cuda_kernel(kernels.program(what, dtype)))
     assert len([c for c in driver.calls[before:] if c[0] == "launch"]) == 33
     theirs = steps(None)
     assert any(bool(x[2].any()) for x in ours if len(x) == 5), "some episode ended"
@@ -651,12 +656,12 @@ def nvdisasm(ptxas) -> None:
         pytest.skip("the package nvidia-cuda-nvdisasm is not installed")
 
 
-def test_a_memory_is_no_spill(nvdisasm):
+def test_an_array_is_no_spill(nvdisasm):
     """What lies on a thread's stack by the program's own will, and is read at an index."""
 
     def body(b: dict[str, list]) -> dict[str, list]:
-        rows = memory([[x] for x in b["x"]])
-        return {"y": repeat(20, lambda k, c: [c[0] * get(rows, lookup_index((3, 1, 2, 0) * 5, k))], [1.0])}
+        values = Array(b["x"])
+        return {"y": repeat(20, lambda k, c: [c[0] * values[Table((3, 1, 2, 0) * 5)[k]]], [1.0])}
 
     program = record("indexed", [Buffer("x", 8), Buffer("y", 1)], body, "float32")
     text = cuda.assembly(program)

@@ -137,9 +137,9 @@ def test_torch_is_told_that_buffers_keep_their_place(monkeypatch):
     marked = torch.zeros(1)
     torch._dynamo.mark_static_address(marked)
     claimed = SimpleNamespace(is_cuda=True)
-    launch.keeps_its_place(claimed)
+    launch.mark_static_address(claimed)
     assert vars(claimed) == {"is_cuda": True, **vars(marked)}
-    assert not vars(launch.keeps_its_place(torch.zeros(1)))
+    assert not vars(launch.mark_static_address(torch.zeros(1)))
 
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, "is_cuda", property(lambda x: True), raising=False)

@@ -9,7 +9,7 @@ import torch
 from kernels import record_list
 
 from torch_mjenvs.compiler import scalar
-from torch_mjenvs.compiler.control import compute_any, compute_each, get, repeat, touched, when_any, while_any
+from torch_mjenvs.compiler.control import active_set, compute_any, compute_each, repeat, when_any, while_any
 from torch_mjenvs.compiler.expr import Expr, current, node, tracing
 from torch_mjenvs.compiler.program import Buffer, Program, record
 
@@ -285,11 +285,11 @@ def test_operations_obey_the_table():
         record_list(lambda x: [scalar.select(scalar.logical_and(x[0] < 0.0, x[0]), 1.0, 0.0)], 1, 1, "float32")
     with pytest.raises(TypeError, match="sqrt takes 'f'"):
         record_list(lambda x: [node("sqrt", x[0], x[0])], 1, 1, "float32")
-    with pytest.raises(TypeError, match="lookup needs a tuple, got 3"):
-        record_list(lambda x: repeat(2, lambda i, c: [node("lookup", i, attr=3)], x), 1, 1, "float32")
+    with pytest.raises(TypeError, match="lookup needs a Table, got 3"):
+        record_list(lambda x: repeat(2, lambda i, c: [node("lookup", i, attr=3, type_="f")], x), 1, 1, "float32")
     with pytest.raises(TypeError, match="each needs a 'f', got <lt:b>"):
-        masks = lambda x: compute_each(touched([x[0] < 0.0]), lambda i: [x[0] < 1.0])  # noqa: E731
-        record_list(lambda x: [get(masks(x), 0)], 1, 1, "float32")
+        masks = lambda x: compute_each(active_set([x[0] < 0.0]), lambda i: [x[0] < 1.0])  # noqa: E731
+        record_list(lambda x: [masks(x)[0, 0]], 1, 1, "float32")
 
 
 def test_traces_do_not_nest_and_do_not_linger():

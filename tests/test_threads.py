@@ -15,7 +15,8 @@ import torch
 from kernels import DTYPES, bits, build, record_list, tensors
 
 from torch_mjenvs.compiler import cpu
-from torch_mjenvs.compiler.control import get, memory, repeat
+from torch_mjenvs.compiler.arrays import Array
+from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.scalar import sqrt
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,9 +68,9 @@ ARM = cpu.Target("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon", 16)
 
 
 def large(x: list) -> list:
-    """A memory of many vectors."""
-    values = memory([[x[0] * k, x[0] + k] for k in range(200)])
-    return repeat(200, lambda i, c: [c[0] + get(values, i) * sqrt(get(values, i, 1))], [0.0])
+    """An array of many vectors."""
+    values = Array([[x[0] * k, x[0] + k] for k in range(200)])
+    return repeat(200, lambda i, c: [c[0] + values[i, 0] * sqrt(values[i, 1])], [0.0])
 
 
 def spilling(x: list) -> list:
@@ -94,8 +95,8 @@ def test_a_stack_holds_more_than_any_code_takes(target, dtype):
         program = record_list(body, 1, 1, dtype)
         ir = cpu.assembly(program, target)
         takes = frame(target.machine().emit_assembly(llvm.parse_assembly(ir)))
-        room = int(re.search(r"@room.*\n  ret i64 (\d+)", ir)[1])  # type: ignore[index]
-        assert 1000 < takes < room / 8
+        stack_bytes = int(re.search(r"@stack_bytes.*\n  ret i64 (\d+)", ir)[1])  # type: ignore[index]
+        assert 1000 < takes < stack_bytes / 8
 
 
 def subnormal(x: list) -> list:

@@ -120,7 +120,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _is_private(path: Path, found: os.stat_result) -> bool:
-    """Whether the user alone owns and can write it; said once if not."""
+    """True if the user alone owns and can write it; if not, it is said once."""
     if not CHECKED:
         return True
     if found.st_uid != os.geteuid():

@@ -1,6 +1,6 @@
-"""The few control-flow forms, each with one meaning for floats, torch tensors and traced values.
+"""Control flow in few functions, each with one meaning for floats, torch tensors and traced values.
 
-A carry is any nesting of lists, tuples, dicts and dataclasses of scalars. Worlds that a form does not concern keep
+A carry is any nesting of lists, tuples, dicts and dataclasses of scalars. Worlds that a region op does not concern keep
 their carry bit for bit, so no world's result depends on which other worlds share its vector, its warp or its batch.
 """
 
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
 
-from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, node, type_of
-from .forms import Carried, Each, Form, Put, Repeat, Shape, When, While
-from .rooms import Room
+from .arrays import Array
+from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, type_of
+from .region_ops import ForEach, IterArg, Put, RegionOp, Repeat, When, While
 from .scalar import logical_and, select
 
 Carry = Any
@@ -38,7 +38,7 @@ def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
     _check("when_any", old, new)
     changed = [i for i, (o, n) in enumerate(zip(old, new, strict=True)) if not _same(o, n)]
     out = list(old)
-    results = _results(_when(mask, When(region, [Carried(old[i], new[i]) for i in changed])))
+    results = _results(_when(mask, When(region, [IterArg(old[i], new[i]) for i in changed])))
     for i, result in zip(changed, results, strict=True):
         out[i] = result
     return rebuild(out)
@@ -59,15 +59,15 @@ def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
     with trace.inside(region):
         new, rebuild = _flatten(compute())
     inside = [i for i, x in enumerate(new) if type(x) is Expr and x.region is region]
-    results = _results(_when(mask, When(region, [Carried(None, new[i]) for i in inside])))
+    results = _results(_when(mask, When(region, [IterArg(None, new[i]) for i in inside])))
     for i, result in zip(inside, results, strict=True):
         new[i] = result
     return rebuild(new)
 
 
-def _when(mask: Expr, form: When) -> Expr:
-    needed = form.body.mask
-    return _form("when", *((mask,) if needed is mask else (mask, needed)), attr=form)
+def _when(mask: Expr, region_op: When) -> Expr:
+    needed = region_op.body.mask
+    return _region_op("when", *((mask,) if needed is mask else (mask, needed)), attr=region_op)
 
 
 def while_any(cond: Callable[[Carry], Any], body: Callable[[Carry], Carry], carry: Carry, max_iterations: int) -> Carry:
@@ -83,21 +83,21 @@ def count_while(
     body: Callable[[Any, Carry], Carry],
     carry: Carry,
     max_iterations: int,
-    rooms: Sequence[Room] = (),
+    arrays: Sequence[Array] = (),
 ) -> Carry:
-    """The same with a counter from 0, which all worlds share, and with all rooms that the body puts into."""
+    """`while_any` with a counter from 0, which all worlds share. `arrays`: all that the body puts into."""
     if is_tracing():
-        return _while(cond, body, carry, max_iterations, rooms)
+        return _while(cond, body, carry, max_iterations, arrays)
     active: Any = True
     for i in range(max_iterations):
         active = logical_and(active, cond(i, carry))
         if active is False or (isinstance(active, torch.Tensor) and not bool(active.any())):
             break
-        for room in rooms:
-            room.enter()
+        for array in arrays:
+            array.enter()
         new = body(i, carry)
-        for room in rooms:
-            room.do_puts(active)
+        for array in arrays:
+            array.do_puts(active)
         carry = new if active is True else choose_all(active, new, carry)
     return carry
 
@@ -129,53 +129,39 @@ def here() -> Callable[[], contextlib.AbstractContextManager]:
 
 # Many of a kind, few of them needed: the plurals of `when_any` and `compute_any`, their code made once.
 #
-# `touched` says which are needed: a list of (number, mask), or a node of type "t". A memory is a list of rows, or a
-# node of type "m", read by `get` at a number that all worlds share but that is known only when the kernel runs.
+# `active_set` says which are needed: a list of (number, mask), or a node of type "t".
 
 
-def memory(rows: Sequence[Sequence]) -> Any:
-    """Rows of floats, all of one length, that can be read at any lane-uniform index."""
-    if not is_tracing():
-        return rows
-    return fresh("memory", *(x for row in rows for x in row), attr=Shape(len(rows), len(rows[0])))
-
-
-def get(where: Any, i: Any, column: int = 0) -> Any:
-    """where[i][column]."""
-    return node("get", where, i, attr=column) if type(where) is Expr else where[i][column]
-
-
-def get_row(where: Any, i: Any, columns: Iterable[int]) -> list:
-    return [get(where, i, k) for k in columns]
-
-
-def touched(masks: Sequence) -> Any:
-    """The numbers of the masks that hold in any world of the vector, and where they do."""
+def active_set(masks: Sequence) -> Any:
+    """The numbers of the masks that hold in any world of the vector, and in which worlds they do."""
     if is_tracing():
-        return fresh("touched", *masks, attr=len(masks))
+        return fresh("active_set", *masks, attr=len(masks))
     return [(i, mask) for i, mask in enumerate(masks) if _holds(mask)]
 
 
-def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Any:
-    """A memory with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
+def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Array:
+    """An array with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
     return compute_parts(which, lambda i: [compute(i)], 0)
 
 
-def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence]], n: int) -> Any:
-    """The same of the parts of each i of `which`, from n: part k, `compute(i)[k]`, is in row k n + i."""
+def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence]], n: int) -> Array:
+    """An array with parts of each i of `which`, from n: part k, `compute(i)[k]`, is in row k n + i."""
+    found = Array()
     if type(which) is not Expr:
-        return {k * n + i: row for i, _ in which for k, row in enumerate(compute(i))}
-    held = fresh("memory")
+        for i, _ in which:
+            for k, row in enumerate(compute(i)):
+                found.set_row(k * n + i, row)
+        return found
 
     def iteration(i: Any, _: Carry) -> Iteration:
         rows = compute(i)
-        held.attr = Shape(which.attr * len(rows), len(rows[0]))
+        found.take_shape(which.attr * len(rows), len(rows[0]))
         return Iteration(
-            puts=[Put(held, part(i, k, n), c, x, None) for k, row in enumerate(rows) for c, x in enumerate(row)]
+            puts=[Put(found.held, part(i, k, n), c, x, None) for k, row in enumerate(rows) for c, x in enumerate(row)]
         )
 
-    form = _each(which, iteration, [])
-    return fresh("filled", held, form, attr=held.attr)
+    found.leave(found.held, _for_each(which, iteration, []))
+    return found
 
 
 def part(i: Any, k: int, n: int) -> Any:
@@ -184,12 +170,12 @@ def part(i: Any, k: int, n: int) -> Any:
 
 
 def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
-    """What is touched of the parts of each i of `which`, from n: part k, where `test(i)[k]`, has the number k n + i."""
+    """The active parts of each i of `which`, from n: part k, where `test(i)[k]`, has the number k n + i."""
     if type(which) is not Expr:
         parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
         return [(i, mask) for i, mask in parts if _holds(mask)]
-    form = _each(which, lambda i, _: Iteration(chosen=list(test(i))), [])
-    return fresh("chosen", form, attr=n * len(form.attr.chosen))
+    region_op = _for_each(which, lambda i, _: Iteration(chosen=list(test(i))), [])
+    return fresh("chosen", region_op, attr=n * len(region_op.attr.chosen))
 
 
 def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
@@ -199,7 +185,7 @@ def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> 
             carry = when_any(mask, functools.partial(body, i), carry)
         return carry
     _, rebuild = _flatten(carry)
-    return rebuild(_results(_each(which, lambda i, c: Iteration(body(i, c)), carry)))
+    return rebuild(_results(_for_each(which, lambda i, c: Iteration(body(i, c)), carry)))
 
 
 def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], totals: Sequence[Sequence]) -> list[list]:
@@ -214,42 +200,42 @@ def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], total
                 for k, x in parts:
                     total[k] = select(mask, total[k] + x, total[k])
         return out
-    sums = [memory([[x] for x in total]) for total in totals]
+    sums = [Array(total) for total in totals]
 
     def iteration(i: Any, _: Carry) -> Iteration:
         puts = []
-        for held, parts in zip(sums, body(i), strict=True):
+        for array, parts in zip(sums, body(i), strict=True):
             for k, x in parts:
-                old = get(held, k)
-                puts.append(Put(held, k, 0, old + x, old))
+                old = array[k]
+                puts.append(Put(array.held, k, 0, old + x, old))
         return Iteration(puts=puts)
 
-    form = _each(which, iteration, [])
-    return [
-        [fresh("after", held, form, attr=k) for k in range(len(total))]
-        for held, total in zip(sums, totals, strict=True)
-    ]
+    region_op = _for_each(which, iteration, [])
+    for array in sums:
+        array.leave(array.held, region_op)
+    return [[array[k] for k in range(array.rows)] for array in sums]
 
 
 @dataclass
 class Iteration:
-    """What the body of an `each` makes of one number."""
+    """All that the body of a `for_each` makes of one number."""
 
     carry: Carry = ()
     puts: Sequence[Put] = ()
     chosen: Sequence = ()
 
 
-def _each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry) -> Expr:
-    """The form beneath the loops over what is touched."""
+def _for_each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry) -> Expr:
+    """The region op beneath the loops over an active set."""
     trace = current()
     before, rebuild = _flatten(carry)
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
-        number, carried = _variables(before)
-        made = body(number, rebuild([x.variable for x in carried]))
-    _carry_on("each", carried, made.carry)
-    return _form("each", which, region.mask, attr=Each(region, carried, number, list(made.puts), list(made.chosen)))
+        number, iter_args = _variables(before)
+        made = body(number, rebuild([x.variable for x in iter_args]))
+    _carry_on("for_each", iter_args, made.carry)
+    loop = ForEach(region, iter_args, number, list(made.puts), list(made.chosen))
+    return _region_op("for_each", which, region.mask, attr=loop)
 
 
 def _repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
@@ -257,10 +243,10 @@ def _repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
     before, rebuild = _flatten(carry)
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
-        counter, carried = _variables(before)
-        new = body(counter, rebuild([x.variable for x in carried]))
-    _carry_on("repeat", carried, new)
-    return rebuild(_results(_form("repeat", attr=Repeat(region, carried, counter, n))))
+        counter, iter_args = _variables(before)
+        new = body(counter, rebuild([x.variable for x in iter_args]))
+    _carry_on("repeat", iter_args, new)
+    return rebuild(_results(_region_op("repeat", attr=Repeat(region, iter_args, counter, n))))
 
 
 def _while(
@@ -268,56 +254,56 @@ def _while(
     body: Callable[[Any, Carry], Carry],
     carry: Carry,
     limit: int,
-    rooms: Sequence[Room],
+    arrays: Sequence[Array],
 ) -> Carry:
     trace = current()
     before, rebuild = _flatten(carry)
-    outside = [room.held for room in rooms]
+    outside = [array.held for array in arrays]
     head = Region(trace.region, trace.region.mask)
     with trace.inside(head):
-        counter, carried = _variables(before)
-        for room in rooms:
-            room.enter()
-        inner = rebuild([x.variable for x in carried])
+        counter, iter_args = _variables(before)
+        for array in arrays:
+            array.enter()
+        inner = rebuild([x.variable for x in iter_args])
         active = logical_and(head.mask, cond(counter, inner))
         region = Region(head, active)
         with trace.inside(region):
             new = body(counter, inner)
-            puts = [put for room in rooms for put in room.puts()]
-            left = [room.held for room in rooms if room.held.region is region]
-    _carry_on("while", carried, new)
-    form = _form("while", attr=While(region, carried, counter, limit, head, active, puts, left))
-    for room, held in zip(rooms, outside, strict=True):
-        room.leave(held, form)
-    return rebuild(_results(form))
+            puts = [put for array in arrays for put in array.puts()]
+            left = [array.held for array in arrays if array.held.region is region]
+    _carry_on("while", iter_args, new)
+    region_op = _region_op("while", attr=While(region, iter_args, counter, limit, head, active, puts, left))
+    for array, held in zip(arrays, outside, strict=True):
+        array.leave(held, region_op)
+    return rebuild(_results(region_op))
 
 
-def _variables(before: list) -> tuple[Expr, list[Carried]]:
+def _variables(before: list) -> tuple[Expr, list[IterArg]]:
     """A loop's counter, and a variable for each leaf of its carry."""
     counter = fresh("counter")
-    return counter, [Carried(x, variable=fresh("phi", type_=type_of(x))) for x in before]
+    return counter, [IterArg(x, variable=fresh("phi", type_=type_of(x))) for x in before]
 
 
-def _carry_on(form: str, carried: list[Carried], new: Carry) -> None:
+def _carry_on(what: str, iter_args: list[IterArg], new: Carry) -> None:
     """Note what the body made of each variable."""
     leaves, _ = _flatten(new)
-    _check(form, [x.before for x in carried], leaves)
-    for x, leaf in zip(carried, leaves, strict=True):
+    _check(what, [x.before for x in iter_args], leaves)
+    for x, leaf in zip(iter_args, leaves, strict=True):
         x.after = leaf
 
 
-def _form(op: str, *args: Any, attr: Form) -> Expr:
-    """A control form's node, and the results of what it carries."""
-    form = fresh(op, *args, attr=attr)
-    for x in attr.carries:
-        x.form, x.result = form, fresh("result", form, attr=x, type_=type_of(x.after))
+def _region_op(op: str, *args: Any, attr: RegionOp) -> Expr:
+    """The node of a region op, and the results of what it carries."""
+    region_op = fresh(op, *args, attr=attr)
+    for x in attr.iter_args:
+        x.region_op, x.result = region_op, fresh("result", region_op, attr=x, type_=type_of(x.after))
         if x.variable is not None:
             x.variable.attr = x
-    return form
+    return region_op
 
 
-def _results(form: Expr) -> list:
-    return [x.result for x in form.attr.carries]
+def _results(region_op: Expr) -> list:
+    return [x.result for x in region_op.attr.iter_args]
 
 
 def _holds(mask: Any) -> bool:
@@ -328,13 +314,13 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) in PYTHON_TYPE and type(a) is type(b) and a == b)
 
 
-def _check(form: str, old: list, new: list) -> None:
+def _check(what: str, old: list, new: list) -> None:
     if len(old) != len(new):
-        raise ValueError(f"{form}: the body returned {len(new)} values for a carry of {len(old)}")
+        raise ValueError(f"{what}: the body returned {len(new)} values for a carry of {len(old)}")
     for i, (o, n) in enumerate(zip(old, new, strict=True)):
         if type_of(o) != type_of(n):
             types = f"{type_of(o)!r}, the body made it {type_of(n)!r}"
-            raise TypeError(f"{form}: value {i} of the carry is of type {types}")
+            raise TypeError(f"{what}: value {i} of the carry is of type {types}")
 
 
 def _flatten(tree: Carry) -> tuple[list, Callable[[list], Carry]]:

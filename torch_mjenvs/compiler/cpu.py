@@ -1,7 +1,8 @@
-"""Build a program for this machine's processor, keep the object code on disk, and run it over torch tensors.
+"""The back end for this machine's processor: object code, run over torch tensors.
 
 program = record("axpy", [Buffer("x", 3), Buffer("y", 3)], lambda b: {"y": [2.0 * x for x in b["x"]]}, "float32")
-launch = build(program).bind({"x": x, "y": y})     # tensors of shape (3, padded(n)), or (padded(n), 3) with rows
+kernel = build(program, torch.device("cpu"))
+launch = kernel.bind({"x": x, "y": y})  # tensors of shape (3, padded(n)), or (padded(n), 3) with rows
 launch()
 """
 
@@ -20,9 +21,9 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 import torch
 
-from . import build as building
 from . import fork, launch, loader, source, stacks
-from .driver import FIELDS, driver
+from .back_end import BackEnd
+from .entry import FIELDS, entry
 from .llvm import render
 from .program import Buffer, Program, collector_paused
 
@@ -31,7 +32,7 @@ TILES_A_THREAD = 4  # with fewer, a team costs more than it brings
 
 @dataclass(frozen=True)
 class Target:
-    """What code is made for: an LLVM triple, processor and features, and the bytes of its vectors."""
+    """A kind of processor to make code for: an LLVM triple, processor and features, and the bytes of its vectors."""
 
     triple: str
     cpu: str
@@ -66,7 +67,7 @@ def assembly(program: Program, target: Target) -> str:
     lanes = lanes_of(program.dtype, target)
     with collector_paused():
         tile = render(program, lanes)
-    return f'target triple = "{target.triple}"\n{tile}\n{driver(tile, lanes, target.vector_bytes, target.triple)}'
+    return f'target triple = "{target.triple}"\n{tile}\n{entry(tile, lanes, target.vector_bytes, target.triple)}'
 
 
 def _assemble(ir: str, target: Target) -> bytes:
@@ -86,17 +87,17 @@ class Kernel(launch.Kernel):
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, code: bytes, lanes: int):
         super().__init__(name, buffers, dtype, torch.device("cpu"))
         self.lanes, self.code_bytes = lanes, len(code)
-        self._loaded = loader.Loaded(code, ("kernel", "room"), host().triple)
-        self.address, room = self._loaded.addresses
+        self._loaded = loader.Loaded(code, ("kernel", "stack_bytes"), host().triple)
+        self.address, stack_bytes = self._loaded.addresses
         self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
-        self.room = ctypes.CFUNCTYPE(ctypes.c_int64)(room)()
+        self.stack_bytes = ctypes.CFUNCTYPE(ctypes.c_int64)(stack_bytes)()
 
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         return _Run(self, tensors, worlds)
 
 
 class _Run:
-    """The kernel with everything that it is called with."""
+    """A kernel with everything that it is called with."""
 
     def __init__(self, kernel: Kernel, tensors: Sequence[torch.Tensor], worlds: int):
         self._kernel = kernel
@@ -105,7 +106,7 @@ class _Run:
         self._tiles = worlds // kernel.lanes
         self._job = _Job(
             buffers=ctypes.addressof(self._pointers), counter=ctypes.addressof(self._counter),
-            tiles=self._tiles, worlds=worlds, room=kernel.room,
+            tiles=self._tiles, worlds=worlds, stack_bytes=kernel.stack_bytes,
         )  # fmt: skip
         self._job_address = ctypes.addressof(self._job)
 
@@ -113,11 +114,11 @@ class _Run:
         """On as many threads as torch uses."""
         threads = max(1, min(torch.get_num_threads(), self._tiles // TILES_A_THREAD))
         team = _team() if threads > 1 else None
-        job, room = self._job, self._kernel.room
-        self._counter.value = job.seat = 0
+        job, stack_bytes = self._job, self._kernel.stack_bytes
+        self._counter.value = job.thread_index = 0
         job.chunk, job.times = max(1, self._tiles // (16 * threads)), times
         job.number = team.number if team else 0
-        held = stacks.take(threads, room) if room else None
+        held = stacks.take(threads, stack_bytes) if stack_bytes else None
         job.stacks = held.address if held else 0
         if threads == 1:
             self._kernel.call(self._job_address)
@@ -126,7 +127,7 @@ class _Run:
         else:
             self._share_out(threads)
         if held:
-            stacks.give(held, room)
+            stacks.give(held, stack_bytes)
 
     def _share_out(self, threads: int) -> None:
         """On threads of our own; an interrupt, which may come between any two lines, goes on its way when all is done.
@@ -136,7 +137,7 @@ class _Run:
         counter = ctypes.c_int64(0)
         job, mine = (_Job.from_buffer_copy(self._job) for _ in range(2))
         job.counter = mine.counter = ctypes.addressof(counter)
-        mine.stacks += (threads - 1) * mine.room
+        mine.stacks += (threads - 1) * mine.stack_bytes
         begun: list[bool] = []
         ended: list[bool] = []
         done: list[bool] = []
@@ -154,7 +155,7 @@ class _Run:
             try:
                 for _ in range(helpers):
                     _helpers().put(help_out)
-                mine.seat = 0
+                mine.thread_index = 0
                 self._kernel.call(ctypes.addressof(mine))  # until no tile is left that nobody has begun
                 done.append(True)
                 while len(ended) < len(begun):
@@ -168,7 +169,7 @@ class _Run:
 
 
 class _Job(ctypes.Structure):
-    """What `driver` reads."""
+    """The job that `entry` reads."""
 
     _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
 
@@ -196,7 +197,7 @@ def _team() -> _Team | None:
 
 @functools.cache
 def _helpers() -> SimpleQueue[Callable[[], None]]:
-    """What is put in is called on one of our threads, one for each processor.
+    """A queue of calls, which threads of ours make, one for each processor.
 
     Not a ThreadPoolExecutor: an interrupt of who hands it work can leave its locks locked for ever.
     """
@@ -216,14 +217,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
-def back_end(target: Target | None = None) -> building.BackEnd:
-    """This machine, with all that it can do or as the target says."""
+def back_end(target: Target | None = None) -> BackEnd:
+    """The maker and loader of object code for this machine, with all that it can do or as the target says."""
     target = target or host()
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, lanes_of(dtype, target))
 
-    return building.BackEnd(
+    return BackEnd(
         "cpu",
         torch.device("cpu"),
         _toolchain(target),
@@ -231,8 +232,3 @@ def back_end(target: Target | None = None) -> building.BackEnd:
         lambda ir: _assemble(ir, target),
         load,
     )
-
-
-def build(program: Program) -> launch.Kernel:
-    """Compile for this machine (or find it compiled) and load."""
-    return building.build(back_end(), program)

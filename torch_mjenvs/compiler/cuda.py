@@ -1,4 +1,4 @@
-"""Build a program for NVIDIA GPUs, one thread per world, and launch it on torch's current stream.
+"""The back end for NVIDIA's GPUs, one thread per world, launched on torch's current stream.
 
 LLVM makes PTX, which is portable text and is kept on disk; the driver makes machine code of it for the GPU at hand, and
 keeps that itself. Nothing here waits for the GPU.
@@ -16,8 +16,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import torch
 
-from . import build as building
 from . import launch, source
+from .back_end import BackEnd
 from .llvm import NVIDIA, render_thread
 from .program import Buffer, Program, collector_paused
 
@@ -78,7 +78,7 @@ class Kernel(launch.Kernel):
     def _load(self, ptx: bytes) -> Any:
         cuda, log = _driver(), bytearray(8192)
         options = cuda.CUjit_option.CU_JIT_ERROR_LOG_BUFFER, cuda.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
-        answer = _with_room(lambda: cuda.cuModuleLoadDataEx(ptx + b"\0", 2, list(options), [log, len(log)]))
+        answer = _retry_without_cache(lambda: cuda.cuModuleLoadDataEx(ptx + b"\0", 2, list(options), [log, len(log)]))
         said = log.partition(b"\0")[0].decode(errors="replace").strip()
         return _check(answer, f"CUDA's driver, given the code of {self.name} for {self.device}, answered", said)
 
@@ -88,8 +88,8 @@ class Kernel(launch.Kernel):
         return int(_check(cuda.cuDeviceGetAttribute(attribute, self._gpu)))
 
     def _share_out(self) -> int:
-        """As much of a multiprocessor's memory as L1 as may be, since there spilled values live. How many blocks it
-        then holds.
+        """Have as much of a multiprocessor's memory as may be serve as L1, where spilled values live; the number of
+        blocks that it then holds.
 
         No shared memory is used, but of it the system takes some for each block: asked for none, the driver leaves
         room for 8 blocks on newer chips, where registers allow up to 32.
@@ -120,7 +120,7 @@ class Kernel(launch.Kernel):
         nothing = _Arguments([0] * (len(self.buffers) + 1))
         stream = torch.cuda.current_stream().cuda_stream
         launch_kernel = _driver().cuLaunchKernel
-        answer = _with_room(
+        answer = _retry_without_cache(
             lambda: launch_kernel(self.function, 1, 1, 1, NVIDIA.threads, 1, 1, 0, stream, nothing.address, 0)
         )
         if int(answer[0]) == OUT_OF_MEMORY:
@@ -151,7 +151,7 @@ def _unload(context: Any, module: Any) -> None:
 
 
 class _Arguments:
-    """What a kernel is called with: `address` is that of a list of the places of its arguments."""
+    """The arguments of a kernel: `address` is that of a list of their places."""
 
     def __init__(self, values: Sequence[int]):
         self._values = (ctypes.c_uint64 * len(values))(*values)
@@ -186,7 +186,7 @@ class _Run:
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 
-def _with_room(call: Callable[[], tuple]) -> tuple:
+def _retry_without_cache(call: Callable[[], tuple]) -> tuple:
     """The driver's answer; where memory was short, after torch has given back what it keeps for later."""
     answer = call()
     if int(answer[0]) == OUT_OF_MEMORY:
@@ -206,7 +206,7 @@ def _driver() -> ModuleType:
 
 
 def _check(answer: tuple, what: str = "CUDA's driver answered", more: str = "") -> Any:
-    """What a call of the driver gave, without its status. Raises RuntimeError if that is an error."""
+    """The results of a call of the driver, without its status. Raises RuntimeError if that is an error."""
     status, *results = answer
     if int(status):
         cuda = _driver()
@@ -216,17 +216,12 @@ def _check(answer: tuple, what: str = "CUDA's driver answered", more: str = "") 
     return results[0] if results else None
 
 
-def back_end(device: torch.device) -> building.BackEnd:
-    """This GPU. What is kept on disk is PTX."""
+def back_end(device: torch.device) -> BackEnd:
+    """The maker and loader of PTX for this GPU; it is what is kept on disk."""
     version = ".".join(map(str, llvm.llvm_version_info))
     toolchain = f"{version} {NVIDIA} {source.digest_of(_translate)}"
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, device)
 
-    return building.BackEnd("cuda", device, toolchain, _lower, _translate, load)
-
-
-def build(program: Program, device: torch.device) -> launch.Kernel:
-    """Make PTX (or find it made) and load it."""
-    return building.build(back_end(device), program)
+    return BackEnd("cuda", device, toolchain, _lower, _translate, load)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from .arrays import Array, Table
 from .control import count_while
 from .expr import Expr, is_tracing
-from .rooms import Room, number
-from .scalar import Scalar, lookup, lookup_index, maximum
+from .scalar import Scalar, maximum, number
 
 BLOCK = 8  # entries of a row that are done at once
 Row = Mapping[int, Scalar]
@@ -45,43 +45,42 @@ def _factor_in_loops(full: list, least: Sequence[float], n: int) -> tuple[list[d
     held = [
         (row + [0.0] * BLOCK)[BLOCK * b : BLOCK * b + BLOCK] for row in full for b in range((len(row) - 1) // BLOCK + 1)
     ]
-    a, pivot_row, inverse = Room(sum(blocks), BLOCK, held), Room(BLOCK * blocks[-1], 1), Room(n, 1)
+    a, pivot_row, inverse = Array(held), Array(rows=BLOCK * blocks[-1]), Array(rows=n)
     backwards = range(n - 1, -1, -1)
-    block = range(BLOCK)
 
     def take_off(t: Expr, c: Scalar) -> Scalar:
-        k, row = lookup_index(list(backwards), t), lookup_index([starts[k] for k in backwards], t)
-        wide, before = (lookup([float(x) for x in xs], t) for xs in ([blocks[k] for k in backwards], backwards))
+        k, row = Table(backwards)[t], Table([starts[k] for k in backwards])[t]
+        wide, before = (Table([float(x) for x in xs])[t] for xs in ([blocks[k] for k in backwards], backwards))
 
         def copy(b: Expr, c: Scalar) -> Scalar:
-            at = lookup_index([BLOCK * b for b in range(blocks[-1])], b)
-            for m, x in enumerate(a.at(row + b, block)):
-                pivot_row.put(at + m if m else at, [x], None)
+            at = Table([BLOCK * b for b in range(blocks[-1])])[b]
+            for m, x in enumerate(a[row + b]):
+                pivot_row.put(at + m if m else at, x, None)
             return c
 
         count_while(lambda b, _: number(b) < wide, copy, 0.0, blocks[-1], [pivot_row])
-        share = 1.0 / maximum(pivot_row.at(k, [0])[0], lookup([least[k] for k in backwards], t))
-        inverse.put(k, [share], None)
+        share = 1.0 / maximum(pivot_row[k], Table([least[k] for k in backwards])[t])
+        inverse.put(k, share, None)
 
         def scale(b: Expr, c: Scalar) -> Scalar:
-            a.put(row + b, [x * share for x in a.at(row + b, block)], None)
+            a.put(row + b, [x * share for x in a[row + b]], None)
             return c
 
         count_while(lambda b, _: number(b) < wide, scale, 0.0, blocks[-1], [a])
 
         def from_row(i: Expr, c: Scalar) -> Scalar:
-            target, (x,) = lookup_index(starts, i), pivot_row.at(i, [0])
+            target, x = Table(starts)[i], pivot_row[i]
 
             def from_block(b: Expr, c: Scalar) -> Scalar:
-                new = [y - x * z for y, z in zip(a.at(target + b, block), a.at(row + b, block), strict=True)]
+                new = [y - x * z for y, z in zip(a[target + b], a[row + b], strict=True)]
                 a.put(target + b, new, None)
                 return c
 
-            width = lookup([float(x) for x in blocks], i)
+            width = Table([float(x) for x in blocks])[i]
             return count_while(lambda b, _: number(b) < width, from_block, c, blocks[-1], [a])
 
         return count_while(lambda i, _: number(i) < before, from_row, c, n, [a])
 
     count_while(lambda t, c: True, take_off, 0.0, n, [a, pivot_row, inverse])
-    factors = [{j: a.at(starts[k] + j // BLOCK, [j % BLOCK])[0] for j in range(k)} for k in range(n)]
-    return factors, [inverse.at(k, [0])[0] for k in range(n)]
+    factors = [{j: a[starts[k] + j // BLOCK, j % BLOCK] for j in range(k)} for k in range(n)]
+    return factors, [inverse[k] for k in range(n)]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import torch
 
-from . import build as building
 from . import cpu, cuda
-from .launch import Kernel
-from .program import Buffer, Program
+from .back_end import BackEnd
 
 OLDEST = (7, 5)  # the compute capability that PTX is made for
 
@@ -44,28 +40,6 @@ def choose_device(device: torch.device | str | None) -> torch.device:
     return torch.device("cuda", index)
 
 
-def back_end(device: torch.device) -> building.BackEnd:
-    """What makes and loads code for the device."""
+def back_end(device: torch.device) -> BackEnd:
+    """The maker and loader of code for the device."""
     return cpu.back_end() if device.type == "cpu" else cuda.back_end(device)
-
-
-def build(device: torch.device, program: Program) -> Kernel:
-    """Compile for the device (or find it compiled) and load."""
-    return building.build(back_end(device), program)
-
-
-def prepare(device: torch.device, program: Program) -> Callable[[], Kernel]:
-    """`build`, of which compiling and loading wait until the result is called; the program is no longer needed."""
-    return building.prepare(back_end(device), program)
-
-
-def build_known(
-    device: torch.device,
-    name: str,
-    buffers: Sequence[Buffer],
-    dtype: str,
-    origin: str | None,
-    make: Callable[[], Program],
-) -> Kernel:
-    """`build(device, make())`, but where the same was built before, `make` is not even called: see `build.py`."""
-    return building.build_known(back_end(device), name, buffers, dtype, origin, make)

@@ -219,7 +219,7 @@ def node(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
 
 
 def fresh(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
-    """A node that is equal to no other: a loop's variable, a control form or one of its results."""
+    """A node that is equal to no other: a loop's variable, a region op or one of its results."""
     region = _local.trace.region
     made = Expr(op, args, attr, type_ or OPS[op].gives, region)
     region.nodes.append(made)

@@ -15,7 +15,7 @@ Order = dict[Region, list[Expr]]
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """What is computed in place of a sum: a b + c, the product or c negated."""
+    """A fused multiply-add in place of a sum: a b + c, the product or c negated."""
 
     a: Expr
     b: object

@@ -26,7 +26,7 @@ def padded(n: int) -> int:
 
 
 def bytes_a_world(buffers: Sequence[Buffer], dtype: torch.dtype) -> int:
-    """What the tensors of these buffers take."""
+    """Bytes that the tensors of these buffers take for a world."""
     return sum(b.size * TORCH_TYPES.get(b.type, dtype).itemsize for b in buffers)
 
 
@@ -41,7 +41,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
-        """What runs the kernel so many times in a row over these tensors, whose addresses stay."""
+        """A function that runs the kernel so many times in a row over these tensors, whose addresses stay."""
 
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:
         """Check the tensors against the program's buffers and fix their addresses.
@@ -54,7 +54,7 @@ class Kernel(ABC):
         """Zeros for a buffer."""
         shape = (padded(worlds), buffer.size) if buffer.rows else (buffer.size, padded(worlds))
         dtype = TORCH_TYPES.get(buffer.type, self.float_type)
-        return keeps_its_place(torch.zeros(shape, dtype=dtype, device=self.device))
+        return mark_static_address(torch.zeros(shape, dtype=dtype, device=self.device))
 
     def check(self, buffer: Buffer, x: torch.Tensor) -> int:
         """The number of worlds that a buffer's tensor is for. Raises ValueError."""
@@ -94,22 +94,22 @@ def copied(x: torch.Tensor) -> torch.Tensor:
     return torch.ops.torch_mjenvs.copy(x) if torch.compiler.is_compiling() else x.clone()
 
 
-def keeps_its_place(x: torch.Tensor) -> torch.Tensor:
-    """x, of which torch now knows that its address never changes, should it compile: else a CUDA graph would be made
-    of nothing that writes into it, and copy it at every call where it is read.
+def mark_static_address(x: torch.Tensor) -> torch.Tensor:
+    """Tell torch, should it compile, that x never changes its address, and give x back. Else no CUDA graph could be
+    made of what writes into x, and where x is read it would be copied at every call.
 
-    It is what `torch._dynamo.mark_static_address` does (a test compares them), whose import takes seconds, and who does
-    not compile has no use for it. On a CPU there are no such graphs.
+    This is what `torch._dynamo.mark_static_address` does (a test compares them). But to import that takes seconds, and
+    who does not compile has no use for it. On a CPU there are no such graphs.
     """
     if x.is_cuda:
         x._dynamo_static_input_type = "unguarded"  # type: ignore[attr-defined]
     return x
 
 
-def settle(*buffers: torch.Tensor) -> None:
-    """Call this, before a launch, on what compiled code may have written into from outside.
+def materialize(*buffers: torch.Tensor) -> None:
+    """Make sure, before a launch, that buffers hold what compiled code has copied into them from outside.
 
-    What was copied into a buffer is to inductor as good as the buffer, but where that was part of another tensor
+    To inductor what was copied into a buffer is as good as the buffer. But where that was part of another tensor
     (`actions[3]`), it forgets at which offset, and would launch on the wrong part (torch 2.13).
     """
     if torch.compiler.is_compiling():

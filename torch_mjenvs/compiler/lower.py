@@ -9,9 +9,9 @@ from .expr import Expr
 from .fuse import Fused, Order, fuse
 from .ops import OPS
 from .program import Program
-from .renew import Renewal, renewals
 from .schedule import schedule
-from .sink import sink_loads
+from .sink_loads import sink_loads
+from .sink_stores import SunkStores, sink_stores
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Code:
 
 def lower(program: Program) -> Code:
     """The program itself stays as it was recorded."""
-    program, renewed = renewals(program)
-    order = schedule(program, sink_loads(program, renewed))
-    order = place_stores(program, order, renewed)
+    program, sunk = sink_stores(program)
+    order = schedule(program, sink_loads(program, sunk))
+    order = place_stores(program, order, sunk)
     order, sums = fuse(program, order)
     return Code(program, order, sums)
 
 
-def place_stores(program: Program, order: Order, renewed: Sequence[Renewal] = ()) -> Order:
+def place_stores(program: Program, order: Order, sunk: Sequence[SunkStores] = ()) -> Order:
     """With each value's stores right after it, where it is at hand; of constants, and of what was loaded, at the end.
 
     The latter may go into the very buffer that is loaded from, so they come after all loads.
@@ -47,5 +47,5 @@ def place_stores(program: Program, order: Order, renewed: Sequence[Renewal] = ()
         else:
             at_the_end.append(store)
     placed = [y for e in order[top] for y in (e, *at_once.get(e, ()))]
-    blocks = {renewal.body: order[renewal.body] + renewal.code() for renewal in renewed}
+    blocks = {x.body: order[x.body] + x.code() for x in sunk}
     return order | blocks | {top: placed + at_the_end}

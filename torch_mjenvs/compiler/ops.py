@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """What an operation takes and gives, by letters for types; "f*" is any number of floats, "?" is up to the node.
+    """An operation: what it takes and gives, by letters for types; "f*" is any number of floats, "?" is up to the node.
 
     | f | float | s | integer that all worlds share: a counter, an index |
-    | b | truth value | m | memory: rows of floats, read at an "s" |
-    | i | 32-bit integer | t | the numbers that are touched, and in which worlds |
-    | | | c | no value: a control form, a store |
+    | b | truth value | x | index of a row: "s", or "i", which is each world's own and must be there |
+    | i | 32-bit integer | a | array: rows of floats |
+    | | | t | active set: numbers that some world needs, and in which worlds |
+    | | | c | no value: a region op, a store |
     """
 
     takes: str
@@ -66,29 +67,26 @@ OPS: dict[str, Op] = {
     "f2i": _arithmetic("f", "i"),
     "i2f": _arithmetic("i", "f"),
     "u2f": _arithmetic("i", "f"),  # of the integer taken as unsigned
-    # buffers and tables
+    # buffers
     "load": Op("", "?", "tuple"),  # attr: (buffer, column); the type is the buffer's
     "store": Op("?", "c", "tuple"),  # the same; the passes of `lower.py` put stores among the nodes
-    "lookup": Op("s", "f", "tuple", counts=True),  # attr: a table of constants
-    "slookup": Op("s", "s", "tuple"),
-    "entry": Op("i", "f", "Constants", counts=True),  # at an index of each world's own, which must be there
+    # tables and arrays
+    "lookup": Op("x", "?", "Table", counts=True),  # the constant there, row by row; the type is the table's, "f" or "s"
+    "array": Op("f*", "a", "Shape"),  # with these values in it, row by row; with none, unspecified
+    "get": Op("ax", "f", "int"),  # the row's entry in column attr
+    "version": Op("a", "a", "Shape"),  # the array as the body of a loop finds it, which puts values into it
+    "filled": Op("ac", "a", "Shape"),  # the array after a region op has put values into it
     "sadd": Op("ss", "s"),
     "spread": Op("s", "f"),  # the same number in all worlds
-    # memories, and what is touched
-    "memory": Op("f*", "m", "Shape"),  # with these values in it, row by row; with none, unspecified
-    "get": Op("ms", "f", "int"),  # the row's entry in column attr
-    "pick": Op("mi", "f", "int"),  # the same at a row of each world's own, which must be there
-    "version": Op("m", "m", "Shape"),  # the memory as the body of a loop finds it, which puts values into it
-    "filled": Op("mc", "m", "Shape"),  # the memory after a form has put values into it
-    "after": Op("mc", "f", "int"),  # entry attr of a memory of one column, after a form
-    "touched": Op("b*", "t", "int"),  # which of attr masks hold in any world
-    "chosen": Op("c", "t", "int"),  # which of attr parts an `each` chose
+    # active sets
+    "active_set": Op("b*", "t", "int"),  # which of attr masks hold in any world
+    "chosen": Op("c", "t", "int"),  # which of attr parts a `for_each` chose
     # control
     "when": Op("b*", "c", "When"),
     "while": Op("", "c", "While"),
     "repeat": Op("", "c", "Repeat"),
-    "each": Op("tb", "c", "Each"),
+    "for_each": Op("tb", "c", "ForEach"),
     "counter": Op("", "s"),
-    "phi": Op("", "?", "Carried"),  # what a loop's body sees of what is carried
-    "result": Op("c", "?", "Carried"),  # and what the code after a form does
+    "phi": Op("", "?", "IterArg"),  # what a loop's body sees of it
+    "result": Op("c", "?", "IterArg"),  # and what the code after a region op does
 }

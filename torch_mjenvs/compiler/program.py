@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .expr import Expr, Trace, node, tracing, type_of
-from .forms import Carried, Form
 from .ops import OPS
+from .region_ops import IterArg, RegionOp
 from .verify import verify
 
 
@@ -41,15 +41,16 @@ class Program:
     uses: dict[Expr, list[Expr | None]] = field(default_factory=dict)
 
     def count_ops(self) -> Counter[str]:
-        """How many of each arithmetic operation the code holds (a loop's body counts once, a fused pair as two)."""
-        return Counter(e.op for e in self.live if OPS[e.op].counts)
+        """How many of each arithmetic operation the code holds (a loop's body counts once, a fused pair as two;
+        an index that all worlds share is none)."""
+        return Counter(e.op for e in self.live if OPS[e.op].counts and e.type != "s")
 
     def release(self) -> None:
         """Undo the graph, in which nodes and regions hold each other: else it would stay until a collection of all."""
         regions = [self.trace.top]
         for region in regions:
             for e in region.nodes:
-                if isinstance(e.attr, Form):
+                if isinstance(e.attr, RegionOp):
                     regions += e.attr.regions
                 e.args, e.attr = (), None
             region.nodes.clear()
@@ -103,7 +104,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def _find_live(program: Program) -> None:
-    """Mark what the stores need, and who uses it (None: a store, a control form or a loop's back edge)."""
+    """Mark what the stores need, and who uses it (None: a store, a region op or a loop's back edge)."""
     live, uses = program.live, program.uses
     todo: list[tuple[object, Expr | None]] = [(value, None) for _, _, value in program.stores]
     while todo:
@@ -114,9 +115,9 @@ def _find_live(program: Program) -> None:
         if x in live:
             continue
         live.add(x)
-        if isinstance(x.attr, Carried):
-            todo += [(y, None) for y in (x.attr.form, x.attr.before, x.attr.after, x.attr.variable)]
-        elif isinstance(x.attr, Form):
+        if isinstance(x.attr, IterArg):
+            todo += [(y, None) for y in (x.attr.region_op, x.attr.before, x.attr.after, x.attr.variable)]
+        elif isinstance(x.attr, RegionOp):
             todo += [(y, None) for y in (*x.args, *(y for y, _, _ in x.attr.reads()))]
         else:
             todo += [(y, x) for y in x.args]

@@ -130,7 +130,7 @@ class Random:
 
 
 def _upper_bits(word: Word, n: int) -> Scalar:
-    """As a number."""
+    """The upper n bits of a word, as a number."""
     return float(word % 2**32 >> 32 - n) if type(word) is int else node("i2f", node("lshr", word, 32 - n))
 
 

@@ -12,7 +12,6 @@ Constants meet the other two freely. Each function means the same in all three u
 from __future__ import annotations
 
 import math as _m
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -199,15 +198,6 @@ def logical_not(mask: Mask) -> Mask:
     return ~mask
 
 
-def lookup(table: Sequence[float], i: Any) -> Scalar:
-    """table[i], for the counter `i` of a `repeat`."""
-    if type(i) is Expr:
-        return table[0] if len(set(table)) == 1 else node("lookup", i, attr=tuple(table))
-    return table[i]
-
-
-def lookup_index(table: Sequence[int], i: Any) -> Any:
-    """table[i] of whole numbers, to be used as an index again."""
-    if type(i) is Expr:
-        return table[0] if len(set(table)) == 1 else node("slookup", i, attr=tuple(table))
-    return table[i]
+def number(i: Any) -> Scalar:
+    """The counter of a loop as a scalar."""
+    return node("spread", i) if type(i) is Expr else float(i)

@@ -1,4 +1,4 @@
-"""In which order a region's nodes are computed: each just before its first use, so that few values live at a time.
+"""The order in which a region's nodes are computed: each just before its first use, so that few values live at a time.
 
 Humanoid's step has some 8,000 values in one region and 32 registers to keep them in. In the order in which physics
 asks for them most are spilled and fetched again. Here a value that a block, a loop or a store needs is computed depth
@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .expr import Expr, Region
-from .forms import Form, While
 from .program import Program
-from .sink import Homes
+from .region_ops import RegionOp, While
+from .sink_loads import Homes
 
 LEAVES = ("phi", "counter", "load")
 
@@ -26,7 +26,7 @@ def schedule(program: Program, homes: Homes) -> dict[Region, list[Expr]]:
 
 @dataclass(frozen=True)
 class _Task:
-    """What all regions have to know, and what they have found."""
+    """All that regions have to know, and what they have found."""
 
     live: set[Expr]
     stored: set[Expr]
@@ -43,13 +43,13 @@ class _Region:
         self.done: set[Expr] = set()
         self.order: list[Expr] = []
         self.needs: dict[Expr, None] = {}
-        self.written: set[Expr] = set()  # memories into which its loops put values
-        self.reads: dict[Expr, Expr] = {}  # what is read from memories here, and from which
+        self.written: set[Expr] = set()  # arrays into which its loops put values
+        self.reads: dict[Expr, Expr] = {}  # what is read from arrays here, and from which
         self.operands: dict[Expr, list[Expr]] = {}
         for e in self.nodes:
-            if e.op in ("get", "pick"):
-                self.reads[e] = _memory(e.args[0])
-            elif isinstance(e.attr, Form):
+            if e.op == "get":
+                self.reads[e] = _array(e.args[0])
+            elif isinstance(e.attr, RegionOp):
                 self.operands[e] = self._operands_of(e, task)
         for e in self.nodes:
             if e.op in LEAVES:
@@ -61,19 +61,19 @@ class _Region:
             self._compute(e)
         task.orders[region] = self.order
 
-    def _operands_of(self, form: Expr, task: _Task) -> list[Expr]:
-        """What must be there before a block or loop is entered."""
-        record: Form = form.attr
-        needs: dict = dict.fromkeys(form.args)
-        written = {_memory(put.memory) for put in record.puts} if isinstance(record, While) else set()
+    def _operands_of(self, region_op: Expr, task: _Task) -> list[Expr]:
+        """The nodes that must be computed before a block or loop is entered."""
+        record: RegionOp = region_op.attr
+        needs: dict = dict.fromkeys(region_op.args)
+        written = {_array(put.array) for put in record.puts} if isinstance(record, While) else set()
         for region in record.regions:
             inner = _Region(region, task)
             needs, written = needs | inner.needs, written | inner.written
         self.written |= written
-        needs |= dict.fromkeys(e for e, memory in self.reads.items() if memory in written)  # as it was before
+        needs |= dict.fromkeys(e for e, array in self.reads.items() if array in written)  # as it was before
         needs |= dict.fromkeys(x for x, _, _ in record.reads())
-        for carried in record.carries:
-            needs |= dict.fromkeys(x for x in (carried.before, carried.after) if x in task.live)
+        for arg in record.iter_args:
+            needs |= dict.fromkeys(x for x in (arg.before, arg.after) if x in task.live)
         return [x for x in needs if type(x) is Expr and self.homes.get(x, x.region) not in record.regions]
 
     def _compute(self, target: Expr) -> None:
@@ -99,8 +99,8 @@ class _Region:
             todo += [(a, False) for a in reversed(operands) if a not in self.done]
 
 
-def _memory(e: Expr) -> Expr:
-    """The memory that goes by this name."""
-    while e.op != "memory":
+def _array(e: Expr) -> Expr:
+    """The array that goes by this name."""
+    while e.op != "array":
         e = e.args[0]
     return e

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .expr import Expr, Region
-from .forms import Form
 from .program import Program
+from .region_ops import RegionOp
 
 
 def show(program: Program) -> str:
-    """A line for each node that is alive, in the order of recording; what a control form holds is indented."""
+    """A line for each node that is alive, in the order of recording; what a region op holds is indented."""
     return "\n".join(_Text(program).whole())
 
 
@@ -30,10 +30,10 @@ class _Text:
                 continue
             name = self.names[e] = f"%{len(self.names)}"
             yield f"{indent}{name} = {self.operation(e)}"
-            if isinstance(e.attr, Form):
+            if isinstance(e.attr, RegionOp):
                 for inner in e.attr.regions:
                     yield from self.region(inner, indent + "    ")
-                for x in e.attr.carries:
+                for x in e.attr.iter_args:
                     if x.result in self.program.live:
                         yield f"{indent}    carry {self.value(x.before)} -> {self.value(x.after)}"
 

@@ -1,4 +1,4 @@
-"""What code is loaded, and whether it is still what was imported.
+"""The package's code as it is loaded, and whether it is still what was imported.
 
 A kernel follows from this package's Python. What counts is what runs, not the files, which may have been replaced
 since, lie in a zip, or be gone. So at the end of the package's import all that its modules hold is listed: the code of
@@ -35,25 +35,25 @@ def imported() -> Imported:
 
 
 def digest_of(*functions: object) -> str:
-    """Of these alone, as they are now; not of what they call."""
+    """The digest of these functions alone, as they are now; not of what they call."""
     listing = Listing()
     listing.add_all(functions)
     return listing.digest()
 
 
 def is_altered() -> bool:
-    """Whether anything in the package is not what was imported: a function or class replaced, a constant changed."""
+    """True if anything in the package is not what was imported: a function or class replaced, a constant changed."""
     was = imported()
     return Listing(was.modules).items != was.listing.items
 
 
 def origin(*arguments: str) -> str | None:
-    """What this package's code makes of these arguments, by name; None where it has been altered. It takes some ms."""
+    """A name for what this package's code makes of the arguments; None where it has been altered. It takes some ms."""
     return None if is_altered() else "\n".join((imported().digest, *arguments))
 
 
 def holds(x: object) -> bool:
-    """Whether this function or class is one that was imported with the package."""
+    """True if this function or class was imported with the package."""
     return imported().listing.held.get(id(x)) is x
 
 
@@ -114,7 +114,7 @@ class Listing:
             self._add(x)
 
     def digest(self) -> str:
-        """The same in every process, wherever the package lies, for the same contents."""
+        """A digest that for the same contents is the same in every process, wherever the package lies."""
         numbers = {key: k for k, key in enumerate(self.held)}
         parts = [f"{sys.version} numpy {numpy.__version__}"]
         for item in self.items:
@@ -140,7 +140,7 @@ def _is_own(module: object) -> bool:
 
 
 def _name(x: Any) -> str:
-    """What tells things apart whose contents are not looked at, without their addresses."""
+    """A text that tells things apart whose contents are not looked at, without their addresses."""
     if isinstance(x, (type, types.FunctionType, types.BuiltinFunctionType)):
         return f"{x.__module__}.{x.__qualname__}"
     if isinstance(x, types.ModuleType):
@@ -164,7 +164,7 @@ def _code(code: types.CodeType) -> Iterator[str]:
 
 
 def _text(x: object) -> str:
-    """As repr, but a set's order, which is of one process, does not show."""
+    """The repr, without the order of a set, which is of one process."""
     if isinstance(x, tuple):
         return f"({', '.join(map(_text, x))})"
     if isinstance(x, frozenset):

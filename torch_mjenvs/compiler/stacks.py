@@ -18,28 +18,29 @@ if hasattr(mmap, "MAP_PRIVATE"):
 class Stacks:
     """One for each of so many threads, of so many bytes."""
 
-    def __init__(self, threads: int, room: int):
+    def __init__(self, threads: int, stack_bytes: int):
         self.threads = threads
         try:
-            self._memory = mmap.mmap(-1, threads * room, **_FLAGS)
+            self._memory = mmap.mmap(-1, threads * stack_bytes, **_FLAGS)
         except (OSError, ValueError, OverflowError) as error:
-            raise MemoryError(f"no address space for the stacks of {threads} threads, {room} bytes each") from error
+            size = f"{threads} threads, {stack_bytes} bytes each"
+            raise MemoryError(f"no address space for the stacks of {size}") from error
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
 
 
 _free: dict[int, list[Stacks]] = {}
 
 
-def take(threads: int, room: int) -> Stacks:
+def take(threads: int, stack_bytes: int) -> Stacks:
     """Stacks that nobody else has. Raises MemoryError."""
-    free = _free.setdefault(room, [])
+    free = _free.setdefault(stack_bytes, [])
     try:
         found = free.pop()
     except IndexError:
-        return Stacks(threads, room)
-    return found if found.threads >= threads else Stacks(threads, room)
+        return Stacks(threads, stack_bytes)
+    return found if found.threads >= threads else Stacks(threads, stack_bytes)
 
 
-def give(stacks: Stacks, room: int) -> None:
+def give(stacks: Stacks, stack_bytes: int) -> None:
     """Back, when no thread is on them any more."""
-    _free[room].append(stacks)
+    _free[stack_bytes].append(stacks)

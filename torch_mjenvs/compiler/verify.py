@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from .expr import Expr, Region
-from .forms import Form, Read
 from .ops import OPS
+from .region_ops import Read, RegionOp
 
-CONSTANTS: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "s": (int,), "b": (bool,)}
+CONSTANTS: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "s": (int,), "x": (int,), "b": (bool,)}
 
 
 def verify(nodes: Iterable[Expr], stored: Iterable[object], top: Region) -> None:
@@ -32,25 +32,25 @@ def _check_node(e: Expr) -> None:
     for x in e.args:
         if type(x) is Expr and x.region is not region:
             _check_visible(x, region)
-    if isinstance(e.attr, Form):
+    if isinstance(e.attr, RegionOp):
         for x, type_, where in _reads(e.attr, region):
             if not _fits(x, type_):
                 raise TypeError(f"{e.op} needs a {type_!r}, got {x!r}")
             _check_visible(x, where)
 
 
-def _reads(form: Form, around: Region) -> Iterator[Read]:
-    """What a form needs besides its arguments."""
-    yield from form.reads()
-    for carried in form.carries:
-        if carried.before is not None:
-            yield carried.before, carried.type, around
-        yield carried.after, carried.type, form.body
+def _reads(region_op: RegionOp, around: Region) -> Iterator[Read]:
+    """All that a region op reads besides its arguments."""
+    yield from region_op.reads()
+    for arg in region_op.iter_args:
+        if arg.before is not None:
+            yield arg.before, arg.type, around
+        yield arg.after, arg.type, region_op.body
 
 
 def _fits(x: object, t: str) -> bool:
     if type(x) is Expr:
-        return x.type == t
+        return x.type in "si" if t == "x" else x.type == t
     return isinstance(x, CONSTANTS.get(t, ())) and isinstance(x, bool) == (t == "b")
 
 

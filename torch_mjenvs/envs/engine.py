@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,9 +12,9 @@ from gymnasium.vector import AutoresetMode
 from ..calls import Lock, exclusive, lasting
 from ..checks import as_count, as_dtype, as_limit, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
-from ..compiler.launch import copied, keeps_its_place
-from ..compiler.program import Program
-from ..compiler.together import Together
+from ..compiler.build import Recipe, build, prepare
+from ..compiler.launch import copied, mark_static_address
+from ..compiler.packed_outputs import PackedOutputs
 from ..physics.loading import load
 from ..physics.model import Model
 from ..physics.simulation import precision_of
@@ -26,7 +26,7 @@ from .model_view import model_view
 from .randomization import as_draws
 from .tasks.base import Task, copy_of
 
-__all__ = ["COLUMNS", "Engine", "copied", "keeps_its_place", "named_columns"]
+__all__ = ["COLUMNS", "Engine", "copied", "mark_static_address", "named_columns"]
 
 # Buffers of one number a world, which users see as (N,).
 COLUMNS = frozenset(("reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "reset_mask"))
@@ -40,13 +40,12 @@ SEEDING_BYTES = 128  # a world's share of what `seed` works on
 MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 
-def _trace(episode: Episode, what: str, dtype: str) -> Program:
-    return sized(episode.model, lambda: episode.program(what, dtype))
-
-
-def _build(episode: Episode, what: str, dtype: str, device: torch.device, origin: str | None) -> launch.Kernel:
-    name, buffers = episode.name(what), episode.layout.buffers()
-    return devices.build_known(device, name, buffers, dtype, origin, lambda: _trace(episode, what, dtype))
+def _recipe(episode: Episode, what: str, dtype: torch.dtype, origin: str | None) -> Recipe:
+    kind = str(dtype).removeprefix("torch.")
+    buffers = tuple(episode.layout.buffers())
+    return Recipe(
+        episode.name(what), buffers, kind, lambda: sized(episode.model, lambda: episode.program(what, kind)), origin
+    )
 
 
 def episode_of(
@@ -133,29 +132,22 @@ class Engine(Varied):
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
         self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
         self._refreshing: launch.Launch | None = None
-        self._refresh_kernel = self._prepared("refresh") if origin is None else None
+        # Of a user's task it is traced now: later the Python that the task rests on may be another than that of `step`.
+        refresh = _recipe(episode, "refresh", dtype, None)
+        self._refresh_kernel = prepare(refresh, self.device) if origin is None else None
         self._views = {name: self._view_of(name) for name in self.buffers}
         if self.layout.params:
             self._params = Params(self.layout.params, self.buffers, num_envs)
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
         self.seed(int(torch.randint(2**62, (), device="cpu").item()))
 
-    def _allocate_outputs(self) -> Together:
+    def _allocate_outputs(self) -> PackedOutputs:
         numbers = (*NUMBERS, "final_info") if self.mode is AutoresetMode.SAME_STEP else NUMBERS
         sizes = {b.name: b.size for b in self.layout.buffers()}
-        return Together({k: sizes[k] for k in numbers}, (*FLAGS, *MASKS), self.num_envs, self.dtype, self.device)
+        return PackedOutputs({k: sizes[k] for k in numbers}, (*FLAGS, *MASKS), self.num_envs, self.dtype, self.device)
 
     def _kernel(self, what: str, origin: str | None) -> launch.Kernel:
-        return _build(self._episode, what, str(self.dtype).removeprefix("torch."), self.device, origin)
-
-    def _prepared(self, what: str) -> Callable[[], launch.Kernel]:
-        """A kernel of a user's task that is compiled when it is called for, and traced now: by then the Python that the
-        task rests on may be another than that of `step`.
-        """
-        program = _trace(self._episode, what, str(self.dtype).removeprefix("torch."))
-        kernel = devices.prepare(self.device, program)
-        program.release()
-        return kernel
+        return build(_recipe(self._episode, what, self.dtype, origin), self.device)
 
     def _view_of(self, name: str) -> torch.Tensor:
         """A buffer's worlds as rows, (N, width); (N,) of those that hold one number by nature."""
@@ -271,7 +263,7 @@ class Engine(Varied):
         if self.device.type == "cuda" and not torch.compiler.is_compiling() and MARKED_STEPS in sys.modules:
             torch.compiler.cudagraph_mark_step_begin()
         self._follow()
-        launch.settle(self.buffers["action"])
+        launch.materialize(self.buffers["action"])
         self._step()
 
     def transition(self, state: Mapping[str, torch.Tensor], action: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -22,7 +22,7 @@ from gymnasium.vector.utils import batch_space
 
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_seeds, as_tensor
-from .engine import keeps_its_place, wrap64
+from .engine import mark_static_address, wrap64
 from .wrappers import Step, TorchVectorWrapper
 
 Seed = int | Sequence[int | None] | None
@@ -140,7 +140,7 @@ class FrameStackObservation(_Observations):
             low, high = np.minimum(low, 0), np.maximum(high, 0)
         self.single_observation_space = Box(low, high, dtype=inside.dtype.type)
         shape = (self.num_envs, stack_size, *inside.shape)
-        self._frames = keeps_its_place(torch.zeros(shape, dtype=_torch_dtype(inside), device=self.device))
+        self._frames = mark_static_address(torch.zeros(shape, dtype=_torch_dtype(inside), device=self.device))
         self._repeats = padding_type == "reset"
 
     def _begin(self, worlds: torch.Tensor, obs: torch.Tensor) -> None:
@@ -213,11 +213,11 @@ class ObservationNoise(_Observations):
             )
         self.single_observation_space = Box(-np.inf, np.inf, inside.shape, inside.dtype.type)
         dtype = _torch_dtype(inside)
-        self._scale = keeps_its_place(torch.tensor(scales, dtype=dtype, device=self.device))
-        self._key = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
-        self._count = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
+        self._scale = mark_static_address(torch.tensor(scales, dtype=dtype, device=self.device))
+        self._key = mark_static_address(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
+        self._count = mark_static_address(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
         columns = torch.arange(inside.low.size, device=self.device) * GOLDEN
-        self._columns = keeps_its_place(columns)
+        self._columns = mark_static_address(columns)
         self._seed(int(torch.randint(2**62, (), device="cpu").item()), None)
 
     def _seed(self, seed: Seed, chosen: torch.Tensor | None) -> None:
@@ -315,9 +315,8 @@ class ClipAction(TorchVectorWrapper):
         inside = env.single_action_space
         assert isinstance(inside, Box)  # a TorchVectorEnv's
         self.single_action_space = Box(-np.inf, np.inf, inside.shape, inside.dtype.type)
-        self._low, self._high = (
-            keeps_its_place(torch.tensor(x, dtype=self._dtype, device=self.device)) for x in (inside.low, inside.high)
-        )
+        bounds = (torch.tensor(x, dtype=self._dtype, device=self.device) for x in (inside.low, inside.high))
+        self._low, self._high = map(mark_static_address, bounds)
 
     @cached_property
     def action_space(self) -> gymnasium.Space:  # type: ignore[override]
@@ -342,7 +341,7 @@ class ActionDelay(TorchVectorWrapper):
         delay = as_count("delay", delay)
         self._width = env.single_action_space.shape or ()
         shape = (self.num_envs, delay, *self._width)
-        self._waiting = keeps_its_place(torch.zeros(shape, dtype=self._dtype, device=self.device))
+        self._waiting = mark_static_address(torch.zeros(shape, dtype=self._dtype, device=self.device))
 
     @exclusive
     def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:

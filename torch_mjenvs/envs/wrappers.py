@@ -25,7 +25,7 @@ from gymnasium.wrappers.utils import rescale_box
 
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
-from .engine import keeps_its_place
+from .engine import mark_static_address
 from .rollout import Policy, Rollout
 from .vector_env import TorchVectorEnv
 
@@ -129,12 +129,12 @@ class RunningMeanStd:
 
     @lasting
     def __init__(self, n: int, shape: tuple[int, ...], device: torch.device, epsilon: float = 1e-4):
-        self.mean = keeps_its_place(torch.zeros(shape, dtype=torch.float64, device=device))
-        self.var = keeps_its_place(torch.ones_like(self.mean))
-        self.count = keeps_its_place(torch.tensor(epsilon, dtype=torch.float64, device=device))
-        self._ones = keeps_its_place(torch.ones(n, dtype=torch.float64, device=device))
+        self.mean = mark_static_address(torch.zeros(shape, dtype=torch.float64, device=device))
+        self.var = mark_static_address(torch.ones_like(self.mean))
+        self.count = mark_static_address(torch.tensor(epsilon, dtype=torch.float64, device=device))
+        self._ones = mark_static_address(torch.ones(n, dtype=torch.float64, device=device))
         # A fresh one for each update would cost more.
-        self._rows = keeps_its_place(torch.empty(n, self.mean.numel(), dtype=torch.float64, device=device))
+        self._rows = mark_static_address(torch.empty(n, self.mean.numel(), dtype=torch.float64, device=device))
 
     def update(self, rows: torch.Tensor, mask: torch.Tensor | None = None) -> None:
         """Add n rows, or those of the (n,) bool mask."""
@@ -174,13 +174,13 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         super().__init__(env)
         buffer_length = as_count("buffer_length", buffer_length)
         self._stats_key, self._length, n = stats_key, buffer_length, self.num_envs
-        self.episode_count = keeps_its_place(torch.zeros((), dtype=torch.int64, device=self.device))
-        self.episode_start_times = keeps_its_place(torch.zeros(n, dtype=torch.float64, device=self.device))
-        self.episode_returns = keeps_its_place(torch.zeros(n, dtype=torch.float64, device=self.device))
-        self.episode_lengths = keeps_its_place(torch.zeros(n, dtype=torch.int64, device=self.device))
-        self.prev_dones = keeps_its_place(torch.zeros(n, dtype=torch.bool, device=self.device))
+        self.episode_count = mark_static_address(torch.zeros((), dtype=torch.int64, device=self.device))
+        self.episode_start_times = mark_static_address(torch.zeros(n, dtype=torch.float64, device=self.device))
+        self.episode_returns = mark_static_address(torch.zeros(n, dtype=torch.float64, device=self.device))
+        self.episode_lengths = mark_static_address(torch.zeros(n, dtype=torch.int64, device=self.device))
+        self.prev_dones = mark_static_address(torch.zeros(n, dtype=torch.bool, device=self.device))
         # Return, length and seconds, used in a ring; worlds of which nothing is to be kept write into the last row.
-        self._ring = keeps_its_place(torch.zeros(buffer_length + 1, 3, dtype=torch.float64, device=self.device))
+        self._ring = mark_static_address(torch.zeros(buffer_length + 1, 3, dtype=torch.float64, device=self.device))
 
     @exclusive
     def reset(
@@ -356,9 +356,10 @@ class NormalizeReward(TorchVectorWrapper):
         if not epsilon > 0:
             raise InvalidBound(f"`epsilon` should be strictly positive. Received {epsilon}")
         self.return_rms = RunningMeanStd(self.num_envs, (), self.device)
-        self.accumulated_reward = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.float64, device=self.device))
+        rewards = torch.zeros(self.num_envs, dtype=torch.float64, device=self.device)
+        self.accumulated_reward = mark_static_address(rewards)
         self.gamma, self.epsilon, self.update_running_mean = gamma, epsilon, True
-        self._prev_dones = keeps_its_place(torch.zeros(self.num_envs, dtype=torch.bool, device=self.device))
+        self._prev_dones = mark_static_address(torch.zeros(self.num_envs, dtype=torch.bool, device=self.device))
 
     @exclusive
     def reset(
@@ -415,7 +416,7 @@ class RescaleAction(TorchVectorWrapper):
         scale = backward(np.ones(space.shape)) - offset
         dtype = self.unwrapped.dtype  # type: ignore[attr-defined]
         self._offset, self._scale = (
-            keeps_its_place(torch.tensor(x, dtype=dtype, device=self.device)) for x in (offset, scale)
+            mark_static_address(torch.tensor(x, dtype=dtype, device=self.device)) for x in (offset, scale)
         )
 
     @cached_property

@@ -263,7 +263,7 @@ def _simple(m: Model, i: int) -> Scalar:
     return dot(m.body_inertia[body], [x * x for x in principal])
 
 
-WRITTEN_OUT = 50_000  # products: of a matrix that takes more to factor, the factors are found by loops
+UNROLL_LIMIT = 50_000  # products: a matrix that takes more to factor is factored by loops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,7 +281,7 @@ def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
     """
     a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
     n = len(a)
-    if _elimination(a) > WRITTEN_OUT:
+    if _elimination(a) > UNROLL_LIMIT:
         return Factor(*factor_dense(a, [MINVAL if clamped and clamped[k] else -MAXVAL for k in range(n)]))
     inverse: list[Scalar] = [0.0] * n
     L: Rows = [{} for _ in range(n)]

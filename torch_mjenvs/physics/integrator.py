@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ..compiler.arrays import Table
 from ..compiler.control import repeat, when_any
-from ..compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, lookup, maximum, select, sin, sqrt
+from ..compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, maximum, select, sin, sqrt
 from .actuators.activation import advance, winding
 from .actuators.reflected import damped_by_actuators, dof_damping
 from .data import Data
@@ -151,7 +152,7 @@ def rk4(
     quats = rotations(m)
 
     def stage(i: Scalar, carry: dict) -> dict:
-        a, b, first = lookup(A, i), lookup(B, i), lookup(FIRST, i) > 0.5
+        a, b, first = Table(A)[i], Table(B)[i], Table(FIRST)[i] > 0.5
         at = integrate_pos(m, qpos, carry["rate"], h * a)
         speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]
         active = add_scaled(act, carry["act_dot"], h * a)
@@ -173,7 +174,7 @@ def rk4(
             "act_dot": d.act_dot,
             "act_dots": add(carry["act_dots"], scale(d.act_dot, b)),
             "lengths": {k: select(first, x, carry["lengths"][k]) for k, x in _lengths(m, d).items()},
-            "observed": when_any(lookup(LAST, i) > 0.5, lambda seen: observe(d, seen), seen),
+            "observed": when_any(Table(LAST)[i] > 0.5, lambda seen: observe(d, seen), seen),
         }
 
     carry = {

@@ -15,6 +15,7 @@ import torch
 from ..calls import Lock, exclusive, lasting
 from ..checks import as_count, as_dtype, as_mask, check_memory
 from ..compiler import devices, launch, source
+from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
 from .data import FIELDS, Data
@@ -110,7 +111,7 @@ def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> l
     def make() -> Program:
         return sized(asked.model, lambda: program(asked, dtype, stepping))
 
-    return devices.build_known(device, name, asked.buffers(), dtype, origin, make)
+    return build(Recipe(name, tuple(asked.buffers()), dtype, make, origin), device)
 
 
 def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
@@ -209,10 +210,10 @@ class Simulation(Varied):
         if m.nmocap:
             start |= {"mocap_pos": [m.body_pos[i] for i in ids], "mocap_quat": [m.body_quat[i] for i in ids]}
         self._start = {
-            name: launch.keeps_its_place(torch.tensor(x, dtype=self.dtype, device=self.device))
+            name: launch.mark_static_address(torch.tensor(x, dtype=self.dtype, device=self.device))
             for name, x in start.items()
         }
-        self._mocap_bodies = launch.keeps_its_place(torch.tensor(ids, dtype=torch.int64, device=self.device))
+        self._mocap_bodies = launch.mark_static_address(torch.tensor(ids, dtype=torch.int64, device=self.device))
         self._written: tuple[str, ...] = self._state + self._inputs  # what users write into
         if self.vary:
             self._params = Params(self._asked.columns, self._buffers, num_worlds)
@@ -246,7 +247,7 @@ class Simulation(Varied):
         """Advance every world by `nstep` steps under the present `ctrl`. mj_step."""
         nstep = as_count("nstep", nstep)
         self._follow()
-        launch.settle(*(self._buffers[name] for name in self._written))
+        launch.materialize(*(self._buffers[name] for name in self._written))
         self._step(nstep)
 
     @exclusive
@@ -257,7 +258,7 @@ class Simulation(Varied):
         if self._forward is None:  # most only step
             self._forward = _kernel(self._asked, self._name, False, self.device).bind(self._buffers)
         self._follow()
-        launch.settle(*(self._buffers[name] for name in self._written))
+        launch.materialize(*(self._buffers[name] for name in self._written))
         self._forward()
 
     @exclusive

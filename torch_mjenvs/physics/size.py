@@ -10,7 +10,7 @@ from ..compiler.program import Program
 from .collision.shapes import most_contacts
 from .constraints.pair_batch import batch_pairs
 from .enums import GeomType
-from .inertia import WRITTEN_OUT
+from .inertia import UNROLL_LIMIT
 from .model import Model, Pair, UnsupportedModel, dof_chain
 from .precision import PRECISIONS
 
@@ -69,7 +69,7 @@ def _alone(m: Model, pair: Pair) -> int:
 def _fill(depths: list[int]) -> float:
     """To factor M and the solver's Hessian, where so many dofs come before each, in loops where they are many."""
     written = sum(d * d for d in depths)
-    return FILL * written if written / 2 < WRITTEN_OUT else FILL_IN_LOOPS * sum(depths)
+    return FILL * written if written / 2 < UNROLL_LIMIT else FILL_IN_LOOPS * sum(depths)
 
 
 def _coupled(m: Model) -> list[list[int]]:

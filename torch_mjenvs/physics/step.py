@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..compiler.arrays import Table
 from ..compiler.control import repeat, when_any
-from ..compiler.scalar import Mask, lookup, select
+from ..compiler.scalar import Mask, select
 from .actuators.activation import check_act, held_to_a_turn
 from .data import STAGE_OF, Data
 from .integrator import euler, rk4
@@ -57,7 +58,7 @@ def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOU
     last_one = [float(i == n - 1) for i in range(n)]
 
     def body(i: Any, s: State) -> State:
-        return step(m, s, ctrl, lookup(last_one, i) > 0.5, precision, **pushes)
+        return step(m, s, ctrl, Table(last_one)[i] > 0.5, precision, **pushes)
 
     return repeat(n, body, state.unmoved(m.nbody))
 

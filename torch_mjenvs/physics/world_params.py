@@ -9,7 +9,8 @@ import torch
 
 from ..calls import Lock, exclusive
 from ..checks import as_mask, as_tensor
-from ..compiler import devices, launch, source
+from ..compiler import launch, source
+from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from .params import Columns, as_rows, sensible
 
@@ -27,7 +28,7 @@ def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> laun
         return record(name, buffers, lambda b: {"derived": columns.derive(b["params"])}, dtype)
 
     origin = source.origin(columns.model.key, f"set_const {columns.names}")
-    return devices.build_known(device, name, buffers, dtype, origin, make)
+    return build(Recipe(name, tuple(buffers), dtype, make, origin), device)
 
 
 class Params:
@@ -82,13 +83,13 @@ class Params:
 
     def set_const(self) -> None:
         """Compute what is derived, in every world."""
-        launch.settle(self._params)
+        launch.materialize(self._params)
         self._set_const()
 
     def follow(self) -> None:
         """Have what is derived follow the parameters, if torch wrote into them; compiled code cannot see that."""
         if torch.compiler.is_compiling():
-            launch.settle(self._params)
+            launch.materialize(self._params)
         elif self._params._version != self._followed:
             self._set_const()
             self.followed()

@@ -51,7 +51,7 @@ def buffers_used(w: Writer) -> list[int]:
 
 
 def rows_used(w: Writer) -> list[int]:
-    """Of these, the ones whose worlds are rows."""
+    """The numbers of the buffers in use whose worlds are rows."""
     return [k for k in buffers_used(w) if w.program.buffers[k].rows]
 
 
@@ -63,7 +63,7 @@ def find_rows(w: Writer) -> None:
         w.put(f"%q{k} = getelementptr {w.types.memory(buffer.type)[0]}, {w.types.shared} %p{k}, i64 %o{k}")
 
 
-def room_for_columns(w: Writer) -> list[str]:
+def column_arrays(w: Writer) -> list[str]:
     """Arrays in which the columns of a tile's rows stand: %sk."""
     if w.types.lanes == 1:
         return []

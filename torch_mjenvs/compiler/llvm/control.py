@@ -1,4 +1,4 @@
-"""Control forms: blocks that may be skipped, and loops.
+"""Region ops: blocks that may be skipped, and loops.
 
 On vectors a branch is taken if any lane takes it, and masks keep the values of the other lanes. A thread that is a
 world simply branches.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..expr import Expr
-from ..forms import Carried, Repeat, When, While
-from .memory import own_places, place, scatter
+from ..region_ops import IterArg, Repeat, When, While
+from .arrays import own_places, place, scatter
 from .writer import Row, Writer
 
 
@@ -27,18 +27,18 @@ class Variables:
         return name
 
     def close(self, back: Sequence[str]) -> None:
-        """What comes back from the block at hand, in the order of `add`."""
+        """Say what comes back from the block at hand, in the order of `add`."""
         for at, x in zip(self._places, back, strict=True):
             self._w.lines[at] += f"[ {x}, %{self._w.block} ]"
 
 
 def any_lane(w: Writer, mask: object) -> str:
-    """Whether the mask holds in a lane."""
+    """A bit that is set where the mask holds in any lane."""
     return any_bit(w, w.value(mask, "b"))
 
 
 def any_bit(w: Writer, x: str) -> str:
-    """The same of a mask that is written already."""
+    """A bit that is set where a mask that is written already holds in any lane."""
     if w.types.lanes == 1:
         return x
     bits = w.assign(f"bitcast {w.types.of('b')} {x} to {w.types.mask}")
@@ -59,83 +59,83 @@ def select(w: Writer, mask: str, a: str, b: str, t: str) -> str:
 
 def when(w: Writer, e: Expr) -> None:
     """A branch around a block."""
-    form: When = e.attr
+    region_op: When = e.attr
     mask, needed = e.args[0], e.args[-1]
-    carries = [x for x in form.carries if x.result in w.live]
+    iter_args = [x for x in region_op.iter_args if x.result in w.live]
     go = any_lane(w, mask if w.types.lanes == 1 else needed)
     body, join = w.fresh_labels("body", "join")
     before = w.block
     w.put(f"br i1 {go}, label %{body}, label %{join}")
     w.label(body)
-    w.region(form.body)
-    new = [masked(w, mask, x.after, x.before, x.type) for x in carries]
+    w.region(region_op.body)
+    new = [masked(w, mask, x.after, x.before, x.type) for x in iter_args]
     after = w.block
     w.put(f"br label %{join}")
     w.label(join)
-    for x, name in zip(carries, new, strict=True):
+    for x, name in zip(iter_args, new, strict=True):
         old = "poison" if x.before is None else w.value(x.before, x.type)
         w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {old}, %{before} ], [ {name}, %{after} ]")
-    for x in carries:
+    for x in iter_args:
         if x.before is None and x.type == "b":  # a branch may follow it, and must not follow poison
             w.names[x.result] = w.assign(f"freeze {w.types.of('b')} {w.names[x.result]}")
 
 
 def repeat(w: Writer, e: Expr) -> None:
     """A loop with its test at the end."""
-    form: Repeat = e.attr
+    region_op: Repeat = e.attr
     head, out = w.fresh_labels("head", "out")
-    variables, carries, i = _open(w, form, head)
-    w.region(form.body)
+    variables, iter_args, i = _open(w, region_op, head)
+    w.region(region_op.body)
     following = w.assign(f"add i32 {i}, 1")
-    again = w.assign(f"icmp slt i32 {following}, {form.times}")
-    variables.close([following, *(w.value(x.after, x.type) for x in carries)])
+    again = w.assign(f"icmp slt i32 {following}, {region_op.times}")
+    variables.close([following, *(w.value(x.after, x.type) for x in iter_args)])
     w.put(f"br i1 {again}, label %{head}, label %{out}")
     w.label(out)
-    for x in carries:
+    for x in iter_args:
         if x.result in w.live:
             w.names[x.result] = w.value(x.after, x.type)
 
 
 def while_(w: Writer, e: Expr) -> None:
     """A loop with its test between head and body."""
-    form: While = e.attr
+    region_op: While = e.attr
     head, body, out = w.fresh_labels("head", "body", "out")
-    variables, carries, i = _open(w, form, head)
-    w.region(form.head)
-    go = any_lane(w, form.active)
-    left = w.assign(f"icmp slt i32 {i}, {form.limit}")
+    variables, iter_args, i = _open(w, region_op, head)
+    w.region(region_op.head)
+    go = any_lane(w, region_op.active)
+    left = w.assign(f"icmp slt i32 {i}, {region_op.limit}")
     go = w.assign(f"and i1 {go}, {left}")
     w.put(f"br i1 {go}, label %{body}, label %{out}")
     w.label(body)
-    w.region(form.body)
-    put_own(w, form)
-    back = [masked(w, form.active, x.after, x.variable, x.type) for x in carries]
+    w.region(region_op.body)
+    put_own(w, region_op)
+    back = [masked(w, region_op.active, x.after, x.variable, x.type) for x in iter_args]
     variables.close([w.assign(f"add i32 {i}, 1"), *back])
     w.put(f"br label %{head}")
     w.label(out)
-    for x in carries:
+    for x in iter_args:
         if x.result in w.live:
             w.names[x.result] = w.names[x.variable]
 
 
-def put_own(w: Writer, form: While) -> None:
-    """What an iteration puts into memories."""
-    for put in form.puts:
+def put_own(w: Writer, region_op: While) -> None:
+    """Write what an iteration puts into arrays."""
+    for put in region_op.puts:
         x, vector, own = w.value(put.value, "f"), w.types.of("f"), w.types.own
         if put.row_type == "s":
-            at = place(w, put.memory, put.row, put.column)
+            at = place(w, put.array, put.row, put.column)
             if put.mask is not None:
                 old = w.assign(f"load {vector}, {own} {at}")
-                x = select(w, logical_and(w, form.active, put.mask), x, old, "f")
+                x = select(w, logical_and(w, region_op.active, put.mask), x, old, "f")
             w.put(f"store {vector} {x}, {own} {at}")
             continue
-        mask = form.active if put.mask is None else logical_and(w, form.active, put.mask)
-        at = own_places(w, put.memory, w.value(put.row, "i"), put.column)
+        mask = region_op.active if put.mask is None else logical_and(w, region_op.active, put.mask)
+        at = own_places(w, put.array, w.value(put.row, "i"), put.column)
         scatter(w, at, mask if isinstance(mask, str) else w.value(mask, "b"), x)
 
 
 def logical_and(w: Writer, a: object, b: object) -> str:
-    """Of masks. A thread that is a world came here as it is in the first."""
+    """The worlds that are in both masks. A thread that is a world came here as it is in the first."""
     if a is True or w.types.lanes == 1:
         return w.value(b, "b")
     if b is True:
@@ -143,18 +143,18 @@ def logical_and(w: Writer, a: object, b: object) -> str:
     return w.assign(f"and {w.types.of('b')} {w.value(a, 'b')}, {w.value(b, 'b')}")
 
 
-def _open(w: Writer, form: Repeat | While, head: str) -> tuple[Variables, list[Carried], str]:
-    """Go to the loop's head: its variables, what of the carried is alive, and how many turns came before."""
+def _open(w: Writer, region_op: Repeat | While, head: str) -> tuple[Variables, list[IterArg], str]:
+    """Go to the loop's head: its variables, which iteration arguments are alive, and how many turns came before."""
     variables = Variables(w, w.block)
     w.put(f"br label %{head}")
     w.label(head)
-    i = w.names[form.counter] = variables.add(w.fresh("i"), "i32", "0")
-    return variables, add_carried(w, variables, form.carries), i
+    i = w.names[region_op.counter] = variables.add(w.fresh("i"), "i32", "0")
+    return variables, add_iter_args(w, variables, region_op.iter_args), i
 
 
-def add_carried(w: Writer, variables: Variables, carries: list[Carried]) -> list[Carried]:
-    """Variables for what is carried; what of it is alive."""
-    alive = [x for x in carries if x.variable in w.live]
+def add_iter_args(w: Writer, variables: Variables, iter_args: list[IterArg]) -> list[IterArg]:
+    """Variables for iteration arguments; those that are alive."""
+    alive = [x for x in iter_args if x.variable in w.live]
     for x in alive:
         name = w.names[x.variable] = w.fresh()
         variables.add(name, w.types.of(x.type), w.value(x.before, x.type))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..lower import lower
 from ..program import Program
-from . import buffers, control, each, memory, scalars
+from . import arrays, buffers, control, for_each, scalars
 from .gpu import NVIDIA, Gpu
 from .types import Types
 from .writer import Row, Writer
 
-ROWS: dict[str, Row] = scalars.ROWS | buffers.ROWS | memory.ROWS | each.ROWS | control.ROWS
+ROWS: dict[str, Row] = scalars.ROWS | buffers.ROWS | arrays.ROWS | for_each.ROWS | control.ROWS
 
 # wide vectors are wanted even where the host's tuning prefers narrower ones
 TILE = 'noinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512"'
@@ -25,7 +25,7 @@ def render(program: Program, lanes: int) -> str:
     w.put("ret void")
     head = f"define internal void @tile(ptr %buffers, i64 %world, i64 %worlds) {TILE}{_stack_alignment(w.types)}"
     body = "\n".join(w.lines)
-    return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *buffers.room_for_columns(w), *w.arrays, f"{body}\n}}"])
+    return "\n".join([*w.tables.values(), f"{head} {{\nentry:", *buffers.column_arrays(w), *w.arrays, f"{body}\n}}"])
 
 
 def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:

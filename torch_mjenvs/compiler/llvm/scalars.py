@@ -75,7 +75,7 @@ def templates(types: Types) -> dict[str, list[str]]:
 
 
 def operation(w: Writer, e: Expr) -> None:
-    """By its template."""
+    """Write an operation by its template."""
     op = f"{e.op}, zero" if _chooses_zero(e) else e.op
     w.names[e] = w.operation(op, *map(w.value, e.args, OPS[e.op].takes))
 
@@ -96,7 +96,7 @@ def _negated(w: Writer, x: object) -> str:
 
 
 def _chooses_zero(e: Expr) -> bool:
-    """Whether e is the lesser or greater of a pair that may be -0 and 0.
+    """True if e is the lesser or greater of a pair that may be -0 and 0.
 
     LLVM takes that for a minimum to which zeros are alike, and makes of it what they are not alike to on NVIDIA's chips
     and ARM's, so that the sign would differ from what the comparison says.

@@ -12,8 +12,8 @@ from .types import Types
 Row = Callable[["Writer", Expr], None]
 
 
-class Touched(NamedTuple):
-    """Names of two arrays, the numbers that are touched and the mask of each number, and of how many there are."""
+class ActiveSet(NamedTuple):
+    """Names of two arrays, an active set's numbers and the mask of each number, and of how many there are."""
 
     numbers: str
     masks: str
@@ -28,10 +28,10 @@ class Writer:
         self.order, self.sums, self.live = code.order, code.sums, code.program.live
         self.lines: list[str] = []
         self.names: dict[Expr, str] = {}
-        self.touched: dict[Expr, Touched] = {}
+        self.active_sets: dict[Expr, ActiveSet] = {}
         self.block = "entry"
         self.tables: dict[str, str] = {}
-        self.constants: dict[object, str] = {}  # names of tables, by what they are made from
+        self.constants: dict[object, str] = {}  # names of tables, by what they are
         self.arrays: list[str] = []  # in the thread's own memory
         self._count = 0
 

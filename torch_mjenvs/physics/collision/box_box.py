@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...compiler.arrays import Table
 from ...compiler.control import repeat, when_any
 from ...compiler.scalar import (
     Mask,
@@ -24,7 +25,6 @@ from ...compiler.scalar import (
     logical_and,
     logical_not,
     logical_or,
-    lookup,
     maximum,
     select,
     sqrt,
@@ -164,7 +164,7 @@ def _edges(one: Geom, two: Geom, R: list, p: list, i: Scalar, j: Scalar, slack: 
 
     def attempt(k: Any, carry: list) -> list:
         """With the other edge of either box where it is open which is meant."""
-        flip1, flip2 = lookup([0.0, 0.0, 1.0, 1.0], k) > 0.5, lookup([0.0, 1.0, 0.0, 1.0], k) > 0.5
+        flip1, flip2 = Table([0.0, 0.0, 1.0, 1.0])[k] > 0.5, Table([0.0, 1.0, 0.0, 1.0])[k] > 0.5
         c1 = [0.0, *(select(logical_and(flip1, d), -x, x) for d, x in zip(doubt1, corner1, strict=True))]
         cc = [select(logical_and(flip2, d), -x, x) for d, x in zip(doubt2, corner2, strict=True)]
         c2 = [x + row[1] * cc[0] + row[2] * cc[1] for x, row in zip(p, R, strict=True)]

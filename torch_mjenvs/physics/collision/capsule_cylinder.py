@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from ...compiler.arrays import Table
 from ...compiler.control import repeat, when_any, while_any
 from ...compiler.scalar import (
     Mask,
@@ -23,7 +24,6 @@ from ...compiler.scalar import (
     clip,
     logical_and,
     logical_or,
-    lookup,
     maximum,
     minimum,
     select,
@@ -162,11 +162,11 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
     small = [math.cos(x) for x in turns], [math.sin(x) for x in turns]
 
     def try_one(i: Any, best: list) -> list:
-        return _shorter(of(lookup(cosines, i), lookup(sines, i)), best)
+        return _shorter(of(Table(cosines)[i], Table(sines)[i]), best)
 
     def refine(i: Any, best: list) -> list:
         _, x, y = best
-        c, d = (lookup(table, i) for table in small)
+        c, d = (Table(table)[i] for table in small)
         for side in (d, -d):
             best = _shorter(of(x * c - y * side, x * side + y * c), best)
         return best

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...compiler.arrays import Array
 from ...compiler.control import count_while
-from ...compiler.rooms import Room, number
-from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
 from ..spatial import MINVAL, add, add_scaled, choose, cross, dot, norm, scale, sub, zeros
 from .colliders import NEVER
 from .hull import Hull, difference
@@ -75,8 +75,8 @@ def _expand(
         [*map(float, abc), *_plane(*(corners[v][:3] for v in abc))]
         for abc in ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))
     ]
-    points, faces = Room(4 + STEPS, len(columns), corners), Room(4 + 2 * STEPS, 7, sides)
-    edges, seen = Room(3 * faces.shape.rows, 2), Room(faces.shape.rows, 1)
+    points, faces = Array(corners, 4 + STEPS), Array(sides, 4 + 2 * STEPS)
+    edges, seen = Array(rows=3 * faces.rows, columns=2), Array(rows=faces.rows)
     cornered: Mask = numbered and logical_and(
         *(s <= 0.0 for s in skins), *(r <= 0.0 for hull in (one, two) for r in hull.radii)
     )
@@ -85,11 +85,11 @@ def _expand(
     def step(i: Any, c: dict) -> dict:
         face, depth = count_while(
             lambda k, f: number(k) < c["faces"],
-            lambda k, f: _lesser([number(k), *faces.at(k, [6])], f),
+            lambda k, f: _lesser([number(k), faces[k, 6]], f),
             [0.0, 1e10],
-            faces.shape.rows,
+            faces.rows,
         )
-        abc, n = faces.at(face, range(3)), faces.at(face, range(3, 6))
+        abc, n = faces[face, :3], faces[face, 3:6]
         new = furthest(n)
         further = dot(n, new[:3])
         better = logical_or(cornered, further < c["reach"])
@@ -123,7 +123,7 @@ def _expand(
     }
     c = count_while(lambda i, c: c["go"], step, start, STEPS, [points, faces, edges, seen])
     x = scale(c["n"], c["depth"])
-    at = [points.at(k, columns) for k in c["abc"]]
+    at = [points[k] for k in c["abc"]]
     shares = _shares([p[:3] for p in at], x)
     a = [dot(shares, [p[k] for p in at]) for k in (3, 4, 5)]
     depth = select(cornered, c["depth"], c["reach"])
@@ -132,14 +132,14 @@ def _expand(
     return [dist, *point, *c["n"]], [[p[k] for p in at] for k in columns[6:]]
 
 
-def _known(points: Room, count: Scalar, numbers: list) -> Mask:
+def _known(points: Array, count: Scalar, numbers: list) -> Mask:
     """Whether a point of these two corners is among them."""
 
     def look(k: Any, found: Mask) -> Mask:
-        apart = [absolute(x - y) for x, y in zip(points.at(k, (6, 7)), numbers, strict=True)]
+        apart = [absolute(x - y) for x, y in zip(points[k, 6:], numbers, strict=True)]
         return logical_or(found, apart[0] + apart[1] < 0.5)
 
-    return count_while(lambda k, _: number(k) < count, look, False, points.shape.rows)
+    return count_while(lambda k, _: number(k) < count, look, False, points.rows)
 
 
 def _tetrahedron(furthest: Any, direction: list) -> list[list[Scalar]]:
@@ -186,39 +186,39 @@ def _lesser(new: list, old: list) -> list:
     return choose(new[1] < old[1], new, old)
 
 
-def _see(faces: Room, edges: Room, seen: Room, count: Scalar, w: list, go: Mask) -> Scalar:
+def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list, go: Mask) -> Scalar:
     """List the faces that w sees, and their edges; how many they are."""
 
     def look(k: Any, n: Scalar) -> Scalar:
-        a, b, c, *plane = faces.at(k, range(7))
+        a, b, c, *plane = faces[k]
         sees = logical_and(go, dot(plane[:3], w) - plane[3] > ABOVE)
         for j, edge in enumerate(([a, b], [b, c], [c, a])):
             edges.put(3.0 * n + j, edge, sees)
-        seen.put(n, [number(k)], sees)
+        seen.put(n, number(k), sees)
         return n + select(sees, 1.0, 0.0)
 
-    return count_while(lambda k, n: number(k) < count, look, 0.0, faces.shape.rows, [edges, seen])
+    return count_while(lambda k, n: number(k) < count, look, 0.0, faces.rows, [edges, seen])
 
 
-def _close(points: Room, faces: Room, edges: Room, seen: Room, c: dict, count: Scalar, w: list) -> Scalar:
+def _close(points: Array, faces: Array, edges: Array, seen: Array, c: dict, count: Scalar, w: list) -> Scalar:
     """Put a face from w to each edge that but one face has that w sees; how many they are."""
 
     def close(k: Any, made: Scalar) -> Scalar:
-        a, b = edges.at(k, range(2))
+        a, b = edges[k]
 
         def look(j: Any, inner: Mask) -> Mask:
-            p, q = edges.at(j, range(2))
+            p, q = edges[j]
             return logical_or(inner, logical_and(absolute(p - b) < 0.5, absolute(q - a) < 0.5))
 
-        inner = count_while(lambda j, _: number(j) < 3.0 * count, look, False, edges.shape.rows)
+        inner = count_while(lambda j, _: number(j) < 3.0 * count, look, False, edges.rows)
         rim = logical_not(inner)
-        (again,) = seen.at(made, [0])
+        again = seen[made]
         where = select(made < count, again, c["faces"] + made - count)
-        first, second = (points.at(v, range(3)) for v in (a, b))
+        first, second = (points[v, :3] for v in (a, b))
         faces.put(where, [a, b, c["points"], *_plane(first, second, w)], rim)
         return made + select(rim, 1.0, 0.0)
 
-    return count_while(lambda k, _: number(k) < 3.0 * count, close, 0.0, edges.shape.rows, [faces])
+    return count_while(lambda k, _: number(k) < 3.0 * count, close, 0.0, edges.rows, [faces])
 
 
 def _shares(corners: list, x: list) -> list[Scalar]:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...compiler.arrays import Array, Table
 from ...compiler.control import count_while
-from ...compiler.rooms import Room, number
-from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_or, lookup, maximum, select
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_or, maximum, number, select
 from ..spatial import MINVAL, Vec, add_scaled, choose, dot, norm, scale, sub
 from .hull import Hull
 
@@ -66,14 +66,14 @@ class Feature:
         """The faces that all the numbers belong to."""
         (a, b, c), hull, solids = self.numbers, self.hull, self.hull.solids
         disc = scale(hull.axes[2], select(a > 0.5, 1.0, -1.0))
-        self.faces = Room(self.most, 4, [[*disc, 0.0]] if self.disc is not False else [])
-        first, n = solids.around.at(a, (0, 1))
+        self.faces = Array([[*disc, 0.0]] if self.disc is not False else [], self.most, 4)
+        first, n = solids.around[a]
         start = select(logical_and(self.disc, self.dimension < 1.5), 1.0, 0.0)
 
         def look(k: Any, count: Scalar) -> Scalar:
-            (f,) = solids.corners.at(first + number(k))
+            f = solids.corners[first + number(k), 0]
             has = logical_and(self._belongs(f, b), self._belongs(f, c))
-            self.faces.put(count, [*self._turned(solids.faces.at(f, range(3))), f], has)
+            self.faces.put(count, [*self._turned(solids.faces[f, :3]), f], has)
             return count + select(has, 1.0, 0.0)
 
         n = select(self.round, 0.0, n)
@@ -81,10 +81,10 @@ class Feature:
 
     def _belongs(self, f: Scalar, v: Scalar) -> Mask:
         solids = self.hull.solids
-        first, n = solids.around.at(v, (0, 1))
+        first, n = solids.around[v]
 
         def look(k: Any, found: Mask) -> Mask:
-            return logical_or(found, _same(solids.corners.at(first + number(k))[0], f))
+            return logical_or(found, _same(solids.corners[first + number(k), 0], f))
 
         return count_while(lambda k, _: number(k) < n, look, False, self.most)
 
@@ -95,7 +95,7 @@ class Feature:
     def _vertex(self, v: Scalar) -> list[Scalar]:
         """Where a vertex is."""
         hull = self.hull
-        x = hull.solids.vertices.at(v, range(3))
+        x = hull.solids.vertices[v]
         out = list(hull.centre)
         for axis, at, half in zip(hull.axes, x, hull.box, strict=True):
             out = add_scaled(out, axis, select(hull.cells.side > 0.0, at, at * half))
@@ -104,10 +104,10 @@ class Feature:
     def face(self, row: list[Scalar]) -> Part:
         """One of `faces`."""
         solids, f = self.hull.solids, row[3]
-        first, n = solids.faces.at(f, (3, 4))
+        first, n = solids.faces[f, 3:]
 
         def corner(j: Any) -> list[Scalar]:
-            at = self._vertex(*solids.rims.at(first + number(j)))
+            at = self._vertex(solids.rims[first + number(j)])
             return at if self.disc is False else choose(self.disc, self._disc_corner(j), at)
 
         return Part(select(self.disc, float(ROUND), n), row[:3], corner)
@@ -116,7 +116,7 @@ class Feature:
         hull = self.hull
         angles = [2 * math.pi * (j % ROUND) / ROUND for j in range(max(ROUND, hull.solids.most_corners))]
         cosines, sines = ([round(f(x), 15) for x in angles] for f in (math.cos, math.sin))
-        up, x, y = self.numbers[0] > 0.5, hull.radii[0] * lookup(cosines, j), hull.radii[1] * lookup(sines, j)
+        up, x, y = self.numbers[0] > 0.5, hull.radii[0] * Table(cosines)[j], hull.radii[1] * Table(sines)[j]
         out = add_scaled(hull.centre, hull.axes[2], select(up, hull.box[2], -hull.box[2]))
         return add_scaled(add_scaled(out, hull.axes[0], x), hull.axes[1], select(up, -y, y))
 
@@ -126,19 +126,19 @@ class Feature:
         The first one, of faces and then of edges.
         """
         (a, b, _), hull, solids = self.numbers, self.hull, self.hull.solids
-        first, n = solids.around.at(a, (0, 1))
+        first, n = solids.around[a]
         whole = self.dimension > 1.5
         n = select(logical_or(whole, self.round), 1.0, n)
         start = self._vertex(a)
         axis = hull.axes[2]
 
         def edge(j: Any) -> list[Scalar]:
-            to = select(whole, b, solids.corners.at(first + number(j), (1,))[0])
+            to = select(whole, b, solids.corners[first + number(j), 1])
             way = sub(self._vertex(to), start)
             return way if self.round is False else choose(self.round, scale(axis, 2.0 * hull.box[2]), way)
 
         def on(i: Any, found: list) -> list:
-            row = other.faces.at(i, range(4))
+            row = other.faces[i]
 
             def look(j: Any, found: list) -> list:
                 way = edge(j)
@@ -165,10 +165,10 @@ def opposite(one: Feature, two: Feature) -> tuple[Mask, list[Scalar], list[Scala
     """Whether a face of one looks at a face of the other: the first ones that do."""
 
     def each(i: Any, found: list) -> list:
-        a = one.faces.at(i, range(4))
+        a = one.faces[i]
 
         def look(j: Any, found: list) -> list:
-            b = two.faces.at(j, range(4))
+            b = two.faces[j]
             looks = logical_and(dot(a[:3], b[:3]) < -LOOKS_AT, found[0] < 0.5)
             return choose(looks, [1.0, *a, *b], found)
 

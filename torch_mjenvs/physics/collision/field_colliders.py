@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...compiler.arrays import Array
 from ...compiler.control import count_while, while_any
-from ...compiler.rooms import Room
 from ...compiler.scalar import (
     Mask,
     Scalar,
@@ -63,7 +63,7 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
     never = logical_or(local[2] + low > ground.size[2], local[2] + high < -ground.size[3])
     nothing = logical_or(never, columns[0] >= columns[1])
 
-    spots = Room(field.ground.contacts, SPOT)
+    spots = Array(rows=field.ground.contacts, columns=SPOT)
     most = 2 * (ground.ncol - 1) * (ground.nrow - 1)
 
     def after(c: dict) -> dict:
@@ -97,7 +97,7 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
     c = count_while(lambda i, c: logical_and(c["row"] < rows[1], c["count"] < full), step, start, most, [spots])
     out = []
     for k in range(field.ground.contacts):
-        spot = spots.at(k, range(SPOT))
+        spot = spots[k]
         out.append((select(k + 0.5 < c["count"], spot[0], NEVER), spot))
     return out
 
@@ -128,7 +128,7 @@ class _Grid:
 
     def _corner(self, row: Scalar, column: Scalar) -> list[Scalar]:
         (x, y), size = self.field.steps, self.field.size
-        z = self.field.table.at(row * float(self.field.ncol) + column)[0]
+        z = self.field.table[row * float(self.field.ncol) + column]
         return [column * x - size[0] - self.local[0], row * y - size[1] - self.local[1], z - self.local[2]]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import mujoco
 
-from ...compiler.constants import Constants
+from ...compiler.arrays import Table
 from ...compiler.scalar import Scalar
 from ..enums import GeomType
 from ..spatial import is_number
@@ -34,9 +34,9 @@ class HField:
     data: tuple[float, ...]
 
     @functools.cached_property
-    def table(self) -> Constants:
+    def table(self) -> Table:
         """`data`, for each world to read where it likes."""
-        return Constants([[x] for x in self.data], 1)
+        return Table(self.data)
 
     @property
     def steps(self) -> tuple[float, float]:

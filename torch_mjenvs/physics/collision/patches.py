@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...compiler.arrays import Array
 from ...compiler.control import count_while, when_any
-from ...compiler.rooms import Room, number
-from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
 from ..spatial import MINVAL, add_scaled, choose, cross, dot, norm, scale, sub, zeros
 from .colliders import NEVER
 from .faces import ROUND, Feature, Part, choose_part, opposite
@@ -61,9 +61,9 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
 
     sides: the most that there are.
     """
-    room = 2 * sides + 2  # corners of a polygon that has been cut off
-    rims = float(2 * room)  # where the corners of `at` are
-    rows = Room(2 * room + sides, 3)
+    capacity = 2 * sides + 2  # corners of a polygon that has been cut off
+    rims = float(2 * capacity)  # where the corners of `at` are
+    rows = Array(rows=2 * capacity + sides, columns=3)
 
     def fill(j: Any, c: Scalar) -> Scalar:
         rows.put(number(j), of.corner(j), number(j) < of.corners)
@@ -71,7 +71,7 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
         return c
 
     count_while(lambda j, c: number(j) < maximum(of.corners, at.corners), fill, 0.0, sides, [rows])
-    start = rows.at(rims, range(3))
+    start = rows[rims]
     lean = select(both, -dot(at.normal, of.normal), 1.0)
 
     def image(p: list) -> tuple[list[Scalar], Scalar]:
@@ -80,15 +80,15 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
 
     def cut(e: Any, c: dict) -> dict:
         k = number(e)
-        a = rows.at(rims + k, range(3))
-        b = rows.at(rims + select(k + 1.5 < at.corners, k + 1.0, 0.0), range(3))
+        a = rows[rims + k]
+        b = rows[rims + select(k + 1.5 < at.corners, k + 1.0, 0.0)]
         inwards = cross(sub(b, a), at.normal)
         inwards = scale(inwards, 1.0 / maximum(norm(inwards), MINVAL))
 
         def side(i: Any, made: Scalar) -> Scalar:
             k = number(i)
-            p = rows.at(c["from"] + k, range(3))
-            q = rows.at(c["from"] + select(k + 1.5 < c["count"], k + 1.0, 0.0), range(3))
+            p = rows[c["from"] + k]
+            q = rows[c["from"] + select(k + 1.5 < c["count"], k + 1.0, 0.0)]
             high_p, high_q = dot(sub(p, a), inwards), dot(sub(q, a), inwards)
             in_p, in_q = high_p > -MINVAL, high_q > -MINVAL
             crosses = logical_or(logical_and(in_p, logical_not(in_q)), logical_and(in_q, logical_not(in_p)))
@@ -99,39 +99,39 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
             rows.put(c["to"] + made, q, in_q)
             return made + select(in_q, 1.0, 0.0)
 
-        made = count_while(lambda i, _: number(i) < c["count"], side, 0.0, room, [rows])
+        made = count_while(lambda i, _: number(i) < c["count"], side, 0.0, capacity, [rows])
         return {"from": c["to"], "to": c["from"], "count": made}
 
-    begin = {"from": 0.0, "to": float(room), "count": of.corners}
+    begin = {"from": 0.0, "to": float(capacity), "count": of.corners}
     c = count_while(lambda e, c: number(e) < at.corners, cut, begin, sides, [rows])
 
     def below(i: Any, kept: Scalar) -> Scalar:
-        p = rows.at(c["from"] + number(i), range(3))
+        p = rows[c["from"] + number(i)]
         low = image(p)[1] <= margin
         rows.put(c["to"] + kept, p, low)
         return kept + select(low, 1.0, 0.0)
 
-    count = count_while(lambda i, _: number(i) < c["count"], below, 0.0, room, [rows])
+    count = count_while(lambda i, _: number(i) < c["count"], below, 0.0, capacity, [rows])
     base, edge = c["to"], of.corners < 2.5
     most = select(edge, 2.0, float(MOST))
     places = [float(k) for k in range(MOST)]
     many = count > most + 0.5
-    places = when_any(logical_and(many, logical_not(edge)), lambda _: _widest(rows, base, count, room), places)
-    places = when_any(logical_and(many, edge), lambda _: _ends(rows, base, count, room), places)
+    places = when_any(logical_and(many, logical_not(edge)), lambda _: _widest(rows, base, count, capacity), places)
+    places = when_any(logical_and(many, edge), lambda _: _ends(rows, base, count, capacity), places)
     out = []
     for k, place in enumerate(places):
-        p = rows.at(base + place, range(3))
+        p = rows[base + place]
         out.append((*image(p), logical_and(k + 0.5 < count, k + 0.5 < most)))
     return out
 
 
-def _widest(rows: Room, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
+def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
     """Four corners of a convex polygon that go round much of it: MuJoCo's, which goes on from each corner in turn, and
     moves the other three on while the area between them grows.
     """
 
     def area(corners: list) -> Scalar:
-        a, b, c, d = (rows.at(base + k, range(3)) for k in corners)
+        a, b, c, d = (rows[base + k] for k in corners)
         across = cross(sub(a, c), sub(b, d))
         return dot(across, across)
 
@@ -155,7 +155,7 @@ def _widest(rows: Room, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
                 c = move(other, (), c) | {"go": grows}
             return c
 
-        return count_while(lambda _, c: c["go"], step, c, room)
+        return count_while(lambda _, c: c["go"], step, c, capacity)
 
     def start(i: Any, c: dict) -> dict:
         at = [number(i), *c["at"][1:]]
@@ -170,17 +170,17 @@ def _widest(rows: Room, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
 
     first = [0.0, 1.0, 2.0, 3.0]
     begin = {"at": first, "best": first, "most": area(first), "go": True}
-    return count_while(lambda i, _: number(i) < count, start, begin, room)["best"]
+    return count_while(lambda i, _: number(i) < count, start, begin, capacity)["best"]
 
 
-def _ends(rows: Room, base: Scalar, count: Scalar, room: int) -> list[Scalar]:
+def _ends(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
     """Of an edge, which may have its ends twice: the first corner and that which is furthest from it."""
-    first = rows.at(base, range(3))
+    first = rows[base]
 
     def look(i: Any, c: list) -> list:
-        way = sub(rows.at(base + number(i), range(3)), first)
+        way = sub(rows[base + number(i)], first)
         square = dot(way, way)
         return choose(square > c[1], [number(i), square], c)
 
-    end = count_while(lambda i, _: number(i) < count, look, [1.0, 0.0], room)[0]
+    end = count_while(lambda i, _: number(i) < count, look, [1.0, 0.0], capacity)[0]
     return [0.0, end, 2.0, 3.0]

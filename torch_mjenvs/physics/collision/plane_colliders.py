@@ -11,8 +11,7 @@ import math
 from typing import Any
 
 from ...compiler.control import count_while
-from ...compiler.rooms import number
-from ...compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, select, sqrt
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, number, select, sqrt
 from ..spatial import MINVAL, Vec, add_scaled, choose, column, dot, norm, scale, sub
 from .colliders import NEVER, Found, Geom, Place, make_frame
 from .solids import NONE, Cells, furthest_vertex
@@ -98,18 +97,18 @@ def find_plane_mesh(plane: Geom, geom: Geom, several: Mask) -> Found:
     n, h = _seen_from(plane, geom)
     solids = geom.solids
     *lowest, v = furthest_vertex(solids, Cells(geom.size["cells"], geom.size["side"]), scale(n, -1.0))
-    first, count = solids.around.at(v, (0, 1))
+    first, count = solids.around[v]
 
     def steepest(k: Any, best: list[Scalar]) -> list[Scalar]:
-        face, *others = solids.corners.at(first + number(k), (0, 2, 3, 4))
-        down = dot(n, solids.faces.at(face, range(3)))
+        face, _, *others = solids.corners[first + number(k)]
+        down = dot(n, solids.faces[face, :3])
         return choose(down < best[0], [down, *others], best)
 
     none = [1.0, NONE, NONE, NONE]
     _, *others = count_while(lambda k, _: number(k) < count, steepest, none, solids.most_around)
     found: Found = [(h + dot(n, lowest), lowest)]
     for v in others:
-        x = solids.vertices.at(v, range(3))
+        x = solids.vertices[v]
         height = dot(n, x)
         found.append((select(logical_and(v > NONE, height <= 0.0), h + height, NEVER), x))
     return found

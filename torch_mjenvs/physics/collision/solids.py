@@ -17,10 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...compiler.constants import Constants
+from ...compiler.arrays import Table
 from ...compiler.control import count_while
-from ...compiler.rooms import number
-from ...compiler.scalar import Scalar, absolute, floor, maximum, minimum, select
+from ...compiler.scalar import Scalar, absolute, floor, maximum, minimum, number, select
 from ..spatial import Vec, choose, dot
 from .mesh import Face, Mesh
 
@@ -44,13 +43,13 @@ NO_CELLS = Cells(0.0, 0.0)  # of what has no vertices: the first cell of all is 
 class Solids:
     """See above. Lists are tables, of which another one has the first row and the number of rows."""
 
-    vertices: Constants  # x, y, z
-    cells: Constants  # first and number of `likely`
-    likely: Constants  # vertices
-    around: Constants  # of each vertex, first and number of `corners`
-    corners: Constants  # the face; the vertex before this one in it: an edge leads there; `Face.spans`, or NONE
-    faces: Constants  # normal; first and number of `rims`
-    rims: Constants  # vertices of a face, seen from outside with the clock
+    vertices: Table  # x, y, z
+    cells: Table  # first and number of `likely`
+    likely: Table  # vertices
+    around: Table  # of each vertex, first and number of `corners`
+    corners: Table  # the face; the vertex before this one in it: an edge leads there; `Face.spans`, or NONE
+    faces: Table  # normal; first and number of `rims`
+    rims: Table  # vertices of a face, seen from outside with the clock
     of: dict[int, Cells]  # of each mesh
     most_likely: int  # the most in a cell, around a vertex, in a face
     most_around: int
@@ -68,15 +67,15 @@ def cell_of(first: Scalar, side: Scalar, n: Vec) -> Scalar:
 
 def furthest_vertex(solids: Solids, cells: Cells, n: Vec) -> list[Scalar]:
     """The vertex of a mesh that is furthest in a direction in its own axes, and its number; 0 where there is none."""
-    first, count = solids.cells.at(cell_of(*cells, n), (0, 1))
+    first, count = solids.cells[cell_of(*cells, n)]
 
     def look(k: Any, best: list[Scalar]) -> list[Scalar]:
-        (v,) = solids.likely.at(first + number(k))
-        height = dot(n, solids.vertices.at(v, range(3)))
+        v = solids.likely[first + number(k)]
+        height = dot(n, solids.vertices[v])
         return choose(height > best[0], [height, v], best)
 
     _, v = count_while(lambda k, _: number(k) < count, look, [-FARTHEST, 0.0], solids.most_likely)
-    return [select(cells.side > 0.0, x, 0.0) for x in solids.vertices.at(v, range(3))] + [v]
+    return [select(cells.side > 0.0, x, 0.0) for x in solids.vertices[v]] + [v]
 
 
 @functools.lru_cache(maxsize=8)
@@ -100,7 +99,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
         lists.append((len(vertices), mesh))
         vertices += mesh.vertices
     faces: list[tuple[float, ...]] = []
-    rims: list[list[float]] = []
+    rims: list[float] = []
     corners: list[list[tuple[float, ...]]] = [[] for _ in vertices]
     for start, mesh in lists:
         for face in mesh.faces:
@@ -109,7 +108,7 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
                 others = [float(start + x) for x in span] + [NONE] * (3 - len(span))
                 corners[start + v].append((float(len(faces)), float(start + before), *others))
             faces.append((*face.normal, float(len(rims)), float(len(rim))))
-            rims += [[float(start + v)] for v in rim]
+            rims += [float(start + v) for v in rim]
     for v in range(8):  # MuJoCo's order of a box's edges
         corners[v] = [(f, float(v ^ bit), *rest) for (f, _, *rest), bit in zip(corners[v], (1, 2, 4), strict=True)]
     around: list[tuple[float, float]] = []
@@ -118,13 +117,13 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
         around.append((float(len(flat)), float(len(rows))))
         flat += rows
     return Solids(
-        Constants(vertices, 3),
-        Constants(cells, 2),
-        Constants(np.concatenate(likely)[:, None].tolist(), 1),
-        Constants(around, 2),
-        Constants(flat, 5),
-        Constants(faces, 5),
-        Constants(rims, 1),
+        Table(vertices),
+        Table(cells),
+        Table(np.concatenate(likely).tolist()),
+        Table(around),
+        Table(flat),
+        Table(faces),
+        Table(rims),
         of,
         max([int(n) for _, n in cells]),
         max(len(rows) for rows in corners),

@@ -7,7 +7,7 @@
     contact_row                            what a contact's rows are made of
     pyramid, spring_pyramid, elliptic      what a contact costs: the kinds of cone
     contacts                               contacts written out one by one: contact_force, world_contacts, body_contacts
-    pair_batch, pair_tables                many pairs of one kind, by number; tables have named columns in `tables`
+    pair_batch, pair_tables                many pairs of one kind, by number; their numbers have names in `records`
     contact_groups, cone_groups            their contacts, in loops
 """
 

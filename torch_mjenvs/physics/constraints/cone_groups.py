@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import add_each, fold_each, get
+from ...compiler.control import add_each, fold_each
 from ...compiler.scalar import Scalar
 from ..data import Data
 from ..model import Model
@@ -20,8 +20,8 @@ from .contact_groups import ContactGroup
 from .contacts import cone_of
 from .pair_tables import PairTables
 from .pyramid import Cone
+from .records import records_each
 from .softening import ContactBound
-from .tables import table_each
 
 
 @dataclass
@@ -85,13 +85,13 @@ class ConeGroup(ContactGroup):
         return [dot(row, at) + self.rows.at(i, ("y0", k)) for k, row in enumerate(self._jacobian(i))]
 
     def _at(self, i: Any, x: Any) -> list:
-        return [get(x, self.batch.dof(i, c)) for c in range(self.batch.most)]
+        return [x[self.batch.dof(i, c)] for c in range(self.batch.most)]
 
 
 def cone_group(m: Model, tables: PairTables) -> ConeGroup:
     """The contacts of a batch of pairs."""
     touching = tables.touching()
-    rows = table_each(touching, lambda i: _rows(tables, i))
+    rows = records_each(touching, lambda i: _rows(tables, i))
     return ConeGroup(tables, touching, rows, lambda friction, D: cone_of(m, friction, D, ContactBound(False)))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import add_each, fold_each, get, when_any
+from ...compiler.control import add_each, fold_each, when_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, minimum, select
 from ..data import Data
 from ..model import Model
@@ -19,8 +19,8 @@ from ..spatial import choose, cross, dot, scale
 from .laws import OneSided
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
+from .records import Records, records_each
 from .rows import Constraint
-from .tables import Table, table_each
 
 
 @dataclass
@@ -29,7 +29,7 @@ class ContactGroup(Constraint):
 
     tables: PairTables
     touching: Any
-    rows: Table
+    rows: Records
 
     @property
     def batch(self) -> PairBatch:
@@ -53,7 +53,7 @@ class ContactGroup(Constraint):
     def _push(self, i: Any, x: Any) -> list:
         """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
         g, row = self.batch, self.rows.at(i, "J")
-        e = dot(row, [get(x, g.dof(i, c)) for c in range(g.most)]) + self.rows.at(i, "y0")
+        e = dot(row, [x[g.dof(i, c)] for c in range(g.most)]) + self.rows.at(i, "y0")
         pressed = select(e < 0.0, self.rows.at(i, "D"), 0.0)
         f = pressed * e
         places, starts = self._places(i)
@@ -122,14 +122,14 @@ class ContactGroup(Constraint):
         return self.rows.at(i, "D") * minimum(self._along(i, x) + self.rows.at(i, "y0"), 0.0)
 
     def _along(self, i: Any, x: Any) -> Scalar:
-        """J x of contact i, where x is a memory of one number a dof."""
-        return dot(self.rows.at(i, "J"), [get(x, self.batch.dof(i, k)) for k in range(self.batch.most)])
+        """J x of contact i, where x has one number a dof."""
+        return dot(self.rows.at(i, "J"), [x[self.batch.dof(i, k)] for k in range(self.batch.most)])
 
 
 def contact_group(tables: PairTables) -> ContactGroup:
     """The contacts of a batch of pairs, without friction and each of one tree."""
     touching = tables.touching()
-    return ContactGroup(tables, touching, table_each(touching, lambda i: _row(tables, i)))
+    return ContactGroup(tables, touching, records_each(touching, lambda i: _row(tables, i)))
 
 
 def _row(tables: PairTables, i: Any) -> dict:

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import memory
-from ...compiler.scalar import lookup, lookup_index
+from ...compiler.arrays import Array, Table
 from ..collision.contact_param import contact_param
 from ..collision.shapes import Collider, collider_of, ground_of
 from ..enums import GeomType
@@ -30,7 +29,7 @@ FEWEST = 8  # pairs for which a loop is worth while
 class PairBatch:
     """Pairs of one collider and one condim.
 
-    dofs: those that tell the bodies of any pair apart; in memories of dofs they come in this order, and then one that
+    dofs: those that tell the bodies of any pair apart; in arrays of dofs they come in this order, and then one that
     never moves. own, signs: of each pair, places in `dofs`, and +1 where a dof moves the second body, -1 where it moves
     the first; all lists are of one length, filled up with the dof that never moves. one_tree: whether the bodies of
     each pair are of one tree.
@@ -69,8 +68,7 @@ class PairBatch:
 
     def per_contact(self, values: Sequence, i: Any) -> Any:
         """The entry for contact i of a table with an entry a pair."""
-        find = lookup_index if isinstance(values[0], int) else lookup
-        return find([*values] * self.collider.ncon, i)
+        return Table([*values] * self.collider.ncon)[i]
 
     def dof(self, i: Any, k: int) -> Any:
         """The place in `dofs` of the k-th dof of contact i."""
@@ -80,9 +78,9 @@ class PairBatch:
         """The sign of the k-th dof of contact i."""
         return self.per_contact([sign[k] for sign in self.signs], i)
 
-    def of_dofs(self, x: list) -> Any:
-        """A memory of one number of x (nv) for each of `dofs`, and 0 for the one that never moves."""
-        return memory([[x[v]] for v in self.dofs] + [[0.0]])
+    def of_dofs(self, x: list) -> Array:
+        """One number of x (nv) for each of `dofs`, and 0 for the one that never moves."""
+        return Array([x[v] for v in self.dofs] + [0.0])
 
 
 def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import choose_each, get, memory, part, touched
-from ...compiler.scalar import Scalar, lookup, maximum, select
+from ...compiler.arrays import Array, Table
+from ...compiler.control import active_set, choose_each, part
+from ...compiler.scalar import Scalar, maximum, select
 from ..collision.boxes_around import boxes_around, boxes_meet
 from ..collision.colliders import Geom, Place
 from ..collision.contact_param import contact_param
@@ -23,29 +24,29 @@ from ..model import Model
 from ..spatial import MINVAL, Vec, add, add_scaled, column, is_number, mat_vec, sub
 from .contact_row import ContactRow, row_param
 from .pair_batch import PairBatch, field_of
-from .tables import table, table_parts
+from .records import records, records_parts
 
 
 class PerPair:
-    """A number of each pair: in a table, or where it varies from world to world, in a memory."""
+    """A number of each pair: in a table, or where it varies from world to world, in an array."""
 
     def __init__(self, batch: PairBatch, values: list):
         self.batch, self.values = batch, values
-        self.rows = None if is_number(*values) else memory([[x] for x in values])
+        self.rows = None if is_number(*values) else Array(values)
 
     def of_contact(self, i: Any) -> Scalar:
         """The number of contact i's pair."""
         if self.rows is None:
             return self.batch.per_contact(self.values, i)
-        return get(self.rows, self.batch.per_contact(range(len(self.values)), i))
+        return self.rows[self.batch.per_contact(range(len(self.values)), i)]
 
     def of_pair(self, i: Any) -> Scalar:
         """The number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
-        return lookup(self.values, i) if self.rows is None else get(self.rows, i)
+        return Table(self.values)[i] if self.rows is None else self.rows[i]
 
 
 @dataclass
-class LookedUpGeom:
+class TableGeom:
     """A geom of pair i, its pose and size from tables: a `colliders.Geom`."""
 
     centre: list[Scalar]
@@ -76,7 +77,7 @@ class LookedUpGeom:
 
 
 @dataclass
-class LookedUpRow:
+class TableRow:
     """The `RowParam` of contact i, looked up at the moment that it is asked for."""
 
     tables: PairTables
@@ -119,13 +120,13 @@ class PairTables:
         self._tabulate_rows(m)
         self.ground = ground_of(m, pairs) if field_of(m, pairs[0]) >= 0 else None
         weights = [m.body_invweight0[body][0] for body in self.moved]
-        self._by_body = None if is_number(*weights) else memory([[x] for x in weights])
+        self._by_body = None if is_number(*weights) else Array(weights)
         known = {id(p) for p in pairs}
-        near = touched([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
+        near = active_set([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
         self._near = choose_each(near, self._boxes_meet, self.n) if self._boxes else near
         # where a pair's two contacts are measured at once, they are in one row
         self._by_part = collider.many or collider.ncon == 1
-        self._found = table_parts(self._near, self._measure, self.n)
+        self._found = records_parts(self._near, self._measure, self.n)
 
     def _tabulate_geoms(self, m: Model, d: Data) -> None:
         batch, collider = self.batch, self.batch.collider
@@ -137,9 +138,9 @@ class PairTables:
         self._boxes = boxes_around(m, geoms) if collider.hulls else {}
         self._several = [float(may_touch_in_several(m, p, collider)) for p in batch.pairs]
         self._entries = range(9) if collider.turned else (2, 5, 8)  # of orientations: those that the collider goes by
-        self._poses = table([self._pose(m, d, x) for x in geoms])
+        self._poses = records([self._pose(m, d, x) for x in geoms])
         moving = [{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in batch.dofs]
-        self.moving = table([*moving, {"odof": [0.0] * 6, "qvel": 0.0}])
+        self.moving = records([*moving, {"odof": [0.0] * 6, "qvel": 0.0}])
 
     def _pose(self, m: Model, d: Data, x: int) -> dict:
         pose = {"centre": list(d.geom_xrel[x]), "mat": [d.geom_xmat[x][k] for k in self._entries]}
@@ -185,14 +186,14 @@ class PairTables:
 
     def row(self, i: Any, dist: Scalar) -> ContactRow:
         """The rows of contact i at a distance."""
-        return ContactRow(LookedUpRow(self, i), dist)
+        return ContactRow(TableRow(self, i), dist)
 
     def invweight(self, i: Any) -> Scalar:
         """The inverse inertia of a row of contact i."""
         if self._by_body is None:
             return self.batch.per_contact([x.invweight for x in self._rows], i)
         places = ([self.moved.index(b[side]) for b in self.batch.bodies] for side in (0, 1))
-        one, two = (get(self._by_body, self.batch.per_contact(place, i)) for place in places)
+        one, two = (self._by_body[self.batch.per_contact(place, i)] for place in places)
         return maximum(one + two, MINVAL)
 
     def _geoms(self, i: Any) -> tuple[Geom, Geom]:
@@ -200,7 +201,7 @@ class PairTables:
         one, two = (self._geom(end, i) for end in self._ends)
         return one if self.batch.one_tree else dataclasses.replace(one, centre=add(one.centre, self._offset(i))), two
 
-    def _geom(self, end: list[int], i: Any) -> LookedUpGeom:
+    def _geom(self, end: list[int], i: Any) -> TableGeom:
         pose = self._pose_at(end, i)
         centre, mat = self._poses.at(pose, "centre"), [None] * 9
         for k, x in zip(self._entries, self._poses.at(pose, "mat"), strict=True):
@@ -209,7 +210,7 @@ class PairTables:
         for name in self._sizes[end[0]]:
             fixed = [self._sizes[x][name] for x in end] if self._fixed_sizes else None
             size[name] = self.batch.per_contact(fixed, i) if fixed else self._poses.at(pose, name)
-        return LookedUpGeom(centre, mat, size, self.solids, self, i)
+        return TableGeom(centre, mat, size, self.solids, self, i)
 
     def _pose_at(self, end: list[int], i: Any) -> Any:
         return self.batch.per_contact([self._place[x] for x in end], i)
@@ -232,7 +233,7 @@ class PairTables:
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
 
     def _measure(self, i: Any) -> list[dict]:
-        found = self.batch.collider.find(*self._geoms(i), lookup(self._several, i) > 0.5)
+        found = self.batch.collider.find(*self._geoms(i), Table(self._several)[i] > 0.5)
         if self._by_part:
             return [{"dist": dist, "spot": spot} for dist, spot in found]
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
@@ -247,10 +248,10 @@ class PairTables:
             return self._found.at(i, "spot")
         # the second contact's numbers stand behind the first's
         n, found = self.n, self._found
-        pair, is_second = self.batch.per_contact(range(n), i), lookup([0.0] * n + [1.0] * n, i) > 0.5
+        pair, is_second = self.batch.per_contact(range(n), i), Table([0.0] * n + [1.0] * n)[i] > 0.5
         places = range(1, 1 + self.batch.collider.spot)
         return [select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in places]
 
 
 def _lookup_vector(values: Sequence[Vec], i: Any) -> list[Scalar]:
-    return [lookup([x[k] for x in values], i) for k in range(3)]
+    return [Table([x[k] for x in values])[i] for k in range(3)]

@@ -1,4 +1,4 @@
-"""What threads enter: IR of `@kernel(ptr job)`, which has tiles of worlds done until none are left.
+"""The entry of every thread: IR of `@kernel(ptr job)`, which has tiles of worlds done until none are left.
 
 The job is numbers of 64 bits, `FIELDS` in order. One call takes `chunk` tiles at a time off a shared counter, so
 that a thread that the machine holds up does not hold up the others.
@@ -23,8 +23,8 @@ FIELDS = (
     "worlds",  # that are allocated
     "times",  # each tile is done
     "stacks",  # of all threads, one after the other
-    "room",  # bytes of one of them
-    "seat",  # of the next thread that comes, where `number` is null
+    "stack_bytes",  # of one of them
+    "thread_index",  # of the next thread that comes, where `number` is null
     "number",  # a function that tells a thread which stack is its own
 )
 
@@ -85,21 +85,21 @@ entry:
 ask:
   %asked = call i32 %number()
   %known = zext i32 %asked to i64
-  br label %seated
+  br label %indexed
 count:
-  %seat.at = getelementptr i64, ptr %job, i64 {seat}
-  %next = atomicrmw add ptr %seat.at, i64 1 monotonic
-  br label %seated
-seated:
-  %seat = phi i64 [ %known, %ask ], [ %next, %count ]
+  %thread_index.at = getelementptr i64, ptr %job, i64 {thread_index}
+  %next = atomicrmw add ptr %thread_index.at, i64 1 monotonic
+  br label %indexed
+indexed:
+  %thread_index = phi i64 [ %known, %ask ], [ %next, %count ]
   %stacks.at = getelementptr i64, ptr %job, i64 {stacks}
   %stacks = load ptr, ptr %stacks.at
-  %room.at = getelementptr i64, ptr %job, i64 {room}
-  %room = load i64, ptr %room.at
-  %before = mul i64 %seat, %room
-  %end = add i64 %before, %room
+  %stack_bytes.at = getelementptr i64, ptr %job, i64 {stack_bytes}
+  %stack_bytes = load i64, ptr %stack_bytes.at
+  %before = mul i64 %thread_index, %stack_bytes
+  %end = add i64 %before, %stack_bytes
   %top = getelementptr i8, ptr %stacks, i64 %end
-  %few = and i64 %seat, 1
+  %few = and i64 %thread_index, 1
   %held = alloca i8, i64 %few
   %own = call ptr @llvm.stacksave.p0()
   call void @llvm.stackrestore.p0(ptr %top)
@@ -122,9 +122,9 @@ entry:
 }}
 """
 
-_ROOM = """
-define i64 @room() nounwind {{
-  ret i64 {room}
+_STACK_BYTES = """
+define i64 @stack_bytes() nounwind {{
+  ret i64 {stack_bytes}
 }}
 """
 
@@ -139,24 +139,24 @@ _ARM = (
 )
 
 
-def driver(tile: str, lanes: int, vector_bytes: int, triple: str) -> str:
-    """`@kernel` for a `@tile`, and `@room()`: the bytes of stack for each thread, 0 where it takes its own."""
+def entry(tile: str, lanes: int, vector_bytes: int, triple: str) -> str:
+    """`@kernel` for a `@tile`, and `@stack_bytes()`: the bytes of stack for each thread, 0 where it takes its own."""
     enter, leave = _X86 if triple.startswith("x86_64") else _ARM
     places = {name: k for k, name in enumerate(FIELDS)}
     here = "windows" in triple
     parts = (
         _DEAL,
         _KERNEL_HERE if here else _KERNEL,
-        _ROOM.replace("{room}", "0" if here else str(_room(tile, vector_bytes))),
+        _STACK_BYTES.replace("{stack_bytes}", "0" if here else str(_stack_bytes(tile, vector_bytes))),
     )
     return "".join(part.format(lanes=lanes, enter=enter, leave=leave, **places) for part in parts)
 
 
-def _room(tile: str, vector_bytes: int) -> int:
+def _stack_bytes(tile: str, vector_bytes: int) -> int:
     """Bytes of stack that suffice: for its arrays, for every value that it computes, and for a signal's handler.
 
     A value is at most a vector of numbers twice as wide, or, where the processor has no such vectors, 16 bytes for each
-    lane. Most values never leave their registers: this is room in the address space, of which little is touched.
+    lane. Most values never leave their registers: this is address space, of which little is touched.
     A power of two, so that many kernels share it.
     """
     arrays = 0

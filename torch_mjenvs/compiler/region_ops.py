@@ -1,6 +1,7 @@
-"""Control forms: the few nodes that hold code of their own, in regions. These records are their nodes' `attr`.
+"""Region ops: the few nodes that hold code of their own, in regions. These records are their nodes' `attr`.
 
-A form carries values. Each is a `Carried`: what it is before the form, inside, at the end of the body, and afterwards.
+A region op carries values, its iteration arguments. An `IterArg` says what each is before the op, inside, at the end of
+the body, and afterwards.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ Read = tuple[Value, str, Region]  # a value, the type that it must have, and the
 
 
 @dataclass(eq=False, slots=True)
-class Carried:
-    """One value that a form carries.
+class IterArg:
+    """An iteration argument of a region op; of a block, which has no iterations, a value that it may change.
 
     `before` is its value outside; None where that is unspecified, as for a block that only computes. `variable` is what
     the body of a loop sees (a "phi"); the body of a block sees `before` itself. `after` is what the body makes of it,
-    and `result` the node that the code after the form reads. `form` is the form's own node.
+    and `result` the node that the code after the op reads. `region_op` is the op's own node.
     """
 
     before: Value
     after: Value = None
     variable: Any = None
     result: Any = None
-    form: Any = None
+    region_op: Any = None
 
     @property
     def type(self) -> str:
@@ -36,11 +37,11 @@ class Carried:
 
 
 @dataclass(eq=False, slots=True)
-class Form:
-    """A control form: where its code is, and what it carries."""
+class RegionOp:
+    """An op that holds code: where that is, and what it carries."""
 
     body: Region
-    carries: list[Carried]
+    iter_args: list[IterArg]
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -48,12 +49,12 @@ class Form:
         return (self.body,)
 
     def reads(self) -> Iterator[Read]:
-        """What its regions compute for it, besides what is carried."""
+        """All that its regions compute for it, besides the iteration arguments."""
         return iter(())
 
 
 @dataclass(eq=False, slots=True)
-class When(Form):
+class When(RegionOp):
     """A block for the worlds in the mask, its first argument, skipped where the vector has none of them.
 
     A second argument is that mask and those of the code around, where there are any: then it is skipped by that.
@@ -61,7 +62,7 @@ class When(Form):
 
 
 @dataclass(eq=False, slots=True)
-class Loop(Form):
+class Loop(RegionOp):
     """Code that is repeated; `counter` counts the iterations from 0."""
 
     counter: Expr
@@ -78,7 +79,7 @@ class Repeat(Loop):
 class While(Loop):
     """Iterations until no world of the vector is `active`, at most `limit`. `head` is the code that finds out.
 
-    At its end an iteration can put values into memories, each world into a row of its own. `left`: memories that loops
+    At its end an iteration can put values into arrays, each world into a row of its own. `left`: arrays that loops
     within change.
     """
 
@@ -95,21 +96,21 @@ class While(Loop):
     def reads(self) -> Iterator[Read]:
         yield self.active, "b", self.head
         for put in self.puts:
-            yield put.memory, "m", self.body
+            yield put.array, "a", self.body
             yield put.row, put.row_type, self.body
             if put.mask is not None:
                 yield put.mask, "b", self.body
             yield put.value, "f", self.body
-        for memory in self.left:
-            yield memory, "m", self.body
+        for array in self.left:
+            yield array, "a", self.body
 
 
 @dataclass(eq=False, slots=True)
-class Each(Loop):
-    """An iteration for each number that is touched (its first argument); here `counter` is that number.
+class ForEach(Loop):
+    """An iteration for each number of an active set (its first argument); here `counter` is that number.
 
     It is skipped where no world of the number is one of those that the code around is for (its second argument).
-    An iteration can put values into memories, and choose parts: a mask for each part of this number.
+    An iteration can put values into arrays, and choose parts: a mask for each part of this number.
     """
 
     puts: list[Put] = field(default_factory=list)
@@ -117,7 +118,7 @@ class Each(Loop):
 
     def reads(self) -> Iterator[Read]:
         for put in self.puts:
-            yield put.memory, "m", self.body
+            yield put.array, "a", self.body
             yield put.row, "s", self.body
             yield put.value, "f", self.body
             if put.otherwise is not None:
@@ -128,9 +129,9 @@ class Each(Loop):
 
 @dataclass(eq=False, slots=True)
 class Put:
-    """memory[row][column] = value in the worlds of the iteration; in others `otherwise`, or unspecified if None."""
+    """array[row][column] = value in the worlds of the iteration; in others `otherwise`, or unspecified if None."""
 
-    memory: Expr
+    array: Expr
     row: Value
     column: int
     value: Value
@@ -139,12 +140,12 @@ class Put:
 
 @dataclass(eq=False, slots=True)
 class OwnPut:
-    """memory[row][column] = value in the worlds of the iteration that are in the mask; in others unspecified if None.
+    """array[row][column] = value in the worlds of the iteration that are in the mask; in others unspecified if None.
 
     The row is each world's own, or one that they share.
     """
 
-    memory: Expr
+    array: Expr
     row: Value
     column: int
     mask: Value
@@ -157,7 +158,7 @@ class OwnPut:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a memory."""
+    """The numbers of rows and columns of an array."""
 
     rows: int
     columns: int

@@ -1,28 +1,28 @@
-"""Loops over what is touched: lists of numbers, each with the mask of the worlds that it is about."""
+"""Loops over active sets: lists of numbers, each with the mask of the worlds that it is about."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ..expr import Expr
-from ..forms import Each
-from .control import Variables, add_carried, any_bit, select
-from .memory import place
-from .writer import Row, Touched, Writer
+from ..region_ops import ForEach
+from .arrays import place
+from .control import Variables, add_iter_args, any_bit, select
+from .writer import ActiveSet, Row, Writer
 
 Ends = tuple[str, str, str]  # a type, and a value before and after the body
 
 
-def touched(w: Writer, e: Expr) -> None:
+def active_set(w: Writer, e: Expr) -> None:
     """The list, without a branch: every number is written, and the next one over it if no lane needs it."""
     numbers, masks, count = *_arrays(w, e.attr), "0"
     for k, mask in enumerate(e.args):
         count = _append(w, numbers, masks, str(k), w.value(mask, "b"), count)
-    w.touched[e] = Touched(numbers, masks, count)
+    w.active_sets[e] = ActiveSet(numbers, masks, count)
 
 
 def chosen(w: Writer, e: Expr) -> None:
-    w.touched[e] = w.touched[e.args[0]]
+    w.active_sets[e] = w.active_sets[e.args[0]]
 
 
 def _arrays(w: Writer, n: int) -> tuple[str, str]:
@@ -42,12 +42,12 @@ def _append(w: Writer, numbers: str, masks: str, number: str, mask: str, count: 
     return w.assign(f"add i32 {count}, {more}")
 
 
-def each(w: Writer, e: Expr) -> None:
+def for_each(w: Writer, e: Expr) -> None:
     """A loop over the list, with its test at the end, and a branch around it for where the list is empty."""
-    form: Each = e.attr
+    region_op: ForEach = e.attr
     which, around = e.args
-    numbers, masks, count = w.touched[which]
-    parts = _arrays(w, which.attr * len(form.chosen)) if form.chosen else None
+    numbers, masks, count = w.active_sets[which]
+    parts = _arrays(w, which.attr * len(region_op.chosen)) if region_op.chosen else None
     before, (head, out) = w.block, w.fresh_labels("head", "out")
     some = w.assign(f"icmp sgt i32 {count}, 0")
     w.put(f"br i1 {some}, label %{head}, label %{out}")
@@ -55,14 +55,14 @@ def each(w: Writer, e: Expr) -> None:
     variables = Variables(w, before)
     i = variables.add(w.fresh("i"), "i32", "0")
     n = variables.add(w.fresh("n"), "i32", "0") if parts else ""
-    carries = add_carried(w, variables, form.carries)
+    iter_args = add_iter_args(w, variables, region_op.iter_args)
     number, here = _number(w, numbers, masks, i)
-    w.names[form.counter] = number
+    w.names[region_op.counter] = number
     end = _skip(w, here, around)
-    w.region(form.body)
-    _put(w, form, here)
-    ends = [("i32", n, _chosen_parts(w, form, which.attr, here, parts, n))] if parts else []
-    for x in carries:
+    w.region(region_op.body)
+    _put(w, region_op, here)
+    ends = [("i32", n, _chosen_parts(w, region_op, which.attr, here, parts, n))] if parts else []
+    for x in iter_args:
         old = w.names[x.variable]
         ends.append((w.types.of(x.type), old, select(w, here, w.value(x.after, x.type), old, x.type)))
     found = end(ends)
@@ -74,8 +74,8 @@ def each(w: Writer, e: Expr) -> None:
     w.label(out)
     w.assign(f"phi i32 [ 0, %{before} ], [ {back[0]}, %{after} ]")
     if parts:
-        w.touched[e] = Touched(*parts, w.assign(f"phi i32 [ 0, %{before} ], [ {back[1]}, %{after} ]"))
-    for x, new in zip(carries, back[len(back) - len(carries) :], strict=True):
+        w.active_sets[e] = ActiveSet(*parts, w.assign(f"phi i32 [ 0, %{before} ], [ {back[1]}, %{after} ]"))
+    for x, new in zip(iter_args, back[len(back) - len(iter_args) :], strict=True):
         init = w.value(x.before, x.type)
         w.names[x.result] = w.assign(f"phi {w.types.of(x.type)} [ {init}, %{before} ], [ {new}, %{after} ]")
 
@@ -112,21 +112,21 @@ def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[s
     return end
 
 
-def _chosen_parts(w: Writer, form: Each, count: int, here: str, parts: tuple[str, str], n: str) -> str:
+def _chosen_parts(w: Writer, region_op: ForEach, count: int, here: str, parts: tuple[str, str], n: str) -> str:
     """Note the parts that are chosen of this number, one of `count`; how many are noted now."""
-    for k, mask in enumerate(form.chosen):
-        part = w.assign(f"add i32 {w.names[form.counter]}, {k * count}")
+    for k, mask in enumerate(region_op.chosen):
+        part = w.assign(f"add i32 {w.names[region_op.counter]}, {k * count}")
         inside = select(w, here, w.value(mask, "b"), w.types.constant("b", False), "b")
         n = _append(w, *parts, part, inside, n)
     return n
 
 
-def _put(w: Writer, form: Each, here: str) -> None:
-    for put in form.puts:
+def _put(w: Writer, region_op: ForEach, here: str) -> None:
+    for put in region_op.puts:
         x = w.value(put.value, "f")
         if put.otherwise is not None:
             x = select(w, here, x, w.value(put.otherwise, "f"), "f")
-        w.put(f"store {w.types.of('f')} {x}, {w.types.own} {place(w, put.memory, put.row, put.column)}")
+        w.put(f"store {w.types.of('f')} {x}, {w.types.own} {place(w, put.array, put.row, put.column)}")
 
 
-ROWS: dict[str, Row] = {"touched": touched, "chosen": chosen, "each": each}
+ROWS: dict[str, Row] = {"active_set": active_set, "chosen": chosen, "for_each": for_each}

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .expr import Expr, Region
-from .forms import Form, Loop, When
 from .program import Program
-from .renew import Renewal
+from .region_ops import Loop, RegionOp, When
+from .sink_stores import SunkStores
 
 Homes = dict[Expr, Region]
 
 
-def sink_loads(program: Program, renewed: Sequence[Renewal] = ()) -> Homes:
+def sink_loads(program: Program, sunk: Sequence[SunkStores] = ()) -> Homes:
     """The regions in which late loads are to be: of what a block stores, that block or one around it."""
     stored, copied = ({store[k] for store in program.stores} for k in (0, 2))
     late = {k for k, b in enumerate(program.buffers) if k not in stored and not b.rows and b.type == "f"}
@@ -32,10 +32,10 @@ def sink_loads(program: Program, renewed: Sequence[Renewal] = ()) -> Homes:
     for x, region in _uses(program):
         if type(x) is Expr and x.op == "load" and x.attr[0] in late and x not in copied:
             homes[x] = _common(homes.get(x, region), region)
-    for renewal in renewed:
-        for x in renewal.old:
-            if x in homes and renewal.body not in _path(homes[x]):
-                homes[x] = _common(homes[x], renewal.form.region)
+    for stores in sunk:
+        for x in stores.old:
+            if x in homes and stores.body not in _path(homes[x]):
+                homes[x] = _common(homes[x], stores.region_op.region)
     return {x: _outside(region, loops) for x, region in homes.items()}
 
 
@@ -44,13 +44,13 @@ def _uses(program: Program) -> Iterator[tuple[object, Region]]:
     for e in program.live:
         for x in e.args:
             yield x, e.region
-        if isinstance(e.attr, Form):
+        if isinstance(e.attr, RegionOp):
             for x, _, region in e.attr.reads():
                 yield x, region
-            for carried in e.attr.carries:
-                yield carried.after, e.region
-                if carried.result in program.live or not isinstance(e.attr, When):
-                    yield carried.before, e.region
+            for arg in e.attr.iter_args:
+                yield arg.after, e.region
+                if arg.result in program.live or not isinstance(e.attr, When):
+                    yield arg.before, e.region
 
 
 def _path(region: Region | None) -> list[Region]:

@@ -1,15 +1,21 @@
-"""Constant tables, and memories: arrays of vectors that are read at an index known only when the kernel runs."""
+"""Tables of constants, and arrays of vectors: both are read at a place known only when the kernel runs."""
 
 from __future__ import annotations
 
-from ..constants import Constants
+from ..arrays import Table
 from ..expr import Expr
 from .writer import Row, Writer
 
 
 def lookup(w: Writer, e: Expr) -> None:
-    """The same float for every lane."""
-    w.names[e] = _spread(w, _entry(w, e, w.types.element, [w.types.number(x) for x in e.attr]))
+    """A constant: the same for all worlds, or at a place of each world's own."""
+    place = e.args[0]
+    if type(place) is Expr and place.type == "i":
+        w.names[e] = _own_entry(w, e)
+    elif e.type == "s":
+        w.names[e] = _entry(w, e, "i32", [str(x) for x in e.attr.values])
+    else:
+        w.names[e] = _spread(w, _entry(w, e, w.types.element, [w.types.number(x) for x in e.attr.values]))
 
 
 def spread(w: Writer, e: Expr) -> None:
@@ -26,18 +32,14 @@ def _spread(w: Writer, x: str) -> str:
     return w.assign(f"shufflevector {vector} {one}, {vector} poison, <{w.types.lanes} x i32> zeroinitializer")
 
 
-def lookup_index(w: Writer, e: Expr) -> None:
-    w.names[e] = _entry(w, e, "i32", [str(x) for x in e.attr])
-
-
-def entry(w: Writer, e: Expr) -> None:
-    """A number of a table, of each world's own."""
-    table: Constants = e.attr
+def _own_entry(w: Writer, e: Expr) -> str:
+    """Each world's own number of a table."""
+    table: Table = e.attr
     if table not in w.constants:
         w.constants[table] = _table(w, w.types.element, [w.types.number(x) for x in table.values])
     step = w.assign(f"zext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")
     place = f"{w.types.element}, {w.types.shared} {w.constants[table]}, {w.types.vector('i64')} {step}"
-    w.names[e] = gather(w, w.assign(f"getelementptr {place}"), w.types.shared)
+    return gather(w, w.assign(f"getelementptr {place}"), w.types.shared)
 
 
 def _table(w: Writer, element: str, values: list[str]) -> str:
@@ -61,9 +63,9 @@ def add_indices(w: Writer, e: Expr) -> None:
     w.names[e] = w.assign(f"add i32 {a}, {b}")
 
 
-def place(w: Writer, memory: Expr, row: object, column: int) -> str:
+def place(w: Writer, array: Expr, row: object, column: int) -> str:
     """Where a number stands, in steps that many numbers share: the row, what is added to it, the column."""
-    vector, own, columns, at = w.types.of("f"), w.types.own, memory.attr.columns, w.names[memory]
+    vector, own, columns, at = w.types.of("f"), w.types.own, array.attr.columns, w.names[array]
     for part in row.args if type(row) is Expr and row.op == "sadd" else (row,):
         index = w.assign(f"zext i32 {w.value(part, 's')} to i64")
         if columns > 1:
@@ -72,7 +74,7 @@ def place(w: Writer, memory: Expr, row: object, column: int) -> str:
     return w.assign(f"getelementptr {vector}, {own} {at}, i64 {column}") if column else at
 
 
-def memory(w: Writer, e: Expr) -> None:
+def array(w: Writer, e: Expr) -> None:
     """An array, with what it holds from the start."""
     vector, own = w.types.of("f"), w.types.own
     w.names[e] = w.array(e.attr.rows * e.attr.columns, vector)
@@ -82,17 +84,22 @@ def memory(w: Writer, e: Expr) -> None:
 
 
 def same(w: Writer, e: Expr) -> None:
-    """Another name for a memory, that what is read afterwards is known by."""
+    """Another name for an array, that what is read afterwards is known by."""
     w.names[e] = w.names[e.args[0]]
 
 
 def get(w: Writer, e: Expr) -> None:
-    w.names[e] = w.assign(f"load {w.types.of('f')}, {w.types.own} {place(w, e.args[0], e.args[1], e.attr)}")
+    """An entry of a row that all worlds share, or of each world's own."""
+    held, row = e.args
+    if type(row) is Expr and row.type == "i":
+        w.names[e] = gather(w, own_places(w, held, w.value(row, "i"), e.attr), w.types.own)
+    else:
+        w.names[e] = w.assign(f"load {w.types.of('f')}, {w.types.own} {place(w, held, row, e.attr)}")
 
 
-def own_places(w: Writer, memory: Expr, row: str, column: int) -> str:
+def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
     """Where a number of each world stands, the worlds being in different rows: a vector of pointers."""
-    lanes, columns, at = w.types.lanes, memory.attr.columns, w.names[memory]
+    lanes, columns, at = w.types.lanes, array.attr.columns, w.names[array]
     integers = w.types.vector("i64")
     step = w.assign(f"zext {w.types.of('i')} {row} to {integers}")
     step = w.assign(f"mul {integers} {step}, {w.types.splat('i64', columns * lanes)}")
@@ -102,15 +109,8 @@ def own_places(w: Writer, memory: Expr, row: str, column: int) -> str:
     return w.assign(f"getelementptr {w.types.element}, {w.types.own} {at}, {integers} {step}")
 
 
-def pick(w: Writer, e: Expr) -> None:
-    """A number of each world's own row."""
-    memory, row = e.args
-    at = own_places(w, memory, w.value(row, "i"), e.attr)
-    w.names[e] = gather(w, at, w.types.own)
-
-
 def gather(w: Writer, at: str, pointer: str) -> str:
-    """What stands in these places."""
+    """A vector of what stands in these places."""
     vector, pointers, masks = w.types.of("f"), w.types.vector(pointer), w.types.of("b")
     if w.types.lanes == 1:
         return w.assign(f"load {vector}, {pointers} {at}")
@@ -137,20 +137,12 @@ def _masked(w: Writer, what: str) -> tuple[str, int]:
     return f"@llvm.masked.{what}.v{w.types.lanes}f{8 * size}.v{w.types.lanes}p0", size
 
 
-def after(w: Writer, e: Expr) -> None:
-    w.names[e] = w.assign(f"load {w.types.of('f')}, {w.types.own} {place(w, e.args[0], e.attr, 0)}")
-
-
 ROWS: dict[str, Row] = {
     "lookup": lookup,
-    "slookup": lookup_index,
-    "entry": entry,
     "sadd": add_indices,
     "spread": spread,
-    "memory": memory,
+    "array": array,
     "filled": same,
     "version": same,
     "get": get,
-    "pick": pick,
-    "after": after,
 }

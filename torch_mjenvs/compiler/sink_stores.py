@@ -1,4 +1,4 @@
-"""Buffers that only a block changes, in the worlds in which it runs: stored within that block.
+"""Where parameters are stored: buffers that only a block changes, in the worlds in which it runs, within that block.
 
 Parameters that are drawn when an episode begins stay for a thousand steps. A step carries them through the block that
 draws: it would load hundreds of columns, keep them until then, and store them as they were. So the block itself stores
@@ -10,61 +10,61 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .expr import Expr, Region
-from .forms import Carried, When
 from .ops import OPS
 from .program import Program
+from .region_ops import IterArg, When
 
 
 @dataclass(frozen=True)
-class Renewal:
-    """Stores moved into the block of a form. `old`: loads of the same columns, to be done before it."""
+class SunkStores:
+    """Stores moved into the block of a region op. `old`: loads of the same columns, to be done before it."""
 
-    form: Expr
+    region_op: Expr
     stores: list[tuple[int, int, object]]
     old: list[Expr]
 
     @property
     def body(self) -> Region:
-        return self.form.attr.body
+        return self.region_op.attr.body
 
     def code(self) -> list[Expr]:
-        """What comes at the end of the block. Old values are loaded again, rather than kept since the start."""
+        """Nodes for the end of the block. Old values are loaded again, rather than kept since the start."""
         out = []
         for buffer, column, new in self.stores:
             old = Expr("load", (), (buffer, column), "f", self.body)
-            kept = Expr("select", (self.form.args[0], new, old), None, "f", self.body)
+            kept = Expr("select", (self.region_op.args[0], new, old), None, "f", self.body)
             out += [old, kept, Expr("store", (kept,), (buffer, column), OPS["store"].gives, self.body)]
         return out
 
 
-def renewals(program: Program) -> tuple[Program, list[Renewal]]:
+def sink_stores(program: Program) -> tuple[Program, list[SunkStores]]:
     """The program without the stores that blocks take over, and these."""
-    other = {buffer for buffer, column, x in program.stores if not _renews(program, buffer, column, x)}
-    found: dict[Expr, Renewal] = {}
+    other = {buffer for buffer, column, x in program.stores if not _can_sink(program, buffer, column, x)}
+    found: dict[Expr, SunkStores] = {}
     gone, rest = set(), []
     for buffer, column, x in program.stores:
         if buffer in other:
             rest.append((buffer, column, x))
             continue
         assert type(x) is Expr
-        carried: Carried = x.attr
-        assert type(carried.before) is Expr
-        renewal = found.setdefault(carried.form, Renewal(carried.form, [], []))
-        renewal.stores.append((buffer, column, carried.after))
-        renewal.old.append(carried.before)
+        arg: IterArg = x.attr
+        assert type(arg.before) is Expr
+        sunk = found.setdefault(arg.region_op, SunkStores(arg.region_op, [], []))
+        sunk.stores.append((buffer, column, arg.after))
+        sunk.old.append(arg.before)
         gone.add(x)
     if not found:
         return program, []
     return replace(program, stores=rest, live=program.live - gone), list(found.values())
 
 
-def _renews(program: Program, buffer: int, column: int, x: object) -> bool:
-    """Whether x is what a block made of this very column, and nothing but stored."""
+def _can_sink(program: Program, buffer: int, column: int, x: object) -> bool:
+    """True if x is what a block made of this very column, and is nothing but stored."""
     if program.buffers[buffer].rows or program.buffers[buffer].type != "f":
         return False
-    if type(x) is not Expr or not isinstance(x.attr, Carried) or program.uses[x] != [None]:
+    if type(x) is not Expr or not isinstance(x.attr, IterArg) or program.uses[x] != [None]:
         return False
-    form, before = x.attr.form, x.attr.before
-    if not isinstance(form.attr, When) or form.region is not program.trace.top or type(before) is not Expr:
+    region_op, before = x.attr.region_op, x.attr.before
+    if not isinstance(region_op.attr, When) or region_op.region is not program.trace.top or type(before) is not Expr:
         return False
     return before.op == "load" and before.attr == (buffer, column)

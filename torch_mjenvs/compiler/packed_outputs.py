@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import torch
 import torch.utils.dlpack
 
-from .launch import keeps_its_place, padded
+from .launch import mark_static_address, padded
 
 
-class Together:
+class PackedOutputs:
     """Rows of one number per world, and after them rows of one flag per world.
 
     `buffers` are (rows, padded(worlds)) tensors by name, all zeros. To torch each has a memory of its own, which is
@@ -30,7 +30,7 @@ class Together:
         of_numbers = self._block[: rows * across].view(rows, across).split(list(numbers.values()))
         of_flags = self._block[rows * across :].view(torch.bool).view(-1, across)[: len(flags)].split(1)
         parts = zip([*numbers, *flags], [*of_numbers, *of_flags], strict=True)
-        self.buffers = {name: keeps_its_place(torch.utils.dlpack.from_dlpack(x)) for name, x in parts}
+        self.buffers = {name: mark_static_address(torch.utils.dlpack.from_dlpack(x)) for name, x in parts}
 
     def copied(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Fresh copies of all rows of numbers, (rows, worlds), and of flags. Not for code that torch compiles, which

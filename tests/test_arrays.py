@@ -1,0 +1,194 @@
+"""Arrays, in which each world has numbers of its own, and tables: the same for floats, tensors and kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from graph_eval import run_compiled, run_ptx, trace
+
+from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.control import count_while, repeat
+from torch_mjenvs.compiler.dense import factor_dense
+from torch_mjenvs.compiler.scalar import logical_and, number, select
+from torch_mjenvs.physics.spatial import choose
+
+
+def sieve(limit):
+    """The sum of the primes below limit, each world's own: numbers are crossed out in an array."""
+    crossed = Array([0.0] * 40)
+
+    def cross_out(i, k):
+        prime = crossed[k] < 0.5
+
+        def every(j, _):
+            crossed.put(k * number(j + 2), 1.0, logical_and(prime, k * number(j + 2) < limit))
+            return _
+
+        count_while(lambda j, _: k * number(j + 2) < limit, every, 0.0, 40, [crossed])
+        return k + 1.0
+
+    count_while(lambda i, k: k < limit, cross_out, 2.0, 40, [crossed])
+
+    def add_up(i, carry):
+        return [carry[0] + select(crossed[i] < 0.5, number(i), 0.0), carry[1] + 1.0]
+
+    total, _ = count_while(lambda i, c: number(i) < limit, add_up, [0.0, 0.0], 40)
+    return total - 1.0  # without 0 and 1
+
+
+def primes(limit: int) -> float:
+    return float(sum(n for n in range(2, limit) if all(n % k for k in range(2, n))))
+
+
+LIMITS = [2, 3, 10, 40, 17, 31, 5, 23, 8, 39]
+
+
+def test_each_world_writes_rows_of_its_own_on_floats():
+    assert [sieve(float(limit)) for limit in LIMITS] == [primes(limit) for limit in LIMITS]
+
+
+def test_each_world_writes_rows_of_its_own_on_tensors():
+    assert sieve(torch.tensor(LIMITS, dtype=torch.float64)).tolist() == [primes(limit) for limit in LIMITS]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("run", [run_compiled, pytest.param(run_ptx, marks=pytest.mark.cpu)])
+def test_each_world_writes_rows_of_its_own_in_a_kernel(dtype, run):
+    inputs = {"limit": np.array([LIMITS], dtype=dtype)}
+    program = trace(lambda b: {"total": [sieve(b["limit"][0])]}, inputs, {"total": (1, "f")}, dtype)
+    assert run(program, inputs)["total"][0].tolist() == [primes(limit) for limit in LIMITS]
+
+
+def swap(n):
+    """What was read before a loop changes it is what was there before, wherever it is used."""
+    rows = Array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
+    before = rows[n]
+
+    def put(i, c):
+        rows.put(n, [rows[n, 0] + 10.0])
+        return c
+
+    count_while(lambda i, c: number(i) < n, put, 0.0, 4, [rows])
+    return [*before, *rows[n], rows[0, 0]]
+
+
+def test_what_is_read_before_a_loop_stays():
+    want = [[1, 2, 1, 2, 1], [3, 4, 13, 4, 1], [5, 6, 25, 6, 1], [7, 8, 37, 8, 1]]
+    assert [swap(float(n)) for n in range(4)] == want
+    inputs = {"n": np.array([[0, 1, 2, 3]], dtype="float64")}
+    program = trace(lambda b: {"out": swap(b["n"][0])}, inputs, {"out": (5, "f")}, "float64")
+    assert run_compiled(program, inputs)["out"].T.tolist() == want
+
+
+@pytest.mark.parametrize("n", [1, 8, 9, 21])
+def test_a_matrix_is_factored_by_loops(n):
+    """L'DL is the matrix, on floats and in a kernel, with a pivot that is held from below."""
+    rng = np.random.default_rng(n)
+    roots = rng.normal(size=(4, n, n + 3))
+    matrices = roots @ roots.transpose(0, 2, 1)
+    matrices[:, -1, :] = matrices[:, :, -1] = 0.0
+    lower = [(i, j) for i in range(n) for j in range(i + 1)]
+    least = [-1e10] * (n - 1) + [1e-3]
+
+    def factors(entries):
+        rows = [{j: entries[lower.index((i, j))] for j in range(i + 1)} for i in range(n)]
+        found, inverse = factor_dense(rows, least)
+        return [*(row[j] for row in found for j in sorted(row)), *inverse]
+
+    inputs = {"a": np.array([[a[i, j] for a in matrices] for i, j in lower])}
+    program = trace(lambda b: {"f": factors(b["a"])}, inputs, {"f": (n * (n + 1) // 2, "f")}, "float64")
+    compiled = run_compiled(program, inputs)["f"]
+    for world, a in enumerate(matrices):
+        for found in (compiled[:, world], np.array(factors([float(a[i, j]) for i, j in lower]))):
+            L = np.eye(n)
+            L[np.tril_indices(n, -1)] = found[: n * (n - 1) // 2]
+            a[-1, -1] = 1e-3
+            assert np.allclose(L.T @ np.diag(1 / found[n * (n - 1) // 2 :]) @ L, a, rtol=1e-12, atol=1e-12)
+
+
+ROWS = [[3.0, -1.0], [4.0, 1.5], [-5.0, 9.0]]
+ASKED_FOR = [0.0, 2.0, 1.0, 1.9, -3.0, 7.0, 1e30, -1e30, float("inf"), float("nan")]
+GOT = [ROWS[k] for k in (0, 2, 1, 1, 0, 2, 2, 0, 2, 2)]
+
+
+def test_each_world_reads_a_row_of_a_table_of_its_own():
+    """Of a row that is not there, the nearest is read."""
+    table = Table(ROWS)
+    assert [table[k] for k in ASKED_FOR] == GOT
+    columns = table[torch.tensor(ASKED_FOR, dtype=torch.float64)]
+    assert torch.stack(columns, 1).tolist() == GOT
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("run", [run_compiled, pytest.param(run_ptx, marks=pytest.mark.cpu)])
+def test_a_table_in_a_kernel(dtype, run):
+    inputs = {"row": np.array([ASKED_FOR], dtype=dtype)}
+    program = trace(lambda b: {"got": Table(ROWS)[b["row"][0]]}, inputs, {"got": (2, "f")}, dtype)
+    assert run(program, inputs)["got"].T.tolist() == GOT
+
+
+def pieces(x, row):
+    """An entry, the last one, a row, and a part of it."""
+    return [x[row, 0], x[row, -1], *x[row], *x[row, 1:]]
+
+
+@pytest.mark.parametrize("kind", [Table, Array])
+def test_entries_are_asked_for_as_of_numpys_arrays(kind):
+    """At a shared row and at a world's own, on floats, tensors and in a kernel."""
+    want = [pieces(np.array(ROWS), k) for k in range(3)]
+    assert [pieces(kind(ROWS), k) for k in range(3)] == want
+    assert [pieces(kind(ROWS), float(k)) for k in range(3)] == want
+    own = pieces(kind(ROWS), torch.arange(3, dtype=torch.float64))
+    assert torch.stack(own, 1).tolist() == want
+
+    def body(b):
+        shared = lambda i, c: choose(number(i) < b["row"][0] + 0.5, pieces(x, i), c)  # noqa: E731
+        x = kind(ROWS)
+        return {"own": pieces(x, b["row"][0]), "shared": repeat(3, shared, [0.0] * 5)}
+
+    inputs = {"row": np.array([[0.0, 1.0, 2.0]])}
+    got = run_compiled(trace(body, inputs, {"own": (5, "f"), "shared": (5, "f")}, "float64"), inputs)
+    assert got["own"].T.tolist() == got["shared"].T.tolist() == want
+
+
+def test_a_table_of_ints_gives_rows():
+    """They are rows of other tables, not numbers; so it is no table of the same floats."""
+    order, values = [2, 0, 1], [5.0, 7.0, 9.0]
+    turn = lambda i, c: c + Table(values)[Table(order)[i]] * Table([2.0, 0.0, 1.0])[i]  # noqa: E731
+    want = 9.0 * 2.0 + 7.0
+    assert repeat(3, turn, 0.0) == want
+    inputs = {"x": np.zeros((1, 3))}
+    program = trace(lambda b: {"y": [repeat(3, turn, b["x"][0])]}, inputs, {"y": (1, "f")}, "float64")
+    assert run_compiled(program, inputs)["y"].tolist() == [[want] * 3]
+    for own in (1.0, torch.tensor([1.0])):
+        with pytest.raises(TypeError, match="at a row that all worlds share"):
+            Table(order)[own]
+
+
+@pytest.mark.parametrize("x", [Table(ROWS), Array(ROWS)])
+def test_neither_can_be_gone_through_by_python(x):
+    """In a kernel that would not end."""
+    with pytest.raises(TypeError, match="not iterable"):
+        list(x)
+
+
+@pytest.mark.parametrize("start", [0.0, torch.zeros(2)])
+def test_what_a_loop_puts_into_an_array_that_it_was_not_told_of_is_refused(start):
+    """Rather than forgotten, as it was; on floats, tensors and in a kernel."""
+
+    def filled(start, told):
+        rows = Array([start])
+
+        def body(i, c):
+            rows.put(0, c + 1.0)
+            return c + 1.0
+
+        count_while(lambda i, c: number(i) < 3.0, body, start, 4, [rows] if told else [])
+        return rows[0]
+
+    assert torch.all(torch.as_tensor(filled(start, True)) == 3.0)
+    with pytest.raises(ValueError, match="no loop around was told of"):
+        filled(start, False)
+    with pytest.raises(ValueError, match="no loop around was told of"):
+        trace(lambda b: {"y": [filled(b["x"][0], False)]}, {"x": np.zeros((1, 1))}, {"y": (1, "f")}, "float64")

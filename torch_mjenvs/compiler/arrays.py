@@ -1,0 +1,222 @@
+"""Numbers read at a place known only when a kernel runs: a `Table` of constants, an `Array` of each world's own.
+
+Both are indexed as NumPy's arrays are: `x[row]`, `x[row, column]`, `x[row, first:end]`. An entry is a scalar, several
+are a list. Columns are plain integers. The row is either
+
+- shared by all worlds: a Python int, the counter of a loop, or an entry of a table of ints. It must be there;
+- of each world's own: a whole number as a scalar. Of one that is not there, the nearest row is read.
+
+All of it means the same for floats, torch tensors and traced values.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .expr import Expr, fresh, is_tracing, node
+from .region_ops import OwnPut, Shape
+from .scalar import Mask, Scalar, logical_and, maximum, minimum
+
+
+class Table:
+    """Constants that are the same in all worlds: a kernel holds them once, whoever reads them.
+
+    `rows` are numbers, or lists of numbers of one length. `columns` is that length, to be said where there may be no
+    rows: a table without rows has one of zeros. A table of ints gives indices: it is read at a shared row, and what it
+    gives is a shared row again.
+    """
+
+    def __init__(self, rows: Sequence, columns: int | None = None):
+        self.columns = _columns_of(rows) if columns is None else columns
+        values = tuple(x for row in rows for x in row) if self.columns else tuple(rows)
+        values = values or (0.0,) * (self.columns or 1)
+        self.type = "s" if all(type(x) is int for x in values) else "f"
+        self.values = values if self.type == "s" else tuple(map(float, values))
+
+    def __getitem__(self, index: Any) -> Any:
+        row, columns = _split(index, self.columns)
+        if self.type == "s" and not _is_shared(row):
+            raise TypeError("a table of ints is read at a row that all worlds share: for a world's own, use floats")
+        dtype = row.dtype if isinstance(row, torch.Tensor) else None
+        place = _place(row, len(self.values) // (self.columns or 1))
+        if isinstance(columns, int):
+            return self._entry(place, columns, dtype)
+        return [self._entry(place, c, dtype) for c in columns]
+
+    __iter__ = None  # else Python would ask for one row after the other, without end where they are traced
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Table) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def _key(self) -> tuple:
+        return self.type, self.columns, self.values
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    def _entry(self, place: Any, column: int, dtype: torch.dtype | None) -> Any:
+        width = self.columns or 1
+        if isinstance(place, torch.Tensor):
+            return torch.tensor(self.values, dtype=dtype, device=place.device)[place * width + column]
+        if type(place) is not Expr:
+            return self.values[place * width + column]
+        if place.type == "s":  # a column is a table by itself
+            values = self.values[column::width]
+            if len(set(values)) == 1:
+                return values[0]
+            return node("lookup", place, attr=self if width == 1 else Table(values), type_=self.type)
+        first = place if width == 1 else node("imul", place, width)
+        return node("lookup", node("iadd", first, column) if column else first, attr=self, type_="f")
+
+
+class Array:
+    """Numbers of each world's own, in rows, which loops may change.
+
+    `first` is what the first rows hold: numbers, or lists of numbers of one length. There are as many rows as these, or
+    `rows` of them; where `first` is empty, each is of `columns` numbers, or a number. What is not given is unspecified
+    until it is put.
+
+    What a loop puts is there from its next iteration on: an iteration reads what was there when it began. The loop has
+    to be told which arrays it changes: see `count_while`.
+    """
+
+    def __init__(self, first: Sequence = (), rows: int | None = None, columns: int | None = None):
+        self.columns = _columns_of(first) if first else columns
+        width = self.columns or 1
+        self.rows = len(first) if rows is None else rows
+        self._pending: list[tuple[Any, Sequence[Scalar], Mask | None]] = []
+        self._loops = 0  # how many that change it are being run, or traced
+        filled = [list(row) for row in first] if self.columns else [[x] for x in first]
+        self.held: Any
+        if is_tracing():
+            self.held = fresh("array", *(x for row in filled for x in row), attr=Shape(self.rows, width))
+        else:
+            self.held = [*filled, *([0.0] * width for _ in range(self.rows - len(filled)))]
+
+    def __getitem__(self, index: Any) -> Any:
+        row, columns = _split(index, self.columns)
+        place = _place(row, self.rows)
+        return self._entry(place, columns) if isinstance(columns, int) else [self._entry(place, c) for c in columns]
+
+    __iter__ = None  # as of a `Table`
+
+    def put(self, row: Any, values: Any, where: Mask | None = True) -> None:
+        """Have the row hold these values, or its first columns if they are fewer, at the end of the iteration.
+
+        That is so in the worlds of the mask; None: also in those that the loop does not concern, where nobody reads
+        the row. Raises ValueError outside of a loop that was told of the array: it would be forgotten.
+        """
+        if not self._loops:
+            raise ValueError("a row is put into an array that no loop around was told of: see `count_while`")
+        self._pending.append((row, values if self.columns else [values], where))
+
+    def _entry(self, place: Any, column: int) -> Scalar:
+        if type(self.held) is Expr:
+            return node("get", self.held, place, attr=column)
+        if isinstance(place, torch.Tensor):
+            self._make_tensor(place)
+            return self.held[place, column, torch.arange(len(place), device=place.device)]
+        return self.held[place][column]
+
+    # for loops
+
+    def take_shape(self, rows: int, columns: int) -> None:
+        """Have so many rows and columns, of an array that was made without."""
+        self.rows, self.columns, self.held.attr = rows, columns, Shape(rows, columns)
+
+    def set_row(self, row: int, values: Sequence[Scalar]) -> None:
+        """Have the row hold these values from now on, on floats or tensors."""
+        self.columns = len(values)
+        self.held += [[0.0] * len(values)] * (row + 1 - len(self.held))
+        self.held[row], self.rows = list(values), len(self.held)
+
+    def enter(self) -> None:
+        """Begin an iteration: what it reads is not what is known from before the loop."""
+        assert not self._pending, "what a loop puts into an array, and what the code around it does, are two things"
+        self._loops += 1
+        if is_tracing():
+            self.held = fresh("version", self.held, attr=self.held.attr)
+
+    def puts(self) -> list[OwnPut]:
+        """End an iteration that is traced: all that it puts."""
+        found = []
+        for row, values, where in self._pending:
+            place = _place(row, self.rows)
+            found += [OwnPut(self.held, place, c, where, x) for c, x in enumerate(values)]
+        self._pending, self._loops = [], self._loops - 1
+        return found
+
+    def leave(self, before: Any, region_op: Expr) -> None:
+        """End a loop that was traced: what is read from now on is what it left."""
+        self.held = fresh("filled", before, region_op, attr=before.attr)
+
+    def do_puts(self, active: Mask) -> None:
+        """End an iteration on floats or tensors: put at once, in the active worlds."""
+        for row, values, where in self._pending:
+            mask = active if where is None else logical_and(active, where)
+            tensors = [x for x in (*values, row, mask) if isinstance(x, torch.Tensor)]
+            if tensors or isinstance(self.held, torch.Tensor):
+                self._make_tensor(*tensors[:1])
+                self._put_tensors(row, values, mask)
+            elif mask:
+                self.held[_place(row, self.rows)][: len(values)] = values
+        self._pending, self._loops = [], self._loops - 1
+
+    def _make_tensor(self, *others: torch.Tensor) -> None:
+        """From lists to a tensor (rows, columns, worlds), of the precision of its content; `others` have its worlds."""
+        if isinstance(self.held, torch.Tensor):
+            return
+        known = [x for row in self.held for x in row if isinstance(x, torch.Tensor)]
+        precise = [x.dtype for x in (*known, *others) if x.is_floating_point()]
+        dtype, like = (precise or [torch.float64])[0], (*known, *others)[0]
+
+        def spread(x: Any) -> torch.Tensor:
+            return torch.as_tensor(x, dtype=dtype, device=like.device).expand(like.shape)
+
+        self.held = torch.stack([torch.stack([spread(x) for x in row]) for row in self.held])
+
+    def _put_tensors(self, row: Scalar, values: Sequence[Scalar], mask: Mask) -> None:
+        worlds, n, device = self.held.shape[-1], len(values), self.held.device
+        new = torch.stack([torch.as_tensor(x, dtype=self.held.dtype, device=device).expand(worlds) for x in values])
+        k = torch.as_tensor(_place(row, self.rows), device=device).expand(worlds)
+        every = torch.arange(worlds, device=device)
+        old = self.held[k, :n, every]
+        self.held = self.held.clone()
+        there = torch.as_tensor(mask, device=device).expand(worlds)[:, None]
+        self.held[k, :n, every] = torch.where(there, new.T, old)
+
+
+def _columns_of(rows: Sequence) -> int | None:
+    """The length of the rows; None if they are numbers."""
+    return len(rows[0]) if len(rows) and isinstance(rows[0], (list, tuple)) else None
+
+
+def _split(index: Any, columns: int | None) -> tuple[Any, int | Sequence[int]]:
+    """The row, and the column or columns, that are asked for."""
+    if columns is None:
+        return index, 0
+    row, asked = index if isinstance(index, tuple) else (index, slice(None))
+    return row, range(columns)[asked]
+
+
+def _is_shared(row: Any) -> bool:
+    return row.type == "s" if type(row) is Expr else isinstance(row, int)
+
+
+def _place(row: Any, rows: int) -> Any:
+    """The row as an index; if it is each world's own, the nearest that is there."""
+    if _is_shared(row):
+        return row
+    nearest = maximum(minimum(row, float(rows - 1)), 0.0)
+    if type(nearest) is Expr:
+        return node("f2i", nearest)
+    return nearest.long() if isinstance(nearest, torch.Tensor) else int(nearest)
