@@ -171,7 +171,8 @@ def check_diagonal(m: Model, mjm: mujoco.MjModel) -> None:
 def test_a_body_of_inertia_but_no_mass_counts_with_the_body_it_is_welded_to():
     """As `boundinertia` of the compiler makes of an empty one."""
     mjm = mujoco.MjModel.from_xml_string("""<mujoco><compiler boundinertia=".5"/><worldbody>
-        <body><joint axis="1 2 -1"/><geom size=".1" pos=".3 -.2 .1"/><body pos=".4 0 0"/></body></worldbody></mujoco>""")
+        <body><joint axis="1 2 -1"/><geom size=".1" pos=".3 -.2 .1"/><body pos=".4 0 0"/></body>
+        </worldbody></mujoco>""")
     d = mujoco.MjData(mjm)
     d.qpos[:] = -0.4
     mujoco.mj_forward(mjm, d)

@@ -36,7 +36,9 @@ def has_fluid(m: Model) -> bool:
 
 
 def slows_implicitly(m: Model) -> bool:
-    """Whether implicit steps know how its force follows velocity: of a positive density or viscosity. mjd_passive_vel."""
+    """Whether implicit steps look at how its force follows velocity: a density or viscosity is positive.
+    mjd_passive_vel.
+    """
     return any(not is_number(share) or share > 0 for share in (m.density, m.viscosity))
 
 
