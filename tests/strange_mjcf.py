@@ -312,8 +312,9 @@ class Stranger:
         return (
             self.deep_chain, self.ties, self.ties, self.joint_equalities, self.tendon_equalities, self.sensors,
             self.sensors, self.actuators, self.actuators, self.mocap, self.harmless, self.replicated, self.composite,
-            self.mesh, self.mesh, self.flat_hfield, self.moving_plane, self.tendon, self.tendon, self.pair, self.names, self.camera,
-            self.fixed_tendon, self.many_joints, self.parallel_joints, self.tilted, self.nothing_moves, self.defaults,
+            self.mesh, self.mesh, self.flat_hfield, self.moving_plane, self.tendon, self.tendon, self.pair, self.names,
+            self.camera, self.fixed_tendon, self.many_joints, self.parallel_joints, self.tilted,
+            self.nothing_moves, self.defaults,
         )  # fmt: skip
 
     # structures
@@ -653,7 +654,7 @@ class Stranger:
         """Whose motions cancel, or next to."""
         e = self.add(self.root.find("worldbody"), "body", name=self.new(), pos=[0, 0, 1])
         axis, kind = self.rng.normal(size=3), self.pick("hinge", "slide")
-        for apart in (0, float(self.pick(0, 1e-12, 1e-2))):
+        for apart in (0, float(self.pick(0, 1e-12, 0.3))):
             self.add(
                 e, "joint", name=self.new(), type=kind, axis=axis + [0, 0, apart], armature=self.pick(0, 0, 1e-9, 0.1)
             )
