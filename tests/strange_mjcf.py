@@ -656,7 +656,7 @@ class Stranger:
         axis, kind = self.rng.normal(size=3), self.pick("hinge", "slide")
         for apart in (0, float(self.pick(0, 1e-12, 0.3))):
             self.add(
-                e, "joint", name=self.new(), type=kind, axis=axis + [0, 0, apart], armature=self.pick(0, 0, 1e-9, 0.1)
+                e, "joint", name=self.new(), type=kind, axis=axis + [0, 0, apart], armature=self.pick(0, 0, 0.1, 0.1)
             )
         self.add(e, "geom", type="box", size=[0.1, 0.2, 0.3], contype=0, conaffinity=0)
 
