@@ -273,7 +273,7 @@ def test_a_strange_model_that_is_taken_moves_as_in_mujoco(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [x if x not in UNEXPLAINED else UNEXPLAINED[x] for x in range(ODD[16], 400)])
+@pytest.mark.parametrize("seed", [UNEXPLAINED.get(x, x) for x in range(ODD[16], 400)])
 def test_hundreds_of_strange_models_that_are_taken_move_as_in_mujoco(seed):
     compare_strange(seed)
 
