@@ -12,9 +12,16 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+
+# Tests run beside each other, and processes that they start use all cores. Threads that wait by spinning, as OpenMP's
+# do, keep each other from work: a training of 20,000 steps took 21 s of the processor in place of 5.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Torch's compiler would start as many processes as there are cores, each of which imports torch, for a few lines.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 import torch
 
-from torch_mjenvs.compiler import cpu, cuda, source
+from torch_mjenvs.compiler import cpu, cuda, loader, source
 
 torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
 launched: Counter[str] = Counter()
@@ -77,6 +84,14 @@ def precision_of_products() -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
     yield
     torch.set_float32_matmul_precision(before)
+
+
+@pytest.fixture
+def quickly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have LLVM choose instructions and registers without searching: in a fifth of the time, for the same bits, which
+    `test_random_models.py` checks. For tests of physics that compile a model each.
+    """
+    monkeypatch.setitem(loader.OPTIONS, "opt", 0)
 
 
 @pytest.fixture

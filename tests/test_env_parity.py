@@ -74,6 +74,7 @@ def test_float32(name):
 # arguments
 
 
+@pytest.mark.usefixtures("quickly_compiled")  # the code that users run is what `test_step` runs
 @pytest.mark.parametrize(("name", "arguments"), VARIANTS)
 def test_arguments(name, arguments):
     s = samples(name)

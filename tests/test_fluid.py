@@ -40,6 +40,24 @@ def test_fluid(seed):
                 assert error(getattr(ours, name), getattr(d, name)) < 1e-11, name
 
 
+@pytest.mark.parametrize("integrator", ["Euler", "implicit"])
+@pytest.mark.parametrize("shape", ["none", "ellipsoid"])
+@pytest.mark.parametrize(("density", "viscosity"), [(-30, 0), (0, -1), (30, -1), (-30, 1), (-30, -1)])
+def test_a_negative_density_or_viscosity_is_none_to_a_box(density, viscosity, shape, integrator):
+    """And pushes an ellipsoid, as in MuJoCo."""
+    mjm = mujoco.MjModel.from_xml_string(f"""<mujoco><option density="{density}" viscosity="{viscosity}"
+        integrator="{integrator}"/><worldbody><body><freejoint/>
+        <geom type="box" size=".1 .2 .3" density="100" fluidshape="{shape}"/></body></worldbody></mujoco>""")
+    m, d = load(mjm), mujoco.MjData(mjm)
+    d.qvel[:] = [1, 2, 3, 0.1, 0.2, 0.3]
+    before = State(d.qpos.tolist(), d.qvel.tolist(), [0.0] * 6)
+    mujoco.mj_forward(mjm, d)
+    assert error(derive(m, before.qpos, before.qvel, None, []).qfrc_fluid, d.qfrc_fluid) < 1e-12
+    assert d.qfrc_fluid.any() == (shape == "ellipsoid" or max(density, viscosity) > 0)
+    mujoco.mj_step(mjm, d)
+    assert error(step(m, before, []).qvel, d.qvel) < 1e-12
+
+
 SWIMMER = """<mujoco><option density="800" viscosity=".3" wind=".2 -.1 .3" timestep=".004" integrator="{integrator}"/>
     <default><geom fluidshape="ellipsoid" contype="0"/></default><worldbody>
     <body><freejoint/><geom type="ellipsoid" size=".3 .1 .2"/><geom size=".1" pos="0 .3 0" fluidcoef="1 2 .5 .7 3"/>

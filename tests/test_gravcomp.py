@@ -92,3 +92,16 @@ def test_it_counts_as_the_force_of_actuators_where_it_is_said(option: str, motor
         mujoco.mj_step(mjm, d)
         np.testing.assert_allclose(after.qvel, d.qvel, rtol=0, atol=1e-11)
     assert not acts or 0 < clipped < 6
+
+
+@pytest.mark.parametrize(("first", "second", "acts"), [(-5, 0, False), (-5, 1, True), (1e-12, -5, True)])
+def test_where_no_body_is_lifted_none_is_pulled_down_either(first: float, second: float, acts: bool) -> None:
+    """MuJoCo passes over gravity compensation where its compiler found no body with a positive share."""
+    mjm = mujoco.MjModel.from_xml_string(f"""<mujoco><worldbody>
+        <body gravcomp="{first}"><joint axis="0 1 0"/><geom size=".1" pos=".2 0 0"/>
+          <body gravcomp="{second}"><geom size=".1" pos=".3 0 0"/></body></body></worldbody></mujoco>""")
+    d = mujoco.MjData(mjm)
+    mujoco.mj_forward(mjm, d)
+    found = derive(load(mjm), [0.0], [0.0], None, [])
+    np.testing.assert_allclose(found.qfrc_gravcomp, d.qfrc_gravcomp, rtol=0, atol=1e-12)
+    assert acts == bool(d.qfrc_gravcomp.any())

@@ -151,3 +151,16 @@ def test_the_inertia_of_a_lone_body_follows_from_its_fields() -> None:
 def check_diagonal(m: Model, mjm: mujoco.MjModel) -> None:
     d = Data(m, qpos=list(m.qpos0))
     assert np.allclose(np.diag(dense(m, d.M)), mjm.dof_M0, rtol=1e-14, atol=0)
+
+
+def test_a_body_of_inertia_but_no_mass_counts_with_the_body_it_is_welded_to():
+    """As `boundinertia` of the compiler makes of an empty one."""
+    mjm = mujoco.MjModel.from_xml_string("""<mujoco><compiler boundinertia=".5"/><worldbody>
+        <body><joint axis="1 2 -1"/><geom size=".1" pos=".3 -.2 .1"/><body pos=".4 0 0"/></body>
+        </worldbody></mujoco>""")
+    d = mujoco.MjData(mjm)
+    d.qpos[:] = -0.4
+    mujoco.mj_forward(mjm, d)
+    assert mjm.body_mass[2] == 0 and mjm.body_inertia[2].all()
+    ours = derive(load(mjm), d.qpos.tolist(), [0.0], None, [])
+    np.testing.assert_allclose(ours.qacc, d.qacc, rtol=1e-12)

@@ -22,6 +22,13 @@ def has_fluid(m: Model) -> bool:
     return not (is_zero(m.density) and is_zero(m.viscosity))
 
 
+def slows_implicitly(m: Model) -> bool:
+    """Whether implicit steps look at how its force follows velocity: a density or viscosity is positive.
+    mjd_passive_vel.
+    """
+    return any(not is_number(share) or share > 0 for share in (m.density, m.viscosity))
+
+
 def fluid(m: Model, d: Data) -> None:
     """d.qfrc_fluid. mj_fluid."""
 
@@ -119,15 +126,18 @@ Law = tuple[Scalar, Scalar]  # a, b: the force is -u (a + b |u|) at the velocity
 
 
 def _resistance(m: Model, i: int) -> tuple[list[Law], list[Law]]:
-    """The laws of torque and force along each principal axis of body i."""
+    """The laws of torque and force along each principal axis of body i. To a box, unlike an ellipsoid, a negative
+    density or viscosity is none.
+    """
+    density, viscosity = (0.0 if is_number(share) and share < 0 else share for share in (m.density, m.viscosity))
     x, y, z = inertia_box(m, i)
     diameter = (x + y + z) / 3
-    viscous = math.pi * m.viscosity * diameter
+    viscous = math.pi * viscosity * diameter
     areas = y * z, x * z, x * y
     xx, yy, zz = (fourth(side) for side in (x, y, z))
     moments = x * (yy + zz), y * (xx + zz), z * (xx + yy)
-    linear = [(3 * viscous, 0.5 * m.density * a) for a in areas]
-    return [(viscous * diameter**2, m.density / 64 * b) for b in moments], linear
+    linear = [(3 * viscous, 0.5 * density * a) for a in areas]
+    return [(viscous * diameter**2, density / 64 * b) for b in moments], linear
 
 
 def inertia_box(m: Model, i: int) -> tuple[Scalar, Scalar, Scalar]:

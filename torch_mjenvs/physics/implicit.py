@@ -16,7 +16,7 @@ from .actuators.actuation import force_rate
 from .actuators.reflected import dof_damping, tendon_damping
 from .data import Data
 from .enums import JointType
-from .fluid import fluid_damping, fluid_twist, has_fluid
+from .fluid import fluid_damping, fluid_twist, slows_implicitly
 from .inertia import Rows, factor, mul_m, solve
 from .model import Model, dof_chain
 from .sparse import Row
@@ -48,7 +48,7 @@ def _lone_dofs(m: Model) -> list[int]:
 
 def _damping(m: Model, d: Data) -> Rows:
     """-d (qfrc_actuator + qfrc_passive) / d qvel, lower triangle. mjd_actuator_vel, mjd_passive_vel."""
-    rows = fluid_damping(m, d) if has_fluid(m) else [{} for _ in range(m.nv)]
+    rows = fluid_damping(m, d) if slows_implicitly(m) else [{} for _ in range(m.nv)]
     for v in range(m.nv):
         _add_square(m, rows, {v: 1.0}, rate_at(*dof_damping(m, v), absolute(d.qvel[v])))
     for t in springy_tendons(m):
@@ -72,7 +72,7 @@ def _add_square(m: Model, rows: Rows, row: Row, weight: Scalar) -> None:
 def _general(m: Model, d: Data, damping: Rows, dofs: Sequence[int]) -> dict[int, Row]:
     """Rows and columns of M - h D for these dofs."""
     rates, out = bias_rates(m, d, dofs), {i: dict[int, Scalar]() for i in dofs}
-    twist = fluid_twist(m, d) if has_fluid(m) else [{} for _ in range(m.nv)]
+    twist = fluid_twist(m, d) if slows_implicitly(m) else [{} for _ in range(m.nv)]
     for i in dofs:
         for j in dof_chain(m, i):
             both = d.M[i].get(j, 0.0) + m.timestep * damping[i].get(j, 0.0)

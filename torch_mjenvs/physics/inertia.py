@@ -127,7 +127,11 @@ def _rigid_bodies(m: Model) -> dict[int, Rigid]:
 
 def _weld(m: Model, bodies: list[tuple[int, Vec, Vec]]) -> Rigid:
     """The bodies as one."""
-    heavy = [(i, add(pos, mat_vec(mat, m.body_ipos[i])), mat) for i, pos, mat in bodies if not is_zero(m.body_mass[i])]
+    heavy = [  # a body of inertia alone counts, too
+        (i, add(pos, mat_vec(mat, m.body_ipos[i])), mat)
+        for i, pos, mat in bodies
+        if not all(map(is_zero, (m.body_mass[i], *m.body_inertia[i])))
+    ]
     if len(heavy) <= 1:
         i, ipos, mat = heavy[0] if heavy else (bodies[0][0], m.body_ipos[bodies[0][0]], tuple(IDENTITY))
         return Rigid(m.body_mass[i], tuple(ipos), m.body_inertia[i], frame_mul(mat, m.body_imat[i]))

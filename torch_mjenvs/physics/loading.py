@@ -125,7 +125,8 @@ def _derived(mjm: mujoco.MjModel) -> dict:
     equal = not (disabled(mjm, "EQUALITY") or disabled(mjm, "CONSTRAINT"))
     rubs = not (disabled(mjm, "FRICTIONLOSS") or disabled(mjm, "CONSTRAINT"))
     return {
-        "body_gravcomp": (0.0,) * mjm.nbody if still else _tuple(mjm.body_gravcomp, float),
+        # mj_passive looks at no body unless the compiler found one that is lifted: to pull alone does nothing.
+        "body_gravcomp": _tuple(mjm.body_gravcomp, float) if mjm.ngravcomp and not still else (0.0,) * mjm.nbody,
         "body_originid": _origins(mjm),
         "body_weldid": weldid(mjm),
         "dof_clamped": _clamped(mjm),
