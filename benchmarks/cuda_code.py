@@ -37,7 +37,7 @@ from torch_mjenvs.envs.engine import Engine
 from torch_mjenvs.envs.episode import Episode
 from torch_mjenvs.envs.tasks.registry import TASKS
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.precision import PRECISIONS
+from torch_mjenvs.physics.model.precision import PRECISIONS
 
 from .report import number, put, table
 

@@ -24,10 +24,10 @@ from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEn
 from torch_mjenvs import HalfCheetahEnv, Scale, TorchVectorEnv
 from torch_mjenvs.compiler.build import build
 from torch_mjenvs.compiler.program import Buffer, Program, record
-from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.model.data import Data
+from torch_mjenvs.physics.model.model import Model
+from torch_mjenvs.physics.model.precision import SINGLE
 from torch_mjenvs.physics.pipeline import FWD_ACTUATION, FWD_POSITION, FWD_VELOCITY, compute, forward
-from torch_mjenvs.physics.precision import SINGLE
 from torch_mjenvs.physics.simulation import Simulation
 
 from .cases import ACTION_SETS, CASES, Case, Season, draw_actions, season

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import mujoco
 import numpy as np
 
-from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.params import OPTIONS, VARIABLE
 
 # Of what MuJoCo's compiler took for a body alone, the matrix M has no place for more than a diagonal.

@@ -15,7 +15,7 @@ from test_actuators import ROBOT
 
 from torch_mjenvs import Outcome, Task, TorchEnv, TorchVectorEnv
 from torch_mjenvs.physics import Simulation, State, load, step, vary
-from torch_mjenvs.physics.actuators.muscle import muscle_bias, muscle_gain, muscle_rate
+from torch_mjenvs.physics.dynamics.actuators.muscle import muscle_bias, muscle_gain, muscle_rate
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.step import left_by_step
 from torch_mjenvs.scalar import Random, absolute

@@ -11,7 +11,7 @@ from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import count_while, repeat
 from torch_mjenvs.compiler.dense import factor_dense
 from torch_mjenvs.compiler.scalar import logical_and, number, select
-from torch_mjenvs.physics.spatial import choose
+from torch_mjenvs.physics.algebra.spatial import choose
 
 
 def sieve(limit):

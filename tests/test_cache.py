@@ -30,7 +30,7 @@ from torch_mjenvs.compiler.expr import Expr
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import sqrt
 from torch_mjenvs.envs.tasks import inverted_pendulum
-from torch_mjenvs.physics import spatial
+from torch_mjenvs.physics.algebra import spatial
 
 ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.cpu

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.collision import driver
+from torch_mjenvs.physics.collision import candidates as driver
 from torch_mjenvs.physics.collision.contact_param import ContactParam, contact_param
-from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.model import Model, Pair
+from torch_mjenvs.physics.model.data import Data
+from torch_mjenvs.physics.model.model import Model, Pair
 from torch_mjenvs.physics.pipeline import derive
 
 TOLERANCE = 1e-11

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load, vary
-from torch_mjenvs.physics.constraints.elliptic import EllipticCone
+from torch_mjenvs.physics.constraints.cones.elliptic import EllipticCone
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 

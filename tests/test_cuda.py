@@ -589,7 +589,8 @@ def test_an_environment(driver, monkeypatch, mode):
     def steps(device_build: Callable | None) -> list:
         with monkeypatch.context() as patch:
             if device_build is not None:
-                patch.setattr(engine, "_build", device_build)
+                patch.setattr(engine, "build", device_build)
+                patch.setattr(engine, "prepare", lambda *given: lambda: device_build(*given))
             env = TorchVectorEnv("Hopper", 40, device="cpu", autoreset_mode=mode)
             generator = torch.Generator().manual_seed(0)
             seen = [env.reset(seed=4)]
@@ -603,7 +604,7 @@ def test_an_environment(driver, monkeypatch, mode):
             return seen
 
     before = len(driver.calls)
-    ours = steps(lambda kernels, what, dtype, device, origin: cuda_kernel(kernels.program(what, dtype)))
+    ours = steps(lambda recipe, device: cuda_kernel(recipe.record()))
     assert len([c for c in driver.calls[before:] if c[0] == "launch"]) == 33
     theirs = steps(None)
     assert any(bool(x[2].any()) for x in ours if len(x) == 5), "some episode ended"

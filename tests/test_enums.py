@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mujoco
 
-from torch_mjenvs.physics import enums
+from torch_mjenvs.physics.model import enums
 
 PHYSICS = Path(enums.__file__).parent
 ENUMS = {name: x for name, x in vars(enums).items() if isinstance(x, EnumType) and x.__module__ == enums.__name__}

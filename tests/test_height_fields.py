@@ -15,8 +15,8 @@ from two_geoms import expected
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
-from torch_mjenvs.physics.collision.hfield import MOST
 from torch_mjenvs.physics.collision.shapes import most_contacts
+from torch_mjenvs.physics.model.hfield import MOST
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 

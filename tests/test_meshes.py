@@ -16,8 +16,8 @@ from two_geoms import ROUND_AND_FLAT, exactly, expected, found, on_each_other, p
 from torch_mjenvs import Simulation
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.boxes_around import boxes_around, boxes_meet
-from torch_mjenvs.physics.collision.mesh import read_meshes
 from torch_mjenvs.physics.collision.solids import furthest_vertex, solids_of
+from torch_mjenvs.physics.model.mesh import read_meshes
 
 
 def _dodecahedron() -> np.ndarray:

@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
-from torch_mjenvs.physics.model import Model, UnsupportedModel
+from torch_mjenvs.physics.model.model import Model, UnsupportedModel
 
 
 def mjcf(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from torch_mjenvs import Simulation, UnsupportedModel
-from torch_mjenvs.physics import load, numbers
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.loading import numbers
 
 EVERYTHING = """<mujoco><option {option}/>
 <asset><mesh name="cube" vertex="0 0 0 .1 0 0 0 .1 0 0 0 .1"/>

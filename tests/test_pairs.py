@@ -12,8 +12,8 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints import batch_pairs
+from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import derive
-from torch_mjenvs.physics.precision import DOUBLE
 from torch_mjenvs.physics.simulation import Simulation
 
 ROD = """
@@ -153,7 +153,7 @@ BLOCK, DRUM = 'type="box" size=".1 .06 .08"', 'type="cylinder" size=".08 .07"'
 
 @pytest.mark.parametrize(("one", "two", "bound"), [(BALL, BLOCK, 1e-11), (BALL, DRUM, 1e-11), (BAR, BLOCK, 1e-11)])
 def test_many_pairs_of_balls_and_other_shapes(one, two, bound, monkeypatch):
-    monkeypatch.setattr("torch_mjenvs.physics.constraints.pair_batch.FEWEST", 2)
+    monkeypatch.setattr("torch_mjenvs.physics.constraints.batch.pair_batch.FEWEST", 2)
     model = mixed(one, two)
     m, among = load(model), 0
     assert sum(map(len, batch_pairs(m, DOUBLE))) == 9
@@ -170,7 +170,7 @@ def test_many_pairs_of_balls_and_other_shapes(one, two, bound, monkeypatch):
 def test_many_capsules_and_cylinders_are_as_few_of_them(monkeypatch):
     """With MuJoCo's they agree less well where they are deep in each other."""
     model = mixed(BAR, DRUM)
-    m, fewest = load(model), "torch_mjenvs.physics.constraints.pair_batch.FEWEST"
+    m, fewest = load(model), "torch_mjenvs.physics.constraints.batch.pair_batch.FEWEST"
     for qpos, qvel in scattered(model, 6):
         found = []
         for few in (2, 100):
@@ -181,6 +181,6 @@ def test_many_capsules_and_cylinders_are_as_few_of_them(monkeypatch):
 
 
 def test_a_heap_of_balls_and_boxes_moves_as_in_mujoco(monkeypatch):
-    monkeypatch.setattr("torch_mjenvs.physics.constraints.pair_batch.FEWEST", 2)
+    monkeypatch.setattr("torch_mjenvs.physics.constraints.batch.pair_batch.FEWEST", 2)
     model = mixed(BALL, BLOCK)
     oracle.compare_steps(Simulation(model, 3, dtype=torch.float64), model, scattered(model, 3), 10)

@@ -11,7 +11,7 @@ import random_params
 import torch
 
 from torch_mjenvs.physics import Simulation, State, load, step, vary
-from torch_mjenvs.physics.set_const import set_const
+from torch_mjenvs.physics.dynamics.set_const import set_const
 
 OUTPUTS = ("qfrc_constraint", "cfrc_ext", "M")
 INPUTS = ("xfrc_applied", "qfrc_applied")

@@ -20,7 +20,7 @@ import torch
 
 from torch_mjenvs.compiler import loader
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.model import UnsupportedModel
+from torch_mjenvs.physics.model.model import UnsupportedModel
 from torch_mjenvs.physics.simulation import Asked, Simulation, program
 
 FLOAT32 = random_models.PRECISIONS[torch.float32]

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import Data, Simulation, State, forward, load, step
-from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.simulation import precision_of
 
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")

@@ -133,6 +133,15 @@ def test_a_score_tells_of_bad_states_and_strict_json_of_what_is_not_finite(tmp_p
 # signals
 
 
+@pytest.fixture
+def signals():
+    """Handled as of a process in the foreground: where the tests run in the background, SIGINT is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_heard_after_the_iteration_which_is_saved(tmp_path, monkeypatch, capfd, number):
     main(["train", *SMALL, "--total-steps", "1500", "--out", str(tmp_path / "whole")])
@@ -156,6 +165,7 @@ def test_a_signal_is_heard_after_the_iteration_which_is_saved(tmp_path, monkeypa
     assert same(tmp_path / "whole", tmp_path / "parted")
 
 
+@pytest.mark.usefixtures("signals")
 def test_the_second_signal_ends_at_once_and_one_that_is_ignored_stays_so():
     with Interrupts() as interrupts, pytest.raises(SystemExit) as stop:
         assert interrupts.status == 0

@@ -10,7 +10,7 @@ import torch
 from sensor_mjcf import MODEL, of_frames
 
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.model import UnsupportedModel
+from torch_mjenvs.physics.model.model import UnsupportedModel
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 

@@ -13,7 +13,7 @@ import torch
 
 from torch_mjenvs.physics import load, vary
 from torch_mjenvs.physics.collision.contact_param import contact_param
-from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
 

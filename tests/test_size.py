@@ -13,7 +13,8 @@ import oracle
 import pytest
 
 from torch_mjenvs import Simulation, UnsupportedModel
-from torch_mjenvs.physics import load, simulation, size
+from torch_mjenvs.physics import load, simulation
+from torch_mjenvs.physics.loading import size
 from torch_mjenvs.physics.simulation import Asked, program
 
 

@@ -10,9 +10,10 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs.physics import inertia, load, velocity
-from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.dynamics import inertia, velocity
+from torch_mjenvs.physics.model.data import Data
+from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.pipeline import derive
 
 TOLERANCE = 1e-11  # relative to the largest entry of a field, or to 1

@@ -14,8 +14,8 @@ from sensor_mjcf import MODEL, of_frames
 
 from torch_mjenvs import Outcome, Task, TorchVectorEnv, World
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.data import FIELDS, STAGE_OF, Data
-from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics.model.data import FIELDS, STAGE_OF, Data
+from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.pipeline import STAGES
 from torch_mjenvs.scalar import Random, when_any
 

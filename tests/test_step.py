@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import State, load, step
-from torch_mjenvs.physics.model import UnsupportedModel
+from torch_mjenvs.physics.model.model import UnsupportedModel
+from torch_mjenvs.physics.model.precision import DOUBLE, SINGLE
 from torch_mjenvs.physics.pipeline import OF_SENSORS, derive
-from torch_mjenvs.physics.precision import DOUBLE, SINGLE
 from torch_mjenvs.physics.simulation import OUTPUTS, Simulation
 
 MODELS = ("half_cheetah", "walker2d_v5", "hopper", "ant")

@@ -14,12 +14,12 @@ import torch
 from torch_mjenvs import TASKS
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints import batch_pairs
-from torch_mjenvs.physics.constraints.pyramid import Pyramid
+from torch_mjenvs.physics.constraints.cones.pyramid import Pyramid
+from torch_mjenvs.physics.constraints.cones.spring_pyramid import SpringPyramid
+from torch_mjenvs.physics.constraints.invweight import geom_invweight0
 from torch_mjenvs.physics.constraints.softening import contact_bound
-from torch_mjenvs.physics.constraints.spring_pyramid import SpringPyramid
-from torch_mjenvs.physics.invweight import geom_invweight0
+from torch_mjenvs.physics.model.precision import PRECISIONS
 from torch_mjenvs.physics.pipeline import derive
-from torch_mjenvs.physics.precision import PRECISIONS
 from torch_mjenvs.physics.simulation import Simulation, precision_of
 
 F32, F64 = torch.float32, torch.float64

@@ -295,7 +295,8 @@ def test_the_model_cannot_be_written_into(cart):
 
 def test_data_that_nobody_reads_is_not_computed(cart, monkeypatch):
     """A copy of a world asks for no field: beside the stages that a step needs, those are run whose fields are read."""
-    from torch_mjenvs.physics import data, pipeline
+    from torch_mjenvs.physics import pipeline
+    from torch_mjenvs.physics.model import data
 
     ran = []
     stages = {name: (lambda m, d, f=f: (ran.append(f.__name__), f(m, d))) for name, f in data.STAGE_OF.items()}

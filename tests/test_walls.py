@@ -64,7 +64,7 @@ def test_there_is_something_to_look_at():
     assert {p.stem for p in PURE} > RECORDING
     assert {p.name for p in PHYSICS} > EDGE and {p.name for p in ENVS} > CORE
     assert "torch" in set(imports(PACKAGE / "physics" / "simulation.py"))
-    assert f"{NAME}.compiler.scalar" in set(imports(PACKAGE / "physics" / "solver.py"))
+    assert f"{NAME}.compiler.scalar" in set(imports(PACKAGE / "physics" / "solver" / "newton.py"))
 
 
 @pytest.mark.parametrize("path", STAGES, ids=ids(STAGES))
@@ -137,6 +137,28 @@ def test_no_module_imports_itself_by_way_of_others():
     assert len(graph) > 50 and "torch_mjenvs.compiler.expr" in graph["torch_mjenvs.compiler.math"]
     assert not circle(graph), " -> ".join(circle(graph))
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
+
+
+# The rooms of physics, each of which imports from those before it alone; the files beside them put them together.
+ROOMS = ("algebra", "model", "dynamics", "collision", "constraints", "solver", "sensors", "loading")
+
+
+def room_of(module: str) -> str:
+    """The room of physics that a module is in; "" for those beside the rooms."""
+    name = module.removeprefix(f"{NAME}.physics").lstrip(".").partition(".")[0]
+    return name if name in ROOMS else ""
+
+
+def test_every_folder_of_physics_is_a_room():
+    assert {p.name for p in (PACKAGE / "physics").iterdir() if (p / "__init__.py").exists()} == set(ROOMS)
+
+
+def test_rooms_of_physics_import_one_way():
+    known = [*ROOMS, ""]
+    for module, imported in import_graph().items():
+        if module.startswith(f"{NAME}.physics."):
+            for other in (x for x in imported if x.startswith(f"{NAME}.physics")):
+                assert known.index(room_of(other)) <= known.index(room_of(module)), f"{module} imports {other}"
 
 
 def test_mujoco_never_steps_in_the_product():

@@ -10,11 +10,12 @@ import numpy as np
 import oracle
 import pytest
 
-from torch_mjenvs.physics import load, warmstart
-from torch_mjenvs.physics.data import Data
-from torch_mjenvs.physics.model import Model
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.model.data import Data
+from torch_mjenvs.physics.model.model import Model
+from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import forward
-from torch_mjenvs.physics.precision import DOUBLE
+from torch_mjenvs.physics.solver import warmstart
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from quadruped.task import Quadruped

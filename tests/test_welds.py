@@ -11,8 +11,8 @@ import torch
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.constraints.equality import Equality
+from torch_mjenvs.physics.model.precision import PRECISIONS
 from torch_mjenvs.physics.pipeline import derive
-from torch_mjenvs.physics.precision import PRECISIONS
 from torch_mjenvs.physics.simulation import Simulation
 
 TIES = {

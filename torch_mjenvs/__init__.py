@@ -12,7 +12,7 @@ from .envs.registration import TorchEnv, TorchVectorEnv, register
 from .envs.tasks import registry as _registry
 from .envs.tasks.base import Control, Outcome, Task, World
 from .envs.tasks.registry import *  # noqa: F403 (the tasks, and TASKS)
-from .physics.model import UnsupportedModel
+from .physics.model.model import UnsupportedModel
 from .physics.simulation import Simulation
 from .policy import Policy, pretrained
 

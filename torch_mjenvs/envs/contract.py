@@ -17,7 +17,7 @@ from typing import Any
 from ..compiler.expr import type_of
 from ..compiler.random import Random
 from ..compiler.scalar import Scalar
-from ..physics.model import Model
+from ..physics.model.model import Model
 from ..physics.params import as_rows, check_names
 from .given import copy_for_task
 from .randomization import flat

@@ -15,10 +15,10 @@ from ..compiler import devices, launch
 from ..compiler.build import Recipe, build, prepare
 from ..compiler.launch import copied, mark_static_address
 from ..compiler.packed_outputs import PackedOutputs
-from ..physics.loading import load
-from ..physics.model import Model
+from ..physics.loading.load import load
+from ..physics.loading.size import sized
+from ..physics.model.model import Model
 from ..physics.simulation import precision_of
-from ..physics.size import sized
 from ..physics.world_params import Params, Varied
 from .contract import BAD_STATE
 from .episode import Episode, is_known

@@ -20,12 +20,12 @@ from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
-from ..physics.model import Model, is_plain
+from ..physics.algebra.spatial import MAXVAL
+from ..physics.model.model import Model, is_plain
+from ..physics.model.precision import Precision
+from ..physics.model.state import State
 from ..physics.params import Columns, check_names, sensible
 from ..physics.pipeline import OF_SENSORS, derive
-from ..physics.precision import Precision
-from ..physics.spatial import MAXVAL
-from ..physics.state import State
 from ..physics.step import left_by_step, steps
 from ..physics.world_params import param_buffers
 from .contract import BAD_STATE, Contract, Widths, by_name, flatten

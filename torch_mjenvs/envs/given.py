@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 from ..compiler.expr import PYTHON_TYPE, Expr
-from ..physics.data import FIELDS, Data
+from ..physics.model.data import FIELDS, Data
 from .tasks.base import World
 
 NUMBERS = frozenset((Expr, type(None), *PYTHON_TYPE))  # None: of bodies that do not move, say

@@ -10,14 +10,13 @@ computes N worlds with torch, differentiable and on any device: the reference fo
 has mjData's fields at a state (`d.xpos`, `d.qacc`, ...), each computed when it is first asked for.
 """
 
-from . import invweight as invweight  # `model` asks for it late; what makes kernels is loaded with the package
-from .data import Data
-from .loading import load
-from .model import Model, UnsupportedModel
+from .loading.load import load
+from .model.data import Data
+from .model.model import Model, UnsupportedModel
+from .model.state import State
 from .params import vary
 from .pipeline import forward
 from .simulation import Simulation
-from .state import State
 from .step import step
 
 __all__ = ["Data", "Model", "Simulation", "State", "UnsupportedModel", "forward", "load", "step", "vary"]

@@ -16,16 +16,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
-from .actuators.muscle import muscles
-from .actuators.reflected import gives_armature
+from .algebra.spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
-from .data import Data
-from .enums import JointType, WrapType
-from .model import Model
+from .dynamics.actuators.muscle import muscles
+from .dynamics.reflected import gives_armature
+from .dynamics.set_const import derived_data, set_const
+from .dynamics.tendons.tendon import armed_tendons, constrained_tendons, coupled_tendons
+from .model.data import Data
+from .model.enums import JointType, WrapType
+from .model.model import Model
 from .pipeline import FWD_POSITION, compute
-from .set_const import derived_data, set_const
-from .spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
-from .tendons.tendon import armed_tendons, constrained_tendons, coupled_tendons
 
 # What may vary, by MuJoCo's names (of mjOption, without `opt.`).
 OPTIONS = ("gravity", "wind", "density", "viscosity")

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .actuators.activation import check_act
-from .actuators.actuation import actuation, transmission
-from .collision.driver import collision
+from .collision.candidates import collision
 from .constraints import make_constraint
-from .data import Data, Stage
-from .forces import passive, smooth, smooth_acceleration
-from .inertia import com_pos, crb
-from .kinematics import kinematics
-from .model import Model
-from .noslip import no_slip
-from .precision import DOUBLE, Precision
-from .sensors import sensor
-from .solver import constraint_force, newton, rne_post_constraint
-from .tendons.bias import tendon_bias
-from .tendons.tendon import tendon, tendon_vel
-from .velocity import bias, com_acc, com_force, com_vel, subtree_vel
+from .dynamics.actuators.activation import check_act
+from .dynamics.actuators.actuation import actuation, transmission
+from .dynamics.forces import passive, smooth, smooth_acceleration
+from .dynamics.inertia import com_pos, crb
+from .dynamics.kinematics import kinematics
+from .dynamics.tendons.bias import tendon_bias
+from .dynamics.tendons.tendon import tendon, tendon_vel
+from .dynamics.velocity import bias, com_acc, com_force, com_vel, subtree_vel
+from .model.data import Data, Stage
+from .model.model import Model
+from .model.precision import DOUBLE, Precision
+from .sensors.sensor import sensor
+from .solver.newton import constraint_force, newton, rne_post_constraint
+from .solver.noslip import no_slip
 
 # mj_fwdPosition, but for what needs velocities as well
 FWD_POSITION: tuple[Stage, ...] = (

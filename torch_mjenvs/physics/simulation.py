@@ -18,15 +18,15 @@ from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, select
-from .data import FIELDS, Data
-from .enums import SensorType
-from .loading import load
-from .model import Model
+from .algebra.spatial import MAXVAL
+from .loading.load import load
+from .loading.size import sized
+from .model.data import FIELDS, Data
+from .model.enums import SensorType
+from .model.model import Model
+from .model.precision import PRECISIONS, Precision
+from .model.state import State
 from .params import Columns, check_names
-from .precision import PRECISIONS, Precision
-from .size import sized
-from .spatial import MAXVAL
-from .state import State
 from .step import left_by_step, step
 from .world_params import Params, Varied, param_buffers
 

@@ -10,15 +10,15 @@ from typing import Any
 from ..compiler.arrays import Table
 from ..compiler.control import repeat, when_any
 from ..compiler.scalar import Mask, select
-from .actuators.activation import check_act, held_to_a_turn
-from .data import STAGE_OF, Data
-from .integrator import euler, rk4
-from .model import Model
+from .algebra.spatial import zeros
+from .dynamics.actuators.activation import check_act, held_to_a_turn
+from .dynamics.integrator import euler, rk4
+from .model.data import STAGE_OF, Data
+from .model.model import Model
+from .model.precision import DOUBLE, Precision
+from .model.state import Last, State
 from .pipeline import OF_SENSORS, derive, forward
-from .precision import DOUBLE, Precision
-from .solver import rne_post_constraint
-from .spatial import zeros
-from .state import Last, State
+from .solver.newton import rne_post_constraint
 
 
 def step(

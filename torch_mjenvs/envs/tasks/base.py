@@ -15,9 +15,9 @@ import mujoco
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
 from ...checks import as_count, check_field
-from ...physics.data import Data
-from ...physics.model import Model
-from ...physics.spatial import dot
+from ...physics.algebra.spatial import dot
+from ...physics.model.data import Data
+from ...physics.model.model import Model
 from ...scalar import Mask, Random, Scalar, logical_and
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import mujoco
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
-from ...physics.model import Model
+from ...physics.model.model import Model
 from ...scalar import Random
 from .base import Outcome, Task, World, squared, uniform_noise
 

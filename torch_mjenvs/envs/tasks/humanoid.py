@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...physics.model import Model
-from ...physics.spatial import is_zero
+from ...physics.algebra.spatial import is_zero
+from ...physics.model.model import Model
 from ...scalar import Mask, Random, clip, logical_and, logical_not, select
 from .ant import planar_position
 from .base import Outcome, Task, World, flat, squared, uniform_noise, within

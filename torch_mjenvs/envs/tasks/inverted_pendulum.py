@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...physics.model import Model
+from ...physics.model.model import Model
 from ...scalar import Random, absolute, select
 from .base import Outcome, Task, World, uniform_noise
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...physics.model import Model
-from ...physics.spatial import norm, sub
+from ...physics.algebra.spatial import norm, sub
+from ...physics.model.model import Model
 from ...scalar import Random, Scalar, atan2, maximum, minimum, select, sqrt
 from .base import Outcome, Task, World, squared, uniform_noise
 

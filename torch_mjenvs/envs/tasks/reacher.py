@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...physics.model import Model
-from ...physics.spatial import norm, scale, sub
+from ...physics.algebra.spatial import norm, scale, sub
+from ...physics.model.model import Model
 from ...scalar import Random, cos, sin, sqrt
 from .base import Outcome, Task, World, squared, uniform_noise
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and
-from ..enums import GeomType
-from ..model import Model
-from ..spatial import Vec, column, dot, is_number, sub
+from ..algebra.spatial import Vec, column, dot, is_number, sub
+from ..model.enums import GeomType
+from ..model.model import Model
 from .shapes import SHAPES, mesh_of
 
 SLACK = 1e-5  # of the boxes' sizes: more than rounding makes of a distance

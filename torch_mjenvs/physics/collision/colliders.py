@@ -14,20 +14,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, minimum, select
-from ..spatial import (
-    MINVAL,
-    Vec,
-    add_scaled,
-    choose,
-    cross,
-    dot,
-    is_zero,
-    norm,
-    normalize,
-    scale,
-    sub,
-)
-from .hfield import Ground
+from ..algebra.spatial import MINVAL, Vec, add_scaled, choose, cross, dot, is_zero, norm, normalize, scale, sub
+from ..model.hfield import Ground
 from .solids import Solids
 
 PARALLEL = 1e-8  # squared sine of the angle below which two capsules are parallel and touch twice

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from ...compiler.scalar import Scalar, maximum, minimum
-from ..model import Model, Pair
-from ..spatial import MINVAL
+from ..algebra.spatial import MINVAL
+from ..model.model import Model, Pair
 
 MINMU = 1e-5  # mjMINMU
 

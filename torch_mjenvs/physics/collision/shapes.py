@@ -9,24 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...compiler.scalar import Mask, Scalar, maximum
-from ..enums import GeomType
-from ..model import Model, Pair
-from ..spatial import MINVAL, is_zero, norm
-from . import (
-    ball_colliders,
-    box_box,
-    capsule_box,
-    capsule_cylinder,
-    colliders,
-    convex,
-    field_colliders,
-    hfield,
-    plane_colliders,
-)
+from ..algebra.spatial import MINVAL, is_zero, norm
+from ..model import hfield
+from ..model.enums import GeomType
+from ..model.hfield import Ground
+from ..model.mesh import Mesh
+from ..model.model import Model, Pair
+from . import colliders
 from .colliders import Found, Geom, Place
 from .contact_param import contact_param
-from .hfield import Ground
-from .mesh import Mesh
+from .convex import convex
+from .hfield import field_colliders
+from .primitive import ball_colliders, box_box, capsule_box, capsule_cylinder, plane_colliders
 from .solids import NO_CELLS, solids_of
 
 PLANE, HFIELD, SPHERE, CAPSULE = GeomType.PLANE, GeomType.HFIELD, GeomType.SPHERE, GeomType.CAPSULE

@@ -20,8 +20,8 @@ import numpy as np
 from ...compiler.arrays import Table
 from ...compiler.control import count_while
 from ...compiler.scalar import Scalar, absolute, floor, maximum, minimum, number, select
-from ..spatial import Vec, choose, dot
-from .mesh import Face, Mesh
+from ..algebra.spatial import Vec, choose, dot
+from ..model.mesh import Face, Mesh
 
 FINEST = 24  # cells along the diagonal of an octahedron's projection; for few vertices fewer do
 SLACK = 1e-6  # added to what decides whether a vertex may be the furthest, against rounding

@@ -4,27 +4,27 @@
     laws, scalar_row                       what a row costs; a row by itself
     limits, friction, equality             such rows: of joints and tendons; `couplings` and `welds` make the equalities
     softening                              which rows are softened, to what, and why
+    invweight                              the inverse inertia that a geom's surface meets
     contact_row                            what a contact's rows are made of
-    pyramid, spring_pyramid, elliptic      what a contact costs: the kinds of cone
+    cones/                                 what a contact costs
     contacts                               contacts written out one by one: contact_force, world_contacts, body_contacts
-    pair_batch, pair_tables                many pairs of one kind, by number; their numbers have names in `records`
-    contact_groups, cone_groups            their contacts, in loops
+    batch/                                 contacts of many pairs of one kind, in loops
 """
 
 from __future__ import annotations
 
-from ..data import Data, stage
-from ..enums import EqType
-from ..model import Model, Pair
-from .cone_groups import cone_group
-from .contact_groups import ContactGroup, contact_group
+from ..model.data import Data, stage
+from ..model.enums import EqType
+from ..model.model import Model, Pair
+from .batch.cone_groups import cone_group
+from .batch.contact_groups import ContactGroup, contact_group
+from .batch.pair_batch import PairBatch, batch_pairs
+from .batch.pair_tables import PairTables
 from .contacts import contacts
 from .couplings import coupling
 from .equality import Equality
 from .friction import friction_losses
 from .limits import joint_limits, tendon_limits
-from .pair_batch import PairBatch, batch_pairs
-from .pair_tables import PairTables
 from .welds import weld
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ..data import Data
-from ..model import Model, dofs_of, moving_body
-from ..spatial import cross, dot, sub, sum_of
+from ..algebra.spatial import cross, dot, sub, sum_of
+from ..model.data import Data
+from ..model.model import Model, dofs_of, moving_body
 from .contact_force import ContactForce, Contacts, in_world
 
 

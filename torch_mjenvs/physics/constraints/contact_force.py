@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, logical_and, select
-from ..data import Data
-from ..model import Model
-from ..spatial import add, scale
-from .pyramid import Cone
+from ..algebra.spatial import add, scale
+from ..model.data import Data
+from ..model.model import Model
+from .cones.pyramid import Cone
 from .rows import Constraint
 
 

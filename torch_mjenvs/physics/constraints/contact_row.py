@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...compiler.scalar import Scalar, maximum
+from ..algebra.spatial import MINVAL
 from ..collision.contact_param import contact_param
-from ..model import Model, Pair
-from ..spatial import MINVAL
+from ..model.model import Model, Pair
 from .rows import impedance, reference, row_stiffness
 
 

@@ -10,19 +10,19 @@ from typing import Any
 
 from ...compiler.control import compute_any
 from ...compiler.scalar import Scalar, select
+from ..algebra.spatial import is_zero
+from ..collision.candidates import Candidate
 from ..collision.colliders import NEVER
 from ..collision.contact_param import contact_param
-from ..collision.driver import Candidate
-from ..data import Data
-from ..model import Model
-from ..spatial import is_zero
+from ..model.data import Data
+from ..model.model import Model
 from . import body_contacts, world_contacts
 from .body_contacts import BodyContact, BodyContacts, sides_of
+from .cones.elliptic import EllipticCone
+from .cones.pyramid import Cone, Pyramid
+from .cones.spring_pyramid import SpringPyramid
 from .contact_row import ContactRow, row_param
-from .elliptic import EllipticCone
-from .pyramid import Cone, Pyramid
 from .softening import ContactBound, contact_bound
-from .spring_pyramid import SpringPyramid
 from .world_contacts import WorldContact, WorldContacts
 
 _NOTHING: Any = (None, None), None, None  # what is known, in plain Python, of a contact that does not touch

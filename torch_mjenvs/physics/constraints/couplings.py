@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...compiler.scalar import Scalar, maximum
-from ..data import Data
-from ..enums import EqType
-from ..model import Model
-from ..sparse import Row, row_times
-from ..spatial import MINVAL, add, scale, zeros
+from ..algebra.sparse import Row, row_times
+from ..algebra.spatial import MINVAL, add, scale, zeros
+from ..model.data import Data
+from ..model.enums import EqType
+from ..model.model import Model
 from .equality import Equality
 from .laws import TwoSided
 from .rows import impedance, reference

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, select
-from ..data import Data
-from ..model import Model
+from ..model.data import Data
+from ..model.model import Model
 from .laws import TwoSided
 from .rows import Constraint
 from .scalar_row import ScalarRow

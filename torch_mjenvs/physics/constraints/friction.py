@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...compiler.scalar import Scalar, maximum
-from ..data import Data
-from ..model import Model
-from ..sparse import Row, row_times
-from ..spatial import MINVAL
+from ..algebra.sparse import Row, row_times
+from ..algebra.spatial import MINVAL
+from ..model.data import Data
+from ..model.model import Model
 from .laws import Huber
 from .rows import impedance, reference
 from .scalar_row import ScalarRow

@@ -8,11 +8,11 @@ from typing import Any
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Scalar, maximum, minimum, select
-from ..data import Data
-from ..enums import JointType, TrnType
-from ..model import Model
-from ..sparse import Row, row_times
-from ..spatial import norm, normalize, quat_normalize, quat_sub, scale
+from ..algebra.sparse import Row, row_times
+from ..algebra.spatial import norm, normalize, quat_normalize, quat_sub, scale
+from ..model.data import Data
+from ..model.enums import JointType, TrnType
+from ..model.model import Model
 from .laws import OneSided
 from .rows import impedance, reference
 from .scalar_row import ScalarRow

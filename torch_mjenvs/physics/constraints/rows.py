@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
-from ..data import Data
-from ..model import Model
-from ..spatial import MINVAL, is_number, is_zero
+from ..algebra.spatial import MINVAL, is_number, is_zero
+from ..model.data import Data
+from ..model.model import Model
 
 MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 

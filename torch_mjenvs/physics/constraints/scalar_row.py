@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...compiler.scalar import Mask, Scalar
-from ..data import Data
-from ..model import Model
-from ..sparse import Row, row_times
-from ..spatial import add_scaled
+from ..algebra.sparse import Row, row_times
+from ..algebra.spatial import add_scaled
+from ..model.data import Data
+from ..model.model import Model
 from .laws import Law
 from .rows import Constraint
 

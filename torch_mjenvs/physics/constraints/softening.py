@@ -30,13 +30,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, sqrt
+from ..algebra.spatial import MINVAL, is_number, is_zero
 from ..collision.contact_param import contact_param
-from ..data import Data
-from ..invweight import geom_invweight0
-from ..model import Model, Pair
-from ..precision import Precision
-from ..spatial import MINVAL, is_number, is_zero
+from ..model.data import Data
+from ..model.model import Model, Pair
+from ..model.precision import Precision
 from .contact_row import bodies_invweight, is_elliptic, row_invweight, row_share
+from .invweight import geom_invweight0
 from .rows import MAX_IMP, MIN_IMP, row_stiffness
 
 STRETCHED = 1e-6  # tendons that their dofs stretch by a smaller share of their own inverse inertia at qpos0 are still

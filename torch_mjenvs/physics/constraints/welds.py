@@ -18,27 +18,15 @@ import weakref
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, logical_or
-from ..data import Data
-from ..enums import EqType, ObjType
-from ..inertia import solve
-from ..kinematics import between
-from ..model import Model, dofs_of
-from ..set_const import at_qpos0
-from ..sparse import Row, row_times
-from ..spatial import (
-    add,
-    cross,
-    dot,
-    is_zero,
-    mat_vec,
-    norm,
-    quat_conjugate,
-    quat_mul,
-    scale,
-    sub,
-    zeros,
-)
-from ..velocity import at_point, unforced_acceleration
+from ..algebra.sparse import Row, row_times
+from ..algebra.spatial import add, cross, dot, is_zero, mat_vec, norm, quat_conjugate, quat_mul, scale, sub, zeros
+from ..dynamics.inertia import solve
+from ..dynamics.kinematics import between
+from ..dynamics.set_const import at_qpos0
+from ..dynamics.velocity import at_point, unforced_acceleration
+from ..model.data import Data
+from ..model.enums import EqType, ObjType
+from ..model.model import Model, dofs_of
 from .equality import Equality
 from .laws import TwoSided
 from .rows import impedance, reference

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ..data import Data
-from ..kinematics import between
-from ..model import Model
-from ..spatial import add, cross, dot, scale, sum_of
+from ..algebra.spatial import add, cross, dot, scale, sum_of
+from ..dynamics.kinematics import between
+from ..model.data import Data
+from ..model.model import Model
 from .contact_force import ContactForce, Contacts, body_motion, in_world
 
 

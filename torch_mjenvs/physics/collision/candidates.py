@@ -1,0 +1,194 @@
+"""mj_collision: which geoms touch, and where. How two shapes do is in `shapes` and `colliders`.
+
+Which geoms may touch, and in how many points, is decided when the model is loaded (`Model.pairs`): `collision` makes a
+`Candidate` of each pair. What depends on the state is computed in three stages, so that a caller can skip what no world
+needs: `Candidate.near` compares bounding spheres, `Candidate.contacts` gives each contact's `dist`, and
+`Contact.locate` its point and frame.
+
+Positions are measured from the origin of the tree of the pair's second geom. So a contact's lever arms are as precise
+far from the world's origin as near it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+from ...compiler.scalar import Mask, Scalar, logical_and, maximum
+from ..algebra.spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
+from ..dynamics.kinematics import between
+from ..model.data import Data, stage
+from ..model.enums import GeomType
+from ..model.hfield import Ground
+from ..model.model import Model, Pair
+from .contact_param import contact_param
+from .shapes import bound_of, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
+from .solids import Solids, solids_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Contact:
+    """One point in which a pair may touch. It acts in the worlds where dist < margin, as `contact_param` gives it.
+
+    dist: distance of the surfaces, negative where they overlap, metres.
+    """
+
+    pair: Pair
+    dist: Scalar
+    _locate: Callable[[], tuple[list[Scalar], list[list[Scalar]]]]
+    _data: Data
+    _origin: int  # whose origin positions are measured from
+    _model: Model
+
+    def locate(self) -> tuple[list[Scalar], list[list[Scalar]]]:
+        """The point (3) and the frame: normal (from geom1 to geom2), first and second tangent, (3) each."""
+        p, frame = self._locate()
+        return add(self._data.origin[self._origin], p), frame
+
+    def arms(self) -> tuple[list[Scalar], list[Scalar], list[list[Scalar]]]:
+        """The point as seen from subtree_com of the root of geom1's body and of geom2's, and the frame.
+
+        For use with `cdof` and `cvel`: a motion vector v moves the point by v[3:] + v[:3] x arm.
+        """
+        *arms, frame = self.oarms()
+        geoms = (self.pair.geom1, self.pair.geom2)
+        arm1, arm2 = (sub(arm, self._data.comrel[self._origin_of(g)]) for g, arm in zip(geoms, arms, strict=True))
+        return arm1, arm2, frame
+
+    def oarms(self) -> tuple[list[Scalar], list[Scalar], list[list[Scalar]]]:
+        """The same from the origins of the two trees, for use with `odof` and `ovel`: fewer operations."""
+        p, frame = self._locate()
+        arm1, arm2 = (
+            sub(p, between(self._data, self._origin, self._origin_of(g))) for g in (self.pair.geom1, self.pair.geom2)
+        )
+        return arm1, arm2, frame
+
+    def _origin_of(self, geom: int) -> int:
+        return self._model.body_originid[self._model.geom_bodyid[geom]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A pair of geoms that may touch."""
+
+    pair: Pair
+    ncon: int  # the most contacts it has at once
+    _model: Model
+    _data: Data
+
+    def near(self) -> Mask:
+        """Where bounding spheres do not keep the geoms apart; True if that is no cheaper to know than the distance."""
+        if not collider_of(self._model, self.pair).cull:
+            return True
+        return self.bounds_meet()
+
+    def bounds_meet(self) -> Mask:
+        """The same of those that share a loop, however cheap the distance is."""
+        kind = self._model.geom_type[self.pair.geom1]
+        if kind == GeomType.PLANE:
+            return self._bound_meets_plane()
+        return self._bound_meets_field() if kind == GeomType.HFIELD else self._spheres_meet()
+
+    def _bound_meets_plane(self) -> Mask:
+        """Whether the second geom's bounding sphere comes within the margin of the plane that the first is."""
+        m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
+        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
+        return dot(apart, column(d.geom_xmat[g1], 2)) < bound_of(m, g2) + contact_param(m, self.pair).margin
+
+    def _spheres_meet(self) -> Mask:
+        """Whether the bounding spheres of two geoms, neither endless, come within the margin."""
+        m, d = self._model, self._data
+        g1, g2 = self.pair.geom1, self.pair.geom2
+        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
+        reach = bound_of(m, g1) + bound_of(m, g2) + contact_param(m, self.pair).margin
+        if is_number(reach):
+            return dot(apart, apart) < reach * reach if reach > 0 else False
+        return dot(apart, apart) < maximum(reach, 0.0) * reach
+
+    def _bound_meets_field(self) -> Mask:
+        """Whether the second geom's bounding sphere comes within the margin of the box around a height field."""
+        m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
+        param = contact_param(m, self.pair)
+        reach = bound_of(m, g2) + param.margin + param.gap
+        x, y, top, base = ground_of(m, [self.pair]).field.size
+        apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
+        within = []
+        for k, (low, high) in enumerate(((-x, x), (-y, y), (-base, top))):
+            at = dot(apart, column(d.geom_xmat[g1], k))
+            within += [at < reach + high, low < reach + at]
+        return logical_and(*within)
+
+    def contacts(self) -> list[Contact]:
+        """The `ncon` contacts, whether they act or not; in MuJoCo's order where a sweep goes from one to the next."""
+        m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
+        origin = m.body_originid[m.geom_bodyid[pair.geom2]]
+        geoms = _GeomAt(m, d, pair, pair.geom1, _offset(m, d, pair)), _GeomAt(m, d, pair, pair.geom2, [0.0] * 3)
+        found = collider.find(*geoms, may_touch_in_several(m, pair, collider))
+        if m.noslip_iterations and collider.order:
+            found = collider.order(found)
+
+        def contact(dist: Scalar, spot: list) -> Contact:
+            return Contact(pair, dist, lambda: collider.place(*geoms, spot)[1:], d, origin, m)
+
+        return [contact(dist, spot) for dist, spot in found]
+
+
+@stage(reads="", computes="candidates")
+def collision(m: Model, d: Data) -> None:
+    """mj_collision: the candidates, one for each of `m.pairs` in order. They read the data when they are asked."""
+    d.candidates = [Candidate(pair, most_contacts(m, pair), m, d) for pair in m.pairs]
+
+
+def _offset(m: Model, d: Data, pair: Pair) -> list[Scalar]:
+    """From the origin of geom2's tree to that of geom1's."""
+    one, two = (m.body_originid[m.geom_bodyid[g]] for g in (pair.geom1, pair.geom2))
+    return between(d, two, one)
+
+
+@dataclasses.dataclass
+class _GeomAt:
+    """A geom of a pair in the state d, seen from a point at `offset` from its tree's origin."""
+
+    m: Model
+    d: Data
+    pair: Pair
+    geom: int
+    offset: list[Scalar]
+
+    @functools.cached_property
+    def centre(self) -> list[Scalar]:
+        return add(self.d.geom_xrel[self.geom], self.offset)
+
+    @property
+    def mat(self) -> list[Scalar]:
+        return self.d.geom_xmat[self.geom]
+
+    @property
+    def axis(self) -> list[Scalar]:
+        return column(self.mat, 2)
+
+    @property
+    def size(self) -> dict[str, Scalar]:
+        return size_of(self.m, self.geom, collider_of(self.m, self.pair))
+
+    @property
+    def margin(self) -> Scalar:
+        param = contact_param(self.m, self.pair)
+        return param.margin + param.gap
+
+    @property
+    def solids(self) -> Solids:
+        return solids_of(self.m.meshes)
+
+    @property
+    def ground(self) -> Ground:
+        return ground_of(self.m, [self.pair])
+
+    def along(self, x: Scalar) -> list[Scalar]:
+        m, g = self.m, self.geom
+        p = self.d.frame[m.geom_bodyid[g]].point(add_scaled(m.geom_pos[g], column(m.geom_mat[g], 2), x))
+        return add(p, self.offset)
+
+    def point(self, x: Vec) -> list[Scalar]:
+        return add(self.centre, mat_vec(self.mat, x))

@@ -1,0 +1,230 @@
+"""How deep two convex shapes are in each other: the EPA algorithm. Words and letters are as in `convex`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....compiler.arrays import Array
+from ....compiler.control import count_while
+from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
+from ...algebra.spatial import MINVAL, add, add_scaled, choose, cross, dot, norm, scale, sub, zeros
+from ..colliders import NEVER
+from .hull import Hull, difference
+
+TOLERANCE = 1e-6  # metres: ccd_tolerance
+STEPS = 35  # ccd_iterations: how many points are added to C's polytope at the most
+ABOVE = 1e-10  # metres: what is less above a face does not see it
+
+
+def deepest(one: Hull, two: Hull, margin: Scalar) -> list[Scalar]:
+    """The spot where the origin is nearest to the surface of C, if it is inside.
+
+    C's polytope is a list of points and one of faces. In each step the face nearest to the origin is looked at: if C is
+    hardly further in that direction, the face is on C's surface. Else the furthest point becomes one of the polytope's,
+    and new faces from it take the place of those that it sees. The origin may be outside of the polytope: then a face
+    that is seen from there is the nearest, its distance being negative. Where the origin is beyond C's furthest point,
+    it is outside of C.
+    """
+    return _expand(one, two, [hull.skin + 0.5 * margin for hull in (one, two)], margin, False)[0]
+
+
+def deepest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
+    """The same, and the numbers of the corners that the face consists of: three of the first shape, three of the
+    second.
+
+    Of shapes with nothing but corners the face is exactly one of C's.
+    """
+    return _expand(one, two, [hull.skin + 0.5 * margin for hull in (one, two)], margin, True)
+
+
+def deepest_core_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
+    """The same of shapes whose cores are not apart, but for rounding: their skins are added to what is found."""
+    return _expand(one, two, [0.0, 0.0], margin, True)
+
+
+def deepest_from(one: Hull, two: Hull, points: list[list[Scalar]]) -> list[Scalar]:
+    """The same of shapes with nothing but corners, from these four points of C around the origin on, the first three of
+    which look away from the last: with the numbers of both corners, as `difference` gives them.
+    """
+    return _expand(one, two, [0.0, 0.0], 0.0, True, points)[0]
+
+
+def _expand(
+    one: Hull,
+    two: Hull,
+    skins: list[Scalar],
+    margin: Scalar,
+    numbered: bool,
+    corners: list[list[Scalar]] | None = None,
+) -> tuple[list[Scalar], list[list[Scalar]]]:
+    """skins: with which the shapes are looked at; what else they have of them is added at the end.
+
+    Of shapes with nothing but corners the answer is the last face. Of others it is the direction, of all that were
+    looked at, in which C reaches the least far: so far one shape has to be moved at the most. Where the steps do not
+    suffice, the last face may be far from the best.
+    """
+    rest = [hull.skin + 0.5 * margin - skin for hull, skin in zip((one, two), skins, strict=True)]
+    columns = range(8 if numbered else 6)
+
+    def furthest(n: list) -> list[Scalar]:
+        """w, a and, where they are asked for, the corners' numbers."""
+        return difference(one, two, n, skins, numbered)
+
+    corners = corners or _tetrahedron(furthest, sub(two.centre, one.centre))
+    sides = [
+        [*map(float, abc), *_plane(*(corners[v][:3] for v in abc))]
+        for abc in ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))
+    ]
+    points, faces = Array(corners, 4 + STEPS), Array(sides, 4 + 2 * STEPS)
+    edges, seen = Array(rows=3 * faces.rows, columns=2), Array(rows=faces.rows)
+    cornered: Mask = numbered and logical_and(
+        *(s <= 0.0 for s in skins), *(r <= 0.0 for hull in (one, two) for r in hull.radii)
+    )
+    tolerance = select(cornered, MINVAL, TOLERANCE)
+
+    def step(i: Any, c: dict) -> dict:
+        face, depth = count_while(
+            lambda k, f: number(k) < c["faces"],
+            lambda k, f: _lesser([number(k), faces[k, 6]], f),
+            [0.0, 1e10],
+            faces.rows,
+        )
+        abc, n = faces[face, :3], faces[face, 3:6]
+        new = furthest(n)
+        further = dot(n, new[:3])
+        better = logical_or(cornered, further < c["reach"])
+        reach = select(better, further, c["reach"])
+        outside, close = further < -(rest[0] + rest[1]), reach - depth < tolerance
+        known = cornered if cornered is False else logical_and(cornered, _known(points, c["points"], new[6:]))
+        go = logical_not(logical_or(outside, close, known))
+        count = _see(faces, edges, seen, c["faces"], new[:3], go)
+        made = _close(points, faces, edges, seen, c, count, new[:3])
+        points.put(c["points"], new, go)
+        return {
+            "go": go,
+            "inside": logical_not(outside),
+            "reach": reach,
+            "abc": choose(better, abc, c["abc"]),
+            "n": choose(better, n, c["n"]),
+            "depth": select(better, depth, c["depth"]),
+            "points": c["points"] + select(go, 1.0, 0.0),
+            "faces": c["faces"] + maximum(made - count, 0.0),
+        }
+
+    start = {
+        "go": True,
+        "inside": False,
+        "reach": 1e10,
+        "abc": zeros(3),
+        "n": zeros(3),
+        "depth": 0.0,
+        "points": 4.0,
+        "faces": 4.0,
+    }
+    c = count_while(lambda i, c: c["go"], step, start, STEPS, [points, faces, edges, seen])
+    x = scale(c["n"], c["depth"])
+    at = [points[k] for k in c["abc"]]
+    shares = _shares([p[:3] for p in at], x)
+    a = [dot(shares, [p[k] for p in at]) for k in (3, 4, 5)]
+    depth = select(cornered, c["depth"], c["reach"])
+    dist = select(c["inside"], margin - depth - (rest[0] + rest[1]), NEVER)
+    point = add_scaled(add_scaled(a, x, -0.5), c["n"], 0.5 * (rest[0] - rest[1]))
+    return [dist, *point, *c["n"]], [[p[k] for p in at] for k in columns[6:]]
+
+
+def _known(points: Array, count: Scalar, numbers: list) -> Mask:
+    """Whether a point of these two corners is among them."""
+
+    def look(k: Any, found: Mask) -> Mask:
+        apart = [absolute(x - y) for x, y in zip(points[k, 6:], numbers, strict=True)]
+        return logical_or(found, apart[0] + apart[1] < 0.5)
+
+    return count_while(lambda k, _: number(k) < count, look, False, points.rows)
+
+
+def _tetrahedron(furthest: Any, direction: list) -> list[list[Scalar]]:
+    """Four points of C, with a volume: each as far as it can be from what the others span."""
+    n = scale(direction, 1.0 / maximum(norm(direction), MINVAL))
+    n = choose(dot(direction, direction) < MINVAL, [1.0, 0.0, 0.0], n)
+    p, q = furthest(n), furthest(scale(n, -1.0))
+    way = sub(q[:3], p[:3])
+    n = _across(way)
+    r = _further(furthest, n, p)
+    n = cross(way, sub(r[:3], p[:3]))
+    n = scale(n, 1.0 / maximum(norm(n), MINVAL))
+    s = _further(furthest, n, p)
+    turned = dot(sub(s[:3], p[:3]), n) > 0.0  # the first face must look away from the last corner
+    return [p, choose(turned, r, q), choose(turned, q, r), s]
+
+
+def _across(way: list) -> list[Scalar]:
+    """A unit vector at right angles."""
+    x, y, z = (absolute(k) for k in way)
+    least_x, least_y = logical_and(x <= y, x <= z), y <= z
+    axis = [select(least_x, 1.0, 0.0), select(least_x, 0.0, select(least_y, 1.0, 0.0))]
+    axis.append(1.0 - axis[0] - axis[1])
+    n = cross(way, axis)
+    return scale(n, 1.0 / maximum(norm(n), MINVAL))
+
+
+def _further(furthest: Any, n: list, p: list) -> list[Scalar]:
+    """The furthest point along n, or against it if that is further from the plane through p."""
+    up, down = furthest(n), furthest(scale(n, -1.0))
+    return choose(dot(sub(up[:3], p[:3]), n) >= -dot(sub(down[:3], p[:3]), n), up, down)
+
+
+def _plane(a: list, b: list, c: list) -> list[Scalar]:
+    """The unit normal of a triangle, and its distance from the origin. One without area is never near."""
+    n = cross(sub(b, a), sub(c, a))
+    length = norm(n)
+    flat = length < MINVAL
+    n = scale(n, 1.0 / select(flat, 1.0, length))
+    return [*choose(flat, zeros(3), n), select(flat, 1e9, dot(n, a))]
+
+
+def _lesser(new: list, old: list) -> list:
+    return choose(new[1] < old[1], new, old)
+
+
+def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list, go: Mask) -> Scalar:
+    """List the faces that w sees, and their edges; how many they are."""
+
+    def look(k: Any, n: Scalar) -> Scalar:
+        a, b, c, *plane = faces[k]
+        sees = logical_and(go, dot(plane[:3], w) - plane[3] > ABOVE)
+        for j, edge in enumerate(([a, b], [b, c], [c, a])):
+            edges.put(3.0 * n + j, edge, sees)
+        seen.put(n, number(k), sees)
+        return n + select(sees, 1.0, 0.0)
+
+    return count_while(lambda k, n: number(k) < count, look, 0.0, faces.rows, [edges, seen])
+
+
+def _close(points: Array, faces: Array, edges: Array, seen: Array, c: dict, count: Scalar, w: list) -> Scalar:
+    """Put a face from w to each edge that but one face has that w sees; how many they are."""
+
+    def close(k: Any, made: Scalar) -> Scalar:
+        a, b = edges[k]
+
+        def look(j: Any, inner: Mask) -> Mask:
+            p, q = edges[j]
+            return logical_or(inner, logical_and(absolute(p - b) < 0.5, absolute(q - a) < 0.5))
+
+        inner = count_while(lambda j, _: number(j) < 3.0 * count, look, False, edges.rows)
+        rim = logical_not(inner)
+        again = seen[made]
+        where = select(made < count, again, c["faces"] + made - count)
+        first, second = (points[v, :3] for v in (a, b))
+        faces.put(where, [a, b, c["points"], *_plane(first, second, w)], rim)
+        return made + select(rim, 1.0, 0.0)
+
+    return count_while(lambda k, _: number(k) < 3.0 * count, close, 0.0, edges.rows, [faces])
+
+
+def _shares(corners: list, x: list) -> list[Scalar]:
+    """Of the corners in x, a point of their plane."""
+    ways = [sub(corner, x) for corner in corners]
+    areas = [cross(ways[1], ways[2]), cross(ways[2], ways[0]), cross(ways[0], ways[1])]
+    whole = add(add(areas[0], areas[1]), areas[2])
+    square = maximum(dot(whole, whole), MINVAL * MINVAL)
+    return [dot(area, whole) / square for area in areas]

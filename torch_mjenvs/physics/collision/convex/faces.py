@@ -1,0 +1,183 @@
+"""What of a convex shape touches, a corner, an edge or a face, and which of its faces and edges that belongs to.
+
+A face is known by its number (see `solids`); of a cylinder it is the disc at an end, taken for a polygon of 16 corners.
+The edge of a cylinder is the line of its side that is furthest out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ....compiler.arrays import Array, Table
+from ....compiler.control import count_while
+from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_or, maximum, number, select
+from ...algebra.spatial import MINVAL, Vec, add_scaled, choose, dot, norm, scale, sub
+from .hull import Hull
+
+ROUND = 16  # corners for a disc
+LOOKS_AT = 0.996  # mjFACE_TOL: cosine from which on two faces look at each other
+LIES_ON = 0.0888  # mjEDGE_TOL: sine up to which an edge lies on a face
+
+
+@dataclass
+class Part:
+    """A face or an edge of so many corners. normal: of the face that it is, or lies on."""
+
+    corners: Scalar
+    normal: list[Scalar]
+    corner: Callable[[Any], list[Scalar]]  # from 0; of a face seen from outside with the clock
+
+
+def choose_part(mask: Mask, a: Part, b: Part) -> Part:
+    return Part(
+        select(mask, a.corners, b.corners),
+        choose(mask, a.normal, b.normal),
+        lambda j: choose(mask, a.corner(j), b.corner(j)),
+    )
+
+
+class Feature:
+    """Of a hull what touches: the corners of three numbers, of which some may be the same.
+
+    dimension: 1 of a corner, 2 of an edge, 3 of a face. A disc is a corner, and the side of a cylinder or capsule an
+    edge, as only the ends have numbers.
+    """
+
+    def __init__(self, hull: Hull, numbers: list[Scalar]):
+        a, b, c = numbers
+        twice = _same(a, b)
+        b = select(twice, c, b)
+        once = _same(a, b)
+        self.hull, self.numbers = hull, [a, b, c]
+        self.dimension = select(once, 1.0, select(logical_or(twice, _same(c, a), _same(c, b)), 2.0, 3.0))
+        self.disc = logical_or(*(r > 0.0 for r in hull.radii))
+        self.round = logical_or(self.disc, hull.skin > 0.0)  # whose edge is its axis, moved outwards
+        self._list_faces()
+
+    @property
+    def most(self) -> int:
+        """Faces that it may belong to."""
+        return self.hull.solids.most_around
+
+    def _list_faces(self) -> None:
+        """The faces that all the numbers belong to."""
+        (a, b, c), hull, solids = self.numbers, self.hull, self.hull.solids
+        disc = scale(hull.axes[2], select(a > 0.5, 1.0, -1.0))
+        self.faces = Array([[*disc, 0.0]] if self.disc is not False else [], self.most, 4)
+        first, n = solids.around[a]
+        start = select(logical_and(self.disc, self.dimension < 1.5), 1.0, 0.0)
+
+        def look(k: Any, count: Scalar) -> Scalar:
+            f = solids.corners[first + number(k), 0]
+            has = logical_and(self._belongs(f, b), self._belongs(f, c))
+            self.faces.put(count, [*self._turned(solids.faces[f, :3]), f], has)
+            return count + select(has, 1.0, 0.0)
+
+        n = select(self.round, 0.0, n)
+        self.count = count_while(lambda k, _: number(k) < n, look, start, self.most, [self.faces])
+
+    def _belongs(self, f: Scalar, v: Scalar) -> Mask:
+        solids = self.hull.solids
+        first, n = solids.around[v]
+
+        def look(k: Any, found: Mask) -> Mask:
+            return logical_or(found, _same(solids.corners[first + number(k), 0], f))
+
+        return count_while(lambda k, _: number(k) < n, look, False, self.most)
+
+    def _turned(self, x: Vec) -> list[Scalar]:
+        axes = self.hull.axes
+        return [dot([axis[k] for axis in axes], x) for k in range(3)]
+
+    def _vertex(self, v: Scalar) -> list[Scalar]:
+        """Where a vertex is."""
+        hull = self.hull
+        x = hull.solids.vertices[v]
+        out = list(hull.centre)
+        for axis, at, half in zip(hull.axes, x, hull.box, strict=True):
+            out = add_scaled(out, axis, select(hull.cells.side > 0.0, at, at * half))
+        return out
+
+    def face(self, row: list[Scalar]) -> Part:
+        """One of `faces`."""
+        solids, f = self.hull.solids, row[3]
+        first, n = solids.faces[f, 3:]
+
+        def corner(j: Any) -> list[Scalar]:
+            at = self._vertex(solids.rims[first + number(j)])
+            return at if self.disc is False else choose(self.disc, self._disc_corner(j), at)
+
+        return Part(select(self.disc, float(ROUND), n), row[:3], corner)
+
+    def _disc_corner(self, j: Any) -> list[Scalar]:
+        hull = self.hull
+        angles = [2 * math.pi * (j % ROUND) / ROUND for j in range(max(ROUND, hull.solids.most_corners))]
+        cosines, sines = ([round(f(x), 15) for x in angles] for f in (math.cos, math.sin))
+        up, x, y = self.numbers[0] > 0.5, hull.radii[0] * Table(cosines)[j], hull.radii[1] * Table(sines)[j]
+        out = add_scaled(hull.centre, hull.axes[2], select(up, hull.box[2], -hull.box[2]))
+        return add_scaled(add_scaled(out, hull.axes[0], x), hull.axes[1], select(up, -y, y))
+
+    def edge_on(self, other: Feature, out: Vec, asked: Mask) -> tuple[Mask, list[Scalar], Part]:
+        """Whether one of the edges lies on one of the faces of another's, which face, and the edge.
+
+        The first one, of faces and then of edges.
+        """
+        (a, b, _), hull, solids = self.numbers, self.hull, self.hull.solids
+        first, n = solids.around[a]
+        whole = self.dimension > 1.5
+        n = select(logical_or(whole, self.round), 1.0, n)
+        start = self._vertex(a)
+        axis = hull.axes[2]
+
+        def edge(j: Any) -> list[Scalar]:
+            to = select(whole, b, solids.corners[first + number(j), 1])
+            way = sub(self._vertex(to), start)
+            return way if self.round is False else choose(self.round, scale(axis, 2.0 * hull.box[2]), way)
+
+        def on(i: Any, found: list) -> list:
+            row = other.faces[i]
+
+            def look(j: Any, found: list) -> list:
+                way = edge(j)
+                lies = absolute(dot(way, row[:3])) < LIES_ON * norm(way)
+                return choose(logical_and(lies, found[0] < 0.5), [1.0, *row, *way], found)
+
+            return count_while(lambda j, f: logical_and(number(j) < n, f[0] < 0.5), look, found, self.most)
+
+        count = select(asked, other.count, 0.0)
+        none = [0.0] * 8
+        found = count_while(lambda i, f: logical_and(number(i) < count, f[0] < 0.5), on, none, self.most)
+        row, way = found[1:5], found[5:]
+        if self.round is not False:
+            across = add_scaled(out, axis, -dot(axis, out))
+            side = hull.furthest(scale(across, 1.0 / maximum(norm(across), MINVAL)))
+            side = add_scaled(side, across, hull.skin)
+            side = add_scaled(side, axis, dot(sub(hull.centre, side), axis) - hull.box[2])
+            start = choose(self.round, side, start)
+        part = Part(2.0, row[:3], lambda j: add_scaled(start, way, select(number(j) > 0.5, 1.0, 0.0)))
+        return found[0] > 0.5, row, part
+
+
+def opposite(one: Feature, two: Feature) -> tuple[Mask, list[Scalar], list[Scalar]]:
+    """Whether a face of one looks at a face of the other: the first ones that do."""
+
+    def each(i: Any, found: list) -> list:
+        a = one.faces[i]
+
+        def look(j: Any, found: list) -> list:
+            b = two.faces[j]
+            looks = logical_and(dot(a[:3], b[:3]) < -LOOKS_AT, found[0] < 0.5)
+            return choose(looks, [1.0, *a, *b], found)
+
+        return count_while(lambda j, f: logical_and(number(j) < two.count, f[0] < 0.5), look, found, two.most)
+
+    none = [0.0] * 9
+    found = count_while(lambda i, f: logical_and(number(i) < one.count, f[0] < 0.5), each, none, one.most)
+    return found[0] > 0.5, found[1:5], found[5:]
+
+
+def _same(a: Scalar, b: Scalar) -> Mask:
+    return absolute(a - b) < 0.5

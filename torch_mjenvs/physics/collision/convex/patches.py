@@ -1,0 +1,186 @@
+"""Where flat parts of two convex shapes lie on each other: up to four contacts, as by MuJoCo's multiccd.
+
+Two faces that nearly look at each other, or an edge and a face, touch where the one cut off at the sides of the other
+is below its plane. Of more than four such corners four are taken that go round much of the polygon. Which faces
+and edges come into question is in `faces`.
+
+n unit vector from the first shape to the second
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....compiler.arrays import Array
+from ....compiler.control import count_while, when_any
+from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
+from ...algebra.spatial import MINVAL, add_scaled, choose, cross, dot, norm, scale, sub, zeros
+from ..colliders import NEVER
+from .faces import ROUND, Feature, Part, choose_part, opposite
+from .hull import Hull
+
+MOST = 4
+
+
+def find_patch(
+    one: Hull, two: Hull, spot: list, corners: list[list], margin: Scalar, several: Mask
+) -> list[list[Scalar]]:
+    """The spots of two hulls that touch at a spot, by corners of these numbers of each: that one alone, or, where there
+    may be several, up to four.
+    """
+    alone = [spot, *([NEVER, *zeros(6)] for _ in range(MOST - 1))]
+
+    def patch(carry: list) -> list:
+        n = spot[4:]
+        a, b = Feature(one, corners[0]), Feature(two, corners[1])
+        both, face_a, face_b = opposite(a, b)
+        by_a = logical_and(logical_not(both), a.dimension < 2.5)
+        first, on_b, edge_a = a.edge_on(b, n, by_a)
+        by_b = logical_and(logical_not(logical_or(both, first)), b.dimension < 2.5)
+        second, on_a, edge_b = b.edge_on(a, scale(n, -1.0), by_b)
+        some = logical_or(both, first, second)
+        at = choose_part(first, b.face(on_b), a.face(choose(both, face_a, on_a)))
+        of = choose_part(both, b.face(face_b), choose_part(first, edge_a, edge_b))
+        outwards = choose(both, scale(face_b[:3], -1.0), at.normal)  # of `at`
+        towards = choose(first, scale(outwards, -1.0), outwards)
+        most = max(one.solids.most_corners, ROUND)
+        spots = []
+        for corner, dist, there in _cut_off(at, of, both, margin, most):
+            spots.append([select(there, dist, NEVER), *add_scaled(corner, outwards, 0.5 * dist), *towards])
+        some = logical_and(some, spots[0][0] < margin)
+        return [choose(some, new, old) for new, old in zip(spots, carry, strict=True)]
+
+    return when_any(logical_and(several, spot[0] < margin), patch, alone)
+
+
+def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list[tuple[list, Scalar, Mask]]:
+    """The corners of a part cut off at a face's sides: up to four, their images on the face, how far they are apart,
+    and whether they are there.
+
+    All is seen along the face's normal. Of two faces it is the distance along the other's normal that counts.
+
+    sides: the most that there are.
+    """
+    capacity = 2 * sides + 2  # corners of a polygon that has been cut off
+    rims = float(2 * capacity)  # where the corners of `at` are
+    rows = Array(rows=2 * capacity + sides, columns=3)
+
+    def fill(j: Any, c: Scalar) -> Scalar:
+        rows.put(number(j), of.corner(j), number(j) < of.corners)
+        rows.put(rims + number(j), at.corner(j), number(j) < at.corners)
+        return c
+
+    count_while(lambda j, c: number(j) < maximum(of.corners, at.corners), fill, 0.0, sides, [rows])
+    start = rows[rims]
+    lean = select(both, -dot(at.normal, of.normal), 1.0)
+
+    def image(p: list) -> tuple[list[Scalar], Scalar]:
+        height = dot(sub(p, start), at.normal)
+        return add_scaled(p, at.normal, -height), height * lean
+
+    def cut(e: Any, c: dict) -> dict:
+        k = number(e)
+        a = rows[rims + k]
+        b = rows[rims + select(k + 1.5 < at.corners, k + 1.0, 0.0)]
+        inwards = cross(sub(b, a), at.normal)
+        inwards = scale(inwards, 1.0 / maximum(norm(inwards), MINVAL))
+
+        def side(i: Any, made: Scalar) -> Scalar:
+            k = number(i)
+            p = rows[c["from"] + k]
+            q = rows[c["from"] + select(k + 1.5 < c["count"], k + 1.0, 0.0)]
+            high_p, high_q = dot(sub(p, a), inwards), dot(sub(q, a), inwards)
+            in_p, in_q = high_p > -MINVAL, high_q > -MINVAL
+            crosses = logical_or(logical_and(in_p, logical_not(in_q)), logical_and(in_q, logical_not(in_p)))
+            share = high_p / select(crosses, high_p - high_q, 1.0)
+            crosses = logical_and(crosses, share >= 0.0, share <= 1.0)
+            rows.put(c["to"] + made, add_scaled(p, sub(q, p), share), crosses)
+            made = made + select(crosses, 1.0, 0.0)
+            rows.put(c["to"] + made, q, in_q)
+            return made + select(in_q, 1.0, 0.0)
+
+        made = count_while(lambda i, _: number(i) < c["count"], side, 0.0, capacity, [rows])
+        return {"from": c["to"], "to": c["from"], "count": made}
+
+    begin = {"from": 0.0, "to": float(capacity), "count": of.corners}
+    c = count_while(lambda e, c: number(e) < at.corners, cut, begin, sides, [rows])
+
+    def below(i: Any, kept: Scalar) -> Scalar:
+        p = rows[c["from"] + number(i)]
+        low = image(p)[1] <= margin
+        rows.put(c["to"] + kept, p, low)
+        return kept + select(low, 1.0, 0.0)
+
+    count = count_while(lambda i, _: number(i) < c["count"], below, 0.0, capacity, [rows])
+    base, edge = c["to"], of.corners < 2.5
+    most = select(edge, 2.0, float(MOST))
+    places = [float(k) for k in range(MOST)]
+    many = count > most + 0.5
+    places = when_any(logical_and(many, logical_not(edge)), lambda _: _widest(rows, base, count, capacity), places)
+    places = when_any(logical_and(many, edge), lambda _: _ends(rows, base, count, capacity), places)
+    out = []
+    for k, place in enumerate(places):
+        p = rows[base + place]
+        out.append((*image(p), logical_and(k + 0.5 < count, k + 0.5 < most)))
+    return out
+
+
+def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
+    """Four corners of a convex polygon that go round much of it: MuJoCo's, which goes on from each corner in turn, and
+    moves the other three on while the area between them grows.
+    """
+
+    def area(corners: list) -> Scalar:
+        a, b, c, d = (rows[base + k] for k in corners)
+        across = cross(sub(a, c), sub(b, d))
+        return dot(across, across)
+
+    def after(k: Scalar) -> Scalar:
+        return select(k + 1.5 < count, k + 1.0, 0.0)
+
+    def move(which: int, then: tuple[int, ...], c: dict) -> dict:
+        """Move one corner on while the area grows, and, each time it does, those that come then."""
+
+        def step(_: Any, c: dict) -> dict:
+            at = [after(k) if j == which else k for j, k in enumerate(c["at"])]
+            new = area(at)
+            grows = new > c["most"]
+            c = {
+                "at": choose(grows, at, c["at"]),
+                "best": choose(grows, at, c["best"]),
+                "most": select(grows, new, c["most"]),
+                "go": grows,
+            }
+            for other in then:
+                c = move(other, (), c) | {"go": grows}
+            return c
+
+        return count_while(lambda _, c: c["go"], step, c, capacity)
+
+    def start(i: Any, c: dict) -> dict:
+        at = [number(i), *c["at"][1:]]
+        c = move(3, (2, 1), c | {"at": at, "go": True})
+        a, b, third, fourth = c["at"]
+        caught = b < a + 0.5  # the second by the first, and so on
+        b = select(caught, after(b), b)
+        caught = logical_and(caught, absolute(third - b) < 0.5)
+        third = select(caught, after(third), third)
+        caught = logical_and(caught, absolute(fourth - third) < 0.5)
+        return c | {"at": [a, b, third, select(caught, after(fourth), fourth)]}
+
+    first = [0.0, 1.0, 2.0, 3.0]
+    begin = {"at": first, "best": first, "most": area(first), "go": True}
+    return count_while(lambda i, _: number(i) < count, start, begin, capacity)["best"]
+
+
+def _ends(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
+    """Of an edge, which may have its ends twice: the first corner and that which is furthest from it."""
+    first = rows[base]
+
+    def look(i: Any, c: list) -> list:
+        way = sub(rows[base + number(i)], first)
+        square = dot(way, way)
+        return choose(square > c[1], [number(i), square], c)
+
+    end = count_while(lambda i, _: number(i) < count, look, [1.0, 0.0], capacity)[0]
+    return [0.0, end, 2.0, 3.0]

@@ -1,0 +1,130 @@
+"""Where a convex shape touches a height field: MuJoCo's mjc_ConvexHField.
+
+Each cell under the shape is two prisms, and each of them touches as any convex shape does, in one point. Contacts come
+in the order of the prisms, row by row, up to as many as MuJoCo keeps.
+
+Positions here are measured from the shape's centre, in the field's axes.
+
+x, y, z of the field   column, row of a cell's corner with the least x and y   half which of its two prisms
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....compiler.arrays import Array
+from ....compiler.control import count_while, while_any
+from ....compiler.scalar import Mask, Scalar, floor, logical_and, logical_or, maximum, minimum, select
+from ...algebra.spatial import Vec, add, column, dot, mat_vec, scale, sub, zeros
+from ...model.hfield import HField
+from ..colliders import NEVER, Found, Geom
+from ..convex.convex import SPOT
+from ..convex.deepest import deepest
+from ..convex.hull import Hull
+from .field_corners import touch_cornered
+from .prisms import Prism, touch_core
+
+
+def find_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
+    """A shape without a skin."""
+    return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin))
+
+
+def find_cornered_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
+    """A box or a mesh."""
+    return _find(field, geom, lambda prism, hull: touch_cornered(prism, hull, field.margin))
+
+
+def find_round_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
+    """A sphere or a capsule."""
+    return _find(field, geom, lambda prism, hull: touch_core(prism, hull, field.margin))
+
+
+def _find(field: Geom, geom: Geom, touch: Any) -> Found:
+    ground, margin = field.ground.field, field.margin
+    axes = [column(field.mat, k) for k in range(3)]
+    hull = Hull(geom)
+    local = [dot(axis, sub(geom.centre, field.centre)) for axis in axes]
+    hull.axes = [[dot(axis, x) for axis in axes] for x in hull.axes]
+    hull.centre = zeros(3)
+    grid = _Grid(ground, local)
+    ends = [_ends(hull, k, margin) for k in range(3)]
+    columns, rows = (grid.range_of(k, *ends[k]) for k in range(2))
+    low, high = ends[2]
+    never = logical_or(local[2] + low > ground.size[2], local[2] + high < -ground.size[3])
+    nothing = logical_or(never, columns[0] >= columns[1])
+
+    spots = Array(rows=field.ground.contacts, columns=SPOT)
+    most = 2 * (ground.ncol - 1) * (ground.nrow - 1)
+
+    def after(c: dict) -> dict:
+        """The next prism, after c's."""
+        first = c["half"] < 0.5
+        onwards = select(first, c["column"], c["column"] + 1.0)
+        over = onwards >= columns[1]
+        return {
+            "half": select(first, 1.0, 0.0),
+            "column": select(over, columns[0], onwards),
+            "row": select(over, c["row"] + 1.0, c["row"]),
+        }
+
+    def is_low(c: dict) -> Mask:
+        """Whether a prism is there, and the shape is above it."""
+        tops = grid.triangle(c)
+        return logical_and(c["row"] < rows[1], *(z < low for _, _, z in tops))
+
+    def step(i: Any, c: dict) -> dict:
+        at = while_any(is_low, after, {key: c[key] for key in ("row", "column", "half")}, most)
+        there = at["row"] < rows[1]
+        prism = Prism(grid.triangle(at), -ground.size[3] - local[2])
+        spot = touch(prism, hull)
+        found = logical_and(there, spot[0] < margin)
+        point = add(geom.centre, mat_vec(field.mat, spot[1:4]))
+        spots.put(c["count"], [spot[0], *point, *mat_vec(field.mat, spot[4:])], found)
+        return after(at) | {"count": c["count"] + select(found, 1.0, 0.0)}
+
+    start = {"row": select(nothing, rows[1], rows[0]), "column": columns[0], "half": 0.0, "count": 0.0}
+    full = float(field.ground.contacts) - 0.5
+    c = count_while(lambda i, c: logical_and(c["row"] < rows[1], c["count"] < full), step, start, most, [spots])
+    out = []
+    for k in range(field.ground.contacts):
+        spot = spots[k]
+        out.append((select(k + 0.5 < c["count"], spot[0], NEVER), spot))
+    return out
+
+
+class _Grid:
+    """A field's grid, seen from a point that is `local` in the field's own frame."""
+
+    def __init__(self, field: HField, local: Vec):
+        self.field, self.local = field, local
+
+    def range_of(self, k: int, low: Scalar, high: Scalar) -> tuple[Scalar, Scalar]:
+        """The cells between two places along x or y: the first, and the one after the last."""
+        half, step = self.field.size[k], self.field.steps[k]
+        last = float((self.field.ncol, self.field.nrow)[k] - 1)
+        first = floor((self.local[k] + low + half) * (1.0 / step))
+        end = -floor((self.local[k] + high + half) * (-1.0 / step))
+        return maximum(first, 0.0), minimum(end, last)
+
+    def triangle(self, at: dict) -> list[list[Scalar]]:
+        """The top of a prism: of a cell the triangle on the side of y, then that on the side of x."""
+        row, column, half = at["row"], at["column"], at["half"]
+        other = 1.0 - half
+        return [
+            self._corner(row + other, column),
+            self._corner(row + half, column + half),
+            self._corner(row + other, column + 1.0),
+        ]
+
+    def _corner(self, row: Scalar, column: Scalar) -> list[Scalar]:
+        (x, y), size = self.field.steps, self.field.size
+        z = self.field.table[row * float(self.field.ncol) + column]
+        return [column * x - size[0] - self.local[0], row * y - size[1] - self.local[1], z - self.local[2]]
+
+
+def _ends(hull: Hull, k: int, margin: Scalar) -> tuple[Scalar, Scalar]:
+    """How far the shape and its margin go along an axis, down and up."""
+    n = [float(j == k) for j in range(3)]
+    reach = hull.skin + margin
+    return hull.furthest(scale(n, -1.0))[k] - reach, hull.furthest(n)[k] + reach

@@ -1,0 +1,38 @@
+"""The depth of a box or a mesh in a prism of a height field, as MuJoCo finds it.
+
+MuJoCo knows corners of boxes and meshes by numbers, those of a prism not. Where it should see that a point of C's
+polytope was found again, it takes any point with the same corner of the box for it. So it may stop at a face that is
+inside of C: mostly the depth is too small, and the normal another one. What it gets depends on where it starts: hence
+`enclosing`. With a margin it goes on to the end.
+
+Robots with box-shaped feet walk on such ground: MuJoCo Playground's Berkeley Humanoid and Unitree G1 on rough terrain.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....compiler.control import when_any
+from ....compiler.scalar import Scalar, logical_not, logical_or
+from ...algebra.spatial import sub, zeros
+from ..colliders import NEVER
+from ..convex.deepest import deepest, deepest_from
+from ..convex.hull import Hull, difference
+from .enclosing import enclose
+from .prisms import touch_core
+
+
+def touch_cornered(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
+    """The spot of a prism and a box or mesh."""
+    never = [NEVER, *zeros(6)]
+    exactly = margin > 0.0
+    spot = when_any(exactly, lambda _: touch_core(prism, hull, margin), never)
+    return when_any(logical_not(exactly), lambda _: _touch(prism, hull), spot)
+
+
+def _touch(prism: Any, hull: Hull) -> list[Scalar]:
+    start = sub(prism.centre, hull.centre)
+    apart, lost, points = enclose(lambda n: difference(prism, hull, n, [0.0, 0.0], True), start)
+    around = logical_not(logical_or(apart, lost))
+    spot = when_any(around, lambda _: deepest_from(prism, hull, points), [NEVER, *zeros(6)])
+    return when_any(lost, lambda _: deepest(prism, hull, 0.0), spot)

@@ -1,0 +1,209 @@
+"""A capsule and a cylinder: to MuJoCo a general convex pair, mjc_Convex; here their geometry is written out.
+
+MuJoCo iterates until it knows distances to `ccd_tolerance`, 1e-6 by default, and normals to about its root. Here the
+nearest points are found to rounding. Where the capsule's segment itself cuts into the cylinder, the shortest way out is
+taken, as MuJoCo looks for it, too. A capsule that lies on one of the flat ends, tilted by less than `TILT`, touches it
+twice: MuJoCo holds the segment's image on the end to a polygon of 16 corners, in place of the disc.
+
+All in the cylinder's axes, from its centre: c the capsule's centre   a its axis   t a point of its segment   x where
+that is   n the way from there into the cylinder, a unit vector   gap how far that is, negative from within
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ....compiler.arrays import Table
+from ....compiler.control import repeat, when_any, while_any
+from ....compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_or, maximum, minimum, select, sqrt
+from ...algebra.spatial import (
+    MINVAL,
+    Vec,
+    add,
+    add_scaled,
+    choose,
+    cross,
+    dot,
+    mat_vec,
+    norm,
+    normalize,
+    scale,
+    transpose,
+)
+from ..colliders import NEVER, Found, Geom, Place, make_frame
+from .ball_colliders import seen_by
+
+TOUCHING = 1e-6  # the gap below which MuJoCo takes it that the segment cuts into the cylinder
+TILT = 0.0888  # sine of the angle below which MuJoCo takes an edge to lie on a face
+TINY = 1e-30  # for what would be divided by 0
+STEPS = 50  # for Newton's method, at the most; it takes 5 to 10
+TURNS = 32  # directions among which the best one is looked for, before it is refined
+REFINED = 40  # times
+
+
+def find_capsule_cylinder(capsule: Geom, cylinder: Geom, several: Mask) -> Found:
+    """One contact, or two where the capsule lies on a flat end. A spot: dist, n and the point, in the world's axes."""
+    c, a = seen_by(cylinder, capsule.centre), mat_vec(transpose(cylinder.mat), capsule.axis)
+    s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"])
+    outside = _from_outside(s)
+    gap, t, *n = when_any(outside[0] < TOUCHING, lambda _: _from_within(s), outside)
+    radius, margin = capsule.size["radius"], capsule.margin
+    alone = gap - radius, [*n, *add_scaled(add_scaled(c, a, t), n, 0.5 * (gap + radius))]
+    lies, ends = _on_an_end(s, n, radius, margin)
+    twice = logical_and(several, lies)
+    one, two = (_choose(twice, end, alone) for end in ends)
+
+    def contact(dist: Scalar, where: list) -> tuple[Scalar, list[Scalar]]:
+        n, point = mat_vec(cylinder.mat, where[:3]), add(cylinder.centre, mat_vec(cylinder.mat, where[3:]))
+        return dist, [dist, *n, *point]
+
+    first, second = contact(*one), contact(*two)
+    return [first, (select(twice, second[0], NEVER), second[1])]
+
+
+def place_spot(one: Geom, two: Geom, spot: list) -> Place:
+    """As `find` has found it."""
+    return spot[0], spot[4:], make_frame(spot[1:4], None)
+
+
+@dataclass
+class _Pair:
+    c: Vec
+    a: Vec
+    reach: Scalar  # half the segment
+    radius: Scalar
+    half: Scalar
+
+
+def _from_outside(s: _Pair) -> list[Scalar]:
+    """gap, t, n: the squared distance is convex along the segment, and its slope vanishes where it is least."""
+
+    def slope(t: Scalar) -> tuple[Scalar, Scalar]:
+        """Half the squared distance's first and second derivative."""
+        out, off, rise, above, up = _beyond(s, t)
+        bend = maximum(dot(s.a[:2], s.a[:2]) - rise * rise, 0.0) / off
+        curved = select(out > 0.0, rise * rise + out * bend, 0.0) + select(above > 0.0, s.a[2] * s.a[2], 0.0)
+        return out * rise + above * up * s.a[2], curved
+
+    def unfinished(carry: list) -> Mask:
+        return absolute(carry[3]) > 0.0
+
+    def step(carry: list) -> list:
+        low, high, t, _ = carry
+        first, second = slope(t)
+        low, high = select(first < 0.0, t, low), select(first < 0.0, high, t)
+        to = t - first / maximum(second, TINY)
+        held = clip(to, low, high)
+        ended = logical_and(absolute(held - to) <= 0.0, logical_or(to <= low, to >= high))  # nothing is between them
+        to = select(absolute(held - to) > 0.0, 0.5 * (low + high), to)
+        return [low, high, to, select(logical_or(ended, absolute(first) <= 0.0), 0.0, to - t)]
+
+    ends = [slope(t)[0] for t in (-s.reach, s.reach)]
+    start = clip(-dot(s.c, s.a), -s.reach, s.reach)
+    t = while_any(unfinished, step, [-s.reach, s.reach, start, 1.0], STEPS)[2]
+    t = select(ends[0] >= 0.0, -s.reach, select(ends[1] <= 0.0, s.reach, t))
+    out, off, _, above, up = _beyond(s, t)
+    gap = sqrt(out * out + above * above)
+    inverse = 1.0 / maximum(gap, MINVAL)
+    x = add_scaled(s.c, s.a, t)
+    return [gap, t, *scale(x[:2], -(out * inverse) / off), -(above * up * inverse)]
+
+
+def _beyond(s: _Pair, t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar]:
+    """At t: how far it is beyond the side, and from the axis, and how that grows with t; how far it is beyond an end,
+    and which.
+    """
+    x = add_scaled(s.c, s.a, t)
+    off = maximum(norm(x[:2]), MINVAL)
+    up = select(x[2] > 0.0, 1.0, -1.0)
+    return maximum(off - s.radius, 0.0), off, dot(x[:2], s.a[:2]) / off, maximum(up * x[2] - s.half, 0.0), up
+
+
+def _from_within(s: _Pair) -> list[Scalar]:
+    """gap, t, n of the shortest way out: over one of the ends, by the side, or over a rim, across the segment."""
+    lean, best = s.reach * absolute(s.a[2]), [NEVER, 0.0, 0.0, 0.0, 1.0]
+    falls = select(s.a[2] > 0.0, -s.reach, s.reach)  # the segment's lower end
+    for side, t in ((1.0, falls), (-1.0, -falls)):
+        best = _shorter([s.half + lean - side * s.c[2], t, 0.0, 0.0, -side], best)
+    across = dot(s.a[:2], s.a[:2])
+    t = clip(-dot(s.c[:2], s.a[:2]) / maximum(across, TINY), -s.reach, s.reach)
+    level = normalize([-s.a[1], s.a[0], 0.0], [1.0, 0.0, 0.0])  # across the segment and the axis
+    x = add_scaled(s.c, s.a, t)
+    outwards = normalize([x[0], x[1], 0.0], level)
+    best = _shorter([s.radius - norm(x[:2]), t, *scale(outwards, -1.0)], best)
+    depth, *out = _over_a_rim(s, level, cross(s.a, level))
+    flat = maximum(norm(out[:2]), MINVAL)
+    corner = [*scale(out[:2], s.radius / flat), select(out[2] > 0.0, s.half, -s.half)]
+    t = clip(dot(s.a, [x - y for x, y in zip(corner, s.c, strict=True)]), -s.reach, s.reach)
+    depth, *rest = _shorter([depth, t, *scale(out, -1.0)], best)
+    return [-depth, *rest]
+
+
+def _shorter(one: list, two: list) -> list:
+    return choose(one[0] < two[0], one, two)
+
+
+def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
+    """The shortest way out across the segment, among all directions of the plane of u and v: its length and direction.
+
+    The best of some directions is turned to and fro, by half as much every time.
+    """
+
+    def length(out: Vec) -> Scalar:
+        return s.radius * norm(out[:2]) + s.half * absolute(out[2]) - dot(out, s.c)
+
+    def of(cosine: Scalar, sine: Scalar) -> list[Scalar]:
+        out = add(scale(u, cosine), scale(v, sine))
+        return [length(out), cosine, sine]
+
+    angles = [2 * math.pi * k / TURNS for k in range(TURNS)]
+    cosines, sines = [math.cos(x) for x in angles], [math.sin(x) for x in angles]
+    turns = [2 * math.pi / TURNS / 2**k for k in range(REFINED)]
+    small = [math.cos(x) for x in turns], [math.sin(x) for x in turns]
+
+    def try_one(i: Any, best: list) -> list:
+        return _shorter(of(Table(cosines)[i], Table(sines)[i]), best)
+
+    def refine(i: Any, best: list) -> list:
+        _, x, y = best
+        c, d = (Table(table)[i] for table in small)
+        for side in (d, -d):
+            best = _shorter(of(x * c - y * side, x * side + y * c), best)
+        return best
+
+    best = repeat(REFINED, refine, repeat(TURNS, try_one, [NEVER, 1.0, 0.0]))
+    return [best[0], *add(scale(u, best[1]), scale(v, best[2]))]
+
+
+def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, list[tuple]]:
+    """Whether the capsule lies on an end of the cylinder, and its two contacts: dist, n and point of each.
+
+    What lies there is the segment, moved by the capsule's radius along n as far as that is across it.
+    """
+    side = select(n[2] > 0.0, -1.0, 1.0)
+    c = add_scaled(s.c, add_scaled(n, s.a, -dot(n, s.a)), radius + 0.5 * margin)
+    low, high = -s.reach, s.reach
+    for k in range(8):  # between two opposite edges of the polygon
+        angle = (2 * k + 1) * math.pi / 16
+        edge = [math.cos(angle), math.sin(angle)]
+        at, along = dot(c[:2], edge), dot(s.a[:2], edge)
+        inverse = 1.0 / select(absolute(along) < TINY, TINY, along)
+        ends = [(x - at) * inverse for x in (-math.cos(math.pi / 16) * s.radius, math.cos(math.pi / 16) * s.radius)]
+        low, high = maximum(low, minimum(*ends)), minimum(high, maximum(*ends))
+    found = []
+    for t in (low, high):
+        x = add_scaled(c, s.a, t)
+        dist = side * x[2] - s.half + 0.5 * margin
+        found.append((dist, [0.0, 0.0, -side, x[0], x[1], side * (s.half + 0.5 * dist)]))
+    # an end that is beyond the margin gives way to the other one, which then is there twice
+    beyond = [dist > margin for dist, _ in found]
+    found = [_choose(x, other, end) for x, end, other in zip(beyond, found, reversed(found), strict=True)]
+    lies = logical_and(absolute(n[2]) > 1e-9, absolute(s.a[2]) < TILT, low < high)
+    return lies, found
+
+
+def _choose(mask: Mask, one: tuple, two: tuple) -> tuple[Scalar, list[Scalar]]:
+    (dist, where), (other, elsewhere) = one, two
+    return select(mask, dist, other), choose(mask, where, elsewhere)

@@ -1,0 +1,5 @@
+"""Contacts of many pairs of one kind, done by loops.
+
+`pair_batch` says which pairs, `pair_tables` has what tells them apart, in `records`, whose columns have names;
+`contact_groups` and `cone_groups` are the constraints.
+"""

@@ -1,0 +1,148 @@
+"""Contacts of a batch of pairs without friction and of one tree: one row each, along one line.
+
+All others are in `cone_groups`.
+
+i number of a contact   J its row of the Jacobian, in the `dofs` that tell its bodies apart, `own` in number
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ....compiler.control import add_each, fold_each, when_any
+from ....compiler.scalar import Mask, Scalar, absolute, logical_and, minimum, select
+from ...algebra.spatial import choose, cross, dot, scale
+from ...model.data import Data
+from ...model.model import Model
+from ..laws import OneSided
+from ..rows import Constraint
+from .pair_batch import PairBatch
+from .pair_tables import PairTables
+from .records import Records, records_each
+
+
+@dataclass
+class ContactGroup(Constraint):
+    """The contacts of a batch of pairs. rows: of those `touching`, line (r x n, n), D, y0 and J."""
+
+    tables: PairTables
+    touching: Any
+    rows: Records
+
+    @property
+    def batch(self) -> PairBatch:
+        return self.tables.batch
+
+    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+        g, x = self.batch, self.batch.of_dofs(a)
+        n = len(g.dofs)
+        wanted = sorted({(u, v) for own in g.own for u in own for v in own if v <= u < n})
+
+        lower = [(u, v) for u in range(n) for v in range(u + 1)]
+        old = [hessian[g.dofs[u]].get(g.dofs[v], 0.0) for u, v in lower] + [0.0] * (n + 1)
+        pushed, stiffness = add_each(
+            self.touching, lambda i: self._push(i, x), [[gradient[v] for v in g.dofs] + [0.0], old]
+        )
+        for k, v in enumerate(g.dofs):
+            gradient[v] = pushed[k]
+        for u, v in wanted:
+            hessian[g.dofs[u]][g.dofs[v]] = stiffness[u * (u + 1) // 2 + v]
+
+    def _push(self, i: Any, x: Any) -> list:
+        """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
+        g, row = self.batch, self.rows.at(i, "J")
+        e = dot(row, [x[g.dof(i, c)] for c in range(g.most)]) + self.rows.at(i, "y0")
+        pressed = select(e < 0.0, self.rows.at(i, "D"), 0.0)
+        f = pressed * e
+        places, starts = self._places(i)
+        image = scale(row, pressed)
+        return [
+            [(place, f * r) for place, r in zip(places, row, strict=True)],
+            [(starts[u] + places[v], image[u] * row[v]) for u in range(g.most) for v in range(u + 1)],
+        ]
+
+    def _places(self, i: Any) -> tuple[list, list]:
+        """Places of contact i's dofs in the gradient, and of their rows in the Hessian's lower triangle."""
+        g = self.batch
+        places = [g.dof(i, c) for c in range(g.most)]
+        return places, [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
+
+    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+        x, change = self.batch.of_dofs(a), self.batch.of_dofs(dx)
+
+        def push(i: Any, carry: list) -> list:
+            e, v = self._along(i, x) + self.rows.at(i, "y0"), self._along(i, change)
+            return OneSided(self.rows.at(i, "D")).fold(carry, e, v, alpha)
+
+        return fold_each(self.touching, push, total)
+
+    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+        x = self.batch.of_dofs(a)
+
+        def push(i: Any) -> list:
+            force = self._pull(i, x)
+            f = scale(self.rows.at(i, "line"), force)
+            starts = [[6 * body[side] for body in self.batch.bodies] for side in (0, 1)]
+            first, second = (self.batch.per_contact(start, i) for start in starts)
+            return [[(first + c, y) for c, y in enumerate(f)] + [(second + c, -y) for c, y in enumerate(f)]]
+
+        (flat,) = add_each(self.touching, push, [[y for w in wrench for y in w]])
+        for body in {body for pair in self.batch.bodies for body in pair if body}:
+            wrench[body] = flat[6 * body : 6 * body + 6]
+
+    def sum_touch(
+        self, m: Model, d: Data, a: list, body: int, felt: Callable[[list, list], Mask], total: Scalar
+    ) -> Scalar:
+        """`total` and the normal forces on a body of the contacts that are `felt`: see `Contacts.sum_touch`."""
+        bodies = self.batch.bodies
+        if not any(body in pair for pair in bodies):
+            return total
+        x = self.batch.of_dofs(a)
+
+        def push(i: Any, carry: list) -> list:
+            side = self.batch.per_contact([1.0 if body == b[0] else -1.0 if body == b[1] else 0.0 for b in bodies], i)
+
+            def press(inner: list) -> list:
+                force, (first, second, normal) = self._press(i, x), self.tables.seen(i)
+                hit = felt(choose(side > 0.0, first, second), scale(normal, side))
+                return [inner[0] + select(logical_and(force > 0.0, hit), force, 0.0)]
+
+            return when_any(absolute(side) > 0.5, press, carry)
+
+        return fold_each(self.touching, push, [total])[0]
+
+    def _press(self, i: Any, x: Any) -> Scalar:
+        """The normal force of contact i."""
+        return -self._pull(i, x)
+
+    def _pull(self, i: Any, x: Any) -> Scalar:
+        """The opposite of the normal force of contact i."""
+        return self.rows.at(i, "D") * minimum(self._along(i, x) + self.rows.at(i, "y0"), 0.0)
+
+    def _along(self, i: Any, x: Any) -> Scalar:
+        """J x of contact i, where x has one number a dof."""
+        return dot(self.rows.at(i, "J"), [x[self.batch.dof(i, k)] for k in range(self.batch.most)])
+
+
+def contact_group(tables: PairTables) -> ContactGroup:
+    """The contacts of a batch of pairs, without friction and each of one tree."""
+    touching = tables.touching()
+    return ContactGroup(tables, touching, records_each(touching, lambda i: _row(tables, i)))
+
+
+def _row(tables: PairTables, i: Any) -> dict:
+    """The row of contact i, as `ContactGroup.rows` has it."""
+    batch = tables.batch
+    dist, p, frame = tables.contact(i)
+    line = cross(p, frame[0]) + frame[0]
+    row, J = tables.row(i, dist), []
+    speed: Scalar = 0.0
+    for c in range(batch.most):
+        dof = batch.dof(i, c)
+        odof, qvel = tables.moving.at(dof, "odof"), tables.moving.at(dof, "qvel")
+        J.append(dot(line, odof) * batch.sign(i, c))
+        speed = speed + J[-1] * qvel
+    D = row.stiffness()
+    return {"line": line, "D": D, "y0": row.y0([speed])[0], "J": J}

@@ -1,0 +1,107 @@
+"""Pairs of geoms that are many and of one kind, so that one loop does them all: which pairs, and what is fixed of them.
+
+Humanoid has 109 pairs of geoms that may touch each other, and at any time next to none of them do. Written out they
+would be three quarters of its code. Here a pair is a number, and loops run over those that are near, or touch.
+
+A contact is a number, too: the first one of pair i is i, and of n pairs the k-th one after it is i + k n.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....compiler.arrays import Array, Table
+from ...collision.contact_param import contact_param
+from ...collision.shapes import Collider, collider_of, ground_of
+from ...model.enums import GeomType
+from ...model.model import Model, Pair
+from ...model.precision import Precision
+from ..body_contacts import sides_of
+from ..softening import contact_bound
+
+FEWEST = 8  # pairs for which a loop is worth while
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Pairs of one collider and one condim.
+
+    dofs: those that tell the bodies of any pair apart; in arrays of dofs they come in this order, and then one that
+    never moves. own, signs: of each pair, places in `dofs`, and +1 where a dof moves the second body, -1 where it moves
+    the first; all lists are of one length, filled up with the dof that never moves. one_tree: whether the bodies of
+    each pair are of one tree.
+    """
+
+    pairs: list[Pair]
+    collider: Collider
+    bodies: list[tuple[int, int]]
+    dofs: list[int]
+    own: list[list[int]]
+    signs: list[list[float]]
+    condim: int
+    one_tree: bool
+
+    @classmethod
+    def of(cls, m: Model, pairs: list[Pair]) -> PairBatch:
+        """The batch of pairs that `batch_pairs` put together."""
+        bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs]
+        moved = [sorted((v, side.sign) for side in sides_of(m, *b) for v in side.dofs) for b in bodies]
+        dofs = sorted({v for own in moved for v, _ in own})
+        place = {v: k for k, v in enumerate(dofs)}
+        most = max(len(own) for own in moved)
+        own = [[place[v] for v, _ in x] + [len(dofs)] * (most - len(x)) for x in moved]
+        signs = [[sign for _, sign in x] + [0.0] * (most - len(x)) for x in moved]
+        collider = collider_of(m, pairs[0]).loop
+        assert collider
+        if field_of(m, pairs[0]) >= 0:
+            collider = dataclasses.replace(collider, ncon=ground_of(m, pairs).contacts)
+        one_tree = m.body_originid[bodies[0][0]] == m.body_originid[bodies[0][1]]
+        return cls(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree)
+
+    @property
+    def most(self) -> int:
+        """The most dofs that a pair has."""
+        return len(self.own[0])
+
+    def per_contact(self, values: Sequence, i: Any) -> Any:
+        """The entry for contact i of a table with an entry a pair."""
+        return Table([*values] * self.collider.ncon)[i]
+
+    def dof(self, i: Any, k: int) -> Any:
+        """The place in `dofs` of the k-th dof of contact i."""
+        return self.per_contact([own[k] for own in self.own], i)
+
+    def sign(self, i: Any, k: int) -> Any:
+        """The sign of the k-th dof of contact i."""
+        return self.per_contact([sign[k] for sign in self.signs], i)
+
+    def of_dofs(self, x: list) -> Array:
+        """One number of x (nv) for each of `dofs`, and 0 for the one that never moves."""
+        return Array([x[v] for v in self.dofs] + [0.0])
+
+
+def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
+    """The pairs that loops do, by batch: those of one collider, impedance and condim, of one tree or of two, if there
+    are enough of them.
+    """
+    if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
+        return []
+    found: dict[tuple, list[Pair]] = {}
+    varies, m = m.nominal is not None, m.nominal or m
+    for p in m.pairs:
+        bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp
+        one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
+        loop, moving = collider_of(m, p).loop, len(sides_of(m, *bodies))
+        if varies and p.condim > 1:  # what friction makes stiff is softened, world by world, one by one
+            continue
+        if loop and moving >= (1 if loop.many else 2) and not contact_bound(m, p, precision).needs_refinement:
+            found.setdefault((id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
+    return [pairs for pairs in found.values() if collider_of(m, pairs[0]).many or len(pairs) >= FEWEST]
+
+
+def field_of(m: Model, pair: Pair) -> int:
+    """The height field that the pair touches, or -1."""
+    return m.geom_dataid[pair.geom1] if m.geom_type[pair.geom1] == GeomType.HFIELD else -1

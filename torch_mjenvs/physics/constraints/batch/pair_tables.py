@@ -1,0 +1,257 @@
+"""Tables of what tells the pairs of a batch apart: poses, sizes and parameters; and which of their contacts touch.
+
+Letters: i the number of a pair or contact, as in `pair_batch`; p a point.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....compiler.arrays import Array, Table
+from ....compiler.control import active_set, choose_each, part
+from ....compiler.scalar import Scalar, maximum, select
+from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, is_number, mat_vec, sub
+from ...collision.boxes_around import boxes_around, boxes_meet
+from ...collision.colliders import Geom, Place
+from ...collision.contact_param import contact_param
+from ...collision.shapes import ground_of, may_touch_in_several, size_of
+from ...collision.solids import Solids, solids_of
+from ...model.data import Data
+from ...model.hfield import Ground
+from ...model.model import Model
+from ..contact_row import ContactRow, row_param
+from .pair_batch import PairBatch, field_of
+from .records import records, records_parts
+
+
+class PerPair:
+    """A number of each pair: in a table, or where it varies from world to world, in an array."""
+
+    def __init__(self, batch: PairBatch, values: list):
+        self.batch, self.values = batch, values
+        self.rows = None if is_number(*values) else Array(values)
+
+    def of_contact(self, i: Any) -> Scalar:
+        """The number of contact i's pair."""
+        if self.rows is None:
+            return self.batch.per_contact(self.values, i)
+        return self.rows[self.batch.per_contact(range(len(self.values)), i)]
+
+    def of_pair(self, i: Any) -> Scalar:
+        """The number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
+        return Table(self.values)[i] if self.rows is None else self.rows[i]
+
+
+@dataclass
+class TableGeom:
+    """A geom of pair i, its pose and size from tables: a `colliders.Geom`."""
+
+    centre: list[Scalar]
+    mat: list
+    size: dict[str, Scalar]
+    solids: Solids
+    tables: PairTables
+    i: Any
+
+    @property
+    def margin(self) -> Scalar:
+        return self.tables.looked_at.of_contact(self.i)
+
+    @property
+    def axis(self) -> list[Scalar]:
+        return column(self.mat, 2)
+
+    @property
+    def ground(self) -> Ground:
+        assert self.tables.ground, "not of a height field"
+        return self.tables.ground
+
+    def along(self, x: Scalar) -> list[Scalar]:
+        return add_scaled(self.centre, self.axis, x)
+
+    def point(self, x: Vec) -> list[Scalar]:
+        return add(self.centre, mat_vec(self.mat, x))
+
+
+@dataclass
+class TableRow:
+    """The `RowParam` of contact i, looked up at the moment that it is asked for."""
+
+    tables: PairTables
+    i: Any
+
+    @property
+    def margin(self) -> Scalar:
+        return self.tables.margin.of_contact(self.i)
+
+    @property
+    def solimp(self) -> list[Scalar]:
+        t = self.tables
+        return t.solimp if is_number(*t.solimp) else [*(x.of_contact(self.i) for x in t.solimps), t.solimp[4]]
+
+    @property
+    def invweight(self) -> Scalar:
+        return self.tables.invweight(self.i)
+
+    @property
+    def k(self) -> Scalar:
+        return self.tables.k.of_contact(self.i)
+
+    @property
+    def damping(self) -> Iterator[Scalar]:
+        return (b.of_contact(self.i) for b in self.tables.damping)
+
+
+class PairTables:
+    """The pairs of a batch in the state d, by number.
+
+    solimp: of all pairs alike, where they are numbers. looked_at: margin and gap. ground: the height field, if there is
+    one.
+    """
+
+    def __init__(self, m: Model, d: Data, batch: PairBatch):
+        self.batch, self.solids = batch, solids_of(m.meshes)
+        pairs, collider = batch.pairs, batch.collider
+        self.n = len(pairs)
+        self._tabulate_geoms(m, d)
+        self._tabulate_rows(m)
+        self.ground = ground_of(m, pairs) if field_of(m, pairs[0]) >= 0 else None
+        weights = [m.body_invweight0[body][0] for body in self.moved]
+        self._by_body = None if is_number(*weights) else Array(weights)
+        known = {id(p) for p in pairs}
+        near = active_set([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
+        self._near = choose_each(near, self._boxes_meet, self.n) if self._boxes else near
+        # where a pair's two contacts are measured at once, they are in one row
+        self._by_part = collider.many or collider.ncon == 1
+        self._found = records_parts(self._near, self._measure, self.n)
+
+    def _tabulate_geoms(self, m: Model, d: Data) -> None:
+        batch, collider = self.batch, self.batch.collider
+        geoms = sorted({x for p in batch.pairs for x in (p.geom1, p.geom2)})
+        self._ends = [[p.geom1 for p in batch.pairs], [p.geom2 for p in batch.pairs]]
+        self._place = {x: k for k, x in enumerate(geoms)}
+        self._sizes = {x: size_of(m, x, collider) for x in geoms}
+        self._fixed_sizes = is_number(*(value for size in self._sizes.values() for value in size.values()))
+        self._boxes = boxes_around(m, geoms) if collider.hulls else {}
+        self._several = [float(may_touch_in_several(m, p, collider)) for p in batch.pairs]
+        self._entries = range(9) if collider.turned else (2, 5, 8)  # of orientations: those that the collider goes by
+        self._poses = records([self._pose(m, d, x) for x in geoms])
+        moving = [{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in batch.dofs]
+        self.moving = records([*moving, {"odof": [0.0] * 6, "qvel": 0.0}])
+
+    def _pose(self, m: Model, d: Data, x: int) -> dict:
+        pose = {"centre": list(d.geom_xrel[x]), "mat": [d.geom_xmat[x][k] for k in self._entries]}
+        if not self.batch.one_tree:
+            pose["origin"] = list(d.origin[m.body_originid[m.geom_bodyid[x]]])
+        names = dict.fromkeys(name for size in self._sizes.values() for name in size)
+        return pose if self._fixed_sizes else pose | {name: self._sizes[x].get(name, 0.0) for name in names}
+
+    def _tabulate_rows(self, m: Model) -> None:
+        batch = self.batch
+        contacts = [contact_param(m, p) for p in batch.pairs]
+        self._rows = rows = [row_param(m, p) for p in batch.pairs]
+        self.moved = sorted({body for b in batch.bodies for body in b})
+        self.margin = PerPair(batch, [x.margin for x in rows])
+        self.looked_at = PerPair(batch, [x.margin + x.gap for x in contacts])
+        self.solimp = list(rows[0].solimp)
+        self.solimps = [PerPair(batch, [x.solimp[k] for x in rows]) for k in range(4)]
+        self.k = PerPair(batch, [x.k for x in rows])
+        self.damping = [PerPair(batch, [x.damping[axis] for x in rows]) for axis in range(batch.condim)]
+        self.friction = [PerPair(batch, [x.friction[k] for x in contacts]) for k in range(batch.condim - 1)]
+
+    def touching(self) -> Any:
+        """The contacts that act in any world."""
+
+        def act(i: Any) -> list:
+            return [self._dist(i, k) < self.margin.of_pair(i) for k in range(self.batch.collider.ncon)]
+
+        return choose_each(self._near, act, self.n)
+
+    def contact(self, i: Any) -> Place:
+        """The distance of contact i, its point from the origin of the second geom's tree, and its frame."""
+        spot = self._spot(i)
+        return self.batch.collider.place(*self._geoms(i), spot)
+
+    def seen(self, i: Any) -> tuple[list, list, list]:
+        """The point of contact i, from the origins of the trees of the first and the second body, and its normal."""
+        _, p, frame = self.batch.collider.place(*self._geoms(i), self._spot(i))
+        return *self.arms(i, p), frame[0]
+
+    def arms(self, i: Any, p: list) -> tuple[list, list]:
+        """A point of contact i from the origins of the trees of the first and the second body."""
+        return (p if self.batch.one_tree else sub(p, self._offset(i))), p
+
+    def row(self, i: Any, dist: Scalar) -> ContactRow:
+        """The rows of contact i at a distance."""
+        return ContactRow(TableRow(self, i), dist)
+
+    def invweight(self, i: Any) -> Scalar:
+        """The inverse inertia of a row of contact i."""
+        if self._by_body is None:
+            return self.batch.per_contact([x.invweight for x in self._rows], i)
+        places = ([self.moved.index(b[side]) for b in self.batch.bodies] for side in (0, 1))
+        one, two = (self._by_body[self.batch.per_contact(place, i)] for place in places)
+        return maximum(one + two, MINVAL)
+
+    def _geoms(self, i: Any) -> tuple[Geom, Geom]:
+        """Both geoms of contact i, from the origin of the second one's tree."""
+        one, two = (self._geom(end, i) for end in self._ends)
+        return one if self.batch.one_tree else dataclasses.replace(one, centre=add(one.centre, self._offset(i))), two
+
+    def _geom(self, end: list[int], i: Any) -> TableGeom:
+        pose = self._pose_at(end, i)
+        centre, mat = self._poses.at(pose, "centre"), [None] * 9
+        for k, x in zip(self._entries, self._poses.at(pose, "mat"), strict=True):
+            mat[k] = x
+        size = {}
+        for name in self._sizes[end[0]]:
+            fixed = [self._sizes[x][name] for x in end] if self._fixed_sizes else None
+            size[name] = self.batch.per_contact(fixed, i) if fixed else self._poses.at(pose, name)
+        return TableGeom(centre, mat, size, self.solids, self, i)
+
+    def _pose_at(self, end: list[int], i: Any) -> Any:
+        return self.batch.per_contact([self._place[x] for x in end], i)
+
+    def _offset(self, i: Any) -> list[Scalar]:
+        """From the origin of the second geom's tree to that of the first's."""
+        one, two = (self._poses.at(self._pose_at(end, i), "origin") for end in self._ends)
+        return sub(one, two)
+
+    def _boxes_meet(self, i: Any) -> list:
+        """A mask: the boxes around both geoms of pair i meet."""
+        one, two = (
+            (
+                x.point(_lookup_vector([self._boxes[g].middle for g in end], i)),
+                x.mat,
+                _lookup_vector([self._boxes[g].half for g in end], i),
+            )
+            for end, x in zip(self._ends, self._geoms(i), strict=True)
+        )
+        return [boxes_meet(one, two, self.looked_at.of_pair(i))]
+
+    def _measure(self, i: Any) -> list[dict]:
+        found = self.batch.collider.find(*self._geoms(i), Table(self._several)[i] > 0.5)
+        if self._by_part:
+            return [{"dist": dist, "spot": spot} for dist, spot in found]
+        return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
+
+    def _dist(self, i: Any, k: int) -> Scalar:
+        """The distance of pair i's contact k."""
+        return self._found.at(part(i, k, self.n), "dist") if self._by_part else self._found.at(i, (k, 0))
+
+    def _spot(self, i: Any) -> list[Scalar]:
+        """The collider's spot of contact i."""
+        if self._by_part:
+            return self._found.at(i, "spot")
+        # the second contact's numbers stand behind the first's
+        n, found = self.n, self._found
+        pair, is_second = self.batch.per_contact(range(n), i), Table([0.0] * n + [1.0] * n)[i] > 0.5
+        places = range(1, 1 + self.batch.collider.spot)
+        return [select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in places]
+
+
+def _lookup_vector(values: Sequence[Vec], i: Any) -> list[Scalar]:
+    return [Table([x[k] for x in values])[i] for k in range(3)]

@@ -1,0 +1,60 @@
+"""Arrays (see `compiler.arrays`) whose columns have names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....compiler.arrays import Array
+from ....compiler.control import compute_parts
+from ....compiler.scalar import Scalar
+
+Row = Mapping[Any, Any]  # a scalar or a list of them a name, in the order of the columns
+
+
+@dataclass
+class Records:
+    """Rows of a scalar or a list of scalars a name."""
+
+    rows: Array
+    columns: dict[Hashable, int | slice]
+
+    def at(self, i: Any, name: Hashable) -> Any:
+        """What row i has under the name."""
+        return self.rows[i, self.columns[name]]
+
+
+def records(rows: Sequence[Row]) -> Records:
+    """Records with these rows."""
+    return Records(Array([_flat(row) for row in rows]), _columns(rows[0]))
+
+
+def records_each(which: Any, compute: Callable[[Any], Row]) -> Records:
+    """`compute_each`, whose rows have names."""
+    return records_parts(which, lambda i: [compute(i)], 0)
+
+
+def records_parts(which: Any, compute: Callable[[Any], Sequence[Row]], n: int) -> Records:
+    """`compute_parts`, whose rows have names."""
+    columns: dict[Hashable, int | slice] = {}
+
+    def rows(i: Any) -> list[list[Scalar]]:
+        computed = compute(i)
+        columns.update(_columns(computed[0]))
+        return [_flat(row) for row in computed]
+
+    return Records(compute_parts(which, rows, n), columns)
+
+
+def _flat(row: Row) -> list[Scalar]:
+    return [x for part in row.values() for x in (part if isinstance(part, list) else [part])]
+
+
+def _columns(row: Row) -> dict[Hashable, int | slice]:
+    columns: dict[Hashable, int | slice] = {}
+    n = 0
+    for name, part in row.items():
+        columns[name] = slice(n, n + len(part)) if isinstance(part, list) else n
+        n += len(part) if isinstance(part, list) else 1
+    return columns

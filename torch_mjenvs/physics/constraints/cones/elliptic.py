@@ -1,0 +1,131 @@
+"""Elliptic friction cones: what friction may do is an ellipse, as large as the normal's force (condim 3, 4, 6).
+
+With x = friction y of each axis but the normal, T = |x|, and the residual e along the normal, a contact costs
+
+    nothing                         where e >= T: it is free,
+    1/2 D (e**2 + T**2 / mu**2)     where T <= -mu**2 e: it sticks,
+    1/2 D / (1 + mu**2) (e - T)**2  in between: it slides.
+
+That is the square of a distance to a cone, so it is convex, and its slope is continuous. mu**2 is friction**2 over
+impratio, along the first tangent. In all three zones force and stiffness along (e, x) are, with u = x / T,
+
+    (push, -P x)   and   [[A, -B u'], [-B u, P I + (B - P) u u']],
+
+but for B, which is 0, and (B - P), which is 0, where it sticks. mj_constraintUpdate, HessianCone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select, sqrt
+from ...algebra.spatial import MINVAL, add, dot, is_zero, scale, sum_of
+
+
+@dataclass
+class Zone:
+    """Where a contact is, and its force and stiffness there: see above. Q: B - P, or 0 where it sticks."""
+
+    x: list
+    T: Scalar
+    u: list
+    slides: Mask
+    sticks: Mask
+    push: Scalar
+    A: Scalar
+    B: Scalar
+    P: Scalar
+    Q: Scalar
+
+    def along(self, e: Scalar, x: list) -> tuple[Scalar, list]:
+        """The stiffness times (e, x)."""
+        across = dot(self.u, x)
+        pull = self.Q * across - self.B * e
+        return self.A * e - self.B * across, [self.P * xk + pull * uk for xk, uk in zip(x, self.u, strict=True)]
+
+
+@dataclass
+class EllipticCone:
+    """friction: along each axis but the normal (condim - 1). D: of the normal. slip: mu**2.
+
+    give: where it is not 0, mu**2 is `give` D at the least, so that what sticks is no stiffer than rounding bears.
+    """
+
+    friction: list
+    D: Scalar
+    slip: Scalar
+    give: Scalar = 0.0
+
+    def push(self, y: list) -> tuple[list, list[list]]:
+        """Force (condim) and stiffness (condim x condim) at residuals y."""
+        at = self._zone(self.rows(y))
+        force = [at.push, *(-(at.P * x * f) for x, f in zip(at.x, self.friction, strict=True))]
+        first = [at.A, *(-(at.B * u * f) for u, f in zip(at.u, self.friction, strict=True))]
+        weight = [first, *([x] + [0.0] * len(at.u) for x in first[1:])]
+        for i, (u, f) in enumerate(zip(at.u, self.friction, strict=True), 1):
+            for j, (v, g) in enumerate(zip(at.u[:i], self.friction[:i], strict=True), 1):
+                entry = at.Q * u * v + (at.P if i == j else 0.0)
+                weight[i][j] = weight[j][i] = entry * (f * g)
+        return force, weight
+
+    def rows(self, y: list) -> list:
+        """(e, x): see above."""
+        return [y[0], *(f * x for f, x in zip(self.friction, y[1:], strict=True))]
+
+    def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
+        """`total` and what the contact adds to it: see `Cone.fold`.
+
+        Out of place is what the force at y + alpha v is beside what force and stiffness at y say.
+        """
+        before, now = self._zone(y), self._zone(add(y, scale(v, alpha)))
+        change, *w = v
+        slope = now.P * dot(now.x, w) - now.push * change
+        (bend, across), (bend_before, across_before) = now.along(change, w), before.along(change, w)
+        same = logical_and(logical_not(logical_or(before.slides, now.slides)), _alike(before.sticks, now.sticks))
+        beyond, aside = self._beyond(before, now, y[0] + alpha * change, scale(w, alpha))
+        expected = before.push - alpha * bend_before
+        out = [now.push - expected]
+        for x, old, more in zip(now.x, before.x, across_before, strict=True):
+            out.append(before.P * old + alpha * more - now.P * x)
+        both = logical_and(before.slides, now.slides)
+        apart = sum_of(
+            absolute(select(both, fine, select(same, 0.0, plain)) * f)
+            for fine, plain, f in zip([beyond, *aside], out, [1.0, *self.friction], strict=True)
+        )
+        return [
+            total[0] + slope,
+            total[1] + change * bend + dot(w, across),
+            total[2] + apart,
+            total[3] + change * bend_before + dot(w, across_before),
+        ]
+
+    def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list) -> tuple[Scalar, list]:
+        """What is out of place where a contact slides, before and now: to rounding of the difference, as x has turned.
+
+        step: of x; what it is across u is p, and T has grown by `longer` more than along u.
+        """
+        c = before.B
+        along = dot(before.u, step)
+        p = [s - along * u for s, u in zip(step, before.u, strict=True)]
+        ahead = before.T + along
+        longer = select(ahead > 0.0, dot(p, p) / (now.T + maximum(ahead, 0.0)), now.T - ahead)
+        back, turned = c * longer * e / now.T, before.P - now.P
+        return c * longer, [turned * x - back * u for x, u in zip(p, before.u, strict=True)]
+
+    def _zone(self, y: list) -> Zone:
+        slip = self.slip if is_zero(self.give) else maximum(self.slip, self.give * self.D)
+        e, *x = y
+        T = sqrt(maximum(dot(x, x), MINVAL * MINVAL))
+        gap = e - T
+        sticks = T + slip * e <= 0.0
+        slides = logical_and(gap < 0.0, logical_not(sticks))
+        c = self.D / (1.0 + slip)
+        B = select(slides, c, 0.0)
+        A = select(sticks, self.D, B)
+        P = select(sticks, self.D / slip, -(B * gap / T))
+        push = select(sticks, -(self.D * e), -(B * gap))
+        return Zone(x, T, scale(x, 1.0 / T), slides, sticks, push, A, B, P, select(sticks, 0.0, B - P))
+
+
+def _alike(a: Mask, b: Mask) -> Mask:
+    return logical_or(logical_and(a, b), logical_not(logical_or(a, b)))

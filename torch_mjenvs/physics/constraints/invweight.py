@@ -1,0 +1,56 @@
+"""The inverse inertia of a geom's surface, where MuJoCo's body_invweight0 is that of the centre of mass.
+
+A centre of mass may lie where nothing can move it, as on the axis of a hinge, while the surface still moves.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+from ..algebra.spatial import Vec, add, cross, dot, mat_vec
+from ..collision.shapes import SHAPES
+from ..dynamics.inertia import Factor, solve
+from ..dynamics.set_const import at_qpos0
+from ..model.data import Data
+from ..model.model import Floats, Model
+
+_kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  # for as long as the model lives
+
+
+def geom_invweight0(m: Model) -> Floats:
+    """Mean of J M^-1 J' at qpos0 over points that stand for the surface, and over directions.
+
+    By geom; 0 of a geom that touches nothing, and of a plane, which has no such points.
+    """
+    if m not in _kept:
+        _kept[m] = _geom_invweight0(m)
+    return _kept[m]
+
+
+def _geom_invweight0(m: Model) -> Floats:
+    touching = {geom for pair in m.pairs for geom in (pair.geom1, pair.geom2)}
+    surfaces = {geom: surface(m.geom_size[geom]) for geom in touching if (surface := SHAPES[m.geom_type[geom]].surface)}
+    if not surfaces:
+        return (0.0,) * m.ngeom
+    d, inverse = at_qpos0(m)
+    return tuple(_mean(m, d, inverse, geom, surfaces[geom]) if geom in surfaces else 0.0 for geom in range(m.ngeom))
+
+
+def _mean(m: Model, d: Data, inverse: Factor, geom: int, surface: list[list]) -> float:
+    points = [add(d.geom_xrel[geom], mat_vec(d.geom_xmat[geom], p)) for p in surface]
+    rows = [row for p in points for row in _jacobian(m, d, m.geom_bodyid[geom], p)]
+    return sum(dot(row, solve(inverse, row)) for row in rows) / len(rows)
+
+
+def _jacobian(m: Model, d: Data, body: int, r: Vec) -> list[list[float]]:
+    """mj_jac of the body's point r, as seen from its tree's origin."""
+    out = [[0.0] * m.nv for _ in range(3)]
+    while body:
+        for v in range(m.body_dofadr[body], m.body_dofadr[body] + m.body_dofnum[body]):
+            if m.dof_clamped[v]:  # without inertia of its own
+                continue
+            motion = add(d.odof[v][3:], cross(d.odof[v][:3], r))
+            for row, x in zip(out, motion, strict=True):
+                row[v] = x
+        body = m.body_parentid[body]
+    return out

@@ -1,0 +1,103 @@
+"""The implicit integrators, which solve (M - h D) a = forces, D the rate of smooth forces by velocities: mj_implicit.
+
+`implicitfast` leaves out the rates of bias forces, so that D is symmetric, but for a free body alone in its tree.
+As in MuJoCo, D has entries only where one of two dofs moves the other: what tendons and actuators couple beyond that
+is dropped, and `implicitfast` has those of M only.
+
+i j k rows and columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...compiler.scalar import Scalar, absolute
+from ..algebra.sparse import Row
+from ..algebra.spatial import is_zero
+from ..model.data import Data
+from ..model.enums import JointType
+from ..model.model import Model, dof_chain
+from .actuators.actuation import force_rate
+from .fluid import fluid_damping, fluid_twist, slows_implicitly
+from .inertia import Rows, factor, mul_m, solve
+from .reflected import dof_damping, tendon_damping
+from .springs import rate_at
+from .tendons.tendon import springy_tendons
+from .velocity import bias_rates
+
+
+def implicit_acceleration(m: Model, d: Data) -> list[Scalar]:
+    """By which velocities change in a step, from d's accelerations."""
+    h, force, out = m.timestep, mul_m(d.M, d.qacc), d.qacc
+    damping = _damping(m, d)
+    general = range(m.nv) if m.integrator == "implicit" else _lone_dofs(m)
+    if any(damping) and len(general) < m.nv:
+        rows = [{j: x + h * damping[i].get(j, 0.0) for j, x in row.items()} for i, row in enumerate(d.M)]
+        out = solve(factor(rows, m.dof_clamped), force)
+    if general:
+        unsymmetric = _solve_general(_general(m, d, damping, general), force)
+        out = [unsymmetric.get(i, x) for i, x in enumerate(out)]
+    return out
+
+
+def _lone_dofs(m: Model) -> list[int]:
+    """The dofs of free bodies that carry nothing. mj_isFreeBody."""
+    first = [v for j, v in enumerate(m.jnt_dofadr) if m.jnt_type[j] == JointType.FREE and v + 5 not in m.dof_parentid]
+    return [v + k for v in first for k in range(6)]
+
+
+def _damping(m: Model, d: Data) -> Rows:
+    """-d (qfrc_actuator + qfrc_passive) / d qvel, lower triangle. mjd_actuator_vel, mjd_passive_vel."""
+    rows = fluid_damping(m, d) if slows_implicitly(m) else [{} for _ in range(m.nv)]
+    for v in range(m.nv):
+        _add_square(m, rows, {v: 1.0}, rate_at(*dof_damping(m, v), absolute(d.qvel[v])))
+    for t in springy_tendons(m):
+        rate = rate_at(*tendon_damping(m, t), absolute(d.ten_velocity[t]))
+        _add_square(m, rows, d.ten_J[t], rate)
+    for i, moment in enumerate(d.actuator_moment):
+        _add_square(m, rows, moment, -force_rate(m, d, i))
+    return rows
+
+
+def _add_square(m: Model, rows: Rows, row: Row, weight: Scalar) -> None:
+    """Add weight row' row, where one dof moves the other."""
+    if is_zero(weight):
+        return
+    for i, x in row.items():
+        for j in dof_chain(m, i):
+            if j in row:
+                rows[i][j] = rows[i].get(j, 0.0) + x * row[j] * weight
+
+
+def _general(m: Model, d: Data, damping: Rows, dofs: Sequence[int]) -> dict[int, Row]:
+    """Rows and columns of M - h D for these dofs."""
+    rates, out = bias_rates(m, d, dofs), {i: dict[int, Scalar]() for i in dofs}
+    twist = fluid_twist(m, d) if slows_implicitly(m) else [{} for _ in range(m.nv)]
+    for i in dofs:
+        for j in dof_chain(m, i):
+            both = d.M[i].get(j, 0.0) + m.timestep * damping[i].get(j, 0.0)
+            aside = twist[i].get(j, 0.0)
+            out[i][j] = both + m.timestep * (rates[i].get(j, 0.0) - aside)
+            out[j][i] = both + m.timestep * (rates[j].get(i, 0.0) + aside)
+    return out
+
+
+def _solve_general(rows: dict[int, Row], b: Sequence[Scalar]) -> dict[int, Scalar]:
+    """x of A x = b, where A has entries only where one dof moves the other. mju_factorLUSparse, mju_solveLUSparse."""
+    a = {i: {j: e for j, e in row.items() if i == j or not is_zero(e)} for i, row in rows.items()}
+    rest, inverse, x = {i: b[i] for i in a}, dict[int, Scalar](), dict[int, Scalar]()
+    for k in sorted(a, reverse=True):
+        inverse[k] = 1.0 / a[k][k]
+        above = [i for i in a if i < k and k in a[i]]
+        for i in above:
+            share = a[i][k] * inverse[k]
+            rest[i] = rest[i] - share * rest[k]
+            for j, entry in a[k].items():
+                if j < k:
+                    a[i][j] = a[i].get(j, 0.0) - share * entry
+    for k in sorted(a):
+        for j, entry in a[k].items():
+            if j < k:
+                rest[k] = rest[k] - entry * x[j]
+        x[k] = rest[k] * inverse[k]
+    return x

@@ -1,0 +1,334 @@
+"""Centres of mass, inertias and the joint-space inertia matrix: mj_comPos, mj_crb, mj_factorM, mj_solveM, mj_mulM.
+
+MuJoCo expresses motion, inertia and force about subtree_com of the root body. M and the bias forces do not depend on
+that point, and about the tree's moving origin (see `kinematics`) they take the fewest operations and no centre of mass.
+Quantities about the origin have an `o` in their name for MuJoCo's `c`; these are the ones that later stages use.
+
+i j k rows and columns
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...compiler.dense import factor_dense
+from ...compiler.scalar import Scalar, maximum
+from ..algebra.sparse import Row
+from ..algebra.spatial import (
+    IDENTITY,
+    MAXVAL,
+    MINVAL,
+    Vec,
+    about,
+    add,
+    add_scaled,
+    choose,
+    column,
+    cross,
+    dot,
+    frame_mul,
+    inert_com,
+    is_number,
+    is_zero,
+    mat_vec,
+    mul_inert_vec,
+    scale,
+    snap,
+    sub,
+    sym_turned,
+    transpose,
+    zeros,
+)
+from ..model.data import Data, stage
+from ..model.enums import JointType
+from ..model.model import Model
+from .kinematics import Frame, between
+from .reflected import dof_armature, tendon_armature
+from .tendons.tendon import armed_tendons
+
+Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symmetric matrix
+
+
+@dataclasses.dataclass(frozen=True)
+class Lump:
+    """Bodies without joints between them: to the dynamics they are one rigid body of constant inertia.
+
+    rel: (3) its centre of mass, from the tree's origin. rotational: (6) its inertia about that: xx yy zz xy xz yz.
+    oinert: (10) its inertia about the origin.
+    """
+
+    mass: float
+    rel: list[Scalar]
+    rotational: list[Scalar]
+    oinert: list[Scalar]
+
+
+@stage(
+    reads="origin frame xmat xipos xirel ximat xanchorrel xaxis",
+    computes="comrel subtree_com cinert lump cdof odof",
+)
+def com_pos(m: Model, d: Data) -> None:
+    """mj_comPos: subtree_com, cinert, cdof."""
+    rigid = _rigid_bodies(m)
+    _subtree_com(m, d, rigid)
+    d.cinert, d.lump = [zeros(10)] * m.nbody, [None] * m.nbody
+    for i in range(1, m.nbody):
+        com = d.comrel[m.body_originid[i]]
+        rotational = _rotational(m.body_inertia[i], d.ximat[i])
+        d.cinert[i] = inert_com(rotational, sub(d.xirel[i], com), m.body_mass[i])
+        if i in rigid:
+            d.lump[i] = _lump(d.frame[i], rigid[i])
+    d.odof = [None] * m.nv
+    for j in range(m.njnt):
+        _joint_odof(m, d, j)
+    d.cdof = [about(d.odof[v], d.comrel[m.body_originid[m.dof_bodyid[v]]]) for v in range(m.nv)]
+
+
+def _lump(frame: Frame, body: Rigid) -> Lump:
+    rel = frame.point(body.ipos)
+    if body.rotational is None:
+        rotational = _rotational(body.inertia, frame.rotation(body.imat))
+    else:
+        rotational = sym_turned(frame.mat, sym_turned(frame.fixed, body.rotational))
+    return Lump(body.mass, rel, rotational, inert_com(rotational, rel, body.mass))
+
+
+@dataclasses.dataclass(frozen=True)
+class Rigid:
+    """Mass, centre of mass, principal moments and their axes, in the frame of the body that carries the joints.
+
+    rotational: inertia about the centre of mass (xx yy zz xy xz yz) in that frame, given instead of moments and axes
+    where welded parts vary from world to world, since the principal axes then do so, too.
+    """
+
+    mass: Scalar
+    ipos: Vec
+    inertia: Vec = ()
+    imat: Vec = ()
+    rotational: Vec | None = None
+
+
+def _rigid_bodies(m: Model) -> dict[int, Rigid]:
+    """What moves with each body that moves by joints of its own."""
+    members: dict[int, list[tuple[int, Vec, Vec]]] = {}  # body, position and rotation in the carrier's frame
+    for i in range(1, m.nbody):
+        carrier, parent = m.body_weldid[i], m.body_parentid[i]
+        if carrier == i:
+            members[i] = [(i, (0.0, 0.0, 0.0), tuple(IDENTITY))]
+        elif carrier > 0:
+            _, pos, mat = next(x for x in members[carrier] if x[0] == parent)
+            pos = tuple(add(pos, mat_vec(mat, m.body_pos[i])))
+            members[carrier].append((i, pos, frame_mul(mat, m.body_mat[i])))
+    return {carrier: _weld(m, bodies) for carrier, bodies in members.items()}
+
+
+def _weld(m: Model, bodies: list[tuple[int, Vec, Vec]]) -> Rigid:
+    """The bodies as one."""
+    heavy = [  # a body of inertia alone counts, too
+        (i, add(pos, mat_vec(mat, m.body_ipos[i])), mat)
+        for i, pos, mat in bodies
+        if not all(map(is_zero, (m.body_mass[i], *m.body_inertia[i])))
+    ]
+    if len(heavy) <= 1:
+        i, ipos, mat = heavy[0] if heavy else (bodies[0][0], m.body_ipos[bodies[0][0]], tuple(IDENTITY))
+        return Rigid(m.body_mass[i], tuple(ipos), m.body_inertia[i], frame_mul(mat, m.body_imat[i]))
+    mass = sum(m.body_mass[i] for i, _, _ in heavy)
+    centre = scale([sum(m.body_mass[i] * ipos[k] for i, ipos, _ in heavy) for k in range(3)], 1.0 / mass)
+    total = zeros(6)
+    for i, ipos, mat in heavy:
+        rotational = _rotational(m.body_inertia[i], frame_mul(mat, m.body_imat[i]))
+        total = add(total, inert_com(rotational, sub(ipos, centre), m.body_mass[i])[:6])
+    if not is_number(*total):
+        return Rigid(mass, tuple(centre), rotational=tuple(total))
+    xx, yy, zz, xy, xz, yz = total
+    inertia, axes = np.linalg.eigh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    return Rigid(mass, tuple(centre), tuple(inertia.tolist()), snap(axes.ravel().tolist()))
+
+
+def _centre(moment: Vec, mass: Scalar, otherwise: list[Scalar]) -> list[Scalar]:
+    """moment / mass, or `otherwise` where there is next to no mass."""
+    if is_number(mass):
+        return otherwise if mass < MINVAL else scale(moment, 1.0 / mass)
+    return choose(mass < MINVAL, otherwise, scale(moment, 1.0 / maximum(mass, MINVAL)))
+
+
+def _subtree_com(m: Model, d: Data, rigid: dict[int, Rigid]) -> None:
+    moment = [scale(d.xipos[i], m.body_mass[i]) for i in range(m.nbody)]
+    tree = [zeros(3)] * m.nbody  # by origin: moments from there, lump by lump
+    mass = [0.0] * m.nbody  # of each of these
+    for i in range(m.nbody - 1, 0, -1):
+        moment[m.body_parentid[i]] = add(moment[m.body_parentid[i]], moment[i])
+        origin = m.body_originid[i]
+        if i in rigid:
+            tree[origin] = add_scaled(tree[origin], d.frame[i].point(rigid[i].ipos), rigid[i].mass)
+            mass[origin] = mass[origin] + rigid[i].mass
+        elif m.body_weldid[i] == 0:
+            tree[origin] = add_scaled(tree[origin], d.xirel[i], m.body_mass[i])
+            mass[origin] = mass[origin] + m.body_mass[i]
+    d.comrel, d.subtree_com = [None] * m.nbody, [None] * m.nbody
+    for i in range(m.nbody):
+        d.subtree_com[i] = _centre(moment[i], m.body_subtreemass[i], d.xipos[i])
+    d.comrel[0] = d.subtree_com[0]
+    for i in sorted(set(m.body_originid) - {0}):
+        root, whole = m.body_rootid[i], tree[i]
+        for other in sorted(set(m.body_originid) - {i}):
+            if m.body_rootid[other] == root:
+                whole = add(whole, add_scaled(tree[other], between(d, i, other), mass[other]))
+        d.comrel[i] = _centre(whole, m.body_subtreemass[root], add(d.xirel[root], between(d, i, root)))
+        if root == i:
+            d.subtree_com[i] = add(d.origin[i], d.comrel[i])
+
+
+def _rotational(moments: Vec, axes: Vec) -> list[Scalar]:
+    """axes diag(moments) axes^T, from the axes whose moment differs from the third's: two, one (a capsule) or none."""
+    k = _most_common(moments)
+    out = [moments[k]] * 3 + [0.0] * 3
+    for other in range(3):
+        excess = moments[other] - moments[k]
+        rounding = 1e-14 * max(moments) if is_number(*moments) else 0.0
+        if other != k and (not is_number(excess) or abs(excess) > rounding):
+            x, y, z = column(axes, other)
+            ex, ey, ez = x * excess, y * excess, z * excess
+            out = add(out, [ex * x, ey * y, ez * z, ex * y, ex * z, ey * z])
+    return out
+
+
+def _most_common(moments: Vec) -> int:
+    """The axis whose moment is nearest to another's, so that the most terms vanish."""
+    if not is_number(*moments):
+        return 0
+    pairs = [(abs(moments[i] - moments[j]), i) for i in range(3) for j in range(3) if i != j]
+    return min(pairs)[1]
+
+
+def _joint_odof(m: Model, d: Data, j: int) -> None:
+    i, v, kind = m.jnt_bodyid[j], m.jnt_dofadr[j], m.jnt_type[j]
+    if kind == JointType.SLIDE:
+        d.odof[v] = zeros(3) + d.xaxis[j]
+        return
+    if kind == JointType.FREE:
+        for k in range(3):
+            d.odof[v + k] = [1.0 if n == 3 + k else 0.0 for n in range(6)]
+        v += 3
+    axes = [column(d.xmat[i], k) for k in range(3)] if kind in (JointType.FREE, JointType.BALL) else [d.xaxis[j]]
+    for k, axis in enumerate(axes):
+        d.odof[v + k] = list(axis) + cross(d.xanchorrel[j], axis)
+
+
+@stage(reads="cinert lump odof ten_J", computes="crb M")
+def crb(m: Model, d: Data) -> None:
+    """mj_makeM: composite inertias and M, with the armature of joints and tendons."""
+    d.crb = [list(c) for c in d.cinert]
+    composite = [lump and lump.oinert for lump in d.lump]
+    for i in range(m.nbody - 1, 0, -1):
+        parent = m.body_parentid[i]
+        carrier = m.body_weldid[parent]
+        if parent > 0:
+            d.crb[parent] = add(d.crb[parent], d.crb[i])
+        if composite[i] and carrier > 0:
+            composite[carrier] = add(composite[carrier], composite[i])
+    d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
+    for t in armed_tendons(m):
+        _add_armature(d, tendon_armature(m, t), d.ten_J[t])
+
+
+def _add_armature(d: Data, armature: Scalar, row: Row) -> None:
+    """As MuJoCo does, only where M has an entry: between dofs of which one moves the other, but not of two branches."""
+    for i, x in row.items():
+        for j, y in row.items():
+            if j in d.M[i]:
+                d.M[i][j] = d.M[i][j] + armature * x * y
+
+
+def _row(m: Model, d: Data, i: int, composite: Vec) -> dict[int, Scalar]:
+    if m.dof_simplenum[i]:  # a body alone whose inertia is diagonal in its dofs, whatever its pose
+        return {i: _simple(m, i) + dof_armature(m, i)}
+    force = mul_inert_vec(composite, d.odof[i])
+    row = {}
+    j = i
+    while j >= 0:
+        row[j] = dot(d.odof[j], force)
+        j = m.dof_parentid[j]
+    row[i] = row[i] + dof_armature(m, i)
+    return row
+
+
+def _simple(m: Model, i: int) -> Scalar:
+    """The inertia of a body alone along dof i: its mass, or its moment about the axis of a rotation."""
+    body, j = m.dof_bodyid[i], m.dof_jntid[i]
+    kind, k = m.jnt_type[j], i - m.jnt_dofadr[j]
+    if kind == JointType.SLIDE or (kind == JointType.FREE and k < 3):
+        return m.body_mass[body]
+    axis = m.jnt_axis[j] if kind == JointType.HINGE else [float(k % 3 == n) for n in range(3)]
+    principal = mat_vec(transpose(m.body_imat[body]), axis)
+    return dot(m.body_inertia[body], [x * x for x in principal])
+
+
+UNROLL_LIMIT = 50_000  # products: a matrix that takes more to factor is factored by loops
+
+
+@dataclasses.dataclass(frozen=True)
+class Factor:
+    """A = L^T D L: L unit lower triangular, without its diagonal, and the reciprocals of D."""
+
+    L: Rows
+    inverse: list[Scalar]
+
+
+def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
+    """mj_factorI: factor a positive definite matrix of any pattern; its fill-in is found on the way.
+
+    Pivots that are `clamped` are at least mjMINVAL.
+    """
+    a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
+    n = len(a)
+    if _elimination(a) > UNROLL_LIMIT:
+        return Factor(*factor_dense(a, [MINVAL if clamped and clamped[k] else -MAXVAL for k in range(n)]))
+    inverse: list[Scalar] = [0.0] * n
+    L: Rows = [{} for _ in range(n)]
+    for k in range(n - 1, -1, -1):
+        inverse[k] = 1.0 / (maximum(a[k][k], MINVAL) if clamped and clamped[k] else a[k][k])
+        L[k] = {j: x * inverse[k] for j, x in a[k].items() if j < k}
+        for i, lower in L[k].items():
+            for j in L[k]:
+                if j <= i:
+                    a[i][j] = a[i].get(j, 0.0) - lower * a[k][j]
+    return Factor(L, inverse)
+
+
+def _elimination(a: Rows) -> int:
+    """How many products it takes to factor a matrix of this pattern."""
+    pattern, products = [set(row) for row in a], 0
+    for k in range(len(a) - 1, -1, -1):
+        before = pattern[k] - {k}
+        for i in before:
+            pattern[i] |= {j for j in before if j <= i}
+        products += len(before) * (len(before) + 1) // 2
+    return products
+
+
+def solve(f: Factor, b: Vec) -> list[Scalar]:
+    """mj_solveLD: x of L^T D L x = b."""
+    x = list(b)
+    for k in range(len(x) - 1, -1, -1):
+        for j, lower in f.L[k].items():
+            x[j] = x[j] - lower * x[k]
+    x = [x[k] * f.inverse[k] for k in range(len(x))]
+    for k in range(len(x)):
+        for j, lower in f.L[k].items():
+            x[k] = x[k] - lower * x[j]
+    return x
+
+
+def mul_m(rows: Rows, x: Vec) -> list[Scalar]:
+    """mj_mulM: the symmetric matrix times x."""
+    out = zeros(len(rows))
+    for i, row in enumerate(rows):
+        for j, entry in row.items():
+            out[i] = out[i] + entry * x[j]
+            if j != i:
+                out[j] = out[j] + entry * x[i]
+    return out

@@ -1,0 +1,194 @@
+"""From accelerations to the next state: MuJoCo's Euler (implicit in joint damping) and its fourth-order Runge-Kutta.
+
+Letters: h time step, w angular velocity in the body's frame, K a position rate (a dof each), th a rotation vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ...compiler.arrays import Table
+from ...compiler.control import repeat, when_any
+from ...compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, maximum, select, sin, sqrt
+from ..algebra.spatial import add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
+from ..model.data import Data
+from ..model.enums import JointType
+from ..model.model import Model
+from ..model.state import Last
+from .actuators.activation import advance, winding
+from .implicit import implicit_acceleration
+from .inertia import Rows, factor, mul_m, solve
+from .reflected import damped_by_actuators, dof_damping
+from .springs import rate_at
+
+# The classical tableau: every stage starts from the stage before it alone.
+A = (0.0, 0.5, 0.5, 1.0)
+B = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+FIRST, LAST = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
+
+
+def rotations(m: Model) -> list[tuple[int, int]]:
+    """(address in qpos, address in qvel) of each joint's quaternion."""
+    where = {JointType.FREE: 3, JointType.BALL: 0}
+    return [
+        (m.jnt_qposadr[j] + where[m.jnt_type[j]], m.jnt_dofadr[j] + where[m.jnt_type[j]])
+        for j in range(m.njnt)
+        if m.jnt_type[j] in where
+    ]
+
+
+def integrate_pos(m: Model, qpos: Sequence, rate: Sequence, h: Scalar) -> list:
+    """qpos moved for the time h at the given rate. mj_integratePos."""
+    out = list(qpos)
+    quats = rotations(m)
+    rotational = {v + k for _, v in quats for k in range(3)}
+    linear = iter(v for v in range(m.nv) if v not in rotational)
+    of_quats = {q + k for q, _ in quats for k in range(4)}
+    for q in range(m.nq):
+        if q not in of_quats:
+            out[q] = qpos[q] + h * rate[next(linear)]
+    for q, v in quats:
+        out[q : q + 4] = quat_integrate(list(qpos[q : q + 4]), scale(rate[v : v + 3], h))
+    return out
+
+
+def quat_integrate(quat: list, th: list) -> list:
+    """quat exp(th / 2), where quat is made a unit quaternion first. mju_quatIntegrate."""
+    square = dot(th, th)
+    small = square < 1e-12
+    angle = sqrt(maximum(square, 1e-12))
+    half = 0.5 * angle
+    by = select(small, 0.5 - square * (1 / 48), sin(half) / angle)
+    rotation = [select(small, 1.0 - square * (1 / 8), cos(half)), *scale(th, by)]
+    return normalize(quat_mul(quat, rotation), rotation)
+
+
+def shorter_way(th: list) -> list:
+    """The rotation vector of at most half a turn that has the same effect as th. mju_quat2Vel."""
+    square = dot(th, th)
+
+    def back(th: list) -> list:
+        angle = sqrt(maximum(square, 1.0))
+        s, c = sin(0.5 * angle), cos(0.5 * angle)
+        half = atan2(select(c < 0.0, -s, s), absolute(c))
+        return scale(th, 2.0 * half / angle)
+
+    return when_any(square > math.pi**2, back, th)
+
+
+def orientation_rate(w: list, th: list) -> list:
+    """d th / dt of the rotation vector th at body-frame velocity w: the inverse of the exponential map's derivative.
+
+    K = w + 1/2 th x w + c th x (th x w), c = (1 - (a/2) cot(a/2)) / a**2, a = |th|.
+    """
+    square = dot(th, th)
+    small = square < 1e-4
+    angle = sqrt(maximum(square, 1e-4))
+    half = 0.5 * angle
+    exact = (1.0 - half * cos(half) / sin(half)) / maximum(square, 1e-4)
+    c = select(small, 1 / 12 + square * (1 / 720 + square * (1 / 30240)), exact)
+    across = cross(th, w)
+    return add_scaled(add_scaled(w, across, 0.5), cross(th, across), c)
+
+
+def _implicit_damping(m: Model) -> Mask:
+    """Where damping is taken implicitly: negative damping alone is not. What varies is negative only in models with
+    negative damping of their own.
+    """
+    if not m.eulerdamp:
+        return False
+    if not all(is_zero(c) for row in m.dof_dampingpoly for c in row) or damped_by_actuators(m):
+        return True
+    if all(damping >= 0.0 for damping in (m.nominal or m).dof_damping) and not is_number(*m.dof_damping):
+        return True
+    return logical_or(*(damping > 0.0 for damping in m.dof_damping))
+
+
+def euler_inertia(m: Model, d: Data) -> Rows:
+    """What Euler's step divides forces by: M, and where joint damping is implicit, what that adds to it."""
+    implicit = _implicit_damping(m)
+    if implicit is False:
+        return d.M
+    damped = [dict(row) for row in d.M]
+    for v in range(m.nv):
+        rate = rate_at(*dof_damping(m, v), absolute(d.qvel[v]))
+        damped[v][v] = damped[v][v] + m.timestep * select(implicit, rate, 0.0)
+    return damped
+
+
+def _euler_acceleration(m: Model, d: Data) -> list:
+    """By which velocities change in a step of Euler's."""
+    inertia = euler_inertia(m, d)
+    return d.qacc if inertia is d.M else solve(factor(inertia, m.dof_clamped), mul_m(d.M, d.qacc))
+
+
+def euler(m: Model, d: Data) -> tuple[list, list, list]:
+    """(qpos, qvel, act) after one step from d's accelerations. mj_Euler, mj_implicit."""
+    h, qacc = m.timestep, _euler_acceleration(m, d) if m.integrator == "euler" else implicit_acceleration(m, d)
+    qvel = [v + h * a for v, a in zip(d.qvel, qacc, strict=True)]
+    return integrate_pos(m, d.qpos, qvel, h), qvel, advance(m, d.act, d.act_dot, _lengths(m, d))
+
+
+def _lengths(m: Model, d: Data) -> dict[int, Scalar]:
+    return {i: d.actuator_length[i] for i in winding(m)}
+
+
+def rk4(
+    m: Model,
+    start: list[list],
+    forward: Callable[[list, list, list, list], Data],
+    observe: Callable[[Data, list], list],
+    cfrc_ext: list,
+) -> tuple[list, list, list, Last]:
+    """(qpos, qvel, act) after one step from `start` (qpos, qvel, qacc_warmstart, act), and its last stage.
+
+    mj_RungeKutta, by 4.0's rule for quaternions. `forward(qpos, qvel, qacc_warmstart, act)` gives the data of a stage.
+    Each stage's acceleration is the next one's warm start: the minimum does not depend on it. Set points are held to
+    the turn nearest to the lengths of the first stage. `observe(data, cfrc_ext)` gives the wrenches of the last stage.
+    """
+    qpos, qvel, warmstart, act = start
+    h = m.timestep
+    quats = rotations(m)
+
+    def stage(i: Scalar, carry: dict) -> dict:
+        a, b, first = Table(A)[i], Table(B)[i], Table(FIRST)[i] > 0.5
+        at = integrate_pos(m, qpos, carry["rate"], h * a)
+        speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]
+        active = add_scaled(act, carry["act_dot"], h * a)
+        d = forward(at, speed, carry["qacc"], active)
+        rate = list(speed)
+        for _, v in quats:
+            th = scale(carry["rate"][v : v + 3], h * a)
+            rate[v : v + 3] = orientation_rate(speed[v : v + 3], shorter_way(th))
+        seen = carry["observed"]
+        return {
+            "rate": rate,
+            "qacc": d.qacc,
+            "rates": add(carry["rates"], scale(rate, b)),
+            "qaccs": add(carry["qaccs"], scale(d.qacc, b)),
+            **({"qacc_solver": d.qacc_solver} if m.noslip_iterations else {}),
+            "qpos": at,
+            "qvel": speed,
+            "act": active,
+            "act_dot": d.act_dot,
+            "act_dots": add(carry["act_dots"], scale(d.act_dot, b)),
+            "lengths": {k: select(first, x, carry["lengths"][k]) for k, x in _lengths(m, d).items()},
+            "observed": when_any(Table(LAST)[i] > 0.5, lambda seen: observe(d, seen), seen),
+        }
+
+    carry = {
+        "rate": list(qvel), "qacc": list(warmstart), "rates": [0.0] * m.nv, "qaccs": [0.0] * m.nv,
+        "qpos": list(qpos), "qvel": list(qvel), "act": list(act), "act_dot": [0.0] * m.na, "act_dots": [0.0] * m.na,
+        "lengths": dict.fromkeys(winding(m), 0.0), "observed": cfrc_ext,
+    }  # fmt: skip
+    if m.noslip_iterations:
+        carry["qacc_solver"] = list(warmstart)
+    last = repeat(4, stage, carry)
+    ended = last["qacc_solver" if m.noslip_iterations else "qacc"]
+    return (
+        integrate_pos(m, qpos, last["rates"], h),
+        [v + h * x for v, x in zip(qvel, last["qaccs"], strict=True)],
+        advance(m, act, last["act_dots"], last["lengths"]),
+        Last(last["act"], last["observed"], last["qaccs"], ended, last["qpos"], last["qvel"], start),
+    )

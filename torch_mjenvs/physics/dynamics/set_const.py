@@ -1,0 +1,139 @@
+"""What follows from a model's masses, inertias and geometry at qpos0: mj_setConst.
+
+A model as it is loaded has these numbers from MuJoCo. Where parameters vary from world to world, so do they: they are
+computed here, once whenever parameters change, and not in every step.
+
+M = L'DL, so x' M^-1 x is y' D^-1 y where y = L^-T x, and y has entries only in the dofs of x and their ancestors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ...compiler.scalar import Scalar, maximum
+from ..algebra.spatial import MINVAL, add, cross, mat_vec, norm, quat_conjugate, quat_mul, sub, transpose, zeros
+from ..model.data import Data
+from ..model.enums import EqType, JointType, ObjType
+from ..model.model import Model, dofs_of
+from .actuators.muscle import muscles
+from .inertia import Factor, factor, solve
+
+
+def at_qpos0(m: Model) -> tuple[Data, Factor]:
+    """Where all is at qpos0, with M, and M's factors."""
+    d = Data(m, qpos=list(m.qpos0), qvel=zeros(m.nv))
+    return d, factor(d.M, m.dof_clamped)
+
+
+def set_const(m: Model) -> dict[str, Any]:
+    """body_subtreemass, body_invweight0, dof_invweight0, tendon_invweight0, tendon_length0, meaninertia and eq_data of
+    a model, and actuator_acc0 of one with muscles, by name.
+    """
+    subtreemass = _subtree_mass(m)
+    plain = dataclasses.replace(m, body_subtreemass=subtreemass)
+    d, f = at_qpos0(plain)
+    total: Scalar = 0.0
+    for v in range(m.nv):
+        total = total + d.M[v][v]
+    muscular = {"actuator_acc0": _actuator_acc0(plain, d, f)} if muscles(m) else {}
+    return muscular | {
+        "body_subtreemass": tuple(subtreemass),
+        "body_invweight0": tuple(_body_invweight0(m, d, f, i) for i in range(m.nbody)),
+        "dof_invweight0": _dof_invweight0(m, f),
+        "tendon_invweight0": tuple(_inverse(f, row) for row in d.ten_J),
+        "tendon_length0": tuple(d.ten_length),
+        "meaninertia": maximum(total * (1.0 / m.nv), MINVAL) if m.nv else 1.0,
+        "eq_data": tuple(_eq_data(m, d, i) for i in range(m.neq)),
+    }
+
+
+def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple:
+    """The length of M^-1 times each actuator's moment."""
+    rows = [[moment.get(v, 0.0) for v in range(m.nv)] for moment in d.actuator_moment]
+    return tuple(norm(solve(f, row)) if row else 0.0 for row in rows)
+
+
+def _subtree_mass(m: Model) -> tuple:
+    total = list(m.body_mass)
+    for i in range(m.nbody - 1, 0, -1):
+        total[m.body_parentid[i]] = total[m.body_parentid[i]] + total[i]
+    return tuple(total)
+
+
+def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
+    """row M^-1 row'."""
+    y, total = dict(row), 0.0
+    for k in range(max(y, default=-1), -1, -1):
+        if k in y:
+            total = total + y[k] * y[k] * f.inverse[k]
+            for j, lower in f.L[k].items():
+                y[j] = y.get(j, 0.0) - lower * y[k]
+    return total
+
+
+def _body_invweight0(m: Model, d: Data, f: Factor, i: int) -> tuple[Scalar, Scalar]:
+    """The mean of J M^-1 J' over directions, of the centre of mass and of the rotation."""
+    dofs = dofs_of(m, i)
+    if not dofs:
+        return 0.0, 0.0
+    if _slides_alone(m, i):
+        return 1.0 / maximum(m.body_mass[i], MINVAL), 0.0
+    linear = {v: add(d.odof[v][3:], cross(d.odof[v][:3], d.xirel[i])) for v in dofs}
+    angular = {v: d.odof[v][:3] for v in dofs}
+    means = []
+    for motion in (linear, angular):
+        total: Scalar = 0.0
+        for k in range(3):
+            total = total + _inverse(f, {v: motion[v][k] for v in dofs})
+        means.append(total * (1.0 / 3.0))
+    return means[0], means[1]
+
+
+def _slides_alone(m: Model, i: int) -> bool:
+    """Whether body i is one that carries nothing and only slides: its inverse weights are to MuJoCo those of its mass,
+    however few its slides are, and whatever their armature.
+    """
+    joints = range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i])
+    return bool(joints) and all(m.jnt_type[j] == JointType.SLIDE and m.dof_simplenum[m.jnt_dofadr[j]] for j in joints)
+
+
+def _dof_invweight0(m: Model, f: Factor) -> tuple:
+    """The diagonal of M^-1; its mean over the three axes of a translation or a rotation."""
+    out = zeros(m.nv)
+    for j in range(m.njnt):
+        first = m.jnt_dofadr[j]
+        widths = {JointType.FREE: (3, 3), JointType.BALL: (3,)}.get(m.jnt_type[j], (1,))
+        for width in widths:
+            dofs = range(first, first + width)
+            if _slides_alone(m, m.jnt_bodyid[j]):
+                out[first] = 1.0 / maximum(m.body_mass[m.jnt_bodyid[j]], MINVAL)
+                continue
+            total: Scalar = 0.0
+            for v in dofs:
+                total = total + _inverse(f, {v: 1.0})
+            for v in dofs:
+                out[v] = total * (1.0 / width)
+            first += width
+    return tuple(out)
+
+
+def derived_data(m: Model) -> dict[int, range]:
+    """Which numbers of eq_data follow from where bodies are at qpos0, by equality: the second anchor of a connect; the
+    first anchor and relpose of a weld that was given no relpose.
+    """
+    of_bodies = [i for i in range(m.neq) if m.eq_objtype[i] == ObjType.BODY]
+    connects = {i: range(3, 6) for i in of_bodies if m.eq_type[i] == EqType.CONNECT}
+    return connects | {i: range(3, 10) for i in of_bodies if m.eq_type[i] == EqType.WELD and m.eq_data[i][11]}
+
+
+def _eq_data(m: Model, d: Data, i: int) -> tuple:
+    data = m.eq_data[i]
+    if i not in derived_data(m):
+        return data
+    body1, body2 = m.eq_obj1id[i], m.eq_obj2id[i]
+    given, other = (body1, body2) if m.eq_type[i] == EqType.CONNECT else (body2, body1)
+    anchor = add(d.xpos[given], mat_vec(d.xmat[given], data[:3]))
+    seen = mat_vec(transpose(d.xmat[other]), sub(anchor, d.xpos[other]))
+    relpose = quat_mul(quat_conjugate(d.xquat[body1]), d.xquat[body2])
+    return (*data[:3], *seen, *(relpose if m.eq_type[i] == EqType.WELD else data[6:10]), *data[10:])

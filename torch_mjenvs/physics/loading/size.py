@@ -1,0 +1,115 @@
+"""A model that is large for code that is written out: said before minutes pass, and refused before hours do."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+
+from ...compiler.program import Program
+from ..collision.shapes import most_contacts
+from ..constraints.batch.pair_batch import batch_pairs
+from ..dynamics.inertia import UNROLL_LIMIT
+from ..model.enums import GeomType
+from ..model.model import Model, Pair, UnsupportedModel, dof_chain
+from ..model.precision import PRECISIONS
+
+LARGE, MOST = 300_000, 3_000_000  # operations; Humanoid's step has 37,000, and takes 2 s to build
+SECONDS = 1.2e-4  # to build an operation of a large model, on one core
+LISTED = 3  # pairs of bodies
+SURELY = 4  # times MOST, by the estimate: not even traced, which would take minutes, and memory that may not be there
+
+# What operations are for, for `estimate`: fitted to 26 models (chains and heaps, and those of Gymnasium, dm_control,
+# Playground and gymnasium-robotics, the Franka kitchen among them). Of those above 50,000 operations it gives 0.46 (the
+# LEAP hand's 1.7 million) to 1.6 times what there are, and 2.5 times for a heap of twenty boxes.
+BODY = 350  # that moves
+ROW = 150  # of a limit, friction loss or tendon
+FILL, FILL_IN_LOOPS = 1.7, 18  # for each product of a factorisation, or each entry where that is done by loops
+LOOP, PAIR_IN_LOOP = 8_000, 55
+SHAPES, AXIS = 1_500, 50  # of a pair that is alone: how two shapes touch, and each axis of a contact, on each side
+
+
+def sized(m: Model, trace: Callable[[], Program]) -> Program:
+    """`trace()`, a step of the model, with a warning where it takes minutes to build, refused where it would take hours
+    and all memory. Either says how long, and which pairs of bodies cost most.
+
+    The warning comes before the work, by an estimate; what is refused is mostly refused by what was traced.
+    """
+    expected = estimate(m)
+    if expected > SURELY * MOST:
+        raise UnsupportedModel(_message(m, expected, "about "))
+    if expected >= LARGE:
+        warnings.warn(_message(m, expected, "about "), stacklevel=2)
+    program = trace()
+    operations = program.count_ops().total()
+    if operations > MOST:
+        raise UnsupportedModel(_message(m, operations))
+    if operations >= LARGE > expected:
+        warnings.warn(_message(m, operations), stacklevel=2)
+    return program
+
+
+def estimate(m: Model) -> int:
+    """The operations of a step, as far as bodies, dofs and pairs tell."""
+    moving = sum(i > 0 and m.body_weldid[i] == i for i in range(m.nbody))
+    rows = sum(m.jnt_limited) + sum(x > 0 for x in m.dof_frictionloss) + m.ntendon
+    grouped = batch_pairs(m, PRECISIONS["float32"])
+    together = {id(pair) for pairs in grouped for pair in pairs}
+    touch = LOOP * len(grouped) + PAIR_IN_LOOP * len(together)
+    touch += sum(_alone(m, pair) for pair in m.pairs if id(pair) not in together)
+    return round(BODY * moving + ROW * rows + touch + sum(map(_fill, _coupled(m))))
+
+
+def _alone(m: Model, pair: Pair) -> int:
+    """To find where two geoms touch that share no loop, and the axes of their contacts."""
+    found = 0 if m.geom_type[pair.geom1] == GeomType.PLANE else SHAPES
+    return found + AXIS * pair.condim * most_contacts(m, pair) * _moving(m, pair)
+
+
+def _fill(depths: list[int]) -> float:
+    """To factor M and the solver's Hessian, where so many dofs come before each, in loops where they are many."""
+    written = sum(d * d for d in depths)
+    return FILL * written if written / 2 < UNROLL_LIMIT else FILL_IN_LOOPS * sum(depths)
+
+
+def _coupled(m: Model) -> list[list[int]]:
+    """Of each tree, or of trees together that may touch each other, how many dofs each dof is coupled to by the
+    Hessian: those that move it, or all that come before it where bodies of the tree touch.
+    """
+    group = {root: root for root in m.body_rootid}
+
+    def find(root: int) -> int:
+        while group[root] != root:
+            root = group[root]
+        return root
+
+    dense = set()
+    for pair in m.pairs:
+        if _moving(m, pair) == 2:
+            one, two = (find(m.body_rootid[m.geom_bodyid[g]]) for g in (pair.geom1, pair.geom2))
+            group[two] = one
+            dense |= {one, two}
+    of: dict[int, list[int]] = {}
+    for v in range(m.nv):
+        of.setdefault(find(m.body_rootid[m.dof_bodyid[v]]), []).append(v)
+    dense = {find(root) for root in dense}
+    return [
+        list(range(1, len(dofs) + 1)) if root in dense else [len(dof_chain(m, v)) for v in dofs]
+        for root, dofs in of.items()
+    ]
+
+
+def _moving(m: Model, pair: Pair) -> int:
+    """How many of a pair's geoms something moves."""
+    return sum(m.body_weldid[m.geom_bodyid[g]] > 0 for g in (pair.geom1, pair.geom2))
+
+
+def _message(m: Model, operations: int, roughly: str = "") -> str:
+    bodies = Counter(tuple(sorted((m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]))) for p in m.pairs)
+    most = ", ".join(f"{m.body_names[a]!r} and {m.body_names[b]!r} ({n})" for (a, b), n in bodies.most_common(LISTED))
+    return (
+        f"a step of this model has {roughly}{operations:,} operations, and building its kernel may take minutes (about "
+        f"{operations * SECONDS:,.0f} s): {m.nv} dofs, and {len(m.pairs):,} pairs of geoms that may touch, most of "
+        f"them of the bodies {most or 'none'}; keep apart by contype and conaffinity, or by <exclude>, what need not "
+        "touch"
+    )

@@ -1,0 +1,78 @@
+"""Height fields that can touch: what colliders know of one, and its reading from an `mjModel`.
+
+Only fields of geoms that may touch are read. To MuJoCo such a field is a row of prisms: each cell of the grid is two
+triangles, and each of them stands on a flat base.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import mujoco
+
+from ...compiler.arrays import Table
+from ...compiler.scalar import Scalar
+from ..algebra.spatial import is_number
+from .enums import GeomType
+
+MOST = 50  # mjMAXCONPAIR: how many contacts a pair has at the most
+
+
+@dataclass(frozen=True)
+class HField:
+    """size: half the extents along x and y, the height of the greatest elevation, the depth of the base, metres.
+
+    data: heights in metres, row by row, from the least y to the greatest; a row is from the least x to the greatest.
+    """
+
+    nrow: int
+    ncol: int
+    size: tuple[float, ...]
+    data: tuple[float, ...]
+
+    @functools.cached_property
+    def table(self) -> Table:
+        """`data`, for each world to read where it likes."""
+        return Table(self.data)
+
+    @property
+    def steps(self) -> tuple[float, float]:
+        """Of the grid, along x and y."""
+        return 2 * self.size[0] / (self.ncol - 1), 2 * self.size[1] / (self.nrow - 1)
+
+    def cells(self, reach: Scalar) -> tuple[int, int]:
+        """How many cells along x and y something can lie over that is within this reach of its centre."""
+        most = self.ncol - 1, self.nrow - 1
+        if not is_number(reach):  # it varies from world to world
+            return most
+        x, y = (min(n, math.ceil(2 * reach / step + 1e-6) + 1) for n, step in zip(most, self.steps, strict=True))
+        return x, y
+
+    def most_contacts(self, reach: Scalar) -> int:
+        """How many prisms can touch it, up to as many as MuJoCo keeps."""
+        x, y = self.cells(reach)
+        return min(2 * x * y, MOST)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A field as the collider of a pair, or of pairs alike, goes by it: so many contacts, at the most."""
+
+    field: HField
+    contacts: int
+
+
+def read_hfields(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[HField | None, ...]:
+    """All fields of the model; None for those that none of these geoms has."""
+    wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == GeomType.HFIELD}
+    return tuple(_read(mjm, k) if k in wanted else None for k in range(mjm.nhfield))
+
+
+def _read(mjm: mujoco.MjModel, k: int) -> HField:
+    nrow, ncol, start = int(mjm.hfield_nrow[k]), int(mjm.hfield_ncol[k]), int(mjm.hfield_adr[k])
+    size = tuple(mjm.hfield_size[k].tolist())
+    elevations = mjm.hfield_data[start : start + nrow * ncol].astype(float) * size[2]
+    return HField(nrow, ncol, size, tuple(elevations.tolist()))

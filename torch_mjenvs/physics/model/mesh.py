@@ -1,0 +1,102 @@
+"""Meshes that can touch: what colliders know of one, and its reading from an `mjModel`.
+
+Only meshes of geoms that may touch are read. MuJoCo collides their convex hulls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Sequence
+
+import mujoco
+
+from .enums import GeomType
+
+Point = tuple[float, float, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Face:
+    """Of the hull: its normal, outwards, and its vertices, seen from outside with the clock.
+
+    spans: of each vertex, up to three more, which with it span most of the face: those of a mesh that lies on a plane.
+    """
+
+    normal: Point
+    rim: tuple[int, ...]
+    spans: tuple[tuple[int, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mesh:
+    """vertices: among which MuJoCo looks for the furthest in a direction."""
+
+    vertices: tuple[Point, ...]
+    faces: tuple[Face, ...]
+
+    @property
+    def radius(self) -> float:
+        """Of the sphere around the geom's centre that it lies in."""
+        return max(math.hypot(*p) for p in self.vertices)
+
+
+HILLCLIMB_MIN = 10  # mjMESH_HILLCLIMB_MIN: of fewer vertices all are looked at, whether they are on the hull or not
+
+
+def read_meshes(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[Mesh | None, ...]:
+    """All meshes of the model; None for those that none of these geoms has."""
+    wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == GeomType.MESH}
+    return tuple(_read(mjm, k) if k in wanted else None for k in range(mjm.nmesh))
+
+
+def _read(mjm: mujoco.MjModel, k: int) -> Mesh:
+    start, count = int(mjm.mesh_vertadr[k]), int(mjm.mesh_vertnum[k])
+    points = [tuple(p) for p in mjm.mesh_vert[start : start + count].astype(float).tolist()]
+    known = _hull(mjm, k) if count >= HILLCLIMB_MIN and mjm.mesh_graphadr[k] >= 0 else list(range(count))
+    place = {vertex: v for v, vertex in enumerate(known)}
+    faces = []
+    for i in range(int(mjm.mesh_polynum[k])):
+        normal, vertices = _face(mjm, k, i)
+        corners = [points[v] for v in vertices]
+        spans = [tuple(place[vertices[j]] for j in _span(corners, v)) for v in range(len(vertices))]
+        faces.append(Face(normal, tuple(place[v] for v in reversed(vertices)), tuple(reversed(spans))))
+    return Mesh(tuple(points[v] for v in known), tuple(faces))
+
+
+def _hull(mjm: mujoco.MjModel, k: int) -> list[int]:
+    at = int(mjm.mesh_graphadr[k])
+    n = int(mjm.mesh_graph[at])
+    return mjm.mesh_graph[at + 2 + n : at + 2 + 2 * n].tolist()
+
+
+def _face(mjm: mujoco.MjModel, k: int, i: int) -> tuple[Point, list[int]]:
+    """Normal and vertices of face i of mesh k."""
+    i += int(mjm.mesh_polyadr[k])
+    at, n = int(mjm.mesh_polyvertadr[i]), int(mjm.mesh_polyvertnum[i])
+    return tuple(mjm.mesh_polynormal[i].tolist()), mjm.mesh_polyvert[at : at + n].tolist()
+
+
+def _span(face: Sequence[Point], a: int) -> tuple[int, ...]:
+    """The others of MuJoCo's corners of a face of which one is given: of more than four, those that go round an area
+    that no corner further on makes larger.
+    """
+    n = len(face)
+    b, c, d = ((a + k) % n for k in (1, 2, 3))
+    if n < 5:
+        return (b, c, d)[: n - 1]
+    most = _area(face[a], face[b], face[c], face[d])
+    while (area := _area(face[a], face[b], face[c], face[(d + 1) % n])) > most:
+        d, most = (d + 1) % n, area
+        while (area := _area(face[a], face[b], face[(c + 1) % n], face[d])) > most:
+            c, most = (c + 1) % n, area
+        while (area := _area(face[a], face[(b + 1) % n], face[c], face[d])) > most:
+            b, most = (b + 1) % n, area
+    return b, c, d
+
+
+def _area(a: Point, b: Point, c: Point, d: Point) -> float:
+    """Of the quadrilateral: half the product of its diagonals."""
+    (ux, uy, uz), (vx, vy, vz) = ([x - y for x, y in zip(p, q, strict=True)] for p, q in ((a, c), (d, b)))
+    x, y, z = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
+    return 0.5 * math.sqrt(x * x + y * y + z * z)

@@ -1,0 +1,329 @@
+"""The constants of a model: the record that `load` makes of an `mjModel`.
+
+nq positions   nv dofs   nu actuators   na activations   nbody bodies   njnt joints   ngeom geoms   nsite sites
+ntendon tendons   nsensordata numbers that sensors give
+
+Field names, meanings and units are MuJoCo's. A field is a nested tuple of Python numbers, so that it folds away when
+physics is traced; parameters that vary from world to world (see `params`) are scalars like any other. `loading` reads
+an `mjModel`, and `refusals` says which it does not take.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+
+from ..algebra.spatial import rotation
+from .hfield import HField
+from .mesh import Mesh
+
+Floats = tuple[float, ...]
+Ints = tuple[int, ...]
+Rows = tuple[Floats, ...]
+
+INTEGRATORS = "euler", "rk4", "implicit", "implicitfast"  # mjtIntegrator
+
+
+class UnsupportedModel(NotImplementedError):
+    """The model asks for something that is not implemented: the message names it and says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two geoms that may touch: `contact_param` says what holds for their contacts.
+
+    geom1, geom2: in the order of their types (mjtGeom), as in `mjContact.geom`.
+    ipair: which <contact><pair> it is, or -1.
+    """
+
+    geom1: int
+    geom2: int
+    condim: int
+    ipair: int = -1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Model:
+    """An `mjModel` as nested tuples. Equal and hashed by content, if all of it is constant; else by identity."""
+
+    nq: int
+    nv: int
+    nu: int
+    na: int
+    nbody: int
+    njnt: int
+    ngeom: int
+    nsite: int
+    ntendon: int
+    neq: int
+    nsensordata: int
+    nmocap: int
+
+    timestep: float
+    gravity: Floats
+    density: float  # of the fluid; 0, like viscosity, where springs and dampers are both disabled
+    viscosity: float
+    wind: Floats
+    magnetic: Floats
+    integrator: str  # one of INTEGRATORS
+    multiccd: bool  # whether shapes with flat parts touch in several points
+    eulerdamp: bool  # whether Euler takes joint damping implicitly
+    cone: str  # "pyramidal" or "elliptic"
+    impratio: float
+    noslip_iterations: int
+    keeps_energy: bool  # the option flag `energy`
+    meaninertia: float
+
+    body_parentid: Ints
+    body_rootid: Ints
+    body_originid: Ints  # where positions are measured from: the highest ancestor that moves; a static body's root
+    body_weldid: Ints  # the body whose joints move it; 0: nothing does, and a mocap body is set, not moved
+    body_mocapid: Ints  # which of the mocap bodies it is, or -1
+    body_jntadr: Ints
+    body_jntnum: Ints
+    body_dofadr: Ints
+    body_dofnum: Ints
+    body_pos: Rows
+    body_quat: Rows
+    body_ipos: Rows
+    body_iquat: Rows
+    body_mass: Floats
+    body_gravcomp: Floats  # the share of its weight that is held up
+    body_subtreemass: Floats
+    body_inertia: Rows
+    body_invweight0: Rows
+
+    jnt_type: Ints
+    jnt_qposadr: Ints
+    jnt_dofadr: Ints
+    jnt_bodyid: Ints
+    jnt_pos: Rows
+    jnt_axis: Rows
+    jnt_stiffness: Floats
+    jnt_stiffnesspoly: Rows  # higher coefficients of a polynomial: see `springs`
+    jnt_limited: tuple[bool, ...]
+    jnt_direct: tuple[bool, ...]  # as geom_direct
+    jnt_range: Rows
+    jnt_margin: Floats
+    jnt_solref: Rows
+    jnt_solimp: Rows
+    jnt_actfrclimited: tuple[bool, ...]
+    jnt_actfrcrange: Rows
+    jnt_actgravcomp: tuple[bool, ...]  # whether actuators compensate its share of gravity, within its range of forces
+
+    dof_bodyid: Ints
+    dof_jntid: Ints
+    dof_parentid: Ints
+    dof_armature: Floats
+    dof_damping: Floats
+    dof_dampingpoly: Rows  # as jnt_stiffnesspoly
+    dof_frictionloss: Floats  # of slides and hinges N and Nm; a dof without any has no row
+    dof_direct: tuple[bool, ...]  # as geom_direct
+    dof_solref: Rows
+    dof_solimp: Rows
+    dof_invweight0: Floats
+    dof_simplenum: Ints
+    dof_clamped: tuple[bool, ...]  # whose pivot of M may vanish: held at mjMINVAL or more, as MuJoCo holds all
+
+    qpos0: Floats
+    qpos_spring: Floats
+
+    geom_type: Ints
+    geom_bodyid: Ints
+    geom_dataid: Ints  # which mesh or height field it is, or -1
+    geom_priority: Ints
+    geom_direct: tuple[bool, ...]  # whose solref is (-stiffness, -damping) instead of (time constant, damping ratio)
+    geom_pos: Rows
+    geom_quat: Rows
+    geom_size: Rows
+    geom_friction: Rows
+    geom_solmix: Floats
+    geom_solref: Rows
+    geom_solimp: Rows
+    geom_margin: Floats
+    geom_gap: Floats
+    geom_fluid: Rows  # where fluidshape is 'ellipsoid', 1, five coefficients, virtual masses and inertias; else 0
+    geom_visible: tuple[bool, ...]  # to rangefinders: whose colour is not transparent
+
+    site_type: Ints
+    site_bodyid: Ints
+    site_pos: Rows
+    site_quat: Rows
+    site_size: Rows
+
+    cam_mode: Ints
+    cam_bodyid: Ints
+    cam_pos: Rows
+    cam_quat: Rows
+    cam_resolution: tuple[Ints, ...]
+    cam_focal: Rows  # pixels a unit of slope, across and up
+
+    actuation: bool  # whether actuators act; where they do not, MuJoCo gives them no velocity
+    actuator_disabled: tuple[bool, ...]  # by its group: it gives no force, and its activation stays
+    actuator_trntype: Ints
+    actuator_trnid: tuple[Ints, ...]  # joint, tendon or site, and a second site or -1
+    actuator_dyntype: Ints
+    actuator_gaintype: Ints
+    actuator_biastype: Ints
+    actuator_actadr: Ints  # of the activation, or -1
+    actuator_actearly: tuple[bool, ...]  # whether the force is that of the activation after the step
+    actuator_gear: Rows
+    actuator_damping: Floats  # of what it drives: see `reflected`
+    actuator_dampingpoly: Rows  # as jnt_stiffnesspoly
+    actuator_armature: Floats
+    actuator_cranklength: Floats
+    actuator_dynprm: Rows
+    actuator_gainprm: Rows
+    actuator_biasprm: Rows
+    actuator_actlimited: tuple[bool, ...]
+    actuator_actrange: Rows
+    actuator_ctrllimited: tuple[bool, ...]
+    actuator_ctrlrange: Rows
+    actuator_forcelimited: tuple[bool, ...]
+    actuator_forcerange: Rows
+    actuator_lengthrange: Rows  # of muscles
+    actuator_acc0: Floats  # the acceleration that a unit force gives at qpos0
+
+    tendon_adr: Ints
+    tendon_num: Ints
+    tendon_stiffness: Floats
+    tendon_stiffnesspoly: Rows  # as jnt_stiffnesspoly
+    tendon_damping: Floats
+    tendon_dampingpoly: Rows
+    tendon_lengthspring: Rows  # shortest and longest length at which its spring is slack
+    tendon_limited: tuple[bool, ...]
+    tendon_range: Rows
+    tendon_margin: Floats
+    tendon_solref_lim: Rows
+    tendon_solimp_lim: Rows
+    tendon_direct_lim: tuple[bool, ...]  # as geom_direct
+    tendon_frictionloss: Floats
+    tendon_solref_fri: Rows
+    tendon_solimp_fri: Rows
+    tendon_direct_fri: tuple[bool, ...]  # as geom_direct
+    tendon_armature: Floats
+    tendon_invweight0: Floats
+    tendon_length0: Floats  # at qpos0
+    tendon_actfrclimited: tuple[bool, ...]
+    tendon_actfrcrange: Rows
+    wrap_type: Ints
+    wrap_objid: Ints
+    wrap_prm: Floats
+
+    eq_type: Ints
+    eq_objtype: Ints  # of connects and welds: bodies or sites
+    eq_obj1id: Ints  # of joints and tendons: that which is held
+    eq_obj2id: Ints  # of joints and tendons: that which it follows, or -1
+    eq_active0: tuple[bool, ...]
+    eq_direct: tuple[bool, ...]  # as geom_direct
+    eq_data: Rows  # a polynomial's five coefficients; anchors, of bodies, then relpose and torquescale
+    eq_solref: Rows
+    eq_solimp: Rows
+
+    sensor_type: Ints  # empty, like the other fields of sensors, where a flag disables them
+    sensor_datatype: Ints
+    sensor_objtype: Ints
+    sensor_objid: Ints
+    sensor_reftype: Ints
+    sensor_refid: Ints
+    sensor_dataspec: Ints  # which numbers a rangefinder gives, bit by bit: the first of MuJoCo's sensor_intprm
+    sensor_dim: Ints
+    sensor_adr: Ints
+    sensor_cutoff: Floats
+    sensor_delayed: tuple[bool, ...]  # whether it has a delay, or measures at intervals
+
+    meshes: tuple[Mesh | None, ...]  # None: it touches nothing
+    hfields: tuple[HField | None, ...]
+    pairs: tuple[Pair, ...]
+    pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters
+    pair_solref: Rows
+    pair_solreffriction: Rows
+    pair_solimp: Rows
+    pair_direct: tuple[bool, ...]  # as geom_direct
+    pair_margin: Floats
+    pair_gap: Floats
+
+    body_names: tuple[str, ...]
+    jnt_names: tuple[str, ...]
+    geom_names: tuple[str, ...]
+    site_names: tuple[str, ...]
+    actuator_names: tuple[str, ...]
+    tendon_names: tuple[str, ...]
+    sensor_names: tuple[str, ...]
+
+    # Where parameters vary from world to world (see `params`):
+    switched_off: tuple[str, ...] = ()  # parameters for which a disable flag leaves no use
+    nominal: Model | None = None  # the model as it was loaded, of which what is decided beforehand is asked
+    flaw: float = 0.0  # NaN in worlds whose parameters make no sense
+
+    # The same in another form: computed whenever a model is made, also by dataclasses.replace.
+    body_mat: Rows = dataclasses.field(init=False)  # rotation matrices of body_quat and so on
+    body_imat: Rows = dataclasses.field(init=False)
+    geom_mat: Rows = dataclasses.field(init=False)
+    site_mat: Rows = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("body_mat", "body_imat", "geom_mat", "site_mat"):
+            quats = getattr(self, name.replace("mat", "quat"))
+            object.__setattr__(self, name, tuple(map(rotation, quats)))
+
+    def sensor(self, name: str) -> slice:
+        """Where a sensor's numbers stand in `sensordata`. Raises KeyError for an unknown name."""
+        if name not in self.sensor_names:
+            raise KeyError(f"the model has no sensor {name!r}; it has {', '.join(map(repr, self.sensor_names))}")
+        i = self.sensor_names.index(name)
+        return slice(self.sensor_adr[i], self.sensor_adr[i] + self.sensor_dim[i])
+
+    @functools.cached_property
+    def constant(self) -> bool:
+        """Whether all fields are plain numbers: none is a tensor, or a value of a kernel that is being traced."""
+        return all(is_plain(getattr(self, f.name)) for f in dataclasses.fields(self))
+
+    @functools.cached_property
+    def key(self) -> str:
+        """A digest of all fields: equal models have equal keys, in every process.
+
+        Raises TypeError where fields are not constant: what follows from such a model must not be kept for another.
+        """
+        if not self.constant:
+            raise TypeError("a model has a key only while all of its fields are plain numbers")
+        fields = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
+        return hashlib.sha256(repr(fields).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not (isinstance(other, Model) and self.constant and other.constant):
+            return self is other
+        return self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key) if self.constant else id(self)
+
+
+def moving_body(m: Model, body: int) -> int:
+    """The nearest body, from this one to the root, that has joints of its own; 0 where there is none."""
+    while body and not m.body_dofnum[body]:
+        body = m.body_parentid[body]
+    return body
+
+
+def dofs_of(m: Model, body: int) -> list[int]:
+    """The dofs that move a body, from its own to the root's."""
+    body = moving_body(m, body)
+    return dof_chain(m, m.body_dofadr[body] + m.body_dofnum[body] - 1) if body else []
+
+
+def dof_chain(m: Model, v: int) -> list[int]:
+    """Dof v and those that move it, to the root's."""
+    out = []
+    while v >= 0:
+        out.append(v)
+        v = m.dof_parentid[v]
+    return out
+
+
+def is_plain(x: object) -> bool:
+    """Whether repr says all of it: what is derived from these types may say less."""
+    if type(x) is tuple:
+        return all(map(is_plain, x))
+    return type(x) in (bool, int, float, str, type(None), Pair, Mesh, HField)

@@ -1,0 +1,86 @@
+"""What sensors measure: objects that have a frame, how these move, and what is said of sensors that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...compiler.scalar import Scalar
+from ..algebra.spatial import Vec, add, cross, mat_vec, quat_mul, rotation, transpose
+from ..dynamics.velocity import at_point
+from ..model.data import Data
+from ..model.enums import CamLightType, ObjType, SensorType
+from ..model.model import Model, UnsupportedModel
+
+
+def not_there(m: Model, i: int, what: str = "") -> UnsupportedModel:
+    """Names the sensor, its type, and what about it."""
+    kind = SensorType(m.sensor_type[i]).name.lower()
+    return UnsupportedModel(
+        f"sensordata with sensor {m.sensor_names[i]!r} ({kind}){what} is not supported: take it out of the model, "
+        "or do not ask for sensordata"
+    )
+
+
+@dataclass(frozen=True)
+class Object:
+    """A body's inertial frame, a body, a geom, a site or a camera. rel: its place from the origin of its tree."""
+
+    body: int
+    pos: list[Scalar]
+    rel: list[Scalar]
+    mat: list[Scalar]
+    quat: Callable[[], list[Scalar]]
+
+
+def object_of(m: Model, d: Data, i: int, kind: int, k: int) -> Object:
+    """Object k of a kind (mjtObj), for sensor i. Raises `UnsupportedModel`. get_xpos_xmat, get_xquat."""
+    if kind == ObjType.BODY:
+        return Object(k, d.xipos[k], d.xirel[k], d.ximat[k], lambda: quat_mul(d.xquat[k], m.body_iquat[k]))
+    if kind == ObjType.XBODY:
+        return Object(k, d.xpos[k], d.xrel[k], d.xmat[k], lambda: list(d.xquat[k]))
+    if kind == ObjType.GEOM:
+        body, pos, rel, mat, quat = m.geom_bodyid[k], d.geom_xpos, d.geom_xrel, d.geom_xmat, m.geom_quat
+    elif kind == ObjType.SITE:
+        body, pos, rel, mat, quat = m.site_bodyid[k], d.site_xpos, d.site_xrel, d.site_xmat, m.site_quat
+    elif kind == ObjType.CAMERA:
+        return camera(m, d, i, k)
+    else:
+        raise not_there(m, i, f" of a {ObjType(kind).name.lower()}")
+    return Object(body, pos[k], rel[k], mat[k], lambda: quat_mul(d.xquat[body], quat[k]))
+
+
+def camera(m: Model, d: Data, i: int, k: int) -> Object:
+    """Camera k, which stays where it is on its body, for sensor i. mj_camlight."""
+    if m.cam_mode[k] != CamLightType.FIXED:
+        raise not_there(m, i, " of a camera that turns to follow something")
+    body = m.cam_bodyid[k]
+    rel, mat = d.frame[body].point(m.cam_pos[k]), d.frame[body].rotation(rotation(m.cam_quat[k]))
+    pos = add(d.origin[m.body_originid[body]], rel)
+    return Object(body, pos, rel, mat, lambda: quat_mul(d.xquat[body], m.cam_quat[k]))
+
+
+def measured(m: Model, d: Data, i: int) -> Object:
+    """What sensor i is on."""
+    return object_of(m, d, i, m.sensor_objtype[i], m.sensor_objid[i])
+
+
+def reference(m: Model, d: Data, i: int) -> Object | None:
+    """In whose frame it is measured; None: the world's."""
+    return object_of(m, d, i, m.sensor_reftype[i], m.sensor_refid[i]) if m.sensor_refid[i] >= 0 else None
+
+
+def seen_by(mat: Vec, v: Vec) -> list[Scalar]:
+    """A vector of the world along the axes of what has this orientation."""
+    return mat_vec(transpose(mat), v)
+
+
+def velocity(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
+    """Angular and linear, in world axes. mj_objectVelocity."""
+    return list(d.ovel[x.body][:3]), at_point(d.ovel[x.body], x.rel)
+
+
+def acceleration(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
+    """The same of the acceleration, as an accelerometer feels it: with gravity's opposite. mj_objectAcceleration."""
+    turning, moving = velocity(d, x)
+    return list(d.oacc[x.body][:3]), add(at_point(d.oacc[x.body], x.rel), cross(turning, moving))

@@ -1,0 +1,158 @@
+"""Where a ray meets a shape, and whether a point is in one: mju_rayGeom, mju_insideGeom. For sensors.
+
+A ray goes from the point p along the unit vector v, both in the shape's own axes, and meets it at p + x v, x >= 0.
+What is inside a shape meets it from there. A miss is MISS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, minimum, select, sqrt
+from ..algebra.spatial import MINVAL, Vec, dot, is_number, mat_vec, sub, transpose
+from ..model.enums import GeomType
+
+MISS = 1e10  # mjMAXVAL
+
+
+def ray(kind: int, size: Vec, pos: Vec, mat: Vec, p: Vec, v: Vec) -> Scalar:
+    """How far it is to a shape at pos, of orientation mat; MISS where the ray does not meet it."""
+    local = transpose(mat)
+    return RAYS[kind](size, mat_vec(local, sub(p, pos)), mat_vec(local, v))
+
+
+def _hit(x: Scalar, *where: Mask) -> Scalar:
+    return select(logical_and(x >= 0.0, *where), x, MISS)
+
+
+def _along(p: Vec, v: Vec, x: Scalar, k: int) -> Scalar:
+    return p[k] + x * v[k]
+
+
+def _quadratic(a: Scalar, b: Scalar, c: Scalar) -> tuple[Scalar, Scalar]:
+    """Both solutions of a x² + 2 b x + c = 0, the smaller first; -1 where there are none. ray_quad."""
+    square = b * b - a * c
+    real = logical_and(square >= 0.0, a >= MINVAL)
+    root, over = sqrt(maximum(square, 0.0)), 1.0 / maximum(a, MINVAL)
+    return select(real, (-b - root) * over, -1.0), select(real, (-b + root) * over, -1.0)
+
+
+def _nearest(x: Scalar, y: Scalar) -> Scalar:
+    """The smaller solution that is not behind."""
+    return select(x >= 0.0, x, y)
+
+
+def _plane(size: Vec, p: Vec, v: Vec) -> Scalar:
+    """From the front alone; a size of 0 is endless."""
+    ahead = v[2] <= -MINVAL
+    x = -p[2] / select(ahead, v[2], -1.0)
+    inside: list[Mask] = []
+    for k in (0, 1):
+        if is_number(size[k]):
+            inside += [absolute(_along(p, v, x, k)) <= size[k]] if size[k] > 0 else []
+        else:
+            inside.append(absolute(_along(p, v, x, k)) <= select(size[k] > 0.0, size[k], MISS * MISS))
+    return _hit(x, ahead, *inside)
+
+
+def _ball(square: Scalar, p: Vec, v: Vec) -> tuple[Scalar, Scalar]:
+    return _quadratic(dot(v, v), dot(v, p), dot(p, p) - square)
+
+
+def _sphere(size: Vec, p: Vec, v: Vec) -> Scalar:
+    return _hit(_nearest(*_ball(size[0] * size[0], p, v)))
+
+
+def _round_side(size: Vec, p: Vec, v: Vec) -> Scalar:
+    """That of a cylinder or a capsule. Only the nearest solution counts, whether it is on the side or not."""
+    x = _nearest(*_quadratic(dot(v[:2], v[:2]), dot(v[:2], p[:2]), dot(p[:2], p[:2]) - size[0] * size[0]))
+    return _hit(x, absolute(_along(p, v, x, 2)) <= size[1])
+
+
+def _capsule(size: Vec, p: Vec, v: Vec) -> Scalar:
+    x = _round_side(size, p, v)
+    for end in (1.0, -1.0):
+        centred = [p[0], p[1], p[2] - end * size[1]]
+        for cap in _ball(size[0] * size[0], centred, v):
+            x = minimum(x, _hit(cap, end * _along(p, v, cap, 2) >= size[1]))
+    return x
+
+
+def _ellipsoid(size: Vec, p: Vec, v: Vec) -> Scalar:
+    one, two = ([x / s for x, s in zip(y, size, strict=True)] for y in (p, v))
+    return _hit(_nearest(*_quadratic(dot(two, two), dot(two, one), dot(one, one) - 1.0)))
+
+
+def _face(size: Vec, p: Vec, v: Vec, k: int, side: float) -> Scalar:
+    """How far it is to a flat side's plane, or -1."""
+    crosses = absolute(v[k]) > MINVAL
+    return select(crosses, (side * size[k] - p[k]) / select(crosses, v[k], 1.0), -1.0)
+
+
+def _cylinder(size: Vec, p: Vec, v: Vec) -> Scalar:
+    x = _round_side(size, p, v)
+    sizes = [size[0], size[0], size[1]]
+    for side in (1.0, -1.0):
+        flat = _face(sizes, p, v, 2, side)
+        at = [_along(p, v, flat, k) for k in (0, 1)]
+        x = minimum(x, _hit(flat, dot(at, at) <= size[0] * size[0]))
+    return x
+
+
+def _box(size: Vec, p: Vec, v: Vec) -> Scalar:
+    x: Scalar = MISS
+    for k in range(3):
+        for side in (1.0, -1.0):
+            flat = _face(size, p, v, k, side)
+            inside = [absolute(_along(p, v, flat, j)) <= size[j] for j in range(3) if j != k]
+            x = minimum(x, _hit(flat, *inside))
+    return x
+
+
+RAYS: dict[int, Callable[[Vec, Vec, Vec], Scalar]] = {
+    GeomType.PLANE: _plane,
+    GeomType.SPHERE: _sphere,
+    GeomType.CAPSULE: _capsule,
+    GeomType.ELLIPSOID: _ellipsoid,
+    GeomType.CYLINDER: _cylinder,
+    GeomType.BOX: _box,
+}
+
+
+# inside of a shape
+
+
+def inside(kind: int, size: Vec, pos: Vec, mat: Vec, p: Vec) -> Mask:
+    """Whether the point p is in a shape at pos, of orientation mat."""
+    return INSIDE[kind](size, mat_vec(transpose(mat), sub(p, pos)))
+
+
+def _in_ball(size: Vec, p: Vec) -> Mask:
+    return dot(p, p) < size[0] * size[0]
+
+
+def _in_capsule(size: Vec, p: Vec) -> Mask:
+    beyond = maximum(absolute(p[2]) - size[1], 0.0)
+    return dot(p[:2], p[:2]) + beyond * beyond < size[0] * size[0]
+
+
+def _in_ellipsoid(size: Vec, p: Vec) -> Mask:
+    shares = [x / s for x, s in zip(p, size, strict=True)]
+    return dot(shares, shares) < 1.0
+
+
+def _in_cylinder(size: Vec, p: Vec) -> Mask:
+    return logical_and(absolute(p[2]) < size[1], dot(p[:2], p[:2]) < size[0] * size[0])
+
+
+def _in_box(size: Vec, p: Vec) -> Mask:
+    return logical_and(*(absolute(x) < s for x, s in zip(p, size, strict=True)))
+
+
+INSIDE: dict[int, Callable[[Vec, Vec], Mask]] = {
+    GeomType.SPHERE: _in_ball,
+    GeomType.CAPSULE: _in_capsule,
+    GeomType.ELLIPSOID: _in_ellipsoid,
+    GeomType.CYLINDER: _in_cylinder,
+    GeomType.BOX: _in_box,
+}

@@ -1,0 +1,363 @@
+"""Sensors: mj_sensorPos, mj_sensorVel, mj_sensorAcc. A function for each type, in the table at the end.
+
+Each gives the numbers of sensor i. What is not in the table is refused by name, when `sensordata` is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...compiler.scalar import Mask, Scalar, absolute, clip, logical_and, minimum, select
+from ..algebra.sparse import row_times
+from ..algebra.spatial import (
+    MINVAL,
+    add,
+    add_scaled,
+    choose,
+    column,
+    cross,
+    quat_conjugate,
+    quat_mul,
+    quat_normalize,
+    sub,
+    zeros,
+)
+from ..constraints.batch.contact_groups import ContactGroup
+from ..constraints.contact_force import Contacts
+from ..constraints.limits import Limit
+from ..dynamics.energy import kinetic, potential
+from ..model.data import Data, stage
+from ..model.enums import DataType, ObjType, SensorType, TrnType
+from ..model.model import Model
+from .objects import acceleration, camera, measured, not_there, reference, seen_by, velocity
+from .ray import INSIDE, MISS, RAYS, inside, ray
+
+RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayDataField
+
+
+@stage(
+    reads="time qpos qvel origin frame odof M xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat "
+    "site_xpos site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom "
+    "actuator_length actuator_velocity actuator_force qfrc_actuator constraints qacc_solver oacc cfrc_int",
+    computes="sensordata",
+)
+def sensor(m: Model, d: Data) -> None:
+    """d.sensordata, of which each sensor reads what it needs. Raises `UnsupportedModel` for what is not there."""
+    d.sensordata = zeros(m.nsensordata)
+    for i, kind in enumerate(m.sensor_type):
+        if kind not in SENSORS:
+            raise not_there(m, i)
+        if m.sensor_delayed[i]:
+            raise not_there(m, i, ", which gives what was measured earlier,")
+        values = SENSORS[kind](m, d, i)
+        adr, dim = m.sensor_adr[i], m.sensor_dim[i]
+        assert len(values) == dim, m.sensor_names[i]
+        d.sensordata[adr : adr + dim] = _cut_off(values, m.sensor_cutoff[i], m.sensor_datatype[i])
+
+
+def _cut_off(values: list[Scalar], cutoff: float, datatype: int) -> list[Scalar]:
+    """apply_cutoff."""
+    if cutoff > 0 and datatype == DataType.REAL:
+        return [clip(x, -cutoff, cutoff) for x in values]
+    return [minimum(cutoff, x) for x in values] if cutoff > 0 and datatype == DataType.POSITIVE else values
+
+
+# positions
+
+
+def _joint_pos(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.qpos[m.jnt_qposadr[m.sensor_objid[i]]]]
+
+
+def _ball_quat(m: Model, d: Data, i: int) -> list[Scalar]:
+    adr = m.jnt_qposadr[m.sensor_objid[i]]
+    return quat_normalize(d.qpos[adr : adr + 4])
+
+
+def _tendon_pos(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.ten_length[m.sensor_objid[i]]]
+
+
+def _actuator_pos(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.actuator_length[m.sensor_objid[i]]]
+
+
+def _frame_pos(m: Model, d: Data, i: int) -> list[Scalar]:
+    x, ref = measured(m, d, i), reference(m, d, i)
+    return seen_by(ref.mat, sub(x.pos, ref.pos)) if ref else list(x.pos)
+
+
+def _frame_axis(k: int) -> Callable[[Model, Data, int], list[Scalar]]:
+    def axis(m: Model, d: Data, i: int) -> list[Scalar]:
+        x, ref = column(measured(m, d, i).mat, k), reference(m, d, i)
+        return seen_by(ref.mat, x) if ref else x
+
+    return axis
+
+
+def _frame_quat(m: Model, d: Data, i: int) -> list[Scalar]:
+    x, ref = measured(m, d, i).quat(), reference(m, d, i)
+    return quat_mul(quat_conjugate(ref.quat()), x) if ref else x
+
+
+def _subtree_com(m: Model, d: Data, i: int) -> list[Scalar]:
+    return list(d.subtree_com[m.sensor_objid[i]])
+
+
+def _camera_projection(m: Model, d: Data, i: int) -> list[Scalar]:
+    """Where in a camera's picture a site is, in pixels from the upper left. cam_project."""
+    c = m.sensor_refid[i]
+    eye = camera(m, d, i, c)
+    right, up, back = seen_by(eye.mat, sub(measured(m, d, i).pos, eye.pos))
+    depth = select(absolute(back) < MINVAL, select(back < 0.0, -MINVAL, MINVAL), back)
+    (across, down), (width, height) = m.cam_focal[c], m.cam_resolution[c]
+    return [0.5 * width - across * right / depth, 0.5 * height + down * up / depth]
+
+
+def _magnetometer(m: Model, d: Data, i: int) -> list[Scalar]:
+    return seen_by(measured(m, d, i).mat, m.magnetic)
+
+
+def _inside_site(m: Model, d: Data, i: int) -> list[Scalar]:
+    """1 where the object is in the site's volume, else 0. A body without mass is where what it carries is."""
+    s, k = m.sensor_refid[i], m.sensor_objid[i]
+    if m.sensor_dataspec[i]:
+        raise not_there(m, i, " that asks whether all of it is enclosed")
+    if m.site_type[s] not in INSIDE:
+        raise not_there(m, i, " of a mesh")
+    pos = measured(m, d, i).pos
+    if m.sensor_objtype[i] == ObjType.BODY and k > 0:
+        carries = logical_and(m.body_mass[k] < MINVAL, m.body_subtreemass[k] >= MINVAL)
+        pos = choose(carries, d.subtree_com[k], pos)
+    return [select(inside(m.site_type[s], m.site_size[s], d.site_xpos[s], d.site_xmat[s], pos), 1.0, 0.0)]
+
+
+def _potential(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [potential(m, d)]
+
+
+def _kinetic(m: Model, d: Data, i: int) -> list[Scalar]:
+    """MuJoCo evaluates it here, too, unless it keeps the energy: then the sensor has what was kept a step ago."""
+    if m.keeps_energy:
+        raise not_there(m, i, " under the option flag energy, with which MuJoCo gives that of the step before,")
+    return [kinetic(m, d)]
+
+
+def _clock(m: Model, d: Data, i: int) -> list[Scalar]:
+    if d.time is None:
+        raise not_there(m, i, " of an environment")
+    return [d.time]
+
+
+def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
+    """How far it is along the site's z axis to a geom of another body; -1 where there is none. mj_ray, fill_raydata."""
+    asked = [name for k, name in enumerate(RAY_FIELDS) if m.sensor_dataspec[i] >> k & 1]
+    if m.sensor_objtype[i] != ObjType.SITE or "NORMAL" in asked:
+        raise not_there(m, i, " of a camera" if m.sensor_objtype[i] != ObjType.SITE else " that gives a normal")
+    x, nearest = measured(m, d, i), MISS
+    for g in range(m.ngeom):
+        if m.geom_visible[g] and m.geom_bodyid[g] != x.body:
+            if m.geom_type[g] not in RAYS:
+                raise not_there(m, i, f" that may meet geom {m.geom_names[g]!r}")
+            place = d.geom_xpos[g], d.geom_xmat[g]
+            nearest = minimum(nearest, ray(m.geom_type[g], m.geom_size[g], *place, x.pos, column(x.mat, 2)))
+    hit, way = nearest < MISS, column(x.mat, 2)
+    distance = select(hit, nearest, -1.0)
+    found = {
+        "DIST": [distance],
+        "DIR": choose(hit, way, zeros(3)),
+        "ORIGIN": list(x.pos),
+        "POINT": choose(hit, add_scaled(x.pos, way, nearest), zeros(3)),
+        "DEPTH": [distance],
+    }
+    return [value for name in asked for value in found[name]]
+
+
+# velocities
+
+
+def _joint_vel(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.qvel[m.jnt_dofadr[m.sensor_objid[i]]]]
+
+
+def _ball_angvel(m: Model, d: Data, i: int) -> list[Scalar]:
+    v = m.jnt_dofadr[m.sensor_objid[i]]
+    return list(d.qvel[v : v + 3])
+
+
+def _tendon_vel(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.ten_velocity[m.sensor_objid[i]]]
+
+
+def _actuator_vel(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.actuator_velocity[m.sensor_objid[i]]]
+
+
+def _velocimeter(m: Model, d: Data, i: int) -> list[Scalar]:
+    x = measured(m, d, i)
+    return seen_by(x.mat, velocity(d, x)[1])
+
+
+def _gyro(m: Model, d: Data, i: int) -> list[Scalar]:
+    x = measured(m, d, i)
+    return seen_by(x.mat, velocity(d, x)[0])
+
+
+def _frame_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
+    """Where the reference turns, what rests in it has no velocity."""
+    x, ref = measured(m, d, i), reference(m, d, i)
+    moving = velocity(d, x)[1]
+    if ref is None:
+        return moving
+    turning, of_ref = velocity(d, ref)
+    return seen_by(ref.mat, add(sub(moving, of_ref), cross(sub(x.pos, ref.pos), turning)))
+
+
+def _frame_angvel(m: Model, d: Data, i: int) -> list[Scalar]:
+    turning, ref = velocity(d, measured(m, d, i))[0], reference(m, d, i)
+    return seen_by(ref.mat, sub(turning, velocity(d, ref)[0])) if ref else turning
+
+
+def _subtree_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
+    return list(d.subtree_linvel[m.sensor_objid[i]])
+
+
+def _subtree_angmom(m: Model, d: Data, i: int) -> list[Scalar]:
+    return list(d.subtree_angmom[m.sensor_objid[i]])
+
+
+# accelerations and forces
+
+
+def _accelerometer(m: Model, d: Data, i: int) -> list[Scalar]:
+    x = measured(m, d, i)
+    return seen_by(x.mat, acceleration(d, x)[1])
+
+
+def _frame_linacc(m: Model, d: Data, i: int) -> list[Scalar]:
+    return acceleration(d, measured(m, d, i))[1]
+
+
+def _frame_angacc(m: Model, d: Data, i: int) -> list[Scalar]:
+    return acceleration(d, measured(m, d, i))[0]
+
+
+def _force(m: Model, d: Data, i: int) -> list[Scalar]:
+    x = measured(m, d, i)
+    return seen_by(x.mat, d.cfrc_int[x.body][3:])
+
+
+def _torque(m: Model, d: Data, i: int) -> list[Scalar]:
+    """... about the site."""
+    x = measured(m, d, i)
+    torque, force = d.cfrc_int[x.body][:3], d.cfrc_int[x.body][3:]
+    arm = sub(x.rel, d.comrel[m.body_originid[x.body]])
+    return seen_by(x.mat, sub(torque, cross(arm, force)))
+
+
+def _actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.actuator_force[m.sensor_objid[i]]]
+
+
+def _tendon_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
+    """Of all actuators on the tendon."""
+    total: Scalar = 0.0
+    for k in range(m.nu):
+        if m.actuator_trntype[k] == TrnType.TENDON and m.actuator_trnid[k][0] == m.sensor_objid[i]:
+            total = total + d.actuator_force[k]
+    return [total]
+
+
+def _joint_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
+    return [d.qfrc_actuator[m.jnt_dofadr[m.sensor_objid[i]]]]
+
+
+def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
+    """The normal forces of the body's contacts in the site's volume, or whose line of force enters it."""
+    s = m.sensor_objid[i]
+    body, zone = m.site_bodyid[s], (m.site_size[s], d.site_xrel[s], d.site_xmat[s])
+    if m.site_type[s] not in RAYS:
+        raise not_there(m, i, " of a mesh")
+
+    def felt(point: list, direction: list) -> Mask:
+        return ray(m.site_type[s], *zone, point, direction) < MISS
+
+    total: Scalar = 0.0
+    for c in d.constraints:
+        if isinstance(c, Contacts | ContactGroup):
+            total = c.sum_touch(m, d, d.qacc_solver, body, felt, total)
+    return [total]
+
+
+# limits: of both ends the lower one, where it acts
+
+
+def _limit(kind: int, of_row: Callable[[Data, Limit], Scalar]) -> Callable[[Model, Data, int], list[Scalar]]:
+    """What is asked of the end that acts; 0 where none does."""
+
+    def value(m: Model, d: Data, i: int) -> list[Scalar]:
+        out: Scalar = 0.0
+        for c in reversed(d.constraints):
+            if isinstance(c, Limit) and c.of == (kind, m.sensor_objid[i]):
+                out = select(c.room < 0.0, of_row(d, c), out)
+        return [out]
+
+    return value
+
+
+def _limit_pos(d: Data, row: Limit) -> Scalar:
+    return row.room
+
+
+def _limit_vel(d: Data, row: Limit) -> Scalar:
+    return row.sign * row_times(row.jacobian, d.qvel)
+
+
+def _limit_frc(d: Data, row: Limit) -> Scalar:
+    return row.force(d.qacc_solver)
+
+
+SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
+    SensorType.JOINTPOS: _joint_pos,
+    SensorType.BALLQUAT: _ball_quat,
+    SensorType.TENDONPOS: _tendon_pos,
+    SensorType.ACTUATORPOS: _actuator_pos,
+    SensorType.FRAMEPOS: _frame_pos,
+    SensorType.FRAMEXAXIS: _frame_axis(0),
+    SensorType.FRAMEYAXIS: _frame_axis(1),
+    SensorType.FRAMEZAXIS: _frame_axis(2),
+    SensorType.FRAMEQUAT: _frame_quat,
+    SensorType.SUBTREECOM: _subtree_com,
+    SensorType.MAGNETOMETER: _magnetometer,
+    SensorType.CAMPROJECTION: _camera_projection,
+    SensorType.INSIDESITE: _inside_site,
+    SensorType.E_POTENTIAL: _potential,
+    SensorType.E_KINETIC: _kinetic,
+    SensorType.CLOCK: _clock,
+    SensorType.RANGEFINDER: _rangefinder,
+    SensorType.JOINTLIMITPOS: _limit(TrnType.JOINT, _limit_pos),
+    SensorType.TENDONLIMITPOS: _limit(TrnType.TENDON, _limit_pos),
+    SensorType.JOINTVEL: _joint_vel,
+    SensorType.BALLANGVEL: _ball_angvel,
+    SensorType.TENDONVEL: _tendon_vel,
+    SensorType.ACTUATORVEL: _actuator_vel,
+    SensorType.VELOCIMETER: _velocimeter,
+    SensorType.GYRO: _gyro,
+    SensorType.FRAMELINVEL: _frame_linvel,
+    SensorType.FRAMEANGVEL: _frame_angvel,
+    SensorType.SUBTREELINVEL: _subtree_linvel,
+    SensorType.SUBTREEANGMOM: _subtree_angmom,
+    SensorType.JOINTLIMITVEL: _limit(TrnType.JOINT, _limit_vel),
+    SensorType.TENDONLIMITVEL: _limit(TrnType.TENDON, _limit_vel),
+    SensorType.TOUCH: _touch,
+    SensorType.ACCELEROMETER: _accelerometer,
+    SensorType.FRAMELINACC: _frame_linacc,
+    SensorType.FRAMEANGACC: _frame_angacc,
+    SensorType.FORCE: _force,
+    SensorType.TORQUE: _torque,
+    SensorType.ACTUATORFRC: _actuator_frc,
+    SensorType.JOINTACTFRC: _joint_actuator_frc,
+    SensorType.TENDONACTFRC: _tendon_actuator_frc,
+    SensorType.JOINTLIMITFRC: _limit(TrnType.JOINT, _limit_frc),
+    SensorType.TENDONLIMITFRC: _limit(TrnType.TENDON, _limit_frc),
+}

@@ -1,0 +1,142 @@
+"""Newton's method on the acceleration, as MuJoCo's engine_solver.c, in a form that needs no constraint Jacobian.
+
+The cost 1/2 (a - a0)' M (a - a0) + that of the rows e = J a + y0 is convex, and quadratic piece by piece: a row costs
+1/2 D min(0, e)**2, one of an equality 1/2 D e**2, one of friction loss the same up to where its force is at its
+greatest, and grows linearly from there. A full Newton step after which each row is still in its piece (pressed or free,
+sticking or sliding one way or the other) therefore lands on the minimum itself, whatever the starting point: that, and
+not a small gradient, is what ends the iteration.
+
+The rows are made by `constraints`. Letters: a acceleration and dx step (V dofs).
+"""
+
+from __future__ import annotations
+
+import functools
+
+from ...compiler.control import while_any
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
+from ..algebra.spatial import add, cross, dot, sub
+from ..dynamics.forces import applied_wrench
+from ..dynamics.inertia import factor, mul_m, solve
+from ..dynamics.tendons.bias import armature_wrenches
+from ..model.data import Data, stage
+from ..model.model import Model
+from .warmstart import start
+
+# The file's `iterations` and tolerances are not used: MuJoCo stops there, converged or not. A search that has not ended
+# here is left at its last point, where the cost is lowest; the tests' models need 5 iterations at the most, cold.
+ITERATIONS, LS_ITERATIONS = 100, 50
+LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
+# Iterations that take the full step even where it does not end the search; fewer where a contact that slides is curved.
+FULL_STEPS = {"pyramidal": 4, "elliptic": 2}
+
+
+@stage(reads="precision qvel qacc_warmstart odof M qfrc_smooth constraints", computes="qacc_solver solver_niter")
+def newton(m: Model, d: Data) -> None:
+    """d.qacc_solver, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
+    if not m.nv:  # nothing moves
+        d.qacc_solver, d.solver_niter = [], 0.0
+        return
+    tolerance = d.precision.tolerance * m.meaninertia * m.nv
+    uncertain = [where for c in d.constraints for where in c.needs_refinement]
+    certain = logical_not(functools.reduce(logical_or, uncertain, False))
+
+    def search(carry: list) -> list:
+        a, _, count, *landed = carry
+        gradient, hessian = linearise(m, d, a)
+        dx = [-x for x in solve(factor(hessian, m.dof_clamped), gradient)]
+        alpha, flipped = line_search(m, d, a, dx, dot(gradient, dx), tolerance, count < FULL_STEPS[m.cone])
+        done = logical_not(flipped > tolerance)
+        a = [x + alpha * s for x, s in zip(a, dx, strict=True)]
+        if not uncertain:
+            return [a, done, count + 1.0]
+        return [a, logical_and(done, logical_or(landed[0], certain)), count + 1.0, done]  # else the step is repeated
+
+    first = [start(m, d), False, 0.0] + [False] * bool(uncertain)
+    d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, first, ITERATIONS)
+
+
+@stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")
+def constraint_force(m: Model, d: Data) -> None:
+    """d.qfrc_constraint = J'f. mj_constraintUpdate."""
+    d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc_solver)[0]]
+    for slip in d.slips:
+        d.qfrc_constraint = slip.add_force(d.qfrc_constraint)
+
+
+@stage(
+    reads="origin comrel odof constraints qacc_solver slips qacc xfrc_applied xirel tendon_wrench ten_wrench ten_J "
+    "ten_bias",
+    computes="cfrc_ext",
+)
+def rne_post_constraint(m: Model, d: Data) -> None:
+    """d.cfrc_ext: the wrench (torque, force) of contacts, of xfrc_applied and of spatial tendons on each body, about
+    its root's subtree_com.
+
+    mj_rnePostConstraint.
+    """
+    wrench = [[0.0] * 6 for _ in range(m.nbody)]
+    for c in d.constraints:
+        c.add_wrenches(m, d, d.qacc_solver, wrench)
+    for slip in d.slips:
+        slip.add_wrenches(m, d, wrench)
+    if d.xfrc_applied is not None:
+        wrench = [add(w, applied_wrench(d, b)) if b else w for b, w in enumerate(wrench)]
+    for pulls in (d.tendon_wrench, armature_wrenches(m, d, d.qacc)):
+        for b, w in pulls.items():
+            wrench[b] = add(wrench[b], w)
+    d.cfrc_ext = [
+        [*sub(w[:3], cross(d.comrel[m.body_originid[b]], w[3:])), *w[3:]] if b else w for b, w in enumerate(wrench)
+    ]
+
+
+def linearise(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
+    """Gradient and Hessian (rows of its lower triangle) of the cost at a."""
+    pushes, hessian = _rows(m, d, a)
+    inertial = mul_m(d.M, a)
+    gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
+    for i, row in enumerate(d.M):
+        for j, x in row.items():
+            hessian[i][j] = hessian[i].get(j, 0.0) + x
+    return gradient, hessian
+
+
+def _rows(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
+    """The constraints' share of both."""
+    gradient: list = [0.0] * m.nv
+    hessian: list[dict] = [{} for _ in range(m.nv)]
+    for c in d.constraints:
+        c.add_rows(m, d, a, gradient, hessian)
+    return gradient, hessian
+
+
+def line_search(
+    m: Model, d: Data, a: list, dx: list, slope: Scalar, tolerance: float, full: Mask
+) -> tuple[Scalar, Scalar]:
+    """The share of the step dx to take, and the force that is out of place after a full one.
+
+    That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at
+    a + dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx,
+    by Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece. PrimalSearch.
+    """
+    inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
+    enough = absolute(slope) * LS_TOLERANCE
+
+    def step(carry: list) -> list:
+        alpha, low, high, at_end, _ = carry
+        total = [0.0] * 4
+        for c in d.constraints:
+            total = c.fold_rows(m, d, a, dx, alpha, total)
+        first, second, flipped, pressed = total
+        curve = -slope - pressed  # dx' M dx, since dx' (M + J'DJ) dx = -slope
+        first, second = first + inertial + alpha * curve, second + curve
+        flipped = select(at_end < 0.0, flipped, at_end)  # what the first iteration found, at the full step
+        low, high = select(first < 0.0, alpha, low), select(first < 0.0, high, alpha)
+        trial = alpha - first / second
+        inside = logical_and(low < trial, trial < high)
+        done = logical_or(full, logical_not(flipped > tolerance), logical_not(absolute(first) > enough))
+        return [select(done, alpha, select(inside, trial, 0.5 * (low + high))), low, high, flipped, done]
+
+    start = [1.0, 0.0, 1e10, -1.0, False]
+    alpha, _, _, flipped, _ = while_any(lambda c: logical_not(c[4]), step, start, LS_ITERATIONS)
+    return alpha, flipped

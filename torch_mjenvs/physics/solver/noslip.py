@@ -1,0 +1,242 @@
+"""Friction that does not creep: `noslip_iterations` sweeps over it, after the solver. mj_solNoSlip.
+
+Rows give way a little to the force that holds them, so what friction holds creeps. A sweep goes through all friction in
+MuJoCo's order, and makes of each force that which would let nothing slip while all other forces stay as they are, as
+far as friction goes. There are so many sweeps and no more, as `noslip_tolerance` 0 has it: where they have not come to
+an end, the answer follows from their number and their order.
+
+Forces are those where the solver ended, d.qacc_solver, but for friction's. What a sweep needs to know of all of them is
+the acceleration a = M^-1 (qfrc_smooth + J'f), which is carried along.
+
+Letters: F forces of friction; J their rows, v = J a + y0: how fast they slip; A = J M^-1 J'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...compiler.control import compute_any, repeat, when_any, while_any
+from ...compiler.scalar import Mask, Scalar, clip, logical_not, logical_or, maximum, select, sqrt
+from ..algebra.sparse import Row, row_times
+from ..algebra.spatial import MINVAL, add_scaled, dot, scale, sub, zeros
+from ..constraints.cones.elliptic import EllipticCone
+from ..constraints.contact_force import ContactForce, Contacts, body_motion
+from ..constraints.friction import FrictionLoss
+from ..dynamics.inertia import factor, solve
+from ..model.data import Data, stage
+from ..model.model import Model, dofs_of
+
+Hold = Callable[[list, list, list], list]  # of A, v and F: the next F
+LEAST = 1e-10  # of a diagonal entry or a determinant of A, and of what remains to be done, in MuJoCo's QCQP
+ITERATIONS = 20  # of the same
+
+
+@dataclass
+class Grip:
+    """Friction that is set at once: of a pyramid's axis, of all axes of an elliptic cone, or friction loss.
+
+    rows: J. images: M^-1 J'. start: F where the solver ended. Where it is not `active` they are unspecified.
+    """
+
+    of: ContactForce | FrictionLoss
+    axes: list[int]
+    active: Mask
+    rows: list[Row]
+    images: list[list]
+    y0: list
+    start: list
+    hold: Hold
+
+    def visit(self, carry: list) -> list:
+        """[a, F] after this grip was set anew."""
+        a, old = carry
+        slip = [row_times(row, a) + y for row, y in zip(self.rows, self.y0, strict=True)]
+        A = [[row_times(row, image) for image in self.images] for row in self.rows]
+        new = self.hold(A, slip, old)
+        for image, x, y in zip(self.images, new, old, strict=True):
+            a = add_scaled(a, image, x - y)
+        return [a, new]
+
+
+@dataclass
+class Slip:
+    """A force that is added to that of a grip."""
+
+    grip: Grip
+    force: list
+
+    def add_force(self, qfrc: list) -> list:
+        """qfrc and its share of J'f."""
+
+        def push(old: list) -> list:
+            new = list(old)
+            for row, f in zip(self.grip.rows, self.force, strict=True):
+                for v, x in row.items():
+                    new[v] = new[v] + x * f
+            return new
+
+        return when_any(self.grip.active, push, qfrc)
+
+    def add_wrenches(self, m: Model, d: Data, wrench: list[list]) -> None:
+        """Add the wrenches of the added force: see `Constraint.add_wrenches`."""
+        of = self.grip.of
+        if isinstance(of, FrictionLoss):
+            of.push_bodies(self.force[0], wrench)
+            return
+        force = zeros(of.condim)
+        for axis, f in zip(self.grip.axes, self.force, strict=True):
+            force[axis] = f
+        of.pull(m, d, lambda: force, wrench)
+
+
+@stage(reads="qacc_solver M odof constraints", computes="qacc slips")
+def no_slip(m: Model, d: Data) -> None:
+    """d.qacc, and d.slips: what is added to the forces of friction."""
+    d.qacc, d.slips = d.qacc_solver, []
+    if not m.noslip_iterations:
+        return
+    grips = _grips(m, d)
+
+    def sweep(_: Any, carry: list) -> list:
+        a, forces = carry[0], list(carry[1])
+        for k, grip in enumerate(grips):
+            a, forces[k] = when_any(grip.active, grip.visit, [a, forces[k]])
+        return [a, forces]
+
+    start = [grip.start for grip in grips]
+    d.qacc, forces = repeat(m.noslip_iterations, sweep, [d.qacc, start])
+    d.slips = [Slip(grip, sub(new, old)) for grip, new, old in zip(grips, forces, start, strict=True)]
+
+
+def _grips(m: Model, d: Data) -> list[Grip]:
+    """All friction, in MuJoCo's order."""
+    inverse = factor(d.M, m.dof_clamped)
+
+    def image(row: Row) -> list:
+        return solve(inverse, [row.get(v, 0.0) for v in range(m.nv)])
+
+    out = [_friction_loss(c, d.qacc, image) for c in d.constraints if isinstance(c, FrictionLoss)]
+    motion = body_motion(m, d, d.qacc)
+    contacts = [c for kind in d.constraints if isinstance(kind, Contacts) for c in kind.contacts if c.condim > 1]
+    for c in sorted(contacts, key=lambda c: sorted(c.bodies)):
+        out += _contact(m, d, c, motion, image)
+    return out
+
+
+def _friction_loss(c: FrictionLoss, a: list, image: Callable[[Row], list]) -> Grip:
+    def hold(A: list, slip: list, force: list) -> list:
+        return [clip(force[0] - slip[0] / maximum(A[0][0], MINVAL), -c.law.most, c.law.most)]
+
+    return Grip(c, [0], True, [c.jacobian], [image(c.jacobian)], [c.y0], [c.force(a)], hold)
+
+
+def _contact(m: Model, d: Data, c: ContactForce, motion: list, image: Callable[[Row], list]) -> list[Grip]:
+    """The grips of a contact: of an elliptic cone one, of a pyramid one for each axis of friction."""
+    axes = list(range(1, c.condim))
+
+    def compute() -> dict:
+        rows = _jacobian(m, d, c)
+        y = c.residual(motion)
+        force = c.cone.push(y)[0]
+        most = [force[0]] if isinstance(c.cone, EllipticCone) else _shares(c.cone, y)
+        return {"rows": rows, "images": [image(row) for row in rows], "start": force[1:], "most": most}
+
+    made = compute_any(c.active, compute)
+    if not made:  # in plain Python, where it does not touch
+        return []
+    rows, images, start, most = (made[name] for name in ("rows", "images", "start", "most"))
+    if isinstance(c.cone, EllipticCone):
+        enough = len(rows[0]) >= len(axes)  # each row has all dofs of the bodies
+        hold = _ellipse(c.cone.friction, most[0], d.precision.pivot) if enough else _nothing
+        return [Grip(c, axes, c.active, rows, images, c.y0[1:], start, hold)]
+    return [
+        Grip(c, [k + 1], c.active, rows[k : k + 1], images[k : k + 1], [c.y0[k + 1]], [start[k]], _edges(mu, most[k]))
+        for k, mu in enumerate(c.cone.friction)
+    ]
+
+
+def _jacobian(m: Model, d: Data, c: ContactForce) -> list[Row]:
+    """J of each axis but the normal."""
+    moved = {body: set(dofs_of(m, body)) for body in range(m.nbody)}
+    rows: list[Row] = [{} for _ in range(c.condim - 1)]
+    for v in sorted({v for body in c.bodies for v in moved[body]}):
+        motion = [d.odof[v] if v in moved[body] else zeros(6) for body in range(m.nbody)]
+        for row, x in zip(rows, c.along(motion)[1:], strict=True):
+            row[v] = x
+    return rows
+
+
+def _shares(cone: Any, y: list) -> list:
+    """The most that friction may be on each axis of a pyramid: what its two edges press with, times its friction."""
+    f = cone.edges(y)
+    return [mu * (one + two) for mu, one, two in zip(cone.friction, f[::2], f[1::2], strict=True)]
+
+
+def _edges(mu: Scalar, most: Scalar) -> Hold:
+    """The rule for an axis of a pyramid of friction mu: two edges share a force, and friction is at most `most`."""
+
+    def hold(A: list, slip: list, force: list) -> list:
+        loose = (4.0 * mu * mu) * A[0][0] < MINVAL
+        return [select(loose, 0.0, clip(force[0] - slip[0] / maximum(A[0][0], MINVAL), -most, most))]
+
+    return hold
+
+
+def _ellipse(friction: list, normal: Scalar, least: float) -> Hold:
+    """The rule for all axes of an elliptic cone: the least 1/2 F'AF + F'b where |F / friction| is `normal` at the most.
+
+    mju_QCQP: with x = F / friction, x is -(A + la)^-1 b, where la >= 0 is what has |x| be `normal`, found by Newton's
+    method. It ends where MuJoCo's ends, as it may do so early.
+
+    least: of a pivot, as a share of its row's diagonal entry; what is below that is rounding, and A is singular.
+    """
+    n = len(friction)
+
+    def hold(A: list, slip: list, force: list) -> list:
+        A = [[maximum(x, LEAST) if i == j else x for j, x in enumerate(row)] for i, row in enumerate(A)]
+        b = [f * (s - dot(row, force)) for f, s, row in zip(friction, slip, A, strict=True)]
+        scaled = [[x * f * g for x, g in zip(row, friction, strict=True)] for row, f in zip(A, friction, strict=True)]
+
+        def iterate(carry: list) -> list:
+            la, _, _, _ = carry
+            shifted = [{j: scaled[i][j] + (la if i == j else 0.0) for j in range(i + 1)} for i in range(n)]
+            f = factor(shifted)
+            pivots = [1.0 / x for x in f.inverse]
+            singular = logical_or(_singular(pivots), *(x < least * shifted[i][i] for i, x in enumerate(pivots)))
+            x = scale(solve(f, b), -1.0)
+            beyond = dot(x, x) - normal * normal
+            more = beyond / maximum(2.0 * dot(x, solve(f, x)), MINVAL)
+            done = logical_or(singular, beyond < LEAST, more < LEAST)
+            return [select(done, la, la + more), x, singular, done]
+
+        la, x, singular, _ = while_any(lambda c: logical_not(c[3]), iterate, [0.0, zeros(n), False, False], ITERATIONS)
+        onto = sqrt(normal * normal / maximum(dot(x, x), MINVAL))
+        by = select(la > 0.0, onto, 1.0)
+        nothing = logical_or(singular, normal < MINVAL)
+        new = [select(nothing, 0.0, xk * by * f) for xk, f in zip(x, friction, strict=True)]
+        return _unless_worse(A, slip, force, new)
+
+    return hold
+
+
+def _nothing(A: list, slip: list, force: list) -> list:
+    """No friction, as MuJoCo's QCQP has it where A is singular, as with more axes than the bodies have dofs."""
+    return _unless_worse(A, slip, force, zeros(len(force)))
+
+
+def _unless_worse(A: list, slip: list, force: list, new: list) -> list:
+    change = sub(new, force)
+    worse = dot(change, [0.5 * dot(row, change) + s for row, s in zip(A, slip, strict=True)]) > LEAST
+    return [select(worse, old, x) for old, x in zip(force, new, strict=True)]
+
+
+def _singular(pivots: list) -> Mask:
+    """Where A is singular to MuJoCo: by the determinant of 2 or 3 rows, by the pivots of more."""
+    if len(pivots) > 3:
+        return logical_or(*(x < LEAST for x in pivots))
+    product: Scalar = 1.0
+    for x in pivots:
+        product = product * x
+    return product < LEAST

@@ -1,0 +1,41 @@
+"""Where Newton's method starts, which decides how many iterations it takes, and not where it ends.
+
+A start is good if it tells which rows will be pressed. MuJoCo starts from the acceleration of the step before, or from
+that without constraints where the cost is lower. But a pressed row is only a little below 0, by its force over its
+stiffness; of a contact that is being slowed down the reference moves by more than that in a step, and the acceleration
+of the step before takes the row for free. So a world that moves starts between the two, the further from the step
+before the faster contact forces fade, and one at rest from the step before.
+"""
+
+from __future__ import annotations
+
+from ...compiler.scalar import select
+from ..algebra.spatial import add_scaled, dot, sub
+from ..constraints.contact_row import reference_of
+from ..dynamics.inertia import factor, solve
+from ..dynamics.integrator import euler_inertia
+from ..model.data import Data
+from ..model.model import Model
+
+LEAST, MOST = 0.2, 0.6  # shares of the way to no constraints: less is not worth its cost, more tells less
+REST = 0.3  # a world whose acceleration is a smaller share of what constraints change in it is at rest
+
+
+def start(m: Model, d: Data) -> list:
+    """An acceleration, from d.qacc_warmstart and d.qfrc_smooth."""
+    share = share_of_the_way(m.nominal or m)
+    if not share:
+        return list(d.qacc_warmstart)
+    inertia = euler_inertia(m, d) if m.integrator == "euler" else d.M  # the integrator, too, factors that
+    way = sub(solve(factor(inertia, m.dof_clamped), d.qfrc_smooth), d.qacc_warmstart)
+    moving = dot(d.qacc_warmstart, d.qacc_warmstart) > REST**2 * dot(way, way)
+    return add_scaled(d.qacc_warmstart, way, select(moving, share, 0.0))
+
+
+def share_of_the_way(m: Model) -> float:
+    """How much of its velocity damping takes from a contact, on average of all pairs, until the solver starts again."""
+    if not m.pairs:
+        return 0.0
+    damping = sum(reference_of(m, pair)[1][0] for pair in m.pairs) / len(m.pairs)
+    fades = m.timestep * damping * (0.5 if m.integrator == "rk4" else 1.0)  # of whose stages some are half a step apart
+    return min(fades, MOST) if fades >= LEAST else 0.0
