@@ -10,7 +10,7 @@ import mujoco
 
 from torch_mjenvs.physics.model import enums
 
-PHYSICS = Path(enums.__file__).parent
+PHYSICS = Path(enums.__file__).parents[1]
 ENUMS = {name: x for name, x in vars(enums).items() if isinstance(x, EnumType) and x.__module__ == enums.__name__}
 
 
