@@ -1,4 +1,4 @@
-"""Parameters: numbers of a model that may differ from world to world.
+"""Parameters: the numbers of a model that may differ from world to world.
 
 A model is structure (integers, trees, which geoms may touch) and numbers. A world's model is a `Model` in which the
 numbers that vary are scalars like any other: loads of a kernel, or tensors (B,). All others stay constants and fold
@@ -83,7 +83,7 @@ REASONS = {
 
 
 def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
-    """The names, in the order of `VARIABLE`. Raises ValueError for one that cannot vary, saying why."""
+    """Return the names, in the order of `VARIABLE`. Raises ValueError for one that cannot vary, saying why."""
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
         if name in m.switched_off:
@@ -101,7 +101,7 @@ def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def vary(m: Model, values: Mapping[str, Any]) -> Model:
-    """The model with these parameters, and what mj_setConst would derive from them.
+    """Return the model with these parameters, and what mj_setConst would derive from them.
 
     Values are nested sequences of scalars, or tensors (B, ...) for B worlds. Raises ValueError for a name that cannot
     vary, or values of another shape.
@@ -112,8 +112,9 @@ def vary(m: Model, values: Mapping[str, Any]) -> Model:
 
 
 def deciding(m: Model) -> tuple[str, ...]:
-    """The parameters on which the derived ones depend: also those of tendons that constrain or have armature, and of
-    actuators that are muscles.
+    """Return the names of the parameters on which derived ones depend.
+
+    Those of tendons are among them if any tendon constrains or has armature, those of actuators if any is a muscle.
     """
     out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m) or gives_armature(m))
     if muscles(m) or constrained_tendons(m) or armed_tendons(m):
@@ -124,7 +125,7 @@ def deciding(m: Model) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Where a world's parameters lie: each in MuJoCo's order, one after the other; and what is derived from them."""
+    """The columns of a world's parameters, each parameter in MuJoCo's order, and of what is derived from them."""
 
     model: Model
     names: tuple[str, ...]
@@ -138,7 +139,7 @@ class Columns:
         return sum(map(math.prod, self.shapes.values()))
 
     def places(self) -> dict[str, slice]:
-        """The columns of each parameter."""
+        """Return the columns of each parameter, by name."""
         out, start = {}, 0
         for name, shape in self.shapes.items():
             out[name] = slice(start, start + math.prod(shape))
@@ -146,12 +147,12 @@ class Columns:
         return out
 
     def nominal(self) -> list[float]:
-        """The model's own values."""
+        """Return the model's own values, column by column."""
         return [x for name in self.names for x in _leaves(getattr(self.model, name))]
 
     @property
     def derived(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Field and index of each derived column; the last is `flaw`."""
+        """Return field and index of each derived column; the last is `flaw`."""
         m = self.model
         out: list[tuple[str, tuple[int, ...]]] = []
         if set(self.names) & set(deciding(m)):
@@ -168,12 +169,13 @@ class Columns:
         return [*out, ("flaw", ())]
 
     def values(self, columns: Sequence) -> dict[str, Any]:
-        """The parameters of a world, nested as in the model."""
+        """Return the parameters of a world, nested as in the model."""
         shapes = self.shapes
         return {name: _nested(iter(columns[place]), shapes[name]) for name, place in self.places().items()}
 
     def derive(self, columns: Sequence) -> list[Scalar]:
-        """The derived columns, from a world's parameters: mj_setConst. The last is NaN where they make no sense."""
+        """Return the derived columns from a world's parameters; the last is NaN where these make no sense. mj_setConst.
+        """
         values = self.values(columns)
         world = _replaced(self.model, values)
         found = set_const(world) if len(self.derived) > 1 else {}
@@ -182,7 +184,7 @@ class Columns:
         return [_entry(found[name], index) for name, index in self.derived]
 
     def world(self, columns: Sequence, derived: Sequence) -> Model:
-        """The model of a world, from both kinds of columns.
+        """Return the model of a world, from its columns of parameters and of what is derived.
 
         What depends on parameters alone is asked for here, so that in a kernel whose loops come after it is computed
         once, and not in every iteration.
@@ -197,7 +199,7 @@ class Columns:
 
 
 def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Mask]]:
-    """Name and rule, and where the parameters obey it."""
+    """Yield (name, rule, mask of the worlds whose parameters obey the rule) for each rule of these parameters."""
     for name, rows in values.items():
         leaves = list(_leaves(rows))
         if name in RANGES:
@@ -225,8 +227,9 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
 
 
 def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
-    """Whether ranges that are in use begin before they end; of limits, whether both ends are near at once only where
-    they are in the model, since that is structure.
+    """Return where the ranges that are in use begin before they end.
+
+    Both ends of a limit may be near at once only where they are in the model, since that is structure.
     """
     out: Mask = True
     for i, (low, high) in enumerate(rows):
@@ -241,7 +244,7 @@ def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
 
 
 def _sized(m: Model, rows: Sequence) -> Mask:
-    """Whether geoms of shapes that can touch have sizes."""
+    """Return where geoms of shapes that can touch have sizes greater than 0."""
     numbers = {kind: shape.nsize for kind, shape in SHAPES.items()}
     return logical_and(
         *(x > 0.0 for row, kind in zip(rows, m.geom_type, strict=True) for x in row[: numbers.get(kind, 0)])
@@ -254,7 +257,7 @@ def _same_format(m: Model, name: str, rows: Sequence) -> Mask:
 
 
 def _carries(m: Model, name: str, rows: Sequence) -> Mask:
-    """Whether all that moves by joints of its own has mass, or inertia."""
+    """Return where each body with joints, with what is welded to it, has mass (or inertia)."""
     out: Mask = True
     for i in range(1, m.nbody):
         if m.body_weldid[i] == i:
@@ -265,7 +268,7 @@ def _carries(m: Model, name: str, rows: Sequence) -> Mask:
 
 
 def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
-    """The model with these parameters and what is the same in another form; nothing else follows yet."""
+    """Return the model with these parameters, normalized, and without what mj_setConst would derive from them."""
     new = dict(values)
     for name in new.keys() & {"body_ipos", "body_iquat"}:  # the world has none
         new[name] = (getattr(m, name)[0], *new[name][1:])
@@ -306,7 +309,7 @@ def _nested(leaves: Iterator, shape: tuple[int, ...]) -> Any:
 
 
 def as_rows(m: Model, values: Mapping[str, Any]) -> dict[str, Any]:
-    """By name, scalars nested as in the model, from such, or from tensors whose first dimension is that of worlds."""
+    """Return the values by name, nested as in the model, from nested scalars or from tensors (B, ...)."""
     worlds_last = {name: x.movedim(0, -1) if hasattr(x, "movedim") else x for name, x in values.items()}
     return {name: _nested_of(name, x, _shape(getattr(m, name))) for name, x in worlds_last.items()}
 

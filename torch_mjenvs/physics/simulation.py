@@ -1,6 +1,4 @@
-"""Simulation: compiled, batched stepping of any supported model. With `world_params` the part of physics that knows of
-torch and kernels.
-"""
+"""`Simulation`: compiled, batched stepping of any supported model."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from .world_params import Params, Varied, param_buffers
 
 
 def precision_of(dtype: torch.dtype) -> Precision:
-    """What its rounding lets the solver do."""
+    """Return the solver's precision for a dtype."""
     return PRECISIONS[str(dtype).removeprefix("torch.")]
 
 
@@ -61,7 +59,7 @@ RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  #
 
 @dataclass(frozen=True)
 class Asked:
-    """What kernels are made for: a model, and by name further outputs, further inputs and parameters that vary."""
+    """A request for kernels: a model, and by name further outputs, further inputs and parameters that vary."""
 
     model: Model
     outputs: tuple[str, ...] = ()
@@ -73,7 +71,7 @@ class Asked:
         return Columns(self.model, self.vary)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """In one world, of the inputs and the outputs: mjData's, for M the whole matrix."""
+        """Return the shapes of inputs and outputs in one world: mjData's, but for M the whole matrix."""
         fields = {name: FIELDS[name].shape for name in self.inputs + self.outputs}
         return {
             name: tuple(n if isinstance(n, int) else getattr(self.model, n) for n in shape)
@@ -81,7 +79,7 @@ class Asked:
         }
 
     def buffers(self) -> list[Buffer]:
-        """State, inputs and outputs, and the parameters."""
+        """Return the buffers of state, parameters, inputs and outputs."""
         m = self.model
         state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
         state += [Buffer("act", m.na)] * bool(m.na)
@@ -89,7 +87,7 @@ class Asked:
         return state + (param_buffers(self.columns) if self.vary else []) + more
 
     def pushes(self, b: Mapping[str, list]) -> dict[str, Any]:
-        """The inputs as `step` takes them."""
+        """Return the inputs as `step` takes them."""
         given: dict[str, Any] = {name: b[name] for name in self.inputs}
         if "time" in given:
             (given["time"],) = b["time"]
@@ -115,7 +113,7 @@ def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> l
 
 
 def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
-    """One step, or one forward evaluation, of the model, recorded."""
+    """Record one step, or one forward evaluation, of the model."""
     precision = PRECISIONS[dtype]
 
     def body(b: dict[str, list]) -> dict[str, list]:
@@ -230,7 +228,7 @@ class Simulation(Varied):
         return self._buffers[name].view(*shape, worlds).movedim(-1, 0)[: self.num_worlds]
 
     def _view(self, name: str) -> torch.Tensor:
-        """As `Engine.view`: made anew in code that torch compiles."""
+        """Return the tensor of a buffer, (N, ...), made anew in code that torch compiles. See `Engine.view`."""
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
 
     def __getattr__(self, name: str) -> torch.Tensor:
@@ -285,7 +283,7 @@ class Simulation(Varied):
                 x.copy_(torch.where(where, self._reset_to(name), x))
 
     def _reset_to(self, name: str) -> torch.Tensor:
-        """Of each world, or of all worlds alike."""
+        """Return what `reset` puts into a buffer: a row for each world, or one for all alike."""
         own = self.params.get(RESET.get(name, ""))
         if own is None:
             return self._start[name]

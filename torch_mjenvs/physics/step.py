@@ -24,7 +24,9 @@ from .solver.newton import rne_post_constraint
 def step(
     m: Model, state: State, ctrl: list, final: Mask = True, precision: Precision = DOUBLE, **pushes: list
 ) -> State:
-    """mj_step. `last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step.
+    """Return the state after one step. mj_step.
+
+    Its `Last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step.
 
     pushes: `qfrc_applied` (nv scalars), `xfrc_applied` (nbody lists of 6), `mocap_pos` and `mocap_quat` (nmocap
     lists of 3 and 4), held for the step. Raises ValueError for a state without the model's activations.
@@ -54,7 +56,7 @@ def step(
 
 
 def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOUBLE, **pushes: list) -> State:
-    """n steps under the same control and pushes, their code made once."""
+    """Return the state after n steps under the same control and pushes, recorded as one loop."""
     last_one = [float(i == n - 1) for i in range(n)]
 
     def body(i: Any, s: State) -> State:
@@ -64,7 +66,7 @@ def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOU
 
 
 def left_by_step(m: Model, state: State, ctrl: list, precision: Precision = DOUBLE, **pushes: list) -> Data:
-    """mjData as the step that led to this state leaves it.
+    """Return mjData as the step that led to this state leaves it.
 
     After a Runge-Kutta step MuJoCo's fields are of several evaluations. Most are of the last stage. Sensors, and what
     they alone rest on, it evaluates once a step: in the first stage. So are the lengths of actuators that it leaves,

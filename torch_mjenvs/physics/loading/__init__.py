@@ -1,3 +1,2 @@
-"""From an `mjModel` to a `Model`: `load` reads it, `refusals` and `numbers` refuse by name what is not there or makes
-no sense, `singular` finds where M may be singular, and `size` says beforehand how large a kernel will be.
+"""Loading of an `mjModel` into a `Model`: reading it, refusing what cannot be simulated, estimating its kernel's size.
 """

@@ -1,4 +1,4 @@
-"""Newton's method on the acceleration, as MuJoCo's engine_solver.c, in a form that needs no constraint Jacobian.
+"""Newton's method on the acceleration, for the cost of MuJoCo's engine_solver.c, without a constraint Jacobian.
 
 The cost 1/2 (a - a0)' M (a - a0) + that of the rows e = J a + y0 is convex, and quadratic piece by piece: a row costs
 1/2 D min(0, e)**2, one of an equality 1/2 D e**2, one of friction loss the same up to where its force is at its
@@ -33,7 +33,7 @@ FULL_STEPS = {"pyramidal": 4, "elliptic": 2}
 
 @stage(reads="precision qvel qacc_warmstart odof M qfrc_smooth constraints", computes="qacc_solver solver_niter")
 def newton(m: Model, d: Data) -> None:
-    """d.qacc_solver, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
+    """Compute d.qacc_solver from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
     if not m.nv:  # nothing moves
         d.qacc_solver, d.solver_niter = [], 0.0
         return
@@ -58,7 +58,7 @@ def newton(m: Model, d: Data) -> None:
 
 @stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")
 def constraint_force(m: Model, d: Data) -> None:
-    """d.qfrc_constraint = J'f. mj_constraintUpdate."""
+    """Compute d.qfrc_constraint = J'f. mj_constraintUpdate."""
     d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc_solver)[0]]
     for slip in d.slips:
         d.qfrc_constraint = slip.add_force(d.qfrc_constraint)
@@ -70,10 +70,9 @@ def constraint_force(m: Model, d: Data) -> None:
     computes="cfrc_ext",
 )
 def rne_post_constraint(m: Model, d: Data) -> None:
-    """d.cfrc_ext: the wrench (torque, force) of contacts, of xfrc_applied and of spatial tendons on each body, about
-    its root's subtree_com.
+    """Compute d.cfrc_ext, the wrench (torque, force) on each body about its root's subtree_com. mj_rnePostConstraint.
 
-    mj_rnePostConstraint.
+    It is the sum of those of contacts, equalities, xfrc_applied and spatial tendons.
     """
     wrench = [[0.0] * 6 for _ in range(m.nbody)]
     for c in d.constraints:
@@ -91,7 +90,7 @@ def rne_post_constraint(m: Model, d: Data) -> None:
 
 
 def linearise(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
-    """Gradient and Hessian (rows of its lower triangle) of the cost at a."""
+    """Return the gradient of the cost at the acceleration a, and its Hessian: rows of the lower triangle."""
     pushes, hessian = _rows(m, d, a)
     inertial = mul_m(d.M, a)
     gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
@@ -102,7 +101,7 @@ def linearise(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
 
 
 def _rows(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
-    """The constraints' share of both."""
+    """Return the constraints' share of the cost's gradient and Hessian at the acceleration a."""
     gradient: list = [0.0] * m.nv
     hessian: list[dict] = [{} for _ in range(m.nv)]
     for c in d.constraints:
@@ -113,7 +112,11 @@ def _rows(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
 def line_search(
     m: Model, d: Data, a: list, dx: list, slope: Scalar, tolerance: float, full: Mask
 ) -> tuple[Scalar, Scalar]:
-    """The share of the step dx to take, and the force that is out of place after a full one.
+    """Return the share of the step dx to take, and the force that is out of place after a full step. PrimalSearch.
+
+    That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at a +
+    dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx, by
+    Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece.
 
     That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at
     a + dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx,

@@ -1,4 +1,4 @@
-"""Friction that does not creep: `noslip_iterations` sweeps over it, after the solver. mj_solNoSlip.
+"""Noslip: `noslip_iterations` sweeps over friction after the solver, so that it does not creep. mj_solNoSlip.
 
 Rows give way a little to the force that holds them, so what friction holds creeps. A sweep goes through all friction in
 MuJoCo's order, and makes of each force that which would let nothing slip while all other forces stay as they are, as
@@ -35,7 +35,7 @@ ITERATIONS = 20  # of the same
 
 @dataclass
 class Grip:
-    """Friction that is set at once: of a pyramid's axis, of all axes of an elliptic cone, or friction loss.
+    """Friction that is computed at once: a pyramid's axis, all axes of an elliptic cone, or friction loss.
 
     rows: J. images: M^-1 J'. start: F where the solver ended. Where it is not `active` they are unspecified.
     """
@@ -50,7 +50,7 @@ class Grip:
     hold: Hold
 
     def visit(self, carry: list) -> list:
-        """[a, F] after this grip was set anew."""
+        """Return [a, F] after this grip's force was computed anew."""
         a, old = carry
         slip = [row_times(row, a) + y for row, y in zip(self.rows, self.y0, strict=True)]
         A = [[row_times(row, image) for image in self.images] for row in self.rows]
@@ -62,13 +62,13 @@ class Grip:
 
 @dataclass
 class Slip:
-    """A force that is added to that of a grip."""
+    """The change that sweeps made to the force of a grip."""
 
     grip: Grip
     force: list
 
     def add_force(self, qfrc: list) -> list:
-        """qfrc and its share of J'f."""
+        """Return qfrc plus J' times the change of force."""
 
         def push(old: list) -> list:
             new = list(old)
@@ -80,7 +80,7 @@ class Slip:
         return when_any(self.grip.active, push, qfrc)
 
     def add_wrenches(self, m: Model, d: Data, wrench: list[list]) -> None:
-        """Add the wrenches of the added force: see `Constraint.add_wrenches`."""
+        """Add the wrenches of the change of force to `wrench`, by body. See `Constraint.add_wrenches`."""
         of = self.grip.of
         if isinstance(of, FrictionLoss):
             of.push_bodies(self.force[0], wrench)
@@ -93,7 +93,7 @@ class Slip:
 
 @stage(reads="qacc_solver M odof constraints", computes="qacc slips")
 def no_slip(m: Model, d: Data) -> None:
-    """d.qacc, and d.slips: what is added to the forces of friction."""
+    """Compute d.qacc, and d.slips: the changes to the forces of friction. mj_solNoSlip."""
     d.qacc, d.slips = d.qacc_solver, []
     if not m.noslip_iterations:
         return
@@ -111,7 +111,7 @@ def no_slip(m: Model, d: Data) -> None:
 
 
 def _grips(m: Model, d: Data) -> list[Grip]:
-    """All friction, in MuJoCo's order."""
+    """Return all friction, in MuJoCo's order."""
     inverse = factor(d.M, m.dof_clamped)
 
     def image(row: Row) -> list:
@@ -133,7 +133,7 @@ def _friction_loss(c: FrictionLoss, a: list, image: Callable[[Row], list]) -> Gr
 
 
 def _contact(m: Model, d: Data, c: ContactForce, motion: list, image: Callable[[Row], list]) -> list[Grip]:
-    """The grips of a contact: of an elliptic cone one, of a pyramid one for each axis of friction."""
+    """Return the grips of a contact: one of an elliptic cone, or one for each axis of friction of a pyramid."""
     axes = list(range(1, c.condim))
 
     def compute() -> dict:
@@ -158,7 +158,7 @@ def _contact(m: Model, d: Data, c: ContactForce, motion: list, image: Callable[[
 
 
 def _jacobian(m: Model, d: Data, c: ContactForce) -> list[Row]:
-    """J of each axis but the normal."""
+    """Return J of each axis but the normal."""
     moved = {body: set(dofs_of(m, body)) for body in range(m.nbody)}
     rows: list[Row] = [{} for _ in range(c.condim - 1)]
     for v in sorted({v for body in c.bodies for v in moved[body]}):
@@ -169,13 +169,15 @@ def _jacobian(m: Model, d: Data, c: ContactForce) -> list[Row]:
 
 
 def _shares(cone: Any, y: list) -> list:
-    """The most that friction may be on each axis of a pyramid: what its two edges press with, times its friction."""
+    """Return the most that friction may be on each axis of a pyramid: its two edges' normal force times its friction.
+    """
     f = cone.edges(y)
     return [mu * (one + two) for mu, one, two in zip(cone.friction, f[::2], f[1::2], strict=True)]
 
 
 def _edges(mu: Scalar, most: Scalar) -> Hold:
-    """The rule for an axis of a pyramid of friction mu: two edges share a force, and friction is at most `most`."""
+    """Return the rule for an axis of a pyramid of friction mu: two edges share a force, and friction is at most `most`.
+    """
 
     def hold(A: list, slip: list, force: list) -> list:
         loose = (4.0 * mu * mu) * A[0][0] < MINVAL
@@ -185,12 +187,12 @@ def _edges(mu: Scalar, most: Scalar) -> Hold:
 
 
 def _ellipse(friction: list, normal: Scalar, least: float) -> Hold:
-    """The rule for all axes of an elliptic cone: the least 1/2 F'AF + F'b where |F / friction| is `normal` at the most.
+    """Return the rule for all axes of an elliptic cone: minimize 1/2 F'AF + F'b where |F / friction| <= `normal`.
 
     mju_QCQP: with x = F / friction, x is -(A + la)^-1 b, where la >= 0 is what has |x| be `normal`, found by Newton's
     method. It ends where MuJoCo's ends, as it may do so early.
 
-    least: of a pivot, as a share of its row's diagonal entry; what is below that is rounding, and A is singular.
+    least: the smallest pivot, as a share of its row's diagonal entry; a smaller one is rounding, and A is singular.
     """
     n = len(friction)
 
@@ -222,7 +224,7 @@ def _ellipse(friction: list, normal: Scalar, least: float) -> Hold:
 
 
 def _nothing(A: list, slip: list, force: list) -> list:
-    """No friction, as MuJoCo's QCQP has it where A is singular, as with more axes than the bodies have dofs."""
+    """Set friction to 0, as MuJoCo's QCQP does where A is singular, as with more axes than the bodies have dofs."""
     return _unless_worse(A, slip, force, zeros(len(force)))
 
 
@@ -233,7 +235,7 @@ def _unless_worse(A: list, slip: list, force: list, new: list) -> list:
 
 
 def _singular(pivots: list) -> Mask:
-    """Where A is singular to MuJoCo: by the determinant of 2 or 3 rows, by the pivots of more."""
+    """Return where MuJoCo takes A for singular: by the determinant of 2 or 3 rows, by the pivots of more."""
     if len(pivots) > 3:
         return logical_or(*(x < LEAST for x in pivots))
     product: Scalar = 1.0
