@@ -21,7 +21,7 @@ from .collision.shapes import SHAPES
 from .dynamics.actuators.muscle import muscles
 from .dynamics.reflected import gives_armature
 from .dynamics.set_const import derived_data, set_const
-from .dynamics.tendons.tendon import armed_tendons, constrained_tendons, coupled_tendons
+from .dynamics.tendons.tendon import constrained_tendons, coupled_tendons, tendons_with_armature
 from .model.data import Data
 from .model.enums import JointType, WrapType
 from .model.model import Model
@@ -117,7 +117,7 @@ def deciding(m: Model) -> tuple[str, ...]:
     Those of tendons are among them if any tendon constrains or has armature, those of actuators if any is a muscle.
     """
     out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m) or gives_armature(m))
-    if muscles(m) or constrained_tendons(m) or armed_tendons(m):
+    if muscles(m) or constrained_tendons(m) or tendons_with_armature(m):
         wraps = WrapType.SPHERE in m.wrap_type or WrapType.CYLINDER in m.wrap_type
         out += ("wrap_prm", *(("geom_size", "geom_pos", "geom_quat") if wraps else ()))
     return out
@@ -152,7 +152,7 @@ class Columns:
 
     @property
     def derived(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return field and index of each derived column; the last is `flaw`."""
+        """Return field and index of each derived column; the last is `poison`."""
         m = self.model
         out: list[tuple[str, tuple[int, ...]]] = []
         if set(self.names) & set(deciding(m)):
@@ -166,7 +166,7 @@ class Columns:
             out += [("meaninertia", ())]
             out += [("actuator_acc0", (i,)) for i in muscles(m)]
             out += [("eq_data", (i, k)) for i, places in derived_data(m).items() for k in places]
-        return [*out, ("flaw", ())]
+        return [*out, ("poison", ())]
 
     def values(self, columns: Sequence) -> dict[str, Any]:
         """Return the parameters of a world, nested as in the model."""
@@ -180,7 +180,7 @@ class Columns:
         world = _replaced(self.model, values)
         found = set_const(world) if len(self.derived) > 1 else {}
         sense = logical_and(*(mask for *_, mask in sensible(self.model, values)))
-        found["flaw"] = select(sense, 0.0, math.nan)
+        found["poison"] = select(sense, 0.0, math.nan)
         return [_entry(found[name], index) for name, index in self.derived]
 
     def world(self, columns: Sequence, derived: Sequence) -> Model:

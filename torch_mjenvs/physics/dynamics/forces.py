@@ -113,7 +113,7 @@ def smooth(m: Model, d: Data) -> None:
         d.qfrc_smooth = add(d.qfrc_smooth, applied(m, d))
     for v in range(m.nv):
         if m.dof_parentid[v] < 0:
-            d.qfrc_smooth[v] = d.qfrc_smooth[v] + m.flaw
+            d.qfrc_smooth[v] = d.qfrc_smooth[v] + m.poison
 
 
 @stage(reads="M qfrc_smooth", computes="qacc_smooth")

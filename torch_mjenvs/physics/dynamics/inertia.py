@@ -47,7 +47,7 @@ from ..model.enums import JointType
 from ..model.model import Model
 from .kinematics import Frame, between
 from .reflected import dof_armature, tendon_armature
-from .tendons.tendon import armed_tendons
+from .tendons.tendon import tendons_with_armature
 
 Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symmetric matrix
 
@@ -234,7 +234,7 @@ def crb(m: Model, d: Data) -> None:
         if composite[i] and carrier > 0:
             composite[carrier] = add(composite[carrier], composite[i])
     d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
-    for t in armed_tendons(m):
+    for t in tendons_with_armature(m):
         _add_armature(d, tendon_armature(m, t), d.ten_J[t])
 
 

@@ -31,7 +31,7 @@ from ..model.enums import JointType
 from ..model.model import Model, dofs_of
 from .inertia import Lump
 from .reflected import tendon_armature
-from .tendons.tendon import armed_tendons
+from .tendons.tendon import tendons_with_armature
 
 
 @stage(reads="qvel comrel odof", computes="cvel ovel cdof_dot bias_acc")
@@ -160,7 +160,7 @@ def _inertial_force_rate(lump: Lump, v: Vec, dv: Vec, da: Vec) -> list[Scalar]:
 def bias(m: Model, d: Data) -> None:
     """Compute d.qfrc_bias: Coriolis, centrifugal and gravity forces, and the bias of tendons. mj_rne, mj_tendonBias."""
     d.qfrc_bias = rne(m, d)
-    for t in armed_tendons(m):
+    for t in tendons_with_armature(m):
         for v, entry in d.ten_J[t].items():
             d.qfrc_bias[v] = d.qfrc_bias[v] + tendon_armature(m, t) * d.ten_bias[t] * entry
 

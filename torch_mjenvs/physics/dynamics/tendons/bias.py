@@ -14,17 +14,17 @@ from ...model.model import Model
 from ..kinematics import between
 from ..reflected import tendon_armature
 from ..velocity import at_point, unforced_acceleration
-from .tendon import armed_tendons, site_place, straight_parts
+from .tendon import site_place, straight_parts, tendons_with_armature
 
 
 @stage(reads="qvel origin frame odof ovel bias_acc", computes="ten_bias")
 def tendon_bias(m: Model, d: Data) -> None:
     """Compute d.ten_bias = dJ/dt qvel: the acceleration of each length while no dof accelerates. mj_tendonDot."""
     d.ten_bias = [0.0] * m.ntendon
-    if not armed_tendons(m):
+    if not tendons_with_armature(m):
         return
     bias = unforced_acceleration(m, d)
-    for t in armed_tendons(m):
+    for t in tendons_with_armature(m):
         for share, one, two in straight_parts(m, t):
             if m.site_bodyid[one] != m.site_bodyid[two]:
                 d.ten_bias[t] = d.ten_bias[t] + _bias(m, d, bias, one, two) * share
@@ -60,7 +60,7 @@ def armature_force(m: Model, d: Data, t: int, qacc: Vec) -> Scalar:
 def armature_wrenches(m: Model, d: Data, qacc: Vec) -> dict[int, list]:
     """Return the forces of all tendons' armature as (torque, force) by body."""
     out: dict[int, list] = {}
-    for t in armed_tendons(m):
+    for t in tendons_with_armature(m):
         for body, pull in d.ten_wrench[t].items():
             out[body] = add(out.get(body, zeros(6)), scale(pull, armature_force(m, d, t, qacc)))
     return out

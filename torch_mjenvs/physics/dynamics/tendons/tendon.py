@@ -93,7 +93,7 @@ def coupled_tendons(m: Model) -> list[int]:
     return sorted({t for kind, *ids in ends if kind == EqType.TENDON for t in ids if t >= 0})
 
 
-def armed_tendons(m: Model) -> list[int]:
+def tendons_with_armature(m: Model) -> list[int]:
     """Return the tendons with armature in the model as it was loaded."""
     return [t for t in range(m.ntendon) if tendon_armature(m.nominal or m, t) > 0.0]
 
