@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
-from .algebra.spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
+from .algebra.spatial import MAXVAL, MINVAL, Vec, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
 from .dynamics.actuators.muscle import muscles
 from .dynamics.reflected import gives_armature
@@ -168,12 +168,12 @@ class Columns:
             out += [("eq_data", (i, k)) for i, places in derived_data(m).items() for k in places]
         return [*out, ("poison", ())]
 
-    def values(self, columns: Sequence) -> dict[str, Any]:
+    def values(self, columns: Vec) -> dict[str, Any]:
         """Return the parameters of a world, nested as in the model."""
         shapes = self.shapes
         return {name: _nested(iter(columns[place]), shapes[name]) for name, place in self.places().items()}
 
-    def derive(self, columns: Sequence) -> list[Scalar]:
+    def derive(self, columns: Vec) -> list[Scalar]:
         """Return the derived columns from a world's parameters; the last is NaN where these make no sense. mj_setConst.
         """
         values = self.values(columns)
@@ -183,7 +183,7 @@ class Columns:
         found["poison"] = select(sense, 0.0, math.nan)
         return [_entry(found[name], index) for name, index in self.derived]
 
-    def world(self, columns: Sequence, derived: Sequence) -> Model:
+    def world(self, columns: Vec, derived: Vec) -> Model:
         """Return the model of a world, from its columns of parameters and of what is derived.
 
         What depends on parameters alone is asked for here, so that in a kernel whose loops come after it is computed
@@ -226,7 +226,7 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
             yield name, "all that moves by joints of its own has some", _carries(m, name, rows)
 
 
-def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
+def _ordered(m: Model, name: str, rows: Sequence[Vec]) -> Mask:
     """Return where the ranges that are in use begin before they end.
 
     Both ends of a limit may be near at once only where they are in the model, since that is structure.
@@ -243,7 +243,7 @@ def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
     return out
 
 
-def _sized(m: Model, rows: Sequence) -> Mask:
+def _sized(m: Model, rows: Sequence[Vec]) -> Mask:
     """Return where geoms of shapes that can touch have sizes greater than 0."""
     numbers = {kind: shape.nsize for kind, shape in SHAPES.items()}
     return logical_and(
@@ -251,12 +251,12 @@ def _sized(m: Model, rows: Sequence) -> Mask:
     )
 
 
-def _same_format(m: Model, name: str, rows: Sequence) -> Mask:
+def _same_format(m: Model, name: str, rows: Sequence[Any]) -> Mask:
     pairs = zip(_leaves(rows), _leaves(getattr(m, name)), strict=True)
     return logical_and(*(x > 0.0 if usual > 0.0 else x <= 0.0 for x, usual in pairs))
 
 
-def _carries(m: Model, name: str, rows: Sequence) -> Mask:
+def _carries(m: Model, name: str, rows: Sequence[Any]) -> Mask:
     """Return where each body with joints, with what is welded to it, has mass (or inertia)."""
     out: Mask = True
     for i in range(1, m.nbody):
@@ -279,14 +279,18 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
         new["wrap_prm"] = tuple(usual if kind in geoms else x for x, usual, kind in kinds)
     for name in DIRECTIONS:
         if name in new:
-            unit: Callable = quat_normalize if len(new[name][0]) == 4 else lambda x: normalize(x, [0.0, 0.0, 1.0])
-            new[name] = tuple(tuple(unit(row)) for row in new[name])
+            new[name] = tuple(tuple(_unit(row)) for row in new[name])
     if new.keys() & {"body_ipos", "body_iquat", "body_quat", "jnt_axis", "jnt_pos"}:
         new["dof_simplenum"] = (0,) * m.nv  # bodies whose inertia is diagonal in their dofs
     if new.keys() & {"dof_armature", "jnt_axis", "jnt_pos", *(("actuator_gear",) if gives_armature(m) else ())}:
         # where it may vanish is not known beforehand
         new["dof_clamped"] = tuple(m.body_jntnum[i] > 1 for i in m.dof_bodyid)
     return dataclasses.replace(m, nominal=m.nominal or m, **new)
+
+
+def _unit(row: Vec) -> list[Scalar]:
+    """Return a unit quaternion (4) or a unit vector (3) of the same direction."""
+    return quat_normalize(row) if len(row) == 4 else normalize(row, [0.0, 0.0, 1.0])
 
 
 # nested tuples
@@ -304,7 +308,7 @@ def _leaves(x: Any) -> Iterator[Scalar]:
         yield x
 
 
-def _nested(leaves: Iterator, shape: tuple[int, ...]) -> Any:
+def _nested(leaves: Iterator[Scalar], shape: tuple[int, ...]) -> Any:
     return tuple(_nested(leaves, shape[1:]) for _ in range(shape[0])) if shape else next(leaves)
 
 

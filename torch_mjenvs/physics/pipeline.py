@@ -6,8 +6,11 @@ for all that a step needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 
+from ..compiler.scalar import Scalar
+from .algebra.spatial import Vec
 from .collision.candidates import collision
 from .constraints import make_constraint
 from .dynamics.actuators.activation import check_act
@@ -93,13 +96,13 @@ def forward(d: Data) -> None:
 
 def derive(
     m: Model,
-    qpos: list,
-    qvel: list,
-    qacc: list | None,
-    ctrl: list,
+    qpos: list[Scalar],
+    qvel: list[Scalar],
+    qacc: list[Scalar] | None,
+    ctrl: list[Scalar],
     precision: Precision = DOUBLE,
-    act: Sequence = (),
-    **pushes: list,
+    act: Vec = (),
+    **pushes: Any,
 ) -> Data:
     """Return mjData at a state; only what is read of it is computed.
 

@@ -15,7 +15,7 @@ from ..checks import as_count, as_dtype, as_mask, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
-from ..compiler.scalar import absolute, select
+from ..compiler.scalar import Scalar, absolute, select
 from .algebra.spatial import MAXVAL
 from .loading.load import load
 from .loading.size import sized
@@ -34,7 +34,7 @@ def precision_of(dtype: torch.dtype) -> Precision:
     return PRECISIONS[str(dtype).removeprefix("torch.")]
 
 
-def _mass_matrix(m: Model, d: Data) -> list:
+def _mass_matrix(m: Model, d: Data) -> list[list[Scalar]]:
     full = [[0.0] * m.nv for _ in range(m.nv)]
     for i, row in enumerate(d.M):
         for j, x in row.items():
@@ -45,7 +45,7 @@ def _mass_matrix(m: Model, d: Data) -> list:
 OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on as the model has them
 
 
-def _flat(x: Any) -> list:
+def _flat(x: Any) -> list[Scalar]:
     return [y for part in x for y in _flat(part)] if isinstance(x, (list, tuple)) else [x]
 
 
@@ -86,7 +86,7 @@ class Asked:
         more = [Buffer(name, torch.Size(shape).numel()) for name, shape in self.shapes().items()]
         return state + (param_buffers(self.columns) if self.vary else []) + more
 
-    def pushes(self, b: Mapping[str, list]) -> dict[str, Any]:
+    def pushes(self, b: Mapping[str, list[Scalar]]) -> dict[str, Any]:
         """Return the inputs as `step` takes them."""
         given: dict[str, Any] = {name: b[name] for name in self.inputs}
         if "time" in given:
@@ -98,7 +98,7 @@ class Asked:
         return given
 
 
-def _floats(xs: list) -> list:
+def _floats(xs: list[Scalar]) -> list[Scalar]:
     return [float(x) if isinstance(x, int) else x for x in xs]
 
 
@@ -116,12 +116,12 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
     """Record one step, or one forward evaluation, of the model."""
     precision = PRECISIONS[dtype]
 
-    def body(b: dict[str, list]) -> dict[str, list]:
+    def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         m, pushes = asked.model, asked.pushes(b)
         if asked.vary:
             m = asked.columns.world(b["params"], b["derived"])
 
-        def computed(d: Data) -> dict[str, list]:
+        def computed(d: Data) -> dict[str, list[Scalar]]:
             found = {name: _mass_matrix(m, d) if name == "M" else getattr(d, name) for name in asked.outputs}
             return {name: _floats(_flat(x)) for name, x in found.items()}
 
@@ -165,7 +165,7 @@ class Simulation(Varied):
     @lasting
     def __init__(
         self,
-        model: mujoco.MjModel | str | os.PathLike,
+        model: mujoco.MjModel | str | os.PathLike[str],
         num_worlds: int,
         device: torch.device | str | None = None,
         dtype: torch.dtype | str = torch.float32,
@@ -202,7 +202,7 @@ class Simulation(Varied):
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
-        start: dict[str, Sequence] = {"qpos": m.qpos0}
+        start: dict[str, Sequence[Any]] = {"qpos": m.qpos0}
         if "eq_active" in self.inputs:
             start["eq_active"] = [float(x) for x in m.eq_active0]
         if m.nmocap:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..compiler.arrays import Table
 from ..compiler.control import repeat, when_any
-from ..compiler.scalar import Mask, select
+from ..compiler.scalar import Mask, Scalar, select
 from .algebra.spatial import zeros
 from .dynamics.actuators.activation import check_act, held_to_a_turn
 from .dynamics.integrator import euler, rk4
@@ -22,7 +22,7 @@ from .solver.newton import rne_post_constraint
 
 
 def step(
-    m: Model, state: State, ctrl: list, final: Mask = True, precision: Precision = DOUBLE, **pushes: list
+    m: Model, state: State, ctrl: list[Scalar], final: Mask = True, precision: Precision = DOUBLE, **pushes: Any
 ) -> State:
     """Return the state after one step. mj_step.
 
@@ -33,15 +33,16 @@ def step(
     """
     check_act(m, state.act)
 
-    def forward_at(qpos: list, qvel: list, warmstart: list, act: list) -> Data:
+    def forward_at(qpos: list[Scalar], qvel: list[Scalar], warmstart: list[Scalar], act: list[Scalar]) -> Data:
         d = Data(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision, **pushes)
         forward(d)
         return d
 
-    def observe(d: Data, seen: list) -> list:
-        def wrenches(_: list) -> list:
+    def observe(d: Data, seen: list[list[Scalar]]) -> list[list[Scalar]]:
+        def wrenches(_: list[list[Scalar]]) -> list[list[Scalar]]:
             rne_post_constraint(m, d)  # and not d.cfrc_ext, which would be computed outside this block: in every step
-            return d.cfrc_ext
+            found: list[list[Scalar]] = d.cfrc_ext
+            return found
 
         return when_any(final, wrenches, seen)
 
@@ -55,7 +56,7 @@ def step(
     return State(qpos, qvel, last.qacc, act, last)
 
 
-def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOUBLE, **pushes: list) -> State:
+def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precision = DOUBLE, **pushes: Any) -> State:
     """Return the state after n steps under the same control and pushes, recorded as one loop."""
     last_one = [float(i == n - 1) for i in range(n)]
 
@@ -65,7 +66,7 @@ def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOU
     return repeat(n, body, state.unmoved(m.nbody))
 
 
-def left_by_step(m: Model, state: State, ctrl: list, precision: Precision = DOUBLE, **pushes: list) -> Data:
+def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precision = DOUBLE, **pushes: Any) -> Data:
     """Return mjData as the step that led to this state leaves it.
 
     After a Runge-Kutta step MuJoCo's fields are of several evaluations. Most are of the last stage. Sensors, and what

@@ -30,7 +30,8 @@ from .velocity import bias_rates
 
 def implicit_acceleration(m: Model, d: Data) -> list[Scalar]:
     """Return the acceleration that changes velocities in an implicit step, from d's accelerations. mj_implicit."""
-    h, force, out = m.timestep, mul_m(d.M, d.qacc), d.qacc
+    h, force = m.timestep, mul_m(d.M, d.qacc)
+    out: list[Scalar] = d.qacc
     damping = _damping(m, d)
     general = range(m.nv) if m.integrator == "implicit" else _lone_dofs(m)
     if any(damping) and len(general) < m.nv:

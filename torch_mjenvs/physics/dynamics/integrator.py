@@ -6,12 +6,13 @@ Letters: h time step, w angular velocity in the body's frame, K a position rate 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from ...compiler.arrays import Table
 from ...compiler.control import repeat, when_any
 from ...compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, maximum, select, sin, sqrt
-from ..algebra.spatial import add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
+from ..algebra.spatial import Vec, add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
 from ..model.data import Data
 from ..model.enums import JointType
 from ..model.model import Model
@@ -38,7 +39,7 @@ def rotations(m: Model) -> list[tuple[int, int]]:
     ]
 
 
-def integrate_pos(m: Model, qpos: Sequence, rate: Sequence, h: Scalar) -> list:
+def integrate_pos(m: Model, qpos: Vec, rate: Vec, h: Scalar) -> list[Scalar]:
     """Return qpos moved for the time h (seconds) at the given rate (nv). mj_integratePos."""
     out = list(qpos)
     quats = rotations(m)
@@ -53,7 +54,7 @@ def integrate_pos(m: Model, qpos: Sequence, rate: Sequence, h: Scalar) -> list:
     return out
 
 
-def quat_integrate(quat: list, th: list) -> list:
+def quat_integrate(quat: Vec, th: Vec) -> list[Scalar]:
     """Return quat exp(th / 2) for a rotation vector th, after normalizing quat. mju_quatIntegrate."""
     square = dot(th, th)
     small = square < 1e-12
@@ -64,11 +65,11 @@ def quat_integrate(quat: list, th: list) -> list:
     return normalize(quat_mul(quat, rotation), rotation)
 
 
-def shorter_way(th: list) -> list:
+def shorter_way(th: list[Scalar]) -> list[Scalar]:
     """Return the rotation vector of at most half a turn that rotates as th does. mju_quat2Vel."""
     square = dot(th, th)
 
-    def back(th: list) -> list:
+    def back(th: list[Scalar]) -> list[Scalar]:
         angle = sqrt(maximum(square, 1.0))
         s, c = sin(0.5 * angle), cos(0.5 * angle)
         half = atan2(select(c < 0.0, -s, s), absolute(c))
@@ -77,7 +78,7 @@ def shorter_way(th: list) -> list:
     return when_any(square > math.pi**2, back, th)
 
 
-def orientation_rate(w: list, th: list) -> list:
+def orientation_rate(w: Vec, th: Vec) -> list[Scalar]:
     """Return d th / dt for a rotation vector th and the body-frame velocity w.
 
     This is the inverse of the exponential map's derivative.
@@ -111,22 +112,23 @@ def _implicit_damping(m: Model) -> Mask:
 def euler_inertia(m: Model, d: Data) -> Rows:
     """Return the matrix that Euler's step divides forces by: M, and what implicit joint damping adds to it."""
     implicit = _implicit_damping(m)
+    undamped: Rows = d.M
     if implicit is False:
-        return d.M
-    damped = [dict(row) for row in d.M]
+        return undamped
+    damped = [dict(row) for row in undamped]
     for v in range(m.nv):
         rate = rate_at(*dof_damping(m, v), absolute(d.qvel[v]))
         damped[v][v] = damped[v][v] + m.timestep * select(implicit, rate, 0.0)
     return damped
 
 
-def _euler_acceleration(m: Model, d: Data) -> list:
+def _euler_acceleration(m: Model, d: Data) -> list[Scalar]:
     """Return the acceleration that changes velocities in an Euler step. mj_Euler."""
     inertia = euler_inertia(m, d)
     return d.qacc if inertia is d.M else solve(factor(inertia, m.dof_clamped), mul_m(d.M, d.qacc))
 
 
-def euler(m: Model, d: Data) -> tuple[list, list, list]:
+def euler(m: Model, d: Data) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
     """Return (qpos, qvel, act) after one step from d's accelerations. mj_Euler, mj_implicit."""
     h, qacc = m.timestep, _euler_acceleration(m, d) if m.integrator == "euler" else implicit_acceleration(m, d)
     qvel = [v + h * a for v, a in zip(d.qvel, qacc, strict=True)]
@@ -139,11 +141,11 @@ def _lengths(m: Model, d: Data) -> dict[int, Scalar]:
 
 def rk4(
     m: Model,
-    start: list[list],
-    forward: Callable[[list, list, list, list], Data],
-    observe: Callable[[Data, list], list],
-    cfrc_ext: list,
-) -> tuple[list, list, list, Last]:
+    start: list[list[Scalar]],
+    forward: Callable[[list[Scalar], list[Scalar], list[Scalar], list[Scalar]], Data],
+    observe: Callable[[Data, list[list[Scalar]]], list[list[Scalar]]],
+    cfrc_ext: list[list[Scalar]],
+) -> tuple[list[Scalar], list[Scalar], list[Scalar], Last]:
     """Return (qpos, qvel, act) after one Runge-Kutta step from `start`, and the data of its last stage. mj_RungeKutta.
 
     start: (qpos, qvel, qacc_warmstart, act). `forward`, called with the same four, gives the data of a stage. Each
@@ -155,7 +157,7 @@ def rk4(
     h = m.timestep
     quats = rotations(m)
 
-    def stage(i: Scalar, carry: dict) -> dict:
+    def stage(i: Scalar, carry: dict[str, Any]) -> dict[str, Any]:
         a, b, first = Table(A)[i], Table(B)[i], Table(FIRST)[i] > 0.5
         at = integrate_pos(m, qpos, carry["rate"], h * a)
         speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]

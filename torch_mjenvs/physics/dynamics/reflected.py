@@ -5,10 +5,8 @@ An actuator adds its own, times the square of its gear.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...compiler.scalar import Scalar
-from ..algebra.spatial import is_zero
+from ..algebra.spatial import Vec, is_zero
 from ..model.enums import TrnType
 from ..model.model import Model
 
@@ -47,14 +45,14 @@ def damped_by_actuators(m: Model) -> bool:
 
 
 def _damping(
-    m: Model, k: Scalar, coefficients: Sequence, kinds: tuple[int, ...], driven: int
+    m: Model, k: Scalar, coefficients: Vec, kinds: tuple[int, ...], driven: int
 ) -> tuple[Scalar, list[Scalar]]:
     columns = list(zip(*m.actuator_dampingpoly, strict=True)) or [()] * len(coefficients)
     higher = [_sum(m, c, given, kinds, driven) for c, given in zip(coefficients, columns, strict=True)]
     return _sum(m, k, m.actuator_damping, kinds, driven), higher
 
 
-def _sum(m: Model, own: Scalar, given: Sequence, kinds: tuple[int, ...], driven: int) -> Scalar:
+def _sum(m: Model, own: Scalar, given: Vec, kinds: tuple[int, ...], driven: int) -> Scalar:
     """Return a coefficient of a joint or tendon: its own, plus what the actuators that drive it add."""
     for i, x in enumerate(given):
         if not is_zero(x) and m.actuator_trntype[i] in kinds and m.actuator_trnid[i][0] == driven:

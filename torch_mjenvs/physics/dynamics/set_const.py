@@ -50,13 +50,13 @@ def set_const(m: Model) -> dict[str, Any]:
     }
 
 
-def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple:
+def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple[Scalar, ...]:
     """Return for each actuator the length of M^-1 times its moment."""
     rows = [[moment.get(v, 0.0) for v in range(m.nv)] for moment in d.actuator_moment]
     return tuple(norm(solve(f, row)) if row else 0.0 for row in rows)
 
 
-def _subtree_mass(m: Model) -> tuple:
+def _subtree_mass(m: Model) -> tuple[Scalar, ...]:
     total = list(m.body_mass)
     for i in range(m.nbody - 1, 0, -1):
         total[m.body_parentid[i]] = total[m.body_parentid[i]] + total[i]
@@ -102,7 +102,7 @@ def _slides_alone(m: Model, i: int) -> bool:
     return bool(joints) and all(m.jnt_type[j] == JointType.SLIDE and m.dof_simplenum[m.jnt_dofadr[j]] for j in joints)
 
 
-def _dof_invweight0(m: Model, f: Factor) -> tuple:
+def _dof_invweight0(m: Model, f: Factor) -> tuple[Scalar, ...]:
     """Return the diagonal of M^-1, averaged over the three axes of a translation or a rotation."""
     out = zeros(m.nv)
     for j in range(m.njnt):
@@ -132,7 +132,7 @@ def derived_data(m: Model) -> dict[int, range]:
     return connects | {i: range(3, 10) for i in of_bodies if m.eq_type[i] == EqType.WELD and m.eq_data[i][11]}
 
 
-def _eq_data(m: Model, d: Data, i: int) -> tuple:
+def _eq_data(m: Model, d: Data, i: int) -> tuple[Scalar, ...]:
     data = m.eq_data[i]
     if i not in derived_data(m):
         return data

@@ -6,6 +6,7 @@ v velocity   a acceleration   dv what a joint adds to the velocity
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...compiler.scalar import Scalar, maximum
 from ..algebra.spatial import (
@@ -60,7 +61,7 @@ def _groups(m: Model, j: int) -> list[tuple[range, bool]]:
     return [(range(v, v + (3 if m.jnt_type[j] == JointType.BALL else 1)), True)]
 
 
-def combine(odof: list, x: Vec, dofs: range) -> list[Scalar]:
+def combine(odof: Sequence[Vec], x: Vec, dofs: range) -> list[Scalar]:
     """Return the sum of odof x over the dofs. mju_mulDofVec."""
     total = zeros(6)
     for k in dofs:
@@ -70,8 +71,8 @@ def combine(odof: list, x: Vec, dofs: range) -> list[Scalar]:
 
 def rne(m: Model, d: Data, qacc: Vec | None = None) -> list[Scalar]:
     """Return the force (nv) that makes the acceleration qacc (None: 0), without armature and passive forces. mj_rne."""
-    cacc: list = [None] * m.nbody
-    cfrc: list = [zeros(6)] * m.nbody
+    cacc: list[Any] = [None] * m.nbody
+    cfrc: list[list[Scalar]] = [zeros(6)] * m.nbody
     cacc[0] = zeros(3) + scale(m.gravity, -1.0)
     moving = [i for i in range(1, m.nbody) if d.lump[i]]
     for i in moving:
@@ -124,7 +125,7 @@ def _bias_rate(m: Model, d: Data, qvel: Vec, k: int) -> dict[int, Scalar]:
     dv, da, df   what a rate of dof k adds to velocity, acceleration and force
     """
     speed, dv, da = [zeros(6)] * m.nbody, [zeros(6)] * m.nbody, [zeros(6)] * m.nbody
-    df: list = [None] * m.nbody
+    df: list[Any] = [None] * m.nbody
     moving = [i for i in range(1, m.nbody) if d.lump[i]]
     for i in moving:
         parent = m.body_weldid[m.body_parentid[i]]
@@ -175,7 +176,7 @@ def unforced_acceleration(m: Model, d: Data) -> list[list[Scalar]]:
 
     As MuJoCo has it there, and there alone, the axes of a ball also turn with the joints after it in its body.
     """
-    bias: list = [zeros(6)] * m.nbody
+    bias: list[list[Scalar]] = [zeros(6)] * m.nbody
     for i in range(1, m.nbody):
         bias[i] = add(add(bias[m.body_parentid[i]], d.bias_acc[i]), _after_balls(m, d, i))
     return bias

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ...compiler.scalar import Scalar
 from ..algebra.spatial import add, dot, zeros
@@ -14,7 +15,7 @@ OfBody = Callable[[int], list[Scalar] | None]
 
 def subtree_sums(m: Model, of: OfBody) -> list[list[Scalar] | None]:
     """Return for each body with joints the sum over it and all that it carries; None where nothing acts."""
-    total: list = [None] * m.nbody
+    total: list[Any] = [None] * m.nbody
     for i in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
         carrier, parent = m.body_weldid[i], m.body_weldid[m.body_parentid[i]]
         if carrier == 0:

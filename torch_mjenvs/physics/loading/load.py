@@ -21,7 +21,7 @@ from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, w
 from .singular import dependent
 
 
-def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
+def load(model: mujoco.MjModel | str | os.PathLike[str]) -> Model:
     """Return the `Model` of an `MjModel`, of an MJCF string, or of an MJCF or binary file.
 
     Raises: FileNotFoundError, ValueError (a file that MuJoCo does not take), TypeError, `UnsupportedModel`.
@@ -53,7 +53,8 @@ def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
     pairs = _pairs(mjm)
     touching = {g for p in pairs for g in (p.geom1, p.geom2)}
-    known: dict = {"pairs": pairs, "meshes": read_meshes(mjm, touching), "hfields": read_hfields(mjm, touching)}
+    meshes, hfields = read_meshes(mjm, touching), read_hfields(mjm, touching)
+    known: dict[str, Any] = {"pairs": pairs, "meshes": meshes, "hfields": hfields}
     known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)
@@ -69,9 +70,9 @@ _DAMPERS = tuple(f"{what}_damping{x}" for what in ("dof", "tendon", "actuator") 
 _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat", "cam_quat"]
 
 
-def _options(mjm: mujoco.MjModel) -> dict:
+def _options(mjm: mujoco.MjModel) -> dict[str, Any]:
     opt = mjm.opt
-    out: dict = {"timestep": opt.timestep, "impratio": opt.impratio}
+    out: dict[str, Any] = {"timestep": opt.timestep, "impratio": opt.impratio}
     out["integrator"] = INTEGRATORS[int(opt.integrator)]
     out["multiccd"] = not disabled(mjm, "MULTICCD")
     out["noslip_iterations"] = max(0, int(opt.noslip_iterations))
@@ -87,7 +88,7 @@ def _options(mjm: mujoco.MjModel) -> dict:
     return out
 
 
-def _fields(mjm: mujoco.MjModel, known: Collection[str]) -> dict:
+def _fields(mjm: mujoco.MjModel, known: Collection[str]) -> dict[str, Any]:
     """Read all fields that are stored as MuJoCo stores them."""
     frames = _frames(mjm)
     out = {name: tuple(snap(row) for row in frames.get(name, getattr(mjm, name)).tolist()) for name in _DIRECTIONS}
@@ -119,7 +120,7 @@ def _frames(mjm: mujoco.MjModel) -> dict[str, np.ndarray]:
     return out
 
 
-def _derived(mjm: mujoco.MjModel) -> dict:
+def _derived(mjm: mujoco.MjModel) -> dict[str, Any]:
     """Read the fields that MuJoCo stores in another form, or that a disable flag changes."""
 
     limited = not (disabled(mjm, "LIMIT") or disabled(mjm, "CONSTRAINT"))
@@ -161,7 +162,7 @@ def _disabled_groups(mjm: mujoco.MjModel) -> tuple[bool, ...]:
     return tuple(0 <= group <= 30 and bool(off >> group & 1) for group in mjm.actuator_group.tolist())
 
 
-def _sensors(mjm: mujoco.MjModel) -> dict:
+def _sensors(mjm: mujoco.MjModel) -> dict[str, Any]:
     """Read the sensors: none where they are disabled, though sensordata keeps its size."""
     n = 0 if disabled(mjm, "SENSOR") else mjm.nsensor
     integers = ["type", "datatype", "objtype", "objid", "reftype", "refid", "dim", "adr"]
@@ -181,7 +182,7 @@ def _focal(mjm: mujoco.MjModel, c: int) -> Floats:
     """
     if mjm.cam_sensorsize[c].all():
         focal = mjm.cam_intrinsic[c, :2] / mjm.cam_sensorsize[c] * mjm.cam_resolution[c].astype(np.float32)
-        return _tuple(focal, float)
+        return tuple(focal.astype(float).tolist())
     return (0.5 / math.tan(float(mjm.cam_fovy[c]) * math.pi / 360) * int(mjm.cam_resolution[c, 1]),) * 2
 
 
@@ -217,7 +218,7 @@ def _origins(mjm: mujoco.MjModel) -> Ints:
     return tuple(out)
 
 
-def _names(mjm: mujoco.MjModel) -> dict:
+def _names(mjm: mujoco.MjModel) -> dict[str, Any]:
     def names(kind: str, n: int) -> tuple[str, ...]:
         return tuple(_name(mjm, kind, i) for i in range(n))
 
@@ -239,7 +240,8 @@ def _tuple(x: Any, kind: type) -> Any:
 
 
 def _unless(mjm: mujoco.MjModel, flag: str, values: np.ndarray) -> Floats | Rows:
-    return _tuple(np.zeros_like(values) if disabled(mjm, flag) else values, float)
+    out: Floats | Rows = _tuple(np.zeros_like(values) if disabled(mjm, flag) else values, float)
+    return out
 
 
 def _name(mjm: mujoco.MjModel, kind: str, i: int) -> str:

@@ -34,7 +34,7 @@ def dependent(mjm: mujoco.MjModel) -> tuple[tuple[int, ...], list[bool]]:
 
 def _armature(mjm: mujoco.MjModel) -> np.ndarray:
     """Return the armature of each dof, including what actuators add to it. mj_actuatorArmature."""
-    out = mjm.dof_armature.copy()
+    out: np.ndarray = mjm.dof_armature.copy()
     for i in np.flatnonzero(np.isin(mjm.actuator_trntype, (TrnType.JOINT, TrnType.JOINTINPARENT))):
         out[mjm.dof_jntid == mjm.actuator_trnid[i, 0]] += mjm.actuator_armature[i] * mjm.actuator_gear[i, 0] ** 2
     return out
@@ -70,4 +70,5 @@ def _independence(
 def _rotation(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
     """Return the rotation matrices about unit vectors, (SAMPLES, 3, 3)."""
     across = np.cross(axis[:, None], -np.eye(3))  # across v is axis x v
-    return np.eye(3) + np.sin(angle) * across + (1.0 - np.cos(angle)) * (across @ across)
+    out: np.ndarray = np.eye(3) + np.sin(angle) * across + (1.0 - np.cos(angle)) * (across @ across)
+    return out

@@ -67,7 +67,7 @@ class Data:
     """
 
     _model: Model
-    _here: Callable[[], AbstractContextManager]
+    _here: Callable[[], AbstractContextManager[Any]]
     _elsewhere: dict[str, Data]
 
     # what the caller gives
@@ -176,10 +176,10 @@ class Stage(Protocol):
 STAGE_OF: dict[str, Stage] = {}  # by the field that it computes
 
 
-def stage(reads: str, computes: str) -> Callable[[Callable], Stage]:
+def stage(reads: str, computes: str) -> Callable[[Callable[[Model, Data], None]], Stage]:
     """Decorate a stage: declare the fields that it reads and those that it computes."""
 
-    def declare(function: Callable) -> Stage:
+    def declare(function: Callable[[Model, Data], None]) -> Stage:
         declared = cast(Stage, function)
         declared.reads, declared.computes = tuple(reads.split()), tuple(computes.split())
         unknown = [name for name in declared.reads + declared.computes if name not in FIELDS]

@@ -71,7 +71,8 @@ def _read(mjm: mujoco.MjModel, k: int) -> Mesh:
 def _hull(mjm: mujoco.MjModel, k: int) -> list[int]:
     at = int(mjm.mesh_graphadr[k])
     n = int(mjm.mesh_graph[at])
-    return mjm.mesh_graph[at + 2 + n : at + 2 + 2 * n].tolist()
+    hull: list[int] = mjm.mesh_graph[at + 2 + n : at + 2 + 2 * n].tolist()
+    return hull
 
 
 def _face(mjm: mujoco.MjModel, k: int, i: int) -> tuple[Point, list[int]]:

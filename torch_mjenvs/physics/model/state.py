@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ...compiler.scalar import Scalar
+
 
 @dataclass
 class Last:
@@ -15,27 +17,27 @@ class Last:
     Runge-Kutta step. start: the `parts` of the state that the step began with.
     """
 
-    act: list
-    cfrc_ext: list
-    mean_qacc: list
-    qacc: list
-    qpos: list
-    qvel: list
-    start: list
+    act: list[Scalar]
+    cfrc_ext: list[list[Scalar]]
+    mean_qacc: list[Scalar]
+    qacc: list[Scalar]
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    start: list[list[Scalar]]
 
 
 @dataclass
 class State:
     """A world's state: lists of nq, nv, nv and na scalars and, if a step led to it, that step's `Last`."""
 
-    qpos: list
-    qvel: list
-    qacc_warmstart: list
-    act: list = field(default_factory=list)
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    qacc_warmstart: list[Scalar]
+    act: list[Scalar] = field(default_factory=list)
     last: Last | None = None
 
     @property
-    def parts(self) -> list[list]:
+    def parts(self) -> list[list[Scalar]]:
         """Return [qpos, qvel, qacc_warmstart, act]."""
         return [list(x) for x in (self.qpos, self.qvel, self.qacc_warmstart, self.act)]
 

@@ -12,12 +12,13 @@ The rows are made by `constraints`. Letters: a acceleration and dx step (V dofs)
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from ..algebra.spatial import add, cross, dot, sub
 from ..dynamics.forces import applied_wrench
-from ..dynamics.inertia import factor, mul_m, solve
+from ..dynamics.inertia import Rows, factor, mul_m, solve
 from ..dynamics.tendons.bias import armature_wrenches
 from ..model.data import Data, stage
 from ..model.model import Model
@@ -41,7 +42,7 @@ def newton(m: Model, d: Data) -> None:
     uncertain = [where for c in d.constraints for where in c.needs_refinement]
     certain = logical_not(functools.reduce(logical_or, uncertain, False))
 
-    def search(carry: list) -> list:
+    def search(carry: list[Any]) -> list[Any]:
         a, _, count, *landed = carry
         gradient, hessian = linearise(m, d, a)
         dx = [-x for x in solve(factor(hessian, m.dof_clamped), gradient)]
@@ -89,7 +90,7 @@ def rne_post_constraint(m: Model, d: Data) -> None:
     ]
 
 
-def linearise(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
+def linearise(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Rows]:
     """Return the gradient of the cost at the acceleration a, and its Hessian: rows of the lower triangle."""
     pushes, hessian = _rows(m, d, a)
     inertial = mul_m(d.M, a)
@@ -100,17 +101,17 @@ def linearise(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
     return gradient, hessian
 
 
-def _rows(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
+def _rows(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Rows]:
     """Return the constraints' share of the cost's gradient and Hessian at the acceleration a."""
-    gradient: list = [0.0] * m.nv
-    hessian: list[dict] = [{} for _ in range(m.nv)]
+    gradient: list[Scalar] = [0.0] * m.nv
+    hessian: Rows = [{} for _ in range(m.nv)]
     for c in d.constraints:
         c.add_rows(m, d, a, gradient, hessian)
     return gradient, hessian
 
 
 def line_search(
-    m: Model, d: Data, a: list, dx: list, slope: Scalar, tolerance: float, full: Mask
+    m: Model, d: Data, a: list[Scalar], dx: list[Scalar], slope: Scalar, tolerance: float, full: Mask
 ) -> tuple[Scalar, Scalar]:
     """Return the share of the step dx to take, and the force that is out of place after a full step. PrimalSearch.
 
@@ -125,7 +126,7 @@ def line_search(
     inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
     enough = absolute(slope) * LS_TOLERANCE
 
-    def step(carry: list) -> list:
+    def step(carry: list[Any]) -> list[Any]:
         alpha, low, high, at_end, _ = carry
         total = [0.0] * 4
         for c in d.constraints:

@@ -9,7 +9,7 @@ before the faster contact forces fade, and one at rest from the step before.
 
 from __future__ import annotations
 
-from ...compiler.scalar import select
+from ...compiler.scalar import Scalar, select
 from ..algebra.spatial import add_scaled, dot, sub
 from ..constraints.contact_row import reference_of
 from ..dynamics.inertia import factor, solve
@@ -21,7 +21,7 @@ LEAST, MOST = 0.2, 0.6  # shares of the way to no constraints: less is not worth
 REST = 0.3  # a world whose acceleration is a smaller share of what constraints change in it is at rest
 
 
-def start(m: Model, d: Data) -> list:
+def start(m: Model, d: Data) -> list[Scalar]:
     """Return the starting acceleration (nv), from d.qacc_warmstart and d.qfrc_smooth."""
     share = share_of_the_way(m.nominal or m)
     if not share:

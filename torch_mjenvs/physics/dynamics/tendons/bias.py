@@ -30,7 +30,7 @@ def tendon_bias(m: Model, d: Data) -> None:
                 d.ten_bias[t] = d.ten_bias[t] + _bias(m, d, bias, one, two) * share
 
 
-def _bias(m: Model, d: Data, bias: list, site1: int, site2: int) -> Scalar:
+def _bias(m: Model, d: Data, bias: list[list[Scalar]], site1: int, site2: int) -> Scalar:
     """Return the acceleration of the distance of two sites while no dof accelerates.
 
     It has two parts: how their accelerations differ along the line between them, and how fast that line turns.
@@ -46,7 +46,7 @@ def _bias(m: Model, d: Data, bias: list, site1: int, site2: int) -> Scalar:
     return dot(along, sub(acc2, acc1)) + turning
 
 
-def _moving(d: Data, bias: list, body: int, p: Vec) -> tuple[list, list]:
+def _moving(d: Data, bias: list[list[Scalar]], body: int, p: Vec) -> tuple[list[Scalar], list[Scalar]]:
     """Return velocity and acceleration of the point p of a body."""
     speed = at_point(d.ovel[body], p)
     return speed, add(at_point(bias[body], p), cross(d.ovel[body][:3], speed))
@@ -57,9 +57,9 @@ def armature_force(m: Model, d: Data, t: int, qacc: Vec) -> Scalar:
     return -(tendon_armature(m, t) * (row_times(d.ten_J[t], qacc) + d.ten_bias[t]))
 
 
-def armature_wrenches(m: Model, d: Data, qacc: Vec) -> dict[int, list]:
+def armature_wrenches(m: Model, d: Data, qacc: Vec) -> dict[int, list[Scalar]]:
     """Return the forces of all tendons' armature as (torque, force) by body."""
-    out: dict[int, list] = {}
+    out: dict[int, list[Scalar]] = {}
     for t in tendons_with_armature(m):
         for body, pull in d.ten_wrench[t].items():
             out[body] = add(out.get(body, zeros(6)), scale(pull, armature_force(m, d, t, qacc)))

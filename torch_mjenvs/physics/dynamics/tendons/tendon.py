@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ....compiler.control import when_any
 from ....compiler.scalar import Scalar, absolute, maximum
@@ -132,7 +133,7 @@ class Piece:
 
     length: Scalar
     row: Row
-    wrench: dict[int, list]
+    wrench: dict[int, list[Scalar]]
 
 
 def _straight(m: Model, d: Data, one: tuple[int, Vec], two: tuple[int, Vec]) -> Piece:
@@ -180,14 +181,14 @@ def _round(m: Model, d: Data, site1: int, geom: int, side: int, site2: int) -> P
     dofs = sorted({v for body in (one[0], holder, two[0]) for v in dofs_of(m, body)})
     bodies = list(dict.fromkeys((one[0], holder, two[0])))
 
-    def flat(length: Scalar, pieces: list[Piece]) -> list:
+    def flat(length: Scalar, pieces: list[Piece]) -> list[Any]:
         row, wrench = _sum([p.row for p in pieces]), {body: zeros(6) for body in bodies}
         for piece in pieces:
             for body, part in piece.wrench.items():
                 wrench[body] = add(wrench[body], part)
         return [length, [row.get(v, 0.0) for v in dofs], list(wrench.values())]
 
-    def touching(_: list) -> list:
+    def touching(_: list[Any]) -> list[Any]:
         first, last = ((holder, add(centre, mat_vec(mat, p))) for p in (path.first, path.last))
         ends = [_straight(m, d, one, first), _straight(m, d, last, two)]
         return flat(ends[0].length + path.length + ends[1].length, ends)

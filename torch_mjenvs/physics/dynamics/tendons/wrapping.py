@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from ....compiler.control import while_any
 from ....compiler.scalar import (
@@ -125,7 +126,7 @@ def _inside(e0: Vec, e1: Vec, r: Scalar) -> Wrap:
         """
         return _arcsin(a * sin(angle)) + _arcsin(b * sin(angle)) - 2.0 * angle + absolute(turn)
 
-    def search(carry: list) -> list:
+    def search(carry: list[Any]) -> list[Any]:
         angle, f = carry
         s, c = sin(angle), cos(angle)
         slope = a * c / sqrt(1.0 - (a * s) * (a * s)) + b * c / sqrt(1.0 - (b * s) * (b * s)) - 2.0
