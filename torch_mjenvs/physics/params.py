@@ -174,7 +174,9 @@ class Columns:
         return {name: _nested(iter(columns[place]), shapes[name]) for name, place in self.places().items()}
 
     def derive(self, columns: Vec) -> list[Scalar]:
-        """Return the derived columns from a world's parameters; the last is NaN where these make no sense. mj_setConst.
+        """Return the derived columns from a world's parameters. mj_setConst.
+
+        The last one is NaN where the parameters make no sense, else 0.
         """
         values = self.values(columns)
         world = _replaced(self.model, values)

@@ -58,8 +58,7 @@ class Params:
         }
 
     def set(self, values: Mapping[str, Any], mask: torch.Tensor | None) -> None:
-        """Set parameters by name, in all worlds or those of the mask, after checking them. See `Simulation.set_params`.
-        """
+        """Check and set parameters by name, in all worlds or those of the mask. See `Simulation.set_params`."""
         n, device = self._num_worlds, self._params.device
         chosen = None if mask is None else as_mask("mask", mask, n, device)
         self.follow()

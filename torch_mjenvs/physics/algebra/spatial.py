@@ -173,7 +173,9 @@ def quat_to_mat(q: Vec) -> list[Scalar]:
 
 
 def quat_sub(p: Vec, q: Vec) -> list[Scalar]:
-    """Return the rotation vector that takes q to p, in the frame of q, its length in radians in (-pi, pi]. mju_subQuat.
+    """Return the rotation vector that takes q to p, in the frame of q. mju_subQuat.
+
+    Its length is the angle in radians, in (-pi, pi].
     """
     d = quat_mul(quat_conjugate(q), p)
     d = choose(d[0] < 0.0, scale(d, -1.0), d)  # -d is the same rotation, by the angle below pi
@@ -186,8 +188,7 @@ def quat_sub(p: Vec, q: Vec) -> list[Scalar]:
 
 
 def rotation(quat: Vec) -> tuple[Scalar, ...]:
-    """Return the rotation matrix of a quaternion, without the rounding noise that would keep a planar model from
-    folding.
+    """Return the rotation matrix of a quaternion, without rounding noise, which would keep a planar model from folding.
     """
     return snap(quat_to_mat(snap(quat)))
 

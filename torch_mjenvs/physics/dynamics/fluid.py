@@ -37,7 +37,7 @@ def fluid(m: Model, d: Data) -> None:
 
 
 def fluid_damping(m: Model, d: Data) -> Rows:
-    """Return the lower triangle of the symmetric part of -d qfrc_fluid / d qvel. mjd_inertiaBoxFluid,
+    """Return the symmetric part of -d qfrc_fluid / d qvel, as a lower triangle. mjd_inertiaBoxFluid,
     mjd_ellipsoidFluid.
     """
 
@@ -51,7 +51,7 @@ def fluid_damping(m: Model, d: Data) -> Rows:
 
 
 def fluid_twist(m: Model, d: Data) -> Rows:
-    """Return the lower triangle of the antisymmetric part of -d qfrc_fluid / d qvel.
+    """Return the antisymmetric part of -d qfrc_fluid / d qvel, as a lower triangle.
 
     Ellipsoids alone have one: of each two dofs, how the first's velocity slows the second's beyond what the second's
     does to the first's, halved.

@@ -32,8 +32,9 @@ def ellipsoids_force(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def ellipsoids_damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
-    """Return the damping of body i's ellipsoids: (torque, force) about its tree's origin for each of its six
-    velocities.
+    """Return the damping of body i's ellipsoids, by each of its six velocities.
+
+    Each column is a (torque, force) about the tree's origin.
     """
     columns = [zeros(6) for _ in range(6)]
     for g in ellipsoids(m, i):
@@ -66,10 +67,7 @@ def _semi_axes(m: Model, g: int) -> list[Scalar]:
 
 
 def _added_mass(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Return torque and force of the fluid that moves along, without the terms in accelerations. mj_addedMassForces.
-
-    MuJoCo leaves those out, too.
-    """
+    """Return torque and force of the fluid that moves along, without the terms in accelerations. mj_addedMassForces."""
     linear = [m.density * a * x for a, x in zip(m.geom_fluid[g][6:9], v, strict=True)]
     angular = [m.density * a * x for a, x in zip(m.geom_fluid[g][9:], w, strict=True)]
     return add(cross(linear, v), cross(angular, w)), cross(linear, w)
@@ -107,8 +105,7 @@ def _drag(m: Model, g: int) -> _Drag:
 
 
 def _viscous(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Return torque and force of viscosity, blunt and slender drag, and the Magnus and Kutta lifts. mj_viscousForces.
-    """
+    """Return torque and force of viscosity, blunt and slender drag, and Magnus and Kutta lift. mj_viscousForces."""
     _, blunt, slender, _, kutta, magnus = m.geom_fluid[g][:6]
     law = _drag(m, g)
     speed, u = norm(v), normalize(v, [1.0, 0.0, 0.0])

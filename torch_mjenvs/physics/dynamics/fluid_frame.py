@@ -16,8 +16,7 @@ class FluidFrame:
     r: Vec
 
     def velocity(self, motion: Vec, wind: Vec) -> tuple[list[Scalar], list[Scalar]]:
-        """Return angular velocity and the centre's velocity in the wind, along the axes, for the body's `motion` (6).
-        """
+        """Return angular velocity and the centre's velocity in the wind, along the axes, for `motion` (6)."""
         local = transpose(self.axes)
         w = mat_vec(local, motion[:3])
         return w, mat_vec(local, sub(add(motion[3:], cross(motion[:3], self.r)), wind))

@@ -1,5 +1,4 @@
-"""Passive forces, applied forces, and the sum of all forces but those of constraints. mj_passive, mj_fwdAcceleration.
-"""
+"""Passive and applied forces, and the sum of all forces but those of constraints. mj_passive, mj_fwdAcceleration."""
 
 from __future__ import annotations
 
@@ -77,8 +76,7 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
 
 
 def _lift(m: Model, d: Data, i: int) -> list[Scalar] | None:
-    """Return the (torque, force) about the tree's origin that holds up body i's share of its weight, or None.
-    mj_gravcomp.
+    """Return the (torque, force) about the tree's origin that holds up part of body i's weight, or None. mj_gravcomp.
     """
     if is_zero(m.body_gravcomp[i]):
         return None
@@ -87,8 +85,7 @@ def _lift(m: Model, d: Data, i: int) -> list[Scalar] | None:
 
 
 def applied(m: Model, d: Data) -> list[Scalar]:
-    """Return the force on each dof of d.xfrc_applied and d.qfrc_applied, as far as they are given. mj_xfrcAccumulate.
-    """
+    """Return the force on each dof of d.xfrc_applied and d.qfrc_applied, if they are given. mj_xfrcAccumulate."""
     total = list(d.qfrc_applied or zeros(m.nv))
     if d.xfrc_applied is not None:
         total = add(total, forces_of_wrenches(m, d, lambda i: applied_wrench(d, i)))

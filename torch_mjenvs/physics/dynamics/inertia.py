@@ -285,8 +285,6 @@ def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
     """Factor a positive definite matrix of any sparsity pattern, finding its fill-in on the way. mj_factorI.
 
     Pivots that are `clamped` are at least mjMINVAL.
-
-    Pivots that are `clamped` are at least mjMINVAL.
     """
     a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
     n = len(a)

@@ -96,7 +96,7 @@ def orientation_rate(w: Vec, th: Vec) -> list[Scalar]:
 
 
 def _implicit_damping(m: Model) -> Mask:
-    """Return in which worlds joint damping is taken implicitly: those where some of it is positive.
+    """Return in which worlds Euler's step takes joint damping implicitly; negative damping alone does not count.
 
     Damping that varies is negative only in models with negative damping of their own.
     """

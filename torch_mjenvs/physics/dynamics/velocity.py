@@ -102,8 +102,6 @@ def bias_rates(m: Model, d: Data, dofs: Sequence[int]) -> list[dict[int, Scalar]
     """Return d qfrc_bias / d qvel: for each dof the row {column: entry}, in the columns of `dofs`. mjd_rne_vel.
 
     How fast a floating tree moves as a whole has no effect, so it is left out, and so are these columns.
-
-    How fast a floating tree moves as a whole is of no effect, so it is left out, and so are these columns.
     """
     qvel, drifting = list(d.qvel), set()
     for j in range(m.njnt):

@@ -1,2 +1,1 @@
-"""Loading of an `mjModel` into a `Model`: reading it, refusing what cannot be simulated, estimating its kernel's size.
-"""
+"""Loading an `mjModel` into a `Model`: reading it, refusing what is not implemented, estimating the kernel's size."""

@@ -100,10 +100,9 @@ def _fields(mjm: mujoco.MjModel, known: Collection[str]) -> dict[str, Any]:
 
 
 def _frames(mjm: mujoco.MjModel) -> dict[str, np.ndarray]:
-    """Return positions and orientations in bodies, exact where MuJoCo uses the body's or its inertia's
-    (`mjtSameFrame`).
+    """Return positions and orientations in bodies, exact where MuJoCo uses the body's or its inertia's (mjtSameFrame).
 
-    Those that an mjModel holds of a mesh are often 1e-9 apart.
+    For a mesh the numbers that the mjModel holds are often 1e-9 off.
     """
     body, inertia, body_turn, inertia_turn = range(1, 5)
     ipos, iquat = mjm.body_ipos.copy(), mjm.body_iquat.copy()

@@ -94,7 +94,7 @@ def _check_flags(mjm: mujoco.MjModel) -> None:
 
 
 def _check_elements(mjm: mujoco.MjModel) -> None:
-    """Elements that add forces, state or constraints of kinds that are not implemented."""
+    """Refuse elements that add forces, state or constraints of kinds that are not implemented."""
     found = {
         "flexes": mjm.nflex,
         "plugins": mjm.nplugin,
@@ -122,7 +122,7 @@ def _check_equalities(mjm: mujoco.MjModel) -> None:
 
 
 def _check_tendons(mjm: mujoco.MjModel) -> None:
-    """Raise `UnsupportedModel` for tendons with a feature that is not implemented."""
+    """Refuse tendons with a feature that is not implemented."""
     for i in range(mjm.ntendon):
         who, first = describe(mjm, "tendon", i), mjm.tendon_adr[i]
         if np.any(mjm.tendon_springyield[i]):
@@ -136,7 +136,7 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
 
 
 def _check_tendon_rows(mjm: mujoco.MjModel, i: int) -> None:
-    """Raise `UnsupportedModel` for a limit or friction loss of tendon i that is not implemented."""
+    """Refuse a limit or friction loss of tendon i that is not implemented."""
     who, on = describe(mjm, "tendon", i), not disabled(mjm, "CONSTRAINT")
     rows = {
         "limit": mjm.tendon_limited[i] and on and not disabled(mjm, "LIMIT"),
@@ -255,7 +255,9 @@ def _partners(kind: int) -> str:
 
 
 def _mixed(solref: Sequence[float]) -> bool:
-    """Return whether solref is in neither the standard nor the direct format: MuJoCo would warn and take the default.
+    """Return whether solref is in neither the standard nor the direct format.
+
+    MuJoCo would warn and take the default.
     """
     return (solref[0] > 0) != (solref[1] > 0)
 

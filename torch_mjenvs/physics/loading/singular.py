@@ -17,8 +17,7 @@ ALWAYS, NEARLY = 1e-12, 0.02  # least eigenvalue of the motions' Gram matrix, re
 
 
 def dependent(mjm: mujoco.MjModel) -> tuple[tuple[int, ...], list[bool]]:
-    """Return joints of a body whose motions cancel in every state, and whether each dof may lose its inertia in some.
-    """
+    """Return joints of a body whose motions cancel in every state, and which dofs may lose their inertia in some."""
     rng, locks, armature = np.random.default_rng(0), set(), _armature(mjm)
     for b in range(1, mjm.nbody):
         joints = range(mjm.body_jntadr[b], mjm.body_jntadr[b] + mjm.body_jntnum[b])

@@ -63,8 +63,7 @@ def estimate(m: Model) -> int:
 
 
 def _alone(m: Model, pair: Pair) -> int:
-    """Estimate the operations of a pair that shares no loop: to find where its geoms touch, and the axes of contacts.
-    """
+    """Estimate the operations of a pair that shares no loop: to find its contacts and their axes."""
     found = 0 if m.geom_type[pair.geom1] == GeomType.PLANE else SHAPES
     return found + AXIS * pair.condim * most_contacts(m, pair) * _moving(m, pair)
 

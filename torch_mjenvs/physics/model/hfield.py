@@ -53,9 +53,7 @@ class HField:
         return x, y
 
     def most_contacts(self, reach: Scalar) -> int:
-        """Return the most prisms that something within `reach` of its centre can touch, at most the number MuJoCo
-        keeps.
-        """
+        """Return the most contacts of something within `reach` of its centre, at most as many as MuJoCo keeps."""
         x, y = self.cells(reach)
         return min(2 * x * y, MOST)
 

@@ -118,10 +118,6 @@ def line_search(
     That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at a +
     dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx, by
     Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece.
-
-    That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at
-    a + dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx,
-    by Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece. PrimalSearch.
     """
     inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
     enough = absolute(slope) * LS_TOLERANCE

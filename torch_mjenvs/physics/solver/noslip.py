@@ -170,15 +170,13 @@ def _jacobian(m: Model, d: Data, c: ContactForce) -> list[Row]:
 
 
 def _shares(cone: Any, y: list[Scalar]) -> list[Scalar]:
-    """Return the most that friction may be on each axis of a pyramid: its two edges' normal force times its friction.
-    """
+    """Return the most that friction may be on each axis of a pyramid: its two edges' forces, times its coefficient."""
     f = cone.edges(y)
     return [mu * (one + two) for mu, one, two in zip(cone.friction, f[::2], f[1::2], strict=True)]
 
 
 def _edges(mu: Scalar, most: Scalar) -> Hold:
-    """Return the rule for an axis of a pyramid of friction mu: two edges share a force, and friction is at most `most`.
-    """
+    """Return the rule for friction along one axis of a pyramid: mu its coefficient, `most` the most it may be."""
 
     def hold(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
         loose = (4.0 * mu * mu) * A[0][0] < MINVAL
@@ -225,7 +223,7 @@ def _ellipse(friction: list[Scalar], normal: Scalar, least: float) -> Hold:
 
 
 def _nothing(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
-    """Set friction to 0, as MuJoCo's QCQP does where A is singular, as with more axes than the bodies have dofs."""
+    """Return friction of 0, as MuJoCo's QCQP does where A is singular, as with more axes than the bodies have dofs."""
     return _unless_worse(A, slip, force, zeros(len(force)))
 
 

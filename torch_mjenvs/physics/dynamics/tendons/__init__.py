@@ -1,3 +1,1 @@
-"""Tendons: their lengths and Jacobians (`tendon`), their way round geoms (`wrapping`), forces of their armature
-(`bias`).
-"""
+"""Tendons: their lengths and Jacobians (`tendon`), paths round geoms (`wrapping`), forces of armature (`bias`)."""
