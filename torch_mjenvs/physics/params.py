@@ -114,7 +114,8 @@ def vary(m: Model, values: Mapping[str, Any]) -> Model:
 def deciding(m: Model) -> tuple[str, ...]:
     """Return the names of the parameters on which derived ones depend.
 
-    Those of tendons are among them if any tendon constrains or has armature, those of actuators if any is a muscle.
+    `actuator_gear` is one if actuators give armature or are muscles; the paths of tendons are, if any tendon constrains
+    or has armature, or any actuator is a muscle.
     """
     out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m) or gives_armature(m))
     if muscles(m) or constrained_tendons(m) or tendons_with_armature(m):

@@ -168,7 +168,7 @@ def _unfixed(frame: Frame) -> Frame:
 
 
 def _along_axis(frame: Frame, a: Vec) -> tuple[Frame, int, float]:
-    """Return the same pose in a frame whose coordinate axis is a, with that axis's index and sign.
+    """Return the same pose in a frame in which the axis a is a coordinate axis, with that axis's index and its sign.
 
     a is given in the present frame's coordinates.
     """
