@@ -57,7 +57,7 @@ class Layout:
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
             *act,
-            Buffer("memory", total_width(self.memory)),
+            Buffer("memory", room(self.memory)),
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
             Buffer("key", 3, "i"),
@@ -70,8 +70,8 @@ class Layout:
             Buffer("terminated", 1, "b"),
             Buffer("truncated", 1, "b"),
             Buffer(BAD_STATE, 1, "b"),
-            Buffer("info", total_width(self.info)),
-            Buffer("final_info", total_width(self.info)),
+            Buffer("info", room(self.info)),
+            Buffer("final_info", room(self.info)),
         ]
 
 
@@ -116,7 +116,7 @@ class Verdict:
         return logical_or(self.terminated, self.truncated)
 
 
-def total_width(widths: Widths) -> int:
+def room(widths: Widths) -> int:
     """How many numbers these are."""
     return sum(max(1, width) for width in widths.values())
 
