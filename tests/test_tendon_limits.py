@@ -72,7 +72,7 @@ def test_accelerations_and_forces(how):
         ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
         rubs = [c for c in ours.constraints if isinstance(c, FrictionLoss)]
         limits = [c for c in ours.constraints if isinstance(c, Limit)]
-        limits = [c for c in limits if c.room < 0]
+        limits = [c for c in limits if c.distance < 0]
         assert (len(rubs), len(limits)) == (d.nf, d.nl)
         here = slice(d.nf + d.nl)
         np.testing.assert_allclose([c.D for c in rubs + limits], d.efc_D[here], rtol=1e-10)

@@ -139,26 +139,26 @@ def test_no_module_imports_itself_by_way_of_others():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
 
 
-# The rooms of physics, each of which imports from those before it alone; the files beside them put them together.
-ROOMS = ("algebra", "model", "dynamics", "collision", "constraints", "solver", "sensors", "loading")
+# The folders of physics, each of which imports from those before it alone; the files beside them put them together.
+FOLDERS = ("algebra", "model", "dynamics", "collision", "constraints", "solver", "sensors", "loading")
 
 
-def room_of(module: str) -> str:
-    """The room of physics that a module is in; "" for those beside the rooms."""
+def folder_of(module: str) -> str:
+    """Return the folder of physics that a module is in; "" for those beside the folders."""
     name = module.removeprefix(f"{NAME}.physics").lstrip(".").partition(".")[0]
-    return name if name in ROOMS else ""
+    return name if name in FOLDERS else ""
 
 
-def test_every_folder_of_physics_is_a_room():
-    assert {p.name for p in (PACKAGE / "physics").iterdir() if (p / "__init__.py").exists()} == set(ROOMS)
+def test_every_folder_of_physics_is_known():
+    assert {p.name for p in (PACKAGE / "physics").iterdir() if (p / "__init__.py").exists()} == set(FOLDERS)
 
 
-def test_rooms_of_physics_import_one_way():
-    known = [*ROOMS, ""]
+def test_folders_of_physics_import_one_way():
+    known = [*FOLDERS, ""]
     for module, imported in import_graph().items():
         if module.startswith(f"{NAME}.physics."):
             for other in (x for x in imported if x.startswith(f"{NAME}.physics")):
-                assert known.index(room_of(other)) <= known.index(room_of(module)), f"{module} imports {other}"
+                assert known.index(folder_of(other)) <= known.index(folder_of(module)), f"{module} imports {other}"
 
 
 def test_mujoco_never_steps_in_the_product():

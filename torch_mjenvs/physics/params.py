@@ -1,4 +1,4 @@
-"""Parameters: numbers of a model that may differ from world to world.
+"""Parameters: the numbers of a model that may differ from world to world.
 
 A model is structure (integers, trees, which geoms may touch) and numbers. A world's model is a `Model` in which the
 numbers that vary are scalars like any other: loads of a kernel, or tensors (B,). All others stay constants and fold
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
-from .algebra.spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
+from .algebra.spatial import MAXVAL, MINVAL, Vec, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
 from .dynamics.actuators.muscle import muscles
 from .dynamics.reflected import gives_armature
 from .dynamics.set_const import derived_data, set_const
-from .dynamics.tendons.tendon import armed_tendons, constrained_tendons, coupled_tendons
+from .dynamics.tendons.tendon import constrained_tendons, coupled_tendons, tendons_with_armature
 from .model.data import Data
 from .model.enums import JointType, WrapType
 from .model.model import Model
@@ -83,7 +83,7 @@ REASONS = {
 
 
 def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
-    """The names, in the order of `VARIABLE`. Raises ValueError for one that cannot vary, saying why."""
+    """Return the names, in the order of `VARIABLE`. Raises ValueError for one that cannot vary, saying why."""
     names = (names,) if isinstance(names, str) else tuple(names)
     for name in names:
         if name in m.switched_off:
@@ -101,7 +101,7 @@ def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def vary(m: Model, values: Mapping[str, Any]) -> Model:
-    """The model with these parameters, and what mj_setConst would derive from them.
+    """Return the model with these parameters, and what mj_setConst would derive from them.
 
     Values are nested sequences of scalars, or tensors (B, ...) for B worlds. Raises ValueError for a name that cannot
     vary, or values of another shape.
@@ -112,11 +112,13 @@ def vary(m: Model, values: Mapping[str, Any]) -> Model:
 
 
 def deciding(m: Model) -> tuple[str, ...]:
-    """The parameters on which the derived ones depend: also those of tendons that constrain or have armature, and of
-    actuators that are muscles.
+    """Return the names of the parameters on which derived ones depend.
+
+    `actuator_gear` is one if actuators give armature or are muscles; the paths of tendons are, if any tendon constrains
+    or has armature, or any actuator is a muscle.
     """
     out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m) or gives_armature(m))
-    if muscles(m) or constrained_tendons(m) or armed_tendons(m):
+    if muscles(m) or constrained_tendons(m) or tendons_with_armature(m):
         wraps = WrapType.SPHERE in m.wrap_type or WrapType.CYLINDER in m.wrap_type
         out += ("wrap_prm", *(("geom_size", "geom_pos", "geom_quat") if wraps else ()))
     return out
@@ -124,7 +126,7 @@ def deciding(m: Model) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Where a world's parameters lie: each in MuJoCo's order, one after the other; and what is derived from them."""
+    """The columns of a world's parameters, each parameter in MuJoCo's order, and of what is derived from them."""
 
     model: Model
     names: tuple[str, ...]
@@ -138,7 +140,7 @@ class Columns:
         return sum(map(math.prod, self.shapes.values()))
 
     def places(self) -> dict[str, slice]:
-        """The columns of each parameter."""
+        """Return the columns of each parameter, by name."""
         out, start = {}, 0
         for name, shape in self.shapes.items():
             out[name] = slice(start, start + math.prod(shape))
@@ -146,12 +148,12 @@ class Columns:
         return out
 
     def nominal(self) -> list[float]:
-        """The model's own values."""
+        """Return the model's own values, column by column."""
         return [x for name in self.names for x in _leaves(getattr(self.model, name))]
 
     @property
     def derived(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Field and index of each derived column; the last is `flaw`."""
+        """Return field and index of each derived column; the last is `poison`."""
         m = self.model
         out: list[tuple[str, tuple[int, ...]]] = []
         if set(self.names) & set(deciding(m)):
@@ -165,24 +167,27 @@ class Columns:
             out += [("meaninertia", ())]
             out += [("actuator_acc0", (i,)) for i in muscles(m)]
             out += [("eq_data", (i, k)) for i, places in derived_data(m).items() for k in places]
-        return [*out, ("flaw", ())]
+        return [*out, ("poison", ())]
 
-    def values(self, columns: Sequence) -> dict[str, Any]:
-        """The parameters of a world, nested as in the model."""
+    def values(self, columns: Vec) -> dict[str, Any]:
+        """Return the parameters of a world, nested as in the model."""
         shapes = self.shapes
         return {name: _nested(iter(columns[place]), shapes[name]) for name, place in self.places().items()}
 
-    def derive(self, columns: Sequence) -> list[Scalar]:
-        """The derived columns, from a world's parameters: mj_setConst. The last is NaN where they make no sense."""
+    def derive(self, columns: Vec) -> list[Scalar]:
+        """Return the derived columns from a world's parameters. mj_setConst.
+
+        The last one is NaN where the parameters make no sense, else 0.
+        """
         values = self.values(columns)
         world = _replaced(self.model, values)
         found = set_const(world) if len(self.derived) > 1 else {}
         sense = logical_and(*(mask for *_, mask in sensible(self.model, values)))
-        found["flaw"] = select(sense, 0.0, math.nan)
+        found["poison"] = select(sense, 0.0, math.nan)
         return [_entry(found[name], index) for name, index in self.derived]
 
-    def world(self, columns: Sequence, derived: Sequence) -> Model:
-        """The model of a world, from both kinds of columns.
+    def world(self, columns: Vec, derived: Vec) -> Model:
+        """Return the model of a world, from its columns of parameters and of what is derived.
 
         What depends on parameters alone is asked for here, so that in a kernel whose loops come after it is computed
         once, and not in every iteration.
@@ -197,7 +202,7 @@ class Columns:
 
 
 def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Mask]]:
-    """Name and rule, and where the parameters obey it."""
+    """Yield (name, rule, mask of the worlds whose parameters obey the rule) for each rule of these parameters."""
     for name, rows in values.items():
         leaves = list(_leaves(rows))
         if name in RANGES:
@@ -224,9 +229,10 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
             yield name, "all that moves by joints of its own has some", _carries(m, name, rows)
 
 
-def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
-    """Whether ranges that are in use begin before they end; of limits, whether both ends are near at once only where
-    they are in the model, since that is structure.
+def _ordered(m: Model, name: str, rows: Sequence[Vec]) -> Mask:
+    """Return where the ranges that are in use begin before they end.
+
+    Both ends of a limit may be near at once only where they are in the model, since that is structure.
     """
     out: Mask = True
     for i, (low, high) in enumerate(rows):
@@ -240,21 +246,21 @@ def _ordered(m: Model, name: str, rows: Sequence) -> Mask:
     return out
 
 
-def _sized(m: Model, rows: Sequence) -> Mask:
-    """Whether geoms of shapes that can touch have sizes."""
+def _sized(m: Model, rows: Sequence[Vec]) -> Mask:
+    """Return where geoms of shapes that can touch have sizes greater than 0."""
     numbers = {kind: shape.nsize for kind, shape in SHAPES.items()}
     return logical_and(
         *(x > 0.0 for row, kind in zip(rows, m.geom_type, strict=True) for x in row[: numbers.get(kind, 0)])
     )
 
 
-def _same_format(m: Model, name: str, rows: Sequence) -> Mask:
+def _same_format(m: Model, name: str, rows: Sequence[Any]) -> Mask:
     pairs = zip(_leaves(rows), _leaves(getattr(m, name)), strict=True)
     return logical_and(*(x > 0.0 if usual > 0.0 else x <= 0.0 for x, usual in pairs))
 
 
-def _carries(m: Model, name: str, rows: Sequence) -> Mask:
-    """Whether all that moves by joints of its own has mass, or inertia."""
+def _carries(m: Model, name: str, rows: Sequence[Any]) -> Mask:
+    """Return where each body with joints, with what is welded to it, has mass (or inertia)."""
     out: Mask = True
     for i in range(1, m.nbody):
         if m.body_weldid[i] == i:
@@ -265,7 +271,7 @@ def _carries(m: Model, name: str, rows: Sequence) -> Mask:
 
 
 def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
-    """The model with these parameters and what is the same in another form; nothing else follows yet."""
+    """Return the model with these parameters, normalized, and without what mj_setConst would derive from them."""
     new = dict(values)
     for name in new.keys() & {"body_ipos", "body_iquat"}:  # the world has none
         new[name] = (getattr(m, name)[0], *new[name][1:])
@@ -276,14 +282,18 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
         new["wrap_prm"] = tuple(usual if kind in geoms else x for x, usual, kind in kinds)
     for name in DIRECTIONS:
         if name in new:
-            unit: Callable = quat_normalize if len(new[name][0]) == 4 else lambda x: normalize(x, [0.0, 0.0, 1.0])
-            new[name] = tuple(tuple(unit(row)) for row in new[name])
+            new[name] = tuple(tuple(_unit(row)) for row in new[name])
     if new.keys() & {"body_ipos", "body_iquat", "body_quat", "jnt_axis", "jnt_pos"}:
         new["dof_simplenum"] = (0,) * m.nv  # bodies whose inertia is diagonal in their dofs
     if new.keys() & {"dof_armature", "jnt_axis", "jnt_pos", *(("actuator_gear",) if gives_armature(m) else ())}:
         # where it may vanish is not known beforehand
         new["dof_clamped"] = tuple(m.body_jntnum[i] > 1 for i in m.dof_bodyid)
     return dataclasses.replace(m, nominal=m.nominal or m, **new)
+
+
+def _unit(row: Vec) -> list[Scalar]:
+    """Return a unit quaternion (4) or a unit vector (3) of the same direction."""
+    return quat_normalize(row) if len(row) == 4 else normalize(row, [0.0, 0.0, 1.0])
 
 
 # nested tuples
@@ -301,12 +311,12 @@ def _leaves(x: Any) -> Iterator[Scalar]:
         yield x
 
 
-def _nested(leaves: Iterator, shape: tuple[int, ...]) -> Any:
+def _nested(leaves: Iterator[Scalar], shape: tuple[int, ...]) -> Any:
     return tuple(_nested(leaves, shape[1:]) for _ in range(shape[0])) if shape else next(leaves)
 
 
 def as_rows(m: Model, values: Mapping[str, Any]) -> dict[str, Any]:
-    """By name, scalars nested as in the model, from such, or from tensors whose first dimension is that of worlds."""
+    """Return the values by name, nested as in the model, from nested scalars or from tensors (B, ...)."""
     worlds_last = {name: x.movedim(0, -1) if hasattr(x, "movedim") else x for name, x in values.items()}
     return {name: _nested_of(name, x, _shape(getattr(m, name))) for name, x in worlds_last.items()}
 

@@ -1,4 +1,4 @@
-"""MuJoCo's pipeline: the stages from a state to its accelerations and all that follows, in MuJoCo's order.
+"""MuJoCo's pipeline: the stages in MuJoCo's order, from a state to its accelerations and all that follows.
 
 A `Data` runs a stage when one of its fields is first asked for, so whoever needs little computes little. `forward` asks
 for all that a step needs.
@@ -6,8 +6,11 @@ for all that a step needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 
+from ..compiler.scalar import Scalar
+from .algebra.spatial import Vec
 from .collision.candidates import collision
 from .constraints import make_constraint
 from .dynamics.actuators.activation import check_act
@@ -76,10 +79,10 @@ OF_SENSORS = ("cacc", "cfrc_int", "sensordata")  # what MuJoCo computes with sen
 
 
 def compute(d: Data, stages: Iterable[Stage]) -> None:
-    """Ask for all that these stages compute.
+    """Compute all fields of these stages, in the stages' order.
 
-    In their order, and not in that in which they happen to need each other: so a kernel's code follows MuJoCo's order,
-    and does not change with who asks for what first.
+    That order, and not the one in which they happen to need each other, makes a kernel's code follow MuJoCo's, whoever
+    asks for what first.
     """
     for stage in stages:
         for name in stage.computes:
@@ -87,22 +90,23 @@ def compute(d: Data, stages: Iterable[Stage]) -> None:
 
 
 def forward(d: Data) -> None:
-    """mj_forward, as far as a step needs it."""
+    """Compute all that a step needs. mj_forward."""
     compute(d, FORWARD)
 
 
 def derive(
     m: Model,
-    qpos: list,
-    qvel: list,
-    qacc: list | None,
-    ctrl: list,
+    qpos: list[Scalar],
+    qvel: list[Scalar],
+    qacc: list[Scalar] | None,
+    ctrl: list[Scalar],
     precision: Precision = DOUBLE,
-    act: Sequence = (),
-    **pushes: list,
+    act: Vec = (),
+    **pushes: Any,
 ) -> Data:
-    """mjData at a state, `pushes` as of `step`. Nothing is computed that nobody reads. qacc: where the solver ended, if
-    that is known.
+    """Return mjData at a state; only what is read of it is computed.
+
+    qacc: where the solver ended, if that is known. pushes: as for `step`.
 
     Raises ValueError for a wrong number of activations.
     """

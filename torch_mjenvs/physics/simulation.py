@@ -1,6 +1,4 @@
-"""Simulation: compiled, batched stepping of any supported model. With `world_params` the part of physics that knows of
-torch and kernels.
-"""
+"""`Simulation`: compiled, batched stepping of any supported model."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from ..checks import as_count, as_dtype, as_mask, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
-from ..compiler.scalar import absolute, select
+from ..compiler.scalar import Scalar, absolute, select
 from .algebra.spatial import MAXVAL
 from .loading.load import load
 from .loading.size import sized
@@ -32,11 +30,11 @@ from .world_params import Params, Varied, param_buffers
 
 
 def precision_of(dtype: torch.dtype) -> Precision:
-    """What its rounding lets the solver do."""
+    """Return the solver's precision for a dtype."""
     return PRECISIONS[str(dtype).removeprefix("torch.")]
 
 
-def _mass_matrix(m: Model, d: Data) -> list:
+def _mass_matrix(m: Model, d: Data) -> list[list[Scalar]]:
     full = [[0.0] * m.nv for _ in range(m.nv)]
     for i, row in enumerate(d.M):
         for j, x in row.items():
@@ -47,7 +45,7 @@ def _mass_matrix(m: Model, d: Data) -> list:
 OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on as the model has them
 
 
-def _flat(x: Any) -> list:
+def _flat(x: Any) -> list[Scalar]:
     return [y for part in x for y in _flat(part)] if isinstance(x, (list, tuple)) else [x]
 
 
@@ -61,7 +59,7 @@ RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  #
 
 @dataclass(frozen=True)
 class Asked:
-    """What kernels are made for: a model, and by name further outputs, further inputs and parameters that vary."""
+    """A request for kernels: a model, and by name further outputs, further inputs and parameters that vary."""
 
     model: Model
     outputs: tuple[str, ...] = ()
@@ -73,7 +71,7 @@ class Asked:
         return Columns(self.model, self.vary)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """In one world, of the inputs and the outputs: mjData's, for M the whole matrix."""
+        """Return the shapes of inputs and outputs in one world: mjData's, but for M the whole matrix."""
         fields = {name: FIELDS[name].shape for name in self.inputs + self.outputs}
         return {
             name: tuple(n if isinstance(n, int) else getattr(self.model, n) for n in shape)
@@ -81,15 +79,15 @@ class Asked:
         }
 
     def buffers(self) -> list[Buffer]:
-        """State, inputs and outputs, and the parameters."""
+        """Return the buffers of state, parameters, inputs and outputs."""
         m = self.model
         state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
         state += [Buffer("act", m.na)] * bool(m.na)
         more = [Buffer(name, torch.Size(shape).numel()) for name, shape in self.shapes().items()]
         return state + (param_buffers(self.columns) if self.vary else []) + more
 
-    def pushes(self, b: Mapping[str, list]) -> dict[str, Any]:
-        """The inputs as `step` takes them."""
+    def pushes(self, b: Mapping[str, list[Scalar]]) -> dict[str, Any]:
+        """Return the inputs as `step` takes them."""
         given: dict[str, Any] = {name: b[name] for name in self.inputs}
         if "time" in given:
             (given["time"],) = b["time"]
@@ -100,7 +98,7 @@ class Asked:
         return given
 
 
-def _floats(xs: list) -> list:
+def _floats(xs: list[Scalar]) -> list[Scalar]:
     return [float(x) if isinstance(x, int) else x for x in xs]
 
 
@@ -115,15 +113,15 @@ def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> l
 
 
 def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
-    """One step, or one forward evaluation, of the model, recorded."""
+    """Record one step, or one forward evaluation, of the model."""
     precision = PRECISIONS[dtype]
 
-    def body(b: dict[str, list]) -> dict[str, list]:
+    def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         m, pushes = asked.model, asked.pushes(b)
         if asked.vary:
             m = asked.columns.world(b["params"], b["derived"])
 
-        def computed(d: Data) -> dict[str, list]:
+        def computed(d: Data) -> dict[str, list[Scalar]]:
             found = {name: _mass_matrix(m, d) if name == "M" else getattr(d, name) for name in asked.outputs}
             return {name: _floats(_flat(x)) for name, x in found.items()}
 
@@ -167,7 +165,7 @@ class Simulation(Varied):
     @lasting
     def __init__(
         self,
-        model: mujoco.MjModel | str | os.PathLike,
+        model: mujoco.MjModel | str | os.PathLike[str],
         num_worlds: int,
         device: torch.device | str | None = None,
         dtype: torch.dtype | str = torch.float32,
@@ -204,7 +202,7 @@ class Simulation(Varied):
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
-        start: dict[str, Sequence] = {"qpos": m.qpos0}
+        start: dict[str, Sequence[Any]] = {"qpos": m.qpos0}
         if "eq_active" in self.inputs:
             start["eq_active"] = [float(x) for x in m.eq_active0]
         if m.nmocap:
@@ -230,7 +228,7 @@ class Simulation(Varied):
         return self._buffers[name].view(*shape, worlds).movedim(-1, 0)[: self.num_worlds]
 
     def _view(self, name: str) -> torch.Tensor:
-        """As `Engine.view`: made anew in code that torch compiles."""
+        """Return the tensor of a buffer, (N, ...), made anew in code that torch compiles. See `Engine.view`."""
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
 
     def __getattr__(self, name: str) -> torch.Tensor:
@@ -285,7 +283,7 @@ class Simulation(Varied):
                 x.copy_(torch.where(where, self._reset_to(name), x))
 
     def _reset_to(self, name: str) -> torch.Tensor:
-        """Of each world, or of all worlds alike."""
+        """Return what `reset` puts into a buffer: a row for each world, or one for all alike."""
         own = self.params.get(RESET.get(name, ""))
         if own is None:
             return self._start[name]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..compiler.arrays import Table
 from ..compiler.control import repeat, when_any
-from ..compiler.scalar import Mask, select
+from ..compiler.scalar import Mask, Scalar, select
 from .algebra.spatial import zeros
 from .dynamics.actuators.activation import check_act, held_to_a_turn
 from .dynamics.integrator import euler, rk4
@@ -22,24 +22,27 @@ from .solver.newton import rne_post_constraint
 
 
 def step(
-    m: Model, state: State, ctrl: list, final: Mask = True, precision: Precision = DOUBLE, **pushes: list
+    m: Model, state: State, ctrl: list[Scalar], final: Mask = True, precision: Precision = DOUBLE, **pushes: Any
 ) -> State:
-    """mj_step. `last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step.
+    """Return the state after one step. mj_step.
+
+    Its `Last` has cfrc_ext where `final`: what mj_rnePostConstraint would find after the step.
 
     pushes: `qfrc_applied` (nv scalars), `xfrc_applied` (nbody lists of 6), `mocap_pos` and `mocap_quat` (nmocap
     lists of 3 and 4), held for the step. Raises ValueError for a state without the model's activations.
     """
     check_act(m, state.act)
 
-    def forward_at(qpos: list, qvel: list, warmstart: list, act: list) -> Data:
+    def forward_at(qpos: list[Scalar], qvel: list[Scalar], warmstart: list[Scalar], act: list[Scalar]) -> Data:
         d = Data(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision, **pushes)
         forward(d)
         return d
 
-    def observe(d: Data, seen: list) -> list:
-        def wrenches(_: list) -> list:
+    def observe(d: Data, seen: list[list[Scalar]]) -> list[list[Scalar]]:
+        def wrenches(_: list[list[Scalar]]) -> list[list[Scalar]]:
             rne_post_constraint(m, d)  # and not d.cfrc_ext, which would be computed outside this block: in every step
-            return d.cfrc_ext
+            found: list[list[Scalar]] = d.cfrc_ext
+            return found
 
         return when_any(final, wrenches, seen)
 
@@ -53,8 +56,8 @@ def step(
     return State(qpos, qvel, last.qacc, act, last)
 
 
-def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOUBLE, **pushes: list) -> State:
-    """n steps under the same control and pushes, their code made once."""
+def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precision = DOUBLE, **pushes: Any) -> State:
+    """Return the state after n steps under the same control and pushes, recorded as one loop."""
     last_one = [float(i == n - 1) for i in range(n)]
 
     def body(i: Any, s: State) -> State:
@@ -63,8 +66,8 @@ def steps(m: Model, state: State, ctrl: list, n: int, precision: Precision = DOU
     return repeat(n, body, state.unmoved(m.nbody))
 
 
-def left_by_step(m: Model, state: State, ctrl: list, precision: Precision = DOUBLE, **pushes: list) -> Data:
-    """mjData as the step that led to this state leaves it.
+def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precision = DOUBLE, **pushes: Any) -> Data:
+    """Return mjData as the step that led to this state leaves it.
 
     After a Runge-Kutta step MuJoCo's fields are of several evaluations. Most are of the last stage. Sensors, and what
     they alone rest on, it evaluates once a step: in the first stage. So are the lengths of actuators that it leaves,

@@ -1,4 +1,4 @@
-"""Parameters that vary, as tensors: the worlds' own, and what MuJoCo derives from them."""
+"""The tensors of parameters that vary from world to world, and the kernel that derives constants from them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .params import Columns, as_rows, sensible
 
 
 def param_buffers(columns: Columns) -> list[Buffer]:
-    """What varies from world to world, and what is derived from it."""
+    """Return the buffers of the parameters that vary, and of what is derived from them."""
     return [Buffer("params", columns.size), Buffer("derived", len(columns.derived))]
 
 
 def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> launch.Kernel:
-    """What computes the columns that are derived from parameters."""
+    """Build the kernel that computes the derived columns from parameters. mj_setConst."""
     name, buffers = "set_const", param_buffers(columns)
 
     def make() -> Program:
@@ -32,7 +32,7 @@ def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> laun
 
 
 class Params:
-    """The parameters that vary, and what is derived from them, in the buffers `params` and `derived`."""
+    """The worlds' parameters, and what is derived from them, in the buffers `params` and `derived`."""
 
     def __init__(self, columns: Columns, buffers: Mapping[str, torch.Tensor], num_worlds: int):
         self.columns, self._num_worlds = columns, num_worlds
@@ -47,7 +47,7 @@ class Params:
 
     @property
     def views(self) -> dict[str, torch.Tensor]:
-        """(N, ...) by name; made anew in code that torch compiles."""
+        """Return the parameters by name, (N, ...); in code that torch compiles the views are made anew."""
         return self._make_views() if torch.compiler.is_compiling() else self._views
 
     def _make_views(self) -> dict[str, torch.Tensor]:
@@ -58,7 +58,7 @@ class Params:
         }
 
     def set(self, values: Mapping[str, Any], mask: torch.Tensor | None) -> None:
-        """As `Simulation.set_params`."""
+        """Check and set parameters by name, in all worlds or those of the mask. See `Simulation.set_params`."""
         n, device = self._num_worlds, self._params.device
         chosen = None if mask is None else as_mask("mask", mask, n, device)
         self.follow()
@@ -87,7 +87,7 @@ class Params:
         self._set_const()
 
     def follow(self) -> None:
-        """Have what is derived follow the parameters, if torch wrote into them; compiled code cannot see that."""
+        """Compute what is derived if torch wrote into the parameters; code that torch compiles cannot see that."""
         if torch.compiler.is_compiling():
             launch.materialize(self._params)
         elif self._params._version != self._followed:
@@ -95,12 +95,12 @@ class Params:
             self.followed()
 
     def followed(self) -> None:
-        """What is derived is that of the present parameters."""
+        """Note that what is derived belongs to the present parameters."""
         self._followed = self._params._version
 
 
 class Varied:
-    """What `Simulation` and the engine of environments have where parameters vary from world to world."""
+    """The methods for parameters that vary, common to `Simulation` and to the engine of environments."""
 
     _lock: Lock
     _params: Params | None = None
@@ -108,7 +108,7 @@ class Varied:
 
     @property
     def params(self) -> dict[str, torch.Tensor]:
-        """By name, the parameters that vary: (N, ...), at fixed addresses.
+        """The parameters that vary, by name: (N, ...), at fixed addresses.
 
         What mj_setConst derives from them follows by itself, at the next call after they were written into; but not in
         code that torch compiles, nor in a CUDA graph: call `set_const` there.
@@ -117,7 +117,7 @@ class Varied:
 
     @exclusive
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
-        """Set parameters that vary, in every world or in those of the (N,) bool mask, after a look at what they are.
+        """Set parameters that vary, in every world or in those of the (N,) bool mask, after checking them.
 
         values: by name (N, ...), or for all worlds alike (...). Raises ValueError, naming the parameter, the world and
         the rule, for values that make no sense, and for names that do not vary here; then nothing has changed.
@@ -131,11 +131,11 @@ class Varied:
 
     @exclusive
     def set_const(self) -> None:
-        """Compute what follows from the parameters of every world, as MuJoCo's mj_setConst."""
+        """Compute what follows from the parameters of every world. mj_setConst."""
         if self._params:
             self._params.set_const()
 
     def _follow(self) -> None:
-        """Have what is derived follow the parameters, if they were written into."""
+        """Compute what is derived if the parameters were written into."""
         if self._params:
             self._params.follow()

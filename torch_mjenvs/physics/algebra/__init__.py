@@ -1,3 +1,2 @@
-"""Vectors, quaternions and spatial motions as lists of scalars (`spatial`), and rows over dofs that are mostly zero
-(`sparse`).
+"""Vectors, quaternions and spatial motions as lists of scalars (`spatial`), and sparse rows over the dofs (`sparse`).
 """

@@ -1,4 +1,4 @@
-"""A sparse row over the dofs: one row of a Jacobian, of which most entries are 0 in every state."""
+"""Sparse rows over the dofs, such as a row of a Jacobian: {dof: entry}, without the entries that are always 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Row = dict[int, Scalar]  # {dof: entry}
 
 
 def row_times(row: Row, x: Vec) -> Scalar:
-    """The product of a row and a vector (nv)."""
+    """Return the product of a sparse row and a vector (nv)."""
     total: Scalar = 0.0
     for v, entry in row.items():
         total = total + entry * x[v]

@@ -25,17 +25,17 @@ IDENTITY = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
 
 
 def is_zero(x: Scalar) -> bool:
-    """True where x is the constant 0.0: structurally absent."""
+    """Return whether x is the constant 0.0, and so absent from the traced code."""
     return type(x) is float and x == 0.0
 
 
 def is_number(*xs: Scalar) -> bool:
-    """True where all are plain numbers, and none a parameter that varies from world to world."""
+    """Return whether all arguments are plain numbers, not parameters that vary from world to world."""
     return all(isinstance(x, float) for x in xs)
 
 
 def sum_of(values: Iterable[Scalar]) -> Scalar:
-    """The sum of scalars; 0.0 of none."""
+    """Return the sum of the scalars, 0.0 if there are none."""
     total: Scalar = 0.0
     for x in values:
         total = total + x
@@ -64,7 +64,7 @@ def add_scaled(a: Vec, b: Vec, s: Scalar) -> list[Scalar]:
 
 
 def dot(a: Vec, b: Vec) -> Scalar:
-    """Inner product of two vectors, of one entry at the least."""
+    """Return the inner product of two vectors of at least one entry."""
     total = a[0] * b[0]
     for x, y in zip(a[1:], b[1:], strict=True):
         total = total + x * y
@@ -80,14 +80,14 @@ def norm(a: Vec) -> Scalar:
 
 
 def normalize(a: Vec, otherwise: Vec) -> list[Scalar]:
-    """a / |a|, or `otherwise` where |a| < mjMINVAL (mju_normalize3, mju_normalize4)."""
+    """Return a / |a|, or `otherwise` where |a| < mjMINVAL. mju_normalize3, mju_normalize4."""
     length = norm(a)
     inverse = 1.0 / maximum(length, MINVAL)
     return choose(length < MINVAL, otherwise, scale(a, inverse))
 
 
 def choose(mask: Mask, a: Vec, b: Vec) -> list[Scalar]:
-    """The vector a where the mask holds, else b."""
+    """Return the vector a where the mask holds, else b."""
     return [select(mask, x, y) for x, y in zip(a, b, strict=True)]
 
 
@@ -108,7 +108,7 @@ def mat_mul(A: Vec, B: Vec) -> list[Scalar]:
 
 
 def mix_columns(A: Vec, i: int, j: int, c: Scalar, s: Scalar) -> list[Scalar]:
-    """A G, where the plane rotation G takes e_i to c e_i + s e_j."""
+    """Return A G, where the plane rotation G takes e_i to c e_i + s e_j."""
     out = list(A)
     for r in (0, 3, 6):
         out[r + i] = A[r + i] * c + A[r + j] * s
@@ -117,12 +117,12 @@ def mix_columns(A: Vec, i: int, j: int, c: Scalar, s: Scalar) -> list[Scalar]:
 
 
 def rotate(A: Vec, k: int, c: Scalar, s: Scalar) -> list[Scalar]:
-    """A times the rotation about the k-th axis by the angle whose cosine and sine are c and s."""
+    """Return A times the rotation about the k-th axis by the angle with cosine c and sine s."""
     return mix_columns(A, (k + 1) % 3, (k + 2) % 3, c, s)
 
 
 def axis_angle(a: Vec, c: Scalar, s: Scalar) -> list[Scalar]:
-    """The rotation about the unit vector a by the angle whose cosine and sine are c and s."""
+    """Return the rotation matrix about the unit vector a by the angle with cosine c and sine s."""
     x, y, z = scale(a, 1.0 - c)
     return [
         c + x * a[0], x * a[1] - s * a[2], x * a[2] + s * a[1],
@@ -135,7 +135,7 @@ def axis_angle(a: Vec, c: Scalar, s: Scalar) -> list[Scalar]:
 
 
 def quat_mul(p: Vec, q: Vec) -> list[Scalar]:
-    """mju_mulQuat."""
+    """Return the product of two quaternions. mju_mulQuat."""
     return [
         p[0] * q[0] - p[1] * q[1] - p[2] * q[2] - p[3] * q[3],
         p[0] * q[1] + p[1] * q[0] + p[2] * q[3] - p[3] * q[2],
@@ -149,12 +149,15 @@ def quat_conjugate(q: Vec) -> list[Scalar]:
 
 
 def quat_normalize(q: Vec) -> list[Scalar]:
-    """mju_normalize4: q / |q|, the identity where q is 0."""
+    """Return q / |q|, or the identity where q is 0. mju_normalize4."""
     return normalize(q, [1.0, 0.0, 0.0, 0.0])
 
 
 def quat_to_mat(q: Vec) -> list[Scalar]:
-    """mju_quat2Mat of q / |q|, with neither root nor division of q itself; the identity where q is 0."""
+    """Return the rotation matrix of q / |q|, or the identity where q is 0. mju_quat2Mat.
+
+    It neither takes a root of q nor divides q itself.
+    """
     w, x, y, z = q
     square = dot(q, q)
     s = select(square < MINVAL**2, 0.0, 2.0 / maximum(square, MINVAL**2))
@@ -170,7 +173,10 @@ def quat_to_mat(q: Vec) -> list[Scalar]:
 
 
 def quat_sub(p: Vec, q: Vec) -> list[Scalar]:
-    """The rotation vector that takes q to p, in the frame of q: mju_subQuat; radians, in (-pi, pi]."""
+    """Return the rotation vector that takes q to p, in the frame of q. mju_subQuat.
+
+    Its length is the angle in radians, in (-pi, pi].
+    """
     d = quat_mul(quat_conjugate(q), p)
     d = choose(d[0] < 0.0, scale(d, -1.0), d)  # -d is the same rotation, by the angle below pi
     s = norm(d[1:])
@@ -182,17 +188,18 @@ def quat_sub(p: Vec, q: Vec) -> list[Scalar]:
 
 
 def rotation(quat: Vec) -> tuple[Scalar, ...]:
-    """The rotation matrix of a quaternion, without the rounding noise that would keep a planar model from folding."""
+    """Return the rotation matrix of a quaternion, without rounding noise, which would keep a planar model from folding.
+    """
     return snap(quat_to_mat(snap(quat)))
 
 
 def frame_mul(a: Vec, b: Vec) -> tuple[Scalar, ...]:
-    """The product of two constant rotation matrices, without rounding noise."""
+    """Return the product of two constant rotation matrices, without rounding noise."""
     return snap(mat_mul(a, b))
 
 
 def snap(xs: Vec) -> tuple[Scalar, ...]:
-    """Entries of a unit vector or a rotation that differ from 0 or 1 by rounding only, made exact."""
+    """Make exact the entries of a unit vector or a rotation that differ from 0 or 1 by rounding only."""
     return tuple(_snap(x) if is_number(x) else x for x in xs)
 
 
@@ -204,22 +211,22 @@ def _snap(x: float) -> float:
 
 
 def cross_motion(v: Vec, s: Vec) -> list[Scalar]:
-    """v x s for two motion vectors: mju_crossMotion."""
+    """Return the cross product v x s of two motion vectors. mju_crossMotion."""
     return cross(v[:3], s[:3]) + add(cross(v[:3], s[3:]), cross(v[3:], s[:3]))
 
 
 def cross_force(v: Vec, f: Vec) -> list[Scalar]:
-    """v x* f of a motion and a force vector: mju_crossForce."""
+    """Return the cross product v x* f of a motion vector and a force vector. mju_crossForce."""
     return add(cross(v[:3], f[:3]), cross(v[3:], f[3:])) + cross(v[:3], f[3:])
 
 
 def about(v: Vec, p: Vec) -> list[Scalar]:
-    """The motion vector v, about the point p instead of the point from which p is measured."""
+    """Return the motion vector v about the point p, which is measured from its present reference point."""
     return list(v[:3]) + add(v[3:], cross(v[:3], p))
 
 
 def inert_com(rotational: Vec, offset: Vec, mass: Scalar) -> list[Scalar]:
-    """The cinert of a mass at `offset` whose inertia about its centre is (xx, yy, zz, xy, xz, yz): mju_inertCom."""
+    """Return the cinert of a mass at `offset` with inertia (xx, yy, zz, xy, xz, yz) about its centre. mju_inertCom."""
     x, y, z = offset
     mx, my, mz = scale(offset, mass)
     xx, yy, zz = mx * x, my * y, mz * z
@@ -231,13 +238,13 @@ def inert_com(rotational: Vec, offset: Vec, mass: Scalar) -> list[Scalar]:
 
 
 def sym_turned(A: Vec, i: Vec) -> list[Scalar]:
-    """A S A^T of the symmetric matrix S given as (xx, yy, zz, xy, xz, yz), in the same form."""
+    """Return A S A^T for the symmetric matrix S = (xx, yy, zz, xy, xz, yz), in the same form."""
     rows = [sym_vec(i, A[3 * r : 3 * r + 3]) for r in range(3)]  # of A S
     return [dot(rows[r], A[3 * c : 3 * c + 3]) for r, c in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
 
 
 def sym_vec(i: Vec, v: Vec) -> list[Scalar]:
-    """The symmetric matrix (xx, yy, zz, xy, xz, yz) times v."""
+    """Return the product of the symmetric matrix (xx, yy, zz, xy, xz, yz) and the vector v."""
     return [
         i[0] * v[0] + i[3] * v[1] + i[4] * v[2],
         i[3] * v[0] + i[1] * v[1] + i[5] * v[2],
@@ -246,6 +253,6 @@ def sym_vec(i: Vec, v: Vec) -> list[Scalar]:
 
 
 def mul_inert_vec(i: Vec, v: Vec) -> list[Scalar]:
-    """The force vector of a cinert times a motion vector: mju_mulInertVec."""
+    """Return the force vector (6) that is a cinert times a motion vector. mju_mulInertVec."""
     md = i[6:9]
     return add(sym_vec(i, v[:3]), cross(md, v[3:])) + add(scale(v[3:], i[9]), cross(v[:3], md))

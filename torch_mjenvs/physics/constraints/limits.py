@@ -23,12 +23,12 @@ from .softening import RowBound, tendon_bound
 class Limit(ScalarRow):
     """One end of a range: sign J a + y0 >= 0. D is 0 where what is limited is inside its range.
 
-    of: (TrnType.JOINT, which) or (TrnType.TENDON, which). room: how far it is from where the limit begins to act, in
-    metres or radians.
+    of: (TrnType.JOINT, which) or (TrnType.TENDON, which). distance: how far it is from where the limit begins to act,
+    in metres or radians.
     """
 
     of: tuple[int, int] = (TrnType.JOINT, -1)
-    room: Scalar = 0.0
+    distance: Scalar = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def _joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
     if m.jnt_type[j] == JointType.BALL:  # the angle has one end only
         turn = quat_sub(quat_normalize(q[:4]), (1.0, 0.0, 0.0, 0.0))
         back = scale(normalize(turn, [1.0, 0.0, 0.0]), -1.0)
-        room = maximum(*m.jnt_range[j]) - norm(turn)
-        return [soft.row(m, d, (TrnType.JOINT, j), dict(enumerate(back, start=v)), 1.0, room)]
+        distance = maximum(*m.jnt_range[j]) - norm(turn)
+        return [soft.row(m, d, (TrnType.JOINT, j), dict(enumerate(back, start=v)), 1.0, distance)]
     return soft.rows(m, d, (TrnType.JOINT, j), {v: 1.0}, q[0], m.jnt_range[j], (m.nominal or m).jnt_range[j])
 
 

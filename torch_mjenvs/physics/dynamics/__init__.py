@@ -1,4 +1,4 @@
-"""How a robot moves while nothing constrains it. MuJoCo's engine_core_smooth.c, engine_passive.c and engine_forward.c.
+"""The dynamics without constraints: MuJoCo's engine_core_smooth.c, engine_passive.c and engine_forward.c.
 
     kinematics, inertia, velocity     positions, M and its factors, velocities and Coriolis forces
     forces                            passive forces, and the sum of all forces but those of constraints

@@ -1,4 +1,4 @@
-"""Potential and kinetic energy: mj_energyPos, mj_energyVel. For sensors."""
+"""Potential and kinetic energy, for sensors. mj_energyPos, mj_energyVel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tendons.tendon import tendon_stretch
 
 
 def potential(m: Model, d: Data) -> Scalar:
-    """Of weights, 0 at the world's origin, and of springs of joints and tendons."""
+    """Return the potential energy (joules) of weights, 0 at the world's origin, and of springs. mj_energyPos."""
     total: Scalar = 0.0
     if not all(map(is_zero, m.gravity)):
         for i in range(1, m.nbody):
@@ -31,5 +31,5 @@ def potential(m: Model, d: Data) -> Scalar:
 
 
 def kinetic(m: Model, d: Data) -> Scalar:
-    """With that of armatures."""
+    """Return the kinetic energy (joules), armatures included. mj_energyVel."""
     return 0.5 * dot(d.qvel, mul_m(d.M, d.qvel)) if m.nv else 0.0

@@ -1,4 +1,4 @@
-"""The drag of a fluid on each body's equivalent inertia box: mj_fluid, mj_inertiaBoxFluidModel.
+"""A fluid's forces on bodies: drag on each body's equivalent inertia box. mj_fluid, mj_inertiaBoxFluidModel.
 
 Bodies with geoms of fluidshape 'ellipsoid' are `fluid_ellipsoid`'s.
 """
@@ -18,19 +18,17 @@ from .wrenches import OfBody, forces_of_wrenches, subtree_sums
 
 
 def has_fluid(m: Model) -> bool:
-    """True where there is anything but vacuum."""
+    """Return whether the model has a medium: a density or viscosity other than 0."""
     return not (is_zero(m.density) and is_zero(m.viscosity))
 
 
 def slows_implicitly(m: Model) -> bool:
-    """Whether implicit steps look at how its force follows velocity: a density or viscosity is positive.
-    mjd_passive_vel.
-    """
+    """Return whether implicit integrators include the fluid: its density or viscosity is positive. mjd_passive_vel."""
     return any(not is_number(share) or share > 0 for share in (m.density, m.viscosity))
 
 
 def fluid(m: Model, d: Data) -> None:
-    """d.qfrc_fluid. mj_fluid."""
+    """Compute d.qfrc_fluid, the fluid's force on each dof. mj_fluid."""
 
     def force(i: int) -> list[Scalar]:
         return ellipsoids_force(m, d, i) if ellipsoids(m, i) else _drag(m, d, i)
@@ -39,7 +37,9 @@ def fluid(m: Model, d: Data) -> None:
 
 
 def fluid_damping(m: Model, d: Data) -> Rows:
-    """-d qfrc_fluid / d qvel, its symmetric part: the lower triangle. mjd_inertiaBoxFluid, mjd_ellipsoidFluid."""
+    """Return the symmetric part of -d qfrc_fluid / d qvel, as a lower triangle. mjd_inertiaBoxFluid,
+    mjd_ellipsoidFluid.
+    """
 
     def symmetric(i: int) -> list[Scalar]:
         columns = ellipsoids_damping(m, d, i) if ellipsoids(m, i) else _damping(m, d, i)
@@ -51,7 +51,7 @@ def fluid_damping(m: Model, d: Data) -> Rows:
 
 
 def fluid_twist(m: Model, d: Data) -> Rows:
-    """-d qfrc_fluid / d qvel, its antisymmetric part: the lower triangle.
+    """Return the antisymmetric part of -d qfrc_fluid / d qvel, as a lower triangle.
 
     Ellipsoids alone have one: of each two dofs, how the first's velocity slows the second's beyond what the second's
     does to the first's, halved.
@@ -67,7 +67,7 @@ def fluid_twist(m: Model, d: Data) -> Rows:
 
 
 def _of_dofs(m: Model, d: Data, columns_of: OfBody) -> Rows:
-    """The lower triangle of what is given by body: six columns, about the tree's origin."""
+    """Return the lower triangle of a matrix over dofs, given by body as six columns about the tree's origin."""
     total = subtree_sums(m, _where_heavy(m, 36, columns_of))
     rows: Rows = [{} for _ in range(m.nv)]
     for v in range(m.nv):
@@ -81,7 +81,7 @@ def _of_dofs(m: Model, d: Data, columns_of: OfBody) -> Rows:
 
 
 def _where_heavy(m: Model, n: int, of: OfBody) -> OfBody:
-    """The n numbers of a body, where it has mass."""
+    """Wrap a function of a body's n numbers so that massless bodies give none, or zeros where mass varies."""
 
     def of_body(i: int) -> list[Scalar] | None:
         mass = m.body_mass[i]
@@ -94,12 +94,12 @@ def _where_heavy(m: Model, n: int, of: OfBody) -> OfBody:
 
 
 def _frame(d: Data, i: int) -> FluidFrame:
-    """The principal axes of body i, at its centre of mass."""
+    """Return the principal axes of body i, at its centre of mass."""
     return FluidFrame(d.ximat[i], d.xirel[i])
 
 
 def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
-    """(torque, force) of the fluid on body i about the tree's origin."""
+    """Return the (torque, force) of the fluid on body i about the tree's origin."""
     frame = _frame(d, i)
     w, v = frame.velocity(d.ovel[i], m.wind)
     angular, linear = _resistance(m, i)
@@ -109,7 +109,7 @@ def _drag(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
-    """The (torque, force) against body i, about its tree's origin, by each of its six velocities: a column for each."""
+    """Return the damping of body i: a column (torque, force) about its tree's origin for each of its six velocities."""
     frame = _frame(d, i)
     w, v = frame.velocity(d.ovel[i], m.wind)
     angular, linear = _resistance(m, i)
@@ -126,8 +126,9 @@ Law = tuple[Scalar, Scalar]  # a, b: the force is -u (a + b |u|) at the velocity
 
 
 def _resistance(m: Model, i: int) -> tuple[list[Law], list[Law]]:
-    """The laws of torque and force along each principal axis of body i. To a box, unlike an ellipsoid, a negative
-    density or viscosity is none.
+    """Return the laws of torque and of force along each principal axis of body i.
+
+    For a box, unlike an ellipsoid, a negative density or viscosity counts as 0.
     """
     density, viscosity = (0.0 if is_number(share) and share < 0 else share for share in (m.density, m.viscosity))
     x, y, z = inertia_box(m, i)
@@ -141,7 +142,7 @@ def _resistance(m: Model, i: int) -> tuple[list[Law], list[Law]]:
 
 
 def inertia_box(m: Model, i: int) -> tuple[Scalar, Scalar, Scalar]:
-    """Sides of the box of uniform density that has the mass and the moments of inertia of body i."""
+    """Return the sides (metres) of the box of uniform density with the mass and moments of inertia of body i."""
     xx, yy, zz = m.body_inertia[i]
     mass = m.body_mass[i] if is_number(m.body_mass[i]) else maximum(m.body_mass[i], MINVAL)
     x, y, z = (sqrt(maximum(s, MINVAL) / mass * 6) for s in (yy + zz - xx, xx + zz - yy, xx + yy - zz))

@@ -1,4 +1,4 @@
-"""Forces of a fluid on geoms that are taken as ellipsoids: drag, lift and the mass of fluid that moves along.
+"""A fluid's forces on geoms of fluidshape 'ellipsoid': drag, lift and added mass.
 
 mj_ellipsoidFluidModel, mj_addedMassForces, mj_viscousForces. All is along the geom's axes.
 
@@ -19,12 +19,12 @@ from .fluid_frame import FluidFrame, fourth
 
 
 def ellipsoids(m: Model, i: int) -> list[int]:
-    """The geoms of body i whose fluidshape is an ellipsoid."""
+    """Return the geoms of body i whose fluidshape is an ellipsoid."""
     return [g for g, body in enumerate(m.geom_bodyid) if body == i and m.geom_fluid[g][0] > 0]
 
 
 def ellipsoids_force(m: Model, d: Data, i: int) -> list[Scalar]:
-    """(torque, force) on all ellipsoids of body i, about its tree's origin."""
+    """Return the (torque, force) on all ellipsoids of body i about its tree's origin."""
     out = zeros(6)
     for g in ellipsoids(m, i):
         out = add(out, _force(m, d, g))
@@ -32,7 +32,10 @@ def ellipsoids_force(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def ellipsoids_damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
-    """The (torque, force) against body i, about its tree's origin, by each of its six velocities: a column for each."""
+    """Return the damping of body i's ellipsoids, by each of its six velocities.
+
+    Each column is a (torque, force) about the tree's origin.
+    """
     columns = [zeros(6) for _ in range(6)]
     for g in ellipsoids(m, i):
         frame, share = _frame(d, g), m.geom_fluid[g][0]
@@ -43,12 +46,12 @@ def ellipsoids_damping(m: Model, d: Data, i: int) -> list[list[Scalar]]:
 
 
 def _frame(d: Data, g: int) -> FluidFrame:
-    """The axes of geom g, at its centre."""
+    """Return the axes of geom g, at its centre."""
     return FluidFrame(d.geom_xmat[g], d.geom_xrel[g])
 
 
 def _force(m: Model, d: Data, g: int) -> list[Scalar]:
-    """(torque, force) on geom g, about its tree's origin."""
+    """Return the (torque, force) on geom g about its tree's origin."""
     frame = _frame(d, g)
     w, v = frame.velocity(d.ovel[m.geom_bodyid[g]], m.wind)
     added, viscous = _added_mass(m, g, w, v), _viscous(m, g, w, v)
@@ -64,7 +67,7 @@ def _semi_axes(m: Model, g: int) -> list[Scalar]:
 
 
 def _added_mass(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Torque and force, but for those by accelerations, which MuJoCo leaves out."""
+    """Return torque and force of the fluid that moves along, without the terms in accelerations. mj_addedMassForces."""
     linear = [m.density * a * x for a, x in zip(m.geom_fluid[g][6:9], v, strict=True)]
     angular = [m.density * a * x for a, x in zip(m.geom_fluid[g][9:], w, strict=True)]
     return add(cross(linear, v), cross(angular, w)), cross(linear, w)
@@ -72,10 +75,10 @@ def _added_mass(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Sc
 
 @dataclass(frozen=True)
 class _Drag:
-    """The sizes of a geom that its resistance follows from.
+    """The dimensions of a geom that determine its drag.
 
-    areas: products of its semi-axes by twos. diameter: of a sphere as large. face: its largest section. moments:
-    against turning, by axis.
+    areas: products of two of its semi-axes. diameter: that of a sphere of similar size. face: its largest
+    cross-section. moments: the resistance to rotation about each axis.
     """
 
     areas: list[Scalar]
@@ -102,7 +105,7 @@ def _drag(m: Model, g: int) -> _Drag:
 
 
 def _viscous(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Torque and force by viscosity, blunt and slender drag, and the lifts named after Magnus and Kutta."""
+    """Return torque and force of viscosity, blunt and slender drag, and Magnus and Kutta lift. mj_viscousForces."""
     _, blunt, slender, _, kutta, magnus = m.geom_fluid[g][:6]
     law = _drag(m, g)
     speed, u = norm(v), normalize(v, [1.0, 0.0, 0.0])
@@ -123,7 +126,7 @@ def _viscous(m: Model, g: int, w: Vec, v: Vec) -> tuple[list[Scalar], list[Scala
 
 
 def _rates(m: Model, g: int, now: tuple[Vec, Vec], change: tuple[Vec, Vec]) -> tuple[list[Scalar], list[Scalar]]:
-    """The derivatives of torque and force along a change of the velocities. mjd_ellipsoidFluid."""
+    """Return the derivatives of torque and force along a change of the velocities. mjd_ellipsoidFluid."""
     (w, v), (dw, dv) = now, change
     _, blunt, slender, _, kutta, magnus = m.geom_fluid[g][:6]
     law = _drag(m, g)

@@ -1,4 +1,4 @@
-"""The axes along which a fluid's forces on a body or geom are worked out: its own, through its centre."""
+"""`FluidFrame`: the axes of a body or geom, along which a fluid's forces are computed."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from ..algebra.spatial import Vec, add, cross, is_number, mat_vec, scale, sub, t
 
 @dataclass(frozen=True)
 class FluidFrame:
-    """Axes of a body or geom (a rotation matrix, 9) and its centre r, measured from the origin of its tree (3)."""
+    """The axes of a body or geom (a rotation matrix, 9) and its centre r, measured from the origin of its tree (3)."""
 
     axes: Vec
     r: Vec
 
     def velocity(self, motion: Vec, wind: Vec) -> tuple[list[Scalar], list[Scalar]]:
-        """Angular velocity, and the centre's in the wind, along the axes, where the body moves by `motion` (6)."""
+        """Return angular velocity and the centre's velocity in the wind, along the axes, for `motion` (6)."""
         local = transpose(self.axes)
         w = mat_vec(local, motion[:3])
         return w, mat_vec(local, sub(add(motion[3:], cross(motion[:3], self.r)), wind))
 
     def unit_velocities(self) -> list[tuple[list[Scalar], list[Scalar]]]:
-        """Angular velocity and that of the centre, for a motion of 1 along each of the six coordinates."""
+        """Return angular and linear velocity along the axes for a unit motion along each of the six coordinates."""
         return [self.velocity([float(k == n) for n in range(6)], zeros(3)) for k in range(6)]
 
     def wrench(self, torque: Vec, force: Vec, share: Scalar = 1.0) -> list[Scalar]:
-        """(torque, force) about the tree's origin: a share of those along the axes at the centre."""
+        """Return `share` times the torque and force at the centre, as (torque, force) about the tree's origin."""
         torque, force = (scale(mat_vec(self.axes, x), share) for x in (torque, force))
         return add(torque, cross(self.r, force)) + force
 
 
 def fourth(x: Scalar) -> Scalar:
-    """x to the fourth power."""
+    """Return x to the fourth power."""
     return x**4 if is_number(x) else power(x, 4)

@@ -1,4 +1,4 @@
-"""Passive forces, those that are given, and the sum of all but those of constraints: mj_passive, mj_fwdAcceleration."""
+"""Passive and applied forces, and the sum of all forces but those of constraints. mj_passive, mj_fwdAcceleration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .wrenches import forces_of_wrenches
     computes="qfrc_passive qfrc_gravcomp qfrc_fluid",
 )
 def passive(m: Model, d: Data) -> None:
-    """mj_passive: springs and dampers of joints and tendons, gravity compensation, and the fluid where there is one."""
+    """Compute passive forces: springs, dampers, gravity compensation and the fluid. mj_passive."""
     d.qfrc_passive = [_damper(m, d, v) for v in range(m.nv)]
     for j in range(m.njnt):
         for v, force in enumerate(_spring(m, d, j), start=m.jnt_dofadr[j]):
@@ -45,7 +45,7 @@ def _damper(m: Model, d: Data, v: int) -> Scalar:
 
 
 def _spring(m: Model, d: Data, j: int) -> list[Scalar]:
-    """The force, the other way round, of each dof of joint j; none where it has no spring."""
+    """Return minus the spring's force on each dof of joint j; empty if the joint has no spring."""
     k, higher = m.jnt_stiffness[j], m.jnt_stiffnesspoly[j]
     if not acts(k, higher):
         return []
@@ -53,8 +53,9 @@ def _spring(m: Model, d: Data, j: int) -> list[Scalar]:
 
 
 def stretches(m: Model, d: Data, j: int) -> list[tuple[list[Scalar], Scalar]]:
-    """How far joint j is from its spring's rest: of a slide or hinge with its sign, of turning and moving freely the
-    vector and its length.
+    """Return how far joint j is from its spring's rest: pairs of a vector and its length.
+
+    For a slide or hinge the length has the displacement's sign; translation and rotation of a free joint are apart.
     """
     stretch = _stretch(m, d, j)
     if len(stretch) == 1:
@@ -64,7 +65,7 @@ def stretches(m: Model, d: Data, j: int) -> list[tuple[list[Scalar], Scalar]]:
 
 
 def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
-    """The same, dof by dof: metres and radians."""
+    """Return the displacement of joint j from its spring's rest, dof by dof, in metres and radians."""
     adr, kind = m.jnt_qposadr[j], m.jnt_type[j]
     q, rest = d.qpos[adr : adr + 7], m.qpos_spring[adr : adr + 7]
     if kind in (JointType.SLIDE, JointType.HINGE):
@@ -75,7 +76,8 @@ def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
 
 
 def _lift(m: Model, d: Data, i: int) -> list[Scalar] | None:
-    """(torque, force) about the tree's origin that holds up body i's share of its weight. mj_gravcomp."""
+    """Return the (torque, force) about the tree's origin that holds up part of body i's weight, or None. mj_gravcomp.
+    """
     if is_zero(m.body_gravcomp[i]):
         return None
     force = scale(m.gravity, -(m.body_mass[i] * m.body_gravcomp[i]))
@@ -83,7 +85,7 @@ def _lift(m: Model, d: Data, i: int) -> list[Scalar] | None:
 
 
 def applied(m: Model, d: Data) -> list[Scalar]:
-    """The force on each dof of d.xfrc_applied and d.qfrc_applied, as far as they are given. mj_xfrcAccumulate."""
+    """Return the force on each dof of d.xfrc_applied and d.qfrc_applied, if they are given. mj_xfrcAccumulate."""
     total = list(d.qfrc_applied or zeros(m.nv))
     if d.xfrc_applied is not None:
         total = add(total, forces_of_wrenches(m, d, lambda i: applied_wrench(d, i)))
@@ -91,7 +93,7 @@ def applied(m: Model, d: Data) -> list[Scalar]:
 
 
 def applied_wrench(d: Data, i: int) -> list[Scalar]:
-    """d.xfrc_applied of body i as (torque, force) about the tree's origin."""
+    """Return d.xfrc_applied of body i as (torque, force) about the tree's origin."""
     force, torque = d.xfrc_applied[i][:3], d.xfrc_applied[i][3:]
     return add(torque, cross(d.xirel[i], force)) + list(force)
 
@@ -101,17 +103,17 @@ def applied_wrench(d: Data, i: int) -> list[Scalar]:
     computes="qfrc_smooth",
 )
 def smooth(m: Model, d: Data) -> None:
-    """d.qfrc_smooth: all forces but those of constraints. mj_fwdAcceleration."""
+    """Compute d.qfrc_smooth, the sum of all forces but those of constraints. mj_fwdAcceleration."""
     forces = zip(d.qfrc_passive, d.qfrc_bias, d.qfrc_actuator, strict=True)
     d.qfrc_smooth = [passive - bias + actuator for passive, bias, actuator in forces]
     if d.qfrc_applied is not None or d.xfrc_applied is not None:
         d.qfrc_smooth = add(d.qfrc_smooth, applied(m, d))
     for v in range(m.nv):
         if m.dof_parentid[v] < 0:
-            d.qfrc_smooth[v] = d.qfrc_smooth[v] + m.flaw
+            d.qfrc_smooth[v] = d.qfrc_smooth[v] + m.poison
 
 
 @stage(reads="M qfrc_smooth", computes="qacc_smooth")
 def smooth_acceleration(m: Model, d: Data) -> None:
-    """d.qacc_smooth: the acceleration without constraints, which no other stage needs. mj_fwdAcceleration."""
+    """Compute d.qacc_smooth, the acceleration without constraints, which no other stage needs. mj_fwdAcceleration."""
     d.qacc_smooth = solve(factor(d.M, m.dof_clamped), d.qfrc_smooth)

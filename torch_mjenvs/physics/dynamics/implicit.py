@@ -1,4 +1,6 @@
-"""The implicit integrators, which solve (M - h D) a = forces, D the rate of smooth forces by velocities: mj_implicit.
+"""The integrators `implicit` and `implicitfast`. mj_implicit.
+
+They solve (M - h D) a = forces, where D is the derivative of smooth forces by velocities.
 
 `implicitfast` leaves out the rates of bias forces, so that D is symmetric, but for a free body alone in its tree.
 As in MuJoCo, D has entries only where one of two dofs moves the other: what tendons and actuators couple beyond that
@@ -27,8 +29,9 @@ from .velocity import bias_rates
 
 
 def implicit_acceleration(m: Model, d: Data) -> list[Scalar]:
-    """By which velocities change in a step, from d's accelerations."""
-    h, force, out = m.timestep, mul_m(d.M, d.qacc), d.qacc
+    """Return the acceleration that changes velocities in an implicit step, from d's accelerations. mj_implicit."""
+    h, force = m.timestep, mul_m(d.M, d.qacc)
+    out: list[Scalar] = d.qacc
     damping = _damping(m, d)
     general = range(m.nv) if m.integrator == "implicit" else _lone_dofs(m)
     if any(damping) and len(general) < m.nv:
@@ -41,13 +44,13 @@ def implicit_acceleration(m: Model, d: Data) -> list[Scalar]:
 
 
 def _lone_dofs(m: Model) -> list[int]:
-    """The dofs of free bodies that carry nothing. mj_isFreeBody."""
+    """Return the dofs of free bodies that carry no other body. mj_isFreeBody."""
     first = [v for j, v in enumerate(m.jnt_dofadr) if m.jnt_type[j] == JointType.FREE and v + 5 not in m.dof_parentid]
     return [v + k for v in first for k in range(6)]
 
 
 def _damping(m: Model, d: Data) -> Rows:
-    """-d (qfrc_actuator + qfrc_passive) / d qvel, lower triangle. mjd_actuator_vel, mjd_passive_vel."""
+    """Return the lower triangle of -d (qfrc_actuator + qfrc_passive) / d qvel. mjd_actuator_vel, mjd_passive_vel."""
     rows = fluid_damping(m, d) if slows_implicitly(m) else [{} for _ in range(m.nv)]
     for v in range(m.nv):
         _add_square(m, rows, {v: 1.0}, rate_at(*dof_damping(m, v), absolute(d.qvel[v])))
@@ -60,7 +63,7 @@ def _damping(m: Model, d: Data) -> Rows:
 
 
 def _add_square(m: Model, rows: Rows, row: Row, weight: Scalar) -> None:
-    """Add weight row' row, where one dof moves the other."""
+    """Add weight row' row to `rows` at the entries where one dof moves the other."""
     if is_zero(weight):
         return
     for i, x in row.items():
@@ -70,7 +73,7 @@ def _add_square(m: Model, rows: Rows, row: Row, weight: Scalar) -> None:
 
 
 def _general(m: Model, d: Data, damping: Rows, dofs: Sequence[int]) -> dict[int, Row]:
-    """Rows and columns of M - h D for these dofs."""
+    """Return the rows and columns of M - h D for these dofs, by dof."""
     rates, out = bias_rates(m, d, dofs), {i: dict[int, Scalar]() for i in dofs}
     twist = fluid_twist(m, d) if slows_implicitly(m) else [{} for _ in range(m.nv)]
     for i in dofs:
@@ -83,7 +86,7 @@ def _general(m: Model, d: Data, damping: Rows, dofs: Sequence[int]) -> dict[int,
 
 
 def _solve_general(rows: dict[int, Row], b: Sequence[Scalar]) -> dict[int, Scalar]:
-    """x of A x = b, where A has entries only where one dof moves the other. mju_factorLUSparse, mju_solveLUSparse."""
+    """Solve A x = b, where A has entries only where one dof moves the other. mju_factorLUSparse, mju_solveLUSparse."""
     a = {i: {j: e for j, e in row.items() if i == j or not is_zero(e)} for i, row in rows.items()}
     rest, inverse, x = {i: b[i] for i in a}, dict[int, Scalar](), dict[int, Scalar]()
     for k in sorted(a, reverse=True):

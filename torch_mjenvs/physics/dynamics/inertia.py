@@ -47,14 +47,14 @@ from ..model.enums import JointType
 from ..model.model import Model
 from .kinematics import Frame, between
 from .reflected import dof_armature, tendon_armature
-from .tendons.tendon import armed_tendons
+from .tendons.tendon import tendons_with_armature
 
 Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symmetric matrix
 
 
 @dataclasses.dataclass(frozen=True)
 class Lump:
-    """Bodies without joints between them: to the dynamics they are one rigid body of constant inertia.
+    """Bodies without joints between them, which the dynamics treat as one rigid body.
 
     rel: (3) its centre of mass, from the tree's origin. rotational: (6) its inertia about that: xx yy zz xy xz yz.
     oinert: (10) its inertia about the origin.
@@ -71,7 +71,7 @@ class Lump:
     computes="comrel subtree_com cinert lump cdof odof",
 )
 def com_pos(m: Model, d: Data) -> None:
-    """mj_comPos: subtree_com, cinert, cdof."""
+    """Compute subtree_com, cinert and cdof. mj_comPos."""
     rigid = _rigid_bodies(m)
     _subtree_com(m, d, rigid)
     d.cinert, d.lump = [zeros(10)] * m.nbody, [None] * m.nbody
@@ -98,10 +98,10 @@ def _lump(frame: Frame, body: Rigid) -> Lump:
 
 @dataclasses.dataclass(frozen=True)
 class Rigid:
-    """Mass, centre of mass, principal moments and their axes, in the frame of the body that carries the joints.
+    """Mass, centre of mass, principal moments and their axes of a rigid body, in the frame of the body with the joints.
 
     rotational: inertia about the centre of mass (xx yy zz xy xz yz) in that frame, given instead of moments and axes
-    where welded parts vary from world to world, since the principal axes then do so, too.
+    where welded parts vary from world to world, since the principal axes then vary, too.
     """
 
     mass: Scalar
@@ -112,7 +112,7 @@ class Rigid:
 
 
 def _rigid_bodies(m: Model) -> dict[int, Rigid]:
-    """What moves with each body that moves by joints of its own."""
+    """Return for each body with joints of its own the rigid body that moves with it, welded parts included."""
     members: dict[int, list[tuple[int, Vec, Vec]]] = {}  # body, position and rotation in the carrier's frame
     for i in range(1, m.nbody):
         carrier, parent = m.body_weldid[i], m.body_parentid[i]
@@ -126,7 +126,7 @@ def _rigid_bodies(m: Model) -> dict[int, Rigid]:
 
 
 def _weld(m: Model, bodies: list[tuple[int, Vec, Vec]]) -> Rigid:
-    """The bodies as one."""
+    """Return several bodies as one rigid body."""
     heavy = [  # a body of inertia alone counts, too
         (i, add(pos, mat_vec(mat, m.body_ipos[i])), mat)
         for i, pos, mat in bodies
@@ -149,7 +149,7 @@ def _weld(m: Model, bodies: list[tuple[int, Vec, Vec]]) -> Rigid:
 
 
 def _centre(moment: Vec, mass: Scalar, otherwise: list[Scalar]) -> list[Scalar]:
-    """moment / mass, or `otherwise` where there is next to no mass."""
+    """Return moment / mass, or `otherwise` where there is next to no mass."""
     if is_number(mass):
         return otherwise if mass < MINVAL else scale(moment, 1.0 / mass)
     return choose(mass < MINVAL, otherwise, scale(moment, 1.0 / maximum(mass, MINVAL)))
@@ -183,7 +183,10 @@ def _subtree_com(m: Model, d: Data, rigid: dict[int, Rigid]) -> None:
 
 
 def _rotational(moments: Vec, axes: Vec) -> list[Scalar]:
-    """axes diag(moments) axes^T, from the axes whose moment differs from the third's: two, one (a capsule) or none."""
+    """Return axes diag(moments) axes^T.
+
+    It is built from the axes whose moment differs from the third's: two, one (a capsule) or none.
+    """
     k = _most_common(moments)
     out = [moments[k]] * 3 + [0.0] * 3
     for other in range(3):
@@ -197,7 +200,7 @@ def _rotational(moments: Vec, axes: Vec) -> list[Scalar]:
 
 
 def _most_common(moments: Vec) -> int:
-    """The axis whose moment is nearest to another's, so that the most terms vanish."""
+    """Return the axis whose moment is nearest to another's, so that the most terms vanish."""
     if not is_number(*moments):
         return 0
     pairs = [(abs(moments[i] - moments[j]), i) for i in range(3) for j in range(3) if i != j]
@@ -220,7 +223,7 @@ def _joint_odof(m: Model, d: Data, j: int) -> None:
 
 @stage(reads="cinert lump odof ten_J", computes="crb M")
 def crb(m: Model, d: Data) -> None:
-    """mj_makeM: composite inertias and M, with the armature of joints and tendons."""
+    """Compute composite inertias and M, with the armature of joints and tendons. mj_makeM."""
     d.crb = [list(c) for c in d.cinert]
     composite = [lump and lump.oinert for lump in d.lump]
     for i in range(m.nbody - 1, 0, -1):
@@ -231,12 +234,12 @@ def crb(m: Model, d: Data) -> None:
         if composite[i] and carrier > 0:
             composite[carrier] = add(composite[carrier], composite[i])
     d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
-    for t in armed_tendons(m):
+    for t in tendons_with_armature(m):
         _add_armature(d, tendon_armature(m, t), d.ten_J[t])
 
 
 def _add_armature(d: Data, armature: Scalar, row: Row) -> None:
-    """As MuJoCo does, only where M has an entry: between dofs of which one moves the other, but not of two branches."""
+    """Add a tendon's armature to M where M has an entry: as in MuJoCo, not between dofs of two branches."""
     for i, x in row.items():
         for j, y in row.items():
             if j in d.M[i]:
@@ -257,7 +260,7 @@ def _row(m: Model, d: Data, i: int, composite: Vec) -> dict[int, Scalar]:
 
 
 def _simple(m: Model, i: int) -> Scalar:
-    """The inertia of a body alone along dof i: its mass, or its moment about the axis of a rotation."""
+    """Return the inertia of a lone body along dof i: its mass, or its moment about the axis of a rotation."""
     body, j = m.dof_bodyid[i], m.dof_jntid[i]
     kind, k = m.jnt_type[j], i - m.jnt_dofadr[j]
     if kind == JointType.SLIDE or (kind == JointType.FREE and k < 3):
@@ -272,14 +275,14 @@ UNROLL_LIMIT = 50_000  # products: a matrix that takes more to factor is factore
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """A = L^T D L: L unit lower triangular, without its diagonal, and the reciprocals of D."""
+    """The factors of A = L^T D L: L unit lower triangular, without its diagonal, and the reciprocals of D."""
 
     L: Rows
     inverse: list[Scalar]
 
 
 def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
-    """mj_factorI: factor a positive definite matrix of any pattern; its fill-in is found on the way.
+    """Factor a positive definite matrix of any sparsity pattern, finding its fill-in on the way. mj_factorI.
 
     Pivots that are `clamped` are at least mjMINVAL.
     """
@@ -300,7 +303,7 @@ def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
 
 
 def _elimination(a: Rows) -> int:
-    """How many products it takes to factor a matrix of this pattern."""
+    """Return how many products it takes to factor a matrix of this sparsity pattern."""
     pattern, products = [set(row) for row in a], 0
     for k in range(len(a) - 1, -1, -1):
         before = pattern[k] - {k}
@@ -311,7 +314,7 @@ def _elimination(a: Rows) -> int:
 
 
 def solve(f: Factor, b: Vec) -> list[Scalar]:
-    """mj_solveLD: x of L^T D L x = b."""
+    """Solve L^T D L x = b. mj_solveLD."""
     x = list(b)
     for k in range(len(x) - 1, -1, -1):
         for j, lower in f.L[k].items():
@@ -324,7 +327,7 @@ def solve(f: Factor, b: Vec) -> list[Scalar]:
 
 
 def mul_m(rows: Rows, x: Vec) -> list[Scalar]:
-    """mj_mulM: the symmetric matrix times x."""
+    """Return the product of a symmetric matrix, given by its lower triangle, and x. mj_mulM."""
     out = zeros(len(rows))
     for i, row in enumerate(rows):
         for j, entry in row.items():

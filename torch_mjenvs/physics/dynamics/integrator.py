@@ -1,4 +1,4 @@
-"""From accelerations to the next state: MuJoCo's Euler (implicit in joint damping) and its fourth-order Runge-Kutta.
+"""From accelerations to the next state: Euler's method, implicit in joint damping, and fourth-order Runge-Kutta.
 
 Letters: h time step, w angular velocity in the body's frame, K a position rate (a dof each), th a rotation vector.
 """
@@ -6,12 +6,13 @@ Letters: h time step, w angular velocity in the body's frame, K a position rate 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from ...compiler.arrays import Table
 from ...compiler.control import repeat, when_any
 from ...compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, maximum, select, sin, sqrt
-from ..algebra.spatial import add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
+from ..algebra.spatial import Vec, add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
 from ..model.data import Data
 from ..model.enums import JointType
 from ..model.model import Model
@@ -29,7 +30,7 @@ FIRST, LAST = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
 
 
 def rotations(m: Model) -> list[tuple[int, int]]:
-    """(address in qpos, address in qvel) of each joint's quaternion."""
+    """Return (address in qpos, address in qvel) of each joint's quaternion."""
     where = {JointType.FREE: 3, JointType.BALL: 0}
     return [
         (m.jnt_qposadr[j] + where[m.jnt_type[j]], m.jnt_dofadr[j] + where[m.jnt_type[j]])
@@ -38,8 +39,8 @@ def rotations(m: Model) -> list[tuple[int, int]]:
     ]
 
 
-def integrate_pos(m: Model, qpos: Sequence, rate: Sequence, h: Scalar) -> list:
-    """qpos moved for the time h at the given rate. mj_integratePos."""
+def integrate_pos(m: Model, qpos: Vec, rate: Vec, h: Scalar) -> list[Scalar]:
+    """Return qpos moved for the time h (seconds) at the given rate (nv). mj_integratePos."""
     out = list(qpos)
     quats = rotations(m)
     rotational = {v + k for _, v in quats for k in range(3)}
@@ -53,8 +54,8 @@ def integrate_pos(m: Model, qpos: Sequence, rate: Sequence, h: Scalar) -> list:
     return out
 
 
-def quat_integrate(quat: list, th: list) -> list:
-    """quat exp(th / 2), where quat is made a unit quaternion first. mju_quatIntegrate."""
+def quat_integrate(quat: Vec, th: Vec) -> list[Scalar]:
+    """Return quat exp(th / 2) for a rotation vector th, after normalizing quat. mju_quatIntegrate."""
     square = dot(th, th)
     small = square < 1e-12
     angle = sqrt(maximum(square, 1e-12))
@@ -64,11 +65,11 @@ def quat_integrate(quat: list, th: list) -> list:
     return normalize(quat_mul(quat, rotation), rotation)
 
 
-def shorter_way(th: list) -> list:
-    """The rotation vector of at most half a turn that has the same effect as th. mju_quat2Vel."""
+def shorter_way(th: list[Scalar]) -> list[Scalar]:
+    """Return the rotation vector of at most half a turn that rotates as th does. mju_quat2Vel."""
     square = dot(th, th)
 
-    def back(th: list) -> list:
+    def back(th: list[Scalar]) -> list[Scalar]:
         angle = sqrt(maximum(square, 1.0))
         s, c = sin(0.5 * angle), cos(0.5 * angle)
         half = atan2(select(c < 0.0, -s, s), absolute(c))
@@ -77,8 +78,10 @@ def shorter_way(th: list) -> list:
     return when_any(square > math.pi**2, back, th)
 
 
-def orientation_rate(w: list, th: list) -> list:
-    """d th / dt of the rotation vector th at body-frame velocity w: the inverse of the exponential map's derivative.
+def orientation_rate(w: Vec, th: Vec) -> list[Scalar]:
+    """Return d th / dt for a rotation vector th and the body-frame velocity w.
+
+    This is the inverse of the exponential map's derivative.
 
     K = w + 1/2 th x w + c th x (th x w), c = (1 - (a/2) cot(a/2)) / a**2, a = |th|.
     """
@@ -93,8 +96,9 @@ def orientation_rate(w: list, th: list) -> list:
 
 
 def _implicit_damping(m: Model) -> Mask:
-    """Where damping is taken implicitly: negative damping alone is not. What varies is negative only in models with
-    negative damping of their own.
+    """Return in which worlds Euler's step takes joint damping implicitly; negative damping alone does not count.
+
+    Damping that varies is negative only in models with negative damping of their own.
     """
     if not m.eulerdamp:
         return False
@@ -106,25 +110,26 @@ def _implicit_damping(m: Model) -> Mask:
 
 
 def euler_inertia(m: Model, d: Data) -> Rows:
-    """What Euler's step divides forces by: M, and where joint damping is implicit, what that adds to it."""
+    """Return the matrix that Euler's step divides forces by: M, and what implicit joint damping adds to it."""
     implicit = _implicit_damping(m)
+    undamped: Rows = d.M
     if implicit is False:
-        return d.M
-    damped = [dict(row) for row in d.M]
+        return undamped
+    damped = [dict(row) for row in undamped]
     for v in range(m.nv):
         rate = rate_at(*dof_damping(m, v), absolute(d.qvel[v]))
         damped[v][v] = damped[v][v] + m.timestep * select(implicit, rate, 0.0)
     return damped
 
 
-def _euler_acceleration(m: Model, d: Data) -> list:
-    """By which velocities change in a step of Euler's."""
+def _euler_acceleration(m: Model, d: Data) -> list[Scalar]:
+    """Return the acceleration that changes velocities in an Euler step. mj_Euler."""
     inertia = euler_inertia(m, d)
     return d.qacc if inertia is d.M else solve(factor(inertia, m.dof_clamped), mul_m(d.M, d.qacc))
 
 
-def euler(m: Model, d: Data) -> tuple[list, list, list]:
-    """(qpos, qvel, act) after one step from d's accelerations. mj_Euler, mj_implicit."""
+def euler(m: Model, d: Data) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
+    """Return (qpos, qvel, act) after one step from d's accelerations. mj_Euler, mj_implicit."""
     h, qacc = m.timestep, _euler_acceleration(m, d) if m.integrator == "euler" else implicit_acceleration(m, d)
     qvel = [v + h * a for v, a in zip(d.qvel, qacc, strict=True)]
     return integrate_pos(m, d.qpos, qvel, h), qvel, advance(m, d.act, d.act_dot, _lengths(m, d))
@@ -136,22 +141,23 @@ def _lengths(m: Model, d: Data) -> dict[int, Scalar]:
 
 def rk4(
     m: Model,
-    start: list[list],
-    forward: Callable[[list, list, list, list], Data],
-    observe: Callable[[Data, list], list],
-    cfrc_ext: list,
-) -> tuple[list, list, list, Last]:
-    """(qpos, qvel, act) after one step from `start` (qpos, qvel, qacc_warmstart, act), and its last stage.
+    start: list[list[Scalar]],
+    forward: Callable[[list[Scalar], list[Scalar], list[Scalar], list[Scalar]], Data],
+    observe: Callable[[Data, list[list[Scalar]]], list[list[Scalar]]],
+    cfrc_ext: list[list[Scalar]],
+) -> tuple[list[Scalar], list[Scalar], list[Scalar], Last]:
+    """Return (qpos, qvel, act) after one Runge-Kutta step from `start`, and the data of its last stage. mj_RungeKutta.
 
-    mj_RungeKutta, by 4.0's rule for quaternions. `forward(qpos, qvel, qacc_warmstart, act)` gives the data of a stage.
-    Each stage's acceleration is the next one's warm start: the minimum does not depend on it. Set points are held to
-    the turn nearest to the lengths of the first stage. `observe(data, cfrc_ext)` gives the wrenches of the last stage.
+    start: (qpos, qvel, qacc_warmstart, act). `forward`, called with the same four, gives the data of a stage. Each
+    stage's acceleration is the next one's warm start: the minimum does not depend on it. Set points are held to the
+    turn nearest to the lengths of the first stage. `observe(data, cfrc_ext)` gives the wrenches of the last stage.
+    Quaternions follow the rule of MuJoCo 4.0.
     """
     qpos, qvel, warmstart, act = start
     h = m.timestep
     quats = rotations(m)
 
-    def stage(i: Scalar, carry: dict) -> dict:
+    def stage(i: Scalar, carry: dict[str, Any]) -> dict[str, Any]:
         a, b, first = Table(A)[i], Table(B)[i], Table(FIRST)[i] > 0.5
         at = integrate_pos(m, qpos, carry["rate"], h * a)
         speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]

@@ -1,4 +1,4 @@
-"""Where bodies, joints and geoms are: mj_kinematics (engine_core_smooth.c).
+"""Poses of bodies, joints and geoms. mj_kinematics (engine_core_smooth.c).
 
 The results are MuJoCo's; the arithmetic differs in two ways:
 
@@ -61,15 +61,15 @@ class Frame:
     angle: Scalar = 0.0
 
     def direction(self, x: Vec) -> list[Scalar]:
-        """World coordinates of a constant vector of the body."""
+        """Return the world coordinates of a constant vector of the body."""
         return mat_vec(self.mat, mat_vec(self.fixed, x))
 
     def point(self, x: Vec) -> list[Scalar]:
-        """Position, from the tree's origin, of a constant point of the body."""
+        """Return the position, from the tree's origin, of a constant point of the body."""
         return add(self.base, mat_vec(self.mat, add(self.offset, mat_vec(self.fixed, x))))
 
     def rotation(self, r: Vec) -> list[Scalar]:
-        """Orientation of what has the constant orientation r in the body."""
+        """Return the orientation in the world of something with the constant orientation r in the body."""
         return mat_mul(self.mat, frame_mul(self.fixed, r))
 
 
@@ -79,7 +79,7 @@ class Frame:
     "geom_xpos geom_xrel geom_xmat site_xpos site_xrel site_xmat",
 )
 def kinematics(m: Model, d: Data) -> None:
-    """mj_kinematics: all poses, from d.qpos, d.mocap_pos and d.mocap_quat."""
+    """Compute all poses from d.qpos, d.mocap_pos and d.mocap_quat. mj_kinematics."""
     _start(m, d)
     for i in range(1, m.nbody):
         _body(m, d, i)
@@ -112,7 +112,7 @@ def _start(m: Model, d: Data) -> None:
 
 
 def _body(m: Model, d: Data, i: int) -> None:
-    """The frame of body i, after its joints."""
+    """Compute the frame of body i after its joints, and the positions that follow from it."""
     k = m.body_mocapid[i]
     if k >= 0 and d.mocap_pos is not None and d.mocap_quat is not None:  # a child of the world, without joints
         d.xquat[i] = list(d.mocap_quat[k])
@@ -131,7 +131,7 @@ def _body(m: Model, d: Data, i: int) -> None:
 
 
 def _joint(m: Model, d: Data, i: int, j: int, frame: Frame) -> Frame:
-    """The frame after joint j; sets its axis and anchor as they are before it."""
+    """Return the frame after joint j, and set the joint's axis and anchor as they are before it."""
     q = d.qpos[m.jnt_qposadr[j] :]
     if m.jnt_type[j] == JointType.FREE:
         d.xaxis[j], d.xanchorrel[j], d.xquat[i] = list(m.jnt_axis[j]), list(q[:3]), list(q[3:7])
@@ -159,15 +159,19 @@ def _joint(m: Model, d: Data, i: int, j: int, frame: Frame) -> Frame:
 
 
 def _unfixed(frame: Frame) -> Frame:
-    """The same pose in the body's own frame.
+    """Return the same pose in the body's own frame.
 
-    Where what is fixed to the body, or its hinge's axis, varies from world to world, no better one is known beforehand.
+    It is for a body whose fixed parts or hinge's axis vary from world to world, so that no better frame is known
+    beforehand.
     """
     return Frame(frame.rotation(tuple(IDENTITY)), frame.point((0.0, 0.0, 0.0)), tuple(IDENTITY), (0.0, 0.0, 0.0))
 
 
 def _along_axis(frame: Frame, a: Vec) -> tuple[Frame, int, float]:
-    """The same pose in a frame in which the axis a (in the frame's own coordinates) is a coordinate axis, k, or -k."""
+    """Return the same pose in a frame in which the axis a is a coordinate axis, with that axis's index and its sign.
+
+    a is given in the present frame's coordinates.
+    """
     a = list(snap(a))
     while sum(x != 0 for x in a) > 1:
         i, j = [k for k in range(3) if a[k] != 0][:2]
@@ -186,7 +190,7 @@ def _along_axis(frame: Frame, a: Vec) -> tuple[Frame, int, float]:
 
 
 def _turned(frame: Frame, k: int, angle: Scalar, anchor: Vec, pos: Vec) -> Frame:
-    """The frame turned about its k-th axis through the body's point `pos`, which is at `anchor`."""
+    """Return the frame turned about its k-th axis through the body's point `pos`, which is at `anchor`."""
     unturned = frame.mat
     if frame.axis == k and frame.unturned is not None:
         unturned, angle = frame.unturned, frame.angle + angle
@@ -196,7 +200,7 @@ def _turned(frame: Frame, k: int, angle: Scalar, anchor: Vec, pos: Vec) -> Frame
 
 
 def _take_origin(m: Model, d: Data, i: int, frame: Frame) -> Frame:
-    """Make the base of body i the origin of its tree; so far it was measured from its parent's, as its joints were."""
+    """Make the base of body i the origin of its tree; until then its parent's origin was used for it and its joints."""
     joints = range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i])
     if all(m.jnt_type[j] == JointType.SLIDE for j in joints):
         # nothing turns: the offset is as constant as the base's own part
@@ -209,7 +213,7 @@ def _take_origin(m: Model, d: Data, i: int, frame: Frame) -> Frame:
 
 
 def _outputs(m: Model, d: Data, i: int) -> None:
-    """Poses of body i and of its joints as MuJoCo gives them."""
+    """Set the poses of body i and of its joints as MuJoCo gives them."""
     frame, origin = d.frame[i], d.origin[m.body_originid[i]]
     d.xrel[i] = frame.point((0.0, 0.0, 0.0))
     d.xpos[i] = add(origin, d.xrel[i])
@@ -222,5 +226,5 @@ def _outputs(m: Model, d: Data, i: int) -> None:
 
 
 def between(d: Data, a: int, b: int) -> list[Scalar]:
-    """The origin b, from the origin a."""
+    """Return the vector from the origin of tree a to the origin of tree b."""
     return [0.0, 0.0, 0.0] if a == b else sub(d.origin[b], d.origin[a])

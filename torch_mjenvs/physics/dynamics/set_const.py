@@ -1,4 +1,4 @@
-"""What follows from a model's masses, inertias and geometry at qpos0: mj_setConst.
+"""Constants that follow from a model's masses, inertias and geometry at qpos0. mj_setConst.
 
 A model as it is loaded has these numbers from MuJoCo. Where parameters vary from world to world, so do they: they are
 computed here, once whenever parameters change, and not in every step.
@@ -21,14 +21,16 @@ from .inertia import Factor, factor, solve
 
 
 def at_qpos0(m: Model) -> tuple[Data, Factor]:
-    """Where all is at qpos0, with M, and M's factors."""
+    """Return the data at qpos0, with M, and M's factors."""
     d = Data(m, qpos=list(m.qpos0), qvel=zeros(m.nv))
     return d, factor(d.M, m.dof_clamped)
 
 
 def set_const(m: Model) -> dict[str, Any]:
-    """body_subtreemass, body_invweight0, dof_invweight0, tendon_invweight0, tendon_length0, meaninertia and eq_data of
-    a model, and actuator_acc0 of one with muscles, by name.
+    """Return a model's derived constants by field name. mj_setConst.
+
+    They are body_subtreemass, body_invweight0, dof_invweight0, tendon_invweight0, tendon_length0, meaninertia and
+    eq_data, and actuator_acc0 of a model with muscles.
     """
     subtreemass = _subtree_mass(m)
     plain = dataclasses.replace(m, body_subtreemass=subtreemass)
@@ -48,13 +50,13 @@ def set_const(m: Model) -> dict[str, Any]:
     }
 
 
-def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple:
-    """The length of M^-1 times each actuator's moment."""
+def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple[Scalar, ...]:
+    """Return for each actuator the length of M^-1 times its moment."""
     rows = [[moment.get(v, 0.0) for v in range(m.nv)] for moment in d.actuator_moment]
     return tuple(norm(solve(f, row)) if row else 0.0 for row in rows)
 
 
-def _subtree_mass(m: Model) -> tuple:
+def _subtree_mass(m: Model) -> tuple[Scalar, ...]:
     total = list(m.body_mass)
     for i in range(m.nbody - 1, 0, -1):
         total[m.body_parentid[i]] = total[m.body_parentid[i]] + total[i]
@@ -62,7 +64,7 @@ def _subtree_mass(m: Model) -> tuple:
 
 
 def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
-    """row M^-1 row'."""
+    """Return row M^-1 row'."""
     y, total = dict(row), 0.0
     for k in range(max(y, default=-1), -1, -1):
         if k in y:
@@ -73,7 +75,7 @@ def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
 
 
 def _body_invweight0(m: Model, d: Data, f: Factor, i: int) -> tuple[Scalar, Scalar]:
-    """The mean of J M^-1 J' over directions, of the centre of mass and of the rotation."""
+    """Return the mean of J M^-1 J' over directions, for the centre of mass and for the rotation of body i."""
     dofs = dofs_of(m, i)
     if not dofs:
         return 0.0, 0.0
@@ -91,15 +93,17 @@ def _body_invweight0(m: Model, d: Data, f: Factor, i: int) -> tuple[Scalar, Scal
 
 
 def _slides_alone(m: Model, i: int) -> bool:
-    """Whether body i is one that carries nothing and only slides: its inverse weights are to MuJoCo those of its mass,
-    however few its slides are, and whatever their armature.
+    """Return whether body i carries nothing and has only slides.
+
+    MuJoCo takes the inverse weights of such a body from its mass, however few its slides are, and whatever their
+    armature.
     """
     joints = range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i])
     return bool(joints) and all(m.jnt_type[j] == JointType.SLIDE and m.dof_simplenum[m.jnt_dofadr[j]] for j in joints)
 
 
-def _dof_invweight0(m: Model, f: Factor) -> tuple:
-    """The diagonal of M^-1; its mean over the three axes of a translation or a rotation."""
+def _dof_invweight0(m: Model, f: Factor) -> tuple[Scalar, ...]:
+    """Return the diagonal of M^-1, averaged over the three axes of a translation or a rotation."""
     out = zeros(m.nv)
     for j in range(m.njnt):
         first = m.jnt_dofadr[j]
@@ -119,15 +123,16 @@ def _dof_invweight0(m: Model, f: Factor) -> tuple:
 
 
 def derived_data(m: Model) -> dict[int, range]:
-    """Which numbers of eq_data follow from where bodies are at qpos0, by equality: the second anchor of a connect; the
-    first anchor and relpose of a weld that was given no relpose.
+    """Return the range of eq_data, by equality, that follows from where bodies are at qpos0.
+
+    It is the second anchor of a connect, and the first anchor and relpose of a weld that was given no relpose.
     """
     of_bodies = [i for i in range(m.neq) if m.eq_objtype[i] == ObjType.BODY]
     connects = {i: range(3, 6) for i in of_bodies if m.eq_type[i] == EqType.CONNECT}
     return connects | {i: range(3, 10) for i in of_bodies if m.eq_type[i] == EqType.WELD and m.eq_data[i][11]}
 
 
-def _eq_data(m: Model, d: Data, i: int) -> tuple:
+def _eq_data(m: Model, d: Data, i: int) -> tuple[Scalar, ...]:
     data = m.eq_data[i]
     if i not in derived_data(m):
         return data

@@ -10,7 +10,7 @@ from ..algebra.spatial import Vec, is_zero
 
 
 def stiffness_at(k: Scalar, coefficients: Vec, x: Scalar) -> Scalar:
-    """k(x). mju_polyForce."""
+    """Return the stiffness k(x). mju_polyForce."""
     if all(map(is_zero, coefficients)):
         return k
     rest: Scalar = 0.0
@@ -20,15 +20,15 @@ def stiffness_at(k: Scalar, coefficients: Vec, x: Scalar) -> Scalar:
 
 
 def rate_at(k: Scalar, coefficients: Vec, x: Scalar) -> Scalar:
-    """The derivative of x k(x). mjd_xPolyForce."""
+    """Return the derivative of x k(x). mjd_xPolyForce."""
     return stiffness_at(k, [(n + 2) * c for n, c in enumerate(coefficients)], x)
 
 
 def energy_at(k: Scalar, coefficients: Vec, x: Scalar) -> Scalar:
-    """The integral of x k(x). mju_polyPotential."""
+    """Return the energy stored at x: the integral of x k(x). mju_polyPotential."""
     return x * x * stiffness_at(0.5 * k, [c / (n + 3) for n, c in enumerate(coefficients)], x)
 
 
 def acts(k: Scalar, coefficients: Vec) -> bool:
-    """Whether there is such a spring or damper."""
+    """Return whether a spring or damper has a coefficient that is not the constant 0."""
     return not all(map(is_zero, (k, *coefficients)))

@@ -1,5 +1,4 @@
-"""Velocities, bias forces, and what follows from accelerations: mj_comVel, mj_rne, mj_subtreeVel,
-mj_rnePostConstraint.
+"""Velocities, bias forces and accelerations of bodies. mj_comVel, mj_rne, mj_subtreeVel, mj_rnePostConstraint.
 
 v velocity   a acceleration   dv what a joint adds to the velocity
 """
@@ -7,6 +6,7 @@ v velocity   a acceleration   dv what a joint adds to the velocity
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...compiler.scalar import Scalar, maximum
 from ..algebra.spatial import (
@@ -32,12 +32,12 @@ from ..model.enums import JointType
 from ..model.model import Model, dofs_of
 from .inertia import Lump
 from .reflected import tendon_armature
-from .tendons.tendon import armed_tendons
+from .tendons.tendon import tendons_with_armature
 
 
 @stage(reads="qvel comrel odof", computes="cvel ovel cdof_dot bias_acc")
 def com_vel(m: Model, d: Data) -> None:
-    """mj_comVel: cvel and cdof_dot, from d.qvel."""
+    """Compute cvel and cdof_dot from d.qvel. mj_comVel."""
     d.ovel, d.cdof_dot, d.bias_acc = [zeros(6)] * m.nbody, [zeros(6)] * m.nv, [zeros(6)] * m.nbody
     for i in range(1, m.nbody):
         v, bias = d.ovel[m.body_parentid[i]], zeros(6)
@@ -54,15 +54,15 @@ def com_vel(m: Model, d: Data) -> None:
 
 
 def _groups(m: Model, j: int) -> list[tuple[range, bool]]:
-    """The dofs of joint j that move together, and whether their axes move."""
+    """Return the dofs of joint j in groups that move together, each with whether its axes move."""
     v = m.jnt_dofadr[j]
     if m.jnt_type[j] == JointType.FREE:
         return [(range(v, v + 3), False), (range(v + 3, v + 6), True)]
     return [(range(v, v + (3 if m.jnt_type[j] == JointType.BALL else 1)), True)]
 
 
-def combine(odof: list, x: Vec, dofs: range) -> list[Scalar]:
-    """Sum of odof x over the dofs: mju_mulDofVec."""
+def combine(odof: Sequence[Vec], x: Vec, dofs: range) -> list[Scalar]:
+    """Return the sum of odof x over the dofs. mju_mulDofVec."""
     total = zeros(6)
     for k in dofs:
         total = add_scaled(total, odof[k], x[k])
@@ -70,9 +70,9 @@ def combine(odof: list, x: Vec, dofs: range) -> list[Scalar]:
 
 
 def rne(m: Model, d: Data, qacc: Vec | None = None) -> list[Scalar]:
-    """mj_rne: the force that makes the acceleration qacc (none: 0), without armature and passive forces."""
-    cacc: list = [None] * m.nbody
-    cfrc: list = [zeros(6)] * m.nbody
+    """Return the force (nv) that makes the acceleration qacc (None: 0), without armature and passive forces. mj_rne."""
+    cacc: list[Any] = [None] * m.nbody
+    cfrc: list[list[Scalar]] = [zeros(6)] * m.nbody
     cacc[0] = zeros(3) + scale(m.gravity, -1.0)
     moving = [i for i in range(1, m.nbody) if d.lump[i]]
     for i in moving:
@@ -89,7 +89,7 @@ def rne(m: Model, d: Data, qacc: Vec | None = None) -> list[Scalar]:
 
 
 def _inertial_force(lump: Lump, v: Vec, a: Vec) -> list[Scalar]:
-    """oinert a + v x* (oinert v), by way of the acceleration of the centre of mass."""
+    """Return oinert a + v x* (oinert v), by way of the acceleration of the centre of mass."""
     w, alpha, r = v[:3], a[:3], lump.rel
     torque = add(sym_vec(lump.rotational, alpha), cross(w, sym_vec(lump.rotational, w)))
     centre_v = add(v[3:], cross(w, r))
@@ -99,9 +99,9 @@ def _inertial_force(lump: Lump, v: Vec, a: Vec) -> list[Scalar]:
 
 
 def bias_rates(m: Model, d: Data, dofs: Sequence[int]) -> list[dict[int, Scalar]]:
-    """d qfrc_bias / d qvel, each dof's row {column: entry}, in the columns of `dofs`. mjd_rne_vel.
+    """Return d qfrc_bias / d qvel: for each dof the row {column: entry}, in the columns of `dofs`. mjd_rne_vel.
 
-    How fast a floating tree moves as a whole is of no effect, so it is left out, and so are these columns.
+    How fast a floating tree moves as a whole has no effect, so it is left out, and so are these columns.
     """
     qvel, drifting = list(d.qvel), set()
     for j in range(m.njnt):
@@ -118,12 +118,12 @@ def bias_rates(m: Model, d: Data, dofs: Sequence[int]) -> list[dict[int, Scalar]
 
 
 def _bias_rate(m: Model, d: Data, qvel: Vec, k: int) -> dict[int, Scalar]:
-    """One column: `com_vel` and `rne`, differentiated step by step.
+    """Return column k of d qfrc_bias / d qvel: `com_vel` and `rne`, differentiated line by line.
 
     dv, da, df   what a rate of dof k adds to velocity, acceleration and force
     """
     speed, dv, da = [zeros(6)] * m.nbody, [zeros(6)] * m.nbody, [zeros(6)] * m.nbody
-    df: list = [None] * m.nbody
+    df: list[Any] = [None] * m.nbody
     moving = [i for i in range(1, m.nbody) if d.lump[i]]
     for i in moving:
         parent = m.body_weldid[m.body_parentid[i]]
@@ -145,7 +145,7 @@ def _bias_rate(m: Model, d: Data, qvel: Vec, k: int) -> dict[int, Scalar]:
 
 
 def _inertial_force_rate(lump: Lump, v: Vec, dv: Vec, da: Vec) -> list[Scalar]:
-    """Of `_inertial_force`, as v and a change by dv and da."""
+    """Return the derivative of `_inertial_force` as v and a change by dv and da."""
     w, dw, r = v[:3], dv[:3], lump.rel
     spin, d_spin = sym_vec(lump.rotational, w), sym_vec(lump.rotational, dw)
     torque = add(sym_vec(lump.rotational, da[:3]), add(cross(dw, spin), cross(w, d_spin)))
@@ -157,31 +157,31 @@ def _inertial_force_rate(lump: Lump, v: Vec, dv: Vec, da: Vec) -> list[Scalar]:
 
 @stage(reads="lump odof ovel bias_acc ten_J ten_bias", computes="qfrc_bias")
 def bias(m: Model, d: Data) -> None:
-    """qfrc_bias: mj_rne without acceleration, and mj_tendonBias."""
+    """Compute d.qfrc_bias: Coriolis, centrifugal and gravity forces, and the bias of tendons. mj_rne, mj_tendonBias."""
     d.qfrc_bias = rne(m, d)
-    for t in armed_tendons(m):
+    for t in tendons_with_armature(m):
         for v, entry in d.ten_J[t].items():
             d.qfrc_bias[v] = d.qfrc_bias[v] + tendon_armature(m, t) * d.ten_bias[t] * entry
 
 
 def at_point(motion: Vec, r: Vec) -> list[Scalar]:
-    """How fast the point r moves, where both are seen from the tree's origin."""
+    """Return the velocity of the point r, where r and `motion` are about the tree's origin."""
     return add(motion[3:], cross(motion[:3], r))
 
 
 def unforced_acceleration(m: Model, d: Data) -> list[list[Scalar]]:
-    """The spatial acceleration of each body while no dof accelerates, gravity apart: what mj_jacDot makes of qvel.
+    """Return each body's spatial acceleration while no dof accelerates, gravity apart: mj_jacDot times qvel.
 
     As MuJoCo has it there, and there alone, the axes of a ball also turn with the joints after it in its body.
     """
-    bias: list = [zeros(6)] * m.nbody
+    bias: list[list[Scalar]] = [zeros(6)] * m.nbody
     for i in range(1, m.nbody):
         bias[i] = add(add(bias[m.body_parentid[i]], d.bias_acc[i]), _after_balls(m, d, i))
     return bias
 
 
 def _after_balls(m: Model, d: Data, i: int) -> list[Scalar]:
-    """What body i's joints after a ball add to its acceleration, where they turn the ball's axes."""
+    """Return what body i's joints after a ball add to its acceleration, where they turn the ball's axes."""
     out, end = zeros(6), m.body_dofadr[i] + m.body_dofnum[i]
     for j in range(m.body_jntadr[i], m.body_jntadr[i] + m.body_jntnum[i]):
         v = m.jnt_dofadr[j]
@@ -193,7 +193,7 @@ def _after_balls(m: Model, d: Data, i: int) -> list[Scalar]:
 
 @stage(reads="xipos xirel ximat subtree_com ovel", computes="subtree_linvel subtree_angmom")
 def subtree_vel(m: Model, d: Data) -> None:
-    """mj_subtreeVel: linear velocity and angular momentum of each subtree."""
+    """Compute linear velocity and angular momentum of each subtree. mj_subtreeVel."""
     speed = [at_point(d.ovel[i], d.xirel[i]) for i in range(m.nbody)]
     momentum = [scale(v, m.body_mass[i]) for i, v in enumerate(speed)]
     spin = []
@@ -212,13 +212,13 @@ def subtree_vel(m: Model, d: Data) -> None:
 
 
 def _moment(p: Vec, v: Vec, d: Data, i: int) -> list[Scalar]:
-    """Of the velocity v of the point p about the centre of mass of subtree i, as seen from it."""
+    """Return the moment of the velocity v at the point p about the centre of mass of subtree i, and relative to it."""
     return cross(sub(p, d.subtree_com[i]), sub(v, d.subtree_linvel[i]))
 
 
 @stage(reads="comrel odof bias_acc qacc", computes="cacc oacc")
 def com_acc(m: Model, d: Data) -> None:
-    """cacc, from d.qacc: the first half of mj_rnePostConstraint."""
+    """Compute cacc from d.qacc: the first half of mj_rnePostConstraint."""
     d.oacc = [zeros(3) + scale(m.gravity, -1.0)] * m.nbody
     for i in range(1, m.nbody):
         dofs = range(m.body_dofadr[i], m.body_dofadr[i] + m.body_dofnum[i])
@@ -228,7 +228,7 @@ def com_acc(m: Model, d: Data) -> None:
 
 @stage(reads="cinert cvel cacc cfrc_ext", computes="cfrc_int")
 def com_force(m: Model, d: Data) -> None:
-    """cfrc_int: the second half of mj_rnePostConstraint."""
+    """Compute cfrc_int: the second half of mj_rnePostConstraint."""
     d.cfrc_int = [zeros(6)] * m.nbody
     for i in range(1, m.nbody):
         inertial = mul_inert_vec(d.cinert[i], d.cacc[i])

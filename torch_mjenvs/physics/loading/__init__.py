@@ -1,3 +1,1 @@
-"""From an `mjModel` to a `Model`: `load` reads it, `refusals` and `numbers` refuse by name what is not there or makes
-no sense, `singular` finds where M may be singular, and `size` says beforehand how large a kernel will be.
-"""
+"""Loading an `mjModel` into a `Model`: reading it, refusing what is not implemented, estimating the kernel's size."""

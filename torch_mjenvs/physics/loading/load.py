@@ -1,4 +1,4 @@
-"""Reading an `mjModel` into a `Model`: `load`."""
+"""`load`, which reads an `mjModel`, MJCF or a file into a `Model`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, w
 from .singular import dependent
 
 
-def load(model: mujoco.MjModel | str | os.PathLike) -> Model:
-    """The `Model` of an `MjModel`, of an MJCF string or of an MJCF or binary file.
+def load(model: mujoco.MjModel | str | os.PathLike[str]) -> Model:
+    """Return the `Model` of an `MjModel`, of an MJCF string, or of an MJCF or binary file.
 
     Raises: FileNotFoundError, ValueError (a file that MuJoCo does not take), TypeError, `UnsupportedModel`.
     """
@@ -53,7 +53,8 @@ def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
     pairs = _pairs(mjm)
     touching = {g for p in pairs for g in (p.geom1, p.geom2)}
-    known: dict = {"pairs": pairs, "meshes": read_meshes(mjm, touching), "hfields": read_hfields(mjm, touching)}
+    meshes, hfields = read_meshes(mjm, touching), read_hfields(mjm, touching)
+    known: dict[str, Any] = {"pairs": pairs, "meshes": meshes, "hfields": hfields}
     known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)
@@ -69,9 +70,9 @@ _DAMPERS = tuple(f"{what}_damping{x}" for what in ("dof", "tendon", "actuator") 
 _DIRECTIONS = ["body_quat", "body_iquat", "jnt_axis", "geom_quat", "site_quat", "cam_quat"]
 
 
-def _options(mjm: mujoco.MjModel) -> dict:
+def _options(mjm: mujoco.MjModel) -> dict[str, Any]:
     opt = mjm.opt
-    out: dict = {"timestep": opt.timestep, "impratio": opt.impratio}
+    out: dict[str, Any] = {"timestep": opt.timestep, "impratio": opt.impratio}
     out["integrator"] = INTEGRATORS[int(opt.integrator)]
     out["multiccd"] = not disabled(mjm, "MULTICCD")
     out["noslip_iterations"] = max(0, int(opt.noslip_iterations))
@@ -87,8 +88,8 @@ def _options(mjm: mujoco.MjModel) -> dict:
     return out
 
 
-def _fields(mjm: mujoco.MjModel, known: Collection[str]) -> dict:
-    """All that are as MuJoCo has them."""
+def _fields(mjm: mujoco.MjModel, known: Collection[str]) -> dict[str, Any]:
+    """Read all fields that are stored as MuJoCo stores them."""
     frames = _frames(mjm)
     out = {name: tuple(snap(row) for row in frames.get(name, getattr(mjm, name)).tolist()) for name in _DIRECTIONS}
     for field in dataclasses.fields(Model):
@@ -99,8 +100,9 @@ def _fields(mjm: mujoco.MjModel, known: Collection[str]) -> dict:
 
 
 def _frames(mjm: mujoco.MjModel) -> dict[str, np.ndarray]:
-    """Places and orientations in a body, where MuJoCo takes the body's own, or those of its inertia, for them
-    (`mjtSameFrame`): of a mesh they are often 1e-9 apart.
+    """Return positions and orientations in bodies, exact where MuJoCo uses the body's or its inertia's (mjtSameFrame).
+
+    For a mesh the numbers that the mjModel holds are often 1e-9 off.
     """
     body, inertia, body_turn, inertia_turn = range(1, 5)
     ipos, iquat = mjm.body_ipos.copy(), mjm.body_iquat.copy()
@@ -117,8 +119,8 @@ def _frames(mjm: mujoco.MjModel) -> dict[str, np.ndarray]:
     return out
 
 
-def _derived(mjm: mujoco.MjModel) -> dict:
-    """Fields that MuJoCo keeps otherwise, or that a disable flag changes."""
+def _derived(mjm: mujoco.MjModel) -> dict[str, Any]:
+    """Read the fields that MuJoCo stores in another form, or that a disable flag changes."""
 
     limited = not (disabled(mjm, "LIMIT") or disabled(mjm, "CONSTRAINT"))
     still = disabled(mjm, "SPRING") and disabled(mjm, "DAMPER")  # mj_passive does nothing at all then
@@ -154,13 +156,13 @@ def _derived(mjm: mujoco.MjModel) -> dict:
 
 
 def _disabled_groups(mjm: mujoco.MjModel) -> tuple[bool, ...]:
-    """Whether each actuator is in a group that option actuatorgroupdisable names. mj_actuatorDisabled."""
+    """Return for each actuator whether option actuatorgroupdisable names its group. mj_actuatorDisabled."""
     off = int(mjm.opt.disableactuator)
     return tuple(0 <= group <= 30 and bool(off >> group & 1) for group in mjm.actuator_group.tolist())
 
 
-def _sensors(mjm: mujoco.MjModel) -> dict:
-    """Where they are disabled there are none, but sensordata has its size."""
+def _sensors(mjm: mujoco.MjModel) -> dict[str, Any]:
+    """Read the sensors: none where they are disabled, though sensordata keeps its size."""
     n = 0 if disabled(mjm, "SENSOR") else mjm.nsensor
     integers = ["type", "datatype", "objtype", "objid", "reftype", "refid", "dim", "adr"]
     out = {f"sensor_{name}": _tuple(getattr(mjm, f"sensor_{name}")[:n], int) for name in integers}
@@ -173,15 +175,18 @@ def _sensors(mjm: mujoco.MjModel) -> dict:
 
 
 def _focal(mjm: mujoco.MjModel, c: int) -> Floats:
-    """Of camera c, by its sensor's size, in float32 like that, or else by its angle of view. cam_project."""
+    """Return the focal lengths of camera c in pixels. cam_project.
+
+    They follow from its sensor's size, computed in float32 like that, or else from its field of view.
+    """
     if mjm.cam_sensorsize[c].all():
         focal = mjm.cam_intrinsic[c, :2] / mjm.cam_sensorsize[c] * mjm.cam_resolution[c].astype(np.float32)
-        return _tuple(focal, float)
+        return tuple(focal.astype(float).tolist())
     return (0.5 / math.tan(float(mjm.cam_fovy[c]) * math.pi / 360) * int(mjm.cam_resolution[c, 1]),) * 2
 
 
 def _alpha(mjm: mujoco.MjModel, g: int) -> float:
-    """How opaque a geom is. ray_eliminate."""
+    """Return the opacity of a geom, from 0 to 1. ray_eliminate."""
     return float(mjm.geom_rgba[g, 3] if mjm.geom_matid[g] < 0 else mjm.mat_rgba[mjm.geom_matid[g], 3])
 
 
@@ -190,7 +195,7 @@ def _direct(solref: np.ndarray) -> tuple[bool, ...]:
 
 
 def _switched_off(mjm: mujoco.MjModel) -> tuple[str, ...]:
-    """Parameters for which a disable flag leaves no use."""
+    """Return the parameters that a disable flag leaves without use."""
     no_springs, no_dampers = disabled(mjm, "SPRING"), disabled(mjm, "DAMPER")
     return (
         ("gravity",) * disabled(mjm, "GRAVITY")
@@ -212,7 +217,7 @@ def _origins(mjm: mujoco.MjModel) -> Ints:
     return tuple(out)
 
 
-def _names(mjm: mujoco.MjModel) -> dict:
+def _names(mjm: mujoco.MjModel) -> dict[str, Any]:
     def names(kind: str, n: int) -> tuple[str, ...]:
         return tuple(_name(mjm, kind, i) for i in range(n))
 
@@ -234,7 +239,8 @@ def _tuple(x: Any, kind: type) -> Any:
 
 
 def _unless(mjm: mujoco.MjModel, flag: str, values: np.ndarray) -> Floats | Rows:
-    return _tuple(np.zeros_like(values) if disabled(mjm, flag) else values, float)
+    out: Floats | Rows = _tuple(np.zeros_like(values) if disabled(mjm, flag) else values, float)
+    return out
 
 
 def _name(mjm: mujoco.MjModel, kind: str, i: int) -> str:
@@ -245,13 +251,13 @@ def _name(mjm: mujoco.MjModel, kind: str, i: int) -> str:
 
 
 def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
-    """Every geom pair that mj_collision may hand to a collision function, whatever the state."""
+    """Return every geom pair that mj_collision may hand to a collision function, whatever the state."""
     if disabled(mjm, "CONTACT") or disabled(mjm, "CONSTRAINT"):
         return ()
     types, affinities, shapes = mjm.geom_contype.tolist(), mjm.geom_conaffinity.tolist(), mjm.geom_type.tolist()
 
     def may_touch(g1: int, g2: int) -> bool:
-        """filterBitmask; and planes and height fields have no collision function with each other."""
+        """Return whether two geoms' bits match (filterBitmask) and their shapes have a collision function."""
         fits = types[g1] & affinities[g2] or types[g2] & affinities[g1]
         return bool(fits) and (shapes[g1] > 1 or shapes[g2] > 1)
 
@@ -268,8 +274,9 @@ def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
 
 
 def _explicit_pairs(mjm: mujoco.MjModel) -> list[Pair]:
-    """Those of <contact><pair>, whatever contype, conaffinity and <exclude> say; each takes the place of the
-    automatic one of the same geoms. Between bodies welded together there is no force.
+    """Return the pairs of <contact><pair>, whatever contype, conaffinity and <exclude> say.
+
+    Each takes the place of the automatic pair of the same geoms. Between bodies welded together there is no force.
     """
     out = []
     for k, geoms in enumerate(zip(mjm.pair_geom1.tolist(), mjm.pair_geom2.tolist(), strict=True)):
@@ -281,11 +288,11 @@ def _explicit_pairs(mjm: mujoco.MjModel) -> list[Pair]:
 
 
 def _body_pairs(mjm: mujoco.MjModel) -> Iterator[tuple[int, list[int]]]:
-    """Each body with those after it that its geoms may touch, by <exclude>, by filterBodyPair, and by the bits of
-    all of a body's geoms together.
+    """Yield each body with the later ones that its geoms may touch.
 
-    filterBodyPair leaves out bodies welded together, two that nothing moves, and parent and child unless the parent is
-    fixed to the world. A row of bodies at a time: of thousands that stand still nearly no pair is left.
+    It goes by <exclude>, by filterBodyPair, and by the bits of all of a body's geoms together. filterBodyPair leaves
+    out bodies welded together, two that nothing moves, and parent and child unless the parent is fixed to the world. A
+    row of bodies at a time: of thousands that stand still nearly no pair is left.
     """
     welds, moves = mjm.body_weldid, np.array(weldid(mjm)) > 0
     parents = welds[mjm.body_parentid[welds]]
@@ -307,13 +314,13 @@ def _body_pairs(mjm: mujoco.MjModel) -> Iterator[tuple[int, list[int]]]:
 
 
 def _condim(mjm: mujoco.MjModel, g1: int, g2: int) -> int:
-    """The greater one of the geoms with the higher priority. mj_contactParam."""
+    """Return the condim of a pair: the greater one of the geoms with the higher priority. mj_contactParam."""
     first = max(mjm.geom_priority[g1], mjm.geom_priority[g2])
     return max(int(mjm.geom_condim[g]) for g in (g1, g2) if mjm.geom_priority[g] == first)
 
 
 def _clamped(mjm: mujoco.MjModel) -> tuple[bool, ...]:
-    """Which dofs may lose their inertia to others; those that always do are refused."""
+    """Return for each dof whether it may lose its inertia to others; refuse dofs that always do."""
     joints, clamped = dependent(mjm)
     if joints:
         who = " and ".join(describe(mjm, "joint", j) for j in joints)

@@ -1,4 +1,4 @@
-"""Numbers of an `mjModel` that cannot be computed with are refused: `refuse_numbers`.
+"""`refuse_numbers`, which refuses an `mjModel` with numbers that are NaN, infinite or too large.
 
 MuJoCo's compiler lets NaN, infinities and 1e300 through nearly everywhere, and an `MjModel` that was edited, or a file
 that was damaged, may hold them anywhere. The first step would turn them into NaN without a word.
@@ -78,14 +78,14 @@ def _most(name: str) -> float:
 
 
 def _names() -> tuple[str, ...]:
-    """The fields to look at, what others follow from before these, so that the cause is named."""
+    """Return the fields to check; those that others follow from come first, so that the cause is named."""
     of_model = [f.name for f in dataclasses.fields(Model) if f.init and str(f.type) in ("float", "Floats", "Rows")]
     follows = ("body_", "qpos", "tendon_", "eq_data")  # from geoms, bodies, wraps and joints, bodies
     return tuple(sorted((*of_model, *_MORE), key=lambda name: (name in DERIVED, name.startswith(follows))))
 
 
 def _owner(mjm: mujoco.MjModel, name: str, row: int) -> str:
-    """The element that a row of a field belongs to, as messages call it."""
+    """Return the element that a row of a field belongs to, as messages call it."""
     kind = name.split("_")[0].rstrip("0")
     first = _FIRST.get(name, _FIRST.get(kind))
     if first:

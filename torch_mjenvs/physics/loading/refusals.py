@@ -1,4 +1,4 @@
-"""What is not implemented is refused by name: `refuse` and `refuse_pairs` raise `UnsupportedModel`.
+"""`refuse` and `refuse_pairs`, which raise `UnsupportedModel` for what is not implemented, by name.
 
 Each check looks at one kind of element of the `mjModel`, and says what to change.
 """
@@ -44,7 +44,7 @@ _TRANSMISSIONS = TrnType.JOINT, TrnType.JOINTINPARENT, TrnType.SLIDERCRANK, TrnT
 
 
 def refuse(mjm: mujoco.MjModel) -> None:
-    """Raise `UnsupportedModel` for the first thing found that is not implemented; contacts apart."""
+    """Raise `UnsupportedModel` for the first thing found that is not implemented, contacts apart."""
     for check in (
         _check_options,
         _check_flags,
@@ -94,7 +94,7 @@ def _check_flags(mjm: mujoco.MjModel) -> None:
 
 
 def _check_elements(mjm: mujoco.MjModel) -> None:
-    """Elements that add forces, state or constraints of kinds that are not implemented."""
+    """Refuse elements that add forces, state or constraints of kinds that are not implemented."""
     found = {
         "flexes": mjm.nflex,
         "plugins": mjm.nplugin,
@@ -122,7 +122,7 @@ def _check_equalities(mjm: mujoco.MjModel) -> None:
 
 
 def _check_tendons(mjm: mujoco.MjModel) -> None:
-    """What tendons may not have."""
+    """Refuse tendons with a feature that is not implemented."""
     for i in range(mjm.ntendon):
         who, first = describe(mjm, "tendon", i), mjm.tendon_adr[i]
         if np.any(mjm.tendon_springyield[i]):
@@ -136,7 +136,7 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
 
 
 def _check_tendon_rows(mjm: mujoco.MjModel, i: int) -> None:
-    """Its limit and its friction loss."""
+    """Refuse a limit or friction loss of tendon i that is not implemented."""
     who, on = describe(mjm, "tendon", i), not disabled(mjm, "CONSTRAINT")
     rows = {
         "limit": mjm.tendon_limited[i] and on and not disabled(mjm, "LIMIT"),
@@ -196,7 +196,10 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
 
 
 def _check_rotations(mjm: mujoco.MjModel) -> None:
-    """MuJoCo's compiler makes them unit quaternions; in an MjModel that was changed since, they may be anything."""
+    """Refuse rotations that are not unit quaternions.
+
+    MuJoCo's compiler makes them so; in an MjModel that was changed since, they may be anything.
+    """
     kinds = {"body_quat": "body", "body_iquat": "body", "geom_quat": "geom", "site_quat": "site", "cam_quat": "camera"}
     for name, kind in (kinds | {"jnt_axis": "joint"}).items():
         rows = getattr(mjm, name)
@@ -206,7 +209,10 @@ def _check_rotations(mjm: mujoco.MjModel) -> None:
 
 
 def _check_inertia(mjm: mujoco.MjModel) -> None:
-    """MuJoCo's compiler sees to it that what moves has mass and inertia."""
+    """Refuse moving bodies without mass or inertia.
+
+    MuJoCo's compiler does not let them pass, but an MjModel that was changed since may have them.
+    """
     welds = np.array(weldid(mjm))
     for i in np.flatnonzero(welds == np.arange(mjm.nbody))[1:].tolist():
         carried = welds == i
@@ -215,7 +221,7 @@ def _check_inertia(mjm: mujoco.MjModel) -> None:
 
 
 def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
-    """The same of geoms that may touch."""
+    """Raise `UnsupportedModel` for the first thing found in geoms that may touch that is not implemented."""
     for pair in m.pairs:
         types = int(mjm.geom_type[pair.geom1]), int(mjm.geom_type[pair.geom2])
         who = f"the contact of {describe(mjm, 'geom', pair.geom1)} and {describe(mjm, 'geom', pair.geom2)}"
@@ -243,18 +249,21 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
 
 
 def _partners(kind: int) -> str:
-    """Which shapes this one can touch; empty where it can touch none."""
+    """Say which shapes a shape can touch; empty where it can touch none."""
     others = [SHAPES[a if b == kind else b].plural for a, b in COLLIDERS if kind in (a, b)]
     return f"{SHAPES[kind].plural} can touch {', '.join(others)}" if others else ""
 
 
 def _mixed(solref: Sequence[float]) -> bool:
-    """Neither the standard nor the direct format: MuJoCo would warn and take the default."""
+    """Return whether solref is in neither the standard nor the direct format.
+
+    MuJoCo would warn and take the default.
+    """
     return (solref[0] > 0) != (solref[1] > 0)
 
 
 def describe(mjm: mujoco.MjModel, kind: str, i: int) -> str:
-    """An element as messages call it: by its name, or else by its number and its body."""
+    """Return an element as messages call it: by its name, or else by its number and its body."""
     name = mujoco.mj_id2name(mjm, getattr(mujoco.mjtObj, f"mjOBJ_{kind.upper()}"), i)
     body = {"joint": "jnt_bodyid", "geom": "geom_bodyid"}.get(kind)
     where = f" of {describe(mjm, 'body', int(getattr(mjm, body)[i]))}" if body and not name else ""
@@ -262,10 +271,10 @@ def describe(mjm: mujoco.MjModel, kind: str, i: int) -> str:
 
 
 def disabled(mjm: mujoco.MjModel, flag: str) -> bool:
-    """Whether a flag of option/flag is switched off."""
+    """Return whether a flag of option/flag is switched off."""
     return bool(mjm.opt.disableflags & getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}"))
 
 
 def weldid(mjm: mujoco.MjModel) -> tuple[int, ...]:
-    """body_weldid, but 0 of mocap bodies and of what is welded to them: no joint moves them."""
+    """Return body_weldid, but 0 for mocap bodies and what is welded to them: no joint moves them."""
     return tuple(0 if mjm.body_mocapid[i] >= 0 else i for i in mjm.body_weldid.tolist())

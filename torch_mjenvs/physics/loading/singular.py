@@ -1,4 +1,4 @@
-"""Where the inertia matrix is singular: joints of one body that move it in the same way.
+"""Joints whose motions of one body cancel each other, so that the inertia matrix M is singular.
 
 A body that moves has mass and inertia, so joints can make M singular only if motions of one body cancel each other, and
 have no armature. Two hinges about one axis always do; three hinges through one point do where the second turns the
@@ -17,7 +17,7 @@ ALWAYS, NEARLY = 1e-12, 0.02  # least eigenvalue of the motions' Gram matrix, re
 
 
 def dependent(mjm: mujoco.MjModel) -> tuple[tuple[int, ...], list[bool]]:
-    """The joints of a body whose motions cancel in every state, and which dofs may lose their inertia in some."""
+    """Return joints of a body whose motions cancel in every state, and which dofs may lose their inertia in some."""
     rng, locks, armature = np.random.default_rng(0), set(), _armature(mjm)
     for b in range(1, mjm.nbody):
         joints = range(mjm.body_jntadr[b], mjm.body_jntadr[b] + mjm.body_jntnum[b])
@@ -32,8 +32,8 @@ def dependent(mjm: mujoco.MjModel) -> tuple[tuple[int, ...], list[bool]]:
 
 
 def _armature(mjm: mujoco.MjModel) -> np.ndarray:
-    """Of each dof, with what actuators give: mj_actuatorArmature."""
-    out = mjm.dof_armature.copy()
+    """Return the armature of each dof, including what actuators add to it. mj_actuatorArmature."""
+    out: np.ndarray = mjm.dof_armature.copy()
     for i in np.flatnonzero(np.isin(mjm.actuator_trntype, (TrnType.JOINT, TrnType.JOINTINPARENT))):
         out[mjm.dof_jntid == mjm.actuator_trnid[i, 0]] += mjm.actuator_armature[i] * mjm.actuator_gear[i, 0] ** 2
     return out
@@ -42,7 +42,7 @@ def _armature(mjm: mujoco.MjModel) -> np.ndarray:
 def _independence(
     mjm: mujoco.MjModel, joints: range, armature: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """(SAMPLES,) how far from singular the motions of a body's joints are, by themselves, in random states."""
+    """Return how far from singular the motions of a body's joints are by themselves, in random states: (SAMPLES,)."""
     mat, pos, motions = np.tile(np.eye(3), (SAMPLES, 1, 1)), np.zeros((SAMPLES, 3)), []
     for j in joints:
         axis, anchor, kind = mat @ mjm.jnt_axis[j], pos + mat @ mjm.jnt_pos[j], mjm.jnt_type[j]
@@ -67,6 +67,7 @@ def _independence(
 
 
 def _rotation(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
-    """Rotation matrices about unit vectors."""
+    """Return the rotation matrices about unit vectors, (SAMPLES, 3, 3)."""
     across = np.cross(axis[:, None], -np.eye(3))  # across v is axis x v
-    return np.eye(3) + np.sin(angle) * across + (1.0 - np.cos(angle)) * (across @ across)
+    out: np.ndarray = np.eye(3) + np.sin(angle) * across + (1.0 - np.cos(angle)) * (across @ across)
+    return out

@@ -1,4 +1,4 @@
-"""A model that is large for code that is written out: said before minutes pass, and refused before hours do."""
+"""The estimated size of a model's kernel: `sized` warns before a build of minutes, and refuses one of hours."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ SHAPES, AXIS = 1_500, 50  # of a pair that is alone: how two shapes touch, and e
 
 
 def sized(m: Model, trace: Callable[[], Program]) -> Program:
-    """`trace()`, a step of the model, with a warning where it takes minutes to build, refused where it would take hours
-    and all memory. Either says how long, and which pairs of bodies cost most.
+    """Return `trace()`, a step of the model, unless it is too large.
+
+    It warns where the kernel takes minutes to build, and refuses where that would take hours and all memory. Either
+    says how long, and which pairs of bodies cost most.
 
     The warning comes before the work, by an estimate; what is refused is mostly refused by what was traced.
     """
@@ -50,7 +52,7 @@ def sized(m: Model, trace: Callable[[], Program]) -> Program:
 
 
 def estimate(m: Model) -> int:
-    """The operations of a step, as far as bodies, dofs and pairs tell."""
+    """Estimate the operations of a step from its bodies, dofs and pairs."""
     moving = sum(i > 0 and m.body_weldid[i] == i for i in range(m.nbody))
     rows = sum(m.jnt_limited) + sum(x > 0 for x in m.dof_frictionloss) + m.ntendon
     grouped = batch_pairs(m, PRECISIONS["float32"])
@@ -61,20 +63,24 @@ def estimate(m: Model) -> int:
 
 
 def _alone(m: Model, pair: Pair) -> int:
-    """To find where two geoms touch that share no loop, and the axes of their contacts."""
+    """Estimate the operations of a pair that shares no loop: to find its contacts and their axes."""
     found = 0 if m.geom_type[pair.geom1] == GeomType.PLANE else SHAPES
     return found + AXIS * pair.condim * most_contacts(m, pair) * _moving(m, pair)
 
 
 def _fill(depths: list[int]) -> float:
-    """To factor M and the solver's Hessian, where so many dofs come before each, in loops where they are many."""
+    """Estimate the operations to factor M and the solver's Hessian.
+
+    depths: how many dofs come before each. Where they are many, factoring is done in loops.
+    """
     written = sum(d * d for d in depths)
     return FILL * written if written / 2 < UNROLL_LIMIT else FILL_IN_LOOPS * sum(depths)
 
 
 def _coupled(m: Model) -> list[list[int]]:
-    """Of each tree, or of trees together that may touch each other, how many dofs each dof is coupled to by the
-    Hessian: those that move it, or all that come before it where bodies of the tree touch.
+    """Return how many dofs the Hessian couples each dof to, by tree, or by trees together that may touch each other.
+
+    These are the dofs that move it, or all that come before it where bodies of the tree touch.
     """
     group = {root: root for root in m.body_rootid}
 
@@ -100,7 +106,7 @@ def _coupled(m: Model) -> list[list[int]]:
 
 
 def _moving(m: Model, pair: Pair) -> int:
-    """How many of a pair's geoms something moves."""
+    """Return how many of a pair's geoms something moves."""
     return sum(m.body_weldid[m.geom_bodyid[g]] > 0 for g in (pair.geom1, pair.geom2))
 
 

@@ -1,4 +1,4 @@
-"""The records that all of physics works on.
+"""The records that all of physics works on: the model's constants, mjData's fields, the state, enums, precision.
 
     model, mesh, hfield     a model's constants, under MuJoCo's names
     data                    mjData's fields, and which stage computes each of them

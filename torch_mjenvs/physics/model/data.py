@@ -1,4 +1,4 @@
-"""The fields of a world, and how each stage declares which it reads and which it computes.
+"""`Data`, the fields of one world, and `stage`, by which a function declares which fields it reads and computes.
 
 nq positions   nv dofs   nu actuators   na activations   nbody bodies   njnt joints   ngeom geoms   nsite sites
 ntendon tendons
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A declared field of `Data`: nested lists of this shape in one world, by the model's sizes.
+    """A declared field of `Data`: nested lists, whose shape in one world is given by the model's sizes.
 
-    output: whether it is one of mjData's that a `Simulation` can be asked for. optional: whether a caller may leave it
-    out; then it is None.
+    output: whether it is a field of mjData that a `Simulation` can be asked for. optional: whether a caller may leave
+    it out; then it is None.
     """
 
     shape: tuple[str | int, ...]
@@ -35,7 +35,7 @@ class Field:
         object.__setattr__(self, "name", name)
 
     def __get__(self, d: Data | None, owner: type) -> Any:
-        """Its value in data that do not have it yet."""
+        """Return the field's value in a `Data`: computed by its stage if need be, or None if optional and not given."""
         if d is None:
             return self
         if self.name in d._elsewhere:
@@ -50,24 +50,24 @@ class Field:
 
 
 def field(*shape: str | int) -> Any:
-    """A field that stages hand to each other."""
+    """Declare a field that stages hand to each other."""
     return Field(shape)
 
 
 def output(*shape: str | int) -> Any:
-    """A field of mjData that a `Simulation` can be asked for."""
+    """Declare a field of mjData that a `Simulation` can be asked for."""
     return Field(shape, output=True)
 
 
 class Data:
-    """MuJoCo's mjData: the fields that are declared here, and no others.
+    """MuJoCo's mjData: the declared fields of one world, each computed by its stage when it is first asked for.
 
-    It is made of a model and what the caller knows, such as qpos. All else is computed by its stage when it is first
-    asked for; in a kernel, where the `Data` was made, so that a task may ask first within a block and again outside.
+    It is made of a model and what the caller knows, such as qpos. In a kernel a field is computed where the `Data` was
+    made, so that a task may ask first within a block and again outside.
     """
 
     _model: Model
-    _here: Callable[[], AbstractContextManager]
+    _here: Callable[[], AbstractContextManager[Any]]
     _elsewhere: dict[str, Data]
 
     # what the caller gives
@@ -151,7 +151,7 @@ class Data:
             setattr(self, name, value)
 
     def take(self, names: Iterable[str], other: Data) -> None:
-        """Have these fields be those of another evaluation."""
+        """Read these fields from `other`, another evaluation."""
         self._elsewhere.update(dict.fromkeys(names, other))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -164,7 +164,7 @@ FIELDS: dict[str, Field] = {name: x for name, x in vars(Data).items() if isinsta
 
 
 class Stage(Protocol):
-    """A function of a step: it reads some fields of `Data` and computes others, all of them for every model."""
+    """A function of a step: it reads some fields of `Data` and computes others, the same ones for every model."""
 
     __name__: str
     reads: tuple[str, ...]
@@ -176,10 +176,10 @@ class Stage(Protocol):
 STAGE_OF: dict[str, Stage] = {}  # by the field that it computes
 
 
-def stage(reads: str, computes: str) -> Callable[[Callable], Stage]:
-    """Declare what a function of the model and the data reads and computes."""
+def stage(reads: str, computes: str) -> Callable[[Callable[[Model, Data], None]], Stage]:
+    """Decorate a stage: declare the fields that it reads and those that it computes."""
 
-    def declare(function: Callable) -> Stage:
+    def declare(function: Callable[[Model, Data], None]) -> Stage:
         declared = cast(Stage, function)
         declared.reads, declared.computes = tuple(reads.split()), tuple(computes.split())
         unknown = [name for name in declared.reads + declared.computes if name not in FIELDS]

@@ -1,4 +1,4 @@
-"""MuJoCo's enums, in MuJoCo's names: mjJNT_HINGE of mjtJoint is `JointType.HINGE`, an int."""
+"""MuJoCo's enums as ints, under MuJoCo's names: mjJNT_HINGE of mjtJoint is `JointType.HINGE`."""
 
 from __future__ import annotations
 

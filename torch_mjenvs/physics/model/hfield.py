@@ -1,4 +1,4 @@
-"""Height fields that can touch: what colliders know of one, and its reading from an `mjModel`.
+"""`HField`, a height field as colliders see it, and how it is read from an `mjModel`.
 
 Only fields of geoms that may touch are read. To MuJoCo such a field is a row of prisms: each cell of the grid is two
 triangles, and each of them stands on a flat base.
@@ -23,9 +23,10 @@ MOST = 50  # mjMAXCONPAIR: how many contacts a pair has at the most
 
 @dataclass(frozen=True)
 class HField:
-    """size: half the extents along x and y, the height of the greatest elevation, the depth of the base, metres.
+    """A height field, in metres.
 
-    data: heights in metres, row by row, from the least y to the greatest; a row is from the least x to the greatest.
+    size: half its extents along x and y, the height of its highest elevation, the depth of its base. data: heights row
+    by row, from the least y to the greatest, each row from the least x to the greatest.
     """
 
     nrow: int
@@ -35,16 +36,16 @@ class HField:
 
     @functools.cached_property
     def table(self) -> Table:
-        """`data`, for each world to read where it likes."""
+        """Return `data` as a table, which each world can read at its own index."""
         return Table(self.data)
 
     @property
     def steps(self) -> tuple[float, float]:
-        """Of the grid, along x and y."""
+        """Return the spacing of the grid along x and y, in metres."""
         return 2 * self.size[0] / (self.ncol - 1), 2 * self.size[1] / (self.nrow - 1)
 
     def cells(self, reach: Scalar) -> tuple[int, int]:
-        """How many cells along x and y something can lie over that is within this reach of its centre."""
+        """Return how many cells along x and y can lie under something that stays within `reach` of its centre."""
         most = self.ncol - 1, self.nrow - 1
         if not is_number(reach):  # it varies from world to world
             return most
@@ -52,21 +53,21 @@ class HField:
         return x, y
 
     def most_contacts(self, reach: Scalar) -> int:
-        """How many prisms can touch it, up to as many as MuJoCo keeps."""
+        """Return the most contacts of something within `reach` of its centre, at most as many as MuJoCo keeps."""
         x, y = self.cells(reach)
         return min(2 * x * y, MOST)
 
 
 @dataclass(frozen=True)
 class Ground:
-    """A field as the collider of a pair, or of pairs alike, goes by it: so many contacts, at the most."""
+    """A height field as one pair's collider sees it, with the most contacts that the pair can have."""
 
     field: HField
     contacts: int
 
 
 def read_hfields(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[HField | None, ...]:
-    """All fields of the model; None for those that none of these geoms has."""
+    """Read the model's height fields: one each, or None for those that none of these geoms has."""
     wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == GeomType.HFIELD}
     return tuple(_read(mjm, k) if k in wanted else None for k in range(mjm.nhfield))
 

@@ -1,4 +1,4 @@
-"""Meshes that can touch: what colliders know of one, and its reading from an `mjModel`.
+"""`Mesh`, a mesh as colliders see it, and how it is read from an `mjModel`.
 
 Only meshes of geoms that may touch are read. MuJoCo collides their convex hulls.
 """
@@ -18,9 +18,10 @@ Point = tuple[float, float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Face:
-    """Of the hull: its normal, outwards, and its vertices, seen from outside with the clock.
+    """A face of a mesh's convex hull.
 
-    spans: of each vertex, up to three more, which with it span most of the face: those of a mesh that lies on a plane.
+    normal: outwards. rim: its vertices, clockwise as seen from outside. spans: for a mesh that lies on a plane, up to
+    three more vertices for each, which with it span most of the face.
     """
 
     normal: Point
@@ -30,14 +31,17 @@ class Face:
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-    """vertices: among which MuJoCo looks for the furthest in a direction."""
+    """A mesh that can touch.
+
+    vertices: the points among which MuJoCo looks for the furthest in a direction. faces: those of its convex hull.
+    """
 
     vertices: tuple[Point, ...]
     faces: tuple[Face, ...]
 
     @property
     def radius(self) -> float:
-        """Of the sphere around the geom's centre that it lies in."""
+        """Return the radius of the sphere around the geom's centre that encloses the mesh."""
         return max(math.hypot(*p) for p in self.vertices)
 
 
@@ -45,7 +49,7 @@ HILLCLIMB_MIN = 10  # mjMESH_HILLCLIMB_MIN: of fewer vertices all are looked at,
 
 
 def read_meshes(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[Mesh | None, ...]:
-    """All meshes of the model; None for those that none of these geoms has."""
+    """Read the model's meshes: one each, or None for those that none of these geoms has."""
     wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == GeomType.MESH}
     return tuple(_read(mjm, k) if k in wanted else None for k in range(mjm.nmesh))
 
@@ -67,19 +71,21 @@ def _read(mjm: mujoco.MjModel, k: int) -> Mesh:
 def _hull(mjm: mujoco.MjModel, k: int) -> list[int]:
     at = int(mjm.mesh_graphadr[k])
     n = int(mjm.mesh_graph[at])
-    return mjm.mesh_graph[at + 2 + n : at + 2 + 2 * n].tolist()
+    hull: list[int] = mjm.mesh_graph[at + 2 + n : at + 2 + 2 * n].tolist()
+    return hull
 
 
 def _face(mjm: mujoco.MjModel, k: int, i: int) -> tuple[Point, list[int]]:
-    """Normal and vertices of face i of mesh k."""
+    """Return the normal and the vertices of face i of mesh k."""
     i += int(mjm.mesh_polyadr[k])
     at, n = int(mjm.mesh_polyvertadr[i]), int(mjm.mesh_polyvertnum[i])
     return tuple(mjm.mesh_polynormal[i].tolist()), mjm.mesh_polyvert[at : at + n].tolist()
 
 
 def _span(face: Sequence[Point], a: int) -> tuple[int, ...]:
-    """The others of MuJoCo's corners of a face of which one is given: of more than four, those that go round an area
-    that no corner further on makes larger.
+    """Return the corners that MuJoCo takes with corner `a` of a face: all others, of four at the most.
+
+    Of more, those that go round an area that no corner further on makes larger.
     """
     n = len(face)
     b, c, d = ((a + k) % n for k in (1, 2, 3))
@@ -96,7 +102,7 @@ def _span(face: Sequence[Point], a: int) -> tuple[int, ...]:
 
 
 def _area(a: Point, b: Point, c: Point, d: Point) -> float:
-    """Of the quadrilateral: half the product of its diagonals."""
+    """Return the area of a quadrilateral: half the product of its diagonals."""
     (ux, uy, uz), (vx, vy, vz) = ([x - y for x, y in zip(p, q, strict=True)] for p, q in ((a, c), (d, b)))
     x, y, z = uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx
     return 0.5 * math.sqrt(x * x + y * y + z * z)

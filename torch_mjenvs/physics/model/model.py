@@ -1,4 +1,4 @@
-"""The constants of a model: the record that `load` makes of an `mjModel`.
+"""`Model`: the constants of a model as nested tuples, which `load` makes of an `mjModel`.
 
 nq positions   nv dofs   nu actuators   na activations   nbody bodies   njnt joints   ngeom geoms   nsite sites
 ntendon tendons   nsensordata numbers that sensors give
@@ -26,15 +26,15 @@ INTEGRATORS = "euler", "rk4", "implicit", "implicitfast"  # mjtIntegrator
 
 
 class UnsupportedModel(NotImplementedError):
-    """The model asks for something that is not implemented: the message names it and says what to do."""
+    """Raised for a model that asks for something that is not implemented; the message names it and says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """Two geoms that may touch: `contact_param` says what holds for their contacts.
+    """Two geoms that may touch; `contact_param` gives the parameters of their contacts.
 
-    geom1, geom2: in the order of their types (mjtGeom), as in `mjContact.geom`.
-    ipair: which <contact><pair> it is, or -1.
+    geom1, geom2: in the order of their types (mjtGeom), as in `mjContact.geom`. ipair: the index of their
+    <contact><pair>, or -1.
     """
 
     geom1: int
@@ -45,7 +45,7 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model:
-    """An `mjModel` as nested tuples. Equal and hashed by content, if all of it is constant; else by identity."""
+    """An `mjModel` as nested tuples: equal and hashed by content if all of it is constant, else by identity."""
 
     nq: int
     nv: int
@@ -255,7 +255,7 @@ class Model:
     # Where parameters vary from world to world (see `params`):
     switched_off: tuple[str, ...] = ()  # parameters for which a disable flag leaves no use
     nominal: Model | None = None  # the model as it was loaded, of which what is decided beforehand is asked
-    flaw: float = 0.0  # NaN in worlds whose parameters make no sense
+    poison: float = 0.0  # NaN in worlds whose parameters make no sense
 
     # The same in another form: computed whenever a model is made, also by dataclasses.replace.
     body_mat: Rows = dataclasses.field(init=False)  # rotation matrices of body_quat and so on
@@ -269,7 +269,7 @@ class Model:
             object.__setattr__(self, name, tuple(map(rotation, quats)))
 
     def sensor(self, name: str) -> slice:
-        """Where a sensor's numbers stand in `sensordata`. Raises KeyError for an unknown name."""
+        """Return where a sensor's numbers are in `sensordata`, a slice. Raises KeyError for an unknown name."""
         if name not in self.sensor_names:
             raise KeyError(f"the model has no sensor {name!r}; it has {', '.join(map(repr, self.sensor_names))}")
         i = self.sensor_names.index(name)
@@ -277,14 +277,14 @@ class Model:
 
     @functools.cached_property
     def constant(self) -> bool:
-        """Whether all fields are plain numbers: none is a tensor, or a value of a kernel that is being traced."""
+        """Return whether all fields are plain numbers, and none a tensor or a value of a kernel being traced."""
         return all(is_plain(getattr(self, f.name)) for f in dataclasses.fields(self))
 
     @functools.cached_property
     def key(self) -> str:
-        """A digest of all fields: equal models have equal keys, in every process.
+        """Return a digest of all fields: equal models have equal keys, in every process.
 
-        Raises TypeError where fields are not constant: what follows from such a model must not be kept for another.
+        Raises TypeError if fields are not constant: what follows from such a model must not be kept for another.
         """
         if not self.constant:
             raise TypeError("a model has a key only while all of its fields are plain numbers")
@@ -301,20 +301,20 @@ class Model:
 
 
 def moving_body(m: Model, body: int) -> int:
-    """The nearest body, from this one to the root, that has joints of its own; 0 where there is none."""
+    """Return the nearest body with joints of its own, from this one towards the root; 0 if there is none."""
     while body and not m.body_dofnum[body]:
         body = m.body_parentid[body]
     return body
 
 
 def dofs_of(m: Model, body: int) -> list[int]:
-    """The dofs that move a body, from its own to the root's."""
+    """Return the dofs that move a body, from its own to the root's."""
     body = moving_body(m, body)
     return dof_chain(m, m.body_dofadr[body] + m.body_dofnum[body] - 1) if body else []
 
 
 def dof_chain(m: Model, v: int) -> list[int]:
-    """Dof v and those that move it, to the root's."""
+    """Return dof v and the dofs that move it, up to the root's."""
     out = []
     while v >= 0:
         out.append(v)
@@ -323,7 +323,7 @@ def dof_chain(m: Model, v: int) -> list[int]:
 
 
 def is_plain(x: object) -> bool:
-    """Whether repr says all of it: what is derived from these types may say less."""
+    """Return whether repr tells all of x: it may not for types derived from the plain ones."""
     if type(x) is tuple:
         return all(map(is_plain, x))
     return type(x) in (bool, int, float, str, type(None), Pair, Mesh, HField)

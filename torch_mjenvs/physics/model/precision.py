@@ -1,4 +1,4 @@
-"""What rounding lets the solver do, in each precision that kernels are made for."""
+"""`Precision`: the tolerances and stiffnesses that the solver can bear in float32 and in float64."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Precision:
-    """tolerance: where Newton stops, as a force in units of the mean inertia.
+    """The limits that rounding sets to the solver, in one floating-point type.
 
-    A contact's stiffness, in units of the inertia that it acts on: from `stiff` on, rounding shows in a Newton step;
-    beyond `stiffest` it is more than rounding bears, and the contact is softened to that.
+    tolerance: where Newton stops, as a force in units of the mean inertia.
 
-    pivot: where factoring leaves a smaller share of a row's diagonal entry than this, it is rounding's: the row follows
-    from others.
+    stiff, stiffest: stiffnesses of a contact, in units of the inertia that it acts on. From `stiff` on, rounding shows
+    in a Newton step; a contact stiffer than `stiffest` is softened to that.
+
+    pivot: where factoring leaves a smaller share of a row's diagonal entry than this, the remainder is rounding, and
+    the row follows from others.
     """
 
     tolerance: float

@@ -1,44 +1,47 @@
-"""What a step starts from and what it leaves behind."""
+"""`State`, which a step starts from and returns, and `Last`, the evaluation that it keeps for mjData's other fields."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from ...compiler.scalar import Scalar
+
 
 @dataclass
 class Last:
-    """The evaluation at which MuJoCo would have computed mjData's other fields: the one before an Euler step, the last
-    stage of a Runge-Kutta step. Lists of scalars.
+    """The evaluation at which MuJoCo would have computed mjData's other fields. Lists of scalars.
+
+    It is the one before an Euler step, or the last stage of a Runge-Kutta step.
 
     cfrc_ext: the wrenches, (nbody, 6). qacc: where the solver ended. mean_qacc: the mean of qacc over the stages of a
     Runge-Kutta step. start: the `parts` of the state that the step began with.
     """
 
-    act: list
-    cfrc_ext: list
-    mean_qacc: list
-    qacc: list
-    qpos: list
-    qvel: list
-    start: list
+    act: list[Scalar]
+    cfrc_ext: list[list[Scalar]]
+    mean_qacc: list[Scalar]
+    qacc: list[Scalar]
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    start: list[list[Scalar]]
 
 
 @dataclass
 class State:
-    """What a step carries to the next: lists of nq, nv, nv and na scalars, and where there was a step, its `Last`."""
+    """A world's state: lists of nq, nv, nv and na scalars and, if a step led to it, that step's `Last`."""
 
-    qpos: list
-    qvel: list
-    qacc_warmstart: list
-    act: list = field(default_factory=list)
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    qacc_warmstart: list[Scalar]
+    act: list[Scalar] = field(default_factory=list)
     last: Last | None = None
 
     @property
-    def parts(self) -> list[list]:
-        """[qpos, qvel, qacc_warmstart, act]."""
+    def parts(self) -> list[list[Scalar]]:
+        """Return [qpos, qvel, qacc_warmstart, act]."""
         return [list(x) for x in (self.qpos, self.qvel, self.qacc_warmstart, self.act)]
 
     def unmoved(self, nbody: int) -> State:
-        """This state as a step would leave it in which nothing happens."""
+        """Return this state with a `Last` as if a step had led to it in which nothing moved."""
         qacc, untouched = self.qacc_warmstart, [[0.0] * 6 for _ in range(nbody)]
         return replace(self, last=Last(self.act, untouched, qacc, qacc, self.qpos, self.qvel, self.parts))

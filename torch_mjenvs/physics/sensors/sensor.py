@@ -299,14 +299,14 @@ def _limit(kind: int, of_row: Callable[[Data, Limit], Scalar]) -> Callable[[Mode
         out: Scalar = 0.0
         for c in reversed(d.constraints):
             if isinstance(c, Limit) and c.of == (kind, m.sensor_objid[i]):
-                out = select(c.room < 0.0, of_row(d, c), out)
+                out = select(c.distance < 0.0, of_row(d, c), out)
         return [out]
 
     return value
 
 
 def _limit_pos(d: Data, row: Limit) -> Scalar:
-    return row.room
+    return row.distance
 
 
 def _limit_vel(d: Data, row: Limit) -> Scalar:

@@ -1,4 +1,4 @@
-"""Newton's method on the acceleration, as MuJoCo's engine_solver.c, in a form that needs no constraint Jacobian.
+"""Newton's method on the acceleration, for the cost of MuJoCo's engine_solver.c, without a constraint Jacobian.
 
 The cost 1/2 (a - a0)' M (a - a0) + that of the rows e = J a + y0 is convex, and quadratic piece by piece: a row costs
 1/2 D min(0, e)**2, one of an equality 1/2 D e**2, one of friction loss the same up to where its force is at its
@@ -12,12 +12,13 @@ The rows are made by `constraints`. Letters: a acceleration and dx step (V dofs)
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from ..algebra.spatial import add, cross, dot, sub
 from ..dynamics.forces import applied_wrench
-from ..dynamics.inertia import factor, mul_m, solve
+from ..dynamics.inertia import Rows, factor, mul_m, solve
 from ..dynamics.tendons.bias import armature_wrenches
 from ..model.data import Data, stage
 from ..model.model import Model
@@ -33,7 +34,7 @@ FULL_STEPS = {"pyramidal": 4, "elliptic": 2}
 
 @stage(reads="precision qvel qacc_warmstart odof M qfrc_smooth constraints", computes="qacc_solver solver_niter")
 def newton(m: Model, d: Data) -> None:
-    """d.qacc_solver, from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
+    """Compute d.qacc_solver from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
     if not m.nv:  # nothing moves
         d.qacc_solver, d.solver_niter = [], 0.0
         return
@@ -41,7 +42,7 @@ def newton(m: Model, d: Data) -> None:
     uncertain = [where for c in d.constraints for where in c.needs_refinement]
     certain = logical_not(functools.reduce(logical_or, uncertain, False))
 
-    def search(carry: list) -> list:
+    def search(carry: list[Any]) -> list[Any]:
         a, _, count, *landed = carry
         gradient, hessian = linearise(m, d, a)
         dx = [-x for x in solve(factor(hessian, m.dof_clamped), gradient)]
@@ -58,7 +59,7 @@ def newton(m: Model, d: Data) -> None:
 
 @stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")
 def constraint_force(m: Model, d: Data) -> None:
-    """d.qfrc_constraint = J'f. mj_constraintUpdate."""
+    """Compute d.qfrc_constraint = J'f. mj_constraintUpdate."""
     d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc_solver)[0]]
     for slip in d.slips:
         d.qfrc_constraint = slip.add_force(d.qfrc_constraint)
@@ -70,10 +71,9 @@ def constraint_force(m: Model, d: Data) -> None:
     computes="cfrc_ext",
 )
 def rne_post_constraint(m: Model, d: Data) -> None:
-    """d.cfrc_ext: the wrench (torque, force) of contacts, of xfrc_applied and of spatial tendons on each body, about
-    its root's subtree_com.
+    """Compute d.cfrc_ext, the wrench (torque, force) on each body about its root's subtree_com. mj_rnePostConstraint.
 
-    mj_rnePostConstraint.
+    It is the sum of those of contacts, equalities, xfrc_applied and spatial tendons.
     """
     wrench = [[0.0] * 6 for _ in range(m.nbody)]
     for c in d.constraints:
@@ -90,8 +90,8 @@ def rne_post_constraint(m: Model, d: Data) -> None:
     ]
 
 
-def linearise(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
-    """Gradient and Hessian (rows of its lower triangle) of the cost at a."""
+def linearise(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Rows]:
+    """Return the gradient of the cost at the acceleration a, and its Hessian: rows of the lower triangle."""
     pushes, hessian = _rows(m, d, a)
     inertial = mul_m(d.M, a)
     gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
@@ -101,28 +101,28 @@ def linearise(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
     return gradient, hessian
 
 
-def _rows(m: Model, d: Data, a: list) -> tuple[list, list[dict]]:
-    """The constraints' share of both."""
-    gradient: list = [0.0] * m.nv
-    hessian: list[dict] = [{} for _ in range(m.nv)]
+def _rows(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Rows]:
+    """Return the constraints' share of the cost's gradient and Hessian at the acceleration a."""
+    gradient: list[Scalar] = [0.0] * m.nv
+    hessian: Rows = [{} for _ in range(m.nv)]
     for c in d.constraints:
         c.add_rows(m, d, a, gradient, hessian)
     return gradient, hessian
 
 
 def line_search(
-    m: Model, d: Data, a: list, dx: list, slope: Scalar, tolerance: float, full: Mask
+    m: Model, d: Data, a: list[Scalar], dx: list[Scalar], slope: Scalar, tolerance: float, full: Mask
 ) -> tuple[Scalar, Scalar]:
-    """The share of the step dx to take, and the force that is out of place after a full one.
+    """Return the share of the step dx to take, and the force that is out of place after a full step. PrimalSearch.
 
-    That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at
-    a + dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx,
-    by Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece. PrimalSearch.
+    That force, summed over the rows that are in another piece of their cost at a + dx than at a, is the gradient at a +
+    dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx, by
+    Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece.
     """
     inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
     enough = absolute(slope) * LS_TOLERANCE
 
-    def step(carry: list) -> list:
+    def step(carry: list[Any]) -> list[Any]:
         alpha, low, high, at_end, _ = carry
         total = [0.0] * 4
         for c in d.constraints:

@@ -1,4 +1,4 @@
-"""Friction that does not creep: `noslip_iterations` sweeps over it, after the solver. mj_solNoSlip.
+"""Noslip: `noslip_iterations` sweeps over friction after the solver, so that it does not creep. mj_solNoSlip.
 
 Rows give way a little to the force that holds them, so what friction holds creeps. A sweep goes through all friction in
 MuJoCo's order, and makes of each force that which would let nothing slip while all other forces stay as they are, as
@@ -28,14 +28,15 @@ from ..dynamics.inertia import factor, solve
 from ..model.data import Data, stage
 from ..model.model import Model, dofs_of
 
-Hold = Callable[[list, list, list], list]  # of A, v and F: the next F
+Mat = list[list[Scalar]]  # by row
+Hold = Callable[[Mat, list[Scalar], list[Scalar]], list[Scalar]]  # of A, v and F: the next F
 LEAST = 1e-10  # of a diagonal entry or a determinant of A, and of what remains to be done, in MuJoCo's QCQP
 ITERATIONS = 20  # of the same
 
 
 @dataclass
 class Grip:
-    """Friction that is set at once: of a pyramid's axis, of all axes of an elliptic cone, or friction loss.
+    """Friction that is computed at once: a pyramid's axis, all axes of an elliptic cone, or friction loss.
 
     rows: J. images: M^-1 J'. start: F where the solver ended. Where it is not `active` they are unspecified.
     """
@@ -44,13 +45,13 @@ class Grip:
     axes: list[int]
     active: Mask
     rows: list[Row]
-    images: list[list]
-    y0: list
-    start: list
+    images: Mat
+    y0: list[Scalar]
+    start: list[Scalar]
     hold: Hold
 
-    def visit(self, carry: list) -> list:
-        """[a, F] after this grip was set anew."""
+    def visit(self, carry: list[Any]) -> list[Any]:
+        """Return [a, F] after this grip's force was computed anew."""
         a, old = carry
         slip = [row_times(row, a) + y for row, y in zip(self.rows, self.y0, strict=True)]
         A = [[row_times(row, image) for image in self.images] for row in self.rows]
@@ -62,15 +63,15 @@ class Grip:
 
 @dataclass
 class Slip:
-    """A force that is added to that of a grip."""
+    """The change that sweeps made to the force of a grip."""
 
     grip: Grip
-    force: list
+    force: list[Scalar]
 
-    def add_force(self, qfrc: list) -> list:
-        """qfrc and its share of J'f."""
+    def add_force(self, qfrc: list[Scalar]) -> list[Scalar]:
+        """Return qfrc plus J' times the change of force."""
 
-        def push(old: list) -> list:
+        def push(old: list[Scalar]) -> list[Scalar]:
             new = list(old)
             for row, f in zip(self.grip.rows, self.force, strict=True):
                 for v, x in row.items():
@@ -79,8 +80,8 @@ class Slip:
 
         return when_any(self.grip.active, push, qfrc)
 
-    def add_wrenches(self, m: Model, d: Data, wrench: list[list]) -> None:
-        """Add the wrenches of the added force: see `Constraint.add_wrenches`."""
+    def add_wrenches(self, m: Model, d: Data, wrench: Mat) -> None:
+        """Add the wrenches of the change of force to `wrench`, by body. See `Constraint.add_wrenches`."""
         of = self.grip.of
         if isinstance(of, FrictionLoss):
             of.push_bodies(self.force[0], wrench)
@@ -93,13 +94,13 @@ class Slip:
 
 @stage(reads="qacc_solver M odof constraints", computes="qacc slips")
 def no_slip(m: Model, d: Data) -> None:
-    """d.qacc, and d.slips: what is added to the forces of friction."""
+    """Compute d.qacc, and d.slips: the changes to the forces of friction. mj_solNoSlip."""
     d.qacc, d.slips = d.qacc_solver, []
     if not m.noslip_iterations:
         return
     grips = _grips(m, d)
 
-    def sweep(_: Any, carry: list) -> list:
+    def sweep(_: Any, carry: list[Any]) -> list[Any]:
         a, forces = carry[0], list(carry[1])
         for k, grip in enumerate(grips):
             a, forces[k] = when_any(grip.active, grip.visit, [a, forces[k]])
@@ -111,10 +112,10 @@ def no_slip(m: Model, d: Data) -> None:
 
 
 def _grips(m: Model, d: Data) -> list[Grip]:
-    """All friction, in MuJoCo's order."""
+    """Return all friction, in MuJoCo's order."""
     inverse = factor(d.M, m.dof_clamped)
 
-    def image(row: Row) -> list:
+    def image(row: Row) -> list[Scalar]:
         return solve(inverse, [row.get(v, 0.0) for v in range(m.nv)])
 
     out = [_friction_loss(c, d.qacc, image) for c in d.constraints if isinstance(c, FrictionLoss)]
@@ -125,18 +126,18 @@ def _grips(m: Model, d: Data) -> list[Grip]:
     return out
 
 
-def _friction_loss(c: FrictionLoss, a: list, image: Callable[[Row], list]) -> Grip:
-    def hold(A: list, slip: list, force: list) -> list:
+def _friction_loss(c: FrictionLoss, a: list[Scalar], image: Callable[[Row], list[Scalar]]) -> Grip:
+    def hold(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
         return [clip(force[0] - slip[0] / maximum(A[0][0], MINVAL), -c.law.most, c.law.most)]
 
     return Grip(c, [0], True, [c.jacobian], [image(c.jacobian)], [c.y0], [c.force(a)], hold)
 
 
-def _contact(m: Model, d: Data, c: ContactForce, motion: list, image: Callable[[Row], list]) -> list[Grip]:
-    """The grips of a contact: of an elliptic cone one, of a pyramid one for each axis of friction."""
+def _contact(m: Model, d: Data, c: ContactForce, motion: Mat, image: Callable[[Row], list[Scalar]]) -> list[Grip]:
+    """Return the grips of a contact: one of an elliptic cone, or one for each axis of friction of a pyramid."""
     axes = list(range(1, c.condim))
 
-    def compute() -> dict:
+    def compute() -> dict[str, Any]:
         rows = _jacobian(m, d, c)
         y = c.residual(motion)
         force = c.cone.push(y)[0]
@@ -158,7 +159,7 @@ def _contact(m: Model, d: Data, c: ContactForce, motion: list, image: Callable[[
 
 
 def _jacobian(m: Model, d: Data, c: ContactForce) -> list[Row]:
-    """J of each axis but the normal."""
+    """Return J of each axis but the normal."""
     moved = {body: set(dofs_of(m, body)) for body in range(m.nbody)}
     rows: list[Row] = [{} for _ in range(c.condim - 1)]
     for v in sorted({v for body in c.bodies for v in moved[body]}):
@@ -168,38 +169,38 @@ def _jacobian(m: Model, d: Data, c: ContactForce) -> list[Row]:
     return rows
 
 
-def _shares(cone: Any, y: list) -> list:
-    """The most that friction may be on each axis of a pyramid: what its two edges press with, times its friction."""
+def _shares(cone: Any, y: list[Scalar]) -> list[Scalar]:
+    """Return the most that friction may be on each axis of a pyramid: its two edges' forces, times its coefficient."""
     f = cone.edges(y)
     return [mu * (one + two) for mu, one, two in zip(cone.friction, f[::2], f[1::2], strict=True)]
 
 
 def _edges(mu: Scalar, most: Scalar) -> Hold:
-    """The rule for an axis of a pyramid of friction mu: two edges share a force, and friction is at most `most`."""
+    """Return the rule for friction along one axis of a pyramid: mu its coefficient, `most` the most it may be."""
 
-    def hold(A: list, slip: list, force: list) -> list:
+    def hold(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
         loose = (4.0 * mu * mu) * A[0][0] < MINVAL
         return [select(loose, 0.0, clip(force[0] - slip[0] / maximum(A[0][0], MINVAL), -most, most))]
 
     return hold
 
 
-def _ellipse(friction: list, normal: Scalar, least: float) -> Hold:
-    """The rule for all axes of an elliptic cone: the least 1/2 F'AF + F'b where |F / friction| is `normal` at the most.
+def _ellipse(friction: list[Scalar], normal: Scalar, least: float) -> Hold:
+    """Return the rule for all axes of an elliptic cone: minimize 1/2 F'AF + F'b where |F / friction| <= `normal`.
 
     mju_QCQP: with x = F / friction, x is -(A + la)^-1 b, where la >= 0 is what has |x| be `normal`, found by Newton's
     method. It ends where MuJoCo's ends, as it may do so early.
 
-    least: of a pivot, as a share of its row's diagonal entry; what is below that is rounding, and A is singular.
+    least: the smallest pivot, as a share of its row's diagonal entry; a smaller one is rounding, and A is singular.
     """
     n = len(friction)
 
-    def hold(A: list, slip: list, force: list) -> list:
+    def hold(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
         A = [[maximum(x, LEAST) if i == j else x for j, x in enumerate(row)] for i, row in enumerate(A)]
         b = [f * (s - dot(row, force)) for f, s, row in zip(friction, slip, A, strict=True)]
         scaled = [[x * f * g for x, g in zip(row, friction, strict=True)] for row, f in zip(A, friction, strict=True)]
 
-        def iterate(carry: list) -> list:
+        def iterate(carry: list[Any]) -> list[Any]:
             la, _, _, _ = carry
             shifted = [{j: scaled[i][j] + (la if i == j else 0.0) for j in range(i + 1)} for i in range(n)]
             f = factor(shifted)
@@ -221,19 +222,19 @@ def _ellipse(friction: list, normal: Scalar, least: float) -> Hold:
     return hold
 
 
-def _nothing(A: list, slip: list, force: list) -> list:
-    """No friction, as MuJoCo's QCQP has it where A is singular, as with more axes than the bodies have dofs."""
+def _nothing(A: Mat, slip: list[Scalar], force: list[Scalar]) -> list[Scalar]:
+    """Return friction of 0, as MuJoCo's QCQP does where A is singular, as with more axes than the bodies have dofs."""
     return _unless_worse(A, slip, force, zeros(len(force)))
 
 
-def _unless_worse(A: list, slip: list, force: list, new: list) -> list:
+def _unless_worse(A: Mat, slip: list[Scalar], force: list[Scalar], new: list[Scalar]) -> list[Scalar]:
     change = sub(new, force)
     worse = dot(change, [0.5 * dot(row, change) + s for row, s in zip(A, slip, strict=True)]) > LEAST
     return [select(worse, old, x) for old, x in zip(force, new, strict=True)]
 
 
-def _singular(pivots: list) -> Mask:
-    """Where A is singular to MuJoCo: by the determinant of 2 or 3 rows, by the pivots of more."""
+def _singular(pivots: list[Scalar]) -> Mask:
+    """Return where MuJoCo takes A for singular: by the determinant of 2 or 3 rows, by the pivots of more."""
     if len(pivots) > 3:
         return logical_or(*(x < LEAST for x in pivots))
     product: Scalar = 1.0

@@ -1,4 +1,4 @@
-"""Where Newton's method starts, which decides how many iterations it takes, and not where it ends.
+"""The acceleration from which Newton's method starts: it decides how many iterations are needed, not where they end.
 
 A start is good if it tells which rows will be pressed. MuJoCo starts from the acceleration of the step before, or from
 that without constraints where the cost is lower. But a pressed row is only a little below 0, by its force over its
@@ -9,7 +9,7 @@ before the faster contact forces fade, and one at rest from the step before.
 
 from __future__ import annotations
 
-from ...compiler.scalar import select
+from ...compiler.scalar import Scalar, select
 from ..algebra.spatial import add_scaled, dot, sub
 from ..constraints.contact_row import reference_of
 from ..dynamics.inertia import factor, solve
@@ -21,8 +21,8 @@ LEAST, MOST = 0.2, 0.6  # shares of the way to no constraints: less is not worth
 REST = 0.3  # a world whose acceleration is a smaller share of what constraints change in it is at rest
 
 
-def start(m: Model, d: Data) -> list:
-    """An acceleration, from d.qacc_warmstart and d.qfrc_smooth."""
+def start(m: Model, d: Data) -> list[Scalar]:
+    """Return the starting acceleration (nv), from d.qacc_warmstart and d.qfrc_smooth."""
     share = share_of_the_way(m.nominal or m)
     if not share:
         return list(d.qacc_warmstart)
@@ -33,7 +33,10 @@ def start(m: Model, d: Data) -> list:
 
 
 def share_of_the_way(m: Model) -> float:
-    """How much of its velocity damping takes from a contact, on average of all pairs, until the solver starts again."""
+    """Return the share of the way from the last step's acceleration to that without constraints at which to start.
+
+    It is the share of a contact's velocity that damping takes, on average of all pairs, until the solver starts again.
+    """
     if not m.pairs:
         return 0.0
     damping = sum(reference_of(m, pair)[1][0] for pair in m.pairs) / len(m.pairs)

@@ -30,7 +30,7 @@ from ...model.model import Model
 from .muscle import muscle_rate
 
 
-def check_act(m: Model, act: Sequence) -> None:
+def check_act(m: Model, act: Sequence[Scalar]) -> None:
     """Raises ValueError for a wrong number of activations."""
     if len(act) != m.na:
         raise ValueError(f"act has {len(act)} entries, and the model {m.na} activations")
@@ -64,7 +64,7 @@ def drive(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
     return nearest_turn(m, i, ctrl, d.actuator_length[i])
 
 
-def advance(m: Model, act: list, rates: list, lengths: Mapping[int, Scalar]) -> list:
+def advance(m: Model, act: list[Scalar], rates: list[Scalar], lengths: Mapping[int, Scalar]) -> list[Scalar]:
     """Activations after a step at these rates, where the actuators of `winding` have these lengths. mj_advance."""
     out = list(act)
     for i, a in enumerate(m.actuator_actadr):

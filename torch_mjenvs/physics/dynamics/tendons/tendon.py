@@ -1,4 +1,4 @@
-"""Tendons: their lengths, how fast these change, and the forces of their springs and dampers. mj_tendon.
+"""Lengths of tendons, their velocities and Jacobians, and the forces of their springs and dampers. mj_tendon.
 
 A tendon's row is the rate of its length by each dof: it gives the velocity, and takes a force along the tendon to the
 dofs. A force that is positive makes the tendon longer. `wrapping` is how it goes round geoms.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ....compiler.control import when_any
 from ....compiler.scalar import Scalar, absolute, maximum
@@ -24,7 +25,7 @@ from .wrapping import wrap
 
 @stage(reads="qpos origin frame odof geom_xrel geom_xmat", computes="ten_length ten_J ten_wrench")
 def tendon(m: Model, d: Data) -> None:
-    """mj_tendon."""
+    """Compute the length and Jacobian of each tendon. mj_tendon."""
     d.ten_length = [0.0] * m.ntendon
     d.ten_J, d.ten_wrench = ([{} for _ in range(m.ntendon)] for _ in range(2))
     for t in range(m.ntendon):
@@ -43,8 +44,9 @@ def tendon(m: Model, d: Data) -> None:
 
 
 def _parts(m: Model, t: int) -> Iterator[tuple[Scalar, int]]:
-    """Each part from one site to the next, by where it begins in the path, and its share in the length: less than all
-    of it behind a pulley.
+    """Yield each part of a tendon between two sites: its share in the length, and where it begins in the path.
+
+    Behind a pulley the share is 1 over its divisor.
     """
     share: Scalar = 1.0
     last = m.tendon_adr[t] + m.tendon_num[t] - 1
@@ -56,7 +58,7 @@ def _parts(m: Model, t: int) -> Iterator[tuple[Scalar, int]]:
 
 
 def straight_parts(m: Model, t: int) -> Iterator[tuple[Scalar, int, int]]:
-    """Share and sites of each part that goes straight from site to site."""
+    """Yield (share, site, site) of each part that goes straight from site to site."""
     for share, w in _parts(m, t):
         if m.wrap_type[w + 1] == WrapType.SITE:
             yield share, m.wrap_objid[w], m.wrap_objid[w + 1]
@@ -64,7 +66,7 @@ def straight_parts(m: Model, t: int) -> Iterator[tuple[Scalar, int, int]]:
 
 @stage(reads="qvel ten_length ten_J", computes="ten_velocity ten_force")
 def tendon_vel(m: Model, d: Data) -> None:
-    """How fast lengths change, and the forces of springs and dampers: of mj_fwdVelocity and mj_passive."""
+    """Compute how fast lengths change, and the forces of springs and dampers. mj_fwdVelocity, mj_passive."""
     d.ten_velocity = [row_times(row, d.qvel) for row in d.ten_J]
     d.ten_force = [0.0] * m.ntendon
     for t in springy_tendons(m):
@@ -80,38 +82,38 @@ def _join(d: Data, t: int, piece: Piece, share: Scalar) -> None:
 
 
 def constrained_tendons(m: Model) -> list[int]:
-    """The tendons with a limit or friction, in the model as it was loaded, and those that equalities hold."""
+    """Return the tendons with a limit or friction, in the model as it was loaded, and those that equalities hold."""
     nominal, held = m.nominal or m, coupled_tendons(m)
     rubs = nominal.tendon_frictionloss
     return [t for t in range(m.ntendon) if nominal.tendon_limited[t] or rubs[t] > 0.0 or t in held]
 
 
 def coupled_tendons(m: Model) -> list[int]:
-    """The tendons that equalities hold, if they are active."""
+    """Return the tendons that active equalities hold."""
     ends = zip(m.eq_type, m.eq_obj1id, m.eq_obj2id, strict=True)
     return sorted({t for kind, *ids in ends if kind == EqType.TENDON for t in ids if t >= 0})
 
 
-def armed_tendons(m: Model) -> list[int]:
-    """The tendons with armature, in the model as it was loaded."""
+def tendons_with_armature(m: Model) -> list[int]:
+    """Return the tendons with armature in the model as it was loaded."""
     return [t for t in range(m.ntendon) if tendon_armature(m.nominal or m, t) > 0.0]
 
 
 def springy_tendons(m: Model) -> list[int]:
-    """The tendons with a spring or a damper."""
+    """Return the tendons with a spring or a damper."""
     springs = enumerate(zip(m.tendon_stiffness, m.tendon_stiffnesspoly, strict=True))
     return [t for t, (k, higher) in springs if acts(k, higher) or acts(*tendon_damping(m, t))]
 
 
 def _own_force(m: Model, d: Data, t: int) -> Scalar:
-    """Of its spring, which is slack between two lengths, and of its damper."""
+    """Return the force of tendon t's spring, which is slack between two lengths, and of its damper."""
     stretch, velocity = tendon_stretch(m, d, t), d.ten_velocity[t]
     k = stiffness_at(m.tendon_stiffness[t], m.tendon_stiffnesspoly[t], stretch)
     return -(stretch * k) - velocity * stiffness_at(*tendon_damping(m, t), absolute(velocity))
 
 
 def tendon_stretch(m: Model, d: Data, t: int) -> Scalar:
-    """How far it is from the lengths at which its spring is slack; less than 0 where it is too short."""
+    """Return how far tendon t is from the lengths at which its spring is slack; negative where it is too short."""
     low, high = m.tendon_lengthspring[t]
     return maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
 
@@ -123,17 +125,19 @@ def _add(total: Row, row: Row, share: Scalar) -> None:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a tendon. row: how its length changes, by dof. wrench: (torque, force) about the tree's origin of a
-    unit force along it, by body.
+    """A part of a tendon.
+
+    row: how its length changes, by dof. wrench: (torque, force) about the tree's origin, by body, of a unit force along
+    it.
     """
 
     length: Scalar
     row: Row
-    wrench: dict[int, list]
+    wrench: dict[int, list[Scalar]]
 
 
 def _straight(m: Model, d: Data, one: tuple[int, Vec], two: tuple[int, Vec]) -> Piece:
-    """Between two points of bodies, each from the origin of its tree."""
+    """Return the straight piece between two points of bodies, each given from the origin of its tree."""
     (body1, p1), (body2, p2) = one, two
     apart = sub(add(p2, between(d, m.body_originid[body1], m.body_originid[body2])), p1)
     along = normalize(apart, [1.0, 0.0, 0.0])
@@ -150,18 +154,21 @@ def _of_sites(m: Model, d: Data, site1: int, site2: int) -> Piece:
 
 
 def site_place(m: Model, d: Data, site: int) -> tuple[int, Vec]:
-    """Its body, and where it is from the origin of the body's tree."""
+    """Return the body of a site, and the site's position from the origin of the body's tree."""
     body = m.site_bodyid[site]
     return body, d.frame[body].point(m.site_pos[site])
 
 
 def _round(m: Model, d: Data, site1: int, geom: int, side: int, site2: int) -> Piece:
-    """Between two sites, round a geom where it is in the way. side: the side site, or -1."""
+    """Return the piece between two sites, round a geom where it is in the way.
+
+    side: the side site, or -1.
+    """
     holder, one, two = m.geom_bodyid[geom], site_place(m, d, site1), site_place(m, d, site2)
     centre, mat = d.geom_xrel[geom], d.geom_xmat[geom]
 
     def seen(site: int) -> list[Scalar]:
-        """In the geom's frame; a constant, if both are of one body."""
+        """Return a site's position in the geom's frame: a constant, if both are of one body."""
         if m.site_bodyid[site] == holder:
             return mat_vec(transpose(m.geom_mat[geom]), sub(m.site_pos[site], m.geom_pos[geom]))
         body, p = site_place(m, d, site)
@@ -174,14 +181,14 @@ def _round(m: Model, d: Data, site1: int, geom: int, side: int, site2: int) -> P
     dofs = sorted({v for body in (one[0], holder, two[0]) for v in dofs_of(m, body)})
     bodies = list(dict.fromkeys((one[0], holder, two[0])))
 
-    def flat(length: Scalar, pieces: list[Piece]) -> list:
+    def flat(length: Scalar, pieces: list[Piece]) -> list[Any]:
         row, wrench = _sum([p.row for p in pieces]), {body: zeros(6) for body in bodies}
         for piece in pieces:
             for body, part in piece.wrench.items():
                 wrench[body] = add(wrench[body], part)
         return [length, [row.get(v, 0.0) for v in dofs], list(wrench.values())]
 
-    def touching(_: list) -> list:
+    def touching(_: list[Any]) -> list[Any]:
         first, last = ((holder, add(centre, mat_vec(mat, p))) for p in (path.first, path.last))
         ends = [_straight(m, d, one, first), _straight(m, d, last, two)]
         return flat(ends[0].length + path.length + ends[1].length, ends)
@@ -199,7 +206,7 @@ def _sum(rows: list[Row]) -> Row:
 
 
 def difference_row(m: Model, d: Data, one: tuple[int, Vec], two: tuple[int, Vec], along: Vec) -> Row:
-    """How fast a point of a body moves away from a point of another, along a direction, by each dof.
+    """Return how fast a point of a body moves away from a point of another, along a direction, by each dof.
 
     Points are from the origins of their trees. What moves both bodies has no entry: it turns the direction with them.
     """

@@ -1,4 +1,4 @@
-"""How a tendon goes round a sphere or a cylinder: mju_wrap.
+"""The path of a tendon round a sphere or a cylinder. mju_wrap.
 
 All takes place in a plane, where the geom is a circle about 0: that of both endpoints and the sphere's centre, or that
 across the cylinder's axis, along which the tendon climbs evenly. There the tendon is the shortest path that turns about
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from ....compiler.control import while_any
 from ....compiler.scalar import (
@@ -37,7 +38,10 @@ TOLERANCE, ITERATIONS = 1e-6, 20  # of MuJoCo's search for the point that a tend
 
 @dataclass(frozen=True)
 class Wrap:
-    """on: whether the tendon touches the geom, from point `first` to point `last`; length: of the tendon between."""
+    """A tendon's path round a geom.
+
+    on: whether it touches the geom, from point `first` to point `last`. length: of the tendon between these.
+    """
 
     on: Mask
     length: Scalar
@@ -46,7 +50,7 @@ class Wrap:
 
 
 def wrap(p0: Vec, p1: Vec, side: Vec | None, radius: Scalar, sphere: bool) -> Wrap:
-    """Between two endpoints, in the geom's frame."""
+    """Return a tendon's path round a geom between two endpoints, all in the geom's frame. mju_wrap."""
     axes = _plane(p0, p1) if sphere else ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
 
     def flat(p: Vec) -> list[Scalar]:
@@ -69,8 +73,9 @@ def wrap(p0: Vec, p1: Vec, side: Vec | None, radius: Scalar, sphere: bool) -> Wr
 
 
 def _plane(p0: Vec, p1: Vec) -> tuple[list[Scalar], list[Scalar]]:
-    """Two axes of the plane of the endpoints and the centre: the first leads to p0. If all are on one line, the plane
-    is as far from it being a coordinate plane as MuJoCo has it.
+    """Return two axes of the plane of the endpoints and the centre, of which the first leads to p0.
+
+    If all are on one line, the plane is as far from a coordinate plane as MuJoCo has it.
     """
     axis, normal = normalize(p0, [1.0, 0.0, 0.0]), cross(p0, p1)
     x, y, z = (absolute(a) for a in axis)
@@ -96,7 +101,7 @@ def _outside(e0: Vec, e1: Vec, side: Vec | None, r: Scalar) -> Wrap:
     arc = absolute(turn) - atan2(roots[0], r) - atan2(roots[1], r)  # each of the straight parts turns by that much
 
     def touched(e: Vec, along: Scalar) -> list[Scalar]:
-        """Where the tangent from e touches the circle."""
+        """Return the point where the tangent from e touches the circle."""
         return scale(add_scaled(scale(e, r), [-e[1], e[0]], along), r / maximum(dot(e, e), MINVAL))
 
     on = logical_and(arc >= 0.0, norm(e0) >= r, norm(e1) >= r)
@@ -104,7 +109,7 @@ def _outside(e0: Vec, e1: Vec, side: Vec | None, r: Scalar) -> Wrap:
 
 
 def _inside(e0: Vec, e1: Vec, r: Scalar) -> Wrap:
-    """It touches the circle from inside in one point, in which it is reflected."""
+    """Return the path that touches the circle from inside in one point, at which it is reflected."""
     l0, l1 = norm(e0), norm(e1)
     a, b = (minimum(r / maximum(x, MINVAL), 1.0) for x in (l0, l1))
     apart = sub(e1, e0)
@@ -115,10 +120,13 @@ def _inside(e0: Vec, e1: Vec, r: Scalar) -> Wrap:
     turn = _angle(e0, e1)
 
     def residual(angle: Scalar) -> Scalar:
-        """Of the angle between the tendon and the circle's normal: how much the two straight parts turn too much."""
+        """Return by how much the two straight parts together turn too much.
+
+        angle: between the tendon and the circle's normal.
+        """
         return _arcsin(a * sin(angle)) + _arcsin(b * sin(angle)) - 2.0 * angle + absolute(turn)
 
-    def search(carry: list) -> list:
+    def search(carry: list[Any]) -> list[Any]:
         angle, f = carry
         s, c = sin(angle), cos(angle)
         slope = a * c / sqrt(1.0 - (a * s) * (a * s)) + b * c / sqrt(1.0 - (b * s) * (b * s)) - 2.0
@@ -145,7 +153,7 @@ def _inside(e0: Vec, e1: Vec, r: Scalar) -> Wrap:
 
 
 def _angle(a: Vec, b: Vec) -> Scalar:
-    """From a to b, anticlockwise; half a turn is positive."""
+    """Return the angle from a to b, anticlockwise, in radians; half a turn is positive."""
     across = a[0] * b[1] - a[1] * b[0]
     angle = atan2(absolute(across), dot(a, b))
     return select(across < 0.0, -angle, angle)
