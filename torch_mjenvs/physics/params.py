@@ -18,7 +18,7 @@ from typing import Any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .algebra.spatial import MAXVAL, MINVAL, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
-from .dynamics.actuators.muscle import muscles
+from .dynamics.actuators.kinds import forces_by_acc0
 from .dynamics.reflected import gives_armature
 from .dynamics.set_const import derived_data, set_const
 from .dynamics.tendons.tendon import armed_tendons, constrained_tendons, coupled_tendons
@@ -113,10 +113,10 @@ def vary(m: Model, values: Mapping[str, Any]) -> Model:
 
 def deciding(m: Model) -> tuple[str, ...]:
     """The parameters on which the derived ones depend: also those of tendons that constrain or have armature, and of
-    actuators that are muscles.
+    actuators whose force goes by actuator_acc0.
     """
-    out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m) or gives_armature(m))
-    if muscles(m) or constrained_tendons(m) or armed_tendons(m):
+    out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(forces_by_acc0(m) or gives_armature(m))
+    if forces_by_acc0(m) or constrained_tendons(m) or armed_tendons(m):
         wraps = WrapType.SPHERE in m.wrap_type or WrapType.CYLINDER in m.wrap_type
         out += ("wrap_prm", *(("geom_size", "geom_pos", "geom_quat") if wraps else ()))
     return out
@@ -163,7 +163,7 @@ class Columns:
             out += [("tendon_invweight0", (t,)) for t in constrained_tendons(m)]
             out += [("tendon_length0", (t,)) for t in coupled_tendons(m)]
             out += [("meaninertia", ())]
-            out += [("actuator_acc0", (i,)) for i in muscles(m)]
+            out += [("actuator_acc0", (i,)) for i in forces_by_acc0(m)]
             out += [("eq_data", (i, k)) for i, places in derived_data(m).items() for k in places]
         return [*out, ("flaw", ())]
 

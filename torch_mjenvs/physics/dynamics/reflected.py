@@ -8,10 +8,8 @@ from collections.abc import Sequence
 
 from ...compiler.scalar import Scalar
 from ..algebra.spatial import is_zero
-from ..model.enums import TrnType
 from ..model.model import Model
-
-OF_JOINTS, OF_TENDONS = (TrnType.JOINT, TrnType.JOINTINPARENT), (TrnType.TENDON,)
+from .actuators.driven import OF_JOINTS, OF_TENDONS, drivers
 
 
 def dof_damping(m: Model, v: int) -> tuple[Scalar, list[Scalar]]:
@@ -55,7 +53,7 @@ def _damping(
 
 def _sum(m: Model, own: Scalar, given: Sequence, kinds: tuple[int, ...], driven: int) -> Scalar:
     """What a joint or tendon has of its own, and what actuators that drive it give."""
-    for i, x in enumerate(given):
-        if not is_zero(x) and m.actuator_trntype[i] in kinds and m.actuator_trnid[i][0] == driven:
-            own = own + x * (m.actuator_gear[i][0] * m.actuator_gear[i][0])
+    for i in drivers(m, kinds, driven):
+        if not is_zero(given[i]):
+            own = own + given[i] * (m.actuator_gear[i][0] * m.actuator_gear[i][0])
     return own

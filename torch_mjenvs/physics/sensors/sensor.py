@@ -25,6 +25,7 @@ from ..algebra.spatial import (
 from ..constraints.batch.contact_groups import ContactGroup
 from ..constraints.contact_force import Contacts
 from ..constraints.limits import Limit
+from ..dynamics.actuators.driven import OF_TENDONS, drivers
 from ..dynamics.energy import kinetic, potential
 from ..model.data import Data, stage
 from ..model.enums import DataType, ObjType, SensorType, TrnType
@@ -262,9 +263,8 @@ def _actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
 def _tendon_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
     """Of all actuators on the tendon."""
     total: Scalar = 0.0
-    for k in range(m.nu):
-        if m.actuator_trntype[k] == TrnType.TENDON and m.actuator_trnid[k][0] == m.sensor_objid[i]:
-            total = total + d.actuator_force[k]
+    for k in drivers(m, OF_TENDONS, m.sensor_objid[i]):
+        total = total + d.actuator_force[k]
     return [total]
 
 
