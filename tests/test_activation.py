@@ -135,7 +135,8 @@ def test_curves_of_muscles_are_mujocos():
         m, length, velocity = load(mjm), float(rng.uniform(low - 0.5, high + 1)), float(rng.normal(0, 3))
         rest = mjm.actuator_lengthrange[0], mjm.actuator_acc0[0], prm
         want = mujoco.mju_muscleGain(length, velocity, *rest), mujoco.mju_muscleBias(length, *rest)
-        got = muscle_gain(m, 0, length, velocity), muscle_bias(m, 0, length)
+        moving = m.actuator_gainprm[0], length, velocity
+        got = muscle_gain(m, 0, *moving), muscle_bias(m, 0, *moving)
         np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
         seen |= {(want[0] != 0, want[1] != 0)}
         times = [*rng.uniform(0.001, 0.1, 2), rng.choice([0.0, rng.uniform(0, 2)])]

@@ -81,6 +81,14 @@ REFUSED = {
         mjcf(more='<actuator><general name="p" joint="elbow" dyntype="user" actdim="2"/></actuator>'),
         "activation dynamics of actuator 'p'",
     ),
+    "gain of a user": (
+        mjcf(more='<actuator><general name="p" joint="elbow" gaintype="user"/></actuator>'),
+        "gain type of actuator 'p' is not supported: use gaintype 'fixed', 'affine' or 'muscle'",
+    ),
+    "bias of a user": (
+        mjcf(more='<actuator><general name="p" joint="elbow" biastype="user"/></actuator>'),
+        "bias type of actuator 'p' is not supported: use biastype 'none', 'affine' or 'muscle'",
+    ),
     "two outputs": (
         mjcf(
             more="""<worldbody><body><joint name="b" type="ball"/><geom size="1" contype="0"/></body></worldbody>

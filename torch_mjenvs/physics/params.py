@@ -18,7 +18,7 @@ from typing import Any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from .algebra.spatial import MAXVAL, MINVAL, Vec, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
-from .dynamics.actuators.muscle import muscles
+from .dynamics.actuators.kinds import forces_by_acc0
 from .dynamics.reflected import gives_armature
 from .dynamics.set_const import derived_data, set_const
 from .dynamics.tendons.tendon import constrained_tendons, coupled_tendons, tendons_with_armature
@@ -114,11 +114,11 @@ def vary(m: Model, values: Mapping[str, Any]) -> Model:
 def deciding(m: Model) -> tuple[str, ...]:
     """Return the names of the parameters on which derived ones depend.
 
-    `actuator_gear` is one if actuators give armature or are muscles; the paths of tendons are, if any tendon constrains
-    or has armature, or any actuator is a muscle.
+    `actuator_gear` is one if actuators give armature or have a force that goes by actuator_acc0; the paths of tendons
+    are, if any tendon constrains or has armature, or any actuator has such a force.
     """
-    out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(muscles(m) or gives_armature(m))
-    if muscles(m) or constrained_tendons(m) or tendons_with_armature(m):
+    out = (*INERTIAL, "tendon_armature") + ("actuator_gear",) * bool(forces_by_acc0(m) or gives_armature(m))
+    if forces_by_acc0(m) or constrained_tendons(m) or tendons_with_armature(m):
         wraps = WrapType.SPHERE in m.wrap_type or WrapType.CYLINDER in m.wrap_type
         out += ("wrap_prm", *(("geom_size", "geom_pos", "geom_quat") if wraps else ()))
     return out
@@ -165,7 +165,7 @@ class Columns:
             out += [("tendon_invweight0", (t,)) for t in constrained_tendons(m)]
             out += [("tendon_length0", (t,)) for t in coupled_tendons(m)]
             out += [("meaninertia", ())]
-            out += [("actuator_acc0", (i,)) for i in muscles(m)]
+            out += [("actuator_acc0", (i,)) for i in forces_by_acc0(m)]
             out += [("eq_data", (i, k)) for i, places in derived_data(m).items() for k in places]
         return [*out, ("poison", ())]
 

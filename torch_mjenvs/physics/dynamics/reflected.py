@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from ...compiler.scalar import Scalar
 from ..algebra.spatial import Vec, is_zero
-from ..model.enums import TrnType
 from ..model.model import Model
-
-OF_JOINTS, OF_TENDONS = (TrnType.JOINT, TrnType.JOINTINPARENT), (TrnType.TENDON,)
+from .actuators.driven import OF_JOINTS, OF_TENDONS, drivers
 
 
 def dof_damping(m: Model, v: int) -> tuple[Scalar, list[Scalar]]:
@@ -54,7 +52,7 @@ def _damping(
 
 def _sum(m: Model, own: Scalar, given: Vec, kinds: tuple[int, ...], driven: int) -> Scalar:
     """Return a coefficient of a joint or tendon: its own, plus what the actuators that drive it add."""
-    for i, x in enumerate(given):
-        if not is_zero(x) and m.actuator_trntype[i] in kinds and m.actuator_trnid[i][0] == driven:
-            own = own + x * (m.actuator_gear[i][0] * m.actuator_gear[i][0])
+    for i in drivers(m, kinds, driven):
+        if not is_zero(given[i]):
+            own = own + given[i] * (m.actuator_gear[i][0] * m.actuator_gear[i][0])
     return own

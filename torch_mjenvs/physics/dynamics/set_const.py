@@ -16,7 +16,7 @@ from ..algebra.spatial import MINVAL, add, cross, mat_vec, norm, quat_conjugate,
 from ..model.data import Data
 from ..model.enums import EqType, JointType, ObjType
 from ..model.model import Model, dofs_of
-from .actuators.muscle import muscles
+from .actuators.kinds import forces_by_acc0
 from .inertia import Factor, factor, solve
 
 
@@ -30,7 +30,7 @@ def set_const(m: Model) -> dict[str, Any]:
     """Return a model's derived constants by field name. mj_setConst.
 
     They are body_subtreemass, body_invweight0, dof_invweight0, tendon_invweight0, tendon_length0, meaninertia and
-    eq_data, and actuator_acc0 of a model with muscles.
+    eq_data, and actuator_acc0 of a model with actuators whose force goes by it, such as muscles.
     """
     subtreemass = _subtree_mass(m)
     plain = dataclasses.replace(m, body_subtreemass=subtreemass)
@@ -38,7 +38,7 @@ def set_const(m: Model) -> dict[str, Any]:
     total: Scalar = 0.0
     for v in range(m.nv):
         total = total + d.M[v][v]
-    muscular = {"actuator_acc0": _actuator_acc0(plain, d, f)} if muscles(m) else {}
+    muscular = {"actuator_acc0": _actuator_acc0(plain, d, f)} if forces_by_acc0(m) else {}
     return muscular | {
         "body_subtreemass": tuple(subtreemass),
         "body_invweight0": tuple(_body_invweight0(m, d, f, i) for i in range(m.nbody)),

@@ -5,14 +5,18 @@ Each check looks at one kind of element of the `mjModel`, and says what to chang
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
 
 import mujoco
 import numpy as np
 
 from ..collision.contact_param import contact_param
 from ..collision.shapes import COLLIDERS, SHAPES
-from ..model.enums import BiasType, DynType, EqType, GainType, JointType, TrnType, WrapType
+from ..dynamics.actuators.driven import OF_TENDONS
+from ..dynamics.actuators.kinds import BIASES, DYNAMICS, GAINS
+from ..dynamics.actuators.transmissions import TRANSMISSIONS
+from ..model.enums import BiasType, DynType, EqType, GainType, JointType, WrapType
 from ..model.model import INTEGRATORS, Model, UnsupportedModel
 
 _HARMLESS_DISABLE = [
@@ -40,7 +44,6 @@ _DONE_DISABLE = [
     "ACTUATION",
 ]
 _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
-_TRANSMISSIONS = TrnType.JOINT, TrnType.JOINTINPARENT, TrnType.SLIDERCRANK, TrnType.TENDON, TrnType.SITE
 
 
 def refuse(mjm: mujoco.MjModel) -> None:
@@ -128,7 +131,7 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
         if np.any(mjm.tendon_springyield[i]):
             not_supported(f"plasticity (springyield) of {who}", "remove it")
         path = mjm.wrap_type[first : first + mjm.tendon_num[i]]
-        drives = (mjm.actuator_trntype == TrnType.TENDON) & (mjm.actuator_trnid[:, 0] == i)
+        drives = np.isin(mjm.actuator_trntype, OF_TENDONS) & (mjm.actuator_trnid[:, 0] == i)
         heavy = mjm.tendon_armature[i] or mjm.actuator_armature[drives].any()
         if heavy and np.isin(path, [WrapType.SPHERE, WrapType.CYLINDER]).any():
             not_supported(f"armature of {who}, which wraps round a geom,", "lead it from site to site")
@@ -175,16 +178,16 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
 def _check_actuators(mjm: mujoco.MjModel) -> None:
     for i in range(mjm.nactuator):
         who = describe(mjm, "actuator", i)
-        if mjm.actuator_trntype[i] not in _TRANSMISSIONS:
+        if mjm.actuator_trntype[i] not in TRANSMISSIONS:
             not_supported(f"the transmission of {who}", "drive a joint, a tendon, a site or a slider-crank")
-        dynamics = int(mjm.actuator_dyntype[i])
-        if dynamics > DynType.MUSCLE or mjm.actuator_actnum[i] != (dynamics != DynType.NONE):
-            instead = "use dyntype 'none', 'integrator', 'filter', 'filterexact' or 'muscle', of one activation"
+        dynamics = DYNAMICS.get(mjm.actuator_dyntype[i])
+        if dynamics is None or mjm.actuator_actnum[i] != (dynamics.rate is not None):
+            instead = f"use dyntype {_either(DynType, DYNAMICS)}, of one activation"
             not_supported(f"the activation dynamics of {who}", instead)
-        if mjm.actuator_gaintype[i] not in (GainType.FIXED, GainType.AFFINE, GainType.MUSCLE):
-            not_supported(f"the gain type of {who}", "use gaintype 'fixed', 'affine' or 'muscle'")
-        if mjm.actuator_biastype[i] not in (BiasType.NONE, BiasType.AFFINE, BiasType.MUSCLE):
-            not_supported(f"the bias type of {who}", "use biastype 'none', 'affine' or 'muscle'")
+        if mjm.actuator_gaintype[i] not in GAINS:
+            not_supported(f"the gain type of {who}", f"use gaintype {_either(GainType, GAINS)}")
+        if mjm.actuator_biastype[i] not in BIASES:
+            not_supported(f"the bias type of {who}", f"use biastype {_either(BiasType, BIASES)}")
         if mjm.actuator_delay[i]:
             not_supported(f"the delay of {who}", "remove it; a task's control() can delay actions")
         if mjm.actuator_plugin[i] >= 0:
@@ -193,6 +196,12 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
             i, 1, i, 1,
         ):  # fmt: skip
             not_supported(f"{who}, which has not just one control and one force,", "use a <motor>")
+
+
+def _either(enum: type[IntEnum], kinds: Iterable[int]) -> str:
+    """The kinds as MJCF names them: 'none', 'affine' or 'muscle'."""
+    *others, last = (repr(enum(kind).name.lower()) for kind in kinds)
+    return f"{', '.join(others)} or {last}"
 
 
 def _check_rotations(mjm: mujoco.MjModel) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from ..model.enums import JointType, TrnType
+from ..dynamics.actuators.driven import OF_JOINTS
+from ..model.enums import JointType
 
 SAMPLES = 128
 ALWAYS, NEARLY = 1e-12, 0.02  # least eigenvalue of the motions' Gram matrix, relative to the greatest
@@ -34,7 +35,7 @@ def dependent(mjm: mujoco.MjModel) -> tuple[tuple[int, ...], list[bool]]:
 def _armature(mjm: mujoco.MjModel) -> np.ndarray:
     """Return the armature of each dof, including what actuators add to it. mj_actuatorArmature."""
     out: np.ndarray = mjm.dof_armature.copy()
-    for i in np.flatnonzero(np.isin(mjm.actuator_trntype, (TrnType.JOINT, TrnType.JOINTINPARENT))):
+    for i in np.flatnonzero(np.isin(mjm.actuator_trntype, OF_JOINTS)):
         out[mjm.dof_jntid == mjm.actuator_trnid[i, 0]] += mjm.actuator_armature[i] * mjm.actuator_gear[i, 0] ** 2
     return out
 

@@ -1,3 +1,3 @@
-"""What sensors measure: `sensor` has a function for each type, `objects` the frames that they refer to, `ray` what
-rangefinders see.
+"""Sensors: `sensor` has a function for each type, `objects` the frames that these refer to, `ray` the distances that
+rangefinders measure.
 """

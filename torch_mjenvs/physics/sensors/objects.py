@@ -1,4 +1,4 @@
-"""What sensors measure: objects that have a frame, how these move, and what is said of sensors that are not there."""
+"""The objects that sensors are on: their frames, velocities and accelerations; and the refusal of a sensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model.model import Model, UnsupportedModel
 
 
 def not_there(m: Model, i: int, what: str = "") -> UnsupportedModel:
-    """Names the sensor, its type, and what about it."""
+    """The error that refuses sensor i: it names the sensor, its type, and `what` about it is not supported."""
     kind = SensorType(m.sensor_type[i]).name.lower()
     return UnsupportedModel(
         f"sensordata with sensor {m.sensor_names[i]!r} ({kind}){what} is not supported: take it out of the model, "
@@ -24,7 +24,7 @@ def not_there(m: Model, i: int, what: str = "") -> UnsupportedModel:
 
 @dataclass(frozen=True)
 class Object:
-    """A body's inertial frame, a body, a geom, a site or a camera. rel: its place from the origin of its tree."""
+    """The frame of a body, of its inertia, a geom, a site or a camera. rel: its place from the origin of its tree."""
 
     body: int
     pos: list[Scalar]
@@ -61,26 +61,29 @@ def camera(m: Model, d: Data, i: int, k: int) -> Object:
 
 
 def measured(m: Model, d: Data, i: int) -> Object:
-    """What sensor i is on."""
+    """The object that sensor i is on."""
     return object_of(m, d, i, m.sensor_objtype[i], m.sensor_objid[i])
 
 
 def reference(m: Model, d: Data, i: int) -> Object | None:
-    """In whose frame it is measured; None: the world's."""
+    """The object in whose frame sensor i measures; None where that is the world."""
     return object_of(m, d, i, m.sensor_reftype[i], m.sensor_refid[i]) if m.sensor_refid[i] >= 0 else None
 
 
 def seen_by(mat: Vec, v: Vec) -> list[Scalar]:
-    """A vector of the world along the axes of what has this orientation."""
+    """The components of a vector of the world along the axes of a frame, of which `mat` is the orientation."""
     return mat_vec(transpose(mat), v)
 
 
 def velocity(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
-    """Angular and linear, in world axes. mj_objectVelocity."""
+    """The angular and the linear velocity of an object, in world axes. mj_objectVelocity."""
     return list(d.ovel[x.body][:3]), at_point(d.ovel[x.body], x.rel)
 
 
 def acceleration(d: Data, x: Object) -> tuple[list[Scalar], list[Scalar]]:
-    """The same of the acceleration, as an accelerometer feels it: with gravity's opposite. mj_objectAcceleration."""
+    """The angular and the linear acceleration of an object, in world axes. mj_objectAcceleration.
+
+    The linear one is what an accelerometer feels: gravity is subtracted.
+    """
     turning, moving = velocity(d, x)
     return list(d.oacc[x.body][:3]), add(at_point(d.oacc[x.body], x.rel), cross(turning, moving))

@@ -1,4 +1,4 @@
-"""Where a ray meets a shape, and whether a point is in one: mju_rayGeom, mju_insideGeom. For sensors.
+"""Rays that meet shapes, and points that are in shapes, for sensors: mju_rayGeom, mju_insideGeom.
 
 A ray goes from the point p along the unit vector v, both in the shape's own axes, and meets it at p + x v, x >= 0.
 What is inside a shape meets it from there. A miss is MISS.
@@ -16,7 +16,7 @@ MISS = 1e10  # mjMAXVAL
 
 
 def ray(kind: int, size: Vec, pos: Vec, mat: Vec, p: Vec, v: Vec) -> Scalar:
-    """How far it is to a shape at pos, of orientation mat; MISS where the ray does not meet it."""
+    """The distance from p along v to a shape at pos, of orientation mat; MISS where the ray does not meet it."""
     local = transpose(mat)
     return RAYS[kind](size, mat_vec(local, sub(p, pos)), mat_vec(local, v))
 
@@ -30,7 +30,7 @@ def _along(p: Vec, v: Vec, x: Scalar, k: int) -> Scalar:
 
 
 def _quadratic(a: Scalar, b: Scalar, c: Scalar) -> tuple[Scalar, Scalar]:
-    """Both solutions of a x² + 2 b x + c = 0, the smaller first; -1 where there are none. ray_quad."""
+    """Solve a x² + 2 b x + c = 0 for both x, the smaller first; they are -1 where there are none. ray_quad."""
     square = b * b - a * c
     real = logical_and(square >= 0.0, a >= MINVAL)
     root, over = sqrt(maximum(square, 0.0)), 1.0 / maximum(a, MINVAL)
@@ -38,12 +38,12 @@ def _quadratic(a: Scalar, b: Scalar, c: Scalar) -> tuple[Scalar, Scalar]:
 
 
 def _nearest(x: Scalar, y: Scalar) -> Scalar:
-    """The smaller solution that is not behind."""
+    """The smaller solution of the two that is not behind the ray's start."""
     return select(x >= 0.0, x, y)
 
 
 def _plane(size: Vec, p: Vec, v: Vec) -> Scalar:
-    """From the front alone; a size of 0 is endless."""
+    """Rays meet a plane from its front alone; one whose size is 0 is endless."""
     ahead = v[2] <= -MINVAL
     x = -p[2] / select(ahead, v[2], -1.0)
     inside: list[Mask] = []
@@ -64,7 +64,7 @@ def _sphere(size: Vec, p: Vec, v: Vec) -> Scalar:
 
 
 def _round_side(size: Vec, p: Vec, v: Vec) -> Scalar:
-    """That of a cylinder or a capsule. Only the nearest solution counts, whether it is on the side or not."""
+    """The round side of a cylinder or a capsule. Only the nearest solution counts, whether on the side or not."""
     x = _nearest(*_quadratic(dot(v[:2], v[:2]), dot(v[:2], p[:2]), dot(p[:2], p[:2]) - size[0] * size[0]))
     return _hit(x, absolute(_along(p, v, x, 2)) <= size[1])
 
@@ -84,7 +84,7 @@ def _ellipsoid(size: Vec, p: Vec, v: Vec) -> Scalar:
 
 
 def _face(size: Vec, p: Vec, v: Vec, k: int, side: float) -> Scalar:
-    """How far it is to a flat side's plane, or -1."""
+    """The distance to the plane of a flat side; -1 where the ray is parallel to it."""
     crosses = absolute(v[k]) > MINVAL
     return select(crosses, (side * size[k] - p[k]) / select(crosses, v[k], 1.0), -1.0)
 
@@ -123,7 +123,7 @@ RAYS: dict[int, Callable[[Vec, Vec, Vec], Scalar]] = {
 
 
 def inside(kind: int, size: Vec, pos: Vec, mat: Vec, p: Vec) -> Mask:
-    """Whether the point p is in a shape at pos, of orientation mat."""
+    """True where the point p is in a shape at pos, of orientation mat."""
     return INSIDE[kind](size, mat_vec(transpose(mat), sub(p, pos)))
 
 

@@ -25,6 +25,7 @@ from ..algebra.spatial import (
 from ..constraints.batch.contact_groups import ContactGroup
 from ..constraints.contact_force import Contacts
 from ..constraints.limits import Limit
+from ..dynamics.actuators.driven import OF_TENDONS, drivers
 from ..dynamics.energy import kinetic, potential
 from ..model.data import Data, stage
 from ..model.enums import DataType, ObjType, SensorType, TrnType
@@ -42,7 +43,7 @@ RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayData
     computes="sensordata",
 )
 def sensor(m: Model, d: Data) -> None:
-    """d.sensordata, of which each sensor reads what it needs. Raises `UnsupportedModel` for what is not there."""
+    """Compute d.sensordata, sensor by sensor. Raises `UnsupportedModel` for a sensor that is not supported."""
     d.sensordata = zeros(m.nsensordata)
     for i, kind in enumerate(m.sensor_type):
         if kind not in SENSORS:
@@ -56,7 +57,7 @@ def sensor(m: Model, d: Data) -> None:
 
 
 def _cut_off(values: list[Scalar], cutoff: float, datatype: int) -> list[Scalar]:
-    """apply_cutoff."""
+    """Clip what a sensor measures to its cutoff. apply_cutoff."""
     if cutoff > 0 and datatype == DataType.REAL:
         return [clip(x, -cutoff, cutoff) for x in values]
     return [minimum(cutoff, x) for x in values] if cutoff > 0 and datatype == DataType.POSITIVE else values
@@ -105,7 +106,7 @@ def _subtree_com(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _camera_projection(m: Model, d: Data, i: int) -> list[Scalar]:
-    """Where in a camera's picture a site is, in pixels from the upper left. cam_project."""
+    """The place of a site in a camera's picture, in pixels from the upper left. cam_project."""
     c = m.sensor_refid[i]
     eye = camera(m, d, i, c)
     right, up, back = seen_by(eye.mat, sub(measured(m, d, i).pos, eye.pos))
@@ -137,7 +138,7 @@ def _potential(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _kinetic(m: Model, d: Data, i: int) -> list[Scalar]:
-    """MuJoCo evaluates it here, too, unless it keeps the energy: then the sensor has what was kept a step ago."""
+    """The kinetic energy; refused under the flag energy, where MuJoCo gives what it kept a step before."""
     if m.keeps_energy:
         raise not_there(m, i, " under the option flag energy, with which MuJoCo gives that of the step before,")
     return [kinetic(m, d)]
@@ -150,7 +151,7 @@ def _clock(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
-    """How far it is along the site's z axis to a geom of another body; -1 where there is none. mj_ray, fill_raydata."""
+    """The distance along the site's z axis to a geom of another body; -1 where there is none. mj_ray, fill_raydata."""
     asked = [name for k, name in enumerate(RAY_FIELDS) if m.sensor_dataspec[i] >> k & 1]
     if m.sensor_objtype[i] != ObjType.SITE or "NORMAL" in asked:
         raise not_there(m, i, " of a camera" if m.sensor_objtype[i] != ObjType.SITE else " that gives a normal")
@@ -204,7 +205,7 @@ def _gyro(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _frame_linvel(m: Model, d: Data, i: int) -> list[Scalar]:
-    """Where the reference turns, what rests in it has no velocity."""
+    """The linear velocity of an object, seen from its reference: what rests in a frame that turns has none."""
     x, ref = measured(m, d, i), reference(m, d, i)
     moving = velocity(d, x)[1]
     if ref is None:
@@ -248,7 +249,7 @@ def _force(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _torque(m: Model, d: Data, i: int) -> list[Scalar]:
-    """... about the site."""
+    """The torque about the site between its body and the parent, in the site's axes."""
     x = measured(m, d, i)
     torque, force = d.cfrc_int[x.body][:3], d.cfrc_int[x.body][3:]
     arm = sub(x.rel, d.comrel[m.body_originid[x.body]])
@@ -260,11 +261,10 @@ def _actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _tendon_actuator_frc(m: Model, d: Data, i: int) -> list[Scalar]:
-    """Of all actuators on the tendon."""
+    """The force of all actuators on the tendon together."""
     total: Scalar = 0.0
-    for k in range(m.nu):
-        if m.actuator_trntype[k] == TrnType.TENDON and m.actuator_trnid[k][0] == m.sensor_objid[i]:
-            total = total + d.actuator_force[k]
+    for k in drivers(m, OF_TENDONS, m.sensor_objid[i]):
+        total = total + d.actuator_force[k]
     return [total]
 
 
@@ -279,7 +279,7 @@ def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
     if m.site_type[s] not in RAYS:
         raise not_there(m, i, " of a mesh")
 
-    def felt(point: list, direction: list) -> Mask:
+    def felt(point: list[Scalar], direction: list[Scalar]) -> Mask:
         return ray(m.site_type[s], *zone, point, direction) < MISS
 
     total: Scalar = 0.0
@@ -293,7 +293,7 @@ def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
 
 
 def _limit(kind: int, of_row: Callable[[Data, Limit], Scalar]) -> Callable[[Model, Data, int], list[Scalar]]:
-    """What is asked of the end that acts; 0 where none does."""
+    """A sensor of the end of a limit that acts, by what `of_row` says of its row; 0 where none acts."""
 
     def value(m: Model, d: Data, i: int) -> list[Scalar]:
         out: Scalar = 0.0

@@ -1,5 +1,6 @@
-"""Actuators: what they pull at and by how much.
+"""Actuators: how long and fast they are, what they pull at, and by how much.
 
-`actuation` is the stage: lengths, velocities and forces. `activation`: what some of them remember. `muscle`,
-`site_transmission`: kinds of them.
+`actuation` has the stages: lengths, velocities and forces. `activation` is the state that some actuators have.
+Tables say all of each kind: `kinds` of dynamics, gains and biases, `transmissions` of what they pull at; `muscle` and
+`site_transmission` are parts of these. `driven` lists the actuators of a joint or a tendon.
 """

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from ....compiler.scalar import Scalar, clip, logical_and, maximum, select
 from ...algebra.spatial import MINVAL, Vec, is_number
-from ...model.enums import BiasType, GainType
 from ...model.model import Model
 
 
-def muscles(m: Model) -> list[int]:
-    """The actuators whose force is a muscle's."""
-    kinds = enumerate(zip(m.actuator_gaintype, m.actuator_biastype, strict=True))
-    return [i for i, (gain, bias) in kinds if gain == GainType.MUSCLE or bias == BiasType.MUSCLE]
-
-
 def muscle_rate(ctrl: Scalar, act: Scalar, prm: Vec) -> Scalar:
-    """Of the activation: prm has time constants to activate and to deactivate, and the width of the switch between."""
+    """The rate of a muscle's activation. mju_muscleDynamics.
+
+    prm: the time constants to activate and to deactivate, and the width of the switch between them.
+    """
     pace = 0.5 + 1.5 * clip(act, 0.0, 1.0)
     rising, falling, width = prm[0] * pace, prm[1] / pace, prm[2]
     excess = clip(ctrl, 0.0, 1.0) - act
@@ -31,28 +27,26 @@ def muscle_rate(ctrl: Scalar, act: Scalar, prm: Vec) -> Scalar:
     return excess / maximum(tau, MINVAL)
 
 
-def muscle_gain(m: Model, i: int, length: Scalar, velocity: Scalar) -> Scalar:
-    """Of the activation, in N: negative, for muscles pull. mju_muscleGain."""
-    most, unit, by_length = _at_rest(m, i, length)
-    return -(most * by_length * _velocity_curve(velocity / unit, m.actuator_gainprm[i][8]))
+def muscle_gain(m: Model, i: int, prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:
+    """The force of a fully activated muscle, in N: negative, for muscles pull. mju_muscleGain."""
+    most, unit, by_length = _at_rest(m, i, prm, length)
+    return -(most * by_length * _velocity_curve(velocity / unit, prm[8]))
 
 
-def muscle_gain_rate(m: Model, i: int, length: Scalar, velocity: Scalar) -> Scalar:
-    """How the gain changes with velocity. mjd_muscleGain_vel."""
-    most, unit, by_length = _at_rest(m, i, length)
-    return -(most * by_length * _velocity_slope(velocity / unit, m.actuator_gainprm[i][8]) / unit)
+def muscle_gain_rate(m: Model, i: int, prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:
+    """The derivative of `muscle_gain` by velocity. mjd_muscleGain_vel."""
+    most, unit, by_length = _at_rest(m, i, prm, length)
+    return -(most * by_length * _velocity_slope(velocity / unit, prm[8]) / unit)
 
 
-def _at_rest(m: Model, i: int, length: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+def _at_rest(m: Model, i: int, prm: Vec, length: Scalar) -> tuple[Scalar, Scalar, Scalar]:
     """The peak force, the greatest speed, and the share of the force that the length leaves."""
-    prm = m.actuator_gainprm[i]
     unit, at = _optimal(m, i, prm, length)
     return _peak_force(m, i, prm), maximum(unit * prm[6], MINVAL), _length_curve(at, prm[4], prm[5])
 
 
-def muscle_bias(m: Model, i: int, length: Scalar) -> Scalar:
-    """The passive force of a stretched muscle: a parabola, then a line. mju_muscleBias."""
-    prm = m.actuator_biasprm[i]
+def muscle_bias(m: Model, i: int, prm: Vec, length: Scalar, velocity: Scalar) -> Scalar:
+    """The passive force of a stretched muscle, at any velocity: a parabola, then a line. mju_muscleBias."""
     _, at = _optimal(m, i, prm, length)
     half = 0.5 * (1.0 + prm[5])
     x = (at - 1.0) / maximum(half - 1.0, MINVAL)
@@ -62,7 +56,7 @@ def muscle_bias(m: Model, i: int, length: Scalar) -> Scalar:
 
 
 def _peak_force(m: Model, i: int, prm: Vec) -> Scalar:
-    """As given, or where that is negative by the inertia that the muscle moves."""
+    """The greatest force: the one given, or where that is negative one that follows the inertia that is moved."""
     return select(prm[2] < 0.0, prm[3] / maximum(m.actuator_acc0[i], MINVAL), prm[2])
 
 

@@ -59,7 +59,7 @@ def _of_pose(m: Model, d: Data, site: int, reference: int, gear: Vec) -> tuple[S
 
 
 def of_crank(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
-    """Where on the slider site's z axis the rod begins that ends at the crank site: length a'r - sqrt(det).
+    """The place on the slider site's z axis where the rod begins that ends at the crank site: length a'r - sqrt(det).
 
     a axis   r from slider to crank   det = (a'r)² + rod² - r'r; where it is negative, the rod does not reach.
     """
@@ -83,6 +83,6 @@ def of_crank(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
 
 
 def _apart(m: Model, d: Data, one: int, other: int) -> list[Scalar]:
-    """From a site to another."""
+    """The vector from one site to another, in world axes."""
     origins = (m.body_originid[m.site_bodyid[s]] for s in (one, other))
     return sub(add(d.site_xrel[other], between(d, *origins)), d.site_xrel[one])
