@@ -23,7 +23,7 @@ from ..model.enums import GeomType
 from ..model.hfield import Ground
 from ..model.model import Model, Pair
 from .contact_param import contact_param
-from .shapes import bound_of, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
+from .shapes import Collider, bound_of, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
 from .solids import Solids, solids_of
 
 
@@ -123,13 +123,14 @@ class Candidate:
         """The `ncon` contacts, whether they act or not; in MuJoCo's order where a sweep goes from one to the next."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
-        geoms = _GeomAt(m, d, pair, pair.geom1, _offset(m, d, pair)), _GeomAt(m, d, pair, pair.geom2, [0.0] * 3)
-        found = collider.find(*geoms, may_touch_in_several(m, pair, collider))
+        one = _GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
+        two = _GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
+        found = collider.found(one, two, self.ncon)
         if m.noslip_iterations and collider.order:
             found = collider.order(found)
 
         def contact(dist: Scalar, spot: list) -> Contact:
-            return Contact(pair, dist, lambda: collider.place(*geoms, spot)[1:], d, origin, m)
+            return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
 
         return [contact(dist, spot) for dist, spot in found]
 
@@ -154,6 +155,7 @@ class _GeomAt:
     d: Data
     pair: Pair
     geom: int
+    collider: Collider
     offset: list[Scalar]
 
     @functools.cached_property
@@ -162,20 +164,24 @@ class _GeomAt:
 
     @property
     def mat(self) -> list[Scalar]:
-        return self.d.geom_xmat[self.geom]
+        return self.collider.whole(self.d.geom_xmat[self.geom])
 
     @property
     def axis(self) -> list[Scalar]:
-        return column(self.mat, 2)
+        return column(self.d.geom_xmat[self.geom], 2)
 
     @property
     def size(self) -> dict[str, Scalar]:
-        return size_of(self.m, self.geom, collider_of(self.m, self.pair))
+        return size_of(self.m, self.geom, self.collider)
 
     @property
     def margin(self) -> Scalar:
         param = contact_param(self.m, self.pair)
         return param.margin + param.gap
+
+    @property
+    def several(self) -> bool:
+        return may_touch_in_several(self.m, self.pair, self.collider)
 
     @property
     def solids(self) -> Solids:

@@ -32,7 +32,8 @@ class Geom(Protocol):
     def centre(self) -> Vec: ...
 
     @property
-    def mat(self) -> Vec: ...
+    def mat(self) -> Vec:
+        """The orientation (9); a collider that `shapes` enters as axial cannot have it."""
 
     @property
     def axis(self) -> Vec: ...
@@ -43,6 +44,10 @@ class Geom(Protocol):
     @property
     def margin(self) -> Scalar:
         """The distance up to which the pair is looked at, the same of both."""
+
+    @property
+    def several(self) -> Mask:
+        """The pair may touch in more than one point, the same of both; for `find` alone."""
 
     @property
     def solids(self) -> Solids:
@@ -65,7 +70,7 @@ Found = list[tuple[Scalar, list[Scalar]]]  # dist and spot of each contact
 # a plane and a sphere, or a capsule's two ends
 
 
-def find_plane_sphere(plane: Geom, sphere: Geom, several: Mask) -> Found:
+def find_plane_sphere(plane: Geom, sphere: Geom) -> Found:
     """mjc_PlaneSphere."""
     return [(_over_plane(plane, sphere, sphere.centre), [])]
 
@@ -75,7 +80,7 @@ def place_plane_sphere(plane: Geom, sphere: Geom, spot: list) -> Place:
     return _beneath(plane, sphere, sphere.centre, None)
 
 
-def find_plane_capsule(plane: Geom, capsule: Geom, several: Mask) -> Found:
+def find_plane_capsule(plane: Geom, capsule: Geom) -> Found:
     """mjc_PlaneCapsule."""
     half = capsule.size["half"]
     ends = [(x, capsule.along(x)) for x in (half, -half)]
@@ -99,17 +104,17 @@ def _beneath(plane: Geom, ball: Geom, p: Vec, along: Vec | None) -> Place:
 # spheres and capsules: a sphere is a capsule of no length
 
 
-def find_spheres(one: Geom, two: Geom, several: Mask) -> Found:
+def find_spheres(one: Geom, two: Geom) -> Found:
     """mjc_SphereSphere."""
     return [_balls(one, two, [0.0, 0.0])]
 
 
-def find_sphere_capsule(one: Geom, two: Geom, several: Mask) -> Found:
+def find_sphere_capsule(one: Geom, two: Geom) -> Found:
     """mjc_SphereCapsule: the sphere and the nearest point of the capsule's segment."""
     return [_balls(one, two, [0.0, _hold(dot(two.axis, sub(one.centre, two.centre)), two.size["half"])])]
 
 
-def find_rods(one: Geom, two: Geom, several: Mask) -> Found:
+def find_rods(one: Geom, two: Geom) -> Found:
     """mjc_CapsuleCapsule: the nearest points of two segments, or the ends of the overlap of two that are parallel."""
     r = sub(two.centre, one.centre)
     l1, l2 = one.size["half"], two.size["half"]
@@ -120,7 +125,7 @@ def find_rods(one: Geom, two: Geom, several: Mask) -> Found:
     t = _hold(s * b - along2, l2)
     s = _hold(along1 + t * b, l1)
     first, second = (_overlap_end(end, b, along1, along2, l1, l2) for end in (-1.0, 1.0))
-    first, twice = choose(parallel, first, [s, t]), logical_and(parallel, several)
+    first, twice = choose(parallel, first, [s, t]), logical_and(parallel, one.several)
     far, _ = _balls(one, two, second)
     return [_balls(one, two, first), (select(twice, far, NEVER), second)]
 

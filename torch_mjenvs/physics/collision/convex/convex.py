@@ -24,22 +24,26 @@ from .patches import find_patch
 SPOT = 7  # dist, point, normal
 
 
-def find_convex(one: Geom, two: Geom, several: Mask) -> Found:
+def find_convex(one: Geom, two: Geom) -> Found:
     """Two shapes without skins."""
     spot = deepest(Hull(one), Hull(two), one.margin)
     return [(spot[0], spot)]
 
 
-def find_flat(one: Geom, two: Geom, several: Mask) -> Found:
+def find_flat(one: Geom, two: Geom) -> Found:
     """The same where both have flat parts: up to four contacts."""
     first, second = Hull(one), Hull(two)
     spot, corners = deepest_face(first, second, one.margin)
-    spots = find_patch(first, second, spot, corners, one.margin, several)
+    spots = find_patch(first, second, spot, corners, one.margin, one.several)
     return [(spot[0], spot) for spot in spots]
 
 
-def find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
+def find_cornered(one: Geom, two: Geom) -> Found:
     """Two shapes of which one is a mesh, and the other a mesh or box, or a sphere or capsule: exactly."""
+    return _find_cornered(one, two, one.several)
+
+
+def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
     first, second = Hull(one), Hull(two)
     if is_zero(one.margin) and is_zero(first.skin) and is_zero(second.skin):
         spot, corners = deepest_face(first, second, one.margin)
@@ -52,17 +56,17 @@ def find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
     return [(spot[0], spot) for spot in spots]
 
 
-def find_ball_mesh(one: Geom, two: Geom, several: Mask) -> Found:
+def find_ball_mesh(one: Geom, two: Geom) -> Found:
     """A sphere and a mesh: one contact."""
-    return find_cornered(one, two, False)[:1]
+    return _find_cornered(one, two, False)[:1]
 
 
-def find_rod_mesh(one: Geom, two: Geom, several: Mask) -> Found:
+def find_rod_mesh(one: Geom, two: Geom) -> Found:
     """A capsule and a mesh: two contacts, where it lies on a face."""
-    return find_cornered(one, two, several)[:2]
+    return find_cornered(one, two)[:2]
 
 
-def find_round(one: Geom, two: Geom, several: Mask) -> Found:
+def find_round(one: Geom, two: Geom) -> Found:
     """Two shapes of which one is a sphere or a capsule."""
     first, second = Hull(one), Hull(two)
     apart, spot = nearest(first, second, one.margin)

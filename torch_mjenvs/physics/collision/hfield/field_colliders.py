@@ -25,17 +25,17 @@ from .field_corners import touch_cornered
 from .prisms import Prism, touch_core
 
 
-def find_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
+def find_on_field(field: Geom, geom: Geom) -> Found:
     """A shape without a skin."""
     return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin))
 
 
-def find_cornered_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
+def find_cornered_on_field(field: Geom, geom: Geom) -> Found:
     """A box or a mesh."""
     return _find(field, geom, lambda prism, hull: touch_cornered(prism, hull, field.margin))
 
 
-def find_round_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
+def find_round_on_field(field: Geom, geom: Geom) -> Found:
     """A sphere or a capsule."""
     return _find(field, geom, lambda prism, hull: touch_core(prism, hull, field.margin))
 

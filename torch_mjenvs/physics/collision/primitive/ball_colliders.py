@@ -9,7 +9,6 @@ c the sphere's centre from that of the other shape
 from __future__ import annotations
 
 from ....compiler.scalar import (
-    Mask,
     Scalar,
     absolute,
     clip,
@@ -41,7 +40,7 @@ from ..colliders import Found, Geom, Place, make_frame
 # a sphere, or a point of a capsule's segment, and a box
 
 
-def find_sphere_box(sphere: Geom, box: Geom, several: Mask) -> Found:
+def find_sphere_box(sphere: Geom, box: Geom) -> Found:
     """mjc_SphereBox."""
     gap, _ = into_box(seen_by(box, sphere.centre), sizes_of(box))
     return [(gap - sphere.size["radius"], [0.0])]
@@ -81,7 +80,7 @@ def into_box(c: Vec, sizes: Vec) -> tuple[Scalar, list[Scalar]]:
 # a sphere and a cylinder
 
 
-def find_sphere_cylinder(sphere: Geom, cylinder: Geom, several: Mask) -> Found:
+def find_sphere_cylinder(sphere: Geom, cylinder: Geom) -> Found:
     """mjc_SphereCylinder."""
     gap, n = _into_cylinder(sphere, cylinder)
     return [(gap - sphere.size["radius"], [gap, *n])]

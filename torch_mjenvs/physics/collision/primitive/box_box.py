@@ -46,7 +46,7 @@ SAME = 1e-14  # squared distance of corners that are one, by the squared size of
 Ring = list[tuple[Mask, list[Scalar]]]  # whether it is a corner, and x and y
 
 
-def find_boxes(one: Geom, two: Geom, several: Mask) -> Found:
+def find_boxes(one: Geom, two: Geom) -> Found:
     """A spot is dist, point and normal."""
     (axes1, h1), (axes2, h2) = _axes(one), _axes(two)
     apart = sub(two.centre, one.centre)

@@ -32,7 +32,7 @@ from .ball_colliders import into_box, seen_by, sizes_of
 TINY = 1e-30  # for what would be divided by 0
 
 
-def find_capsule_box(capsule: Geom, box: Geom, several: Mask) -> Found:
+def find_capsule_box(capsule: Geom, box: Geom) -> Found:
     """mjc_CapsuleBox."""
     c, a = seen_by(box, capsule.centre), mat_vec(transpose(box.mat), capsule.axis)
     segment = _Segment(c, a, capsule.size["half"], sizes_of(box))
@@ -45,7 +45,7 @@ def find_capsule_box(capsule: Geom, box: Geom, several: Mask) -> Found:
     second = t + select(by_edge, to_rim, to_end)
     gap, far = (into_box(add_scaled(c, a, x), segment.sizes)[0] for x in (t, second))
     touches, radius = select(by_edge, edge.square, end.square) < limit, capsule.size["radius"]
-    twice = logical_and(several, touches, select(by_edge, on_rim, on_end))
+    twice = logical_and(capsule.several, touches, select(by_edge, on_rim, on_end))
     return [(select(touches, gap - radius, NEVER), [t]), (select(twice, far - radius, NEVER), [second])]
 
 

@@ -43,7 +43,7 @@ TURNS = 32  # directions among which the best one is looked for, before it is re
 REFINED = 40  # times
 
 
-def find_capsule_cylinder(capsule: Geom, cylinder: Geom, several: Mask) -> Found:
+def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
     """One contact, or two where the capsule lies on a flat end. A spot: dist, n and the point, in the world's axes."""
     c, a = seen_by(cylinder, capsule.centre), mat_vec(transpose(cylinder.mat), capsule.axis)
     s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"])
@@ -52,7 +52,7 @@ def find_capsule_cylinder(capsule: Geom, cylinder: Geom, several: Mask) -> Found
     radius, margin = capsule.size["radius"], capsule.margin
     alone = gap - radius, [*n, *add_scaled(add_scaled(c, a, t), n, 0.5 * (gap + radius))]
     lies, ends = _on_an_end(s, n, radius, margin)
-    twice = logical_and(several, lies)
+    twice = logical_and(capsule.several, lies)
     one, two = (_choose(twice, end, alone) for end in ends)
 
     def contact(dist: Scalar, where: list) -> tuple[Scalar, list[Scalar]]:

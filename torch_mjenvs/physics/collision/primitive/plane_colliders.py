@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from ....compiler.control import count_while
-from ....compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, number, select, sqrt
+from ....compiler.scalar import Scalar, absolute, logical_and, maximum, number, select, sqrt
 from ...algebra.spatial import MINVAL, Vec, add_scaled, choose, column, dot, norm, scale, sub
 from ..colliders import NEVER, Found, Geom, Place, make_frame
 from ..solids import NONE, Cells, furthest_vertex
@@ -24,7 +24,7 @@ def place_on_plane(plane: Geom, shape: Geom, spot: list) -> Place:
     return dist, add_scaled(p, n, -0.5 * dist), make_frame(n, None)
 
 
-def find_plane_box(plane: Geom, box: Geom, several: Mask) -> Found:
+def find_plane_box(plane: Geom, box: Geom) -> Found:
     """mjc_PlaneBox: the lower end of each of the four diagonals.
 
     The centre of a diagonal is the box's, so it is the lower end that touches. Where a diagonal lies level to the last
@@ -58,7 +58,7 @@ def in_order_of_corners(found: Found) -> Found:
     return [(dist, corner) for _, dist, *corner in rows]
 
 
-def find_plane_cylinder(plane: Geom, cylinder: Geom, several: Mask) -> Found:
+def find_plane_cylinder(plane: Geom, cylinder: Geom) -> Found:
     """mjc_PlaneCylinder: the lowest point of the rim, the point above it on the other rim, and two more of the lower
     rim that make an even triangle with the first.
     """
@@ -79,7 +79,7 @@ def find_plane_cylinder(plane: Geom, cylinder: Geom, several: Mask) -> Found:
     ]
 
 
-def find_plane_ellipsoid(plane: Geom, ellipsoid: Geom, several: Mask) -> Found:
+def find_plane_ellipsoid(plane: Geom, ellipsoid: Geom) -> Found:
     """mjc_PlaneConvex: the lowest point."""
     n, h = _seen_from(plane, ellipsoid)
     sizes = [ellipsoid.size[k] for k in ("x", "y", "z")]
@@ -88,7 +88,7 @@ def find_plane_ellipsoid(plane: Geom, ellipsoid: Geom, several: Mask) -> Found:
     return [(h - depth, [-(x * size) / depth for x, size in zip(reach, sizes, strict=True)])]
 
 
-def find_plane_mesh(plane: Geom, geom: Geom, several: Mask) -> Found:
+def find_plane_mesh(plane: Geom, geom: Geom) -> Found:
     """mjc_PlaneConvex: the lowest vertex, and up to three more corners of that of its faces that looks down most.
 
     Which they are is known of each corner of a face (`Face.spans`). Among vertices at one height rounding decides, as

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....compiler.arrays import Array, Table
 from ....compiler.control import active_set, choose_each, part
-from ....compiler.scalar import Scalar, maximum, select
+from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, is_number, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
 from ...collision.colliders import Geom, Place
@@ -50,7 +50,7 @@ class TableGeom:
     """A geom of pair i, its pose and size from tables: a `colliders.Geom`."""
 
     centre: list[Scalar]
-    mat: list
+    turn: list[Scalar]  # the z axis (3) of an axial collider's geom, else the orientation (9)
     size: dict[str, Scalar]
     solids: Solids
     tables: PairTables
@@ -61,8 +61,16 @@ class TableGeom:
         return self.tables.looked_at.of_contact(self.i)
 
     @property
+    def mat(self) -> list[Scalar]:
+        return self.tables.batch.collider.whole(self.turn)
+
+    @property
     def axis(self) -> list[Scalar]:
-        return column(self.mat, 2)
+        return self.turn if self.tables.batch.collider.axial else column(self.turn, 2)
+
+    @property
+    def several(self) -> Mask:
+        return self.tables.several(self.i)
 
     @property
     def ground(self) -> Ground:
@@ -125,7 +133,7 @@ class PairTables:
         near = active_set([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
         self._near = choose_each(near, self._boxes_meet, self.n) if self._boxes else near
         # where a pair's two contacts are measured at once, they are in one row
-        self._by_part = collider.many or collider.ncon == 1
+        self._by_part = collider.many or collider.ncon != 2
         self._found = records_parts(self._near, self._measure, self.n)
 
     def _tabulate_geoms(self, m: Model, d: Data) -> None:
@@ -137,13 +145,13 @@ class PairTables:
         self._fixed_sizes = is_number(*(value for size in self._sizes.values() for value in size.values()))
         self._boxes = boxes_around(m, geoms) if collider.hulls else {}
         self._several = [float(may_touch_in_several(m, p, collider)) for p in batch.pairs]
-        self._entries = range(9) if collider.turned else (2, 5, 8)  # of orientations: those that the collider goes by
+        self._entries = (2, 5, 8) if collider.axial else range(9)  # of orientations: those that the collider goes by
         self._poses = records([self._pose(m, d, x) for x in geoms])
         moving = [{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in batch.dofs]
         self.moving = records([*moving, {"odof": [0.0] * 6, "qvel": 0.0}])
 
     def _pose(self, m: Model, d: Data, x: int) -> dict:
-        pose = {"centre": list(d.geom_xrel[x]), "mat": [d.geom_xmat[x][k] for k in self._entries]}
+        pose = {"centre": list(d.geom_xrel[x]), "turn": [d.geom_xmat[x][k] for k in self._entries]}
         if not self.batch.one_tree:
             pose["origin"] = list(d.origin[m.body_originid[m.geom_bodyid[x]]])
         names = dict.fromkeys(name for size in self._sizes.values() for name in size)
@@ -196,6 +204,10 @@ class PairTables:
         one, two = (self._by_body[self.batch.per_contact(place, i)] for place in places)
         return maximum(one + two, MINVAL)
 
+    def several(self, i: Any) -> Mask:
+        """Pair i may touch in more than one point; i is a pair, not any contact, as only `Collider.find` asks."""
+        return Table(self._several)[i] > 0.5
+
     def _geoms(self, i: Any) -> tuple[Geom, Geom]:
         """Both geoms of contact i, from the origin of the second one's tree."""
         one, two = (self._geom(end, i) for end in self._ends)
@@ -203,14 +215,12 @@ class PairTables:
 
     def _geom(self, end: list[int], i: Any) -> TableGeom:
         pose = self._pose_at(end, i)
-        centre, mat = self._poses.at(pose, "centre"), [None] * 9
-        for k, x in zip(self._entries, self._poses.at(pose, "mat"), strict=True):
-            mat[k] = x
+        centre, turn = self._poses.at(pose, "centre"), self._poses.at(pose, "turn")
         size = {}
         for name in self._sizes[end[0]]:
             fixed = [self._sizes[x][name] for x in end] if self._fixed_sizes else None
             size[name] = self.batch.per_contact(fixed, i) if fixed else self._poses.at(pose, name)
-        return TableGeom(centre, mat, size, self.solids, self, i)
+        return TableGeom(centre, turn, size, self.solids, self, i)
 
     def _pose_at(self, end: list[int], i: Any) -> Any:
         return self.batch.per_contact([self._place[x] for x in end], i)
@@ -233,7 +243,7 @@ class PairTables:
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
 
     def _measure(self, i: Any) -> list[dict]:
-        found = self.batch.collider.find(*self._geoms(i), Table(self._several)[i] > 0.5)
+        found = self.batch.collider.found(*self._geoms(i), self.batch.collider.ncon)
         if self._by_part:
             return [{"dist": dist, "spot": spot} for dist, spot in found]
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
@@ -249,7 +259,7 @@ class PairTables:
         # the second contact's numbers stand behind the first's
         n, found = self.n, self._found
         pair, is_second = self.batch.per_contact(range(n), i), Table([0.0] * n + [1.0] * n)[i] > 0.5
-        places = range(1, 1 + self.batch.collider.spot)
+        places = range(1, len(found.columns) // 2)  # a distance and a spot each
         return [select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in places]
 
 
