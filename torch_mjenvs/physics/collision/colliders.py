@@ -1,4 +1,4 @@
-"""Where two geoms are nearest: MuJoCo's engine_collision_primitive.c and mju_makeFrame.
+"""Colliders find where two geoms are nearest: MuJoCo's engine_collision_primitive.c and mju_makeFrame.
 
 Each kind of pair has two functions. `find` gives the distance of each point in which the geoms may touch, and its
 spot: a few numbers that tell where it is. `place` gives dist, point and frame of a spot.
@@ -26,14 +26,14 @@ Place = tuple[Scalar, list[Scalar], list[list[Scalar]]]  # dist; point (3); norm
 
 
 class Geom(Protocol):
-    """Where a geom is: its centre, its orientation and z axis, and the `Shape.size` that colliders go by."""
+    """A geom as a collider sees it: its centre (3), orientation (9) and z axis (3), and its `Shape.size`."""
 
     @property
     def centre(self) -> Vec: ...
 
     @property
     def mat(self) -> Vec:
-        """The orientation (9); a collider that `shapes` enters as axial cannot have it."""
+        """The orientation (9), row-major; a collider that `shapes` enters as axial cannot have it."""
 
     @property
     def axis(self) -> Vec: ...
@@ -43,19 +43,19 @@ class Geom(Protocol):
 
     @property
     def margin(self) -> Scalar:
-        """The distance up to which the pair is looked at, the same of both."""
+        """The distance up to which contacts of the pair are looked for, metres; both geoms have the same."""
 
     @property
     def several(self) -> Mask:
-        """The pair may touch in more than one point, the same of both; for `find` alone."""
+        """Mask: the pair may touch in more than one point. Both geoms have the same, in `find` alone."""
 
     @property
     def solids(self) -> Solids:
-        """What is known of all meshes of the model."""
+        """The tables of all meshes of the model."""
 
     @property
     def ground(self) -> Ground:
-        """The same of a height field."""
+        """The height field that the pair touches, if there is one."""
 
     def along(self, x: Scalar) -> Vec:
         """The point at x on the axis, where x is a constant."""
@@ -71,24 +71,24 @@ Found = list[tuple[Scalar, list[Scalar]]]  # dist and spot of each contact
 
 
 def find_plane_sphere(plane: Geom, sphere: Geom) -> Found:
-    """mjc_PlaneSphere."""
+    """Find the sphere's distance from the plane: mjc_PlaneSphere."""
     return [(_over_plane(plane, sphere, sphere.centre), [])]
 
 
 def place_plane_sphere(plane: Geom, sphere: Geom, spot: list) -> Place:
-    """Half way between the surfaces."""
+    """Place the contact half way between the surfaces of plane and sphere."""
     return _beneath(plane, sphere, sphere.centre, None)
 
 
 def find_plane_capsule(plane: Geom, capsule: Geom) -> Found:
-    """mjc_PlaneCapsule."""
+    """Find the distance of both ends of the capsule from the plane: mjc_PlaneCapsule."""
     half = capsule.size["half"]
     ends = [(x, capsule.along(x)) for x in (half, -half)]
     return [(_over_plane(plane, capsule, end), [x]) for x, end in ends]
 
 
 def place_plane_capsule(plane: Geom, capsule: Geom, spot: list) -> Place:
-    """The first tangent is along the capsule."""
+    """Place the contact of an end of the capsule; the first tangent is along the capsule."""
     return _beneath(plane, capsule, capsule.along(spot[0]), capsule.axis)
 
 
@@ -105,17 +105,17 @@ def _beneath(plane: Geom, ball: Geom, p: Vec, along: Vec | None) -> Place:
 
 
 def find_spheres(one: Geom, two: Geom) -> Found:
-    """mjc_SphereSphere."""
+    """Find the distance of two spheres: mjc_SphereSphere."""
     return [_balls(one, two, [0.0, 0.0])]
 
 
 def find_sphere_capsule(one: Geom, two: Geom) -> Found:
-    """mjc_SphereCapsule: the sphere and the nearest point of the capsule's segment."""
+    """Find the point of the capsule's segment that is nearest to the sphere: mjc_SphereCapsule."""
     return [_balls(one, two, [0.0, _hold(dot(two.axis, sub(one.centre, two.centre)), two.size["half"])])]
 
 
 def find_rods(one: Geom, two: Geom) -> Found:
-    """mjc_CapsuleCapsule: the nearest points of two segments, or the ends of the overlap of two that are parallel."""
+    """Find the nearest points of two segments, or where the overlap of parallel ones ends: mjc_CapsuleCapsule."""
     r = sub(two.centre, one.centre)
     l1, l2 = one.size["half"], two.size["half"]
     n = cross(one.axis, two.axis)
@@ -131,7 +131,7 @@ def find_rods(one: Geom, two: Geom) -> Found:
 
 
 def place_rods(one: Geom, two: Geom, spot: list) -> Place:
-    """mjraw_SphereSphere, of spheres of the rods' radii at the spot: points s and t of their axes."""
+    """Place the contact of spheres of the rods' radii at points s and t of their axes: mjraw_SphereSphere."""
     apart, p2, between, dist = _gap(one, two, spot)
     n = _normal(apart, between, one.axis, two.axis, (one.size["radius"] + two.size["radius"]) * CROSSING)
     return dist, add_scaled(p2, n, -(dist * 0.5 + two.size["radius"])), make_frame(n, None)
@@ -152,7 +152,7 @@ def _gap(one: Geom, two: Geom, spot: list) -> tuple[list, list, Scalar, Scalar]:
 
 
 def _overlap_end(end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: Scalar, l2: Scalar) -> list[Scalar]:
-    """s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
+    """Positions s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
     t2 = select(b < 0.0, -end * l2, end * l2)  # the second's end on that side
     s2 = along1 + t2 * b  # seen from the first
     inside = s2 * end <= l1
@@ -165,7 +165,7 @@ def _hold(x: Scalar, limit: Scalar) -> Scalar:
 
 
 def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> list[Scalar]:
-    """apart / |apart|; where that is nothing, the common normal of the axes, and where there is none, x.
+    """The normal apart / |apart|; where that is nothing, the common normal of the axes, and if there is none, x.
 
     Capsules in one plane cross like that as long as they touch. Nothing is to MuJoCo what is below mjMINVAL; what is
     below `crossing` has the direction of the common normal anyway, where both points are inside of their segments.
@@ -176,7 +176,7 @@ def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> 
 
 
 def make_frame(n: Vec, along: Vec | None) -> list[list[Scalar]]:
-    """mju_makeFrame: a unit normal, and tangents of which the first is nearest `along`, or else to y or z.
+    """Make a frame of a unit normal, with the first tangent nearest to `along`, or else to y or z: mju_makeFrame.
 
     Where the model leaves the first tangent only one direction, it is that constant: a friction pyramid does not tell
     a tangent from its opposite.

@@ -1,4 +1,4 @@
-"""The shapes that can touch: all that is known of one in `SHAPES`, of two in `COLLIDERS`. There is no other place.
+"""The shapes that can touch: `SHAPES` has all that is known of one, `COLLIDERS` of two. There is no other place.
 
 Keys are mjtGeom, and of pairs in the order of the types.
 """
@@ -31,7 +31,9 @@ Size = Sequence[Scalar]
 
 @dataclass(frozen=True)
 class Shape:
-    """name: in messages. nsize: of how many numbers geom_size is. bound: geom_rbound; None: it has no end.
+    """A shape that a geom can have. bound: geom_rbound; None: it has no end.
+
+    name: in messages. nsize: how many numbers of geom_size it has.
 
     size: what colliders go by, from geom_size as it is in a world, and as it is in the model: the latter decides what
     has to be known beforehand.
@@ -80,7 +82,7 @@ class Collider:
     order: Callable[[Found], Found] | None = None
 
     def found(self, one: Geom, two: Geom, ncon: int) -> Found:
-        """The distances and spots that `find` gives; ValueError where they are not `ncon`."""
+        """Find the contacts: distance and spot of each. ValueError where `find` does not give `ncon`."""
         out = self.find(one, two)
         if len(out) != ncon:
             raise ValueError(
@@ -100,12 +102,12 @@ class Collider:
 
 
 def _rod_length(size: Size, nominal: Size) -> Scalar:
-    """Half the length of a capsule's segment; 0 of one that is a sphere to MuJoCo."""
+    """Half the length of a capsule's segment, metres; 0 for one that is a sphere to MuJoCo."""
     return size[1] if (2 * nominal[1]) ** 2 >= MINVAL else 0.0
 
 
 def _rod_surface(radius: Scalar, half: Scalar) -> list[list[Scalar]]:
-    """Around both ends."""
+    """Points of a rod's surface: four around each of its ends (8 x 3)."""
     around = [(radius, 0.0), (-radius, 0.0), (0.0, radius), (0.0, -radius)]
     return [[x, y, end] for end in (half, -half) for x, y in around]
 
@@ -115,12 +117,12 @@ def _corners(size: Size) -> list[list[Scalar]]:
 
 
 def _tips(size: Size) -> list[list[Scalar]]:
-    """The ends of the three axes."""
+    """The ends of an ellipsoid's three axes (6 x 3)."""
     return [[side * size[k] if j == k else 0.0 for j in range(3)] for k in range(3) for side in (-1.0, 1.0)]
 
 
 def _hull(box: Size = (0.0, 0.0, 0.0), radii: Size = (0.0, 0.0, 0.0), skin: Scalar = 0.0) -> dict[str, Scalar]:
-    """A box, and an ellipsoid about each of its corners, and a round skin about all."""
+    """The `Shape.hull` of a box with an ellipsoid about each of its corners and a round skin about all."""
     parts = {
         f"{name}_{axis}": x
         for name, three in (("box", box), ("radius", radii))
@@ -199,7 +201,7 @@ _FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)
 
 
 def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int], Collider]:
-    """The same for all these, which share loops."""
+    """One collider for all these pairs, which share loops."""
     return dict.fromkeys(pairs, replace(collider, loop=collider))
 
 
@@ -233,12 +235,12 @@ COLLIDERS = {
 
 
 def collider_of(m: Model, pair: Pair) -> Collider:
-    """How the pair's geoms touch."""
+    """The collider of the pair's two shapes."""
     return COLLIDERS[m.geom_type[pair.geom1], m.geom_type[pair.geom2]]
 
 
 def most_contacts(m: Model, pair: Pair) -> int:
-    """In how many points the pair's geoms touch at the most."""
+    """The most points in which the pair's geoms can touch."""
     return ground_of(m, [pair]).contacts if m.geom_type[pair.geom1] == HFIELD else collider_of(m, pair).ncon
 
 
@@ -252,14 +254,14 @@ def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
 
 
 def mesh_of(m: Model, geom: int) -> Mesh:
-    """That of a geom that is one."""
+    """The mesh that a geom is."""
     mesh = m.meshes[m.geom_dataid[geom]]
     assert mesh, "only meshes that may touch are read"
     return mesh
 
 
 def bound_of(m: Model, geom: int) -> Scalar:
-    """The radius of the geom's bounding sphere."""
+    """The radius of the geom's bounding sphere, metres."""
     if m.geom_type[geom] == MESH:
         return mesh_of(m, geom).radius
     bound = SHAPES[m.geom_type[geom]].bound
@@ -268,7 +270,7 @@ def bound_of(m: Model, geom: int) -> Scalar:
 
 
 def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
-    """What the collider knows of the geom's size."""
+    """The numbers of a geom's size that the collider goes by, by name."""
     shape, size = SHAPES[m.geom_type[geom]], m.geom_size[geom]
     cells = solids_of(m.meshes).of[m.geom_dataid[geom]] if shape is SHAPES[MESH] else NO_CELLS
     if collider.hulls:
@@ -279,6 +281,6 @@ def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
 
 
 def may_touch_in_several(m: Model, pair: Pair, collider: Collider) -> bool:
-    """Whether the pair may touch in more than one point."""
+    """True where the pair may touch in more than one point."""
     may = collider.several(size_of(m, pair.geom1, collider), size_of(m, pair.geom2, collider))
     return may and (m.multiccd or not (collider.hulls or collider.ccd))

@@ -18,7 +18,7 @@ from .contact_force import ContactForce, Contacts, in_world
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two bodies: the one that moves the point, and the dofs that move it but not the other.
+    """One of a contact's two bodies: the one that moves the point, and the dofs that move it but not the other.
 
     sign: +1 for the body that the normal points to, else -1.
     """
@@ -30,7 +30,9 @@ class Side:
 
 @dataclass
 class BodyContact(ContactForce):
-    """sides: of the second body, and of the first. lines: for each of them, of the axes (condim). arms: the point, from
+    """A contact of two moving bodies.
+
+    sides: of the second body, and of the first. lines: for each of them, of the axes (condim). arms: the point, from
     the origins of the trees of the first body and of the second.
     """
 
@@ -50,7 +52,7 @@ class BodyContact(ContactForce):
 
 @dataclass
 class BodyContacts(Contacts):
-    """All of them."""
+    """The contacts between moving bodies, with their rows of the Jacobian in the Hessian one by one."""
 
     contacts: Sequence[BodyContact]
 
@@ -85,7 +87,7 @@ def _add_rows(c: BodyContact, d: Data, a: list, gradient: list, hessian: list[di
 
 
 def along(lines: list, sides: tuple[Side, Side], motion: list) -> list:
-    """Relative motion of the two bodies along each line."""
+    """The relative motion of the two bodies along each line (condim)."""
     body2, body1 = (side.body for side in sides)
     if all(x is y for two, one in zip(*lines, strict=True) for x, y in zip(two, one, strict=True)):  # one tree
         apart = sub(motion[body2], motion[body1])
@@ -94,14 +96,14 @@ def along(lines: list, sides: tuple[Side, Side], motion: list) -> list:
 
 
 def lines_of(arms: tuple[list, list], frame: list, condim: int) -> list[list[list]]:
-    """`BodyContact.lines` of a point with these arms from the first and the second body's tree."""
+    """Make `BodyContact.lines` of a point with these arms from the first and the second body's tree."""
     arm1, arm2 = arms
     turning = [[*axis, 0.0, 0.0, 0.0] for axis in frame[: max(condim - 3, 0)]]
     return [[cross(r, axis) + axis for axis in frame[:condim]] + turning for r in (arm2, arm1)]
 
 
 def sides_of(m: Model, body1: int, body2: int) -> list[Side]:
-    """The moving bodies of a contact between body1 and body2 (the normal points from 1 to 2): the second's first."""
+    """Find the moving bodies of a contact of body1 and body2: the second first, to which the normal points."""
     dofs1, dofs2 = dofs_of(m, body1), dofs_of(m, body2)
     sides = [
         Side(moving_body(m, body2), 1.0, tuple(v for v in dofs2 if v not in dofs1)),

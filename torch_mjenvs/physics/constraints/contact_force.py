@@ -1,4 +1,4 @@
-"""Contacts that are written out one by one: what `world_contacts` and `body_contacts` have in common.
+"""Contacts written out one by one: the base of `world_contacts` and `body_contacts`.
 
 motion: spatial acceleration or velocity (angular, linear) of each body, at the moving origin of its tree.
 """
@@ -36,7 +36,7 @@ class ContactForce:
         return len(self.cone.friction) + 1
 
     def along(self, motion: list) -> list:
-        """J x along the axes (condim), where the bodies move by `motion`."""
+        """The motion of the point along the axes (condim), J x, where the bodies move by `motion`."""
         raise NotImplementedError
 
     def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
@@ -58,11 +58,11 @@ class ContactForce:
             wrench[body] = x
 
     def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
-        """The point, from the origin of the tree of one of the two bodies, and the normal."""
+        """The contact's point, from the origin of the tree of one of the two bodies, and its normal."""
         raise NotImplementedError
 
     def residual(self, motion: list) -> list:
-        """J a + y0 along the axes (condim)."""
+        """The residual J a + y0 along the axes (condim)."""
         return [x + y for x, y in zip(self.along(motion), self.y0, strict=True)]
 
 
@@ -99,7 +99,7 @@ class Contacts(Constraint):
     def sum_touch(
         self, m: Model, d: Data, a: list, body: int, felt: Callable[[list, list], Mask], total: Scalar
     ) -> Scalar:
-        """`total` and the normal forces on a body of the contacts that are `felt`.
+        """Return `total` plus the normal forces on a body of the contacts that are `felt`.
 
         felt: of a point (from the origin of the body's tree) and the direction in which the body presses there.
         """
@@ -117,7 +117,7 @@ class Contacts(Constraint):
 
 
 def body_motion(m: Model, d: Data, x: list) -> list[list]:
-    """Spatial motion of every body for the dof values x."""
+    """Compute the spatial motion of every body (nbody x 6) for the dof values x (nv)."""
     motion = [[0.0] * 6 for _ in range(m.nbody)]
     for b in range(1, m.nbody):
         motion[b] = motion[m.body_parentid[b]]
@@ -127,7 +127,7 @@ def body_motion(m: Model, d: Data, x: list) -> list[list]:
 
 
 def in_world(frame: list, force: list) -> list:
-    """A vector given along n, t1, t2, in world axes; of lines, the wrench."""
+    """Bring a vector given along n, t1, t2 into world axes; of lines, the wrench."""
     out = [0.0] * len(frame[0])
     for axis, f in zip(frame, force, strict=False):
         out = add(out, scale(axis, f))

@@ -1,4 +1,4 @@
-"""Equalities: rows that push and pull. What they hold is in `couplings` (joints, tendons) and `welds` (bodies)."""
+"""Equalities are rows that push and pull; `couplings` makes those of joints and tendons, `welds` of bodies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Equality(Constraint):
     refine: Mask
 
     def __post_init__(self) -> None:
-        """J'DJ, by row and column of the lower triangle: the same at every a, so computed before the solver's loop."""
+        """Compute J'DJ, by row and column of the lower triangle, before the solver's loop: the same at every a."""
         self.stiffness: dict[tuple[int, int], Scalar] = {}
         for row in self.rows:
             images = [(v, row.D * x) for v, x in row.jacobian.items()]
@@ -34,7 +34,7 @@ class Equality(Constraint):
         return [] if self.refine is False else [self.refine]
 
     def where(self, active: Scalar) -> Equality:
-        """This equality in the worlds where its flag is not 0; in the others its rows have no stiffness."""
+        """Restrict it to the worlds where its flag is not 0; in the others its rows have no stiffness."""
         on = absolute(active) > 0.0
         rows = [replace(row, law=TwoSided(select(on, row.D, 0.0))) for row in self.rows]
         return Equality(rows, logical_and(on, self.refine))

@@ -25,7 +25,7 @@ class FrictionLoss(ScalarRow):
 
 
 def friction_losses(m: Model, d: Data) -> list[FrictionLoss]:
-    """Friction loss of each dof, and then of each tendon that moves, if it has any in the model as it was loaded."""
+    """Make the friction loss of each dof, and then of each tendon that moves, that has any in the model as loaded."""
     nominal = m.nominal or m
     of_dofs = [_of_dof(m, d, v) for v in range(m.nv) if nominal.dof_frictionloss[v] > 0.0]
     tendons = [t for t in range(m.ntendon) if nominal.tendon_frictionloss[t] > 0.0 and d.ten_J[t]]

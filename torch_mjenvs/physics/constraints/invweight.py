@@ -18,7 +18,7 @@ _kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  #
 
 
 def geom_invweight0(m: Model) -> Floats:
-    """Mean of J M^-1 J' at qpos0 over points that stand for the surface, and over directions.
+    """The mean of J M^-1 J' at qpos0 over points that stand for the surface, and over directions.
 
     By geom; 0 of a geom that touches nothing, and of a plane, which has no such points.
     """
@@ -43,7 +43,7 @@ def _mean(m: Model, d: Data, inverse: Factor, geom: int, surface: list[list]) ->
 
 
 def _jacobian(m: Model, d: Data, body: int, r: Vec) -> list[list[float]]:
-    """mj_jac of the body's point r, as seen from its tree's origin."""
+    """The Jacobian (3 x nv) of a body's point r, as seen from its tree's origin: mj_jac."""
     out = [[0.0] * m.nv for _ in range(3)]
     while body:
         for v in range(m.body_dofadr[body], m.body_dofadr[body] + m.body_dofnum[body]):

@@ -1,4 +1,4 @@
-"""Three convex laws of what a row costs at a residual, each quadratic piece by piece, with a continuous slope.
+"""Three convex laws of a row's cost at a residual, each quadratic piece by piece, with a continuous slope.
 
 Letters: e a residual; D its stiffness; v the rate of e along a line of the search, where it is e + alpha v.
 """
@@ -12,17 +12,17 @@ from ...compiler.scalar import Scalar, absolute, clip, minimum, select
 
 
 class Law(Protocol):
-    """A convex cost of one residual."""
+    """A law: a convex cost of one residual."""
 
     @property
     def D(self) -> Scalar:
         """The curvature, but for where the cost is flat or linear."""
 
     def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
-        """Slope and curvature of the cost at e. The force is the slope's opposite."""
+        """Compute slope and curvature of the cost at e. The force is the slope's opposite."""
 
     def fold(self, total: list, e: Scalar, v: Scalar, alpha: Scalar) -> list:
-        """`total` and what the row adds to it at e + alpha v.
+        """Return `total` plus the row's cost at e + alpha v.
 
         total: slope and curvature of the cost along the line, at alpha; the force that is out of place there, if each
         row is taken to be in the piece of its cost in which it is at alpha 0; and the curvature at alpha 0.

@@ -67,7 +67,7 @@ class ScalarRow(Constraint):
             self.push_bodies(self.force(a), wrench)
 
     def push_bodies(self, force: Scalar, wrench: list[list]) -> None:
-        """Add to `wrench` what a force along sign J is to bodies."""
+        """Add to `wrench` the wrenches on bodies of a force along sign J."""
         for body, unit in self.wrenches.items():
             wrench[body] = add_scaled(wrench[body], unit, self.sign * force)
 

@@ -22,7 +22,7 @@ from .contact_force import ContactForce, Contacts, body_motion, in_world
 
 @dataclass
 class WorldContact(ContactForce):
-    """`body` moves the contact's point. The normal counts as `sign` says: +1 where it points to the body, else -1."""
+    """A contact of `body` with the world. sign: +1 where the normal points to the body, else -1."""
 
     body: int
     sign: float
@@ -44,7 +44,7 @@ class WorldContact(ContactForce):
 
 @dataclass
 class WorldContacts(Contacts):
-    """All of them: a wrench and a stiffness of each body, summed over its subtree."""
+    """The contacts with the world: a wrench and a stiffness of each body, summed over its subtree."""
 
     contacts: Sequence[WorldContact]
 
@@ -83,7 +83,7 @@ class WorldContacts(Contacts):
 
 
 def along(r: list, frame: list, condim: int, sign: float, motion: list) -> list:
-    """The motion of a body's point r along the axes: v + w x r, and w."""
+    """The motion of a body's point r along the axes (condim): v + w x r, and w."""
     point, turning = scale(add(motion[3:], cross(motion[:3], r)), sign), scale(motion[:3], sign)
     return [dot(axis, point) for axis in frame[:condim]] + [dot(axis, turning) for axis in frame[: max(condim - 3, 0)]]
 
@@ -101,7 +101,7 @@ def _of_turning(r: list, frame: list, weight: list[list]) -> list:
 
 
 def _in_world_axes(frame: list, weight: list[list]) -> list[list]:
-    """A symmetric matrix given along n, t1, t2."""
+    """Bring a symmetric matrix given along n, t1, t2 into world axes (3 x 3)."""
     images = [in_world(frame, row) for row in weight]
     out = [[0.0] * 3 for _ in range(3)]
     for i, j in _LOWER:
@@ -113,7 +113,7 @@ _LOWER = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
 
 
 def _at(k: list[list], r: list) -> list:
-    """The stiffness k of the point r as one of spatial motion."""
+    """Make of the stiffness k of the point r one of spatial motion (21)."""
     columns = [cross(r, [k[0][j], k[1][j], k[2][j]]) for j in range(3)]  # [r]k
     rows = [[columns[j][i] for j in range(3)] for i in range(3)]
     angular = [cross(r, rows[j])[i] for i, j in _LOWER]  # [r]k[r]'
@@ -121,7 +121,7 @@ def _at(k: list[list], r: list) -> list:
 
 
 def _mul(s: list, v: list) -> list:
-    """S v."""
+    """The product S v of a spatial stiffness (21) and a motion (6)."""
 
     def symmetric(t: list, x: list) -> list:
         return [

@@ -1,4 +1,4 @@
-"""Where flat parts of two convex shapes lie on each other: up to four contacts, as by MuJoCo's multiccd.
+"""Finds up to four contacts where flat parts of two convex shapes lie on each other, as MuJoCo's multiccd.
 
 Two faces that nearly look at each other, or an edge and a face, touch where the one cut off at the sides of the other
 is below its plane. Of more than four such corners four are taken that go round much of the polygon. Which faces
@@ -25,8 +25,9 @@ MOST = 4
 def find_patch(
     one: Hull, two: Hull, spot: list, corners: list[list], margin: Scalar, several: Mask
 ) -> list[list[Scalar]]:
-    """The spots of two hulls that touch at a spot, by corners of these numbers of each: that one alone, or, where there
-    may be several, up to four.
+    """Find up to four spots of two hulls that touch at this one, by corners of these numbers of each.
+
+    Where there may not be several, it is this one alone.
     """
     alone = [spot, *([NEVER, *zeros(6)] for _ in range(MOST - 1))]
 
@@ -54,8 +55,7 @@ def find_patch(
 
 
 def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list[tuple[list, Scalar, Mask]]:
-    """The corners of a part cut off at a face's sides: up to four, their images on the face, how far they are apart,
-    and whether they are there.
+    """Cut a part off at a face's sides: up to four corners' images on the face, their distances, and masks.
 
     All is seen along the face's normal. Of two faces it is the distance along the other's normal that counts.
 
@@ -126,7 +126,7 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
 
 
 def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
-    """Four corners of a convex polygon that go round much of it: MuJoCo's, which goes on from each corner in turn, and
+    """Find four corners of a convex polygon that go round much of it, as MuJoCo does: it goes on from each in turn, and
     moves the other three on while the area between them grows.
     """
 
@@ -139,7 +139,7 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
         return select(k + 1.5 < count, k + 1.0, 0.0)
 
     def move(which: int, then: tuple[int, ...], c: dict) -> dict:
-        """Move one corner on while the area grows, and, each time it does, those that come then."""
+        """Move one corner on while the area grows, and those in `then` each time it does."""
 
         def step(_: Any, c: dict) -> dict:
             at = [after(k) if j == which else k for j, k in enumerate(c["at"])]
@@ -174,7 +174,7 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
 
 
 def _ends(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
-    """Of an edge, which may have its ends twice: the first corner and that which is furthest from it."""
+    """The two ends of an edge whose ends may be listed twice: the first corner, and the one furthest from it."""
     first = rows[base]
 
     def look(i: Any, c: list) -> list:

@@ -20,7 +20,7 @@ Furthest = Callable[[list], Point]
 
 
 def enclose(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point]]:
-    """Four points of C around the origin, of which the first three look away from the last; and two masks before them.
+    """Find two masks, and four points of C around the origin of which the first three look away from the last.
 
     The first mask says that C was seen to be apart from the origin, the second that neither that nor such points were
     found. x is any point of C.
@@ -33,7 +33,7 @@ def enclose(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
 
 
 def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point]]:
-    """Both masks of `enclose`, and four points of C, around the origin or not.
+    """Find both masks of `enclose`, and four points of C that may or may not be around the origin.
 
     Each point is furthest towards the origin from the point that is nearest to it among the means of those before. What
     is not needed for the mean is dropped.
@@ -94,7 +94,7 @@ def _of_three(p: Point, q: Point, r: Point) -> list:
 
 
 def _surround(furthest: Furthest, apart: Mask, lost: Mask, points: list[Point]) -> tuple[Mask, Mask, list[Point]]:
-    """Both masks and the points of `enclose`, from those of `_spread`.
+    """Find both masks and the points of `enclose`, starting from those of `_spread`.
 
     The point that is behind the side furthest from the origin makes way for the furthest one in front of that side.
     """

@@ -1,4 +1,4 @@
-"""A capsule and a cylinder: to MuJoCo a general convex pair, mjc_Convex; here their geometry is written out.
+"""The collider of a capsule and a cylinder, to MuJoCo a general convex pair (mjc_Convex): geometry written out.
 
 MuJoCo iterates until it knows distances to `ccd_tolerance`, 1e-6 by default, and normals to about its root. Here the
 nearest points are found to rounding. Where the capsule's segment itself cuts into the cylinder, the shortest way out is
@@ -44,7 +44,7 @@ REFINED = 40  # times
 
 
 def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
-    """One contact, or two where the capsule lies on a flat end. A spot: dist, n and the point, in the world's axes."""
+    """Find one contact, or two where the capsule lies on a flat end. A spot: dist, n and point, in the world's axes."""
     c, a = seen_by(cylinder, capsule.centre), mat_vec(transpose(cylinder.mat), capsule.axis)
     s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"])
     outside = _from_outside(s)
@@ -64,7 +64,7 @@ def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
 
 
 def place_spot(one: Geom, two: Geom, spot: list) -> Place:
-    """As `find` has found it."""
+    """Read the contact that `find_capsule_cylinder` left in its spot."""
     return spot[0], spot[4:], make_frame(spot[1:4], None)
 
 
@@ -78,10 +78,10 @@ class _Pair:
 
 
 def _from_outside(s: _Pair) -> list[Scalar]:
-    """gap, t, n: the squared distance is convex along the segment, and its slope vanishes where it is least."""
+    """Find gap, t and n of a segment outside, by Newton's method on the slope of its convex squared distance."""
 
     def slope(t: Scalar) -> tuple[Scalar, Scalar]:
-        """Half the squared distance's first and second derivative."""
+        """The first and second derivative of half the squared distance at t."""
         out, off, rise, above, up = _beyond(s, t)
         bend = maximum(dot(s.a[:2], s.a[:2]) - rise * rise, 0.0) / off
         curved = select(out > 0.0, rise * rise + out * bend, 0.0) + select(above > 0.0, s.a[2] * s.a[2], 0.0)
@@ -112,7 +112,7 @@ def _from_outside(s: _Pair) -> list[Scalar]:
 
 
 def _beyond(s: _Pair, t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar]:
-    """At t: how far it is beyond the side, and from the axis, and how that grows with t; how far it is beyond an end,
+    """Measure the point at t: how far it is beyond the side, and from the axis, and how that grows; beyond an end,
     and which.
     """
     x = add_scaled(s.c, s.a, t)
@@ -122,7 +122,7 @@ def _beyond(s: _Pair, t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar
 
 
 def _from_within(s: _Pair) -> list[Scalar]:
-    """gap, t, n of the shortest way out: over one of the ends, by the side, or over a rim, across the segment."""
+    """Find gap, t and n of the shortest way out: over an end, by the side, or over a rim, across the segment."""
     lean, best = s.reach * absolute(s.a[2]), [NEVER, 0.0, 0.0, 0.0, 1.0]
     falls = select(s.a[2] > 0.0, -s.reach, s.reach)  # the segment's lower end
     for side, t in ((1.0, falls), (-1.0, -falls)):
@@ -146,7 +146,7 @@ def _shorter(one: list, two: list) -> list:
 
 
 def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
-    """The shortest way out across the segment, among all directions of the plane of u and v: its length and direction.
+    """Find the shortest way out across the segment, in the plane of u and v: its length and direction.
 
     The best of some directions is turned to and fro, by half as much every time.
     """
@@ -178,7 +178,7 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
 
 
 def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, list[tuple]]:
-    """Whether the capsule lies on an end of the cylinder, and its two contacts: dist, n and point of each.
+    """Mask: the capsule lies on an end of the cylinder. Then its two contacts there: dist, n and point of each.
 
     What lies there is the segment, moved by the capsule's radius along n as far as that is across it.
     """

@@ -26,7 +26,7 @@ from .records import records_each
 
 @dataclass
 class ConeGroup(ContactGroup):
-    """The contacts of a batch of pairs, each a cone.
+    """The contacts of a batch of pairs, each with a friction cone.
 
     rows: lines (side, k), first of the second body, y0 and J of the axes (condim), D and friction. cone: of friction
     and D.
@@ -89,14 +89,14 @@ class ConeGroup(ContactGroup):
 
 
 def cone_group(m: Model, tables: PairTables) -> ConeGroup:
-    """The contacts of a batch of pairs."""
+    """Make the contacts of a batch of pairs with friction, or between trees."""
     touching = tables.touching()
     rows = records_each(touching, lambda i: _rows(tables, i))
     return ConeGroup(tables, touching, rows, lambda friction, D: cone_of(m, friction, D, ContactBound(False)))
 
 
 def _rows(tables: PairTables, i: Any) -> dict:
-    """The rows of contact i, as `ConeGroup.rows` has them."""
+    """Compute the rows of contact i, as `ConeGroup.rows` has them."""
     batch = tables.batch
     dist, p, frame = tables.contact(i)
     lines = lines_of(tables.arms(i, p), frame, batch.condim)

@@ -25,7 +25,10 @@ from .records import Records, records_each
 
 @dataclass
 class ContactGroup(Constraint):
-    """The contacts of a batch of pairs. rows: of those `touching`, line (r x n, n), D, y0 and J."""
+    """The contacts of a batch of pairs without friction.
+
+    rows: of those `touching`, line (r x n, n), D, y0 and J.
+    """
 
     tables: PairTables
     touching: Any
@@ -95,7 +98,7 @@ class ContactGroup(Constraint):
     def sum_touch(
         self, m: Model, d: Data, a: list, body: int, felt: Callable[[list, list], Mask], total: Scalar
     ) -> Scalar:
-        """`total` and the normal forces on a body of the contacts that are `felt`: see `Contacts.sum_touch`."""
+        """Return `total` plus the normal forces on a body of the contacts that are `felt`: see `Contacts.sum_touch`."""
         bodies = self.batch.bodies
         if not any(body in pair for pair in bodies):
             return total
@@ -122,18 +125,18 @@ class ContactGroup(Constraint):
         return self.rows.at(i, "D") * minimum(self._along(i, x) + self.rows.at(i, "y0"), 0.0)
 
     def _along(self, i: Any, x: Any) -> Scalar:
-        """J x of contact i, where x has one number a dof."""
+        """The product J x of contact i, where x has one number a dof."""
         return dot(self.rows.at(i, "J"), [x[self.batch.dof(i, k)] for k in range(self.batch.most)])
 
 
 def contact_group(tables: PairTables) -> ContactGroup:
-    """The contacts of a batch of pairs, without friction and each of one tree."""
+    """Make the contacts of a batch of pairs without friction, each within one tree."""
     touching = tables.touching()
     return ContactGroup(tables, touching, records_each(touching, lambda i: _row(tables, i)))
 
 
 def _row(tables: PairTables, i: Any) -> dict:
-    """The row of contact i, as `ContactGroup.rows` has it."""
+    """Compute the row of contact i, as `ContactGroup.rows` has it."""
     batch = tables.batch
     dist, p, frame = tables.contact(i)
     line = cross(p, frame[0]) + frame[0]

@@ -1,4 +1,4 @@
-"""Tables of what tells the pairs of a batch apart: poses, sizes and parameters; and which of their contacts touch.
+"""Tables of the poses, sizes and parameters of a batch's pairs, and the search for those that touch.
 
 Letters: i the number of a pair or contact, as in `pair_batch`; p a point.
 """
@@ -28,7 +28,7 @@ from .records import records, records_parts
 
 
 class PerPair:
-    """A number of each pair: in a table, or where it varies from world to world, in an array."""
+    """One number for each pair: in a table, or where it varies from world to world, in an array."""
 
     def __init__(self, batch: PairBatch, values: list):
         self.batch, self.values = batch, values
@@ -47,7 +47,7 @@ class PerPair:
 
 @dataclass
 class TableGeom:
-    """A geom of pair i, its pose and size from tables: a `colliders.Geom`."""
+    """A `colliders.Geom` of pair i, with its pose and size from tables."""
 
     centre: list[Scalar]
     turn: list[Scalar]  # the z axis (3) of an axial collider's geom, else the orientation (9)
@@ -171,7 +171,7 @@ class PairTables:
         self.friction = [PerPair(batch, [x.friction[k] for x in contacts]) for k in range(batch.condim - 1)]
 
     def touching(self) -> Any:
-        """The contacts that act in any world."""
+        """Find the contacts that act in any world."""
 
         def act(i: Any) -> list:
             return [self._dist(i, k) < self.margin.of_pair(i) for k in range(self.batch.collider.ncon)]
@@ -179,17 +179,17 @@ class PairTables:
         return choose_each(self._near, act, self.n)
 
     def contact(self, i: Any) -> Place:
-        """The distance of contact i, its point from the origin of the second geom's tree, and its frame."""
+        """Compute the distance of contact i, its point from the origin of the second geom's tree, and its frame."""
         spot = self._spot(i)
         return self.batch.collider.place(*self._geoms(i), spot)
 
     def seen(self, i: Any) -> tuple[list, list, list]:
-        """The point of contact i, from the origins of the trees of the first and the second body, and its normal."""
+        """Compute the point of contact i, from the origins of both bodies' trees, and its normal: three vectors (3)."""
         _, p, frame = self.batch.collider.place(*self._geoms(i), self._spot(i))
         return *self.arms(i, p), frame[0]
 
     def arms(self, i: Any, p: list) -> tuple[list, list]:
-        """A point of contact i from the origins of the trees of the first and the second body."""
+        """Move a point of contact i to the origins of the trees of the first and the second body."""
         return (p if self.batch.one_tree else sub(p, self._offset(i))), p
 
     def row(self, i: Any, dist: Scalar) -> ContactRow:
@@ -205,11 +205,11 @@ class PairTables:
         return maximum(one + two, MINVAL)
 
     def several(self, i: Any) -> Mask:
-        """Pair i may touch in more than one point; i is a pair, not any contact, as only `Collider.find` asks."""
+        """Mask: pair i may touch in more than one point. i is a pair, not any contact, as only `Collider.find` asks."""
         return Table(self._several)[i] > 0.5
 
     def _geoms(self, i: Any) -> tuple[Geom, Geom]:
-        """Both geoms of contact i, from the origin of the second one's tree."""
+        """The two geoms of contact i, as seen from the origin of the second one's tree."""
         one, two = (self._geom(end, i) for end in self._ends)
         return one if self.batch.one_tree else dataclasses.replace(one, centre=add(one.centre, self._offset(i))), two
 
@@ -226,12 +226,12 @@ class PairTables:
         return self.batch.per_contact([self._place[x] for x in end], i)
 
     def _offset(self, i: Any) -> list[Scalar]:
-        """From the origin of the second geom's tree to that of the first's."""
+        """The vector from the origin of the second geom's tree to that of the first's (3)."""
         one, two = (self._poses.at(self._pose_at(end, i), "origin") for end in self._ends)
         return sub(one, two)
 
     def _boxes_meet(self, i: Any) -> list:
-        """A mask: the boxes around both geoms of pair i meet."""
+        """Mask, as a list of one: the boxes around the two geoms of pair i meet."""
         one, two = (
             (
                 x.point(_lookup_vector([self._boxes[g].middle for g in end], i)),

@@ -1,4 +1,4 @@
-"""Elliptic friction cones: what friction may do is an ellipse, as large as the normal's force (condim 3, 4, 6).
+"""Elliptic friction cones: friction is bounded by an ellipse, as large as the normal's force (condim 3, 4, 6).
 
 With x = friction y of each axis but the normal, T = |x|, and the residual e along the normal, a contact costs
 
@@ -24,7 +24,10 @@ from ...algebra.spatial import MINVAL, add, dot, is_zero, scale, sum_of
 
 @dataclass
 class Zone:
-    """Where a contact is, and its force and stiffness there: see above. Q: B - P, or 0 where it sticks."""
+    """The zone in which a contact is (free, sticking or sliding), with its force and stiffness there.
+
+    Letters are the module's. Q: B - P, or 0 where it sticks.
+    """
 
     x: list
     T: Scalar
@@ -38,7 +41,7 @@ class Zone:
     Q: Scalar
 
     def along(self, e: Scalar, x: list) -> tuple[Scalar, list]:
-        """The stiffness times (e, x)."""
+        """Multiply the stiffness by (e, x)."""
         across = dot(self.u, x)
         pull = self.Q * across - self.B * e
         return self.A * e - self.B * across, [self.P * xk + pull * uk for xk, uk in zip(x, self.u, strict=True)]
@@ -46,7 +49,9 @@ class Zone:
 
 @dataclass
 class EllipticCone:
-    """friction: along each axis but the normal (condim - 1). D: of the normal. slip: mu**2.
+    """An elliptic cone, MuJoCo's mjCONE_ELLIPTIC.
+
+    friction: along each axis but the normal (condim - 1). D: of the normal. slip: mu**2.
 
     give: where it is not 0, mu**2 is `give` D at the least, so that what sticks is no stiffer than rounding bears.
     """
@@ -57,7 +62,7 @@ class EllipticCone:
     give: Scalar = 0.0
 
     def push(self, y: list) -> tuple[list, list[list]]:
-        """Force (condim) and stiffness (condim x condim) at residuals y."""
+        """Compute force (condim) and stiffness (condim x condim) at residuals y."""
         at = self._zone(self.rows(y))
         force = [at.push, *(-(at.P * x * f) for x, f in zip(at.x, self.friction, strict=True))]
         first = [at.A, *(-(at.B * u * f) for u, f in zip(at.u, self.friction, strict=True))]
@@ -69,11 +74,11 @@ class EllipticCone:
         return force, weight
 
     def rows(self, y: list) -> list:
-        """(e, x): see above."""
+        """The residual e along the normal, and x = friction y along the other axes."""
         return [y[0], *(f * x for f, x in zip(self.friction, y[1:], strict=True))]
 
     def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
-        """`total` and what the contact adds to it: see `Cone.fold`.
+        """Return `total` plus the contact's cost along a search line: see `Cone.fold`.
 
         Out of place is what the force at y + alpha v is beside what force and stiffness at y say.
         """
@@ -100,7 +105,7 @@ class EllipticCone:
         ]
 
     def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list) -> tuple[Scalar, list]:
-        """What is out of place where a contact slides, before and now: to rounding of the difference, as x has turned.
+        """Compute what is out of place where a contact slides, before and now, to rounding of the difference.
 
         step: of x; what it is across u is p, and T has grown by `longer` more than along u.
         """

@@ -1,4 +1,4 @@
-"""The rows of a contact: its normal alone (condim 1), or the edges of a friction pyramid (condim 3, 4, 6).
+"""A contact's rows: its normal alone (condim 1), or the edges of a friction pyramid (condim 3, 4, 6).
 
 A contact has `condim` axes: the motion of its point along the normal n and the tangents t1 and t2, then turning about
 n, t1 and t2. A vector along them is called y, a stiffness along them is a symmetric matrix (condim x condim).
@@ -22,18 +22,18 @@ class Cone(Protocol):
     friction: list
 
     def push(self, y: list) -> tuple[list, list[list]]:
-        """Force (condim) and stiffness (condim x condim) at residuals y."""
+        """Compute force (condim) and stiffness (condim x condim) at residuals y."""
 
     def rows(self, y: list) -> list:
-        """A quantity given along the axes, as `fold` takes it."""
+        """Bring a quantity given along the axes into the form that `fold` takes."""
 
     def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
-        """`total` and what the contact adds to it at residuals y + alpha v, both as given by `rows`: see `Law.fold`."""
+        """Return `total` plus the contact's cost at residuals y + alpha v, in the form of `rows`: see `Law.fold`."""
 
 
 @dataclass
 class Pyramid:
-    """Rows n, or n +- mu y of each other axis with its friction mu, all of stiffness D."""
+    """A friction pyramid: rows n, or n +- mu y of each other axis with its friction mu, all of stiffness D."""
 
     friction: list
     D: Scalar
@@ -54,11 +54,11 @@ class Pyramid:
         return force, weight
 
     def edges(self, y: list) -> list[Scalar]:
-        """The force of each row."""
+        """The force of each row at residuals y."""
         return [-OneSided(self.D).at(e)[0] for e, *_ in self.rows(y)]
 
     def rows(self, y: list) -> list:
-        """Each row's value, the axis beside the normal that it takes, and by how much; of the normal alone, 0 and 0."""
+        """List each row's value, the axis beside the normal that it takes, and its factor; 0, 0 of the normal."""
         if not self.friction:
             return [(y[0], 0, 0.0)]
         sides = [(k, sign) for k, mu in enumerate(self.friction, 1) for sign in (mu, -mu)]

@@ -43,17 +43,17 @@ class SpringPyramid(Pyramid):
         ]
 
     def rows(self, y: list) -> list:
-        """A quantity given along the axes, unchanged: the rows act together."""
+        """Give a quantity along the axes back unchanged, as the rows act together."""
         return y
 
     def pressed(self, y: list) -> list[Mask]:
-        """The rows that are pressed at residuals y, as a mask each."""
+        """A mask for each row: it is pressed at residuals y."""
         shifts = self._shifts(y)
         behind = [sum_of(maximum(s - other, 0.0) for other in shifts if other is not s) for s in shifts]
         return [self.spring * (y[0] + s) + self.D * b < 0.0 for s, b in zip(shifts, behind, strict=True)]
 
     def push_of(self, y: list, pressed: list[Mask]) -> tuple[list, list[list]]:
-        """Force and stiffness while the rows that are pressed are `pressed`: the force is linear in y."""
+        """Compute force and stiffness while the rows `pressed` are: the force is linear in y."""
         D, shifts, ones = self.D, self._shifts(y), [select(p, 1.0, 0.0) for p in pressed]
         share = D / (self.spring + D * sum_of(ones))
         f = self._forces(y, pressed, shifts, share)
@@ -75,7 +75,7 @@ class SpringPyramid(Pyramid):
         return self._forces(y, pressed, self._shifts(y), share)
 
     def _forces(self, y: list, pressed: list[Mask], shifts: list[Scalar], share: Scalar) -> list[Scalar]:
-        """The force of each row. share: D / (K + p D)."""
+        """The force of each row at residuals y. share: D / (K + p D)."""
         f = []
         for s, p in zip(shifts, pressed, strict=True):
             others = [(other, q) for other, q in zip(shifts, pressed, strict=True) if other is not s]
