@@ -132,7 +132,7 @@ class Candidate:
         if m.noslip_iterations and collider.order:
             found = collider.order(found)
 
-        def contact(dist: Scalar, spot: list) -> Contact:
+        def contact(dist: Scalar, spot: list[Scalar]) -> Contact:
             return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
 
         return [contact(dist, spot) for dist, spot in found]

@@ -75,7 +75,7 @@ def find_plane_sphere(plane: Geom, sphere: Geom) -> Found:
     return [(_over_plane(plane, sphere, sphere.centre), [])]
 
 
-def place_plane_sphere(plane: Geom, sphere: Geom, spot: list) -> Place:
+def place_plane_sphere(plane: Geom, sphere: Geom, spot: list[Scalar]) -> Place:
     """Place the contact half way between the surfaces of plane and sphere."""
     return _beneath(plane, sphere, sphere.centre, None)
 
@@ -87,7 +87,7 @@ def find_plane_capsule(plane: Geom, capsule: Geom) -> Found:
     return [(_over_plane(plane, capsule, end), [x]) for x, end in ends]
 
 
-def place_plane_capsule(plane: Geom, capsule: Geom, spot: list) -> Place:
+def place_plane_capsule(plane: Geom, capsule: Geom, spot: list[Scalar]) -> Place:
     """Place the contact of an end of the capsule; the first tangent is along the capsule."""
     return _beneath(plane, capsule, capsule.along(spot[0]), capsule.axis)
 
@@ -130,18 +130,18 @@ def find_rods(one: Geom, two: Geom) -> Found:
     return [_balls(one, two, first), (select(twice, far, NEVER), second)]
 
 
-def place_rods(one: Geom, two: Geom, spot: list) -> Place:
+def place_rods(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Place the contact of spheres of the rods' radii at points s and t of their axes: mjraw_SphereSphere."""
     apart, p2, between, dist = _gap(one, two, spot)
     n = _normal(apart, between, one.axis, two.axis, (one.size["radius"] + two.size["radius"]) * CROSSING)
     return dist, add_scaled(p2, n, -(dist * 0.5 + two.size["radius"])), make_frame(n, None)
 
 
-def _balls(one: Geom, two: Geom, spot: list) -> tuple[Scalar, list[Scalar]]:
+def _balls(one: Geom, two: Geom, spot: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
     return _gap(one, two, spot)[-1], spot
 
 
-def _gap(one: Geom, two: Geom, spot: list) -> tuple[list, list, Scalar, Scalar]:
+def _gap(one: Geom, two: Geom, spot: list[Scalar]) -> tuple[list[Scalar], list[Scalar], Scalar, Scalar]:
     p1, p2 = (
         geom.centre if is_zero(x) else add_scaled(geom.centre, geom.axis, x)
         for geom, x in zip((one, two), spot, strict=True)

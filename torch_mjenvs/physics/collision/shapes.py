@@ -71,9 +71,9 @@ class Collider:
 
     ncon: int
     find: Callable[[Geom, Geom], Found]
-    place: Callable[[Geom, Geom, list], Place]
+    place: Callable[[Geom, Geom, list[Scalar]], Place]
     cull: bool = False
-    several: Callable[[Mapping, Mapping], bool] = lambda one, two: True
+    several: Callable[[Mapping[str, Scalar], Mapping[str, Scalar]], bool] = lambda one, two: True
     loop: Collider | None = None
     axial: bool = False
     many: bool = False
@@ -177,7 +177,7 @@ SHAPES = {
 }
 
 
-def _both_long(one: Mapping, two: Mapping) -> bool:
+def _both_long(one: Mapping[str, Scalar], two: Mapping[str, Scalar]) -> bool:
     return not (is_zero(one["half"]) or is_zero(two["half"]))  # a sphere touches once
 
 

@@ -56,7 +56,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
     def contact(distance: Scalar, where: Callable[[], Any]) -> WorldContact | BodyContact:
         active = distance < param.margin
 
-        def compute() -> tuple:
+        def compute() -> tuple[Any, Scalar, list[Scalar]]:
             arm1, arm2, frame = where()
             row = ContactRow(param, distance)
             stiffness = row.stiffness(bound.give)
@@ -82,7 +82,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
     return [contact(distance, where) for distance, where in places]
 
 
-def cone_of(m: Model, friction: list, D: Scalar, bound: ContactBound) -> Cone:
+def cone_of(m: Model, friction: list[Scalar], D: Scalar, bound: ContactBound) -> Cone:
     """Make the cone of a contact of this friction, with D of its rows; of an elliptic cone, D of the normal."""
     if m.cone == "elliptic" and friction:
         return EllipticCone(friction, D, friction[0] * friction[0] / m.impratio, bound.slip)

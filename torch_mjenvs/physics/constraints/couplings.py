@@ -27,7 +27,7 @@ class _Coupled:
     place: Scalar
     rate: Row
     weight: Scalar
-    wrenches: dict[int, list] = field(default_factory=dict)
+    wrenches: dict[int, list[Scalar]] = field(default_factory=dict)
 
 
 def coupling(m: Model, d: Data, i: int) -> Equality:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, select
+from ..algebra.spatial import Vec
 from ..model.data import Data
 from ..model.model import Model
 from .laws import TwoSided
-from .rows import Constraint
+from .rows import Constraint, Hessian
 from .scalar_row import ScalarRow
 
 
@@ -39,17 +40,17 @@ class Equality(Constraint):
         rows = [replace(row, law=TwoSided(select(on, row.D, 0.0))) for row in self.rows]
         return Equality(rows, logical_and(on, self.refine))
 
-    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         for row in self.rows:
             row.add_slope(a, gradient)
         for (u, v), x in self.stiffness.items():
             hessian[u][v] = hessian[u].get(v, 0.0) + x
 
-    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         for row in self.rows:
             total = row.fold_rows(m, d, a, dx, alpha, total)
         return total
 
-    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+    def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         for row in self.rows:
             row.add_wrenches(m, d, a, wrench)

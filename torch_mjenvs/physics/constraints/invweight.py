@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 
+from ...compiler.scalar import Scalar
 from ..algebra.spatial import Vec, add, cross, dot, mat_vec
 from ..collision.shapes import SHAPES
 from ..dynamics.inertia import Factor, solve
@@ -36,7 +37,7 @@ def _geom_invweight0(m: Model) -> Floats:
     return tuple(_mean(m, d, inverse, geom, surfaces[geom]) if geom in surfaces else 0.0 for geom in range(m.ngeom))
 
 
-def _mean(m: Model, d: Data, inverse: Factor, geom: int, surface: list[list]) -> float:
+def _mean(m: Model, d: Data, inverse: Factor, geom: int, surface: list[list[Scalar]]) -> float:
     points = [add(d.geom_xrel[geom], mat_vec(d.geom_xmat[geom], p)) for p in surface]
     rows = [row for p in points for row in _jacobian(m, d, m.geom_bodyid[geom], p)]
     return sum(dot(row, solve(inverse, row)) for row in rows) / len(rows)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Scalar, maximum, minimum, select
 from ..algebra.sparse import Row, row_times
-from ..algebra.spatial import norm, normalize, quat_normalize, quat_sub, scale
+from ..algebra.spatial import Vec, norm, normalize, quat_normalize, quat_sub, scale
 from ..model.data import Data
 from ..model.enums import JointType, TrnType
 from ..model.model import Model
@@ -36,8 +35,8 @@ class Soft:
     """The softness of a limit: MuJoCo's margin, solref and solimp, solref's form, and the bound of its stiffness."""
 
     margin: float
-    solref: Sequence
-    solimp: Sequence
+    solref: Vec
+    solimp: Vec
     direct: bool
     bound: RowBound
 
@@ -57,7 +56,7 @@ class Soft:
         return Limit(jacobian, OneSided(D), y0, refine, sign, wrenches, of, position - self.margin)
 
     def rows(
-        self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, at: Scalar, span: Sequence, usual: Sequence
+        self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, at: Scalar, span: Vec, usual: Vec
     ) -> list[Limit]:
         """Make one row for whichever end of the range is near, two where the usual range lets both be near at once."""
         low, high = span

@@ -8,14 +8,14 @@ accelerations of dofs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
-from ..algebra.spatial import MINVAL, is_number, is_zero
+from ..algebra.spatial import MINVAL, Vec, is_number, is_zero
 from ..model.data import Data
 from ..model.model import Model
 
 MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
+
+Hessian = list[dict[int, Scalar]]  # rows of the lower triangle, by column
 
 
 class Constraint:
@@ -29,20 +29,20 @@ class Constraint:
         """Masks of the worlds where rounding shows in a Newton step, so that the last is repeated: see `softening`."""
         return []
 
-    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         """Add -J'f to the gradient (V) and J'DJ to the Hessian (rows of its lower triangle, by column), at a."""
         raise NotImplementedError
 
-    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         """Return `total` plus the rows' cost at a + alpha dx: see `Law.fold`."""
         raise NotImplementedError
 
-    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+    def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         """Add the wrenches on the bodies at a: (torque, force) about the body's origin. Contacts and tendons alone
         make any."""
 
 
-def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:
+def reference(solref: Vec, solimp: Vec, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:
     """Compute stiffness k and damping b of a constraint: getsolparam and mj_makeImpedance, with `refsafe`."""
     dmax = clip(solimp[1], MIN_IMP, MAX_IMP)
     if direct:
@@ -51,7 +51,7 @@ def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float)
     return 1 / maximum((dmax * time * ratio) ** 2, MINVAL), 2 / maximum(dmax * time, MINVAL)
 
 
-def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
+def impedance(solimp: Vec, distance: Scalar) -> Scalar:
     """Compute the impedance d(|pos - margin|), a power curve from dmin to dmax with a constant power: getimpedance."""
     dmin, dmax, mid = (clip(solimp[k], MIN_IMP, MAX_IMP) for k in (0, 1, 3))
     width, p = solimp[2], max(1.0, solimp[4])

@@ -26,11 +26,10 @@ called the effective inverse inertia:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, sqrt
-from ..algebra.spatial import MINVAL, is_number, is_zero
+from ..algebra.spatial import MINVAL, Vec, is_number, is_zero
 from ..collision.contact_param import contact_param
 from ..model.data import Data
 from ..model.model import Model, Pair
@@ -63,14 +62,14 @@ class RowBound:
         """The stiffness D at an impedance."""
         return row_stiffness(imp, (1.0 - imp) * self.invweight, self.give)
 
-    def needs_refinement(self, precision: Precision, D: Scalar, solimp: Sequence) -> Mask:
+    def needs_refinement(self, precision: Precision, D: Scalar, solimp: Vec) -> Mask:
         """Mask of the worlds where rounding shows in a Newton step, at this D of a row of this solimp."""
         if self.effective is None and not _may_be_stiff(precision, solimp):
             return False
         return D * (self.invweight if self.effective is None else self.effective) > precision.stiff
 
 
-def _may_be_stiff(precision: Precision, solimp: Sequence) -> bool:
+def _may_be_stiff(precision: Precision, solimp: Vec) -> bool:
     """True where the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
     most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
     return most / (1 - most) > precision.stiff
@@ -150,7 +149,7 @@ def _bound_of_world(
     precision: Precision,
     stiffness: Scalar,
     share: Scalar,
-    weights: list[tuple],
+    weights: list[tuple[Scalar, Scalar]],
 ) -> ContactBound:
     """Bound contacts in worlds whose parameters vary, where a row's D can be `stiffness` over its share of the weight.
 

@@ -55,8 +55,8 @@ class Tie:
     """A connect or weld: it holds a point of each body, and where `quats` are given, orientations."""
 
     bodies: tuple[int, int]
-    r: tuple[list, list]
-    quats: tuple[list, list] | None  # q1 relpose, conjugate(q2)
+    r: tuple[list[Scalar], list[Scalar]]
+    quats: tuple[list[Scalar], list[Scalar]] | None  # q1 relpose, conjugate(q2)
     torquescale: Scalar = 1.0
 
     def lines(self, m: Model, d: Data) -> list[Line]:
@@ -110,7 +110,7 @@ class Tie:
             row |= {v: dot(sub(line.first, line.second), d.odof[v]) for v in dofs1 if v in dofs2}
         return {v: x for v, x in row.items() if not is_zero(x)}
 
-    def wrenches(self, line: Line) -> dict[int, list]:
+    def wrenches(self, line: Line) -> dict[int, list[Scalar]]:
         """The wrench (torque, force) on each body, but for the world, of a unit of the row's force."""
         out = {body: zeros(6) for body in self.bodies if body}
         for body, pull in zip(self.bodies, (line.first, scale(line.second, -1.0)), strict=True):

@@ -13,7 +13,7 @@ a, b points of the two shapes   w = a - b   x the point of C that is sought   n 
 from __future__ import annotations
 
 from ....compiler.control import when_any
-from ....compiler.scalar import Mask, logical_not
+from ....compiler.scalar import Mask, Scalar, logical_not
 from ...algebra.spatial import is_zero
 from ..colliders import Found, Geom, Place, make_frame
 from .deepest import deepest, deepest_core_face, deepest_face
@@ -74,6 +74,6 @@ def find_round(one: Geom, two: Geom) -> Found:
     return [(spot[0], spot)]
 
 
-def place_convex(one: Geom, two: Geom, spot: list) -> Place:
+def place_convex(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find` left in its spot: dist, point and normal."""
     return spot[0], spot[1:4], make_frame(spot[4:], None)

@@ -69,7 +69,7 @@ def _expand(
     rest = [hull.skin + 0.5 * margin - skin for hull, skin in zip((one, two), skins, strict=True)]
     columns = range(8 if numbered else 6)
 
-    def furthest(n: list) -> list[Scalar]:
+    def furthest(n: list[Scalar]) -> list[Scalar]:
         """The point w of C furthest along n, a, and, where they are asked for, the corners' numbers."""
         return difference(one, two, n, skins, numbered)
 
@@ -85,7 +85,7 @@ def _expand(
     )
     tolerance = select(cornered, MINVAL, TOLERANCE)
 
-    def step(i: Any, c: dict) -> dict:
+    def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
         face, depth = count_while(
             lambda k, f: number(k) < c["faces"],
             lambda k, f: _lesser([number(k), faces[k, 6]], f),
@@ -135,7 +135,7 @@ def _expand(
     return [dist, *point, *c["n"]], [[p[k] for p in at] for k in columns[6:]]
 
 
-def _known(points: Array, count: Scalar, numbers: list) -> Mask:
+def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:
     """Mask: one of the points comes from the two corners with these numbers."""
 
     def look(k: Any, found: Mask) -> Mask:
@@ -145,7 +145,7 @@ def _known(points: Array, count: Scalar, numbers: list) -> Mask:
     return count_while(lambda k, _: number(k) < count, look, False, points.rows)
 
 
-def _tetrahedron(furthest: Any, direction: list) -> list[list[Scalar]]:
+def _tetrahedron(furthest: Any, direction: list[Scalar]) -> list[list[Scalar]]:
     """Find four points of C, with a volume: each as far as it can be from what the others span."""
     n = scale(direction, 1.0 / maximum(norm(direction), MINVAL))
     n = choose(dot(direction, direction) < MINVAL, [1.0, 0.0, 0.0], n)
@@ -160,7 +160,7 @@ def _tetrahedron(furthest: Any, direction: list) -> list[list[Scalar]]:
     return [p, choose(turned, r, q), choose(turned, q, r), s]
 
 
-def _across(way: list) -> list[Scalar]:
+def _across(way: list[Scalar]) -> list[Scalar]:
     """A unit vector at right angles to `way`."""
     x, y, z = (absolute(k) for k in way)
     least_x, least_y = logical_and(x <= y, x <= z), y <= z
@@ -170,13 +170,13 @@ def _across(way: list) -> list[Scalar]:
     return scale(n, 1.0 / maximum(norm(n), MINVAL))
 
 
-def _further(furthest: Any, n: list, p: list) -> list[Scalar]:
+def _further(furthest: Any, n: list[Scalar], p: list[Scalar]) -> list[Scalar]:
     """The furthest point along n, or against it if that is further from the plane through p."""
     up, down = furthest(n), furthest(scale(n, -1.0))
     return choose(dot(sub(up[:3], p[:3]), n) >= -dot(sub(down[:3], p[:3]), n), up, down)
 
 
-def _plane(a: list, b: list, c: list) -> list[Scalar]:
+def _plane(a: list[Scalar], b: list[Scalar], c: list[Scalar]) -> list[Scalar]:
     """The unit normal of a triangle, and its distance from the origin. One without area is never near."""
     n = cross(sub(b, a), sub(c, a))
     length = norm(n)
@@ -185,11 +185,11 @@ def _plane(a: list, b: list, c: list) -> list[Scalar]:
     return [*choose(flat, zeros(3), n), select(flat, 1e9, dot(n, a))]
 
 
-def _lesser(new: list, old: list) -> list:
+def _lesser(new: list[Scalar], old: list[Scalar]) -> list[Scalar]:
     return choose(new[1] < old[1], new, old)
 
 
-def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list, go: Mask) -> Scalar:
+def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list[Scalar], go: Mask) -> Scalar:
     """List the faces that w sees, and their edges; returns how many faces they are."""
 
     def look(k: Any, n: Scalar) -> Scalar:
@@ -203,7 +203,9 @@ def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list, go: Ma
     return count_while(lambda k, n: number(k) < count, look, 0.0, faces.rows, [edges, seen])
 
 
-def _close(points: Array, faces: Array, edges: Array, seen: Array, c: dict, count: Scalar, w: list) -> Scalar:
+def _close(
+    points: Array, faces: Array, edges: Array, seen: Array, c: dict[str, Any], count: Scalar, w: list[Scalar]
+) -> Scalar:
     """Put a face from w to each edge that just one of the faces seen has; returns how many faces were put."""
 
     def close(k: Any, made: Scalar) -> Scalar:
@@ -224,7 +226,7 @@ def _close(points: Array, faces: Array, edges: Array, seen: Array, c: dict, coun
     return count_while(lambda k, _: number(k) < 3.0 * count, close, 0.0, edges.rows, [faces])
 
 
-def _shares(corners: list, x: list) -> list[Scalar]:
+def _shares(corners: list[list[Scalar]], x: list[Scalar]) -> list[Scalar]:
     """The shares of three corners in x, a point of their plane."""
     ways = [sub(corner, x) for corner in corners]
     areas = [cross(ways[1], ways[2]), cross(ways[2], ways[0]), cross(ways[0], ways[1])]

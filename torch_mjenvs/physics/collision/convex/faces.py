@@ -137,10 +137,10 @@ class Feature:
             way = sub(self._vertex(to), start)
             return way if self.round is False else choose(self.round, scale(axis, 2.0 * hull.box[2]), way)
 
-        def on(i: Any, found: list) -> list:
+        def on(i: Any, found: list[Any]) -> list[Any]:
             row = other.faces[i]
 
-            def look(j: Any, found: list) -> list:
+            def look(j: Any, found: list[Any]) -> list[Any]:
                 way = edge(j)
                 lies = absolute(dot(way, row[:3])) < LIES_ON * norm(way)
                 return choose(logical_and(lies, found[0] < 0.5), [1.0, *row, *way], found)
@@ -164,10 +164,10 @@ class Feature:
 def opposite(one: Feature, two: Feature) -> tuple[Mask, list[Scalar], list[Scalar]]:
     """Find the first face of one that looks at a face of the other: a mask, then both."""
 
-    def each(i: Any, found: list) -> list:
+    def each(i: Any, found: list[Any]) -> list[Any]:
         a = one.faces[i]
 
-        def look(j: Any, found: list) -> list:
+        def look(j: Any, found: list[Any]) -> list[Any]:
             b = two.faces[j]
             looks = logical_and(dot(a[:3], b[:3]) < -LOOKS_AT, found[0] < 0.5)
             return choose(looks, [1.0, *a, *b], found)

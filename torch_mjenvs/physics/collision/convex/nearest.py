@@ -32,7 +32,7 @@ def nearest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scala
 
 
 def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
-    def further(x: list) -> list[Scalar]:
+    def further(x: list[Scalar]) -> list[Scalar]:
         """The point w of C furthest from x to the origin, a, and, where they are asked for, the corners' numbers."""
         n = scale(x, -1.0 / maximum(norm(x), MINVAL))
         return difference(one, two, n, [0.0, 0.0], numbered)
@@ -42,7 +42,7 @@ def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask
     start = {"points": [first] * 3, "x": first[:3], "a": first[3:6], "square": dot(first[:3], first[:3]), "go": True}
     start["go"] = start["square"] > TOLERANCE * TOLERANCE
 
-    def step(c: dict) -> dict:
+    def step(c: dict[str, Any]) -> dict[str, Any]:
         s = further(c["x"])
         bound = dot(c["x"], s[:3])
         open_ = logical_and(c["square"] - bound > c["square"] * GAP, bound < reach * sqrt(c["square"]))
@@ -60,14 +60,14 @@ def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask
     return apart, [dist, *point, *n], [[p[k] for p in c["points"]] for k in range(6, len(first))]
 
 
-def _nearest_with(s: list, points: list) -> dict[str, Any]:
+def _nearest_with(s: list[Scalar], points: list[list[Scalar]]) -> dict[str, Any]:
     """Find the point nearest to the origin of the triangles of s and two of three points, if no side without s has it.
 
     Gives the point, and the three points of which it is a mean.
     """
     best: dict[str, Any] = {"points": [s, s, s], "x": s[:3], "a": s[3:6], "square": dot(s[:3], s[:3])}
 
-    def offer(there: Mask, others: list, shares: list) -> None:
+    def offer(there: Mask, others: list[list[Scalar]], shares: list[Scalar]) -> None:
         at = list(s)
         for p, share in zip(others, shares, strict=True):
             at = [x + (y - z) * share for x, y, z in zip(at, p, s, strict=True)]

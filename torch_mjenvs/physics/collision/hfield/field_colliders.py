@@ -57,7 +57,7 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
     spots = Array(rows=field.ground.contacts, columns=SPOT)
     most = 2 * (ground.ncol - 1) * (ground.nrow - 1)
 
-    def after(c: dict) -> dict:
+    def after(c: dict[str, Any]) -> dict[str, Any]:
         """The prism that comes after c's."""
         first = c["half"] < 0.5
         onwards = select(first, c["column"], c["column"] + 1.0)
@@ -68,12 +68,12 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
             "row": select(over, c["row"] + 1.0, c["row"]),
         }
 
-    def is_low(c: dict) -> Mask:
+    def is_low(c: dict[str, Any]) -> Mask:
         """Mask: there is a prism, and the whole of the shape is above it."""
         tops = grid.triangle(c)
         return logical_and(c["row"] < rows[1], *(z < low for _, _, z in tops))
 
-    def step(i: Any, c: dict) -> dict:
+    def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
         at = while_any(is_low, after, {key: c[key] for key in ("row", "column", "half")}, most)
         there = at["row"] < rows[1]
         prism = Prism(grid.triangle(at), -ground.size[3] - local[2])
@@ -107,7 +107,7 @@ class _Grid:
         end = -floor((self.local[k] + high + half) * (-1.0 / step))
         return maximum(first, 0.0), minimum(end, last)
 
-    def triangle(self, at: dict) -> list[list[Scalar]]:
+    def triangle(self, at: dict[str, Any]) -> list[list[Scalar]]:
         """The three corners of a prism's top: a cell's triangle on the side of y, then that on the side of x."""
         row, column, half = at["row"], at["column"], at["half"]
         other = 1.0 - half

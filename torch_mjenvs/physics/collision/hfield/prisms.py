@@ -42,7 +42,7 @@ def touch_core(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
     Where the core is in the prism, the shape is as deep as the core and its skin.
     """
 
-    def deep(_: list) -> list[Scalar]:
+    def deep(_: Any) -> list[Scalar]:
         dist, *place = deepest(prism, core, 0.0)
         return [dist - hull.skin, *add_scaled(place[:3], place[3:], -0.5 * hull.skin), *place[3:]]
 

@@ -46,7 +46,7 @@ def find_sphere_box(sphere: Geom, box: Geom) -> Found:
     return [(gap - sphere.size["radius"], [0.0])]
 
 
-def place_ball_box(ball: Geom, box: Geom, spot: list) -> Place:
+def place_ball_box(ball: Geom, box: Geom, spot: list[Scalar]) -> Place:
     """Place the contact half way between the surfaces, along n, where the ball's centre is at the spot on its axis."""
     centre = ball.centre if is_zero(spot[0]) else add_scaled(ball.centre, ball.axis, spot[0])
     gap, n = into_box(seen_by(box, centre), sizes_of(box))
@@ -86,7 +86,7 @@ def find_sphere_cylinder(sphere: Geom, cylinder: Geom) -> Found:
     return [(gap - sphere.size["radius"], [gap, *n])]
 
 
-def place_ball(sphere: Geom, other: Geom, spot: list) -> Place:
+def place_ball(sphere: Geom, other: Geom, spot: list[Scalar]) -> Place:
     """Place the contact half way between the surfaces, along the n that is in the spot."""
     return _place(sphere, sphere.centre, spot[0], spot[1:])
 

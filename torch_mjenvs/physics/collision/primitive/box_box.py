@@ -43,6 +43,7 @@ LIKE_A_FACE = 0.99  # cosine from which on two edges' normal is that of the face
 BETTER = 0.05  # unless the edges overlap less by this share
 SAME = 1e-14  # squared distance of corners that are one, by the squared size of the face
 
+Rows = list[list[Scalar]]
 Ring = list[tuple[Mask, list[Scalar]]]  # whether it is a corner, and x and y
 
 
@@ -59,10 +60,10 @@ def find_boxes(one: Geom, two: Geom) -> Found:
     touch = maximum(overlap, furthest) <= slack
     nothing = [[NEVER, *zeros(SPOT - 1)] for _ in range(MOST)]
 
-    def clipped(_: list) -> list:
+    def clipped(_: Any) -> list[list[Scalar]]:
         return _faces(one, two, R, p, q, face)
 
-    def crossing(carry: list) -> list:
+    def crossing(carry: list[list[Scalar]]) -> list[list[Scalar]]:
         return [_edges(one, two, R, p, i, j, slack), *carry[1:]]
 
     spots = when_any(logical_and(touch, logical_not(edges)), clipped, nothing)
@@ -74,12 +75,12 @@ def _axes(box: Geom) -> tuple[list[Vec], list[Scalar]]:
     return [column(box.mat, k) for k in range(3)], [box.size[k] for k in "xyz"]
 
 
-def place_boxes(one: Geom, two: Geom, spot: list) -> Place:
+def place_boxes(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find_boxes` left in its spot."""
     return spot[0], spot[1:4], make_frame(spot[4:], None)
 
 
-def _best_face(R: list, p: list, q: list, h1: Sequence, h2: Sequence) -> tuple[Scalar, Scalar]:
+def _best_face(R: Rows, p: Vec, q: Vec, h1: Vec, h2: Vec) -> tuple[Scalar, Scalar]:
     """Find the face along whose normal the boxes overlap least, and minus that overlap.
 
     Faces 0 to 2 are the first box's, 3 to 5 the second's.
@@ -94,7 +95,7 @@ def _best_face(R: list, p: list, q: list, h1: Sequence, h2: Sequence) -> tuple[S
 
 
 def _best_edges(
-    R: list, p: list, h1: Sequence, h2: Sequence, face: Scalar, overlap: Scalar
+    R: Rows, p: Vec, h1: Vec, h2: Vec, face: Scalar, overlap: Scalar
 ) -> tuple[Mask, Scalar, Scalar, Scalar]:
     """Find the two edges that are furthest apart.
 
@@ -122,7 +123,7 @@ def _best_edges(
     return logical_and(won, logical_not(better_face)), axis_i, axis_j, furthest
 
 
-def _normal_of_edges(R: list, i: int, j: int) -> tuple[list[Scalar], Mask]:
+def _normal_of_edges(R: Rows, i: int, j: int) -> tuple[list[Scalar], Mask]:
     """The unit normal of axis i of the first box and j of the second, without its component along i, which is 0.
 
     Then a mask of the worlds where there is one.
@@ -132,7 +133,7 @@ def _normal_of_edges(R: list, i: int, j: int) -> tuple[list[Scalar], Mask]:
     return scale(n, 1.0 / sqrt(maximum(square, PARALLEL))), square >= PARALLEL
 
 
-def _entry(table: Sequence, k: Scalar) -> Scalar:
+def _entry(table: Vec, k: Scalar) -> Scalar:
     """The entry table[k] for a k that is a scalar."""
     out = table[-1]
     for n in range(len(table) - 2, -1, -1):
@@ -140,7 +141,7 @@ def _entry(table: Sequence, k: Scalar) -> Scalar:
     return out
 
 
-def _turned(x: Sequence, k: Scalar) -> list:
+def _turned(x: Sequence[Any], k: Scalar) -> list[Any]:
     """Rotate three scalars, or lists of them, to x[k], x[k + 1], x[k + 2], indices modulo 3."""
     rows = [v if isinstance(v, (list, tuple)) else [v] for v in x]
     out = [[_entry([rows[(n + r) % 3][c] for n in range(3)], k) for c in range(len(rows[0]))] for r in range(3)]
@@ -150,7 +151,7 @@ def _turned(x: Sequence, k: Scalar) -> list:
 # two edges
 
 
-def _edges(one: Geom, two: Geom, R: list, p: list, i: Scalar, j: Scalar, slack: Scalar) -> list[Scalar]:
+def _edges(one: Geom, two: Geom, R: Rows, p: Vec, i: Scalar, j: Scalar, slack: Scalar) -> list[Scalar]:
     """Find the spot where two edges are nearest. Axes are taken in such an order that the edges are along the first."""
     (axes, h1), (_, h2) = _axes(one), _axes(two)
     axes = _turned(axes, i)
@@ -167,7 +168,7 @@ def _edges(one: Geom, two: Geom, R: list, p: list, i: Scalar, j: Scalar, slack: 
     corner2 = [select(m[k] >= 0.0, -h2[k], h2[k]) for k in (1, 2)]
     doubt1, doubt2 = _doubtful(n), _doubtful(m)
 
-    def attempt(k: Any, carry: list) -> list:
+    def attempt(k: Any, carry: list[Scalar]) -> list[Scalar]:
         """Try the other edge of either box where it is open which one is meant."""
         flip1, flip2 = Table([0.0, 0.0, 1.0, 1.0])[k] > 0.5, Table([0.0, 1.0, 0.0, 1.0])[k] > 0.5
         c1 = [0.0, *(select(logical_and(flip1, d), -x, x) for d, x in zip(doubt1, corner1, strict=True))]
@@ -190,20 +191,20 @@ def _edges(one: Geom, two: Geom, R: list, p: list, i: Scalar, j: Scalar, slack: 
     return [select(dist <= slack, dist, NEVER), *add(one.centre, _world(axes, middle)), *_world(axes, n)]
 
 
-def _doubtful(n: Sequence) -> list[Mask]:
+def _doubtful(n: Vec) -> list[Mask]:
     """Masks of the worlds where n's second component is next to nothing, or if that is not, its third."""
     first = absolute(n[1]) < SIGNLESS
     return [first, logical_and(absolute(n[2]) < SIGNLESS, logical_not(first))]
 
 
-def _world(axes: Sequence, x: Sequence) -> list[Scalar]:
+def _world(axes: Sequence[Vec], x: Vec) -> list[Scalar]:
     return add(add(scale(axes[0], x[0]), scale(axes[1], x[1])), scale(axes[2], x[2]))
 
 
 # a face, and the other box's that looks at it
 
 
-def _faces(one: Geom, two: Geom, R: list, p: list, q: list, face: Scalar) -> list[list[Scalar]]:
+def _faces(one: Geom, two: Geom, R: Rows, p: Vec, q: Vec, face: Scalar) -> list[list[Scalar]]:
     """Find the spots of a face's corners, cut off at another's sides.
 
     Here x and y are in the face, z is how far a point is above it.
@@ -236,7 +237,7 @@ def _faces(one: Geom, two: Geom, R: list, p: list, q: list, face: Scalar) -> lis
     normal = scale(axes[0], up)
     outward = choose(first, normal, scale(normal, -1.0))
     spots: list[list[Scalar]] = []
-    accepted: list[tuple[Mask, list]] = []
+    accepted: list[tuple[Mask, list[Scalar]]] = []
     for there, at in kept:
         z = height - dot(slope, sub(at, middle[1:]))
         again = logical_or(*(logical_and(before, _apart(at, x) < same) for before, x in accepted))
@@ -266,7 +267,7 @@ def _cut_off(ring: Ring, axis: int, limit: Scalar) -> Ring:
         crosses = logical_or(enters_above, enters_below, leaves_above, leaves_below)
         length = select(crosses, way[axis], 1.0)
 
-        def part(end: Scalar, a: list = a, way: list = way, length: Scalar = length) -> list[Scalar]:
+        def part(end: Scalar, a: list[Scalar] = a, way: list[Scalar] = way, length: Scalar = length) -> list[Scalar]:
             return add_scaled(a, way, (end - a[axis]) / length)
 
         enters = logical_or(enters_above, enters_below)
@@ -306,6 +307,6 @@ def _gathered(ring: Ring, most: int) -> Ring:
     return out
 
 
-def _apart(a: Sequence, b: Sequence) -> Scalar:
+def _apart(a: Vec, b: Vec) -> Scalar:
     """The squared distance of two points."""
     return dot(sub(a, b), sub(a, b))

@@ -42,6 +42,8 @@ STEPS = 50  # for Newton's method, at the most; it takes 5 to 10
 TURNS = 32  # directions among which the best one is looked for, before it is refined
 REFINED = 40  # times
 
+End = tuple[Scalar, list[Scalar]]  # dist; n and point of a contact
+
 
 def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
     """Find one contact, or two where the capsule lies on a flat end. A spot: dist, n and point, in the world's axes."""
@@ -55,7 +57,7 @@ def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
     twice = logical_and(capsule.several, lies)
     one, two = (_choose(twice, end, alone) for end in ends)
 
-    def contact(dist: Scalar, where: list) -> tuple[Scalar, list[Scalar]]:
+    def contact(dist: Scalar, where: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
         n, point = mat_vec(cylinder.mat, where[:3]), add(cylinder.centre, mat_vec(cylinder.mat, where[3:]))
         return dist, [dist, *n, *point]
 
@@ -63,7 +65,7 @@ def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
     return [first, (select(twice, second[0], NEVER), second[1])]
 
 
-def place_spot(one: Geom, two: Geom, spot: list) -> Place:
+def place_spot(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find_capsule_cylinder` left in its spot."""
     return spot[0], spot[4:], make_frame(spot[1:4], None)
 
@@ -87,10 +89,10 @@ def _from_outside(s: _Pair) -> list[Scalar]:
         curved = select(out > 0.0, rise * rise + out * bend, 0.0) + select(above > 0.0, s.a[2] * s.a[2], 0.0)
         return out * rise + above * up * s.a[2], curved
 
-    def unfinished(carry: list) -> Mask:
+    def unfinished(carry: list[Scalar]) -> Mask:
         return absolute(carry[3]) > 0.0
 
-    def step(carry: list) -> list:
+    def step(carry: list[Scalar]) -> list[Scalar]:
         low, high, t, _ = carry
         first, second = slope(t)
         low, high = select(first < 0.0, t, low), select(first < 0.0, high, t)
@@ -141,7 +143,7 @@ def _from_within(s: _Pair) -> list[Scalar]:
     return [-depth, *rest]
 
 
-def _shorter(one: list, two: list) -> list:
+def _shorter(one: list[Scalar], two: list[Scalar]) -> list[Scalar]:
     return choose(one[0] < two[0], one, two)
 
 
@@ -163,10 +165,10 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
     turns = [2 * math.pi / TURNS / 2**k for k in range(REFINED)]
     small = [math.cos(x) for x in turns], [math.sin(x) for x in turns]
 
-    def try_one(i: Any, best: list) -> list:
+    def try_one(i: Any, best: list[Scalar]) -> list[Scalar]:
         return _shorter(of(Table(cosines)[i], Table(sines)[i]), best)
 
-    def refine(i: Any, best: list) -> list:
+    def refine(i: Any, best: list[Scalar]) -> list[Scalar]:
         _, x, y = best
         c, d = (Table(table)[i] for table in small)
         for side in (d, -d):
@@ -177,7 +179,7 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
     return [best[0], *add(scale(u, best[1]), scale(v, best[2]))]
 
 
-def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, list[tuple]]:
+def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, list[End]]:
     """Mask: the capsule lies on an end of the cylinder. Then its two contacts there: dist, n and point of each.
 
     What lies there is the segment, moved by the capsule's radius along n as far as that is across it.
@@ -204,6 +206,6 @@ def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, 
     return lies, found
 
 
-def _choose(mask: Mask, one: tuple, two: tuple) -> tuple[Scalar, list[Scalar]]:
+def _choose(mask: Mask, one: End, two: End) -> End:
     (dist, where), (other, elsewhere) = one, two
     return select(mask, dist, other), choose(mask, where, elsewhere)

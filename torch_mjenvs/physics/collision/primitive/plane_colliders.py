@@ -17,7 +17,7 @@ from ..colliders import NEVER, Found, Geom, Place, make_frame
 from ..solids import NONE, Cells, furthest_vertex
 
 
-def place_on_plane(plane: Geom, shape: Geom, spot: list) -> Place:
+def place_on_plane(plane: Geom, shape: Geom, spot: list[Scalar]) -> Place:
     """Place the contact half way between the shape's point and the plane."""
     p, n = shape.point(spot), plane.axis
     dist = dot(sub(p, plane.centre), n)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array, Table
+from ...algebra.spatial import Vec
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of
 from ...model.enums import GeomType
@@ -66,7 +67,7 @@ class PairBatch:
         """The most dofs that a pair has."""
         return len(self.own[0])
 
-    def per_contact(self, values: Sequence, i: Any) -> Any:
+    def per_contact(self, values: Sequence[Any], i: Any) -> Any:
         """The entry for contact i of a table with an entry a pair."""
         return Table([*values] * self.collider.ncon)[i]
 
@@ -78,7 +79,7 @@ class PairBatch:
         """The sign of the k-th dof of contact i."""
         return self.per_contact([sign[k] for sign in self.signs], i)
 
-    def of_dofs(self, x: list) -> Array:
+    def of_dofs(self, x: Vec) -> Array:
         """Pick from x (nv) one number for each of `dofs`, and 0 for the one that never moves."""
         return Array([x[v] for v in self.dofs] + [0.0])
 
@@ -90,7 +91,7 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     """
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
-    found: dict[tuple, list[Pair]] = {}
+    found: dict[tuple[Any, ...], list[Pair]] = {}
     varies, m = m.nominal is not None, m.nominal or m
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp

@@ -30,7 +30,7 @@ from .records import records, records_parts
 class PerPair:
     """One number for each pair: in a table, or where it varies from world to world, in an array."""
 
-    def __init__(self, batch: PairBatch, values: list):
+    def __init__(self, batch: PairBatch, values: list[Scalar]):
         self.batch, self.values = batch, values
         self.rows = None if is_number(*values) else Array(values)
 
@@ -150,7 +150,7 @@ class PairTables:
         moving = [{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in batch.dofs]
         self.moving = records([*moving, {"odof": [0.0] * 6, "qvel": 0.0}])
 
-    def _pose(self, m: Model, d: Data, x: int) -> dict:
+    def _pose(self, m: Model, d: Data, x: int) -> dict[str, Any]:
         pose = {"centre": list(d.geom_xrel[x]), "turn": [d.geom_xmat[x][k] for k in self._entries]}
         if not self.batch.one_tree:
             pose["origin"] = list(d.origin[m.body_originid[m.geom_bodyid[x]]])
@@ -173,7 +173,7 @@ class PairTables:
     def touching(self) -> Any:
         """Find the contacts that act in any world."""
 
-        def act(i: Any) -> list:
+        def act(i: Any) -> list[Mask]:
             return [self._dist(i, k) < self.margin.of_pair(i) for k in range(self.batch.collider.ncon)]
 
         return choose_each(self._near, act, self.n)
@@ -183,12 +183,12 @@ class PairTables:
         spot = self._spot(i)
         return self.batch.collider.place(*self._geoms(i), spot)
 
-    def seen(self, i: Any) -> tuple[list, list, list]:
+    def seen(self, i: Any) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
         """Compute the point of contact i, from the origins of both bodies' trees, and its normal: three vectors (3)."""
         _, p, frame = self.batch.collider.place(*self._geoms(i), self._spot(i))
         return *self.arms(i, p), frame[0]
 
-    def arms(self, i: Any, p: list) -> tuple[list, list]:
+    def arms(self, i: Any, p: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
         """Move a point of contact i to the origins of the trees of the first and the second body."""
         return (p if self.batch.one_tree else sub(p, self._offset(i))), p
 
@@ -230,7 +230,7 @@ class PairTables:
         one, two = (self._poses.at(self._pose_at(end, i), "origin") for end in self._ends)
         return sub(one, two)
 
-    def _boxes_meet(self, i: Any) -> list:
+    def _boxes_meet(self, i: Any) -> list[Mask]:
         """Mask, as a list of one: the boxes around the two geoms of pair i meet."""
         one, two = (
             (
@@ -242,7 +242,7 @@ class PairTables:
         )
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
 
-    def _measure(self, i: Any) -> list[dict]:
+    def _measure(self, i: Any) -> list[dict[Any, Any]]:
         found = self.batch.collider.found(*self._geoms(i), self.batch.collider.ncon)
         if self._by_part:
             return [{"dist": dist, "spot": spot} for dist, spot in found]

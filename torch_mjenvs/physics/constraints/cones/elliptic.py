@@ -17,6 +17,7 @@ but for B, which is 0, and (B - P), which is 0, where it sticks. mj_constraintUp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select, sqrt
 from ...algebra.spatial import MINVAL, add, dot, is_zero, scale, sum_of
@@ -29,9 +30,9 @@ class Zone:
     Letters are the module's. Q: B - P, or 0 where it sticks.
     """
 
-    x: list
+    x: list[Scalar]
     T: Scalar
-    u: list
+    u: list[Scalar]
     slides: Mask
     sticks: Mask
     push: Scalar
@@ -40,7 +41,7 @@ class Zone:
     P: Scalar
     Q: Scalar
 
-    def along(self, e: Scalar, x: list) -> tuple[Scalar, list]:
+    def along(self, e: Scalar, x: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
         """Multiply the stiffness by (e, x)."""
         across = dot(self.u, x)
         pull = self.Q * across - self.B * e
@@ -56,12 +57,12 @@ class EllipticCone:
     give: where it is not 0, mu**2 is `give` D at the least, so that what sticks is no stiffer than rounding bears.
     """
 
-    friction: list
+    friction: list[Scalar]
     D: Scalar
     slip: Scalar
     give: Scalar = 0.0
 
-    def push(self, y: list) -> tuple[list, list[list]]:
+    def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
         """Compute force (condim) and stiffness (condim x condim) at residuals y."""
         at = self._zone(self.rows(y))
         force = [at.push, *(-(at.P * x * f) for x, f in zip(at.x, self.friction, strict=True))]
@@ -73,11 +74,11 @@ class EllipticCone:
                 weight[i][j] = weight[j][i] = entry * (f * g)
         return force, weight
 
-    def rows(self, y: list) -> list:
+    def rows(self, y: list[Scalar]) -> list[Any]:
         """The residual e along the normal, and x = friction y along the other axes."""
         return [y[0], *(f * x for f, x in zip(self.friction, y[1:], strict=True))]
 
-    def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
+    def fold(self, total: list[Scalar], y: list[Any], v: list[Any], alpha: Scalar) -> list[Scalar]:
         """Return `total` plus the contact's cost along a search line: see `Cone.fold`.
 
         Out of place is what the force at y + alpha v is beside what force and stiffness at y say.
@@ -104,7 +105,7 @@ class EllipticCone:
             total[3] + change * bend_before + dot(w, across_before),
         ]
 
-    def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list) -> tuple[Scalar, list]:
+    def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
         """Compute what is out of place where a contact slides, before and now, to rounding of the difference.
 
         step: of x; what it is across u is p, and T has grown by `longer` more than along u.
@@ -117,7 +118,7 @@ class EllipticCone:
         back, turned = c * longer * e / now.T, before.P - now.P
         return c * longer, [turned * x - back * u for x, u in zip(p, before.u, strict=True)]
 
-    def _zone(self, y: list) -> Zone:
+    def _zone(self, y: list[Scalar]) -> Zone:
         slip = self.slip if is_zero(self.give) else maximum(self.slip, self.give * self.D)
         e, *x = y
         T = sqrt(maximum(dot(x, x), MINVAL * MINVAL))

@@ -7,7 +7,7 @@ n, t1 and t2. A vector along them is called y, a stiffness along them is a symme
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ....compiler.scalar import Scalar
 from ..laws import OneSided
@@ -19,15 +19,15 @@ class Cone(Protocol):
     friction: along each axis but the normal (condim - 1).
     """
 
-    friction: list
+    friction: list[Scalar]
 
-    def push(self, y: list) -> tuple[list, list[list]]:
+    def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
         """Compute force (condim) and stiffness (condim x condim) at residuals y."""
 
-    def rows(self, y: list) -> list:
+    def rows(self, y: list[Scalar]) -> list[Any]:
         """Bring a quantity given along the axes into the form that `fold` takes."""
 
-    def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
+    def fold(self, total: list[Scalar], y: list[Any], v: list[Any], alpha: Scalar) -> list[Scalar]:
         """Return `total` plus the contact's cost at residuals y + alpha v, in the form of `rows`: see `Law.fold`."""
 
 
@@ -35,12 +35,12 @@ class Cone(Protocol):
 class Pyramid:
     """A friction pyramid: rows n, or n +- mu y of each other axis with its friction mu, all of stiffness D."""
 
-    friction: list
+    friction: list[Scalar]
     D: Scalar
 
-    def push(self, y: list) -> tuple[list, list[list]]:
-        force: list = [0.0] * len(y)
-        weight: list[list] = [[0.0] * len(y) for _ in y]
+    def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
+        force: list[Scalar] = [0.0] * len(y)
+        weight: list[list[Scalar]] = [[0.0] * len(y) for _ in y]
         for e, axis, mu in self.rows(y):
             slope, pressed = OneSided(self.D).at(e)
             f = -slope
@@ -53,18 +53,18 @@ class Pyramid:
                 weight[axis][axis] = weight[axis][axis] + mu * mu * pressed
         return force, weight
 
-    def edges(self, y: list) -> list[Scalar]:
+    def edges(self, y: list[Scalar]) -> list[Scalar]:
         """The force of each row at residuals y."""
         return [-OneSided(self.D).at(e)[0] for e, *_ in self.rows(y)]
 
-    def rows(self, y: list) -> list:
+    def rows(self, y: list[Scalar]) -> list[Any]:
         """List each row's value, the axis beside the normal that it takes, and its factor; 0, 0 of the normal."""
         if not self.friction:
             return [(y[0], 0, 0.0)]
         sides = [(k, sign) for k, mu in enumerate(self.friction, 1) for sign in (mu, -mu)]
         return [(y[0] + sign * y[k], k, sign) for k, sign in sides]
 
-    def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
+    def fold(self, total: list[Scalar], y: list[Any], v: list[Any], alpha: Scalar) -> list[Scalar]:
         for (e, *_), (change, *_) in zip(y, v, strict=True):
             total = OneSided(self.D).fold(total, e, change, alpha)
         return total
