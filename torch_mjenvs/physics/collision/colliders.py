@@ -47,7 +47,7 @@ class Geom(Protocol):
 
     @property
     def several(self) -> Mask:
-        """Mask: the pair may touch in more than one point. Both geoms have the same, in `find` alone."""
+        """Mask: the pair may touch in more than one point; both geoms have the same."""
 
     @property
     def solids(self) -> Solids:

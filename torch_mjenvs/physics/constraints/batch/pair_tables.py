@@ -15,7 +15,7 @@ from ....compiler.control import active_set, choose_each, part
 from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, is_number, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
-from ...collision.colliders import Geom, Place
+from ...collision.colliders import Place
 from ...collision.contact_param import contact_param
 from ...collision.shapes import ground_of, may_touch_in_several, size_of
 from ...collision.solids import Solids, solids_of
@@ -55,6 +55,7 @@ class TableGeom:
     solids: Solids
     tables: PairTables
     i: Any
+    first: bool = False  # i is the first contact of a pair
 
     @property
     def margin(self) -> Scalar:
@@ -70,7 +71,8 @@ class TableGeom:
 
     @property
     def several(self) -> Mask:
-        return self.tables.several(self.i)
+        several = self.tables.several
+        return (several.of_pair(self.i) if self.first else several.of_contact(self.i)) > 0.5
 
     @property
     def ground(self) -> Ground:
@@ -144,7 +146,7 @@ class PairTables:
         self._sizes = {x: size_of(m, x, collider) for x in geoms}
         self._fixed_sizes = is_number(*(value for size in self._sizes.values() for value in size.values()))
         self._boxes = boxes_around(m, geoms) if collider.hulls else {}
-        self._several = [float(may_touch_in_several(m, p, collider)) for p in batch.pairs]
+        self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.pairs])
         self._entries = (2, 5, 8) if collider.axial else range(9)  # of orientations: those that the collider goes by
         self._poses = records([self._pose(m, d, x) for x in geoms])
         moving = [{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in batch.dofs]
@@ -204,11 +206,7 @@ class PairTables:
         one, two = (self._by_body[self.batch.per_contact(place, i)] for place in places)
         return maximum(one + two, MINVAL)
 
-    def several(self, i: Any) -> Mask:
-        """Mask: pair i may touch in more than one point. i is a pair, not any contact, as only `Collider.find` asks."""
-        return Table(self._several)[i] > 0.5
-
-    def _geoms(self, i: Any) -> tuple[Geom, Geom]:
+    def _geoms(self, i: Any) -> tuple[TableGeom, TableGeom]:
         """The two geoms of contact i, as seen from the origin of the second one's tree."""
         one, two = (self._geom(end, i) for end in self._ends)
         return one if self.batch.one_tree else dataclasses.replace(one, centre=add(one.centre, self._offset(i))), two
@@ -243,7 +241,8 @@ class PairTables:
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
 
     def _measure(self, i: Any) -> list[dict[Any, Any]]:
-        found = self.batch.collider.found(*self._geoms(i), self.batch.collider.ncon)
+        one, two = (dataclasses.replace(geom, first=True) for geom in self._geoms(i))
+        found = self.batch.collider.found(one, two, self.batch.collider.ncon)
         if self._by_part:
             return [{"dist": dist, "spot": spot} for dist, spot in found]
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
