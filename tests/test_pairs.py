@@ -4,6 +4,8 @@ take them: parallel capsules, which touch twice, friction, bodies of different t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import oracle
@@ -11,7 +13,12 @@ import pytest
 import torch
 
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.collision.colliders import NEVER
+from torch_mjenvs.physics.collision.primitive import ball_colliders
+from torch_mjenvs.physics.collision.shapes import COLLIDERS, Collider
 from torch_mjenvs.physics.constraints import batch_pairs
+from torch_mjenvs.physics.model.enums import GeomType
+from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
@@ -149,6 +156,51 @@ def mixed(one: str, two: str) -> mujoco.MjModel:
 
 BALL, BAR = 'size=".1"', 'type="capsule" size=".06 .1"'
 BLOCK, DRUM = 'type="box" size=".1 .06 .08"', 'type="cylinder" size=".08 .07"'
+
+
+BALL_BLOCK = ball_colliders.find_sphere_box, ball_colliders.place_ball_box
+
+
+def third(ball, block):
+    """The contact of a ball and a block, after two that never act."""
+    (contact,) = ball_colliders.find_sphere_box(ball, block)
+    return [(NEVER, contact[1]), (NEVER, contact[1]), contact]
+
+
+def enter(monkeypatch, collider: Collider, few: int) -> Model:
+    """Balls and blocks in a model loaded with this collider for them; `few` pairs are enough for a loop."""
+    monkeypatch.setattr("torch_mjenvs.physics.constraints.batch.pair_batch.FEWEST", few)
+    monkeypatch.setitem(COLLIDERS, (GeomType.SPHERE, GeomType.BOX), replace(collider, loop=collider))
+    return load(mixed(BALL, BLOCK))
+
+
+def check_mixed(m: Model) -> None:
+    model = mixed(BALL, BLOCK)
+    touched = 0
+    for qpos, qvel in scattered(model, 6):
+        d = oracle.forward(model, qpos, qvel, np.zeros(0))
+        touched += d.ncon
+        ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
+        np.testing.assert_allclose(ours.qacc, d.qacc, rtol=0, atol=1e-11 * np.abs(d.qacc).max())
+    assert touched > 6
+
+
+@pytest.mark.parametrize("few", [2, 100], ids=["in a loop", "alone"])
+@pytest.mark.parametrize(("ncon", "find"), [(1, BALL_BLOCK[0]), (3, third)])
+def test_an_entry_of_colliders_needs_only_its_functions(ncon, find, few, monkeypatch):
+    m = enter(monkeypatch, Collider(ncon, find, BALL_BLOCK[1]), few)
+    assert bool(batch_pairs(m, DOUBLE)) == (few == 2)
+    check_mixed(m)
+
+
+@pytest.mark.parametrize("few", [2, 100], ids=["in a loop", "alone"])
+def test_a_collider_that_is_wrongly_entered_is_named(few, monkeypatch):
+    m = enter(monkeypatch, Collider(1, *BALL_BLOCK, axial=True), few)
+    with pytest.raises(TypeError, match=r"find_sphere_box .*: remove axial=True there"):
+        check_mixed(m)
+    m = enter(monkeypatch, Collider(2, *BALL_BLOCK), few)
+    with pytest.raises(ValueError, match="find_sphere_box gives 1 contacts, its entry in COLLIDERS says ncon=2"):
+        check_mixed(m)
 
 
 @pytest.mark.parametrize(("one", "two", "bound"), [(BALL, BLOCK, 1e-11), (BALL, DRUM, 1e-11), (BAR, BLOCK, 1e-11)])

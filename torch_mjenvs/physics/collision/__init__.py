@@ -1,4 +1,4 @@
-"""Which geoms touch, and where.
+"""Collision: finds which geoms touch, and where.
 
     candidates        the stage: from all pairs to contacts
     shapes            the table of what can touch what, and by which collider

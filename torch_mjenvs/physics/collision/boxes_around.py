@@ -20,20 +20,20 @@ SLACK = 1e-5  # of the boxes' sizes: more than rounding makes of a distance
 
 @dataclass(frozen=True)
 class Box:
-    """In the axes of a geom: its middle, and half of its lengths."""
+    """A box along the axes of a geom: its middle in them, and half of its lengths, metres."""
 
     middle: tuple[float, ...]
     half: tuple[float, ...]
 
 
 def boxes_around(m: Model, geoms: Sequence[int]) -> dict[int, Box]:
-    """Of each geom; none at all where one of them has no end, or sizes differ from world to world."""
+    """The boxes around these geoms; none at all where a geom has no end or a size varies from world to world."""
     found = {geom: _box_around(m, geom) for geom in geoms}
     return {geom: box for geom, box in found.items() if box} if all(found.values()) else {}
 
 
 def _box_around(m: Model, geom: int) -> Box | None:
-    """The smallest one along the geom's axes."""
+    """The smallest box around a geom along its own axes; None as for `boxes_around`."""
     if m.geom_type[geom] == GeomType.MESH:
         ends = [(min(xs), max(xs)) for xs in zip(*mesh_of(m, geom).vertices, strict=True)]
         return Box(tuple(0.5 * (a + b) for a, b in ends), tuple(0.5 * (b - a) for a, b in ends))
@@ -46,7 +46,10 @@ def _box_around(m: Model, geom: int) -> Box | None:
 
 
 def boxes_meet(one: tuple[Vec, Vec, Vec], two: tuple[Vec, Vec, Vec], margin: Scalar) -> Mask:
-    """Whether no face of either box keeps them further apart than the margin. A box: middle, axes as a matrix, half."""
+    """Mask of the worlds where no face of either box keeps the two apart by the margin or more, metres.
+
+    A box: its middle (3), its axes as a matrix (9), half of its lengths (3).
+    """
     apart = sub(two[0], one[0])
     axes = [[column(mat, k) for k in range(3)] for _, mat, _ in (one, two)]
     turned = [[absolute(dot(x, y)) for y in axes[1]] for x in axes[0]]

@@ -1,4 +1,4 @@
-"""mj_collision: which geoms touch, and where. How two shapes do is in `shapes` and `colliders`.
+"""Finds which geoms touch, and where: mj_collision. How two shapes touch is in `shapes` and `colliders`.
 
 Which geoms may touch, and in how many points, is decided when the model is loaded (`Model.pairs`): `collision` makes a
 `Candidate` of each pair. What depends on the state is computed in three stages, so that a caller can skip what no world
@@ -23,7 +23,7 @@ from ..model.enums import GeomType
 from ..model.hfield import Ground
 from ..model.model import Model, Pair
 from .contact_param import contact_param
-from .shapes import bound_of, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
+from .shapes import Collider, bound_of, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
 from .solids import Solids, solids_of
 
 
@@ -42,12 +42,12 @@ class Contact:
     _model: Model
 
     def locate(self) -> tuple[list[Scalar], list[list[Scalar]]]:
-        """The point (3) and the frame: normal (from geom1 to geom2), first and second tangent, (3) each."""
+        """Compute the point (3) and the frame: normal (from geom1 to geom2), first and second tangent, (3) each."""
         p, frame = self._locate()
         return add(self._data.origin[self._origin], p), frame
 
     def arms(self) -> tuple[list[Scalar], list[Scalar], list[list[Scalar]]]:
-        """The point as seen from subtree_com of the root of geom1's body and of geom2's, and the frame.
+        """Compute the point as seen from subtree_com of the root of geom1's body and of geom2's, and the frame.
 
         For use with `cdof` and `cvel`: a motion vector v moves the point by v[3:] + v[:3] x arm.
         """
@@ -57,7 +57,10 @@ class Contact:
         return arm1, arm2, frame
 
     def oarms(self) -> tuple[list[Scalar], list[Scalar], list[list[Scalar]]]:
-        """The same from the origins of the two trees, for use with `odof` and `ovel`: fewer operations."""
+        """Compute the point as seen from the origins of both geoms' trees, and the frame.
+
+        For use with `odof` and `ovel`: fewer operations than `arms`.
+        """
         p, frame = self._locate()
         arm1, arm2 = (
             sub(p, between(self._data, self._origin, self._origin_of(g))) for g in (self.pair.geom1, self.pair.geom2)
@@ -78,26 +81,26 @@ class Candidate:
     _data: Data
 
     def near(self) -> Mask:
-        """Where bounding spheres do not keep the geoms apart; True if that is no cheaper to know than the distance."""
+        """Mask of the worlds where bounding spheres may meet; True if that is no cheaper to know than the distance."""
         if not collider_of(self._model, self.pair).cull:
             return True
         return self.bounds_meet()
 
     def bounds_meet(self) -> Mask:
-        """The same of those that share a loop, however cheap the distance is."""
+        """Mask of the worlds where the bounding spheres, or that of geom2 and its ground, come within the margin."""
         kind = self._model.geom_type[self.pair.geom1]
         if kind == GeomType.PLANE:
             return self._bound_meets_plane()
         return self._bound_meets_field() if kind == GeomType.HFIELD else self._spheres_meet()
 
     def _bound_meets_plane(self) -> Mask:
-        """Whether the second geom's bounding sphere comes within the margin of the plane that the first is."""
+        """Mask of the worlds where geom2's bounding sphere comes within the margin of the plane geom1."""
         m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
         return dot(apart, column(d.geom_xmat[g1], 2)) < bound_of(m, g2) + contact_param(m, self.pair).margin
 
     def _spheres_meet(self) -> Mask:
-        """Whether the bounding spheres of two geoms, neither endless, come within the margin."""
+        """Mask of the worlds where the bounding spheres of two geoms, neither endless, come within the margin."""
         m, d = self._model, self._data
         g1, g2 = self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
@@ -107,7 +110,7 @@ class Candidate:
         return dot(apart, apart) < maximum(reach, 0.0) * reach
 
     def _bound_meets_field(self) -> Mask:
-        """Whether the second geom's bounding sphere comes within the margin of the box around a height field."""
+        """Mask of the worlds where geom2's bounding sphere comes within the margin of the box around a height field."""
         m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
         param = contact_param(m, self.pair)
         reach = bound_of(m, g2) + param.margin + param.gap
@@ -120,28 +123,29 @@ class Candidate:
         return logical_and(*within)
 
     def contacts(self) -> list[Contact]:
-        """The `ncon` contacts, whether they act or not; in MuJoCo's order where a sweep goes from one to the next."""
+        """Compute all `ncon` contacts, also those that do not act; in MuJoCo's order for a noslip sweep."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
-        geoms = _GeomAt(m, d, pair, pair.geom1, _offset(m, d, pair)), _GeomAt(m, d, pair, pair.geom2, [0.0] * 3)
-        found = collider.find(*geoms, may_touch_in_several(m, pair, collider))
+        one = _GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
+        two = _GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
+        found = collider.found(one, two, self.ncon)
         if m.noslip_iterations and collider.order:
             found = collider.order(found)
 
-        def contact(dist: Scalar, spot: list) -> Contact:
-            return Contact(pair, dist, lambda: collider.place(*geoms, spot)[1:], d, origin, m)
+        def contact(dist: Scalar, spot: list[Scalar]) -> Contact:
+            return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
 
         return [contact(dist, spot) for dist, spot in found]
 
 
 @stage(reads="", computes="candidates")
 def collision(m: Model, d: Data) -> None:
-    """mj_collision: the candidates, one for each of `m.pairs` in order. They read the data when they are asked."""
+    """Make a candidate of each of `m.pairs`, in order: mj_collision. They read the data when they are asked."""
     d.candidates = [Candidate(pair, most_contacts(m, pair), m, d) for pair in m.pairs]
 
 
 def _offset(m: Model, d: Data, pair: Pair) -> list[Scalar]:
-    """From the origin of geom2's tree to that of geom1's."""
+    """The vector from the origin of geom2's tree to that of geom1's (3)."""
     one, two = (m.body_originid[m.geom_bodyid[g]] for g in (pair.geom1, pair.geom2))
     return between(d, two, one)
 
@@ -154,6 +158,7 @@ class _GeomAt:
     d: Data
     pair: Pair
     geom: int
+    collider: Collider
     offset: list[Scalar]
 
     @functools.cached_property
@@ -162,20 +167,24 @@ class _GeomAt:
 
     @property
     def mat(self) -> list[Scalar]:
-        return self.d.geom_xmat[self.geom]
+        return self.collider.whole(self.d.geom_xmat[self.geom])
 
     @property
     def axis(self) -> list[Scalar]:
-        return column(self.mat, 2)
+        return column(self.d.geom_xmat[self.geom], 2)
 
     @property
     def size(self) -> dict[str, Scalar]:
-        return size_of(self.m, self.geom, collider_of(self.m, self.pair))
+        return size_of(self.m, self.geom, self.collider)
 
     @property
     def margin(self) -> Scalar:
         param = contact_param(self.m, self.pair)
         return param.margin + param.gap
+
+    @property
+    def several(self) -> bool:
+        return may_touch_in_several(self.m, self.pair, self.collider)
 
     @property
     def solids(self) -> Solids:

@@ -1,4 +1,4 @@
-"""Where two geoms are nearest: MuJoCo's engine_collision_primitive.c and mju_makeFrame.
+"""Colliders find where two geoms are nearest: MuJoCo's engine_collision_primitive.c and mju_makeFrame.
 
 Each kind of pair has two functions. `find` gives the distance of each point in which the geoms may touch, and its
 spot: a few numbers that tell where it is. `place` gives dist, point and frame of a spot.
@@ -26,13 +26,14 @@ Place = tuple[Scalar, list[Scalar], list[list[Scalar]]]  # dist; point (3); norm
 
 
 class Geom(Protocol):
-    """Where a geom is: its centre, its orientation and z axis, and the `Shape.size` that colliders go by."""
+    """A geom as a collider sees it: its centre (3), orientation (9) and z axis (3), and its `Shape.size`."""
 
     @property
     def centre(self) -> Vec: ...
 
     @property
-    def mat(self) -> Vec: ...
+    def mat(self) -> Vec:
+        """The orientation (9), row-major; a collider that `shapes` enters as axial cannot have it."""
 
     @property
     def axis(self) -> Vec: ...
@@ -42,15 +43,19 @@ class Geom(Protocol):
 
     @property
     def margin(self) -> Scalar:
-        """The distance up to which the pair is looked at, the same of both."""
+        """The distance up to which contacts of the pair are looked for, metres; both geoms have the same."""
+
+    @property
+    def several(self) -> Mask:
+        """Mask: the pair may touch in more than one point; both geoms have the same."""
 
     @property
     def solids(self) -> Solids:
-        """What is known of all meshes of the model."""
+        """The tables of all meshes of the model."""
 
     @property
     def ground(self) -> Ground:
-        """The same of a height field."""
+        """The height field that the pair touches, if there is one."""
 
     def along(self, x: Scalar) -> Vec:
         """The point at x on the axis, where x is a constant."""
@@ -65,25 +70,25 @@ Found = list[tuple[Scalar, list[Scalar]]]  # dist and spot of each contact
 # a plane and a sphere, or a capsule's two ends
 
 
-def find_plane_sphere(plane: Geom, sphere: Geom, several: Mask) -> Found:
-    """mjc_PlaneSphere."""
+def find_plane_sphere(plane: Geom, sphere: Geom) -> Found:
+    """Find the sphere's distance from the plane: mjc_PlaneSphere."""
     return [(_over_plane(plane, sphere, sphere.centre), [])]
 
 
-def place_plane_sphere(plane: Geom, sphere: Geom, spot: list) -> Place:
-    """Half way between the surfaces."""
+def place_plane_sphere(plane: Geom, sphere: Geom, spot: list[Scalar]) -> Place:
+    """Place the contact half way between the surfaces of plane and sphere."""
     return _beneath(plane, sphere, sphere.centre, None)
 
 
-def find_plane_capsule(plane: Geom, capsule: Geom, several: Mask) -> Found:
-    """mjc_PlaneCapsule."""
+def find_plane_capsule(plane: Geom, capsule: Geom) -> Found:
+    """Find the distance of both ends of the capsule from the plane: mjc_PlaneCapsule."""
     half = capsule.size["half"]
     ends = [(x, capsule.along(x)) for x in (half, -half)]
     return [(_over_plane(plane, capsule, end), [x]) for x, end in ends]
 
 
-def place_plane_capsule(plane: Geom, capsule: Geom, spot: list) -> Place:
-    """The first tangent is along the capsule."""
+def place_plane_capsule(plane: Geom, capsule: Geom, spot: list[Scalar]) -> Place:
+    """Place the contact of an end of the capsule; the first tangent is along the capsule."""
     return _beneath(plane, capsule, capsule.along(spot[0]), capsule.axis)
 
 
@@ -99,18 +104,18 @@ def _beneath(plane: Geom, ball: Geom, p: Vec, along: Vec | None) -> Place:
 # spheres and capsules: a sphere is a capsule of no length
 
 
-def find_spheres(one: Geom, two: Geom, several: Mask) -> Found:
-    """mjc_SphereSphere."""
+def find_spheres(one: Geom, two: Geom) -> Found:
+    """Find the distance of two spheres: mjc_SphereSphere."""
     return [_balls(one, two, [0.0, 0.0])]
 
 
-def find_sphere_capsule(one: Geom, two: Geom, several: Mask) -> Found:
-    """mjc_SphereCapsule: the sphere and the nearest point of the capsule's segment."""
+def find_sphere_capsule(one: Geom, two: Geom) -> Found:
+    """Find the point of the capsule's segment that is nearest to the sphere: mjc_SphereCapsule."""
     return [_balls(one, two, [0.0, _hold(dot(two.axis, sub(one.centre, two.centre)), two.size["half"])])]
 
 
-def find_rods(one: Geom, two: Geom, several: Mask) -> Found:
-    """mjc_CapsuleCapsule: the nearest points of two segments, or the ends of the overlap of two that are parallel."""
+def find_rods(one: Geom, two: Geom) -> Found:
+    """Find the nearest points of two segments, or where the overlap of parallel ones ends: mjc_CapsuleCapsule."""
     r = sub(two.centre, one.centre)
     l1, l2 = one.size["half"], two.size["half"]
     n = cross(one.axis, two.axis)
@@ -120,23 +125,23 @@ def find_rods(one: Geom, two: Geom, several: Mask) -> Found:
     t = _hold(s * b - along2, l2)
     s = _hold(along1 + t * b, l1)
     first, second = (_overlap_end(end, b, along1, along2, l1, l2) for end in (-1.0, 1.0))
-    first, twice = choose(parallel, first, [s, t]), logical_and(parallel, several)
+    first, twice = choose(parallel, first, [s, t]), logical_and(parallel, one.several)
     far, _ = _balls(one, two, second)
     return [_balls(one, two, first), (select(twice, far, NEVER), second)]
 
 
-def place_rods(one: Geom, two: Geom, spot: list) -> Place:
-    """mjraw_SphereSphere, of spheres of the rods' radii at the spot: points s and t of their axes."""
+def place_rods(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
+    """Place the contact of spheres of the rods' radii at points s and t of their axes: mjraw_SphereSphere."""
     apart, p2, between, dist = _gap(one, two, spot)
     n = _normal(apart, between, one.axis, two.axis, (one.size["radius"] + two.size["radius"]) * CROSSING)
     return dist, add_scaled(p2, n, -(dist * 0.5 + two.size["radius"])), make_frame(n, None)
 
 
-def _balls(one: Geom, two: Geom, spot: list) -> tuple[Scalar, list[Scalar]]:
+def _balls(one: Geom, two: Geom, spot: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
     return _gap(one, two, spot)[-1], spot
 
 
-def _gap(one: Geom, two: Geom, spot: list) -> tuple[list, list, Scalar, Scalar]:
+def _gap(one: Geom, two: Geom, spot: list[Scalar]) -> tuple[list[Scalar], list[Scalar], Scalar, Scalar]:
     p1, p2 = (
         geom.centre if is_zero(x) else add_scaled(geom.centre, geom.axis, x)
         for geom, x in zip((one, two), spot, strict=True)
@@ -147,7 +152,7 @@ def _gap(one: Geom, two: Geom, spot: list) -> tuple[list, list, Scalar, Scalar]:
 
 
 def _overlap_end(end: float, b: Scalar, along1: Scalar, along2: Scalar, l1: Scalar, l2: Scalar) -> list[Scalar]:
-    """s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
+    """Positions s and t where the overlap of two parallel segments ends, in the direction `end` of the first."""
     t2 = select(b < 0.0, -end * l2, end * l2)  # the second's end on that side
     s2 = along1 + t2 * b  # seen from the first
     inside = s2 * end <= l1
@@ -160,7 +165,7 @@ def _hold(x: Scalar, limit: Scalar) -> Scalar:
 
 
 def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> list[Scalar]:
-    """apart / |apart|; where that is nothing, the common normal of the axes, and where there is none, x.
+    """The normal apart / |apart|; where that is nothing, the common normal of the axes, and if there is none, x.
 
     Capsules in one plane cross like that as long as they touch. Nothing is to MuJoCo what is below mjMINVAL; what is
     below `crossing` has the direction of the common normal anyway, where both points are inside of their segments.
@@ -171,7 +176,7 @@ def _normal(apart: Vec, between: Scalar, a1: Vec, a2: Vec, crossing: Scalar) -> 
 
 
 def make_frame(n: Vec, along: Vec | None) -> list[list[Scalar]]:
-    """mju_makeFrame: a unit normal, and tangents of which the first is nearest `along`, or else to y or z.
+    """Make a frame of a unit normal, with the first tangent nearest to `along`, or else to y or z: mju_makeFrame.
 
     Where the model leaves the first tangent only one direction, it is that constant: a friction pyramid does not tell
     a tangent from its opposite.

@@ -14,12 +14,13 @@ MINMU = 1e-5  # mjMINMU
 
 @dataclasses.dataclass(frozen=True)
 class ContactParam:
-    """friction: tangent 1 and 2, spin, roll 1 and 2. solref, solimp: as MuJoCo's, not yet made safe.
+    """Parameters of a pair's contacts. A contact acts where dist < margin, metres; the gap widens detection alone.
+
+    friction: tangent 1 and 2, spin, roll 1 and 2. solref, solimp: as MuJoCo's, not yet made safe.
 
     solreffriction: what an elliptic cone has in solref's place where there is friction; 0 and 0: solref.
 
-    direct: whether solref is (-stiffness, -damping) instead of (time constant, damping ratio).
-    A contact acts where dist < margin, metres; the gap widens detection alone.
+    direct: solref is (-stiffness, -damping) instead of (time constant, damping ratio).
     """
 
     friction: list[Scalar]
@@ -32,7 +33,9 @@ class ContactParam:
 
 
 def contact_param(m: Model, pair: Pair) -> ContactParam:
-    """A <contact><pair> says all of it. Else the geom of higher priority decides; where there is none, friction is the
+    """Parameters of a pair's contacts: mj_contactParam.
+
+    A <contact><pair> says all of them. Else the geom of higher priority decides; where there is none, friction is the
     greater one, and the rest is mixed.
     """
     geom1, geom2, k = pair.geom1, pair.geom2, pair.ipair

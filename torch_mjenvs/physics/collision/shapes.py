@@ -1,4 +1,4 @@
-"""The shapes that can touch: all that is known of one in `SHAPES`, of two in `COLLIDERS`. There is no other place.
+"""The shapes that can touch: `SHAPES` has all that is known of one, `COLLIDERS` of two. There is no other place.
 
 Keys are mjtGeom, and of pairs in the order of the types.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...compiler.scalar import Mask, Scalar, maximum
+from ...compiler.scalar import Scalar, maximum
 from ..algebra.spatial import MINVAL, is_zero, norm
 from ..model import hfield
 from ..model.enums import GeomType
@@ -31,7 +31,9 @@ Size = Sequence[Scalar]
 
 @dataclass(frozen=True)
 class Shape:
-    """name: in messages. nsize: of how many numbers geom_size is. bound: geom_rbound; None: it has no end.
+    """A shape that a geom can have. bound: geom_rbound; None: it has no end.
+
+    name: in messages. nsize: how many numbers of geom_size it has.
 
     size: what colliders go by, from geom_size as it is in a world, and as it is in the model: the latter decides what
     has to be known beforehand.
@@ -55,39 +57,57 @@ class Shape:
 
 @dataclass(frozen=True)
 class Collider:
-    """How two shapes touch: in `ncon` points at the most; `find` and `place` are explained in `colliders`.
+    """Finds the contacts of two shapes, at most `ncon`, by the functions `find` and `place` that `colliders` explains.
 
-    cull: whether bounding spheres are looked at first, as cheaper than `find`.
-    several: from both sizes, whether they may touch in more than one point at all.
-    loop: what takes the place of this one where many pairs share a loop (`pair_batch`); None where they may not.
-    turned: whether it goes by whole orientations, and not by z axes alone.
-    many: whether so much is computed, or in so many points, that even one pair has a loop, be it with the world.
-    hulls: whether it goes by `Shape.hull` instead of `Shape.size`.
-    ccd: whether its pairs are of MuJoCo's general convex collider, as those of all that go by hulls.
-    order: what puts the contacts that `find` gives in MuJoCo's order, where that counts; None where they are.
+    cull: compare bounding spheres first, as they are cheaper than `find`.
+    several: says from both sizes whether the pair may touch in more than one point at all (`Geom.several`).
+    loop: the collider to use where many pairs share a loop (`pair_batch`); None: they never do.
+    axial: reads no more of orientations than z axes, so loops keep nothing else of them; enforced.
+    many: is so much code, or so many points, that even one pair gets a loop, also one with the world.
+    hulls: reads `Shape.hull` instead of `Shape.size`.
+    ccd: stands for MuJoCo's general convex collider, as all that read hulls do.
+    order: puts the contacts that `find` gives in MuJoCo's order, where that counts; None: they are in it.
     """
 
     ncon: int
-    spot: int  # how many numbers one is
-    find: Callable[[Geom, Geom, Mask], Found]
-    place: Callable[[Geom, Geom, list], Place]
+    find: Callable[[Geom, Geom], Found]
+    place: Callable[[Geom, Geom, list[Scalar]], Place]
     cull: bool = False
-    several: Callable[[Mapping, Mapping], bool] = lambda one, two: True
+    several: Callable[[Mapping[str, Scalar], Mapping[str, Scalar]], bool] = lambda one, two: True
     loop: Collider | None = None
-    turned: bool = False
+    axial: bool = False
     many: bool = False
     hulls: bool = False
     ccd: bool = False
     order: Callable[[Found], Found] | None = None
 
+    def found(self, one: Geom, two: Geom, ncon: int) -> Found:
+        """Find the contacts: distance and spot of each. ValueError where `find` does not give `ncon`."""
+        out = self.find(one, two)
+        if len(out) != ncon:
+            raise ValueError(
+                f"{self.find.__name__} gives {len(out)} contacts, its entry in COLLIDERS says ncon={ncon}: "
+                "a point that does not touch is to have the distance colliders.NEVER"
+            )
+        return out
+
+    def whole(self, mat: list[Scalar]) -> list[Scalar]:
+        """A geom's orientation (9), as it is; TypeError where the collider is axial."""
+        if self.axial:
+            raise TypeError(
+                f"{self.find.__name__} or {self.place.__name__} asks for a geom's `mat` or `point`, but its entry in "
+                "COLLIDERS has axial=True, which leaves it the z axis alone: remove axial=True there"
+            )
+        return mat
+
 
 def _rod_length(size: Size, nominal: Size) -> Scalar:
-    """Half the length of a capsule's segment; 0 of one that is a sphere to MuJoCo."""
+    """Half the length of a capsule's segment, metres; 0 for one that is a sphere to MuJoCo."""
     return size[1] if (2 * nominal[1]) ** 2 >= MINVAL else 0.0
 
 
 def _rod_surface(radius: Scalar, half: Scalar) -> list[list[Scalar]]:
-    """Around both ends."""
+    """Points of a rod's surface: four around each of its ends (8 x 3)."""
     around = [(radius, 0.0), (-radius, 0.0), (0.0, radius), (0.0, -radius)]
     return [[x, y, end] for end in (half, -half) for x, y in around]
 
@@ -97,12 +117,12 @@ def _corners(size: Size) -> list[list[Scalar]]:
 
 
 def _tips(size: Size) -> list[list[Scalar]]:
-    """The ends of the three axes."""
+    """The ends of an ellipsoid's three axes (6 x 3)."""
     return [[side * size[k] if j == k else 0.0 for j in range(3)] for k in range(3) for side in (-1.0, 1.0)]
 
 
 def _hull(box: Size = (0.0, 0.0, 0.0), radii: Size = (0.0, 0.0, 0.0), skin: Scalar = 0.0) -> dict[str, Scalar]:
-    """A box, and an ellipsoid about each of its corners, and a round skin about all."""
+    """The `Shape.hull` of a box with an ellipsoid about each of its corners and a round skin about all."""
     parts = {
         f"{name}_{axis}": x
         for name, three in (("box", box), ("radius", radii))
@@ -157,25 +177,19 @@ SHAPES = {
 }
 
 
-def _both_long(one: Mapping, two: Mapping) -> bool:
+def _both_long(one: Mapping[str, Scalar], two: Mapping[str, Scalar]) -> bool:
     return not (is_zero(one["half"]) or is_zero(two["half"]))  # a sphere touches once
 
 
-_RODS = Collider(2, 2, colliders.find_rods, colliders.place_rods, cull=True, several=_both_long)
-_BOXES = Collider(
-    box_box.MOST, box_box.SPOT, box_box.find_boxes, box_box.place_boxes, cull=True, turned=True, many=True
-)
-_SPHERE_CYLINDER = Collider(
-    1, 4, ball_colliders.find_sphere_cylinder, ball_colliders.place_ball, cull=True, turned=True
-)
-_SPHERE_BOX = Collider(1, 1, ball_colliders.find_sphere_box, ball_colliders.place_ball_box, cull=True, turned=True)
+_RODS = Collider(2, colliders.find_rods, colliders.place_rods, cull=True, several=_both_long, axial=True)
+_BOXES = Collider(box_box.MOST, box_box.find_boxes, box_box.place_boxes, cull=True, many=True)
+_SPHERE_CYLINDER = Collider(1, ball_colliders.find_sphere_cylinder, ball_colliders.place_ball, cull=True)
+_SPHERE_BOX = Collider(1, ball_colliders.find_sphere_box, ball_colliders.place_ball_box, cull=True)
 _CAPSULE_CYLINDER = Collider(
-    2, 7, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot, cull=True, turned=True, ccd=True
+    2, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot, cull=True, ccd=True
 )
-_CAPSULE_BOX = Collider(2, 1, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True, turned=True)
-_CONVEX = Collider(
-    1, convex.SPOT, convex.find_convex, convex.place_convex, cull=True, turned=True, many=True, hulls=True
-)
+_CAPSULE_BOX = Collider(2, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True)
+_CONVEX = Collider(1, convex.find_convex, convex.place_convex, cull=True, many=True, hulls=True)
 _ROUND = replace(_CONVEX, find=convex.find_round)
 _FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat)
 _CORNERED = replace(_FLAT, find=convex.find_cornered)
@@ -187,25 +201,25 @@ _FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)
 
 
 def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int], Collider]:
-    """The same for all these, which share loops."""
+    """One collider for all these pairs, which share loops."""
     return dict.fromkeys(pairs, replace(collider, loop=collider))
 
 
 COLLIDERS = {
-    (PLANE, SPHERE): Collider(1, 0, colliders.find_plane_sphere, colliders.place_plane_sphere),
-    (PLANE, CAPSULE): Collider(2, 1, colliders.find_plane_capsule, colliders.place_plane_capsule),
-    (PLANE, ELLIPSOID): Collider(1, 3, plane_colliders.find_plane_ellipsoid, plane_colliders.place_on_plane),
-    (PLANE, CYLINDER): Collider(4, 3, plane_colliders.find_plane_cylinder, plane_colliders.place_on_plane),
+    (PLANE, SPHERE): Collider(1, colliders.find_plane_sphere, colliders.place_plane_sphere),
+    (PLANE, CAPSULE): Collider(2, colliders.find_plane_capsule, colliders.place_plane_capsule),
+    (PLANE, ELLIPSOID): Collider(1, plane_colliders.find_plane_ellipsoid, plane_colliders.place_on_plane),
+    (PLANE, CYLINDER): Collider(4, plane_colliders.find_plane_cylinder, plane_colliders.place_on_plane),
     (PLANE, BOX): Collider(
-        4, 3, plane_colliders.find_plane_box, plane_colliders.place_on_plane, order=plane_colliders.in_order_of_corners
+        4, plane_colliders.find_plane_box, plane_colliders.place_on_plane, order=plane_colliders.in_order_of_corners
     ),
-    (PLANE, MESH): Collider(4, 3, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
+    (PLANE, MESH): Collider(4, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
     **_alike(_FIELD_ROUND, (HFIELD, SPHERE), (HFIELD, CAPSULE)),
     **_alike(_FIELD_CORNERED, (HFIELD, BOX), (HFIELD, MESH)),
     **_alike(_FIELD, (HFIELD, ELLIPSOID), (HFIELD, CYLINDER)),
-    (SPHERE, SPHERE): Collider(1, 2, colliders.find_spheres, colliders.place_rods, loop=_RODS),
-    (SPHERE, CAPSULE): Collider(1, 2, colliders.find_sphere_capsule, colliders.place_rods, cull=True, loop=_RODS),
-    (CAPSULE, CAPSULE): Collider(2, 2, _RODS.find, _RODS.place, cull=True, several=_both_long, loop=_RODS),
+    (SPHERE, SPHERE): Collider(1, colliders.find_spheres, colliders.place_rods, loop=_RODS),
+    (SPHERE, CAPSULE): Collider(1, colliders.find_sphere_capsule, colliders.place_rods, cull=True, loop=_RODS),
+    **_alike(_RODS, (CAPSULE, CAPSULE)),
     **_alike(_SPHERE_CYLINDER, (SPHERE, CYLINDER)),
     **_alike(_SPHERE_BOX, (SPHERE, BOX)),
     **_alike(_CAPSULE_CYLINDER, (CAPSULE, CYLINDER)),
@@ -221,12 +235,12 @@ COLLIDERS = {
 
 
 def collider_of(m: Model, pair: Pair) -> Collider:
-    """How the pair's geoms touch."""
+    """The collider of the pair's two shapes."""
     return COLLIDERS[m.geom_type[pair.geom1], m.geom_type[pair.geom2]]
 
 
 def most_contacts(m: Model, pair: Pair) -> int:
-    """In how many points the pair's geoms touch at the most."""
+    """The most points in which the pair's geoms can touch."""
     return ground_of(m, [pair]).contacts if m.geom_type[pair.geom1] == HFIELD else collider_of(m, pair).ncon
 
 
@@ -240,14 +254,14 @@ def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
 
 
 def mesh_of(m: Model, geom: int) -> Mesh:
-    """That of a geom that is one."""
+    """The mesh that a geom is."""
     mesh = m.meshes[m.geom_dataid[geom]]
     assert mesh, "only meshes that may touch are read"
     return mesh
 
 
 def bound_of(m: Model, geom: int) -> Scalar:
-    """The radius of the geom's bounding sphere."""
+    """The radius of the geom's bounding sphere, metres."""
     if m.geom_type[geom] == MESH:
         return mesh_of(m, geom).radius
     bound = SHAPES[m.geom_type[geom]].bound
@@ -256,7 +270,7 @@ def bound_of(m: Model, geom: int) -> Scalar:
 
 
 def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
-    """What the collider knows of the geom's size."""
+    """The numbers of a geom's size that the collider goes by, by name."""
     shape, size = SHAPES[m.geom_type[geom]], m.geom_size[geom]
     cells = solids_of(m.meshes).of[m.geom_dataid[geom]] if shape is SHAPES[MESH] else NO_CELLS
     if collider.hulls:
@@ -267,6 +281,6 @@ def size_of(m: Model, geom: int, collider: Collider) -> dict[str, Scalar]:
 
 
 def may_touch_in_several(m: Model, pair: Pair, collider: Collider) -> bool:
-    """Whether the pair may touch in more than one point."""
+    """True where the pair may touch in more than one point."""
     may = collider.several(size_of(m, pair.geom1, collider), size_of(m, pair.geom2, collider))
     return may and (m.multiccd or not (collider.hulls or collider.ccd))

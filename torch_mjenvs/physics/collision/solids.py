@@ -1,4 +1,4 @@
-"""All that the colliders of convex shapes look up of meshes and boxes, as tables of constants that all of them share.
+"""Tables of the vertices and faces of all meshes and of a box, which the colliders of convex shapes share.
 
 The furthest vertex in a direction is looked for among a few. The sphere of directions is cut into cells, and of each
 cell it is known beforehand which vertices may be the furthest in one of its directions: so it is the furthest of all,
@@ -28,7 +28,7 @@ SLACK = 1e-6  # added to what decides whether a vertex may be the furthest, agai
 
 
 class Cells(NamedTuple):
-    """Where a mesh's cells begin, and how many are on a side of their grid."""
+    """The cells of a mesh: the number of the first, and how many are on a side of their grid."""
 
     cells: Scalar
     side: Scalar
@@ -41,7 +41,7 @@ NO_CELLS = Cells(0.0, 0.0)  # of what has no vertices: the first cell of all is 
 
 @dataclass(frozen=True, eq=False)
 class Solids:
-    """See above. Lists are tables, of which another one has the first row and the number of rows."""
+    """Tables of all meshes and a box. A list is rows of one table; another table has its first row and its length."""
 
     vertices: Table  # x, y, z
     cells: Table  # first and number of `likely`
@@ -80,7 +80,7 @@ def furthest_vertex(solids: Solids, cells: Cells, n: Vec) -> list[Scalar]:
 
 @functools.lru_cache(maxsize=8)
 def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
-    """The tables of a box and of these meshes."""
+    """Make the tables of a box and of these meshes."""
     box = _box()
     vertices: list[tuple[float, ...]] = list(box.vertices)
     likely = [np.zeros(0)]
@@ -132,7 +132,10 @@ def solids_of(meshes: tuple[Mesh | None, ...]) -> Solids:
 
 
 def _box() -> Mesh:
-    """Corners are numbered by the signs of x, y and z, as bits; faces and their corners are in MuJoCo's order."""
+    """A box as a mesh with half sizes of 1.
+
+    Corners are numbered by the signs of x, y and z, as bits; faces and their corners are in MuJoCo's order.
+    """
     points = [(float(v & 1), float(v >> 1 & 1), float(v >> 2)) for v in range(8)]
     rims = ((7, 3, 1, 5), (2, 6, 4, 0), (2, 3, 7, 6), (4, 5, 1, 0), (6, 7, 5, 4), (3, 2, 0, 1))
     normals = ((1.0, 0.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, -1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.0, -1.0))
@@ -143,7 +146,7 @@ def _box() -> Mesh:
 
 
 def _cells(mesh: Mesh) -> tuple[list[np.ndarray], int]:
-    """The vertices that may be the furthest in each cell, and how many cells are on a side of the grid."""
+    """Find the vertices that may be the furthest in each cell, and how many cells are on a side of the grid."""
     points = np.array(mesh.vertices)
     side = int(np.clip(2 * round(len(points) ** 0.5 / 2), 2, FINEST))
     # Corners of cells on the octahedron; what is off it is pulled to its rim. Beyond the last
@@ -160,7 +163,7 @@ def _cells(mesh: Mesh) -> tuple[list[np.ndarray], int]:
 
 
 def _likely(points: np.ndarray, mesh: Mesh, cells: np.ndarray) -> list[np.ndarray]:
-    """The points that may be the furthest in some direction between four corners, of each cell.
+    """Find the points that may be the furthest in some direction between the four corners of a cell, for each cell.
 
     All directions in a cell are within `spread` of its middle n, as points of the unit sphere. The furthest point is
     further than its neighbours: so it is not p where a neighbour q is further along n by more than spread |q - p|.

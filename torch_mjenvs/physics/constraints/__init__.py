@@ -34,7 +34,7 @@ from .welds import weld
     computes="constraints",
 )
 def make_constraint(m: Model, d: Data) -> None:
-    """d.constraints. mj_makeConstraint, mj_referenceConstraint."""
+    """Make d.constraints, the rows that may act: mj_makeConstraint, mj_referenceConstraint."""
     grouped = batch_pairs(m, d.precision)
     in_groups = {id(p) for pairs in grouped for p in pairs}
     alone = [c for c in d.candidates if id(c.pair) not in in_groups]
@@ -51,7 +51,7 @@ def make_constraint(m: Model, d: Data) -> None:
 
 
 def equalities(m: Model, d: Data) -> list[Equality]:
-    """The equalities that are active, or may be where the caller says which are. mj_instantiateEquality."""
+    """Make the equalities that are active, or may be where the caller says which are: mj_instantiateEquality."""
     out = []
     for i in range(m.neq):
         if d.eq_active is None and not m.eq_active0[i]:

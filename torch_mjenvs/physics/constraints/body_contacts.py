@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ..algebra.spatial import cross, dot, sub, sum_of
+from ...compiler.scalar import Scalar
+from ..algebra.spatial import Vec, cross, dot, sub, sum_of
 from ..model.data import Data
 from ..model.model import Model, dofs_of, moving_body
 from .contact_force import ContactForce, Contacts, in_world
+from .rows import Hessian
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two bodies: the one that moves the point, and the dofs that move it but not the other.
+    """One of a contact's two bodies: the one that moves the point, and the dofs that move it but not the other.
 
     sign: +1 for the body that the normal points to, else -1.
     """
@@ -30,41 +32,43 @@ class Side:
 
 @dataclass
 class BodyContact(ContactForce):
-    """sides: of the second body, and of the first. lines: for each of them, of the axes (condim). arms: the point, from
+    """A contact of two moving bodies.
+
+    sides: of the second body, and of the first. lines: for each of them, of the axes (condim). arms: the point, from
     the origins of the trees of the first body and of the second.
     """
 
     sides: tuple[Side, Side]
-    lines: list[list[list]]
-    arms: tuple[list, list]
+    lines: list[list[list[Scalar]]]
+    arms: tuple[list[Scalar], list[Scalar]]
 
-    def along(self, motion: list) -> list:
+    def along(self, motion: list[list[Scalar]]) -> list[Scalar]:
         return along(self.lines, self.sides, motion)
 
-    def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
+    def wrenches(self, m: Model, d: Data, force: list[Scalar]) -> list[list[Scalar]]:
         return [in_world(lines, force) for lines in reversed(self.lines)]
 
-    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
+    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list[Scalar], list[Scalar]]:
         return self.arms[self.bodies.index(body)], self.lines[0][0][3:]
 
 
 @dataclass
 class BodyContacts(Contacts):
-    """All of them."""
+    """The contacts between moving bodies, with their rows of the Jacobian in the Hessian one by one."""
 
     contacts: Sequence[BodyContact]
 
-    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         for c in self.contacts:
             _add_rows(c, d, a, gradient, hessian)
 
 
-def _add_rows(c: BodyContact, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+def _add_rows(c: BodyContact, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
     dofs = sorted(v for side in c.sides for v in side.dofs)
     entries = [(u, v) for u in dofs for v in dofs if v <= u]
     rows = range(c.condim)
 
-    def push(carry: list) -> list:
+    def push(carry: list[list[Scalar]]) -> list[list[Scalar]]:
         sides = list(zip(c.lines, c.sides, strict=True))
         jacobian = [{v: dot(lines[k], d.odof[v]) * side.sign for lines, side in sides for v in side.dofs} for k in rows]
         y = [sum_of(row[v] * a[v] for v in dofs) + y for row, y in zip(jacobian, c.y0, strict=True)]
@@ -84,8 +88,8 @@ def _add_rows(c: BodyContact, d: Data, a: list, gradient: list, hessian: list[di
         hessian[u][v] = x
 
 
-def along(lines: list, sides: tuple[Side, Side], motion: list) -> list:
-    """Relative motion of the two bodies along each line."""
+def along(lines: list[list[list[Scalar]]], sides: tuple[Side, Side], motion: list[list[Scalar]]) -> list[Scalar]:
+    """The relative motion of the two bodies along each line (condim)."""
     body2, body1 = (side.body for side in sides)
     if all(x is y for two, one in zip(*lines, strict=True) for x, y in zip(two, one, strict=True)):  # one tree
         apart = sub(motion[body2], motion[body1])
@@ -93,15 +97,17 @@ def along(lines: list, sides: tuple[Side, Side], motion: list) -> list:
     return [dot(two, motion[body2]) - dot(one, motion[body1]) for two, one in zip(*lines, strict=True)]
 
 
-def lines_of(arms: tuple[list, list], frame: list, condim: int) -> list[list[list]]:
-    """`BodyContact.lines` of a point with these arms from the first and the second body's tree."""
+def lines_of(
+    arms: tuple[list[Scalar], list[Scalar]], frame: list[list[Scalar]], condim: int
+) -> list[list[list[Scalar]]]:
+    """Make `BodyContact.lines` of a point with these arms from the first and the second body's tree."""
     arm1, arm2 = arms
     turning = [[*axis, 0.0, 0.0, 0.0] for axis in frame[: max(condim - 3, 0)]]
     return [[cross(r, axis) + axis for axis in frame[:condim]] + turning for r in (arm2, arm1)]
 
 
 def sides_of(m: Model, body1: int, body2: int) -> list[Side]:
-    """The moving bodies of a contact between body1 and body2 (the normal points from 1 to 2): the second's first."""
+    """Find the moving bodies of a contact of body1 and body2: the second first, to which the normal points."""
     dofs1, dofs2 = dofs_of(m, body1), dofs_of(m, body2)
     sides = [
         Side(moving_body(m, body2), 1.0, tuple(v for v in dofs2 if v not in dofs1)),

@@ -1,4 +1,4 @@
-"""Contacts that are written out one by one: what `world_contacts` and `body_contacts` have in common.
+"""Contacts written out one by one: the base of `world_contacts` and `body_contacts`.
 
 motion: spatial acceleration or velocity (angular, linear) of each body, at the moving origin of its tree.
 """
@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, logical_and, select
-from ..algebra.spatial import add, scale
+from ..algebra.spatial import Vec, add, scale
 from ..model.data import Data
 from ..model.model import Model
 from .cones.pyramid import Cone
 from .rows import Constraint
+
+Felt = Callable[[list[Scalar], list[Scalar]], Mask]  # of a point and a direction, (3) each
 
 
 @dataclass
@@ -28,26 +30,26 @@ class ContactForce:
     active: Mask
     bodies: tuple[int, int]
     cone: Cone
-    y0: list
+    y0: list[Scalar]
     refine: Mask
 
     @property
     def condim(self) -> int:
         return len(self.cone.friction) + 1
 
-    def along(self, motion: list) -> list:
-        """J x along the axes (condim), where the bodies move by `motion`."""
+    def along(self, motion: list[list[Scalar]]) -> list[Scalar]:
+        """The motion of the point along the axes (condim), J x, where the bodies move by `motion`."""
         raise NotImplementedError
 
-    def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
+    def wrenches(self, m: Model, d: Data, force: list[Scalar]) -> list[list[Scalar]]:
         """The wrenches (torque, force) on the second body, about each body's origin, by a force along the axes."""
         raise NotImplementedError
 
-    def pull(self, m: Model, d: Data, force: Callable[[], list], wrench: list[list]) -> None:
+    def pull(self, m: Model, d: Data, force: Callable[[], list[Scalar]], wrench: list[list[Scalar]]) -> None:
         """Add to `wrench` what a force along the axes (condim) is to both bodies, where the contact is active."""
         touched = [(side, body) for side, body in enumerate(self.bodies) if body]
 
-        def push(carry: list) -> list:
+        def push(carry: list[list[Scalar]]) -> list[list[Scalar]]:
             pushed = self.wrenches(m, d, force())
             return [
                 add(old, scale(pushed[side], (-1.0, 1.0)[side])) for old, (side, _) in zip(carry, touched, strict=True)
@@ -57,12 +59,12 @@ class ContactForce:
         for (_, body), x in zip(touched, new, strict=True):
             wrench[body] = x
 
-    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
-        """The point, from the origin of the tree of one of the two bodies, and the normal."""
+    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list[Scalar], list[Scalar]]:
+        """The contact's point, from the origin of the tree of one of the two bodies, and its normal."""
         raise NotImplementedError
 
-    def residual(self, motion: list) -> list:
-        """J a + y0 along the axes (condim)."""
+    def residual(self, motion: list[list[Scalar]]) -> list[Scalar]:
+        """The residual J a + y0 along the axes (condim)."""
         return [x + y for x, y in zip(self.along(motion), self.y0, strict=True)]
 
 
@@ -76,37 +78,37 @@ class Contacts(Constraint):
     def needs_refinement(self) -> list[Mask]:
         return [logical_and(c.active, c.refine) for c in self.contacts if c.refine is not False]
 
-    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         motion, change = body_motion(m, d, a), body_motion(m, d, dx)
         for c in self.contacts:
 
-            def push(carry: list, c: ContactForce = c) -> list:
+            def push(carry: list[Scalar], c: ContactForce = c) -> list[Scalar]:
                 rows = c.cone.rows
                 return c.cone.fold(carry, rows(c.residual(motion)), rows(c.along(change)), alpha)
 
             total = when_any(c.active, push, total)
         return total
 
-    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+    def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         motion = body_motion(m, d, a)
         for c in self.contacts:
 
-            def force(c: ContactForce = c) -> list:
+            def force(c: ContactForce = c) -> list[Scalar]:
                 return c.cone.push(c.residual(motion))[0]
 
             c.pull(m, d, force, wrench)
 
     def sum_touch(
-        self, m: Model, d: Data, a: list, body: int, felt: Callable[[list, list], Mask], total: Scalar
+        self, m: Model, d: Data, a: Vec, body: int, felt: Felt, total: Scalar
     ) -> Scalar:
-        """`total` and the normal forces on a body of the contacts that are `felt`.
+        """Return `total` plus the normal forces on a body of the contacts that are `felt`.
 
         felt: of a point (from the origin of the body's tree) and the direction in which the body presses there.
         """
         motion = body_motion(m, d, a)
         for c in (c for c in self.contacts if body in c.bodies):
 
-            def push(carry: list, c: ContactForce = c) -> list:
+            def push(carry: list[Scalar], c: ContactForce = c) -> list[Scalar]:
                 force = c.cone.push(c.residual(motion))[0][0]
                 point, normal = c.seen_from(m, d, body)
                 hit = felt(point, scale(normal, 1.0 if body == c.bodies[0] else -1.0))
@@ -116,8 +118,8 @@ class Contacts(Constraint):
         return total
 
 
-def body_motion(m: Model, d: Data, x: list) -> list[list]:
-    """Spatial motion of every body for the dof values x."""
+def body_motion(m: Model, d: Data, x: Vec) -> list[list[Scalar]]:
+    """Compute the spatial motion of every body (nbody x 6) for the dof values x (nv)."""
     motion = [[0.0] * 6 for _ in range(m.nbody)]
     for b in range(1, m.nbody):
         motion[b] = motion[m.body_parentid[b]]
@@ -126,8 +128,8 @@ def body_motion(m: Model, d: Data, x: list) -> list[list]:
     return motion
 
 
-def in_world(frame: list, force: list) -> list:
-    """A vector given along n, t1, t2, in world axes; of lines, the wrench."""
+def in_world(frame: list[list[Scalar]], force: list[Scalar]) -> list[Scalar]:
+    """Bring a vector given along n, t1, t2 into world axes; of lines, the wrench."""
     out = [0.0] * len(frame[0])
     for axis, f in zip(frame, force, strict=False):
         out = add(out, scale(axis, f))

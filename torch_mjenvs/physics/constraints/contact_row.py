@@ -1,4 +1,4 @@
-"""A contact's rows: their stiffness and their reference. mj_instantiateContact, mj_makeImpedance."""
+"""The rows of a contact: their stiffness and reference. mj_instantiateContact, mj_makeImpedance."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RowParam(Protocol):
 
 @dataclass(frozen=True)
 class PairRowParam:
-    """The `RowParam` of a pair."""
+    """The `RowParam` of a pair, as numbers or one scalar each."""
 
     margin: Scalar
     solimp: Sequence[Scalar]
@@ -48,7 +48,7 @@ class PairRowParam:
 
 
 class ContactRow:
-    """A contact's rows at one distance, m: D, and y0 where the axes move at some velocity."""
+    """The rows of a contact at one distance, metres: D, and y0 where the axes move at some velocity."""
 
     def __init__(self, param: RowParam, dist: Scalar):
         self.param = param
@@ -56,24 +56,24 @@ class ContactRow:
         self.imp = impedance(param.solimp, self.depth)
 
     def stiffness(self, give: Scalar = 0.0) -> Scalar:
-        """D of each row, at the most 1 / give; of an elliptic cone, that of the normal."""
+        """The stiffness D of each row, at the most 1 / give; of an elliptic cone, that of the normal."""
         return row_stiffness(self.imp, (1.0 - self.imp) * self.param.invweight, give)
 
     def y0(self, velocity: Sequence[Scalar]) -> list[Scalar]:
-        """y0 along each axis (condim), from the velocity along each."""
+        """The constant y0 of the residual along each axis (condim), from the velocity along each."""
         y0 = [b * v for b, v in zip(self.param.damping, velocity, strict=True)]
         y0[0] = y0[0] + self.param.k * self.imp * self.depth
         return y0
 
 
 def row_param(m: Model, pair: Pair) -> PairRowParam:
-    """The numbers of which the rows of a pair's contacts are made."""
+    """Compute the numbers of which the rows of a pair's contacts are made."""
     param, invweight, (k, damping) = contact_param(m, pair), row_invweight(m, pair), reference_of(m, pair)
     return PairRowParam(param.margin, param.solimp, invweight, k, damping)
 
 
 def reference_of(m: Model, pair: Pair) -> tuple[Scalar, list[Scalar]]:
-    """Stiffness k of a pair's contacts, and damping b along each axis (condim).
+    """Compute stiffness k of a pair's contacts, and damping b along each axis (condim): MuJoCo's efc_KBIP.
 
     An elliptic cone may have a damping of its own along the axes of friction.
     """

@@ -1,4 +1,4 @@
-"""Contacts that are written out one by one, against the world and between two moving bodies.
+"""Makes the contacts that are written out one by one, against the world and between two moving bodies.
 
 Nothing is computed for pairs that are far apart in all worlds, nor rows for those that do not touch.
 """
@@ -29,7 +29,7 @@ _NOTHING: Any = (None, None), None, None  # what is known, in plain Python, of a
 
 
 def contacts(m: Model, d: Data, candidates: list[Candidate]) -> tuple[WorldContacts, BodyContacts]:
-    """The contacts that the candidates may come to: with the world, and of two bodies. mj_instantiateContact."""
+    """Make the contacts that the candidates may come to: with the world, and of two bodies. mj_instantiateContact."""
     found = [c for candidate in candidates for c in _contacts(m, d, candidate)]
     return (
         WorldContacts([c for c in found if isinstance(c, WorldContact)]),
@@ -56,7 +56,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
     def contact(distance: Scalar, where: Callable[[], Any]) -> WorldContact | BodyContact:
         active = distance < param.margin
 
-        def compute() -> tuple:
+        def compute() -> tuple[Any, Scalar, list[Scalar]]:
             arm1, arm2, frame = where()
             row = ContactRow(param, distance)
             stiffness = row.stiffness(bound.give)
@@ -82,8 +82,8 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
     return [contact(distance, where) for distance, where in places]
 
 
-def cone_of(m: Model, friction: list, D: Scalar, bound: ContactBound) -> Cone:
-    """The cone of a contact of this friction, whose rows are of stiffness D: of an elliptic one, that of the normal."""
+def cone_of(m: Model, friction: list[Scalar], D: Scalar, bound: ContactBound) -> Cone:
+    """Make the cone of a contact of this friction, with D of its rows; of an elliptic cone, D of the normal."""
     if m.cone == "elliptic" and friction:
         return EllipticCone(friction, D, friction[0] * friction[0] / m.impratio, bound.slip)
     return Pyramid(friction, D) if is_zero(bound.spring) else SpringPyramid(friction, D, bound.spring)

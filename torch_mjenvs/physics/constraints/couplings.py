@@ -1,4 +1,4 @@
-"""Equalities of joints and of tendons: one is held at a fixed place, or at a polynomial of another's.
+"""Equalities of joints and of tendons, which hold one at a fixed place, or at a polynomial of another's.
 
 mj_instantiateEquality (mjEQ_JOINT, mjEQ_TENDON). A place is counted from where it is at qpos0.
 """
@@ -27,11 +27,11 @@ class _Coupled:
     place: Scalar
     rate: Row
     weight: Scalar
-    wrenches: dict[int, list] = field(default_factory=dict)
+    wrenches: dict[int, list[Scalar]] = field(default_factory=dict)
 
 
 def coupling(m: Model, d: Data, i: int) -> Equality:
-    """Equality i, of joints or of tendons."""
+    """Make equality i, of joints or of tendons: mj_instantiateEquality."""
     first = _coupled(m, d, i, m.eq_obj1id[i])
     at, slope, diagonal = m.eq_data[i][0], 0.0, first.weight
     row, wrenches, effective = dict(first.rate), dict(first.wrenches), None
@@ -57,7 +57,7 @@ def coupling(m: Model, d: Data, i: int) -> Equality:
 
 
 def _coupled(m: Model, d: Data, i: int, k: int) -> _Coupled:
-    """The joint or tendon k."""
+    """Look up joint or tendon k: its place, rate, inverse inertia and wrenches."""
     if m.eq_type[i] != EqType.JOINT:
         place = d.ten_length[k] - m.tendon_length0[k]
         return _Coupled(place, d.ten_J[k], m.tendon_invweight0[k], d.ten_wrench[k])

@@ -5,11 +5,11 @@ mj_instantiateFriction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ...compiler.scalar import Scalar, maximum
 from ..algebra.sparse import Row, row_times
-from ..algebra.spatial import MINVAL
+from ..algebra.spatial import MINVAL, Vec
 from ..model.data import Data
 from ..model.model import Model
 from .laws import Huber
@@ -25,7 +25,7 @@ class FrictionLoss(ScalarRow):
 
 
 def friction_losses(m: Model, d: Data) -> list[FrictionLoss]:
-    """Friction loss of each dof, and then of each tendon that moves, if it has any in the model as it was loaded."""
+    """Make the friction loss of each dof, and then of each tendon that moves, that has any in the model as loaded."""
     nominal = m.nominal or m
     of_dofs = [_of_dof(m, d, v) for v in range(m.nv) if nominal.dof_frictionloss[v] > 0.0]
     tendons = [t for t in range(m.ntendon) if nominal.tendon_frictionloss[t] > 0.0 and d.ten_J[t]]
@@ -44,8 +44,8 @@ def _of_tendon(m: Model, d: Data, t: int) -> FrictionLoss:
 
 
 def _row(
-    m: Model, d: Data, jacobian: Row, solref: Sequence, solimp: Sequence, direct: bool,
-    most: Scalar, bound: RowBound, wrenches: Mapping[int, list],
+    m: Model, d: Data, jacobian: Row, solref: Vec, solimp: Vec, direct: bool,
+    most: Scalar, bound: RowBound, wrenches: Mapping[int, list[Scalar]],
 ) -> FrictionLoss:  # fmt: skip
     imp = impedance(solimp, 0.0)  # of a row without a position, which has no stiffness k either
     _, b = reference(solref, solimp, direct, m.timestep)

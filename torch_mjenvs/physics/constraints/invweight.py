@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import weakref
 
+from ...compiler.scalar import Scalar
 from ..algebra.spatial import Vec, add, cross, dot, mat_vec
 from ..collision.shapes import SHAPES
 from ..dynamics.inertia import Factor, solve
@@ -18,7 +19,7 @@ _kept: weakref.WeakKeyDictionary[Model, Floats] = weakref.WeakKeyDictionary()  #
 
 
 def geom_invweight0(m: Model) -> Floats:
-    """Mean of J M^-1 J' at qpos0 over points that stand for the surface, and over directions.
+    """The mean of J M^-1 J' at qpos0 over points that stand for the surface, and over directions.
 
     By geom; 0 of a geom that touches nothing, and of a plane, which has no such points.
     """
@@ -36,14 +37,14 @@ def _geom_invweight0(m: Model) -> Floats:
     return tuple(_mean(m, d, inverse, geom, surfaces[geom]) if geom in surfaces else 0.0 for geom in range(m.ngeom))
 
 
-def _mean(m: Model, d: Data, inverse: Factor, geom: int, surface: list[list]) -> float:
+def _mean(m: Model, d: Data, inverse: Factor, geom: int, surface: list[list[Scalar]]) -> float:
     points = [add(d.geom_xrel[geom], mat_vec(d.geom_xmat[geom], p)) for p in surface]
     rows = [row for p in points for row in _jacobian(m, d, m.geom_bodyid[geom], p)]
     return sum(dot(row, solve(inverse, row)) for row in rows) / len(rows)
 
 
 def _jacobian(m: Model, d: Data, body: int, r: Vec) -> list[list[float]]:
-    """mj_jac of the body's point r, as seen from its tree's origin."""
+    """The Jacobian (3 x nv) of a body's point r, as seen from its tree's origin: mj_jac."""
     out = [[0.0] * m.nv for _ in range(3)]
     while body:
         for v in range(m.body_dofadr[body], m.body_dofadr[body] + m.body_dofnum[body]):

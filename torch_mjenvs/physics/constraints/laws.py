@@ -1,4 +1,4 @@
-"""Three convex laws of what a row costs at a residual, each quadratic piece by piece, with a continuous slope.
+"""Three convex laws of a row's cost at a residual, each quadratic piece by piece, with a continuous slope.
 
 Letters: e a residual; D its stiffness; v the rate of e along a line of the search, where it is e + alpha v.
 """
@@ -12,17 +12,17 @@ from ...compiler.scalar import Scalar, absolute, clip, minimum, select
 
 
 class Law(Protocol):
-    """A convex cost of one residual."""
+    """A law: a convex cost of one residual."""
 
     @property
     def D(self) -> Scalar:
         """The curvature, but for where the cost is flat or linear."""
 
     def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
-        """Slope and curvature of the cost at e. The force is the slope's opposite."""
+        """Compute slope and curvature of the cost at e. The force is the slope's opposite."""
 
-    def fold(self, total: list, e: Scalar, v: Scalar, alpha: Scalar) -> list:
-        """`total` and what the row adds to it at e + alpha v.
+    def fold(self, total: list[Scalar], e: Scalar, v: Scalar, alpha: Scalar) -> list[Scalar]:
+        """Return `total` plus the row's cost at e + alpha v.
 
         total: slope and curvature of the cost along the line, at alpha; the force that is out of place there, if each
         row is taken to be in the piece of its cost in which it is at alpha 0; and the curvature at alpha 0.
@@ -39,7 +39,7 @@ class OneSided:
         pressed = select(e < 0.0, self.D, 0.0)
         return pressed * e, pressed
 
-    def fold(self, total: list, e: Scalar, v: Scalar, alpha: Scalar) -> list:
+    def fold(self, total: list[Scalar], e: Scalar, v: Scalar, alpha: Scalar) -> list[Scalar]:
         at = e + alpha * v
         force = self.D * minimum(at, 0.0)
         expected = select(e < 0.0, self.D * at, 0.0)
@@ -61,7 +61,7 @@ class TwoSided:
     def at(self, e: Scalar) -> tuple[Scalar, Scalar]:
         return self.D * e, self.D
 
-    def fold(self, total: list, e: Scalar, v: Scalar, alpha: Scalar) -> list:
+    def fold(self, total: list[Scalar], e: Scalar, v: Scalar, alpha: Scalar) -> list[Scalar]:
         slope, change = self.D * e + self.D * (alpha * v), self.D * v * v
         return [total[0] + slope * v, total[1] + change, total[2], total[3] + change]
 
@@ -80,7 +80,7 @@ class Huber:
         slope = self.D * e
         return clip(slope, -self.most, self.most), select(absolute(slope) < self.most, self.D, 0.0)
 
-    def fold(self, total: list, e: Scalar, v: Scalar, alpha: Scalar) -> list:
+    def fold(self, total: list[Scalar], e: Scalar, v: Scalar, alpha: Scalar) -> list[Scalar]:
         most, before = self.most, self.D * e
         at = before + self.D * (alpha * v)
         slope, change = clip(at, -most, most), self.D * v * v

@@ -1,15 +1,14 @@
-"""Limits of joints and tendons. mj_instantiateLimit."""
+"""Limits of joints and tendons: mj_instantiateLimit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Scalar, maximum, minimum, select
 from ..algebra.sparse import Row, row_times
-from ..algebra.spatial import norm, normalize, quat_normalize, quat_sub, scale
+from ..algebra.spatial import Vec, norm, normalize, quat_normalize, quat_sub, scale
 from ..model.data import Data
 from ..model.enums import JointType, TrnType
 from ..model.model import Model
@@ -21,7 +20,7 @@ from .softening import RowBound, tendon_bound
 
 @dataclass
 class Limit(ScalarRow):
-    """One end of a range: sign J a + y0 >= 0. D is 0 where what is limited is inside its range.
+    """A limit at one end of a range: sign J a + y0 >= 0. D is 0 where what is limited is inside its range.
 
     of: (TrnType.JOINT, which) or (TrnType.TENDON, which). distance: how far it is from where the limit begins to act,
     in metres or radians.
@@ -33,16 +32,16 @@ class Limit(ScalarRow):
 
 @dataclass(frozen=True)
 class Soft:
-    """The way a limit gives: MuJoCo's margin, solref and solimp, whether solref is direct, and how stiff it may be."""
+    """The softness of a limit: MuJoCo's margin, solref and solimp, solref's form, and the bound of its stiffness."""
 
     margin: float
-    solref: Sequence
-    solimp: Sequence
+    solref: Vec
+    solimp: Vec
     direct: bool
     bound: RowBound
 
     def row(self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, sign: Scalar, position: Scalar) -> Limit:
-        """The row of an end that is `position` away, metres or radians."""
+        """Make the row of an end that is `position` away, metres or radians."""
         k, b = reference(self.solref, self.solimp, self.direct, m.timestep)
 
         def compute(_: Any) -> list[Scalar]:
@@ -57,9 +56,9 @@ class Soft:
         return Limit(jacobian, OneSided(D), y0, refine, sign, wrenches, of, position - self.margin)
 
     def rows(
-        self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, at: Scalar, span: Sequence, usual: Sequence
+        self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, at: Scalar, span: Vec, usual: Vec
     ) -> list[Limit]:
-        """One row for whichever end of the range is near, two where both can be at once: the usual range says so."""
+        """Make one row for whichever end of the range is near, two where the usual range lets both be near at once."""
         low, high = span
         if usual[1] - usual[0] <= 2 * self.margin:
             ends = [(1.0, at - low), (-1.0, high - at)]
@@ -69,7 +68,7 @@ class Soft:
 
 
 def joint_limits(m: Model, d: Data) -> list[Limit]:
-    """The limits of all joints that have any."""
+    """Make the limits of all joints that have any."""
     return [row for j in range(m.njnt) if m.jnt_limited[j] for row in _joint_limit(m, d, j)]
 
 
@@ -85,7 +84,7 @@ def _joint_limit(m: Model, d: Data, j: int) -> list[Limit]:
 
 
 def tendon_limits(m: Model, d: Data) -> list[Limit]:
-    """The limits of all tendons that have any, but of those that nothing moves."""
+    """Make the limits of all tendons that have any and that something moves."""
     return [row for t in range(m.ntendon) if m.tendon_limited[t] and d.ten_J[t] for row in _tendon_limit(m, d, t)]
 
 

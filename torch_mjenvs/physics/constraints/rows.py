@@ -8,42 +8,42 @@ accelerations of dofs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
-from ..algebra.spatial import MINVAL, is_number, is_zero
+from ..algebra.spatial import MINVAL, Vec, is_number, is_zero
 from ..model.data import Data
 from ..model.model import Model
 
 MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 
+Hessian = list[dict[int, Scalar]]  # rows of the lower triangle, by column
+
 
 class Constraint:
-    """Some rows. A new kind is a class with these verbs, and a line in `make_constraint`.
+    """A constraint: some rows. A new kind is a class with these verbs, and a line in `make_constraint`.
 
     a: an acceleration (V). dx: a step from there (V).
     """
 
     @property
     def needs_refinement(self) -> list[Mask]:
-        """Where rounding shows in a Newton step, so that the last is to be repeated: see `softening`."""
+        """Masks of the worlds where rounding shows in a Newton step, so that the last is repeated: see `softening`."""
         return []
 
-    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         """Add -J'f to the gradient (V) and J'DJ to the Hessian (rows of its lower triangle, by column), at a."""
         raise NotImplementedError
 
-    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
-        """`total` and what the rows add to it at a + alpha dx: see `Law.fold`."""
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
+        """Return `total` plus the rows' cost at a + alpha dx: see `Law.fold`."""
         raise NotImplementedError
 
-    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+    def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         """Add the wrenches on the bodies at a: (torque, force) about the body's origin. Contacts and tendons alone
         make any."""
 
 
-def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:
-    """Stiffness k and damping b of a constraint. getsolparam and mj_makeImpedance, with `refsafe`."""
+def reference(solref: Vec, solimp: Vec, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:
+    """Compute stiffness k and damping b of a constraint: getsolparam and mj_makeImpedance, with `refsafe`."""
     dmax = clip(solimp[1], MIN_IMP, MAX_IMP)
     if direct:
         return -solref[0] / maximum(dmax * dmax, MINVAL), -solref[1] / maximum(dmax, MINVAL)
@@ -51,8 +51,8 @@ def reference(solref: Sequence, solimp: Sequence, direct: bool, timestep: float)
     return 1 / maximum((dmax * time * ratio) ** 2, MINVAL), 2 / maximum(dmax * time, MINVAL)
 
 
-def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
-    """d(|pos - margin|), a power curve from dmin to dmax, whose power is a constant. getimpedance."""
+def impedance(solimp: Vec, distance: Scalar) -> Scalar:
+    """Compute the impedance d(|pos - margin|), a power curve from dmin to dmax with a constant power: getimpedance."""
     dmin, dmax, mid = (clip(solimp[k], MIN_IMP, MAX_IMP) for k in (0, 1, 3))
     width, p = solimp[2], max(1.0, solimp[4])
     flat = 0.5 * (dmin + dmax)
@@ -66,7 +66,7 @@ def impedance(solimp: Sequence, distance: Scalar) -> Scalar:
 
 
 def row_stiffness(imp: Scalar, resistance: Scalar, give: Scalar = 0.0) -> Scalar:
-    """D of a row of this impedance, at the most 1 / give. mj_makeImpedance.
+    """Compute the stiffness D of a row of this impedance, at the most 1 / give: mj_makeImpedance.
 
     resistance: (1 - imp) times the row's inverse inertia.
     """
@@ -74,7 +74,7 @@ def row_stiffness(imp: Scalar, resistance: Scalar, give: Scalar = 0.0) -> Scalar
 
 
 def _curve(x: Scalar, mid: Scalar, p: float) -> Scalar:
-    """From 0 to 1, of power p below mid and above."""
+    """The curve from 0 to 1, of power p below mid and above."""
     if p == 1:
         return x
     first, second = (1 / y ** (p - 1) if is_number(y) else 1 / power(y, p - 1) for y in (mid, 1 - mid))

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from ...compiler.scalar import Mask, Scalar
 from ..algebra.sparse import Row, row_times
-from ..algebra.spatial import add_scaled
+from ..algebra.spatial import Vec, add_scaled
 from ..model.data import Data
 from ..model.model import Model
 from .laws import Law
-from .rows import Constraint
+from .rows import Constraint, Hessian
 
 
 @dataclass
@@ -27,7 +27,7 @@ class ScalarRow(Constraint):
     y0: Scalar
     refine: Mask = False
     sign: Scalar = 1.0
-    wrenches: Mapping[int, list] = field(default_factory=dict)
+    wrenches: Mapping[int, list[Scalar]] = field(default_factory=dict)
 
     @property
     def D(self) -> Scalar:
@@ -38,11 +38,11 @@ class ScalarRow(Constraint):
     def needs_refinement(self) -> list[Mask]:
         return [] if self.refine is False else [self.refine]
 
-    def force(self, a: list) -> Scalar:
+    def force(self, a: Vec) -> Scalar:
         """The force along sign J at the acceleration a (nv): MuJoCo's efc_force."""
         return -self.law.at(self._residual(a))[0]
 
-    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         slope, curvature = self.law.at(self._residual(a))
         push = self.sign * slope
         for u, x in self.jacobian.items():
@@ -51,7 +51,7 @@ class ScalarRow(Constraint):
                 if v <= u:
                     hessian[u][v] = hessian[u].get(v, 0.0) + curvature * x * y
 
-    def add_slope(self, a: list, gradient: list) -> Scalar:
+    def add_slope(self, a: Vec, gradient: list[Scalar]) -> Scalar:
         """Add the row's share of the gradient (nv) at a, and give the curvature of its law there."""
         slope, curvature = self.law.at(self._residual(a))
         push = self.sign * slope
@@ -59,20 +59,20 @@ class ScalarRow(Constraint):
             gradient[v] = gradient[v] + push * x
         return curvature
 
-    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         return self.law.fold(total, self._residual(a), self._along(dx), alpha)
 
-    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+    def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         if self.wrenches:
             self.push_bodies(self.force(a), wrench)
 
-    def push_bodies(self, force: Scalar, wrench: list[list]) -> None:
-        """Add to `wrench` what a force along sign J is to bodies."""
+    def push_bodies(self, force: Scalar, wrench: list[list[Scalar]]) -> None:
+        """Add to `wrench` the wrenches on bodies of a force along sign J."""
         for body, unit in self.wrenches.items():
             wrench[body] = add_scaled(wrench[body], unit, self.sign * force)
 
-    def _residual(self, a: list) -> Scalar:
+    def _residual(self, a: Vec) -> Scalar:
         return self._along(a) + self.y0
 
-    def _along(self, x: list) -> Scalar:
+    def _along(self, x: Vec) -> Scalar:
         return self.sign * row_times(self.jacobian, x)

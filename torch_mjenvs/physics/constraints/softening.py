@@ -1,4 +1,4 @@
-"""Softening: which rows, to what, and why.
+"""Softening of rows that are too stiff for the precision: which ones, to what, and why.
 
 A row's D is S times the inertia that it acts on, S = D J M^-1 J'. M + J'DJ keeps of M only what is above S roundings.
 `Precision` has two bounds for S. From `stiff` on, rounding shows: the solver repeats the Newton step that lands, which
@@ -26,11 +26,10 @@ called the effective inverse inertia:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, sqrt
-from ..algebra.spatial import MINVAL, is_number, is_zero
+from ..algebra.spatial import MINVAL, Vec, is_number, is_zero
 from ..collision.contact_param import contact_param
 from ..model.data import Data
 from ..model.model import Model, Pair
@@ -60,24 +59,24 @@ class RowBound:
     give: Scalar = 0.0
 
     def stiffness(self, imp: Scalar) -> Scalar:
-        """D at an impedance."""
+        """The stiffness D at an impedance."""
         return row_stiffness(imp, (1.0 - imp) * self.invweight, self.give)
 
-    def needs_refinement(self, precision: Precision, D: Scalar, solimp: Sequence) -> Mask:
-        """Where rounding shows in a Newton step: at this D of a row of this solimp."""
+    def needs_refinement(self, precision: Precision, D: Scalar, solimp: Vec) -> Mask:
+        """Mask of the worlds where rounding shows in a Newton step, at this D of a row of this solimp."""
         if self.effective is None and not _may_be_stiff(precision, solimp):
             return False
         return D * (self.invweight if self.effective is None else self.effective) > precision.stiff
 
 
-def _may_be_stiff(precision: Precision, solimp: Sequence) -> bool:
+def _may_be_stiff(precision: Precision, solimp: Vec) -> bool:
     """True where the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
     most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
     return most / (1 - most) > precision.stiff
 
 
 def tendon_bound(m: Model, d: Data, t: int) -> RowBound:
-    """The bound of a row along tendon t.
+    """Bound the stiffness of a row along tendon t.
 
     A string between two parallel tracks does not stretch at first. So where tendon_invweight0 is next to nothing, the
     effective inverse inertia is a bound of J M^-1 J' in the pose at hand.
@@ -93,7 +92,7 @@ def tendon_bound(m: Model, d: Data, t: int) -> RowBound:
 
 
 def tie_bound(precision: Precision, invweight: Scalar, nominal: float, effective: float) -> RowBound:
-    """The bound of rows of a connect or weld: of those that hold points together, or of those that hold orientations.
+    """Bound the stiffness of a connect's or weld's rows: those that hold points together, or those for orientations.
 
     invweight, nominal: the sum of both bodies' body_invweight0, in the world at hand and in the model as it was loaded.
     effective: the largest J M^-1 J' of the rows at qpos0. What is held far from a centre of mass acts on less inertia
@@ -120,7 +119,7 @@ class ContactBound:
 
 
 def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
-    """The bound of a pair's contacts: whether rounding bears them at their stiffest, and what is done if not."""
+    """Bound the stiffness of a pair's contacts: does rounding bear them at their stiffest, and what is done if not."""
     dmin, dmax = contact_param(m, pair).solimp[:2]
     most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
     if m.nominal is None:
@@ -130,7 +129,7 @@ def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
 
 
 def _bound(m: Model, pair: Pair, precision: Precision, stiffness: float, weights: tuple[float, float]) -> ContactBound:
-    """The bound of a pair's contacts, where a row's D can be `stiffness`. weights: as `bodies_invweight` gives them."""
+    """Bound a pair's contacts, where a row's D can be `stiffness`. weights: as `bodies_invweight` gives them."""
     weight, _ = _effective_invweight(m, pair, precision, weights[0])
     rows, mu, turning = _rows(m, pair, weight, weights[1])
     if max(rows * weight, turning) * stiffness <= precision.stiffest:
@@ -150,9 +149,9 @@ def _bound_of_world(
     precision: Precision,
     stiffness: Scalar,
     share: Scalar,
-    weights: list[tuple],
+    weights: list[tuple[Scalar, Scalar]],
 ) -> ContactBound:
-    """The bound in worlds whose parameters vary, where a row's D can be `stiffness` over its share of the weight.
+    """Bound contacts in worlds whose parameters vary, where a row's D can be `stiffness` over its share of the weight.
 
     usual: that of the model as it was loaded, which says, too, whether there is a spring, and how much more easily than
     the centre of mass the surface gives way. weights: as `bodies_invweight` gives them, there and in the world.
@@ -199,7 +198,7 @@ def _greater(a: Scalar, b: Scalar) -> Scalar:
 
 
 def _effective_invweight(m: Model, pair: Pair, precision: Precision, weight: float) -> tuple[float, bool]:
-    """The inverse inertia that a contact acts on, and whether the centre of mass cannot move."""
+    """The inverse inertia that a contact acts on, and True if the centre of mass cannot move."""
     surface = sum(geom_invweight0(m)[geom] for geom in (pair.geom1, pair.geom2))
     fixed = weight < FIXED / math.sqrt(precision.stiffest) * surface
     return (surface if fixed else min(surface, LIGHT * weight)), fixed

@@ -1,4 +1,4 @@
-"""Equalities of two bodies: connect, which keeps a point of each together, and weld, which keeps orientations, too.
+"""Equalities of two bodies: connect keeps a point of each together, and weld keeps orientations, too.
 
 mj_instantiateEquality (mjEQ_CONNECT, mjEQ_WELD), mj_Jdotv. Three rows are the distance of the two points along the
 world's axes. A weld has three more, for what is left between the orientations: the vector part of a quaternion,
@@ -55,12 +55,12 @@ class Tie:
     """A connect or weld: it holds a point of each body, and where `quats` are given, orientations."""
 
     bodies: tuple[int, int]
-    r: tuple[list, list]
-    quats: tuple[list, list] | None  # q1 relpose, conjugate(q2)
+    r: tuple[list[Scalar], list[Scalar]]
+    quats: tuple[list[Scalar], list[Scalar]] | None  # q1 relpose, conjugate(q2)
     torquescale: Scalar = 1.0
 
     def lines(self, m: Model, d: Data) -> list[Line]:
-        """The lines of all rows, in MuJoCo's order."""
+        """Make the lines of all rows, in MuJoCo's order."""
         origin1, origin2 = (m.body_originid[body] for body in self.bodies)
         apart = sub(add(self.r[0], between(d, origin2, origin1)), self.r[1])
         r1, r2 = self.r
@@ -74,13 +74,13 @@ class Tie:
 
     @functools.cached_property
     def left(self) -> list[Scalar]:
-        """The vector part of q."""
+        """The vector part of q, the rotation that is left between the orientations (3)."""
         q1, conjugate2 = self.quats or ([], [])
         return quat_mul(conjugate2, q1)[1:]
 
     @functools.cached_property
     def turning(self) -> list[Scalar]:
-        """The matrix that makes the rate of a weld's last three positions of w1 - w2."""
+        """The matrix (9) that turns w1 - w2 into the rate of a weld's last three positions."""
         q1, conjugate2 = self.quats or ([], [])
         columns = [quat_mul(quat_mul(conjugate2, [0.0, *axis]), q1)[1:] for axis in AXES]
         return [column[k] * (self.torquescale * 0.5) for k in range(3) for column in columns]
@@ -102,7 +102,7 @@ class Tie:
         return out + add(turned, scale(self.left, square))
 
     def jacobian(self, m: Model, d: Data, line: Line) -> Row:
-        """The row, without what is 0 in every state."""
+        """The line's row of the Jacobian, without what is 0 in every state."""
         dofs1, dofs2 = (dofs_of(m, body) for body in self.bodies)
         row = {v: dot(line.first, d.odof[v]) for v in dofs1 if v not in dofs2}
         row |= {v: -dot(line.second, d.odof[v]) for v in dofs2 if v not in dofs1}
@@ -110,7 +110,7 @@ class Tie:
             row |= {v: dot(sub(line.first, line.second), d.odof[v]) for v in dofs1 if v in dofs2}
         return {v: x for v, x in row.items() if not is_zero(x)}
 
-    def wrenches(self, line: Line) -> dict[int, list]:
+    def wrenches(self, line: Line) -> dict[int, list[Scalar]]:
         """The wrench (torque, force) on each body, but for the world, of a unit of the row's force."""
         out = {body: zeros(6) for body in self.bodies if body}
         for body, pull in zip(self.bodies, (line.first, scale(line.second, -1.0)), strict=True):
@@ -120,7 +120,7 @@ class Tie:
 
 
 def weld(m: Model, d: Data, i: int) -> Equality:
-    """Equality i, a connect or a weld."""
+    """Make equality i, a connect or a weld: mj_instantiateEquality."""
     tie = _tie(m, d, i)
     lines = tie.lines(m, d)
     k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
@@ -156,7 +156,7 @@ def _tie(m: Model, d: Data, i: int) -> Tie:
 
 
 def _bounds(m: Model, d: Data, i: int, tie: Tie) -> list[RowBound]:
-    """The bounds of equality i's rows: of those for points, and where there are any, of those for orientations."""
+    """Bound the rows of equality i: those for points and, where there are any, those for orientations."""
     usual, bounds = m.nominal or m, []
     for kind, effective in enumerate(_effective_invweights(usual)[i][: 2 if tie.quats else 1]):
         invweight, nominal = (sum(x.body_invweight0[body][kind] for body in tie.bodies) for x in (m, usual))

@@ -13,48 +13,50 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ..algebra.spatial import add, cross, dot, scale, sum_of
+from ...compiler.scalar import Scalar
+from ..algebra.spatial import Vec, add, cross, dot, scale, sum_of
 from ..dynamics.kinematics import between
 from ..model.data import Data
 from ..model.model import Model
 from .contact_force import ContactForce, Contacts, body_motion, in_world
+from .rows import Hessian
 
 
 @dataclass
 class WorldContact(ContactForce):
-    """`body` moves the contact's point. The normal counts as `sign` says: +1 where it points to the body, else -1."""
+    """A contact of `body` with the world. sign: +1 where the normal points to the body, else -1."""
 
     body: int
     sign: float
-    r: list
-    frame: list[list]
+    r: list[Scalar]
+    frame: list[list[Scalar]]
 
-    def along(self, motion: list) -> list:
+    def along(self, motion: list[list[Scalar]]) -> list[Scalar]:
         return along(self.r, self.frame, self.condim, self.sign, motion[self.body])
 
-    def wrenches(self, m: Model, d: Data, force: list) -> list[list]:
+    def wrenches(self, m: Model, d: Data, force: list[Scalar]) -> list[list[Scalar]]:
         here = m.body_originid[self.body]
         arms = [add(self.r, between(d, m.body_originid[body], here)) for body in self.bodies]
         f, torque = in_world(self.frame, force[:3]), in_world(self.frame, force[3:])
         return [add(cross(arm, f), torque) + f for arm in arms]
 
-    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list, list]:
+    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list[Scalar], list[Scalar]]:
         return add(self.r, between(d, m.body_originid[body], m.body_originid[self.body])), self.frame[0]
 
 
 @dataclass
 class WorldContacts(Contacts):
-    """All of them: a wrench and a stiffness of each body, summed over its subtree."""
+    """The contacts with the world: a wrench and a stiffness of each body, summed over its subtree."""
 
     contacts: Sequence[WorldContact]
 
-    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         motion = body_motion(m, d, a)
-        wrench: dict[int, list] = {}
-        stiffness: dict[int, list] = {}
+        wrench: dict[int, list[Scalar]] = {}
+        stiffness: dict[int, list[Scalar]] = {}
         for c in self.contacts:
 
-            def push(carry: list, c: WorldContact = c) -> list:
+            def push(carry: list[list[Scalar]], c: WorldContact = c) -> list[list[Scalar]]:
                 force, weight = c.cone.push(c.residual(motion))
                 f, torque = (scale(in_world(c.frame, part), -c.sign) for part in (force[:3], force[3:]))
                 k = _in_world_axes(c.frame, [row[:3] for row in weight[:3]])
@@ -82,13 +84,13 @@ class WorldContacts(Contacts):
                 j = m.dof_parentid[j]
 
 
-def along(r: list, frame: list, condim: int, sign: float, motion: list) -> list:
-    """The motion of a body's point r along the axes: v + w x r, and w."""
+def along(r: Vec, frame: list[list[Scalar]], condim: int, sign: float, motion: list[Scalar]) -> list[Scalar]:
+    """The motion of a body's point r along the axes (condim): v + w x r, and w."""
     point, turning = scale(add(motion[3:], cross(motion[:3], r)), sign), scale(motion[:3], sign)
     return [dot(axis, point) for axis in frame[:condim]] + [dot(axis, turning) for axis in frame[: max(condim - 3, 0)]]
 
 
-def _of_turning(r: list, frame: list, weight: list[list]) -> list:
+def _of_turning(r: list[Scalar], frame: list[list[Scalar]], weight: list[list[Scalar]]) -> list[Scalar]:
     """The share in a body's stiffness of the axes that turn: their own, and what is between them and the others."""
     turning = _in_world_axes(frame, [row[3:] for row in weight[3:]])
     images = [in_world(frame, row[:3]) for row in weight[3:]]
@@ -100,8 +102,8 @@ def _of_turning(r: list, frame: list, weight: list[list]) -> list:
     return angular + [x for row in between for x in row] + [0.0] * 6
 
 
-def _in_world_axes(frame: list, weight: list[list]) -> list[list]:
-    """A symmetric matrix given along n, t1, t2."""
+def _in_world_axes(frame: list[list[Scalar]], weight: list[list[Scalar]]) -> list[list[Scalar]]:
+    """Bring a symmetric matrix given along n, t1, t2 into world axes (3 x 3)."""
     images = [in_world(frame, row) for row in weight]
     out = [[0.0] * 3 for _ in range(3)]
     for i, j in _LOWER:
@@ -112,18 +114,18 @@ def _in_world_axes(frame: list, weight: list[list]) -> list[list]:
 _LOWER = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
 
 
-def _at(k: list[list], r: list) -> list:
-    """The stiffness k of the point r as one of spatial motion."""
+def _at(k: list[list[Scalar]], r: list[Scalar]) -> list[Scalar]:
+    """Make of the stiffness k of the point r one of spatial motion (21)."""
     columns = [cross(r, [k[0][j], k[1][j], k[2][j]]) for j in range(3)]  # [r]k
     rows = [[columns[j][i] for j in range(3)] for i in range(3)]
     angular = [cross(r, rows[j])[i] for i, j in _LOWER]  # [r]k[r]'
     return angular + [x for row in rows for x in row] + [k[i][j] for i, j in _LOWER]
 
 
-def _mul(s: list, v: list) -> list:
-    """S v."""
+def _mul(s: list[Scalar], v: list[Scalar]) -> list[Scalar]:
+    """The product S v of a spatial stiffness (21) and a motion (6)."""
 
-    def symmetric(t: list, x: list) -> list:
+    def symmetric(t: list[Scalar], x: list[Scalar]) -> list[Scalar]:
         return [
             t[0] * x[0] + t[1] * x[1] + t[3] * x[2],
             t[1] * x[0] + t[2] * x[1] + t[4] * x[2],

@@ -1,3 +1,5 @@
-"""Any two convex shapes: `hull` is what is asked of a shape, `nearest` and `deepest` are GJK and EPA, `faces` and
-`patches` find the flat parts that touch, and `convex` is the collider made of them.
+"""Contacts of any two convex shapes by their furthest points.
+
+`hull` is what is asked of a shape, `nearest` and `deepest` are GJK and EPA, `faces` and `patches` find the flat parts
+that touch, and `convex` has the colliders made of them.
 """

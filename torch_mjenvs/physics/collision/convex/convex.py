@@ -1,4 +1,4 @@
-"""Where two convex shapes touch: what MuJoCo's native collider (mjc_ccd) finds, by the points that are furthest.
+"""Finds where two convex shapes touch by their furthest points, as MuJoCo's native collider does: mjc_ccd.
 
 All is said of the difference C of two shapes, the points a - b of a in the first and b in the second: they overlap
 where the origin is in C, by as much as it is from C's surface. All that is known of C is its furthest point in a given
@@ -13,7 +13,7 @@ a, b points of the two shapes   w = a - b   x the point of C that is sought   n 
 from __future__ import annotations
 
 from ....compiler.control import when_any
-from ....compiler.scalar import Mask, logical_not
+from ....compiler.scalar import Mask, Scalar, logical_not
 from ...algebra.spatial import is_zero
 from ..colliders import Found, Geom, Place, make_frame
 from .deepest import deepest, deepest_core_face, deepest_face
@@ -24,22 +24,26 @@ from .patches import find_patch
 SPOT = 7  # dist, point, normal
 
 
-def find_convex(one: Geom, two: Geom, several: Mask) -> Found:
-    """Two shapes without skins."""
+def find_convex(one: Geom, two: Geom) -> Found:
+    """Find the contact of two shapes without skins."""
     spot = deepest(Hull(one), Hull(two), one.margin)
     return [(spot[0], spot)]
 
 
-def find_flat(one: Geom, two: Geom, several: Mask) -> Found:
-    """The same where both have flat parts: up to four contacts."""
+def find_flat(one: Geom, two: Geom) -> Found:
+    """Find up to four contacts of two shapes without skins that both have flat parts."""
     first, second = Hull(one), Hull(two)
     spot, corners = deepest_face(first, second, one.margin)
-    spots = find_patch(first, second, spot, corners, one.margin, several)
+    spots = find_patch(first, second, spot, corners, one.margin, one.several)
     return [(spot[0], spot) for spot in spots]
 
 
-def find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
-    """Two shapes of which one is a mesh, and the other a mesh or box, or a sphere or capsule: exactly."""
+def find_cornered(one: Geom, two: Geom) -> Found:
+    """Find the contacts of a mesh and a mesh, box, sphere or capsule, to rounding."""
+    return _find_cornered(one, two, one.several)
+
+
+def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
     first, second = Hull(one), Hull(two)
     if is_zero(one.margin) and is_zero(first.skin) and is_zero(second.skin):
         spot, corners = deepest_face(first, second, one.margin)
@@ -52,24 +56,24 @@ def find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
     return [(spot[0], spot) for spot in spots]
 
 
-def find_ball_mesh(one: Geom, two: Geom, several: Mask) -> Found:
-    """A sphere and a mesh: one contact."""
-    return find_cornered(one, two, False)[:1]
+def find_ball_mesh(one: Geom, two: Geom) -> Found:
+    """Find the one contact of a sphere and a mesh."""
+    return _find_cornered(one, two, False)[:1]
 
 
-def find_rod_mesh(one: Geom, two: Geom, several: Mask) -> Found:
-    """A capsule and a mesh: two contacts, where it lies on a face."""
-    return find_cornered(one, two, several)[:2]
+def find_rod_mesh(one: Geom, two: Geom) -> Found:
+    """Find up to two contacts of a capsule and a mesh: two where it lies on a face."""
+    return find_cornered(one, two)[:2]
 
 
-def find_round(one: Geom, two: Geom, several: Mask) -> Found:
-    """Two shapes of which one is a sphere or a capsule."""
+def find_round(one: Geom, two: Geom) -> Found:
+    """Find the contact of two shapes of which one is a sphere or a capsule."""
     first, second = Hull(one), Hull(two)
     apart, spot = nearest(first, second, one.margin)
     spot = when_any(logical_not(apart), lambda _: deepest(first, second, one.margin), spot)
     return [(spot[0], spot)]
 
 
-def place_convex(one: Geom, two: Geom, spot: list) -> Place:
-    """As it was found."""
+def place_convex(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
+    """Read the contact that `find` left in its spot: dist, point and normal."""
     return spot[0], spot[1:4], make_frame(spot[4:], None)

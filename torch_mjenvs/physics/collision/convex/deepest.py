@@ -1,4 +1,4 @@
-"""How deep two convex shapes are in each other: the EPA algorithm. Words and letters are as in `convex`."""
+"""Finds how deep two convex shapes are in each other: the EPA algorithm. Letters are as in `convex`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABOVE = 1e-10  # metres: what is less above a face does not see it
 
 
 def deepest(one: Hull, two: Hull, margin: Scalar) -> list[Scalar]:
-    """The spot where the origin is nearest to the surface of C, if it is inside.
+    """Find the spot where the origin is nearest to the surface of C, if it is inside.
 
     C's polytope is a list of points and one of faces. In each step the face nearest to the origin is looked at: if C is
     hardly further in that direction, the face is on C's surface. Else the furthest point becomes one of the polytope's,
@@ -29,8 +29,7 @@ def deepest(one: Hull, two: Hull, margin: Scalar) -> list[Scalar]:
 
 
 def deepest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """The same, and the numbers of the corners that the face consists of: three of the first shape, three of the
-    second.
+    """Find the spot as `deepest` does, and the numbers of the face's corners: three of each shape.
 
     Of shapes with nothing but corners the face is exactly one of C's.
     """
@@ -38,13 +37,14 @@ def deepest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], li
 
 
 def deepest_core_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """The same of shapes whose cores are not apart, but for rounding: their skins are added to what is found."""
+    """Find spot and corners as `deepest_face` does, of cores that overlap or touch, and add skins to their depth."""
     return _expand(one, two, [0.0, 0.0], margin, True)
 
 
 def deepest_from(one: Hull, two: Hull, points: list[list[Scalar]]) -> list[Scalar]:
-    """The same of shapes with nothing but corners, from these four points of C around the origin on, the first three of
-    which look away from the last: with the numbers of both corners, as `difference` gives them.
+    """Find the spot as `deepest` does, of shapes with nothing but corners, from four points of C around the origin on.
+
+    The first three look away from the last. A point comes with both corners' numbers, as `difference` gives them.
     """
     return _expand(one, two, [0.0, 0.0], 0.0, True, points)[0]
 
@@ -57,7 +57,10 @@ def _expand(
     numbered: bool,
     corners: list[list[Scalar]] | None = None,
 ) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """skins: with which the shapes are looked at; what else they have of them is added at the end.
+    """Expand a polytope in C towards its surface; the spot, and the numbers of the face's corners.
+
+    skins: the part of both skins that is in C; the rest of them is added at the end.
+    corners: the four that the polytope begins with.
 
     Of shapes with nothing but corners the answer is the last face. Of others it is the direction, of all that were
     looked at, in which C reaches the least far: so far one shape has to be moved at the most. Where the steps do not
@@ -66,8 +69,8 @@ def _expand(
     rest = [hull.skin + 0.5 * margin - skin for hull, skin in zip((one, two), skins, strict=True)]
     columns = range(8 if numbered else 6)
 
-    def furthest(n: list) -> list[Scalar]:
-        """w, a and, where they are asked for, the corners' numbers."""
+    def furthest(n: list[Scalar]) -> list[Scalar]:
+        """The point w of C furthest along n, a, and, where they are asked for, the corners' numbers."""
         return difference(one, two, n, skins, numbered)
 
     corners = corners or _tetrahedron(furthest, sub(two.centre, one.centre))
@@ -82,7 +85,7 @@ def _expand(
     )
     tolerance = select(cornered, MINVAL, TOLERANCE)
 
-    def step(i: Any, c: dict) -> dict:
+    def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
         face, depth = count_while(
             lambda k, f: number(k) < c["faces"],
             lambda k, f: _lesser([number(k), faces[k, 6]], f),
@@ -132,8 +135,8 @@ def _expand(
     return [dist, *point, *c["n"]], [[p[k] for p in at] for k in columns[6:]]
 
 
-def _known(points: Array, count: Scalar, numbers: list) -> Mask:
-    """Whether a point of these two corners is among them."""
+def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:
+    """Mask: one of the points comes from the two corners with these numbers."""
 
     def look(k: Any, found: Mask) -> Mask:
         apart = [absolute(x - y) for x, y in zip(points[k, 6:], numbers, strict=True)]
@@ -142,8 +145,8 @@ def _known(points: Array, count: Scalar, numbers: list) -> Mask:
     return count_while(lambda k, _: number(k) < count, look, False, points.rows)
 
 
-def _tetrahedron(furthest: Any, direction: list) -> list[list[Scalar]]:
-    """Four points of C, with a volume: each as far as it can be from what the others span."""
+def _tetrahedron(furthest: Any, direction: list[Scalar]) -> list[list[Scalar]]:
+    """Find four points of C, with a volume: each as far as it can be from what the others span."""
     n = scale(direction, 1.0 / maximum(norm(direction), MINVAL))
     n = choose(dot(direction, direction) < MINVAL, [1.0, 0.0, 0.0], n)
     p, q = furthest(n), furthest(scale(n, -1.0))
@@ -157,8 +160,8 @@ def _tetrahedron(furthest: Any, direction: list) -> list[list[Scalar]]:
     return [p, choose(turned, r, q), choose(turned, q, r), s]
 
 
-def _across(way: list) -> list[Scalar]:
-    """A unit vector at right angles."""
+def _across(way: list[Scalar]) -> list[Scalar]:
+    """A unit vector at right angles to `way`."""
     x, y, z = (absolute(k) for k in way)
     least_x, least_y = logical_and(x <= y, x <= z), y <= z
     axis = [select(least_x, 1.0, 0.0), select(least_x, 0.0, select(least_y, 1.0, 0.0))]
@@ -167,13 +170,13 @@ def _across(way: list) -> list[Scalar]:
     return scale(n, 1.0 / maximum(norm(n), MINVAL))
 
 
-def _further(furthest: Any, n: list, p: list) -> list[Scalar]:
+def _further(furthest: Any, n: list[Scalar], p: list[Scalar]) -> list[Scalar]:
     """The furthest point along n, or against it if that is further from the plane through p."""
     up, down = furthest(n), furthest(scale(n, -1.0))
     return choose(dot(sub(up[:3], p[:3]), n) >= -dot(sub(down[:3], p[:3]), n), up, down)
 
 
-def _plane(a: list, b: list, c: list) -> list[Scalar]:
+def _plane(a: list[Scalar], b: list[Scalar], c: list[Scalar]) -> list[Scalar]:
     """The unit normal of a triangle, and its distance from the origin. One without area is never near."""
     n = cross(sub(b, a), sub(c, a))
     length = norm(n)
@@ -182,12 +185,12 @@ def _plane(a: list, b: list, c: list) -> list[Scalar]:
     return [*choose(flat, zeros(3), n), select(flat, 1e9, dot(n, a))]
 
 
-def _lesser(new: list, old: list) -> list:
+def _lesser(new: list[Scalar], old: list[Scalar]) -> list[Scalar]:
     return choose(new[1] < old[1], new, old)
 
 
-def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list, go: Mask) -> Scalar:
-    """List the faces that w sees, and their edges; how many they are."""
+def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list[Scalar], go: Mask) -> Scalar:
+    """List the faces that w sees, and their edges; returns how many faces they are."""
 
     def look(k: Any, n: Scalar) -> Scalar:
         a, b, c, *plane = faces[k]
@@ -200,8 +203,10 @@ def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list, go: Ma
     return count_while(lambda k, n: number(k) < count, look, 0.0, faces.rows, [edges, seen])
 
 
-def _close(points: Array, faces: Array, edges: Array, seen: Array, c: dict, count: Scalar, w: list) -> Scalar:
-    """Put a face from w to each edge that but one face has that w sees; how many they are."""
+def _close(
+    points: Array, faces: Array, edges: Array, seen: Array, c: dict[str, Any], count: Scalar, w: list[Scalar]
+) -> Scalar:
+    """Put a face from w to each edge that just one of the faces seen has; returns how many faces were put."""
 
     def close(k: Any, made: Scalar) -> Scalar:
         a, b = edges[k]
@@ -221,8 +226,8 @@ def _close(points: Array, faces: Array, edges: Array, seen: Array, c: dict, coun
     return count_while(lambda k, _: number(k) < 3.0 * count, close, 0.0, edges.rows, [faces])
 
 
-def _shares(corners: list, x: list) -> list[Scalar]:
-    """Of the corners in x, a point of their plane."""
+def _shares(corners: list[list[Scalar]], x: list[Scalar]) -> list[Scalar]:
+    """The shares of three corners in x, a point of their plane."""
     ways = [sub(corner, x) for corner in corners]
     areas = [cross(ways[1], ways[2]), cross(ways[2], ways[0]), cross(ways[0], ways[1])]
     whole = add(add(areas[0], areas[1]), areas[2])

@@ -1,4 +1,4 @@
-"""What of a convex shape touches, a corner, an edge or a face, and which of its faces and edges that belongs to.
+"""Corners, edges and faces of a convex shape: which of them touches, and the faces and edges it belongs to.
 
 A face is known by its number (see `solids`); of a cylinder it is the disc at an end, taken for a polygon of 16 corners.
 The edge of a cylinder is the line of its side that is furthest out.
@@ -24,7 +24,7 @@ LIES_ON = 0.0888  # mjEDGE_TOL: sine up to which an edge lies on a face
 
 @dataclass
 class Part:
-    """A face or an edge of so many corners. normal: of the face that it is, or lies on."""
+    """A face or an edge, with its number of corners. normal: of the face that it is, or lies on."""
 
     corners: Scalar
     normal: list[Scalar]
@@ -40,7 +40,7 @@ def choose_part(mask: Mask, a: Part, b: Part) -> Part:
 
 
 class Feature:
-    """Of a hull what touches: the corners of three numbers, of which some may be the same.
+    """The part of a hull that touches, by the numbers of three corners, some of which may be the same.
 
     dimension: 1 of a corner, 2 of an edge, 3 of a face. A disc is a corner, and the side of a cylinder or capsule an
     edge, as only the ends have numbers.
@@ -59,11 +59,11 @@ class Feature:
 
     @property
     def most(self) -> int:
-        """Faces that it may belong to."""
+        """The most faces that it may belong to."""
         return self.hull.solids.most_around
 
     def _list_faces(self) -> None:
-        """The faces that all the numbers belong to."""
+        """List the faces that all three corners belong to."""
         (a, b, c), hull, solids = self.numbers, self.hull, self.hull.solids
         disc = scale(hull.axes[2], select(a > 0.5, 1.0, -1.0))
         self.faces = Array([[*disc, 0.0]] if self.disc is not False else [], self.most, 4)
@@ -93,7 +93,7 @@ class Feature:
         return [dot([axis[k] for axis in axes], x) for k in range(3)]
 
     def _vertex(self, v: Scalar) -> list[Scalar]:
-        """Where a vertex is."""
+        """The position of a vertex (3)."""
         hull = self.hull
         x = hull.solids.vertices[v]
         out = list(hull.centre)
@@ -102,7 +102,7 @@ class Feature:
         return out
 
     def face(self, row: list[Scalar]) -> Part:
-        """One of `faces`."""
+        """The part that one of `faces` is."""
         solids, f = self.hull.solids, row[3]
         first, n = solids.faces[f, 3:]
 
@@ -121,7 +121,7 @@ class Feature:
         return add_scaled(add_scaled(out, hull.axes[0], x), hull.axes[1], select(up, -y, y))
 
     def edge_on(self, other: Feature, out: Vec, asked: Mask) -> tuple[Mask, list[Scalar], Part]:
-        """Whether one of the edges lies on one of the faces of another's, which face, and the edge.
+        """Find an edge that lies on one of the other feature's faces: a mask, the face and the edge.
 
         The first one, of faces and then of edges.
         """
@@ -137,10 +137,10 @@ class Feature:
             way = sub(self._vertex(to), start)
             return way if self.round is False else choose(self.round, scale(axis, 2.0 * hull.box[2]), way)
 
-        def on(i: Any, found: list) -> list:
+        def on(i: Any, found: list[Any]) -> list[Any]:
             row = other.faces[i]
 
-            def look(j: Any, found: list) -> list:
+            def look(j: Any, found: list[Any]) -> list[Any]:
                 way = edge(j)
                 lies = absolute(dot(way, row[:3])) < LIES_ON * norm(way)
                 return choose(logical_and(lies, found[0] < 0.5), [1.0, *row, *way], found)
@@ -162,12 +162,12 @@ class Feature:
 
 
 def opposite(one: Feature, two: Feature) -> tuple[Mask, list[Scalar], list[Scalar]]:
-    """Whether a face of one looks at a face of the other: the first ones that do."""
+    """Find the first face of one that looks at a face of the other: a mask, then both."""
 
-    def each(i: Any, found: list) -> list:
+    def each(i: Any, found: list[Any]) -> list[Any]:
         a = one.faces[i]
 
-        def look(j: Any, found: list) -> list:
+        def look(j: Any, found: list[Any]) -> list[Any]:
             b = two.faces[j]
             looks = logical_and(dot(a[:3], b[:3]) < -LOOKS_AT, found[0] < 0.5)
             return choose(looks, [1.0, *a, *b], found)

@@ -1,4 +1,4 @@
-"""A convex shape as the points that are furthest, each in some direction: all that GJK and EPA know of it."""
+"""A convex shape as its furthest point in any direction, which is all that GJK and EPA know of it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Hull:
         self.solids = geom.solids
 
     def furthest(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
-        """In direction n, a unit vector, with a skin of this thickness."""
+        """The furthest point in direction n, a unit vector, with a skin of this thickness."""
         return self.corner(n, skin)[:3]
 
     def corner(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
-        """The same, and the number of the corner or vertex (see `solids`)."""
+        """The furthest point in direction n, and the number of the corner or vertex that it is at (see `solids`)."""
         local = [dot(axis, n) for axis in self.axes]
         reach = [x * r for x, r in zip(local, self.radii, strict=True)]
         length = maximum(norm(reach), MINVAL)
@@ -49,8 +49,9 @@ class Hull:
 
 
 def difference(one: Hull, two: Hull, n: Vec, skins: Sequence[Scalar], numbered: bool) -> list[Scalar]:
-    """Of the furthest point of the difference of two shapes: what it is, the first shape's point, and, where they are
-    asked for, the numbers of both corners.
+    """The furthest point of the difference of two shapes along n, and the point of the first shape that it comes from.
+
+    Then, where they are asked for, the numbers of both corners.
     """
     ends = (one, n, skins[0]), (two, scale(n, -1.0), skins[1])
     a, b = (hull.corner(out, skin) if numbered else hull.furthest(out, skin) for hull, out, skin in ends)

@@ -1,4 +1,4 @@
-"""Where two convex shapes are nearest whose cores are apart: the GJK algorithm.
+"""Finds where two convex shapes are nearest if their cores are apart: the GJK algorithm.
 
 Words and letters are as in `convex`.
 """
@@ -18,7 +18,7 @@ GAP = 1e-12  # of the squared distance: what may be between the nearest point an
 
 
 def nearest(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar]]:
-    """Whether the cores are apart, and then the spot: where they are nearest.
+    """Find the spot where two shapes are nearest: a mask of the worlds where their cores are apart, and the spot there.
 
     x is in a triangle of points of C. A point of C that is further towards the origin takes the place of one of them.
     """
@@ -27,15 +27,13 @@ def nearest(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar]]:
 
 
 def nearest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
-    """The same, and the numbers of the corners that the triangle consists of: three of the first shape, three of the
-    second.
-    """
+    """Find mask and spot as `nearest` does, and the numbers of the triangle's corners: three of each shape."""
     return _nearest(one, two, margin, True)
 
 
 def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
-    def further(x: list) -> list[Scalar]:
-        """w, a and, where they are asked for, the corners' numbers, of C's furthest point from x to the origin."""
+    def further(x: list[Scalar]) -> list[Scalar]:
+        """The point w of C furthest from x to the origin, a, and, where they are asked for, the corners' numbers."""
         n = scale(x, -1.0 / maximum(norm(x), MINVAL))
         return difference(one, two, n, [0.0, 0.0], numbered)
 
@@ -44,7 +42,7 @@ def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask
     start = {"points": [first] * 3, "x": first[:3], "a": first[3:6], "square": dot(first[:3], first[:3]), "go": True}
     start["go"] = start["square"] > TOLERANCE * TOLERANCE
 
-    def step(c: dict) -> dict:
+    def step(c: dict[str, Any]) -> dict[str, Any]:
         s = further(c["x"])
         bound = dot(c["x"], s[:3])
         open_ = logical_and(c["square"] - bound > c["square"] * GAP, bound < reach * sqrt(c["square"]))
@@ -62,13 +60,14 @@ def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask
     return apart, [dist, *point, *n], [[p[k] for p in c["points"]] for k in range(6, len(first))]
 
 
-def _nearest_with(s: list, points: list) -> dict[str, Any]:
-    """The point nearest to the origin of the triangles of s and two of three points, if it is not on a side without s:
-    what it is, and the three points of which it is a mean.
+def _nearest_with(s: list[Scalar], points: list[list[Scalar]]) -> dict[str, Any]:
+    """Find the point nearest to the origin of the triangles of s and two of three points, if no side without s has it.
+
+    Gives the point, and the three points of which it is a mean.
     """
     best: dict[str, Any] = {"points": [s, s, s], "x": s[:3], "a": s[3:6], "square": dot(s[:3], s[:3])}
 
-    def offer(there: Mask, others: list, shares: list) -> None:
+    def offer(there: Mask, others: list[list[Scalar]], shares: list[Scalar]) -> None:
         at = list(s)
         for p, share in zip(others, shares, strict=True):
             at = [x + (y - z) * share for x, y, z in zip(at, p, s, strict=True)]

@@ -1,4 +1,4 @@
-"""Where flat parts of two convex shapes lie on each other: up to four contacts, as by MuJoCo's multiccd.
+"""Finds up to four contacts where flat parts of two convex shapes lie on each other, as MuJoCo's multiccd.
 
 Two faces that nearly look at each other, or an edge and a face, touch where the one cut off at the sides of the other
 is below its plane. Of more than four such corners four are taken that go round much of the polygon. Which faces
@@ -23,14 +23,15 @@ MOST = 4
 
 
 def find_patch(
-    one: Hull, two: Hull, spot: list, corners: list[list], margin: Scalar, several: Mask
+    one: Hull, two: Hull, spot: list[Scalar], corners: list[list[Scalar]], margin: Scalar, several: Mask
 ) -> list[list[Scalar]]:
-    """The spots of two hulls that touch at a spot, by corners of these numbers of each: that one alone, or, where there
-    may be several, up to four.
+    """Find up to four spots of two hulls that touch at this one, by corners of these numbers of each.
+
+    Where there may not be several, it is this one alone.
     """
     alone = [spot, *([NEVER, *zeros(6)] for _ in range(MOST - 1))]
 
-    def patch(carry: list) -> list:
+    def patch(carry: list[list[Scalar]]) -> list[list[Scalar]]:
         n = spot[4:]
         a, b = Feature(one, corners[0]), Feature(two, corners[1])
         both, face_a, face_b = opposite(a, b)
@@ -53,9 +54,8 @@ def find_patch(
     return when_any(logical_and(several, spot[0] < margin), patch, alone)
 
 
-def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list[tuple[list, Scalar, Mask]]:
-    """The corners of a part cut off at a face's sides: up to four, their images on the face, how far they are apart,
-    and whether they are there.
+def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list[tuple[list[Scalar], Scalar, Mask]]:
+    """Cut a part off at a face's sides: up to four corners' images on the face, their distances, and masks.
 
     All is seen along the face's normal. Of two faces it is the distance along the other's normal that counts.
 
@@ -74,11 +74,11 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
     start = rows[rims]
     lean = select(both, -dot(at.normal, of.normal), 1.0)
 
-    def image(p: list) -> tuple[list[Scalar], Scalar]:
+    def image(p: list[Scalar]) -> tuple[list[Scalar], Scalar]:
         height = dot(sub(p, start), at.normal)
         return add_scaled(p, at.normal, -height), height * lean
 
-    def cut(e: Any, c: dict) -> dict:
+    def cut(e: Any, c: dict[str, Any]) -> dict[str, Any]:
         k = number(e)
         a = rows[rims + k]
         b = rows[rims + select(k + 1.5 < at.corners, k + 1.0, 0.0)]
@@ -126,11 +126,11 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
 
 
 def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
-    """Four corners of a convex polygon that go round much of it: MuJoCo's, which goes on from each corner in turn, and
+    """Find four corners of a convex polygon that go round much of it, as MuJoCo does: it goes on from each in turn, and
     moves the other three on while the area between them grows.
     """
 
-    def area(corners: list) -> Scalar:
+    def area(corners: list[Scalar]) -> Scalar:
         a, b, c, d = (rows[base + k] for k in corners)
         across = cross(sub(a, c), sub(b, d))
         return dot(across, across)
@@ -138,10 +138,10 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
     def after(k: Scalar) -> Scalar:
         return select(k + 1.5 < count, k + 1.0, 0.0)
 
-    def move(which: int, then: tuple[int, ...], c: dict) -> dict:
-        """Move one corner on while the area grows, and, each time it does, those that come then."""
+    def move(which: int, then: tuple[int, ...], c: dict[str, Any]) -> dict[str, Any]:
+        """Move one corner on while the area grows, and those in `then` each time it does."""
 
-        def step(_: Any, c: dict) -> dict:
+        def step(_: Any, c: dict[str, Any]) -> dict[str, Any]:
             at = [after(k) if j == which else k for j, k in enumerate(c["at"])]
             new = area(at)
             grows = new > c["most"]
@@ -157,7 +157,7 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
 
         return count_while(lambda _, c: c["go"], step, c, capacity)
 
-    def start(i: Any, c: dict) -> dict:
+    def start(i: Any, c: dict[str, Any]) -> dict[str, Any]:
         at = [number(i), *c["at"][1:]]
         c = move(3, (2, 1), c | {"at": at, "go": True})
         a, b, third, fourth = c["at"]
@@ -174,10 +174,10 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
 
 
 def _ends(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
-    """Of an edge, which may have its ends twice: the first corner and that which is furthest from it."""
+    """The two ends of an edge whose ends may be listed twice: the first corner, and the one furthest from it."""
     first = rows[base]
 
-    def look(i: Any, c: list) -> list:
+    def look(i: Any, c: list[Any]) -> list[Any]:
         way = sub(rows[base + number(i)], first)
         square = dot(way, way)
         return choose(square > c[1], [number(i), square], c)

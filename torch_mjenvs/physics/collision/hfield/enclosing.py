@@ -16,11 +16,11 @@ from ...algebra.spatial import MINVAL, choose, cross, dot, norm, scale, sub
 STEPS = 35  # ccd_iterations
 
 Point = list[Scalar]
-Furthest = Callable[[list], Point]
+Furthest = Callable[[list[Scalar]], Point]
 
 
 def enclose(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point]]:
-    """Four points of C around the origin, of which the first three look away from the last; and two masks before them.
+    """Find two masks, and four points of C around the origin of which the first three look away from the last.
 
     The first mask says that C was seen to be apart from the origin, the second that neither that nor such points were
     found. x is any point of C.
@@ -33,14 +33,14 @@ def enclose(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
 
 
 def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point]]:
-    """Both masks of `enclose`, and four points of C, around the origin or not.
+    """Find both masks of `enclose`, and four points of C that may or may not be around the origin.
 
     Each point is furthest towards the origin from the point that is nearest to it among the means of those before. What
     is not needed for the mean is dropped.
     """
     first = _towards(furthest, x)
 
-    def step(c: dict) -> dict:
+    def step(c: dict[str, Any]) -> dict[str, Any]:
         new = _towards(furthest, c["x"])
         apart = dot(c["x"], new[:3]) > 0.0
         full = c["count"] > 2.5
@@ -69,7 +69,7 @@ def _towards(furthest: Furthest, x: list[Scalar]) -> Point:
     return furthest(scale(x, -1.0 / maximum(norm(x), MINVAL)))
 
 
-def _of_two(p: Point, q: Point) -> list:
+def _of_two(p: Point, q: Point) -> list[Any]:
     """The mean of two points nearest to the origin: how many of them it needs, these (filled up to 3), and the mean."""
     way = sub(q[:3], p[:3])
     share = -dot(p[:3], way) / maximum(dot(way, way), MINVAL * MINVAL)
@@ -78,7 +78,7 @@ def _of_two(p: Point, q: Point) -> list:
     return [select(between, 2.0, 1.0), [choose(between, p, q), q, q], at]
 
 
-def _of_three(p: Point, q: Point, r: Point) -> list:
+def _of_three(p: Point, q: Point, r: Point) -> list[Any]:
     """The mean of three points nearest to the origin, in the form of `_of_two`."""
     n = cross(sub(q[:3], p[:3]), sub(r[:3], p[:3]))
     square = maximum(dot(n, n), MINVAL * MINVAL)
@@ -94,7 +94,7 @@ def _of_three(p: Point, q: Point, r: Point) -> list:
 
 
 def _surround(furthest: Furthest, apart: Mask, lost: Mask, points: list[Point]) -> tuple[Mask, Mask, list[Point]]:
-    """Both masks and the points of `enclose`, from those of `_spread`.
+    """Find both masks and the points of `enclose`, starting from those of `_spread`.
 
     The point that is behind the side furthest from the origin makes way for the furthest one in front of that side.
     """
@@ -110,7 +110,7 @@ def _surround(furthest: Furthest, apart: Mask, lost: Mask, points: list[Point]) 
             out.append([dot(n, a), *n])
         return out
 
-    def step(c: dict) -> dict:
+    def step(c: dict[str, Any]) -> dict[str, Any]:
         found = [[*side, float(k)] for k, side in enumerate(sides(c["points"]))]
         least = found[0]
         for side in found[1:]:

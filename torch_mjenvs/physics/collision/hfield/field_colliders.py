@@ -1,4 +1,4 @@
-"""Where a convex shape touches a height field: MuJoCo's mjc_ConvexHField.
+"""Finds where a convex shape touches a height field: MuJoCo's mjc_ConvexHField.
 
 Each cell under the shape is two prisms, and each of them touches as any convex shape does, in one point. Contacts come
 in the order of the prisms, row by row, up to as many as MuJoCo keeps.
@@ -25,18 +25,18 @@ from .field_corners import touch_cornered
 from .prisms import Prism, touch_core
 
 
-def find_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
-    """A shape without a skin."""
+def find_on_field(field: Geom, geom: Geom) -> Found:
+    """Find the contacts of a shape without a skin on a height field."""
     return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin))
 
 
-def find_cornered_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
-    """A box or a mesh."""
+def find_cornered_on_field(field: Geom, geom: Geom) -> Found:
+    """Find the contacts of a box or a mesh on a height field."""
     return _find(field, geom, lambda prism, hull: touch_cornered(prism, hull, field.margin))
 
 
-def find_round_on_field(field: Geom, geom: Geom, several: Mask) -> Found:
-    """A sphere or a capsule."""
+def find_round_on_field(field: Geom, geom: Geom) -> Found:
+    """Find the contacts of a sphere or a capsule on a height field."""
     return _find(field, geom, lambda prism, hull: touch_core(prism, hull, field.margin))
 
 
@@ -57,8 +57,8 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
     spots = Array(rows=field.ground.contacts, columns=SPOT)
     most = 2 * (ground.ncol - 1) * (ground.nrow - 1)
 
-    def after(c: dict) -> dict:
-        """The next prism, after c's."""
+    def after(c: dict[str, Any]) -> dict[str, Any]:
+        """The prism that comes after c's."""
         first = c["half"] < 0.5
         onwards = select(first, c["column"], c["column"] + 1.0)
         over = onwards >= columns[1]
@@ -68,12 +68,12 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
             "row": select(over, c["row"] + 1.0, c["row"]),
         }
 
-    def is_low(c: dict) -> Mask:
-        """Whether a prism is there, and the shape is above it."""
+    def is_low(c: dict[str, Any]) -> Mask:
+        """Mask: there is a prism, and the whole of the shape is above it."""
         tops = grid.triangle(c)
         return logical_and(c["row"] < rows[1], *(z < low for _, _, z in tops))
 
-    def step(i: Any, c: dict) -> dict:
+    def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
         at = while_any(is_low, after, {key: c[key] for key in ("row", "column", "half")}, most)
         there = at["row"] < rows[1]
         prism = Prism(grid.triangle(at), -ground.size[3] - local[2])
@@ -107,8 +107,8 @@ class _Grid:
         end = -floor((self.local[k] + high + half) * (-1.0 / step))
         return maximum(first, 0.0), minimum(end, last)
 
-    def triangle(self, at: dict) -> list[list[Scalar]]:
-        """The top of a prism: of a cell the triangle on the side of y, then that on the side of x."""
+    def triangle(self, at: dict[str, Any]) -> list[list[Scalar]]:
+        """The three corners of a prism's top: a cell's triangle on the side of y, then that on the side of x."""
         row, column, half = at["row"], at["column"], at["half"]
         other = 1.0 - half
         return [
@@ -124,7 +124,7 @@ class _Grid:
 
 
 def _ends(hull: Hull, k: int, margin: Scalar) -> tuple[Scalar, Scalar]:
-    """How far the shape and its margin go along an axis, down and up."""
+    """The lowest and the highest place of the shape and its margin along axis k, metres."""
     n = [float(j == k) for j in range(3)]
     reach = hull.skin + margin
     return hull.furthest(scale(n, -1.0))[k] - reach, hull.furthest(n)[k] + reach

@@ -1,4 +1,4 @@
-"""The depth of a box or a mesh in a prism of a height field, as MuJoCo finds it.
+"""Finds the depth of a box or a mesh in a prism of a height field as MuJoCo does.
 
 MuJoCo knows corners of boxes and meshes by numbers, those of a prism not. Where it should see that a point of C's
 polytope was found again, it takes any point with the same corner of the box for it. So it may stop at a face that is
@@ -23,7 +23,7 @@ from .prisms import touch_core
 
 
 def touch_cornered(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
-    """The spot of a prism and a box or mesh."""
+    """Find the spot of a prism and a box or mesh."""
     never = [NEVER, *zeros(6)]
     exactly = margin > 0.0
     spot = when_any(exactly, lambda _: touch_core(prism, hull, margin), never)

@@ -14,7 +14,7 @@ from ..convex.nearest import nearest
 
 
 class Prism:
-    """What `Hull` is of a geom, as far as nearest and deepest points go by it."""
+    """A prism of a height field, in the role of a `Hull` for the search of nearest and deepest points."""
 
     def __init__(self, tops: list[list[Scalar]], bottom: Scalar):
         self.tops, self.bottom, self.skin, self.radii = tops, bottom, 0.0, zeros(3)
@@ -22,7 +22,7 @@ class Prism:
         self.centre = scale([x, y, 0.5 * (height + 3.0 * bottom)], 1.0 / 3.0)
 
     def furthest(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
-        """In direction n, a unit vector, with a skin of this thickness."""
+        """The furthest point in direction n, a unit vector, with a skin of this thickness."""
         up = n[2] >= 0.0
         corners = [[x, y, select(up, z, self.bottom)] for x, y, z in self.tops]
         out, far = corners[0], dot(corners[0], n)
@@ -32,17 +32,17 @@ class Prism:
         return [x + y * skin for x, y in zip(out, n, strict=True)]
 
     def corner(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
-        """The same, and the number that MuJoCo has for all of its corners."""
+        """The furthest point in direction n, and the number that MuJoCo has for all corners of a prism."""
         return [*self.furthest(n, skin), 0.0]
 
 
 def touch_core(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
-    """The spot of a prism and a shape that is a core with a skin: a sphere, a capsule, a box or a mesh.
+    """Find the spot of a prism and a shape that is a core with a skin: a sphere, a capsule, a box or a mesh.
 
     Where the core is in the prism, the shape is as deep as the core and its skin.
     """
 
-    def deep(_: list) -> list[Scalar]:
+    def deep(_: Any) -> list[Scalar]:
         dist, *place = deepest(prism, core, 0.0)
         return [dist - hull.skin, *add_scaled(place[:3], place[3:], -0.5 * hull.skin), *place[3:]]
 

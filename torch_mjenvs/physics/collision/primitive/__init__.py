@@ -1,1 +1,1 @@
-"""Pairs of shapes that are worked out, each by itself: planes, spheres, capsules, cylinders and boxes."""
+"""Colliders worked out for one pair of shapes each: planes, spheres, capsules, cylinders and boxes."""

@@ -1,4 +1,4 @@
-"""A sphere and a box, or a cylinder: MuJoCo's mjc_SphereBox and mjc_SphereCylinder.
+"""Colliders of a sphere and a box or a cylinder: MuJoCo's mjc_SphereBox and mjc_SphereCylinder.
 
 `find` and `place` are explained in `colliders`. The nearest way from the sphere's centre into the other shape is along
 the normal n, on which the surface is `gap` away; inside of the shape n leads on inwards, and the gap is negative.
@@ -9,7 +9,6 @@ c the sphere's centre from that of the other shape
 from __future__ import annotations
 
 from ....compiler.scalar import (
-    Mask,
     Scalar,
     absolute,
     clip,
@@ -41,31 +40,31 @@ from ..colliders import Found, Geom, Place, make_frame
 # a sphere, or a point of a capsule's segment, and a box
 
 
-def find_sphere_box(sphere: Geom, box: Geom, several: Mask) -> Found:
-    """mjc_SphereBox."""
+def find_sphere_box(sphere: Geom, box: Geom) -> Found:
+    """Find the distance of a sphere from a box: mjc_SphereBox."""
     gap, _ = into_box(seen_by(box, sphere.centre), sizes_of(box))
     return [(gap - sphere.size["radius"], [0.0])]
 
 
-def place_ball_box(ball: Geom, box: Geom, spot: list) -> Place:
-    """Half way between the surfaces, along n, where the ball's centre is at the spot on its axis."""
+def place_ball_box(ball: Geom, box: Geom, spot: list[Scalar]) -> Place:
+    """Place the contact half way between the surfaces, along n, where the ball's centre is at the spot on its axis."""
     centre = ball.centre if is_zero(spot[0]) else add_scaled(ball.centre, ball.axis, spot[0])
     gap, n = into_box(seen_by(box, centre), sizes_of(box))
     return _place(ball, centre, gap, mat_vec(box.mat, n))
 
 
 def sizes_of(box: Geom) -> list[Scalar]:
-    """Half its edges."""
+    """Half the lengths of a box's edges (3)."""
     return [box.size[k] for k in ("x", "y", "z")]
 
 
 def seen_by(geom: Geom, p: Vec) -> list[Scalar]:
-    """The point p from the geom's centre, in its axes."""
+    """The point p as seen from the geom's centre, in its axes (3)."""
     return mat_vec(transpose(geom.mat), sub(p, geom.centre))
 
 
 def into_box(c: Vec, sizes: Vec) -> tuple[Scalar, list[Scalar]]:
-    """The gap and n, in the box's axes."""
+    """The gap and n from a point c into a box, in the box's axes."""
     way = sub([clip(x, -size, size) for x, size in zip(c, sizes, strict=True)], c)
     gap = norm(way)
     outside = gap > MINVAL
@@ -81,19 +80,19 @@ def into_box(c: Vec, sizes: Vec) -> tuple[Scalar, list[Scalar]]:
 # a sphere and a cylinder
 
 
-def find_sphere_cylinder(sphere: Geom, cylinder: Geom, several: Mask) -> Found:
-    """mjc_SphereCylinder."""
+def find_sphere_cylinder(sphere: Geom, cylinder: Geom) -> Found:
+    """Find the distance of a sphere from a cylinder: mjc_SphereCylinder."""
     gap, n = _into_cylinder(sphere, cylinder)
     return [(gap - sphere.size["radius"], [gap, *n])]
 
 
-def place_ball(sphere: Geom, other: Geom, spot: list) -> Place:
-    """Half way between the surfaces, along n."""
+def place_ball(sphere: Geom, other: Geom, spot: list[Scalar]) -> Place:
+    """Place the contact half way between the surfaces, along the n that is in the spot."""
     return _place(sphere, sphere.centre, spot[0], spot[1:])
 
 
 def _into_cylinder(sphere: Geom, cylinder: Geom) -> tuple[Scalar, list[Scalar]]:
-    """The gap and n: to the side, to a disc, or to a rim."""
+    """The gap and n from the sphere's centre into a cylinder: to its side, a disc or a rim."""
     c, radius, half = sub(sphere.centre, cylinder.centre), cylinder.size["radius"], cylinder.size["half"]
     x = dot(cylinder.axis, c)
     out = add_scaled(c, cylinder.axis, -x)  # from the axis

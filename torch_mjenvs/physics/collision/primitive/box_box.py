@@ -1,4 +1,4 @@
-"""Where two boxes touch: mjc_BoxBox, by separating axes, and the clipping of a face by another.
+"""Finds where two boxes touch, by separating axes and by clipping a face by another: mjc_BoxBox.
 
 Of the 15 axes along which two boxes can be apart (the normals of faces, and what is at right angles to an edge of each)
 the one decides along which they overlap least. If it belongs to a face, the other box's face that looks at it is cut
@@ -43,11 +43,12 @@ LIKE_A_FACE = 0.99  # cosine from which on two edges' normal is that of the face
 BETTER = 0.05  # unless the edges overlap less by this share
 SAME = 1e-14  # squared distance of corners that are one, by the squared size of the face
 
+Rows = list[list[Scalar]]
 Ring = list[tuple[Mask, list[Scalar]]]  # whether it is a corner, and x and y
 
 
-def find_boxes(one: Geom, two: Geom, several: Mask) -> Found:
-    """A spot is dist, point and normal."""
+def find_boxes(one: Geom, two: Geom) -> Found:
+    """Find up to 8 contacts of two boxes: mjc_BoxBox. A spot is dist, point and normal."""
     (axes1, h1), (axes2, h2) = _axes(one), _axes(two)
     apart = sub(two.centre, one.centre)
     R = [[dot(a, b) for b in axes2] for a in axes1]
@@ -59,10 +60,10 @@ def find_boxes(one: Geom, two: Geom, several: Mask) -> Found:
     touch = maximum(overlap, furthest) <= slack
     nothing = [[NEVER, *zeros(SPOT - 1)] for _ in range(MOST)]
 
-    def clipped(_: list) -> list:
+    def clipped(_: Any) -> list[list[Scalar]]:
         return _faces(one, two, R, p, q, face)
 
-    def crossing(carry: list) -> list:
+    def crossing(carry: list[list[Scalar]]) -> list[list[Scalar]]:
         return [_edges(one, two, R, p, i, j, slack), *carry[1:]]
 
     spots = when_any(logical_and(touch, logical_not(edges)), clipped, nothing)
@@ -74,14 +75,15 @@ def _axes(box: Geom) -> tuple[list[Vec], list[Scalar]]:
     return [column(box.mat, k) for k in range(3)], [box.size[k] for k in "xyz"]
 
 
-def place_boxes(one: Geom, two: Geom, spot: list) -> Place:
-    """As it was found."""
+def place_boxes(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
+    """Read the contact that `find_boxes` left in its spot."""
     return spot[0], spot[1:4], make_frame(spot[4:], None)
 
 
-def _best_face(R: list, p: list, q: list, h1: Sequence, h2: Sequence) -> tuple[Scalar, Scalar]:
-    """Which face's normal they overlap least along (0 to 2: the first box's, 3 to 5: the second's), and minus by how
-    much.
+def _best_face(R: Rows, p: Vec, q: Vec, h1: Vec, h2: Vec) -> tuple[Scalar, Scalar]:
+    """Find the face along whose normal the boxes overlap least, and minus that overlap.
+
+    Faces 0 to 2 are the first box's, 3 to 5 the second's.
     """
     seps = [absolute(p[i]) - h1[i] - dot([absolute(x) for x in R[i]], h2) for i in range(3)]
     seps += [absolute(q[j]) - h2[j] - dot([absolute(row[j]) for row in R], h1) for j in range(3)]
@@ -93,9 +95,12 @@ def _best_face(R: list, p: list, q: list, h1: Sequence, h2: Sequence) -> tuple[S
 
 
 def _best_edges(
-    R: list, p: list, h1: Sequence, h2: Sequence, face: Scalar, overlap: Scalar
+    R: Rows, p: Vec, h1: Vec, h2: Vec, face: Scalar, overlap: Scalar
 ) -> tuple[Mask, Scalar, Scalar, Scalar]:
-    """Whether two edges are further apart than the faces; of which axes they are; and how far any two edges are."""
+    """Find the two edges that are furthest apart.
+
+    Gives a mask of the worlds where they are further apart than the faces; their axes; how far any two edges are.
+    """
     best, axis_i, axis_j, like, furthest = overlap, 0.0, 0.0, 0.0, -MAXVAL
     won: Mask = False
     for i in range(3):
@@ -118,25 +123,26 @@ def _best_edges(
     return logical_and(won, logical_not(better_face)), axis_i, axis_j, furthest
 
 
-def _normal_of_edges(R: list, i: int, j: int) -> tuple[list[Scalar], Mask]:
-    """The cross product of axis i of the first box and j of the second, made a unit vector, without its component along
-    i, which is 0; and whether there is one.
+def _normal_of_edges(R: Rows, i: int, j: int) -> tuple[list[Scalar], Mask]:
+    """The unit normal of axis i of the first box and j of the second, without its component along i, which is 0.
+
+    Then a mask of the worlds where there is one.
     """
     n = [-R[(i + 2) % 3][j], R[(i + 1) % 3][j]]
     square = dot(n, n)
     return scale(n, 1.0 / sqrt(maximum(square, PARALLEL))), square >= PARALLEL
 
 
-def _entry(table: Sequence, k: Scalar) -> Scalar:
-    """table[k]."""
+def _entry(table: Vec, k: Scalar) -> Scalar:
+    """The entry table[k] for a k that is a scalar."""
     out = table[-1]
     for n in range(len(table) - 2, -1, -1):
         out = select(k < n + 0.5, table[n], out)
     return out
 
 
-def _turned(x: Sequence, k: Scalar) -> list:
-    """x[k], x[k + 1], x[k + 2], from the beginning after the end; of scalars, or of lists of them."""
+def _turned(x: Sequence[Any], k: Scalar) -> list[Any]:
+    """Rotate three scalars, or lists of them, to x[k], x[k + 1], x[k + 2], indices modulo 3."""
     rows = [v if isinstance(v, (list, tuple)) else [v] for v in x]
     out = [[_entry([rows[(n + r) % 3][c] for n in range(3)], k) for c in range(len(rows[0]))] for r in range(3)]
     return [row if isinstance(v, (list, tuple)) else row[0] for row, v in zip(out, x, strict=True)]
@@ -145,8 +151,8 @@ def _turned(x: Sequence, k: Scalar) -> list:
 # two edges
 
 
-def _edges(one: Geom, two: Geom, R: list, p: list, i: Scalar, j: Scalar, slack: Scalar) -> list[Scalar]:
-    """The spot where two edges are nearest. Axes are taken in such an order that the edges are along the first."""
+def _edges(one: Geom, two: Geom, R: Rows, p: Vec, i: Scalar, j: Scalar, slack: Scalar) -> list[Scalar]:
+    """Find the spot where two edges are nearest. Axes are taken in such an order that the edges are along the first."""
     (axes, h1), (_, h2) = _axes(one), _axes(two)
     axes = _turned(axes, i)
     R = [_turned(row, j) for row in _turned(R, i)]
@@ -162,8 +168,8 @@ def _edges(one: Geom, two: Geom, R: list, p: list, i: Scalar, j: Scalar, slack: 
     corner2 = [select(m[k] >= 0.0, -h2[k], h2[k]) for k in (1, 2)]
     doubt1, doubt2 = _doubtful(n), _doubtful(m)
 
-    def attempt(k: Any, carry: list) -> list:
-        """With the other edge of either box where it is open which is meant."""
+    def attempt(k: Any, carry: list[Scalar]) -> list[Scalar]:
+        """Try the other edge of either box where it is open which one is meant."""
         flip1, flip2 = Table([0.0, 0.0, 1.0, 1.0])[k] > 0.5, Table([0.0, 1.0, 0.0, 1.0])[k] > 0.5
         c1 = [0.0, *(select(logical_and(flip1, d), -x, x) for d, x in zip(doubt1, corner1, strict=True))]
         cc = [select(logical_and(flip2, d), -x, x) for d, x in zip(doubt2, corner2, strict=True)]
@@ -185,21 +191,24 @@ def _edges(one: Geom, two: Geom, R: list, p: list, i: Scalar, j: Scalar, slack: 
     return [select(dist <= slack, dist, NEVER), *add(one.centre, _world(axes, middle)), *_world(axes, n)]
 
 
-def _doubtful(n: Sequence) -> list[Mask]:
-    """Whether n's second component is next to nothing, or else its third."""
+def _doubtful(n: Vec) -> list[Mask]:
+    """Masks of the worlds where n's second component is next to nothing, or if that is not, its third."""
     first = absolute(n[1]) < SIGNLESS
     return [first, logical_and(absolute(n[2]) < SIGNLESS, logical_not(first))]
 
 
-def _world(axes: Sequence, x: Sequence) -> list[Scalar]:
+def _world(axes: Sequence[Vec], x: Vec) -> list[Scalar]:
     return add(add(scale(axes[0], x[0]), scale(axes[1], x[1])), scale(axes[2], x[2]))
 
 
 # a face, and the other box's that looks at it
 
 
-def _faces(one: Geom, two: Geom, R: list, p: list, q: list, face: Scalar) -> list[list[Scalar]]:
-    """The spots of the corners. Here x and y are in the face, z is how far a point is above it."""
+def _faces(one: Geom, two: Geom, R: Rows, p: Vec, q: Vec, face: Scalar) -> list[list[Scalar]]:
+    """Find the spots of a face's corners, cut off at another's sides.
+
+    Here x and y are in the face, z is how far a point is above it.
+    """
     (axes1, h1), (axes2, h2) = _axes(one), _axes(two)
     first = face < 2.5
     k = select(first, face, face - 3.0)
@@ -228,7 +237,7 @@ def _faces(one: Geom, two: Geom, R: list, p: list, q: list, face: Scalar) -> lis
     normal = scale(axes[0], up)
     outward = choose(first, normal, scale(normal, -1.0))
     spots: list[list[Scalar]] = []
-    accepted: list[tuple[Mask, list]] = []
+    accepted: list[tuple[Mask, list[Scalar]]] = []
     for there, at in kept:
         z = height - dot(slope, sub(at, middle[1:]))
         again = logical_or(*(logical_and(before, _apart(at, x) < same) for before, x in accepted))
@@ -240,7 +249,7 @@ def _faces(one: Geom, two: Geom, R: list, p: list, q: list, face: Scalar) -> lis
 
 
 def _cut_off(ring: Ring, axis: int, limit: Scalar) -> Ring:
-    """What of the polygon has |x| <= limit, or y. Each side may give two corners: where it comes in, or begins inside,
+    """Cut a polygon off at |x| = limit, or |y|. Each side may give two corners: where it comes in, or begins inside,
     and where it leaves.
     """
     out: Ring = []
@@ -258,7 +267,7 @@ def _cut_off(ring: Ring, axis: int, limit: Scalar) -> Ring:
         crosses = logical_or(enters_above, enters_below, leaves_above, leaves_below)
         length = select(crosses, way[axis], 1.0)
 
-        def part(end: Scalar, a: list = a, way: list = way, length: Scalar = length) -> list[Scalar]:
+        def part(end: Scalar, a: list[Scalar] = a, way: list[Scalar] = way, length: Scalar = length) -> list[Scalar]:
             return add_scaled(a, way, (end - a[axis]) / length)
 
         enters = logical_or(enters_above, enters_below)
@@ -268,7 +277,7 @@ def _cut_off(ring: Ring, axis: int, limit: Scalar) -> Ring:
 
 
 def _closed(ring: Ring) -> Ring:
-    """Each place that is no corner moved to the next one that is: so sides lead from corner to corner."""
+    """Move each place that is no corner to the next that is: so sides lead from corner to corner."""
     at = ring[0][1]
     for there, x in reversed(ring):
         at = choose(there, x, at)
@@ -280,7 +289,7 @@ def _closed(ring: Ring) -> Ring:
 
 
 def _gathered(ring: Ring, most: int) -> Ring:
-    """The corners alone: the first place has the first of them, and so on."""
+    """Gather the corners: the first place has the first of them, and so on."""
     out: Ring = [(False, ring[0][1]) for _ in range(most)]
     turn: list[Mask] = [True] + [False] * (most - 1)  # whose turn it is
     for k, (there, x) in enumerate(ring):
@@ -298,6 +307,6 @@ def _gathered(ring: Ring, most: int) -> Ring:
     return out
 
 
-def _apart(a: Sequence, b: Sequence) -> Scalar:
-    """The squared distance."""
+def _apart(a: Vec, b: Vec) -> Scalar:
+    """The squared distance of two points."""
     return dot(sub(a, b), sub(a, b))

@@ -1,4 +1,4 @@
-"""A capsule and a box: MuJoCo's mjc_CapsuleBox.
+"""The collider of a capsule and a box: MuJoCo's mjc_CapsuleBox.
 
 The first contact is a ball's around the point of the capsule's segment that is nearest to the box: an end above a face,
 or a point nearest to one of the twelve edges. Where the segment lies along a face, or an edge, there is a second one,
@@ -32,8 +32,8 @@ from .ball_colliders import into_box, seen_by, sizes_of
 TINY = 1e-30  # for what would be divided by 0
 
 
-def find_capsule_box(capsule: Geom, box: Geom, several: Mask) -> Found:
-    """mjc_CapsuleBox."""
+def find_capsule_box(capsule: Geom, box: Geom) -> Found:
+    """Find up to two contacts of a capsule and a box: mjc_CapsuleBox."""
     c, a = seen_by(box, capsule.centre), mat_vec(transpose(box.mat), capsule.axis)
     segment = _Segment(c, a, capsule.size["half"], sizes_of(box))
     limit = capsule.margin + 2.0 * (capsule.size["radius"] + segment.h + sum(segment.sizes))
@@ -45,7 +45,7 @@ def find_capsule_box(capsule: Geom, box: Geom, several: Mask) -> Found:
     second = t + select(by_edge, to_rim, to_end)
     gap, far = (into_box(add_scaled(c, a, x), segment.sizes)[0] for x in (t, second))
     touches, radius = select(by_edge, edge.square, end.square) < limit, capsule.size["radius"]
-    twice = logical_and(several, touches, select(by_edge, on_rim, on_end))
+    twice = logical_and(capsule.several, touches, select(by_edge, on_rim, on_end))
     return [(select(touches, gap - radius, NEVER), [t]), (select(twice, far - radius, NEVER), [second])]
 
 
@@ -88,7 +88,7 @@ def _nearest_end(s: _Segment) -> _End:
 
 
 def _along_face(s: _Segment, end: _End) -> tuple[Mask, Scalar]:
-    """Whether there is a second contact, and how far along the axis: where the segment leaves the face, or ends."""
+    """A mask for the second contact, and how far along the axis it is: where the segment leaves the face, or ends."""
     to = select(end.t > 0.0, -1.0, 1.0)
     p = add_scaled(s.c, s.a, end.t)
     way: Scalar = 2.0 * s.h
@@ -131,7 +131,7 @@ def _nearest_edge(s: _Segment) -> _Edge:
 
 
 def _nearer(one: _Edge, two: _Edge) -> _Edge:
-    """The first, where it is nearer."""
+    """Choose the first edge where it is nearer, else the second."""
     nearer = one.square < two.square - MINVAL
 
     def either(x: Scalar, y: Scalar) -> Scalar:
@@ -172,7 +172,7 @@ def _to_edge(s: _Segment, k: int, at: dict[int, Scalar]) -> tuple[Scalar, Scalar
 
 
 def _along_edge(s: _Segment, edge: _Edge) -> tuple[Mask, Scalar]:
-    """Whether there is a second contact, and how far along the axis."""
+    """A mask for the second contact of a segment along an edge, and how far along the axis it is."""
     lengths = [absolute(a) for a in s.a]
     spans = [2.0 * size / maximum(length, TINY) for size, length in zip(s.sizes, lengths, strict=True)]
     # of each axis, whether the segment goes up where the edge is below, or down where it is above: away from the corner

@@ -1,4 +1,4 @@
-"""A capsule and a cylinder: to MuJoCo a general convex pair, mjc_Convex; here their geometry is written out.
+"""The collider of a capsule and a cylinder, to MuJoCo a general convex pair (mjc_Convex): geometry written out.
 
 MuJoCo iterates until it knows distances to `ccd_tolerance`, 1e-6 by default, and normals to about its root. Here the
 nearest points are found to rounding. Where the capsule's segment itself cuts into the cylinder, the shortest way out is
@@ -42,9 +42,11 @@ STEPS = 50  # for Newton's method, at the most; it takes 5 to 10
 TURNS = 32  # directions among which the best one is looked for, before it is refined
 REFINED = 40  # times
 
+End = tuple[Scalar, list[Scalar]]  # dist; n and point of a contact
 
-def find_capsule_cylinder(capsule: Geom, cylinder: Geom, several: Mask) -> Found:
-    """One contact, or two where the capsule lies on a flat end. A spot: dist, n and the point, in the world's axes."""
+
+def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
+    """Find one contact, or two where the capsule lies on a flat end. A spot: dist, n and point, in the world's axes."""
     c, a = seen_by(cylinder, capsule.centre), mat_vec(transpose(cylinder.mat), capsule.axis)
     s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"])
     outside = _from_outside(s)
@@ -52,10 +54,10 @@ def find_capsule_cylinder(capsule: Geom, cylinder: Geom, several: Mask) -> Found
     radius, margin = capsule.size["radius"], capsule.margin
     alone = gap - radius, [*n, *add_scaled(add_scaled(c, a, t), n, 0.5 * (gap + radius))]
     lies, ends = _on_an_end(s, n, radius, margin)
-    twice = logical_and(several, lies)
+    twice = logical_and(capsule.several, lies)
     one, two = (_choose(twice, end, alone) for end in ends)
 
-    def contact(dist: Scalar, where: list) -> tuple[Scalar, list[Scalar]]:
+    def contact(dist: Scalar, where: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
         n, point = mat_vec(cylinder.mat, where[:3]), add(cylinder.centre, mat_vec(cylinder.mat, where[3:]))
         return dist, [dist, *n, *point]
 
@@ -63,8 +65,8 @@ def find_capsule_cylinder(capsule: Geom, cylinder: Geom, several: Mask) -> Found
     return [first, (select(twice, second[0], NEVER), second[1])]
 
 
-def place_spot(one: Geom, two: Geom, spot: list) -> Place:
-    """As `find` has found it."""
+def place_spot(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
+    """Read the contact that `find_capsule_cylinder` left in its spot."""
     return spot[0], spot[4:], make_frame(spot[1:4], None)
 
 
@@ -78,19 +80,19 @@ class _Pair:
 
 
 def _from_outside(s: _Pair) -> list[Scalar]:
-    """gap, t, n: the squared distance is convex along the segment, and its slope vanishes where it is least."""
+    """Find gap, t and n of a segment outside, by Newton's method on the slope of its convex squared distance."""
 
     def slope(t: Scalar) -> tuple[Scalar, Scalar]:
-        """Half the squared distance's first and second derivative."""
+        """The first and second derivative of half the squared distance at t."""
         out, off, rise, above, up = _beyond(s, t)
         bend = maximum(dot(s.a[:2], s.a[:2]) - rise * rise, 0.0) / off
         curved = select(out > 0.0, rise * rise + out * bend, 0.0) + select(above > 0.0, s.a[2] * s.a[2], 0.0)
         return out * rise + above * up * s.a[2], curved
 
-    def unfinished(carry: list) -> Mask:
+    def unfinished(carry: list[Scalar]) -> Mask:
         return absolute(carry[3]) > 0.0
 
-    def step(carry: list) -> list:
+    def step(carry: list[Scalar]) -> list[Scalar]:
         low, high, t, _ = carry
         first, second = slope(t)
         low, high = select(first < 0.0, t, low), select(first < 0.0, high, t)
@@ -112,7 +114,7 @@ def _from_outside(s: _Pair) -> list[Scalar]:
 
 
 def _beyond(s: _Pair, t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar]:
-    """At t: how far it is beyond the side, and from the axis, and how that grows with t; how far it is beyond an end,
+    """Measure the point at t: how far it is beyond the side, and from the axis, and how that grows; beyond an end,
     and which.
     """
     x = add_scaled(s.c, s.a, t)
@@ -122,7 +124,7 @@ def _beyond(s: _Pair, t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar
 
 
 def _from_within(s: _Pair) -> list[Scalar]:
-    """gap, t, n of the shortest way out: over one of the ends, by the side, or over a rim, across the segment."""
+    """Find gap, t and n of the shortest way out: over an end, by the side, or over a rim, across the segment."""
     lean, best = s.reach * absolute(s.a[2]), [NEVER, 0.0, 0.0, 0.0, 1.0]
     falls = select(s.a[2] > 0.0, -s.reach, s.reach)  # the segment's lower end
     for side, t in ((1.0, falls), (-1.0, -falls)):
@@ -141,12 +143,12 @@ def _from_within(s: _Pair) -> list[Scalar]:
     return [-depth, *rest]
 
 
-def _shorter(one: list, two: list) -> list:
+def _shorter(one: list[Scalar], two: list[Scalar]) -> list[Scalar]:
     return choose(one[0] < two[0], one, two)
 
 
 def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
-    """The shortest way out across the segment, among all directions of the plane of u and v: its length and direction.
+    """Find the shortest way out across the segment, in the plane of u and v: its length and direction.
 
     The best of some directions is turned to and fro, by half as much every time.
     """
@@ -163,10 +165,10 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
     turns = [2 * math.pi / TURNS / 2**k for k in range(REFINED)]
     small = [math.cos(x) for x in turns], [math.sin(x) for x in turns]
 
-    def try_one(i: Any, best: list) -> list:
+    def try_one(i: Any, best: list[Scalar]) -> list[Scalar]:
         return _shorter(of(Table(cosines)[i], Table(sines)[i]), best)
 
-    def refine(i: Any, best: list) -> list:
+    def refine(i: Any, best: list[Scalar]) -> list[Scalar]:
         _, x, y = best
         c, d = (Table(table)[i] for table in small)
         for side in (d, -d):
@@ -177,8 +179,8 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
     return [best[0], *add(scale(u, best[1]), scale(v, best[2]))]
 
 
-def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, list[tuple]]:
-    """Whether the capsule lies on an end of the cylinder, and its two contacts: dist, n and point of each.
+def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, list[End]]:
+    """Mask: the capsule lies on an end of the cylinder. Then its two contacts there: dist, n and point of each.
 
     What lies there is the segment, moved by the capsule's radius along n as far as that is across it.
     """
@@ -204,6 +206,6 @@ def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, 
     return lies, found
 
 
-def _choose(mask: Mask, one: tuple, two: tuple) -> tuple[Scalar, list[Scalar]]:
+def _choose(mask: Mask, one: End, two: End) -> End:
     (dist, where), (other, elsewhere) = one, two
     return select(mask, dist, other), choose(mask, where, elsewhere)

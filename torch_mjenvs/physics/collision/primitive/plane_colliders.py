@@ -1,4 +1,4 @@
-"""A plane and a shape with corners, or a rim: MuJoCo's mjc_PlaneBox, mjc_PlaneCylinder and mjc_PlaneConvex.
+"""Colliders of a plane and a shape with corners or a rim: mjc_PlaneBox, mjc_PlaneCylinder and mjc_PlaneConvex.
 
 `find` and `place` are explained in `colliders`. A spot is the touching point of the shape in its own axes.
 
@@ -11,21 +11,21 @@ import math
 from typing import Any
 
 from ....compiler.control import count_while
-from ....compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, number, select, sqrt
+from ....compiler.scalar import Scalar, absolute, logical_and, maximum, number, select, sqrt
 from ...algebra.spatial import MINVAL, Vec, add_scaled, choose, column, dot, norm, scale, sub
 from ..colliders import NEVER, Found, Geom, Place, make_frame
 from ..solids import NONE, Cells, furthest_vertex
 
 
-def place_on_plane(plane: Geom, shape: Geom, spot: list) -> Place:
-    """Half way between the shape's point and the plane."""
+def place_on_plane(plane: Geom, shape: Geom, spot: list[Scalar]) -> Place:
+    """Place the contact half way between the shape's point and the plane."""
     p, n = shape.point(spot), plane.axis
     dist = dot(sub(p, plane.centre), n)
     return dist, add_scaled(p, n, -0.5 * dist), make_frame(n, None)
 
 
-def find_plane_box(plane: Geom, box: Geom, several: Mask) -> Found:
-    """mjc_PlaneBox: the lower end of each of the four diagonals.
+def find_plane_box(plane: Geom, box: Geom) -> Found:
+    """Find the lower end of each of a box's four diagonals: mjc_PlaneBox.
 
     The centre of a diagonal is the box's, so it is the lower end that touches. Where a diagonal lies level to the last
     bit MuJoCo has both its ends, which shows in a box that is sunk in to its centre. Where the order counts, see
@@ -45,7 +45,7 @@ def find_plane_box(plane: Geom, box: Geom, several: Mask) -> Found:
 
 
 def in_order_of_corners(found: Found) -> Found:
-    """A box's corners as MuJoCo goes through them: those of negative z first, among these of negative y, then x."""
+    """Sort a box's corners as MuJoCo goes through them: negative z first, among these negative y, then x."""
     rows = []
     for dist, corner in found:
         number: Scalar = 0.0
@@ -58,9 +58,11 @@ def in_order_of_corners(found: Found) -> Found:
     return [(dist, corner) for _, dist, *corner in rows]
 
 
-def find_plane_cylinder(plane: Geom, cylinder: Geom, several: Mask) -> Found:
-    """mjc_PlaneCylinder: the lowest point of the rim, the point above it on the other rim, and two more of the lower
-    rim that make an even triangle with the first.
+def find_plane_cylinder(plane: Geom, cylinder: Geom) -> Found:
+    """Find four points of a cylinder's rims: mjc_PlaneCylinder.
+
+    They are the lowest point, the point above it on the other rim, and two more of the lower rim that make an even
+    triangle with the first.
     """
     n, h = _seen_from(plane, cylinder)
     radius, half = cylinder.size["radius"], cylinder.size["half"]
@@ -79,8 +81,8 @@ def find_plane_cylinder(plane: Geom, cylinder: Geom, several: Mask) -> Found:
     ]
 
 
-def find_plane_ellipsoid(plane: Geom, ellipsoid: Geom, several: Mask) -> Found:
-    """mjc_PlaneConvex: the lowest point."""
+def find_plane_ellipsoid(plane: Geom, ellipsoid: Geom) -> Found:
+    """Find the lowest point of an ellipsoid: mjc_PlaneConvex."""
     n, h = _seen_from(plane, ellipsoid)
     sizes = [ellipsoid.size[k] for k in ("x", "y", "z")]
     reach = [x * size for x, size in zip(n, sizes, strict=True)]
@@ -88,8 +90,8 @@ def find_plane_ellipsoid(plane: Geom, ellipsoid: Geom, several: Mask) -> Found:
     return [(h - depth, [-(x * size) / depth for x, size in zip(reach, sizes, strict=True)])]
 
 
-def find_plane_mesh(plane: Geom, geom: Geom, several: Mask) -> Found:
-    """mjc_PlaneConvex: the lowest vertex, and up to three more corners of that of its faces that looks down most.
+def find_plane_mesh(plane: Geom, geom: Geom) -> Found:
+    """Find the lowest vertex of a mesh, and up to three more corners of its face that looks down most: mjc_PlaneConvex.
 
     Which they are is known of each corner of a face (`Face.spans`). Among vertices at one height rounding decides, as
     in MuJoCo: so of a face of more than four corners that lies flat, it may be other ones.
@@ -115,6 +117,6 @@ def find_plane_mesh(plane: Geom, geom: Geom, several: Mask) -> Found:
 
 
 def _seen_from(plane: Geom, shape: Geom) -> tuple[Vec, Scalar]:
-    """n and h."""
+    """The plane's normal n in the shape's axes (3), and the height h of the shape's centre above the plane, metres."""
     n = [dot(column(shape.mat, k), plane.axis) for k in range(3)]
     return n, dot(sub(shape.centre, plane.centre), plane.axis)

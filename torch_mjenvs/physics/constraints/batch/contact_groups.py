@@ -7,17 +7,17 @@ i number of a contact   J its row of the Jacobian, in the `dofs` that tell its b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.control import add_each, fold_each, when_any
-from ....compiler.scalar import Mask, Scalar, absolute, logical_and, minimum, select
-from ...algebra.spatial import choose, cross, dot, scale
+from ....compiler.scalar import Scalar, absolute, logical_and, minimum, select
+from ...algebra.spatial import Vec, choose, cross, dot, scale
 from ...model.data import Data
 from ...model.model import Model
+from ..contact_force import Felt
 from ..laws import OneSided
-from ..rows import Constraint
+from ..rows import Constraint, Hessian
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
 from .records import Records, records_each
@@ -25,7 +25,10 @@ from .records import Records, records_each
 
 @dataclass
 class ContactGroup(Constraint):
-    """The contacts of a batch of pairs. rows: of those `touching`, line (r x n, n), D, y0 and J."""
+    """The contacts of a batch of pairs without friction.
+
+    rows: of those `touching`, line (r x n, n), D, y0 and J.
+    """
 
     tables: PairTables
     touching: Any
@@ -35,7 +38,7 @@ class ContactGroup(Constraint):
     def batch(self) -> PairBatch:
         return self.tables.batch
 
-    def add_rows(self, m: Model, d: Data, a: list, gradient: list, hessian: list[dict]) -> None:
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         g, x = self.batch, self.batch.of_dofs(a)
         n = len(g.dofs)
         wanted = sorted({(u, v) for own in g.own for u in own for v in own if v <= u < n})
@@ -50,7 +53,7 @@ class ContactGroup(Constraint):
         for u, v in wanted:
             hessian[g.dofs[u]][g.dofs[v]] = stiffness[u * (u + 1) // 2 + v]
 
-    def _push(self, i: Any, x: Any) -> list:
+    def _push(self, i: Any, x: Any) -> list[Any]:
         """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
         g, row = self.batch, self.rows.at(i, "J")
         e = dot(row, [x[g.dof(i, c)] for c in range(g.most)]) + self.rows.at(i, "y0")
@@ -63,25 +66,25 @@ class ContactGroup(Constraint):
             [(starts[u] + places[v], image[u] * row[v]) for u in range(g.most) for v in range(u + 1)],
         ]
 
-    def _places(self, i: Any) -> tuple[list, list]:
+    def _places(self, i: Any) -> tuple[list[Scalar], list[Scalar]]:
         """Places of contact i's dofs in the gradient, and of their rows in the Hessian's lower triangle."""
         g = self.batch
         places = [g.dof(i, c) for c in range(g.most)]
         return places, [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
 
-    def fold_rows(self, m: Model, d: Data, a: list, dx: list, alpha: Scalar, total: list) -> list:
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         x, change = self.batch.of_dofs(a), self.batch.of_dofs(dx)
 
-        def push(i: Any, carry: list) -> list:
+        def push(i: Any, carry: list[Scalar]) -> list[Scalar]:
             e, v = self._along(i, x) + self.rows.at(i, "y0"), self._along(i, change)
             return OneSided(self.rows.at(i, "D")).fold(carry, e, v, alpha)
 
         return fold_each(self.touching, push, total)
 
-    def add_wrenches(self, m: Model, d: Data, a: list, wrench: list[list]) -> None:
+    def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         x = self.batch.of_dofs(a)
 
-        def push(i: Any) -> list:
+        def push(i: Any) -> list[Any]:
             force = self._pull(i, x)
             f = scale(self.rows.at(i, "line"), force)
             starts = [[6 * body[side] for body in self.batch.bodies] for side in (0, 1)]
@@ -93,18 +96,18 @@ class ContactGroup(Constraint):
             wrench[body] = flat[6 * body : 6 * body + 6]
 
     def sum_touch(
-        self, m: Model, d: Data, a: list, body: int, felt: Callable[[list, list], Mask], total: Scalar
+        self, m: Model, d: Data, a: Vec, body: int, felt: Felt, total: Scalar
     ) -> Scalar:
-        """`total` and the normal forces on a body of the contacts that are `felt`: see `Contacts.sum_touch`."""
+        """Return `total` plus the normal forces on a body of the contacts that are `felt`: see `Contacts.sum_touch`."""
         bodies = self.batch.bodies
         if not any(body in pair for pair in bodies):
             return total
         x = self.batch.of_dofs(a)
 
-        def push(i: Any, carry: list) -> list:
+        def push(i: Any, carry: list[Scalar]) -> list[Scalar]:
             side = self.batch.per_contact([1.0 if body == b[0] else -1.0 if body == b[1] else 0.0 for b in bodies], i)
 
-            def press(inner: list) -> list:
+            def press(inner: list[Scalar]) -> list[Scalar]:
                 force, (first, second, normal) = self._press(i, x), self.tables.seen(i)
                 hit = felt(choose(side > 0.0, first, second), scale(normal, side))
                 return [inner[0] + select(logical_and(force > 0.0, hit), force, 0.0)]
@@ -122,18 +125,18 @@ class ContactGroup(Constraint):
         return self.rows.at(i, "D") * minimum(self._along(i, x) + self.rows.at(i, "y0"), 0.0)
 
     def _along(self, i: Any, x: Any) -> Scalar:
-        """J x of contact i, where x has one number a dof."""
+        """The product J x of contact i, where x has one number a dof."""
         return dot(self.rows.at(i, "J"), [x[self.batch.dof(i, k)] for k in range(self.batch.most)])
 
 
 def contact_group(tables: PairTables) -> ContactGroup:
-    """The contacts of a batch of pairs, without friction and each of one tree."""
+    """Make the contacts of a batch of pairs without friction, each within one tree."""
     touching = tables.touching()
     return ContactGroup(tables, touching, records_each(touching, lambda i: _row(tables, i)))
 
 
-def _row(tables: PairTables, i: Any) -> dict:
-    """The row of contact i, as `ContactGroup.rows` has it."""
+def _row(tables: PairTables, i: Any) -> dict[str, Any]:
+    """Compute the row of contact i, as `ContactGroup.rows` has it."""
     batch = tables.batch
     dist, p, frame = tables.contact(i)
     line = cross(p, frame[0]) + frame[0]

@@ -1,4 +1,4 @@
-"""Pairs of geoms that are many and of one kind, so that one loop does them all: which pairs, and what is fixed of them.
+"""Batches of pairs of geoms of one kind that one loop does: which pairs they are, and what is fixed of them.
 
 Humanoid has 109 pairs of geoms that may touch each other, and at any time next to none of them do. Written out they
 would be three quarters of its code. Here a pair is a number, and loops run over those that are near, or touch.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array, Table
+from ...algebra.spatial import Vec
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of
 from ...model.enums import GeomType
@@ -27,12 +28,12 @@ FEWEST = 8  # pairs for which a loop is worth while
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs of one collider and one condim.
+    """A batch of pairs of one collider and one condim.
 
     dofs: those that tell the bodies of any pair apart; in arrays of dofs they come in this order, and then one that
     never moves. own, signs: of each pair, places in `dofs`, and +1 where a dof moves the second body, -1 where it moves
-    the first; all lists are of one length, filled up with the dof that never moves. one_tree: whether the bodies of
-    each pair are of one tree.
+    the first; all lists are of one length, filled up with the dof that never moves. one_tree: the bodies of each pair
+    are of one tree.
     """
 
     pairs: list[Pair]
@@ -46,7 +47,7 @@ class PairBatch:
 
     @classmethod
     def of(cls, m: Model, pairs: list[Pair]) -> PairBatch:
-        """The batch of pairs that `batch_pairs` put together."""
+        """Make the batch of pairs that `batch_pairs` put together."""
         bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs]
         moved = [sorted((v, side.sign) for side in sides_of(m, *b) for v in side.dofs) for b in bodies]
         dofs = sorted({v for own in moved for v, _ in own})
@@ -66,7 +67,7 @@ class PairBatch:
         """The most dofs that a pair has."""
         return len(self.own[0])
 
-    def per_contact(self, values: Sequence, i: Any) -> Any:
+    def per_contact(self, values: Sequence[Any], i: Any) -> Any:
         """The entry for contact i of a table with an entry a pair."""
         return Table([*values] * self.collider.ncon)[i]
 
@@ -78,18 +79,19 @@ class PairBatch:
         """The sign of the k-th dof of contact i."""
         return self.per_contact([sign[k] for sign in self.signs], i)
 
-    def of_dofs(self, x: list) -> Array:
-        """One number of x (nv) for each of `dofs`, and 0 for the one that never moves."""
+    def of_dofs(self, x: Vec) -> Array:
+        """Pick from x (nv) one number for each of `dofs`, and 0 for the one that never moves."""
         return Array([x[v] for v in self.dofs] + [0.0])
 
 
 def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
-    """The pairs that loops do, by batch: those of one collider, impedance and condim, of one tree or of two, if there
-    are enough of them.
+    """Find the pairs that loops do, by batch.
+
+    A batch is of one collider, impedance and condim, within trees or between them, and has enough pairs.
     """
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
-    found: dict[tuple, list[Pair]] = {}
+    found: dict[tuple[Any, ...], list[Pair]] = {}
     varies, m = m.nominal is not None, m.nominal or m
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp

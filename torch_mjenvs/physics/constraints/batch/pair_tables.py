@@ -1,4 +1,4 @@
-"""Tables of what tells the pairs of a batch apart: poses, sizes and parameters; and which of their contacts touch.
+"""Tables of the poses, sizes and parameters of a batch's pairs, and the search for those that touch.
 
 Letters: i the number of a pair or contact, as in `pair_batch`; p a point.
 """
@@ -12,10 +12,10 @@ from typing import Any
 
 from ....compiler.arrays import Array, Table
 from ....compiler.control import active_set, choose_each, part
-from ....compiler.scalar import Scalar, maximum, select
+from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, is_number, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
-from ...collision.colliders import Geom, Place
+from ...collision.colliders import Place
 from ...collision.contact_param import contact_param
 from ...collision.shapes import ground_of, may_touch_in_several, size_of
 from ...collision.solids import Solids, solids_of
@@ -28,9 +28,9 @@ from .records import records, records_parts
 
 
 class PerPair:
-    """A number of each pair: in a table, or where it varies from world to world, in an array."""
+    """One number for each pair: in a table, or where it varies from world to world, in an array."""
 
-    def __init__(self, batch: PairBatch, values: list):
+    def __init__(self, batch: PairBatch, values: list[Scalar]):
         self.batch, self.values = batch, values
         self.rows = None if is_number(*values) else Array(values)
 
@@ -47,22 +47,32 @@ class PerPair:
 
 @dataclass
 class TableGeom:
-    """A geom of pair i, its pose and size from tables: a `colliders.Geom`."""
+    """A `colliders.Geom` of pair i, with its pose and size from tables."""
 
     centre: list[Scalar]
-    mat: list
+    turn: list[Scalar]  # the z axis (3) of an axial collider's geom, else the orientation (9)
     size: dict[str, Scalar]
     solids: Solids
     tables: PairTables
     i: Any
+    first: bool = False  # i is the first contact of a pair
 
     @property
     def margin(self) -> Scalar:
         return self.tables.looked_at.of_contact(self.i)
 
     @property
+    def mat(self) -> list[Scalar]:
+        return self.tables.batch.collider.whole(self.turn)
+
+    @property
     def axis(self) -> list[Scalar]:
-        return column(self.mat, 2)
+        return self.turn if self.tables.batch.collider.axial else column(self.turn, 2)
+
+    @property
+    def several(self) -> Mask:
+        several = self.tables.several
+        return (several.of_pair(self.i) if self.first else several.of_contact(self.i)) > 0.5
 
     @property
     def ground(self) -> Ground:
@@ -125,7 +135,7 @@ class PairTables:
         near = active_set([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
         self._near = choose_each(near, self._boxes_meet, self.n) if self._boxes else near
         # where a pair's two contacts are measured at once, they are in one row
-        self._by_part = collider.many or collider.ncon == 1
+        self._by_part = collider.many or collider.ncon != 2
         self._found = records_parts(self._near, self._measure, self.n)
 
     def _tabulate_geoms(self, m: Model, d: Data) -> None:
@@ -136,14 +146,14 @@ class PairTables:
         self._sizes = {x: size_of(m, x, collider) for x in geoms}
         self._fixed_sizes = is_number(*(value for size in self._sizes.values() for value in size.values()))
         self._boxes = boxes_around(m, geoms) if collider.hulls else {}
-        self._several = [float(may_touch_in_several(m, p, collider)) for p in batch.pairs]
-        self._entries = range(9) if collider.turned else (2, 5, 8)  # of orientations: those that the collider goes by
+        self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.pairs])
+        self._entries = (2, 5, 8) if collider.axial else range(9)  # of orientations: those that the collider goes by
         self._poses = records([self._pose(m, d, x) for x in geoms])
         moving = [{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in batch.dofs]
         self.moving = records([*moving, {"odof": [0.0] * 6, "qvel": 0.0}])
 
-    def _pose(self, m: Model, d: Data, x: int) -> dict:
-        pose = {"centre": list(d.geom_xrel[x]), "mat": [d.geom_xmat[x][k] for k in self._entries]}
+    def _pose(self, m: Model, d: Data, x: int) -> dict[str, Any]:
+        pose = {"centre": list(d.geom_xrel[x]), "turn": [d.geom_xmat[x][k] for k in self._entries]}
         if not self.batch.one_tree:
             pose["origin"] = list(d.origin[m.body_originid[m.geom_bodyid[x]]])
         names = dict.fromkeys(name for size in self._sizes.values() for name in size)
@@ -163,25 +173,25 @@ class PairTables:
         self.friction = [PerPair(batch, [x.friction[k] for x in contacts]) for k in range(batch.condim - 1)]
 
     def touching(self) -> Any:
-        """The contacts that act in any world."""
+        """Find the contacts that act in any world."""
 
-        def act(i: Any) -> list:
+        def act(i: Any) -> list[Mask]:
             return [self._dist(i, k) < self.margin.of_pair(i) for k in range(self.batch.collider.ncon)]
 
         return choose_each(self._near, act, self.n)
 
     def contact(self, i: Any) -> Place:
-        """The distance of contact i, its point from the origin of the second geom's tree, and its frame."""
+        """Compute the distance of contact i, its point from the origin of the second geom's tree, and its frame."""
         spot = self._spot(i)
         return self.batch.collider.place(*self._geoms(i), spot)
 
-    def seen(self, i: Any) -> tuple[list, list, list]:
-        """The point of contact i, from the origins of the trees of the first and the second body, and its normal."""
+    def seen(self, i: Any) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
+        """Compute the point of contact i, from the origins of both bodies' trees, and its normal: three vectors (3)."""
         _, p, frame = self.batch.collider.place(*self._geoms(i), self._spot(i))
         return *self.arms(i, p), frame[0]
 
-    def arms(self, i: Any, p: list) -> tuple[list, list]:
-        """A point of contact i from the origins of the trees of the first and the second body."""
+    def arms(self, i: Any, p: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+        """Move a point of contact i to the origins of the trees of the first and the second body."""
         return (p if self.batch.one_tree else sub(p, self._offset(i))), p
 
     def row(self, i: Any, dist: Scalar) -> ContactRow:
@@ -196,32 +206,30 @@ class PairTables:
         one, two = (self._by_body[self.batch.per_contact(place, i)] for place in places)
         return maximum(one + two, MINVAL)
 
-    def _geoms(self, i: Any) -> tuple[Geom, Geom]:
-        """Both geoms of contact i, from the origin of the second one's tree."""
+    def _geoms(self, i: Any) -> tuple[TableGeom, TableGeom]:
+        """The two geoms of contact i, as seen from the origin of the second one's tree."""
         one, two = (self._geom(end, i) for end in self._ends)
         return one if self.batch.one_tree else dataclasses.replace(one, centre=add(one.centre, self._offset(i))), two
 
     def _geom(self, end: list[int], i: Any) -> TableGeom:
         pose = self._pose_at(end, i)
-        centre, mat = self._poses.at(pose, "centre"), [None] * 9
-        for k, x in zip(self._entries, self._poses.at(pose, "mat"), strict=True):
-            mat[k] = x
+        centre, turn = self._poses.at(pose, "centre"), self._poses.at(pose, "turn")
         size = {}
         for name in self._sizes[end[0]]:
             fixed = [self._sizes[x][name] for x in end] if self._fixed_sizes else None
             size[name] = self.batch.per_contact(fixed, i) if fixed else self._poses.at(pose, name)
-        return TableGeom(centre, mat, size, self.solids, self, i)
+        return TableGeom(centre, turn, size, self.solids, self, i)
 
     def _pose_at(self, end: list[int], i: Any) -> Any:
         return self.batch.per_contact([self._place[x] for x in end], i)
 
     def _offset(self, i: Any) -> list[Scalar]:
-        """From the origin of the second geom's tree to that of the first's."""
+        """The vector from the origin of the second geom's tree to that of the first's (3)."""
         one, two = (self._poses.at(self._pose_at(end, i), "origin") for end in self._ends)
         return sub(one, two)
 
-    def _boxes_meet(self, i: Any) -> list:
-        """A mask: the boxes around both geoms of pair i meet."""
+    def _boxes_meet(self, i: Any) -> list[Mask]:
+        """Mask, as a list of one: the boxes around the two geoms of pair i meet."""
         one, two = (
             (
                 x.point(_lookup_vector([self._boxes[g].middle for g in end], i)),
@@ -232,8 +240,9 @@ class PairTables:
         )
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
 
-    def _measure(self, i: Any) -> list[dict]:
-        found = self.batch.collider.find(*self._geoms(i), Table(self._several)[i] > 0.5)
+    def _measure(self, i: Any) -> list[dict[Any, Any]]:
+        one, two = (dataclasses.replace(geom, first=True) for geom in self._geoms(i))
+        found = self.batch.collider.found(one, two, self.batch.collider.ncon)
         if self._by_part:
             return [{"dist": dist, "spot": spot} for dist, spot in found]
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
@@ -249,7 +258,7 @@ class PairTables:
         # the second contact's numbers stand behind the first's
         n, found = self.n, self._found
         pair, is_second = self.batch.per_contact(range(n), i), Table([0.0] * n + [1.0] * n)[i] > 0.5
-        places = range(1, 1 + self.batch.collider.spot)
+        places = range(1, len(found.columns) // 2)  # a distance and a spot each
         return [select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in places]
 
 

@@ -1,4 +1,4 @@
-"""Arrays (see `compiler.arrays`) whose columns have names."""
+"""Records: arrays (see `compiler.arrays`) whose columns have names."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ Row = Mapping[Any, Any]  # a scalar or a list of them a name, in the order of th
 
 @dataclass
 class Records:
-    """Rows of a scalar or a list of scalars a name."""
+    """An array whose rows have a scalar or a list of scalars under each name."""
 
     rows: Array
     columns: dict[Hashable, int | slice]
 
     def at(self, i: Any, name: Hashable) -> Any:
-        """What row i has under the name."""
+        """The scalar, or list of scalars, that row i has under the name."""
         return self.rows[i, self.columns[name]]
 
 
 def records(rows: Sequence[Row]) -> Records:
-    """Records with these rows."""
+    """Make records of these rows."""
     return Records(Array([_flat(row) for row in rows]), _columns(rows[0]))
 
 
 def records_each(which: Any, compute: Callable[[Any], Row]) -> Records:
-    """`compute_each`, whose rows have names."""
+    """Compute a named row for each number in `which`: `compute_each` as records."""
     return records_parts(which, lambda i: [compute(i)], 0)
 
 
 def records_parts(which: Any, compute: Callable[[Any], Sequence[Row]], n: int) -> Records:
-    """`compute_parts`, whose rows have names."""
+    """Compute some named rows for each number in `which`: `compute_parts` as records."""
     columns: dict[Hashable, int | slice] = {}
 
     def rows(i: Any) -> list[list[Scalar]]:

@@ -1,3 +1,4 @@
-"""What a contact costs: pyramids of friction (`pyramid`, and `spring_pyramid` where their rows are softened), and
-elliptic cones (`elliptic`).
+"""The cost of a contact, by its friction cone.
+
+`pyramid` has pyramids of friction, `spring_pyramid` those whose rows are softened, `elliptic` elliptic cones.
 """

@@ -1,4 +1,4 @@
-"""Elliptic friction cones: what friction may do is an ellipse, as large as the normal's force (condim 3, 4, 6).
+"""Elliptic friction cones: friction is bounded by an ellipse, as large as the normal's force (condim 3, 4, 6).
 
 With x = friction y of each axis but the normal, T = |x|, and the residual e along the normal, a contact costs
 
@@ -17,6 +17,7 @@ but for B, which is 0, and (B - P), which is 0, where it sticks. mj_constraintUp
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, select, sqrt
 from ...algebra.spatial import MINVAL, add, dot, is_zero, scale, sum_of
@@ -24,11 +25,14 @@ from ...algebra.spatial import MINVAL, add, dot, is_zero, scale, sum_of
 
 @dataclass
 class Zone:
-    """Where a contact is, and its force and stiffness there: see above. Q: B - P, or 0 where it sticks."""
+    """The zone in which a contact is (free, sticking or sliding), with its force and stiffness there.
 
-    x: list
+    Letters are the module's. Q: B - P, or 0 where it sticks.
+    """
+
+    x: list[Scalar]
     T: Scalar
-    u: list
+    u: list[Scalar]
     slides: Mask
     sticks: Mask
     push: Scalar
@@ -37,8 +41,8 @@ class Zone:
     P: Scalar
     Q: Scalar
 
-    def along(self, e: Scalar, x: list) -> tuple[Scalar, list]:
-        """The stiffness times (e, x)."""
+    def along(self, e: Scalar, x: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
+        """Multiply the stiffness by (e, x)."""
         across = dot(self.u, x)
         pull = self.Q * across - self.B * e
         return self.A * e - self.B * across, [self.P * xk + pull * uk for xk, uk in zip(x, self.u, strict=True)]
@@ -46,18 +50,20 @@ class Zone:
 
 @dataclass
 class EllipticCone:
-    """friction: along each axis but the normal (condim - 1). D: of the normal. slip: mu**2.
+    """An elliptic cone, MuJoCo's mjCONE_ELLIPTIC.
+
+    friction: along each axis but the normal (condim - 1). D: of the normal. slip: mu**2.
 
     give: where it is not 0, mu**2 is `give` D at the least, so that what sticks is no stiffer than rounding bears.
     """
 
-    friction: list
+    friction: list[Scalar]
     D: Scalar
     slip: Scalar
     give: Scalar = 0.0
 
-    def push(self, y: list) -> tuple[list, list[list]]:
-        """Force (condim) and stiffness (condim x condim) at residuals y."""
+    def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
+        """Compute force (condim) and stiffness (condim x condim) at residuals y."""
         at = self._zone(self.rows(y))
         force = [at.push, *(-(at.P * x * f) for x, f in zip(at.x, self.friction, strict=True))]
         first = [at.A, *(-(at.B * u * f) for u, f in zip(at.u, self.friction, strict=True))]
@@ -68,12 +74,12 @@ class EllipticCone:
                 weight[i][j] = weight[j][i] = entry * (f * g)
         return force, weight
 
-    def rows(self, y: list) -> list:
-        """(e, x): see above."""
+    def rows(self, y: list[Scalar]) -> list[Any]:
+        """The residual e along the normal, and x = friction y along the other axes."""
         return [y[0], *(f * x for f, x in zip(self.friction, y[1:], strict=True))]
 
-    def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
-        """`total` and what the contact adds to it: see `Cone.fold`.
+    def fold(self, total: list[Scalar], y: list[Any], v: list[Any], alpha: Scalar) -> list[Scalar]:
+        """Return `total` plus the contact's cost along a search line: see `Cone.fold`.
 
         Out of place is what the force at y + alpha v is beside what force and stiffness at y say.
         """
@@ -99,8 +105,8 @@ class EllipticCone:
             total[3] + change * bend_before + dot(w, across_before),
         ]
 
-    def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list) -> tuple[Scalar, list]:
-        """What is out of place where a contact slides, before and now: to rounding of the difference, as x has turned.
+    def _beyond(self, before: Zone, now: Zone, e: Scalar, step: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
+        """Compute what is out of place where a contact slides, before and now, to rounding of the difference.
 
         step: of x; what it is across u is p, and T has grown by `longer` more than along u.
         """
@@ -112,7 +118,7 @@ class EllipticCone:
         back, turned = c * longer * e / now.T, before.P - now.P
         return c * longer, [turned * x - back * u for x, u in zip(p, before.u, strict=True)]
 
-    def _zone(self, y: list) -> Zone:
+    def _zone(self, y: list[Scalar]) -> Zone:
         slip = self.slip if is_zero(self.give) else maximum(self.slip, self.give * self.D)
         e, *x = y
         T = sqrt(maximum(dot(x, x), MINVAL * MINVAL))

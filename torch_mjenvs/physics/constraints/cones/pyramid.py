@@ -1,4 +1,4 @@
-"""The rows of a contact: its normal alone (condim 1), or the edges of a friction pyramid (condim 3, 4, 6).
+"""A contact's rows: its normal alone (condim 1), or the edges of a friction pyramid (condim 3, 4, 6).
 
 A contact has `condim` axes: the motion of its point along the normal n and the tangents t1 and t2, then turning about
 n, t1 and t2. A vector along them is called y, a stiffness along them is a symmetric matrix (condim x condim).
@@ -7,7 +7,7 @@ n, t1 and t2. A vector along them is called y, a stiffness along them is a symme
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ....compiler.scalar import Scalar
 from ..laws import OneSided
@@ -19,28 +19,28 @@ class Cone(Protocol):
     friction: along each axis but the normal (condim - 1).
     """
 
-    friction: list
+    friction: list[Scalar]
 
-    def push(self, y: list) -> tuple[list, list[list]]:
-        """Force (condim) and stiffness (condim x condim) at residuals y."""
+    def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
+        """Compute force (condim) and stiffness (condim x condim) at residuals y."""
 
-    def rows(self, y: list) -> list:
-        """A quantity given along the axes, as `fold` takes it."""
+    def rows(self, y: list[Scalar]) -> list[Any]:
+        """Bring a quantity given along the axes into the form that `fold` takes."""
 
-    def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
-        """`total` and what the contact adds to it at residuals y + alpha v, both as given by `rows`: see `Law.fold`."""
+    def fold(self, total: list[Scalar], y: list[Any], v: list[Any], alpha: Scalar) -> list[Scalar]:
+        """Return `total` plus the contact's cost at residuals y + alpha v, in the form of `rows`: see `Law.fold`."""
 
 
 @dataclass
 class Pyramid:
-    """Rows n, or n +- mu y of each other axis with its friction mu, all of stiffness D."""
+    """A friction pyramid: rows n, or n +- mu y of each other axis with its friction mu, all of stiffness D."""
 
-    friction: list
+    friction: list[Scalar]
     D: Scalar
 
-    def push(self, y: list) -> tuple[list, list[list]]:
-        force: list = [0.0] * len(y)
-        weight: list[list] = [[0.0] * len(y) for _ in y]
+    def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
+        force: list[Scalar] = [0.0] * len(y)
+        weight: list[list[Scalar]] = [[0.0] * len(y) for _ in y]
         for e, axis, mu in self.rows(y):
             slope, pressed = OneSided(self.D).at(e)
             f = -slope
@@ -53,18 +53,18 @@ class Pyramid:
                 weight[axis][axis] = weight[axis][axis] + mu * mu * pressed
         return force, weight
 
-    def edges(self, y: list) -> list[Scalar]:
-        """The force of each row."""
+    def edges(self, y: list[Scalar]) -> list[Scalar]:
+        """The force of each row at residuals y."""
         return [-OneSided(self.D).at(e)[0] for e, *_ in self.rows(y)]
 
-    def rows(self, y: list) -> list:
-        """Each row's value, the axis beside the normal that it takes, and by how much; of the normal alone, 0 and 0."""
+    def rows(self, y: list[Scalar]) -> list[Any]:
+        """List each row's value, the axis beside the normal that it takes, and its factor; 0, 0 of the normal."""
         if not self.friction:
             return [(y[0], 0, 0.0)]
         sides = [(k, sign) for k, mu in enumerate(self.friction, 1) for sign in (mu, -mu)]
         return [(y[0] + sign * y[k], k, sign) for k, sign in sides]
 
-    def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
+    def fold(self, total: list[Scalar], y: list[Any], v: list[Any], alpha: Scalar) -> list[Scalar]:
         for (e, *_), (change, *_) in zip(y, v, strict=True):
             total = OneSided(self.D).fold(total, e, change, alpha)
         return total

@@ -27,10 +27,10 @@ class SpringPyramid(Pyramid):
 
     spring: Scalar
 
-    def push(self, y: list) -> tuple[list, list[list]]:
+    def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
         return self.push_of(y, self.pressed(y))
 
-    def fold(self, total: list, y: list, v: list, alpha: Scalar) -> list:
+    def fold(self, total: list[Scalar], y: list[Scalar], v: list[Scalar], alpha: Scalar) -> list[Scalar]:
         at = add(y, scale(v, alpha))
         before, now = self.pressed(y), self.pressed(at)
         force, weight = self.push_of(at, now)
@@ -42,18 +42,18 @@ class SpringPyramid(Pyramid):
             total[3] + curvature(before_weight, v),
         ]
 
-    def rows(self, y: list) -> list:
-        """A quantity given along the axes, unchanged: the rows act together."""
+    def rows(self, y: list[Scalar]) -> list[Scalar]:
+        """Give a quantity along the axes back unchanged, as the rows act together."""
         return y
 
-    def pressed(self, y: list) -> list[Mask]:
-        """The rows that are pressed at residuals y, as a mask each."""
+    def pressed(self, y: list[Scalar]) -> list[Mask]:
+        """A mask for each row: it is pressed at residuals y."""
         shifts = self._shifts(y)
         behind = [sum_of(maximum(s - other, 0.0) for other in shifts if other is not s) for s in shifts]
         return [self.spring * (y[0] + s) + self.D * b < 0.0 for s, b in zip(shifts, behind, strict=True)]
 
-    def push_of(self, y: list, pressed: list[Mask]) -> tuple[list, list[list]]:
-        """Force and stiffness while the rows that are pressed are `pressed`: the force is linear in y."""
+    def push_of(self, y: list[Scalar], pressed: list[Mask]) -> tuple[list[Scalar], list[list[Scalar]]]:
+        """Compute force and stiffness while the rows `pressed` are: the force is linear in y."""
         D, shifts, ones = self.D, self._shifts(y), [select(p, 1.0, 0.0) for p in pressed]
         share = D / (self.spring + D * sum_of(ones))
         f = self._forces(y, pressed, shifts, share)
@@ -69,13 +69,13 @@ class SpringPyramid(Pyramid):
                 weight[k][j] = weight[j][k] = -(mu * other * D * share * tilt * tilt_of_other)
         return force, weight
 
-    def edges(self, y: list) -> list[Scalar]:
+    def edges(self, y: list[Scalar]) -> list[Scalar]:
         pressed = self.pressed(y)
         share = self.D / (self.spring + self.D * sum_of(select(p, 1.0, 0.0) for p in pressed))
         return self._forces(y, pressed, self._shifts(y), share)
 
-    def _forces(self, y: list, pressed: list[Mask], shifts: list[Scalar], share: Scalar) -> list[Scalar]:
-        """The force of each row. share: D / (K + p D)."""
+    def _forces(self, y: list[Scalar], pressed: list[Mask], shifts: list[Scalar], share: Scalar) -> list[Scalar]:
+        """The force of each row at residuals y. share: D / (K + p D)."""
         f = []
         for s, p in zip(shifts, pressed, strict=True):
             others = [(other, q) for other, q in zip(shifts, pressed, strict=True) if other is not s]
@@ -83,11 +83,11 @@ class SpringPyramid(Pyramid):
             f.append(select(p, -((self.spring * (y[0] + s) + self.D * apart) * share), 0.0))
         return f
 
-    def _shifts(self, y: list) -> list[Scalar]:
+    def _shifts(self, y: list[Scalar]) -> list[Scalar]:
         """The shift s of each row, in the order of `Pyramid`'s rows."""
         return [s for mu, x in zip(self.friction, y[1:], strict=True) for s in (mu * x, -(mu * x))]
 
 
-def curvature(weight: list[list], v: list) -> Scalar:
+def curvature(weight: list[list[Scalar]], v: list[Scalar]) -> Scalar:
     """The product v'Wv of a stiffness W along the axes."""
     return sum_of(x * dot(row, v) for x, row in zip(v, weight, strict=True))
