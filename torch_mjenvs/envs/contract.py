@@ -18,9 +18,8 @@ from ..compiler.expr import type_of
 from ..compiler.random import Random
 from ..compiler.scalar import Scalar
 from ..physics.model.model import Model
-from ..physics.params import as_rows, check_names
-from .given import copy_for_task
-from .randomization import flat
+from ..physics.params import as_rows, check_names, leaves
+from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Task, World
 
 Named = dict[str, Scalar | list]
@@ -57,20 +56,20 @@ class Contract:
         """Parameters of a new episode, by name."""
         found = self.call("randomize", rng)
         if not isinstance(found, Mapping):
-            raise self.error("randomize", TypeError, f"must give a dict of parameters by name, not {said(found)}")
+            raise self.error("randomize", TypeError, f"must give a dict of parameters by name, not {describe(found)}")
         try:
             found = as_rows(self.model, {name: found[name] for name in check_names(self.model, found)})
         except ValueError as error:
             raise self.error("randomize", ValueError, str(error)) from error
-        return {name: [self.number("randomize", x, name) for x in flat(rows)] for name, rows in found.items()}
+        return {name: [self.number("randomize", x, name) for x in leaves(rows)] for name, rows in found.items()}
 
     def reset(self, rng: Random) -> tuple[list, list]:
         """qpos and qvel of a new episode."""
-        m, given = self.model, self.call("reset", rng)
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise self.error("reset", TypeError, f"must give a tuple of qpos and qvel, not {said(given)}")
-        qpos = self.numbers("reset", given[0], "qpos", m.nq)
-        return qpos, self.numbers("reset", given[1], "qvel", m.nv)
+        m, returned = self.model, self.call("reset", rng)
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise self.error("reset", TypeError, f"must give a tuple of qpos and qvel, not {describe(returned)}")
+        qpos = self.numbers("reset", returned[0], "qpos", m.nq)
+        return qpos, self.numbers("reset", returned[1], "qvel", m.nv)
 
     def begin(self, widths: Widths, first: list, world: World) -> list:
         """The first memory of an episode: as it is at first, but for what the task says."""
@@ -78,12 +77,12 @@ class Contract:
 
     def remember(self, widths: Widths, before: World, action: list, after: World) -> list:
         """The next memory: the last one, but for what the task says."""
-        given = self.call("remember", before, action, after)
-        return self.changed("remember", widths, flatten(widths, before.memory), given)
+        returned = self.call("remember", before, action, after)
+        return self.changed("remember", widths, flatten(widths, before.memory), returned)
 
-    def changed(self, function: str, widths: Widths, values: list, given: Any) -> list:
-        """Values of these widths with new ones for the names in `given`."""
-        found, declared = self.named(function, given), by_name(widths, values)
+    def changed(self, function: str, widths: Widths, values: list, returned: Any) -> list:
+        """Values of these widths with new ones for the names in `returned`."""
+        found, declared = self.named(function, returned), by_name(widths, values)
         for name, x in found.items():
             if name not in widths:
                 raise self.error(function, ValueError, f"gave {name!r}, which memory() does not have: {[*widths]}")
@@ -94,13 +93,13 @@ class Contract:
 
     def control(self, world: World, action: list) -> tuple[list, dict[str, list]]:
         """ctrl, and pushes as the physics takes them."""
-        m, given = self.model, self.call("control", world, action)
-        if not isinstance(given, Control):
-            return self.numbers("control", given, "ctrl", m.nu), {}
+        m, returned = self.model, self.call("control", world, action)
+        if not isinstance(returned, Control):
+            return self.numbers("control", returned, "ctrl", m.nu), {}
         pushes = {}
-        if given.qfrc_applied is not None:
-            pushes["qfrc_applied"] = self.numbers("control", given.qfrc_applied, "qfrc_applied", m.nv)
-        wrenches = self.named("control", given.xfrc_applied, "xfrc_applied")
+        if returned.qfrc_applied is not None:
+            pushes["qfrc_applied"] = self.numbers("control", returned.qfrc_applied, "qfrc_applied", m.nv)
+        wrenches = self.named("control", returned.xfrc_applied, "xfrc_applied")
         for body, wrench in wrenches.items():
             if body not in m.body_names:
                 raise self.error("control", ValueError, f"xfrc_applied: there is no body {body!r} in {m.body_names}")
@@ -109,7 +108,7 @@ class Contract:
                 raise self.error("control", ValueError, text)
         if wrenches:
             pushes["xfrc_applied"] = [wrenches.get(name, [0.0] * 6) for name in m.body_names]
-        return self.numbers("control", given.ctrl, "ctrl", m.nu), pushes
+        return self.numbers("control", returned.ctrl, "ctrl", m.nu), pushes
 
     @property
     def controls(self) -> bool:
@@ -118,27 +117,28 @@ class Contract:
 
     def observe(self, world: World, width: int | None = None) -> list:
         """The observation."""
-        given = self.numbers("observe", self.call("observe", world), "observation")
-        if width is not None and len(given) != width:
-            raise self.error("observe", ValueError, f"gave {len(given)} numbers, and {width} before: always as many")
-        return given
+        returned = self.numbers("observe", self.call("observe", world), "observation")
+        if width is not None and len(returned) != width:
+            raise self.error("observe", ValueError, f"gave {len(returned)} numbers, and {width} before: always as many")
+        return returned
 
     def outcome(self, before: World, action: list, after: World) -> Outcome:
         """Reward, termination and info."""
-        given = self.call("outcome", before, action, after)
-        if not isinstance(given, Outcome):
-            raise self.error("outcome", TypeError, f"must give an Outcome, not {said(given)}")
-        reward = self.number("outcome", given.reward, "reward")
-        if not is_mask(given.terminated):
-            what = f"terminated must be True, False or a comparison such as x > 1.0, not {said(given.terminated)}"
-            raise self.error("outcome", TypeError, what)
-        return Outcome(reward, given.terminated, self.told("outcome", given.info))
+        returned = self.call("outcome", before, action, after)
+        if not isinstance(returned, Outcome):
+            raise self.error("outcome", TypeError, f"must give an Outcome, not {describe(returned)}")
+        reward = self.number("outcome", returned.reward, "reward")
+        if not is_mask(returned.terminated):
+            what = describe(returned.terminated)
+            text = f"terminated must be True, False or a comparison such as x > 1.0, not {what}"
+            raise self.error("outcome", TypeError, text)
+        return Outcome(reward, returned.terminated, self.checked_info("outcome", returned.info))
 
     def reset_info(self, world: World) -> Named:
         """info of a reset."""
-        return self.told("reset_info", self.call("reset_info", world))
+        return self.checked_info("reset_info", self.call("reset_info", world))
 
-    def told(self, function: str, info: Any) -> Named:
+    def checked_info(self, function: str, info: Any) -> Named:
         """info. A list of no numbers is no entry."""
         if isinstance(info, Mapping) and BAD_STATE in info:
             raise self.error(function, ValueError, f"{BAD_STATE!r} is the environment's own: rename yours")
@@ -163,22 +163,23 @@ class Contract:
                 error.add_note(RECORDED)
             raise
 
-    def named(self, function: str, given: Any, what: str = "what it gives") -> Named:
+    def named(self, function: str, returned: Any, what: str = "what it gives") -> Named:
         """Numbers and lists of numbers, by name."""
-        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-            text = f"{what} must be a dict of numbers, or lists of them, by name, not {said(given)}"
+        if not isinstance(returned, Mapping) or not all(isinstance(name, str) for name in returned):
+            text = f"{what} must be a dict of numbers, or lists of them, by name, not {describe(returned)}"
             raise self.error(function, TypeError, text)
         return {
             name: self.numbers(function, x, name) if isinstance(x, (list, tuple)) else self.number(function, x, name)
-            for name, x in given.items()
+            for name, x in returned.items()
         }
 
-    def numbers(self, function: str, given: Any, what: str, width: int | None = None) -> list:
-        if not isinstance(given, (list, tuple)):
-            raise self.error(function, TypeError, f"{what} must be a list of numbers, not {said(given)}")
-        if width is not None and len(given) != width:
-            raise self.error(function, ValueError, f"gave {len(given)} numbers for {what}, and the model has {width}")
-        return [self.number(function, x, f"{what}[{i}]") for i, x in enumerate(given)]
+    def numbers(self, function: str, returned: Any, what: str, width: int | None = None) -> list:
+        if not isinstance(returned, (list, tuple)):
+            raise self.error(function, TypeError, f"{what} must be a list of numbers, not {describe(returned)}")
+        if width is not None and len(returned) != width:
+            text = f"gave {len(returned)} numbers for {what}, and the model has {width}"
+            raise self.error(function, ValueError, text)
+        return [self.number(function, x, f"{what}[{i}]") for i, x in enumerate(returned)]
 
     def number(self, function: str, x: Any, what: str) -> Scalar:
         if is_mask(x):
@@ -187,7 +188,7 @@ class Contract:
         if isinstance(x, (int, float)):
             return float(x)
         if kind_of(x) != "f":
-            raise self.error(function, TypeError, f"{what} must be a number, not {said(x)}")
+            raise self.error(function, TypeError, f"{what} must be a number, not {describe(x)}")
         return x
 
     def error(self, function: str, kind: type[Exception], text: str) -> Exception:
@@ -230,7 +231,7 @@ def kind_of(x: Any) -> str | None:
         return None
 
 
-def said(x: Any) -> str:
+def describe(x: Any) -> str:
     known = type(x) in (bool, int, float) or kind_of(x) is None
     return f"{x!r} of type {type(x).__name__}" if known else "a number of the world"
 

@@ -24,12 +24,12 @@ from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import Columns, check_names, sensible
+from ..physics.params import Columns, check_names, leaves, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, steps
 from ..physics.world_params import param_buffers
 from .contract import BAD_STATE, Contract, Widths, by_name, flatten
-from .randomization import Draw, flat
+from .randomization import Draw
 from .tasks.base import Task, World
 
 
@@ -57,7 +57,7 @@ class Layout:
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
             *act,
-            Buffer("memory", room(self.memory)),
+            Buffer("memory", size_of(self.memory)),
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
             Buffer("key", 3, "i"),
@@ -70,8 +70,8 @@ class Layout:
             Buffer("terminated", 1, "b"),
             Buffer("truncated", 1, "b"),
             Buffer(BAD_STATE, 1, "b"),
-            Buffer("info", room(self.info)),
-            Buffer("final_info", room(self.info)),
+            Buffer("info", size_of(self.info)),
+            Buffer("final_info", size_of(self.info)),
         ]
 
 
@@ -79,8 +79,8 @@ Buffers = Mapping[str, list]  # what they hold of a world, by name
 
 
 @dataclass
-class Moment:
-    """What a world carries from one step to the next."""
+class WorldState:
+    """The state that a world carries from one step to the next, and the parameters of its own model."""
 
     qpos: list
     qvel: list
@@ -92,19 +92,19 @@ class Moment:
 
 
 @dataclass
-class Scene:
-    """Where a world is in its episode, and what users see of that."""
+class EpisodeState:
+    """The state of a world within its episode: steps taken, episodes begun, and the info and observation users see."""
 
     elapsed: Scalar
-    episode: Scalar
+    count: Scalar
     info: list
     obs: list
-    moment: Moment
+    world: WorldState
 
 
 @dataclass
-class Verdict:
-    """What a step came to."""
+class StepResult:
+    """The reward of a step, and the flags that say whether it ended the episode and why."""
 
     reward: Scalar
     terminated: Mask
@@ -116,8 +116,8 @@ class Verdict:
         return logical_or(self.terminated, self.truncated)
 
 
-def room(widths: Widths) -> int:
-    """How many numbers these are."""
+def size_of(widths: Widths) -> int:
+    """The total number of scalars behind these names."""
     return sum(max(1, width) for width in widths.values())
 
 
@@ -125,9 +125,9 @@ def room(widths: Widths) -> int:
 RESET, BEGIN, PARAMS = 0, -1, -2
 
 
-def random(b: Buffers, episode: Scalar, what: Scalar) -> Random:
+def random(b: Buffers, number: Scalar, what: Scalar) -> Random:
     """A function of seed, world, number of the episode, and `what`."""
-    return Random(b["key"][0], b["key"][1], episode, b["key"][2], what)
+    return Random(b["key"][0], b["key"][1], number, b["key"][2], what)
 
 
 def is_bad(xs: list) -> Mask:
@@ -180,12 +180,12 @@ class Episode:
         vars(own).update(params=self.params, layout=self.layout)
         return own
 
-    def draw(self, b: Buffers, episode: Scalar) -> tuple[list, list]:
+    def draw(self, b: Buffers, number: Scalar) -> tuple[list, list]:
         """The parameters of a new episode, and what is derived from them."""
         columns = self.params
         if columns is None:
             return [], []
-        rng, nominal = random(b, episode, PARAMS), columns.nominal()
+        rng, nominal = random(b, number, PARAMS), columns.nominal()
         by_task = Contract(self.task, columns.model).randomize(rng)
         if not (by_task or self.randomize):
             return b["params"], b["derived"]
@@ -199,25 +199,27 @@ class Episode:
 
     # how an episode begins
 
-    def begin(self, b: Buffers) -> Scene:
+    def begin(self, b: Buffers) -> EpisodeState:
         """A new episode."""
-        episode = b["episode"][0]
-        params, derived = self.draw(b, episode)
+        number = b["episode"][0]
+        params, derived = self.draw(b, number)
         own = self.of_world(params, derived)
-        scene = own.enter(b, episode, *own.contract.reset(random(b, episode, RESET)), [0.0] * self.model.na)
-        scene.moment.params, scene.moment.derived = params, derived
-        return scene
+        qpos, qvel = own.contract.reset(random(b, number, RESET))
+        episode = own.begin_at(b, number, qpos, qvel, [0.0] * self.model.na)
+        episode.world.params, episode.world.derived = params, derived
+        return episode
 
-    def enter(self, b: Buffers, episode: Scalar, qpos: list, qvel: list, act: list) -> Scene:
+    def begin_at(self, b: Buffers, number: Scalar, qpos: list, qvel: list, act: list) -> EpisodeState:
         """An episode of this number that begins in this state."""
-        world = self.at_rest(qpos, qvel, act, random(b, episode, BEGIN))
+        world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
         memory = self.first_memory(b, world)
         world.memory = by_name(self.layout.memory, memory)
         obs = self.contract.observe(world, self.layout.obs)
         info = flatten(self.layout.info, self.contract.reset_info(world))
-        return Scene(0, b["episode"][0] + 1, info, obs, Moment(qpos, qvel, [0.0] * self.model.nv, act, memory))
+        state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory)
+        return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
 
-    def at_rest(self, qpos: list, qvel: list, act: list, rng: Random) -> World:
+    def world_at(self, qpos: list, qvel: list, act: list, rng: Random) -> World:
         """A world that was put into a state: mj_forward has run, but not mj_rnePostConstraint."""
         m = self.model
         still = [0.0] * m.nu
@@ -235,24 +237,24 @@ class Episode:
         world.memory = by_name(widths, choose_all(seeded, first, b["memory"]))
         return self.contract.begin(widths, first, world)
 
-    def kept_memory(self, b: Buffers, old: Moment, bad: Mask) -> list:
+    def memory_before_step(self, b: Buffers, old: WorldState, bad: Mask) -> list:
         """The memory that a step starts with: a new one, where the state was bad."""
 
-        def anew(_: list) -> list:
+        def renewed(_: list) -> list:
             rng = random(b, b["episode"][0] + -1, BEGIN)
-            return self.first_memory(b, self.at_rest(old.qpos, old.qvel, old.act, rng))
+            return self.first_memory(b, self.world_at(old.qpos, old.qvel, old.act, rng))
 
-        return when_any(bad, anew, old.memory) if old.memory else []
+        return when_any(bad, renewed, old.memory) if old.memory else []
 
     # what a step does, in this order
 
-    def guard(self, b: Buffers) -> tuple[Moment, list, Mask, Mask]:
+    def guard(self, b: Buffers) -> tuple[WorldState, list, Mask, Mask]:
         """The state and action to go on from, and where the state and the action were bad."""
         m = self.model
         act = b.get("act", [])
         bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"] + act)
         zeros = [0.0] * m.nv
-        moment = Moment(
+        world = WorldState(
             choose_all(bad_state, list(m.qpos0), b["qpos"]),
             choose_all(bad_state, zeros, b["qvel"]),
             choose_all(bad_state, zeros, b["qacc_warmstart"]),
@@ -262,11 +264,11 @@ class Episode:
             b.get("derived", []),
         )
         action = choose_all(bad_action, [0.0] * m.nu, b["action"])
-        return moment, action, bad_state, bad_action
+        return world, action, bad_state, bad_action
 
     def advance(
-        self, old: Moment, ctrl: list, pushes: dict[str, list], rng: Random, *bad: Mask
-    ) -> tuple[Moment, World, Mask]:
+        self, old: WorldState, ctrl: list, pushes: dict[str, list], rng: Random, *bad: Mask
+    ) -> tuple[WorldState, World, Mask]:
         """All substeps: what they led to, which is the old state where anything was `bad` or became so, and where."""
         m = self.model
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act)
@@ -282,12 +284,12 @@ class Episode:
         if not self.contract.controls:
             return action, {}, False
         ctrl, pushes = self.contract.control(before, action)
-        bad = is_bad(ctrl + flat(list(pushes.values())))
+        bad = is_bad(ctrl + leaves(list(pushes.values())))
 
-        def held(x: Any) -> Any:
-            return [held(y) for y in x] if isinstance(x, list) else select(bad, 0.0, x)
+        def or_zero(x: Any) -> Any:
+            return [or_zero(y) for y in x] if isinstance(x, list) else select(bad, 0.0, x)
 
-        return held(ctrl), {name: held(x) for name, x in pushes.items()}, bad
+        return or_zero(ctrl), {name: or_zero(x) for name, x in pushes.items()}, bad
 
     def remember(self, before: World, action: list, after: World, stopped: Mask) -> list:
         """The memory after the step; a world that was stopped keeps its own."""
@@ -295,22 +297,22 @@ class Episode:
         memory = self.contract.remember(widths, before, action, after)
         return choose_all(stopped, flatten(widths, before.memory), memory)
 
-    def judge(self, b: Buffers, before: World, action: list, after: World, bad: Mask) -> tuple[Verdict, list, list]:
-        """The verdict, the observation and info."""
+    def judge(self, b: Buffers, before: World, action: list, after: World, bad: Mask) -> tuple[StepResult, list, list]:
+        """The result, the observation and info."""
         outcome = self.contract.outcome(before, action, after)
         limit = self.max_episode_steps
-        verdict = Verdict(
+        result = StepResult(
             select(bad, 0.0, outcome.reward),
             logical_or(outcome.terminated, bad),
             False if limit is None else logical_not(b["elapsed_steps"][0] + 1 < limit),
             bad,
         )
         obs = self.contract.observe(after, self.layout.obs)
-        return verdict, obs, flatten(self.layout.info, outcome.info)
+        return result, obs, flatten(self.layout.info, outcome.info)
 
-    def restart(self, b: Buffers, mask: Mask, scene: Scene) -> Scene:
-        """The scene, but with a new episode in the worlds of the mask."""
-        return when_any(mask, lambda _: self.begin(b), scene)
+    def restart(self, b: Buffers, mask: Mask, episode: EpisodeState) -> EpisodeState:
+        """The episode, but with a new episode in the worlds of the mask."""
+        return when_any(mask, lambda _: self.begin(b), episode)
 
     # the kernels
 
@@ -319,60 +321,60 @@ class Episode:
         widths, elapsed = self.layout.memory, b["elapsed_steps"][0] + 1
         rng = random(b, b["episode"][0] + -1, elapsed)
         old, action, bad_state, bad_action = self.guard(b)
-        before = self.at_rest(old.qpos, old.qvel, old.act, rng)
-        before.memory = by_name(widths, self.kept_memory(b, old, bad_state))
+        before = self.world_at(old.qpos, old.qvel, old.act, rng)
+        before.memory = by_name(widths, self.memory_before_step(b, old, bad_state))
         ctrl, pushes, bad_ctrl = self.control(before, action)
         new, after, bad = self.advance(old, ctrl, pushes, rng, bad_action, bad_state, bad_ctrl)
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
-        verdict, obs, info = self.judge(b, before, action, after, bad)
-        scene = Scene(elapsed, b["episode"][0], info, obs, new)
-        done, final = verdict.ended, {}
+        result, obs, info = self.judge(b, before, action, after, bad)
+        episode = EpisodeState(elapsed, b["episode"][0], info, obs, new)
+        done, final = result.ended, {}
         if self.mode == AutoresetMode.SAME_STEP:
-            final = {"final_obs": scene.obs, "final_info": scene.info}
-            scene = self.restart(b, verdict.ended, scene)
+            final = {"final_obs": episode.obs, "final_info": episode.info}
+            episode = self.restart(b, result.ended, episode)
             done = False
         elif self.mode == AutoresetMode.NEXT_STEP:
             waiting = b["done"][0]
-            scene = self.restart(b, waiting, scene)
+            episode = self.restart(b, waiting, episode)
             alive = logical_not(waiting)
-            verdict.reward = select(waiting, 0.0, verdict.reward)
+            result.reward = select(waiting, 0.0, result.reward)
             for flag in ("terminated", "truncated", "bad"):
-                setattr(verdict, flag, logical_and(getattr(verdict, flag), alive))
+                setattr(result, flag, logical_and(getattr(result, flag), alive))
             done = logical_and(done, alive)
         return {
-            **{name: x for name, x in vars(scene.moment).items() if name in b},
-            "elapsed_steps": [scene.elapsed],
-            "episode": [scene.episode],
+            **{name: x for name, x in vars(episode.world).items() if name in b},
+            "elapsed_steps": [episode.elapsed],
+            "episode": [episode.count],
             "done": [done],
-            "obs": scene.obs,
-            "reward": [verdict.reward],
-            "terminated": [verdict.terminated],
-            "truncated": [verdict.truncated],
-            BAD_STATE: [verdict.bad],
-            "info": scene.info,
+            "obs": episode.obs,
+            "reward": [result.reward],
+            "terminated": [result.terminated],
+            "truncated": [result.truncated],
+            BAD_STATE: [result.bad],
+            "info": episode.info,
         } | final
 
     def reset(self, b: Buffers) -> dict[str, list]:
         """New episodes in the worlds of `reset_mask`; the others stay as they are."""
-        mask, scene = b["reset_mask"][0], self.begin(b)
+        mask, episode = b["reset_mask"][0], self.begin(b)
         return {
-            **{name: choose_all(mask, x, b[name]) for name, x in vars(scene.moment).items() if name in b},
-            "elapsed_steps": [select(mask, scene.elapsed, b["elapsed_steps"][0])],
-            "episode": [select(mask, scene.episode, b["episode"][0])],
+            **{name: choose_all(mask, x, b[name]) for name, x in vars(episode.world).items() if name in b},
+            "elapsed_steps": [select(mask, episode.elapsed, b["elapsed_steps"][0])],
+            "episode": [select(mask, episode.count, b["episode"][0])],
             "done": [logical_and(b["done"][0], logical_not(mask))],
-            "obs": choose_all(mask, scene.obs, b["obs"]),
-            "info": choose_all(mask, scene.info, b["info"]),
+            "obs": choose_all(mask, episode.obs, b["obs"]),
+            "info": choose_all(mask, episode.info, b["info"]),
         }
 
     def refresh(self, b: Buffers) -> dict[str, list]:
         """What follows from the state of the worlds of `reset_mask`, after it was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
-        mask, scene = b["reset_mask"][0], self.enter(b, b["episode"][0] + -1, *state)
+        mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state)
         return {
-            "memory": choose_all(mask, scene.moment.memory, b["memory"]),
-            "obs": choose_all(mask, scene.obs, b["obs"]),
-            "info": choose_all(mask, scene.info, b["info"]),
+            "memory": choose_all(mask, episode.world.memory, b["memory"]),
+            "obs": choose_all(mask, episode.obs, b["obs"]),
+            "info": choose_all(mask, episode.info, b["info"]),
         }
 
     # what they are made of, and from
@@ -387,23 +389,23 @@ class Episode:
         """Found by running the task once: one of this package's, known to work, on plain numbers, as that is faster."""
         if is_known(self.task):
             m = self.model
-            return self.look(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
+            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
         found = []
         buffers = [Buffer("word", 5, "i"), Buffer("action", self.model.nu)]
 
-        def look(b: Buffers) -> dict[str, list]:
+        def run(b: Buffers) -> dict[str, list]:
             rng = Random(*b["word"])
-            found.append(self.look(rng, b["action"], *self.contract.reset(rng)))
+            found.append(self.find_layout(rng, b["action"], *self.contract.reset(rng)))
             return {}
 
-        record(self.name("layout"), buffers, look, "float64").release()
+        record(self.name("layout"), buffers, run, "float64").release()
         return found[0]
 
-    def look(self, rng: Random, action: list, qpos: list, qvel: list) -> Layout:
+    def find_layout(self, rng: Random, action: list, qpos: list, qvel: list) -> Layout:
         """The layout, as all of the task's functions together show it."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
-        before = self.at_rest(qpos, qvel, [0.0] * m.na, rng)
+        before = self.world_at(qpos, qvel, [0.0] * m.na, rng)
         before.memory = by_name(memory, first)
         before.memory = by_name(memory, contract.begin(memory, first, before))
         obs = contract.observe(before)

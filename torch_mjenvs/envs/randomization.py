@@ -86,10 +86,5 @@ def as_draws(randomize: Mapping[str, Any] | None) -> dict[str, Draw]:
     return out
 
 
-def flat(x: Any) -> list:
-    """The numbers of nested sequences, in order."""
-    return [z for y in x for z in flat(y)] if isinstance(x, (list, tuple)) else [x]
-
-
 def _frozen(x: Any) -> Any:
     return tuple(map(_frozen, x)) if isinstance(x, list) else x

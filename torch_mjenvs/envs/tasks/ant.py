@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...physics.model.model import Model
+from ...physics.params import leaves
 from ...scalar import Mask, Random, clip, logical_and, logical_not, select, sqrt
-from .base import Outcome, Task, World, flat, squared, uniform_noise
+from .base import Outcome, Task, World, squared, uniform_noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class Ant(Task):
     def observe(self, m: Model, world: World) -> list:
         obs = world.qpos[2 * self.exclude_current_positions_from_observation :] + world.qvel
         if self.include_cfrc_ext_in_observation:
-            obs += flat(self.contact_forces(world)[1:])
+            obs += leaves(self.contact_forces(world)[1:])
         return obs
 
     def memory(self, m: Model) -> dict:
@@ -76,7 +77,7 @@ class Ant(Task):
         forward = velocity[0] * self.forward_reward_weight
         survive = select(healthy, float(self.healthy_reward), 0.0)
         ctrl_cost = self.ctrl_cost_weight * squared(action)
-        contact_cost = self.contact_cost_weight * squared(flat(self.contact_forces(after)))
+        contact_cost = self.contact_cost_weight * squared(leaves(self.contact_forces(after)))
         info = self.reset_info(m, after) | {
             "x_velocity": velocity[0],
             "y_velocity": velocity[1],

@@ -177,10 +177,6 @@ def squared(x: list) -> Scalar:
     return dot(x, x)
 
 
-def flat(rows: list[list]) -> list:
-    return [x for row in rows for x in row]
-
-
 def within(x: Scalar, bounds: tuple[float, float]) -> Mask:
     """bounds[0] < x < bounds[1]."""
     low, high = (float(b) for b in bounds)

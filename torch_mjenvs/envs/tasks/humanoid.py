@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from ...physics.algebra.spatial import is_zero
 from ...physics.model.model import Model
+from ...physics.params import leaves
 from ...scalar import Mask, Random, clip, logical_and, logical_not, select
 from .ant import planar_position
-from .base import Outcome, Task, World, flat, squared, uniform_noise, within
+from .base import Outcome, Task, World, squared, uniform_noise, within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +33,13 @@ class Human(Task):
     def observe(self, m: Model, world: World) -> list:
         obs = world.qpos[2 * self.exclude_current_positions_from_observation :] + world.qvel
         if self.include_cinert_in_observation:
-            obs += flat(world.data.cinert[1:])
+            obs += leaves(world.data.cinert[1:])
         if self.include_cvel_in_observation:
-            obs += flat(world.data.cvel[1:])
+            obs += leaves(world.data.cvel[1:])
         if self.include_qfrc_actuator_in_observation:
             obs += world.data.qfrc_actuator[6:]
         if self.include_cfrc_ext_in_observation:
-            obs += flat(world.data.cfrc_ext[1:])
+            obs += leaves(world.data.cfrc_ext[1:])
         return obs
 
     def tendons(self, world: World) -> dict:
@@ -94,7 +95,7 @@ class Humanoid(Human):
         forward = self.forward_reward_weight * velocity[0]
         survive = select(healthy, float(self.healthy_reward), 0.0)
         ctrl_cost = self.ctrl_cost_weight * squared(action)
-        contact_cost = self.contact_cost_weight * squared(flat(after.data.cfrc_ext))
+        contact_cost = self.contact_cost_weight * squared(leaves(after.data.cfrc_ext))
         contact_cost = clip(contact_cost, *self.contact_cost_range)
         info = self.reset_info(m, after) | {
             "x_velocity": velocity[0],

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...physics.model.model import Model
+from ...physics.params import leaves
 from ...scalar import clip
-from .base import Outcome, World, flat, squared
+from .base import Outcome, World, squared
 from .humanoid import Human
 
 
@@ -33,7 +34,7 @@ class HumanoidStandup(Human):
     def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
         up = after.qpos[2] / m.timestep
         ctrl_cost = self.ctrl_cost_weight * squared(action)
-        impact_cost = self.impact_cost_weight * squared(flat(after.data.cfrc_ext))
+        impact_cost = self.impact_cost_weight * squared(leaves(after.data.cfrc_ext))
         impact_cost = clip(impact_cost, *self.impact_cost_range)
         info = self.reset_info(m, after) | {
             "reward_linup": up,

@@ -15,8 +15,8 @@ NUMBERS = frozenset((Expr, type(None), *PYTHON_TYPE))  # None: of bodies that do
 def copy_for_task(x: Any) -> Any:
     """An argument for a task's function: a copy of a world or of a list, and anything else as it is."""
     if isinstance(x, World):
-        data = cast(Data, GivenData(x.data))
-        return GivenWorld(copied(x.qpos), copied(x.qvel), copied(x.memory), data, x.rng, copied(x.act))
+        data = cast(Data, TaskData(x.data))
+        return TaskWorld(copied(x.qpos), copied(x.qvel), copied(x.memory), data, x.rng, copied(x.act))
     return copied(x)
 
 
@@ -31,7 +31,7 @@ def copied(x: Any, leaf: Callable[[Any], Any] = lambda x: x) -> Any:
     return leaf(x)
 
 
-class GivenWorld(World):
+class TaskWorld(World):
     """A world for one call of a task's function. Its attributes cannot be set."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -44,7 +44,7 @@ class GivenWorld(World):
         super().__setattr__(name, value)
 
 
-class GivenData:
+class TaskData:
     """mjData's fields of a world, each copied when it is first read: until then it need not even be computed."""
 
     def __init__(self, data: Data):
