@@ -20,7 +20,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line. What the user has to mend is told in a line, by SystemExit."""
+    """Run a command. Errors that the user can mend end the process with one line, by SystemExit."""
     rows = "\n".join(f"  {name:8}{about}" for name, (_, about) in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="torch_mjenvs",
