@@ -1,7 +1,7 @@
-"""What a task's functions give back, checked in the task's own terms.
+"""Calls a task's functions and checks what they return, with errors in the task's own terms.
 
-Exceptions from within a task's functions say in which line of its file they arose. What the functions give is checked
-against the model, against what the task declares, and against what the same function gave before.
+Exceptions from within a task's functions say in which line of its file they arose. Return values are checked against
+the model, against what the task declares, and against what the same function returned before.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ RECORDED = (
 
 @dataclass(frozen=True)
 class Contract:
-    """A task's functions for a model."""
+    """A task's functions for a model, with checked return values.
+
+    Raises TypeError or ValueError, which name the task's function and its line, for a return value that does not fit.
+    """
 
     task: Task
     model: Model
 
     def memory(self) -> tuple[Widths, list]:
-        """The names and widths of what a world remembers, and what that is at first."""
+        """Return the names and widths of a world's memory, and its first numbers."""
         found = self.named("memory", self.call("memory"))
         widths = {name: width_of(x) for name, x in found.items()}
         for name, x in found.items():
@@ -53,7 +56,7 @@ class Contract:
         return widths, flatten(widths, found)
 
     def randomize(self, rng: Random) -> dict[str, Any]:
-        """Parameters of a new episode, by name."""
+        """Return the parameters that the task draws for a new episode, by name, each as a flat list."""
         found = self.call("randomize", rng)
         if not isinstance(found, Mapping):
             raise self.error("randomize", TypeError, f"must give a dict of parameters by name, not {describe(found)}")
@@ -64,7 +67,7 @@ class Contract:
         return {name: [self.number("randomize", x, name) for x in leaves(rows)] for name, rows in found.items()}
 
     def reset(self, rng: Random) -> tuple[list, list]:
-        """qpos and qvel of a new episode."""
+        """Return qpos (nq) and qvel (nv) of a new episode."""
         m, returned = self.model, self.call("reset", rng)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self.error("reset", TypeError, f"must give a tuple of qpos and qvel, not {describe(returned)}")
@@ -72,16 +75,16 @@ class Contract:
         return qpos, self.numbers("reset", returned[1], "qvel", m.nv)
 
     def begin(self, widths: Widths, first: list, world: World) -> list:
-        """The first memory of an episode: as it is at first, but for what the task says."""
+        """Return the memory at the start of an episode: `first`, with what the task's `begin` changes."""
         return self.changed("begin", widths, first, self.call("begin", world))
 
     def remember(self, widths: Widths, before: World, action: list, after: World) -> list:
-        """The next memory: the last one, but for what the task says."""
+        """Return the memory after a step: that before it, with what the task's `remember` changes."""
         returned = self.call("remember", before, action, after)
         return self.changed("remember", widths, flatten(widths, before.memory), returned)
 
     def changed(self, function: str, widths: Widths, values: list, returned: Any) -> list:
-        """Values of these widths with new ones for the names in `returned`."""
+        """Return `values`, of these widths, with new ones for the names in `returned`."""
         found, declared = self.named(function, returned), by_name(widths, values)
         for name, x in found.items():
             if name not in widths:
@@ -92,7 +95,7 @@ class Contract:
         return flatten(widths, declared | found)
 
     def control(self, world: World, action: list) -> tuple[list, dict[str, list]]:
-        """ctrl, and pushes as the physics takes them."""
+        """Return ctrl (nu), and the forces that push, as the physics takes them."""
         m, returned = self.model, self.call("control", world, action)
         if not isinstance(returned, Control):
             return self.numbers("control", returned, "ctrl", m.nu), {}
@@ -112,18 +115,18 @@ class Contract:
 
     @property
     def controls(self) -> bool:
-        """Whether the task makes something else of an action than ctrl."""
+        """True where the task overrides `control`."""
         return getattr(self.task.control, "__func__", None) is not Task.control
 
     def observe(self, world: World, width: int | None = None) -> list:
-        """The observation."""
+        """Return the observation. Raises ValueError where its length is not `width`."""
         returned = self.numbers("observe", self.call("observe", world), "observation")
         if width is not None and len(returned) != width:
             raise self.error("observe", ValueError, f"gave {len(returned)} numbers, and {width} before: always as many")
         return returned
 
     def outcome(self, before: World, action: list, after: World) -> Outcome:
-        """Reward, termination and info."""
+        """Return reward, termination and info of a step."""
         returned = self.call("outcome", before, action, after)
         if not isinstance(returned, Outcome):
             raise self.error("outcome", TypeError, f"must give an Outcome, not {describe(returned)}")
@@ -135,17 +138,17 @@ class Contract:
         return Outcome(reward, returned.terminated, self.checked_info("outcome", returned.info))
 
     def reset_info(self, world: World) -> Named:
-        """info of a reset."""
+        """Return the info of a reset."""
         return self.checked_info("reset_info", self.call("reset_info", world))
 
     def checked_info(self, function: str, info: Any) -> Named:
-        """info. A list of no numbers is no entry."""
+        """Return info with numbers and lists by name, without empty lists."""
         if isinstance(info, Mapping) and BAD_STATE in info:
             raise self.error(function, ValueError, f"{BAD_STATE!r} is the environment's own: rename yours")
         return {name: x for name, x in self.named(function, info, "info").items() if x != []}
 
     def same_widths(self, reset_info: Named, step_info: Named) -> Widths:
-        """The widths of both together."""
+        """Return the widths of the entries of both infos. Raises ValueError where an entry has two widths."""
         widths = {name: width_of(x) for name, x in (step_info | reset_info).items()}
         for name, x in step_info.items():
             if width_of(x) != widths[name]:
@@ -154,7 +157,7 @@ class Contract:
         return widths
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """What the task's function gives for copies of these. Exceptions say where in the task they come from."""
+        """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line."""
         try:
             return getattr(self.task, function)(self.model, *map(copy_for_task, arguments))
         except Exception as error:
@@ -164,7 +167,7 @@ class Contract:
             raise
 
     def named(self, function: str, returned: Any, what: str = "what it gives") -> Named:
-        """Numbers and lists of numbers, by name."""
+        """Return a dict of numbers and lists of numbers, checked."""
         if not isinstance(returned, Mapping) or not all(isinstance(name, str) for name in returned):
             text = f"{what} must be a dict of numbers, or lists of them, by name, not {describe(returned)}"
             raise self.error(function, TypeError, text)
@@ -174,6 +177,7 @@ class Contract:
         }
 
     def numbers(self, function: str, returned: Any, what: str, width: int | None = None) -> list:
+        """Return a list of numbers, checked, of this width where one is given."""
         if not isinstance(returned, (list, tuple)):
             raise self.error(function, TypeError, f"{what} must be a list of numbers, not {describe(returned)}")
         if width is not None and len(returned) != width:
@@ -182,6 +186,7 @@ class Contract:
         return [self.number(function, x, f"{what}[{i}]") for i, x in enumerate(returned)]
 
     def number(self, function: str, x: Any, what: str) -> Scalar:
+        """Return one number, checked; Python's own become floats."""
         if is_mask(x):
             text = f"{what} must be a number, not a truth value: select(it, 1.0, 0.0) makes it one"
             raise self.error(function, TypeError, text)
@@ -192,17 +197,19 @@ class Contract:
         return x
 
     def error(self, function: str, kind: type[Exception], text: str) -> Exception:
+        """Make an exception whose text begins with the task's function and its line."""
         code = getattr(getattr(self.task, function), "__code__", None)
         place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
         return kind(f"{type(self.task).__name__}.{function}{place}: {text}")
 
 
 def width_of(x: Scalar | list) -> int:
+    """Return the length of a list, or 0 for a single number."""
     return len(x) if isinstance(x, list) else 0
 
 
 def flatten(widths: Widths, values: Named) -> list:
-    """Named numbers one after the other, 0 where a name is absent."""
+    """Return named numbers as one list, in the order of `widths`, with 0 where a name is absent."""
     out: list = []
     for name, width in widths.items():
         x = values.get(name, [0.0] * width if width else 0.0)
@@ -211,7 +218,7 @@ def flatten(widths: Widths, values: Named) -> list:
 
 
 def by_name(widths: Widths, values: list) -> Named:
-    """What `flatten` was made of."""
+    """Return the numbers of a list by name: the inverse of `flatten`."""
     out: Named = {}
     rest = list(values)
     for name, width in widths.items():
@@ -220,11 +227,12 @@ def by_name(widths: Widths, values: list) -> Named:
 
 
 def is_mask(x: Any) -> bool:
+    """Return True for a truth value or a comparison of scalars."""
     return kind_of(x) == "b"
 
 
 def kind_of(x: Any) -> str | None:
-    """ "f", "b" or "i" of a scalar, None of anything else."""
+    """Return "f", "b" or "i" for a scalar, None for anything else."""
     try:
         return type_of(x)
     except TypeError:
@@ -232,16 +240,18 @@ def kind_of(x: Any) -> str | None:
 
 
 def describe(x: Any) -> str:
+    """Return a value and its type in words, for an error message."""
     known = type(x) in (bool, int, float) or kind_of(x) is None
     return f"{x!r} of type {type(x).__name__}" if known else "a number of the world"
 
 
 def counted(width: int) -> str:
+    """Return a width in words, for an error message."""
     return f"a list of {width}" if width else "one number"
 
 
 def line_of(error: Exception) -> str:
-    """The innermost line that an exception came through outside of this package, or else inside."""
+    """Return the innermost line outside of this package that an exception came through, or else inside."""
     frames = [(f.f_code.co_filename, number) for f, number in traceback.walk_tb(error.__traceback__)]
     package = str(Path(__file__).parents[1])  # a constant of it would change the cache key
     outside = [frame for frame in frames if not frame[0].startswith(package)]

@@ -1,8 +1,8 @@
-"""An environment step of one world, as it is traced into a kernel: guard, advance, judge, restart.
+"""One environment step of one world, as it is traced into a kernel: guard, advance, judge, restart.
 
-- `guard`: a world whose action or state is not finite (or passes mjMAXVAL) will go on from good numbers, flagged.
-- `advance`: the action is applied for all substeps. A world that comes out bad stays at its last good state.
-- `judge`: observation, reward, flags and info of the step. A bad world is ended with reward 0; no other can tell.
+- `guard`: a world whose action or state is not finite (or passes mjMAXVAL) goes on from good numbers, and is flagged.
+- `advance`: the action is applied for all substeps. A world that turns bad stays at its last good state.
+- `judge`: observation, reward, flags and info of the step. A bad world is ended with reward 0; others are unaffected.
 - `restart`: where an episode ended, and the autoreset mode asks for it, the next one begins within the same kernel.
 """
 
@@ -49,7 +49,7 @@ class Layout:
     params: Columns | None  # where parameters that vary from world to world lie
 
     def buffers(self) -> list[Buffer]:
-        """State is world-minor; what users hand in and out has a row per world."""
+        """Return the kernels' buffers. State is world-minor; users' inputs and outputs have a row for each world."""
         params = param_buffers(self.params) if self.params else []
         act = [Buffer("act", self.na)] if self.na else []
         return params + [
@@ -117,7 +117,7 @@ class StepResult:
 
 
 def size_of(widths: Widths) -> int:
-    """The total number of scalars behind these names."""
+    """Return how many scalars these named numbers are in all."""
     return sum(max(1, width) for width in widths.values())
 
 
@@ -126,17 +126,21 @@ RESET, BEGIN, PARAMS = 0, -1, -2
 
 
 def random(b: Buffers, number: Scalar, what: Scalar) -> Random:
-    """A function of seed, world, number of the episode, and `what`."""
+    """Return the random numbers of a world for one purpose: a function of seed, world, number of the episode, and
+    `what`.
+    """
     return Random(b["key"][0], b["key"][1], number, b["key"][2], what)
 
 
 def is_bad(xs: list) -> Mask:
-    """Any of them not finite, or beyond mjMAXVAL. mj_checkPos, mj_checkVel, mj_checkAcc."""
+    """True where any number is not finite, or beyond mjMAXVAL, as in mj_checkPos, mj_checkVel and mj_checkAcc."""
     return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
 
 
 def is_known(x: Task | Draw) -> bool:
-    """Whether class and values tell all of it: it is of this package, and nobody put a function on it, say."""
+    """Return True where class and fields tell all of a task or draw: its class is this package's, its fields plain
+    values.
+    """
     return source.holds(type(x)) and all(map(is_plain, vars(x).values()))
 
 
@@ -156,7 +160,7 @@ class Episode:
 
     @functools.cached_property
     def params(self) -> Columns | None:
-        """What varies from world to world."""
+        """The parameters that vary from world to world; None where none does."""
         by_task = self.contract.randomize(Random(0, 0))
         m, names = self.model, check_names(self.model, {*self.vary, *self.randomize, *by_task})
         if not names:
@@ -173,7 +177,7 @@ class Episode:
         return columns
 
     def of_world(self, params: list, derived: list) -> Episode:
-        """The same with a world's own model."""
+        """Return this episode with a world's own model, made from its parameters."""
         if self.params is None:
             return self
         own = replace(self, model=self.params.world(params, derived))
@@ -181,7 +185,7 @@ class Episode:
         return own
 
     def draw(self, b: Buffers, number: Scalar) -> tuple[list, list]:
-        """The parameters of a new episode, and what is derived from them."""
+        """Return the parameters of a new episode, and the numbers derived from them."""
         columns = self.params
         if columns is None:
             return [], []
@@ -200,7 +204,7 @@ class Episode:
     # how an episode begins
 
     def begin(self, b: Buffers) -> EpisodeState:
-        """A new episode."""
+        """Begin a new episode."""
         number = b["episode"][0]
         params, derived = self.draw(b, number)
         own = self.of_world(params, derived)
@@ -210,7 +214,7 @@ class Episode:
         return episode
 
     def begin_at(self, b: Buffers, number: Scalar, qpos: list, qvel: list, act: list) -> EpisodeState:
-        """An episode of this number that begins in this state."""
+        """Begin the episode of this number in this state."""
         world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
         memory = self.first_memory(b, world)
         world.memory = by_name(self.layout.memory, memory)
@@ -220,7 +224,7 @@ class Episode:
         return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
 
     def world_at(self, qpos: list, qvel: list, act: list, rng: Random) -> World:
-        """A world that was put into a state: mj_forward has run, but not mj_rnePostConstraint."""
+        """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint."""
         m = self.model
         still = [0.0] * m.nu
         data = derive(m, qpos, qvel, None, still, self.precision, act)
@@ -229,7 +233,7 @@ class Episode:
         return World(qpos, qvel, {}, data, rng, act)
 
     def first_memory(self, b: Buffers, world: World) -> list:
-        """That of an episode which begins like this."""
+        """Return the memory of an episode that begins in this world."""
         widths, first = self.contract.memory()
         if not widths:
             return []
@@ -238,7 +242,7 @@ class Episode:
         return self.contract.begin(widths, first, world)
 
     def memory_before_step(self, b: Buffers, old: WorldState, bad: Mask) -> list:
-        """The memory that a step starts with: a new one, where the state was bad."""
+        """Return the memory that a step starts with: a new one where the state was bad."""
 
         def renewed(_: list) -> list:
             rng = random(b, b["episode"][0] + -1, BEGIN)
@@ -249,7 +253,7 @@ class Episode:
     # what a step does, in this order
 
     def guard(self, b: Buffers) -> tuple[WorldState, list, Mask, Mask]:
-        """The state and action to go on from, and where the state and the action were bad."""
+        """Return the state and the action to go on from, and masks of a bad state and of a bad action."""
         m = self.model
         act = b.get("act", [])
         bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"] + act)
@@ -269,7 +273,10 @@ class Episode:
     def advance(
         self, old: WorldState, ctrl: list, pushes: dict[str, list], rng: Random, *bad: Mask
     ) -> tuple[WorldState, World, Mask]:
-        """All substeps: what they led to, which is the old state where anything was `bad` or became so, and where."""
+        """Apply the control for all substeps. Returns the new state, the world in it, and the mask of stopped worlds.
+
+        A world is stopped, and keeps its old state, where any of `bad` is true or its state turns bad.
+        """
         m = self.model
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act)
         moved = steps(m, begun, ctrl, self.task.frame_skip, self.precision, **pushes)
@@ -280,7 +287,7 @@ class Episode:
         return new, World(new.qpos, new.qvel, {}, data, rng, new.act), stopped
 
     def control(self, before: World, action: list) -> tuple[list, dict[str, list], Mask]:
-        """ctrl, pushes, and where they are bad."""
+        """Return ctrl and the forces that push, 0 where any of them is bad, and the mask of where that is."""
         if not self.contract.controls:
             return action, {}, False
         ctrl, pushes = self.contract.control(before, action)
@@ -292,13 +299,13 @@ class Episode:
         return or_zero(ctrl), {name: or_zero(x) for name, x in pushes.items()}, bad
 
     def remember(self, before: World, action: list, after: World, stopped: Mask) -> list:
-        """The memory after the step; a world that was stopped keeps its own."""
+        """Return the memory after the step; a world that was stopped keeps its own."""
         widths = self.layout.memory
         memory = self.contract.remember(widths, before, action, after)
         return choose_all(stopped, flatten(widths, before.memory), memory)
 
     def judge(self, b: Buffers, before: World, action: list, after: World, bad: Mask) -> tuple[StepResult, list, list]:
-        """The result, the observation and info."""
+        """Return the step's result, its observation and its info."""
         outcome = self.contract.outcome(before, action, after)
         limit = self.max_episode_steps
         result = StepResult(
@@ -311,13 +318,13 @@ class Episode:
         return result, obs, flatten(self.layout.info, outcome.info)
 
     def restart(self, b: Buffers, mask: Mask, episode: EpisodeState) -> EpisodeState:
-        """The episode, but with a new episode in the worlds of the mask."""
+        """Return the episode, replaced by a new one in the worlds of the mask."""
         return when_any(mask, lambda _: self.begin(b), episode)
 
     # the kernels
 
     def step(self, b: Buffers) -> dict[str, list]:
-        """One environment step of every world, autoreset included."""
+        """Make one environment step of every world, autoreset included."""
         widths, elapsed = self.layout.memory, b["elapsed_steps"][0] + 1
         rng = random(b, b["episode"][0] + -1, elapsed)
         old, action, bad_state, bad_action = self.guard(b)
@@ -356,7 +363,7 @@ class Episode:
         } | final
 
     def reset(self, b: Buffers) -> dict[str, list]:
-        """New episodes in the worlds of `reset_mask`; the others stay as they are."""
+        """Start new episodes in the worlds of `reset_mask`; the others stay as they are."""
         mask, episode = b["reset_mask"][0], self.begin(b)
         return {
             **{name: choose_all(mask, x, b[name]) for name, x in vars(episode.world).items() if name in b},
@@ -368,7 +375,7 @@ class Episode:
         }
 
     def refresh(self, b: Buffers) -> dict[str, list]:
-        """What follows from the state of the worlds of `reset_mask`, after it was set from outside."""
+        """Compute memory, obs and info in the worlds of `reset_mask`, after their state was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
         mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state)
         return {
@@ -381,12 +388,15 @@ class Episode:
 
     @property
     def contract(self) -> Contract:
-        """The task's functions, what they give checked."""
+        """The task's functions, with checked return values."""
         return Contract(self.task, self.model)
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """Found by running the task once: one of this package's, known to work, on plain numbers, as that is faster."""
+        """The layout of the task's buffers, found by running the task once.
+
+        A task of this package is known to work, and runs on plain numbers, as that is faster.
+        """
         if is_known(self.task):
             m = self.model
             return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
@@ -402,7 +412,7 @@ class Episode:
         return found[0]
 
     def find_layout(self, rng: Random, action: list, qpos: list, qvel: list) -> Layout:
-        """The layout, as all of the task's functions together show it."""
+        """Run all of the task's functions once, and return the layout that they show."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
         before = self.world_at(qpos, qvel, [0.0] * m.na, rng)
@@ -419,10 +429,14 @@ class Episode:
         return Layout(m.nq, m.nv, m.nu, m.na, len(obs), memory, info, *names, self.params)
 
     def name(self, what: str) -> str:
+        """Return the name of a kernel, for messages and the cache."""
         return f"{type(self.task).__name__.lower()}-{what}"
 
     def origin(self) -> str | None:
-        """All that the kernels follow from; None for a user's task, whose Python rests on more than can be known."""
+        """Return a text of all that the kernels follow from, for the cache.
+
+        None for a user's task, whose Python rests on more than can be known.
+        """
         if not (is_known(self.task) and all(map(is_known, self.randomize.values()))):
             return None
         task = f"{type(self.task).__qualname__} {vars(self.task)}"
@@ -431,7 +445,7 @@ class Episode:
         return source.origin(task, self.model.key, how)
 
     def program(self, what: str, dtype: str) -> Program:
-        """The kernel `step`, `reset` or `refresh`, recorded."""
+        """Return the kernel `step`, `reset` or `refresh`, recorded."""
 
         def body(b: Buffers) -> dict[str, list]:
             own = self.of_world(b["params"], b["derived"]) if self.params else self

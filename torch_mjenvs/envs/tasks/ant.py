@@ -1,4 +1,4 @@
-"""Ant, as gymnasium/envs/mujoco/ant_v5.py."""
+"""Ant, after gymnasium/envs/mujoco/ant_v5.py."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from .base import Outcome, Task, World, squared, uniform_noise
 
 @dataclass(frozen=True, kw_only=True)
 class Ant(Task):
-    """Walk forward on four legs. Observation 105: qpos without x and y, qvel, cfrc_ext held in [-1, 1]. Action 8 in
-    [-1, 1].
+    """Walk forward on four legs.
+
+    Observation 105: qpos without x and y, qvel, cfrc_ext clipped to [-1, 1]. Action 8 in [-1, 1].
     """
 
     default_camera_config: ClassVar = {"distance": 4.0}
@@ -39,6 +40,7 @@ class Ant(Task):
         return qpos, [self.reset_noise_scale * rng.normal() for _ in range(m.nv)]
 
     def contact_forces(self, world: World) -> list[list]:
+        """Return cfrc_ext of every body, clipped to `contact_force_range`."""
         low, high = self.contact_force_range
         return [[clip(f, low, high) for f in wrench] for wrench in world.data.cfrc_ext]
 
@@ -49,13 +51,14 @@ class Ant(Task):
         return obs
 
     def memory(self, m: Model) -> dict:
-        """Where the main body was seen last."""
+        """Remember where the main body was last, x and y (m)."""
         return {"place": [0.0, 0.0]}
 
     def begin(self, m: Model, world: World) -> dict:
         return {"place": world.data.xpos[self.main_body_id(m)][:2]}
 
     def main_body_id(self, m: Model) -> int:
+        """Return the number of the main body. Raises ValueError where there is no such body."""
         body, names = self.main_body, m.body_names
         if body in names:
             return names.index(str(body))
@@ -94,6 +97,6 @@ class Ant(Task):
 
 
 def planar_position(world: World) -> dict:
-    """info on where the root is."""
+    """Return the info entries on the root's place in the plane (m)."""
     x, y = world.qpos[:2]
     return {"x_position": x, "y_position": y, "distance_from_origin": sqrt(x * x + y * y)}

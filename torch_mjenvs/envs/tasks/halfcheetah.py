@@ -1,4 +1,4 @@
-"""HalfCheetah, as gymnasium/envs/mujoco/half_cheetah_v5.py."""
+"""HalfCheetah, after gymnasium/envs/mujoco/half_cheetah_v5.py."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class HalfCheetah(Task):
     exclude_current_positions_from_observation: bool = True
 
     def load(self) -> mujoco.MjModel:
-        """Gymnasium's own file has an attribute that MuJoCo has deprecated, `settotalmass`: no news to its users.
+        """Load the model, without MuJoCo's warning that Gymnasium's own file uses a deprecated attribute,
+        `settotalmass`.
 
-        Of a model that is made from a specification, warnings are Python's and go to no log file. A user's file is
+        Warnings of a model that is made from a specification are Python's and go to no log file. A user's file is
         loaded as any other.
         """
         if self.xml_file != HalfCheetah.xml_file:

@@ -1,4 +1,4 @@
-"""Humanoid, as gymnasium/envs/mujoco/humanoid_v5.py."""
+"""Humanoid, after gymnasium/envs/mujoco/humanoid_v5.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .base import Outcome, Task, World, squared, uniform_noise, within
 
 @dataclass(frozen=True, kw_only=True)
 class Human(Task):
-    """What the two tasks of this body have in common: how an episode starts, and what is seen."""
+    """Base of the two tasks with a humanoid body: how an episode starts, and the observation."""
 
     frame_skip: int = 5
     ctrl_cost_weight: float = 0.1
@@ -43,7 +43,7 @@ class Human(Task):
         return obs
 
     def tendons(self, world: World) -> dict:
-        """info on the tendons, each a list."""
+        """Return the info entries on the tendons: lengths (m) and velocities, a list each."""
         return {"tendon_length": world.data.ten_length, "tendon_velocity": world.data.ten_velocity}
 
 
@@ -70,7 +70,7 @@ class Humanoid(Human):
     healthy_z_range: tuple[float, float] = (1.0, 2.0)
 
     def memory(self, m: Model) -> dict:
-        """Where the centre of mass was seen last."""
+        """Remember where the centre of mass was last, x and y (m)."""
         return {"centre": [0.0, 0.0]}
 
     def begin(self, m: Model, world: World) -> dict:

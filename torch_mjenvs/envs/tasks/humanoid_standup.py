@@ -1,4 +1,4 @@
-"""HumanoidStandup, as gymnasium/envs/mujoco/humanoidstandup_v5.py."""
+"""HumanoidStandup, after gymnasium/envs/mujoco/humanoidstandup_v5.py."""
 
 from __future__ import annotations
 

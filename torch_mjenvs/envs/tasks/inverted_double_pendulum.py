@@ -1,4 +1,4 @@
-"""InvertedDoublePendulum, as gymnasium/envs/mujoco/inverted_double_pendulum_v5.py."""
+"""InvertedDoublePendulum, after gymnasium/envs/mujoco/inverted_double_pendulum_v5.py."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from .base import Outcome, Task, World, uniform_noise
 
 @dataclass(frozen=True, kw_only=True)
 class InvertedDoublePendulum(Task):
-    """Balance two poles, one upon the other, on a cart. Action 1 in [-1, 1]. Ends when the tip is at height 1 or below.
+    """Balance two poles, one upon the other, on a cart. Action 1 in [-1, 1]. Ends when the tip is at height 1 m or
+    below.
 
-    Observation 9: the cart's place, sines and cosines of the two angles, qvel and the force of constraints on the cart,
-    both held in [-10, 10]. That force and the place of the tip are of the step's last evaluation (see `World.data`).
+    Observation 9: the cart's place, sines and cosines of the two angles, and, clipped to [-10, 10], qvel and the force
+    of constraints on the cart. That force and the place of the tip are of the step's last evaluation (see
+    `World.data`).
     """
 
     default_camera_config: ClassVar = {}  # its file defines one, and does not use it

@@ -1,4 +1,4 @@
-"""InvertedPendulum, as gymnasium/envs/mujoco/inverted_pendulum_v5.py."""
+"""InvertedPendulum, after gymnasium/envs/mujoco/inverted_pendulum_v5.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_ANGLE = 0.2  # radians
 
 @dataclass(frozen=True, kw_only=True)
 class InvertedPendulum(Task):
-    """Balance a pole on a cart. Observation 4: qpos, qvel. Action 1 in [-3, 3]. Ends when the pole leans too far."""
+    """Balance a pole on a cart. Observation 4: qpos, qvel. Action 1 in [-3, 3]. Ends beyond an angle of 0.2 rad."""
 
     default_camera_config: ClassVar = {"trackbodyid": 0, "distance": 2.04}
     reward_threshold: ClassVar = 950.0

@@ -1,4 +1,4 @@
-"""Swimmer, as gymnasium/envs/mujoco/swimmer_v5.py."""
+"""Swimmer, after gymnasium/envs/mujoco/swimmer_v5.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Outcome, Task, World, squared, uniform_noise
 
 @dataclass(frozen=True, kw_only=True)
 class Swimmer(Task):
-    """Swim forward by the drag of the water. Action 2 in [-1, 1]. Never ends early.
+    """Swim forward against the drag of the water. Action 2 in [-1, 1]. Never ends early.
 
     Observation 8: qpos without x and y, qvel.
     """

@@ -1,4 +1,4 @@
-"""Walker2d, as gymnasium/envs/mujoco/walker2d_v5.py."""
+"""Walker2d, after gymnasium/envs/mujoco/walker2d_v5.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .base import Outcome, Task, World, squared, uniform_noise, within
 
 @dataclass(frozen=True, kw_only=True)
 class Walker2d(Task):
-    """Walk forward. Observation 17: qpos without x, qvel held in [-10, 10]. Action 6 in [-1, 1]."""
+    """Walk forward on two legs. Observation 17: qpos without x, qvel clipped to [-10, 10]. Action 6 in [-1, 1]."""
 
     default_camera_config: ClassVar = {
         "trackbodyid": 2,
