@@ -61,7 +61,8 @@ class Policy(nn.Module):
         *hidden, last = self.layers
         for layer in hidden:
             x = layer(x).tanh()
-        return last(x)
+        action: Tensor = last(x)
+        return action
 
     def check_spaces(self, env: VectorEnv) -> None:
         """Raise ValueError where the environment's observations or actions are not of this policy's sizes."""
@@ -71,7 +72,7 @@ class Policy(nn.Module):
                 raise ValueError(f"the policy's {name} are of shape {(policy,)}, the task's of shape {task}")
 
     @staticmethod
-    def load(path: str | os.PathLike) -> Policy:
+    def load(path: str | os.PathLike[str]) -> Policy:
         """Read the policy in a file, or in the folder of a run, onto the CPU.
 
         Raises FileNotFoundError where there is none, ValueError for a file of something else.
@@ -142,7 +143,7 @@ def _made_of(found: Any) -> Policy:
     return Policy(env_id, layers, mean, var, dict(about))
 
 
-def _numbers(found: Mapping, name: str, ndim: int) -> Tensor:
+def _numbers(found: Mapping[str, Any], name: str, ndim: int) -> Tensor:
     x = found.get(name)
     if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype != torch.float32 or x.ndim != ndim:
         raise ValueError(f"its {name!r} must be a float32 tensor of {ndim} dimensions")

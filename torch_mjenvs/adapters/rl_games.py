@@ -60,7 +60,8 @@ class RlGamesVecEnv(IVecEnv):
     def reset(self) -> torch.Tensor:
         """Start new episodes in all worlds, and return their observations (N, D), float32."""
         seed, self._seed = self._seed, None
-        return self.env.reset(seed=seed)[0].float()
+        obs: torch.Tensor = self.env.reset(seed=seed)[0]
+        return obs.float()
 
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Step all worlds under actions (N, nu).
@@ -73,7 +74,8 @@ class RlGamesVecEnv(IVecEnv):
 
     def get_env_state(self) -> dict[str, torch.Tensor]:
         """Return the state of all worlds, from which `set_env_state` goes on, bit for bit."""
-        return self.env.state_dict()  # type: ignore[attr-defined]
+        state: dict[str, torch.Tensor] = self.env.state_dict()  # type: ignore[attr-defined]
+        return state
 
     def set_env_state(self, env_state: dict[str, torch.Tensor] | None) -> None:
         """Go on from the state in a checkpoint; None, of a checkpoint without one, changes nothing."""

@@ -47,6 +47,7 @@ class SB3VecEnv(VecEnv):
     def reset(self) -> np.ndarray:
         """Start new episodes in all worlds, and return their observations (N, D)."""
         seeds = None if all(seed is None for seed in self._seeds) else self._seeds
+        obs: torch.Tensor
         obs, info = self.env.reset(seed=seeds)
         self.reset_infos = dicts(info, torch.arange(self.num_envs, device=self._bare.device))
         self._reset_seeds()
@@ -92,7 +93,9 @@ class SB3VecEnv(VecEnv):
         self._all(indices)
         self._bare.set_attr(attr_name, value)
 
-    def env_method(self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any) -> list:
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any
+    ) -> list[Any]:
         """Call a method once, as `TorchVectorEnv.call`. Raises ValueError for some of the worlds alone."""
         self._all(indices)
         return list(self._bare.call(method_name, *method_args, **method_kwargs))

@@ -73,7 +73,7 @@ class Camera:
         mujoco.mj_forward(renderer.model, renderer.data)
         return renderer
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Make a new camera for `copy.deepcopy` and pickle, as OpenGL's context cannot be copied."""
         arguments, options = self._made
         return partial(Camera, **options), arguments

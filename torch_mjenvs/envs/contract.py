@@ -22,7 +22,7 @@ from ..physics.params import as_rows, check_names, leaves
 from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Task, World
 
-Named = dict[str, Scalar | list]
+Named = dict[str, Scalar | list[Scalar]]
 Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
 
 BAD_STATE = "bad_state"  # the entry of info that the environment adds
@@ -44,7 +44,7 @@ class Contract:
     task: Task
     model: Model
 
-    def memory(self) -> tuple[Widths, list]:
+    def memory(self) -> tuple[Widths, list[Scalar]]:
         """Return the names and widths of a world's memory, and its first numbers."""
         found = self.named("memory", self.call("memory"))
         widths = {name: width_of(x) for name, x in found.items()}
@@ -66,7 +66,7 @@ class Contract:
             raise self.error("randomize", ValueError, str(error)) from error
         return {name: [self.number("randomize", x, name) for x in leaves(rows)] for name, rows in found.items()}
 
-    def reset(self, rng: Random) -> tuple[list, list]:
+    def reset(self, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         """Return qpos (nq) and qvel (nv) of a new episode."""
         m, returned = self.model, self.call("reset", rng)
         if not isinstance(returned, tuple) or len(returned) != 2:
@@ -74,16 +74,16 @@ class Contract:
         qpos = self.numbers("reset", returned[0], "qpos", m.nq)
         return qpos, self.numbers("reset", returned[1], "qvel", m.nv)
 
-    def begin(self, widths: Widths, first: list, world: World) -> list:
+    def begin(self, widths: Widths, first: list[Scalar], world: World) -> list[Scalar]:
         """Return the memory at the start of an episode: `first`, with what the task's `begin` changes."""
         return self.changed("begin", widths, first, self.call("begin", world))
 
-    def remember(self, widths: Widths, before: World, action: list, after: World) -> list:
+    def remember(self, widths: Widths, before: World, action: list[Scalar], after: World) -> list[Scalar]:
         """Return the memory after a step: that before it, with what the task's `remember` changes."""
         returned = self.call("remember", before, action, after)
         return self.changed("remember", widths, flatten(widths, before.memory), returned)
 
-    def changed(self, function: str, widths: Widths, values: list, returned: Any) -> list:
+    def changed(self, function: str, widths: Widths, values: list[Scalar], returned: Any) -> list[Scalar]:
         """Return `values`, of these widths, with new ones for the names in `returned`."""
         found, declared = self.named(function, returned), by_name(widths, values)
         for name, x in found.items():
@@ -94,7 +94,7 @@ class Contract:
                 raise self.error(function, ValueError, what)
         return flatten(widths, declared | found)
 
-    def control(self, world: World, action: list) -> tuple[list, dict[str, list]]:
+    def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]]]:
         """Return ctrl (nu), and the forces that push, as the physics takes them."""
         m, returned = self.model, self.call("control", world, action)
         if not isinstance(returned, Control):
@@ -118,14 +118,14 @@ class Contract:
         """True where the task overrides `control`."""
         return getattr(self.task.control, "__func__", None) is not Task.control
 
-    def observe(self, world: World, width: int | None = None) -> list:
+    def observe(self, world: World, width: int | None = None) -> list[Scalar]:
         """Return the observation. Raises ValueError where its length is not `width`."""
         returned = self.numbers("observe", self.call("observe", world), "observation")
         if width is not None and len(returned) != width:
             raise self.error("observe", ValueError, f"gave {len(returned)} numbers, and {width} before: always as many")
         return returned
 
-    def outcome(self, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, before: World, action: list[Scalar], after: World) -> Outcome:
         """Return reward, termination and info of a step."""
         returned = self.call("outcome", before, action, after)
         if not isinstance(returned, Outcome):
@@ -176,7 +176,7 @@ class Contract:
             for name, x in returned.items()
         }
 
-    def numbers(self, function: str, returned: Any, what: str, width: int | None = None) -> list:
+    def numbers(self, function: str, returned: Any, what: str, width: int | None = None) -> list[Scalar]:
         """Return a list of numbers, checked, of this width where one is given."""
         if not isinstance(returned, (list, tuple)):
             raise self.error(function, TypeError, f"{what} must be a list of numbers, not {describe(returned)}")
@@ -203,21 +203,21 @@ class Contract:
         return kind(f"{type(self.task).__name__}.{function}{place}: {text}")
 
 
-def width_of(x: Scalar | list) -> int:
+def width_of(x: Scalar | list[Scalar]) -> int:
     """Return the length of a list, or 0 for a single number."""
     return len(x) if isinstance(x, list) else 0
 
 
-def flatten(widths: Widths, values: Named) -> list:
+def flatten(widths: Widths, values: Named) -> list[Scalar]:
     """Return named numbers as one list, in the order of `widths`, with 0 where a name is absent."""
-    out: list = []
+    out: list[Scalar] = []
     for name, width in widths.items():
         x = values.get(name, [0.0] * width if width else 0.0)
         out += x if width else [x]
     return out
 
 
-def by_name(widths: Widths, values: list) -> Named:
+def by_name(widths: Widths, values: list[Scalar]) -> Named:
     """Return the numbers of a list by name: the inverse of `flatten`."""
     out: Named = {}
     rest = list(values)

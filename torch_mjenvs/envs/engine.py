@@ -55,7 +55,7 @@ def episode_of(
     return Episode(task, model, mode, max_episode_steps, precision_of(dtype), **varied)
 
 
-def _view(name: str, doc: str) -> property:
+def _view(name: str, doc: str) -> Any:  # a property, which type checkers are told is a tensor
     return property(lambda self: self.view(name), doc=doc)
 
 
@@ -162,21 +162,21 @@ class Engine(Varied):
         """
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
 
-    qpos = _view("qpos", "Positions, (N, nq), in MuJoCo's order and units.")
-    qvel = _view("qvel", "Velocities, (N, nv), in MuJoCo's order and units.")
-    qacc_warmstart = _view("qacc_warmstart", "Accelerations, (N, nv), from which the solver starts.")
-    action = _view("action", "Actions of the next step, (N, nu).")
-    obs = _view("obs", "Observations of the last step or reset, (N, D).")
-    final_obs = _view("final_obs", "Observations of the last step before any reset, (N, D), in SAME_STEP mode.")
-    reward = _view("reward", "Rewards of the last step, (N,).")
-    terminated = _view("terminated", "Worlds whose episode the last step ended, (N,) bool.")
-    truncated = _view("truncated", "Worlds whose episode the last step cut at the time limit, (N,) bool.")
-    bad_state = _view(BAD_STATE, "Worlds whose state or action was bad in the last step, (N,) bool.")
-    done = _view("done", "Worlds that have ended and wait for a reset, (N,) bool.")
-    elapsed_steps = _view("elapsed_steps", "Steps since each world's last reset, (N,) int32.")
-    episode = _view("episode", "Episodes that each world has begun, (N,) int32.")
-    reset_mask = _view("reset_mask", "Worlds that the next reset or refresh concerns, (N,) bool.")
-    key = _view("key", "Keys of the random numbers, (N, 3) int32.")
+    qpos: torch.Tensor = _view("qpos", "Positions, (N, nq), in MuJoCo's order and units.")
+    qvel: torch.Tensor = _view("qvel", "Velocities, (N, nv), in MuJoCo's order and units.")
+    qacc_warmstart: torch.Tensor = _view("qacc_warmstart", "Accelerations, (N, nv), from which the solver starts.")
+    action: torch.Tensor = _view("action", "Actions of the next step, (N, nu).")
+    obs: torch.Tensor = _view("obs", "Observations of the last step or reset, (N, D).")
+    final_obs: torch.Tensor = _view("final_obs", "Observations of the last step before any reset, (N, D).")
+    reward: torch.Tensor = _view("reward", "Rewards of the last step, (N,).")
+    terminated: torch.Tensor = _view("terminated", "Worlds whose episode the last step ended, (N,) bool.")
+    truncated: torch.Tensor = _view("truncated", "Worlds whose episode the last step cut at the time limit, (N,) bool.")
+    bad_state: torch.Tensor = _view(BAD_STATE, "Worlds whose state or action was bad in the last step, (N,) bool.")
+    done: torch.Tensor = _view("done", "Worlds that have ended and wait for a reset, (N,) bool.")
+    elapsed_steps: torch.Tensor = _view("elapsed_steps", "Steps since each world's last reset, (N,) int32.")
+    episode: torch.Tensor = _view("episode", "Episodes that each world has begun, (N,) int32.")
+    reset_mask: torch.Tensor = _view("reset_mask", "Worlds that the next reset or refresh concerns, (N,) bool.")
+    key: torch.Tensor = _view("key", "Keys of the random numbers, (N, 3) int32.")
 
     @property
     def act(self) -> torch.Tensor:
@@ -346,7 +346,7 @@ class Engine(Varied):
         if self._params:
             self._params.followed()
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Make a new engine from the same arguments, on the same device, in this state: for `copy.deepcopy` and pickle.
 
         Buffers stay at fixed addresses, and kernels belong to a process, so neither can be copied.

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,20 +75,20 @@ class Layout:
         ]
 
 
-Buffers = Mapping[str, list]  # what they hold of a world, by name
+Buffers = Mapping[str, list[Scalar]]  # what they hold of a world, by name
 
 
 @dataclass
 class WorldState:
     """The state that a world carries from one step to the next, and the parameters of its own model."""
 
-    qpos: list
-    qvel: list
-    qacc_warmstart: list
-    act: list
-    memory: list
-    params: list = field(default_factory=list)
-    derived: list = field(default_factory=list)
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    qacc_warmstart: list[Scalar]
+    act: list[Scalar]
+    memory: list[Scalar]
+    params: list[Scalar] = field(default_factory=list)
+    derived: list[Scalar] = field(default_factory=list)
 
 
 @dataclass
@@ -97,8 +97,8 @@ class EpisodeState:
 
     elapsed: Scalar
     count: Scalar
-    info: list
-    obs: list
+    info: list[Scalar]
+    obs: list[Scalar]
     world: WorldState
 
 
@@ -132,7 +132,7 @@ def random(b: Buffers, number: Scalar, what: Scalar) -> Random:
     return Random(b["key"][0], b["key"][1], number, b["key"][2], what)
 
 
-def is_bad(xs: list) -> Mask:
+def is_bad(xs: list[Scalar]) -> Mask:
     """True where any number is not finite, or beyond mjMAXVAL, as in mj_checkPos, mj_checkVel and mj_checkAcc."""
     return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
 
@@ -176,7 +176,7 @@ class Episode:
                     raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
         return columns
 
-    def of_world(self, params: list, derived: list) -> Episode:
+    def of_world(self, params: list[Scalar], derived: list[Scalar]) -> Episode:
         """Return this episode with a world's own model, made from its parameters."""
         if self.params is None:
             return self
@@ -184,7 +184,7 @@ class Episode:
         vars(own).update(params=self.params, layout=self.layout)
         return own
 
-    def draw(self, b: Buffers, number: Scalar) -> tuple[list, list]:
+    def draw(self, b: Buffers, number: Scalar) -> tuple[list[Scalar], list[Scalar]]:
         """Return the parameters of a new episode, and the numbers derived from them."""
         columns = self.params
         if columns is None:
@@ -213,7 +213,9 @@ class Episode:
         episode.world.params, episode.world.derived = params, derived
         return episode
 
-    def begin_at(self, b: Buffers, number: Scalar, qpos: list, qvel: list, act: list) -> EpisodeState:
+    def begin_at(
+        self, b: Buffers, number: Scalar, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar]
+    ) -> EpisodeState:
         """Begin the episode of this number in this state."""
         world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
         memory = self.first_memory(b, world)
@@ -223,7 +225,7 @@ class Episode:
         state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory)
         return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
 
-    def world_at(self, qpos: list, qvel: list, act: list, rng: Random) -> World:
+    def world_at(self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random) -> World:
         """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint."""
         m = self.model
         still = [0.0] * m.nu
@@ -232,7 +234,7 @@ class Episode:
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng, act)
 
-    def first_memory(self, b: Buffers, world: World) -> list:
+    def first_memory(self, b: Buffers, world: World) -> list[Scalar]:
         """Return the memory of an episode that begins in this world."""
         widths, first = self.contract.memory()
         if not widths:
@@ -241,10 +243,10 @@ class Episode:
         world.memory = by_name(widths, choose_all(seeded, first, b["memory"]))
         return self.contract.begin(widths, first, world)
 
-    def memory_before_step(self, b: Buffers, old: WorldState, bad: Mask) -> list:
+    def memory_before_step(self, b: Buffers, old: WorldState, bad: Mask) -> list[Scalar]:
         """Return the memory that a step starts with: a new one where the state was bad."""
 
-        def renewed(_: list) -> list:
+        def renewed(_: list[Scalar]) -> list[Scalar]:
             rng = random(b, b["episode"][0] + -1, BEGIN)
             return self.first_memory(b, self.world_at(old.qpos, old.qvel, old.act, rng))
 
@@ -252,7 +254,7 @@ class Episode:
 
     # what a step does, in this order
 
-    def guard(self, b: Buffers) -> tuple[WorldState, list, Mask, Mask]:
+    def guard(self, b: Buffers) -> tuple[WorldState, list[Scalar], Mask, Mask]:
         """Return the state and the action to go on from, and masks of a bad state and of a bad action."""
         m = self.model
         act = b.get("act", [])
@@ -271,7 +273,7 @@ class Episode:
         return world, action, bad_state, bad_action
 
     def advance(
-        self, old: WorldState, ctrl: list, pushes: dict[str, list], rng: Random, *bad: Mask
+        self, old: WorldState, ctrl: list[Scalar], pushes: dict[str, list[Scalar]], rng: Random, *bad: Mask
     ) -> tuple[WorldState, World, Mask]:
         """Apply the control for all substeps. Returns the new state, the world in it, and the mask of stopped worlds.
 
@@ -286,7 +288,7 @@ class Episode:
         data = left_by_step(m, state, ctrl, self.precision, **pushes)
         return new, World(new.qpos, new.qvel, {}, data, rng, new.act), stopped
 
-    def control(self, before: World, action: list) -> tuple[list, dict[str, list], Mask]:
+    def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Mask]:
         """Return ctrl and the forces that push, 0 where any of them is bad, and the mask of where that is."""
         if not self.contract.controls:
             return action, {}, False
@@ -298,13 +300,16 @@ class Episode:
 
         return or_zero(ctrl), {name: or_zero(x) for name, x in pushes.items()}, bad
 
-    def remember(self, before: World, action: list, after: World, stopped: Mask) -> list:
+    def remember(self, before: World, action: list[Scalar], after: World, stopped: Mask) -> list[Scalar]:
         """Return the memory after the step; a world that was stopped keeps its own."""
         widths = self.layout.memory
-        memory = self.contract.remember(widths, before, action, after)
-        return choose_all(stopped, flatten(widths, before.memory), memory)
+        changed = self.contract.remember(widths, before, action, after)
+        memory: list[Scalar] = choose_all(stopped, flatten(widths, before.memory), changed)
+        return memory
 
-    def judge(self, b: Buffers, before: World, action: list, after: World, bad: Mask) -> tuple[StepResult, list, list]:
+    def judge(
+        self, b: Buffers, before: World, action: list[Scalar], after: World, bad: Mask
+    ) -> tuple[StepResult, list[Scalar], list[Scalar]]:
         """Return the step's result, its observation and its info."""
         outcome = self.contract.outcome(before, action, after)
         limit = self.max_episode_steps
@@ -319,11 +324,12 @@ class Episode:
 
     def restart(self, b: Buffers, mask: Mask, episode: EpisodeState) -> EpisodeState:
         """Return the episode, replaced by a new one in the worlds of the mask."""
-        return when_any(mask, lambda _: self.begin(b), episode)
+        restarted: EpisodeState = when_any(mask, lambda _: self.begin(b), episode)
+        return restarted
 
     # the kernels
 
-    def step(self, b: Buffers) -> dict[str, list]:
+    def step(self, b: Buffers) -> dict[str, list[Scalar]]:
         """Make one environment step of every world, autoreset included."""
         widths, elapsed = self.layout.memory, b["elapsed_steps"][0] + 1
         rng = random(b, b["episode"][0] + -1, elapsed)
@@ -362,7 +368,7 @@ class Episode:
             "info": episode.info,
         } | final
 
-    def reset(self, b: Buffers) -> dict[str, list]:
+    def reset(self, b: Buffers) -> dict[str, list[Scalar]]:
         """Start new episodes in the worlds of `reset_mask`; the others stay as they are."""
         mask, episode = b["reset_mask"][0], self.begin(b)
         return {
@@ -374,7 +380,7 @@ class Episode:
             "info": choose_all(mask, episode.info, b["info"]),
         }
 
-    def refresh(self, b: Buffers) -> dict[str, list]:
+    def refresh(self, b: Buffers) -> dict[str, list[Scalar]]:
         """Compute memory, obs and info in the worlds of `reset_mask`, after their state was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
         mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state)
@@ -403,7 +409,7 @@ class Episode:
         found = []
         buffers = [Buffer("word", 5, "i"), Buffer("action", self.model.nu)]
 
-        def run(b: Buffers) -> dict[str, list]:
+        def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng = Random(*b["word"])
             found.append(self.find_layout(rng, b["action"], *self.contract.reset(rng)))
             return {}
@@ -411,7 +417,7 @@ class Episode:
         record(self.name("layout"), buffers, run, "float64").release()
         return found[0]
 
-    def find_layout(self, rng: Random, action: list, qpos: list, qvel: list) -> Layout:
+    def find_layout(self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar]) -> Layout:
         """Run all of the task's functions once, and return the layout that they show."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
@@ -447,8 +453,9 @@ class Episode:
     def program(self, what: str, dtype: str) -> Program:
         """Return the kernel `step`, `reset` or `refresh`, recorded."""
 
-        def body(b: Buffers) -> dict[str, list]:
+        def body(b: Buffers) -> dict[str, list[Scalar]]:
             own = self.of_world(b["params"], b["derived"]) if self.params else self
-            return getattr(own, what)(b)
+            kernel: Callable[[Buffers], dict[str, list[Scalar]]] = getattr(own, what)
+            return kernel(b)
 
         return record(self.name(what), self.layout.buffers(), body, dtype)

@@ -11,7 +11,7 @@ import numpy as np
 from ..compiler.random import Random
 from ..compiler.scalar import Scalar
 
-Bound = float | Sequence  # a number, or nested lists of them that fit the parameter as in NumPy
+Bound = float | Sequence[Any]  # a number, or nested lists of them that fit the parameter as in NumPy
 
 
 @dataclass(frozen=True)

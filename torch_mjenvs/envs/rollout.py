@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from gymnasium.vector import AutoresetMode
@@ -15,6 +15,7 @@ from .contract import BAD_STATE
 from .engine import MARKED_STEPS, Engine
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
+Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors
 WARM_UP = 3  # runs before a graph is captured, in which libraries allocate what they need
 
 
@@ -34,7 +35,7 @@ class Around(Protocol):
 
     @property
     def obs(self) -> torch.Tensor: ...
-    def step(self, actions: torch.Tensor) -> tuple: ...
+    def step(self, actions: torch.Tensor) -> Step: ...
     def state_dict(self) -> dict[str, torch.Tensor]: ...
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None: ...
 

@@ -231,7 +231,8 @@ class TorchRLEnv(EnvBase):
         A TransformedEnv does not call this, as its transforms want to see the reset.
         """
         if self._torchrl_native_autoreset:
-            return super()._step_and_maybe_reset(tensordict)
+            both: tuple[TensorDictBase, TensorDictBase] = super()._step_and_maybe_reset(tensordict)
+            return both
         if tensordict.device != self.device:
             tensordict = tensordict.to(self.device)
         tensordict = self.step(tensordict)

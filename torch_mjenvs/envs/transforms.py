@@ -23,13 +23,14 @@ from gymnasium.vector.utils import batch_space
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_seeds, as_tensor
 from .engine import mark_static_address, wrap64
-from .wrappers import Step, TorchVectorWrapper
+from .rollout import Step
+from .wrappers import TorchVectorWrapper
 
 Seed = int | Sequence[int | None] | None
 Tensors = Callable[[torch.Tensor], torch.Tensor]
 
 
-def _box(space: gymnasium.Space, wrapper: object) -> Box:
+def _box(space: gymnasium.Space[Any], wrapper: object) -> Box:
     if not isinstance(space, Box):
         raise TypeError(f"{type(wrapper).__name__} takes observations of a Box, not of {space}")
     return space
@@ -43,7 +44,7 @@ class _Observations(TorchVectorWrapper):
     """Base of the wrappers that change observations: `_shown` changes them."""
 
     @cached_property
-    def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def observation_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_observation_space, self.num_envs)
 
     @exclusive
@@ -71,7 +72,7 @@ class TransformObservation(_Observations):
     """
 
     @lasting
-    def __init__(self, env: VectorEnv, func: Tensors, *, single_observation_space: gymnasium.Space | None = None):
+    def __init__(self, env: VectorEnv, func: Tensors, *, single_observation_space: gymnasium.Space[Any] | None = None):
         super().__init__(env)
         self.func = func
         self.single_observation_space = single_observation_space or env.single_observation_space
@@ -260,7 +261,7 @@ class ObservationNoise(_Observations):
         bits = _mixed(_mixed(self._key + self._count * FIRST)[:, None] + self._columns)
         first, second = (((bits >> shift) & (2**BITS - 1)).to(self._scale.dtype) for shift in (40, 8))
         radius = ((first + 1) / 2**BITS).log().mul(-2).sqrt()
-        normal = radius * (second * (2 * np.pi / 2**BITS)).cos()
+        normal: torch.Tensor = radius * (second * (2 * np.pi / 2**BITS)).cos()
         return normal.view(self.num_envs, *self._shape) * self._scale
 
     def _shown(self, obs: torch.Tensor) -> torch.Tensor:
@@ -319,7 +320,7 @@ class ClipAction(TorchVectorWrapper):
         self._low, self._high = map(mark_static_address, bounds)
 
     @cached_property
-    def action_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def action_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_action_space, self.num_envs)
 
     @exclusive

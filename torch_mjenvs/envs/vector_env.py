@@ -23,7 +23,7 @@ from ..checks import as_mask, as_options, as_seeds, as_tensor, check_memory, che
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .contract import BAD_STATE
 from .engine import MASKS, Engine, copied, named_columns
-from .rollout import Policy, Rollout
+from .rollout import Policy, Rollout, Step
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task
@@ -181,11 +181,11 @@ class TorchVectorEnv(VectorEnv):
 
     # The batched spaces take time and memory at many worlds, and a training loop does not need them.
     @cached_property
-    def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def observation_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_observation_space, self.num_envs)
 
     @cached_property
-    def action_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def action_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_action_space, self.num_envs)
 
     @property
@@ -267,9 +267,7 @@ class TorchVectorEnv(VectorEnv):
         self.engine.seed(seed, mask)
 
     @exclusive
-    def step(
-        self, actions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
+    def step(self, actions: torch.Tensor) -> Step:
         """Step every world under actions (N, nu): a tensor on `device`, or a NumPy array or lists.
 
         Returns observation (N, D), reward (N,), terminated and truncated (N,) bool, and info.

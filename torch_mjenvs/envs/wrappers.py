@@ -27,10 +27,8 @@ from gymnasium.wrappers.utils import rescale_box
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
-from .rollout import Policy, Rollout
+from .rollout import Policy, Rollout, Step
 from .vector_env import TorchVectorEnv
-
-Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
 
 
 class TorchVectorWrapper(VectorWrapper):
@@ -80,7 +78,8 @@ class TorchVectorWrapper(VectorWrapper):
         """Return the worlds, (N,) bool, that the next step will only reset; None in modes where no step does that."""
         if self._mode is not AutoresetMode.NEXT_STEP:
             return None
-        return self.unwrapped.engine.done.clone()  # type: ignore[attr-defined]
+        done: torch.Tensor = self.unwrapped.engine.done  # type: ignore[attr-defined]
+        return done.clone()
 
     def _all_worlds(self) -> torch.Tensor:
         return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
@@ -311,7 +310,7 @@ class NormalizeObservation(TorchVectorWrapper):
         self.epsilon, self.update_running_mean = epsilon, True
 
     @cached_property
-    def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def observation_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_observation_space, self.num_envs)
 
     @exclusive
@@ -431,7 +430,7 @@ class RescaleAction(TorchVectorWrapper):
         )
 
     @cached_property
-    def action_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def action_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_action_space, self.num_envs)
 
     @exclusive

@@ -36,7 +36,7 @@ class ActorCritic:
         self.weights, self.biases = params[0::2], params[1::2]  # (2, out, in) and (2, 1, out) per layer
         self.weight_grads, self.bias_grads = grads[0::2], grads[1::2]
         self.minus_one = torch.tensor(-1.0, device=device)
-        self.buffers: dict[tuple, Tensor] = {}
+        self.buffers: dict[tuple[Any, ...], Tensor] = {}
 
         for net in itertools.chain(*self.weights[:-1]):
             net.copy_(orthogonal(net.shape, math.sqrt(2)))

@@ -171,7 +171,7 @@ def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
     print(f"results: {out}")
 
 
-def save_curve(path: Path, title: str, curve: Sequence, evaluations: Sequence = ()) -> None:
+def save_curve(path: Path, title: str, curve: Sequence[Any], evaluations: Sequence[Any] = ()) -> None:
     """Draw the learning curve, over time and over frames, into a picture.
 
     `curve` and `evaluations` are rows of (seconds, frames, mean episode return).

@@ -36,12 +36,12 @@ class World:
     `dataclasses.replace(world, qpos=...)` makes another world.
     """
 
-    qpos: list
-    qvel: list
+    qpos: list[Scalar]
+    qvel: list[Scalar]
     memory: dict[str, Any]
     data: Data
     rng: Random
-    act: list = field(default_factory=list)
+    act: list[Scalar] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Control:
     body's centre of mass in world axes: six numbers.
     """
 
-    ctrl: list
-    qfrc_applied: list | None = None
-    xfrc_applied: dict[str, list] = field(default_factory=dict)
+    ctrl: list[Scalar]
+    qfrc_applied: list[Scalar] | None = None
+    xfrc_applied: dict[str, list[Scalar]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Outcome:
 
     reward: Scalar
     terminated: Mask
-    info: dict[str, Scalar | list] = field(default_factory=dict)
+    info: dict[str, Scalar | list[Scalar]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,19 +100,19 @@ class Task:
         """Load the MuJoCo model. Raises OSError where there is no such file."""
         return mujoco.MjModel.from_xml_path(expand_model_path(os.fspath(self.xml_file)))
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         """Return qpos (nq) and qvel (nv) of a new episode; activations are 0."""
         raise NotImplementedError
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         """Return the observation, a list of numbers. Use `world.rng` for noise."""
         raise NotImplementedError
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         """Return reward, termination and info of the step that led from `before` to `after`."""
         raise NotImplementedError
 
-    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list]:
+    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         """Return the info of a reset: numbers and lists by name."""
         return {}
 
@@ -123,11 +123,11 @@ class Task:
         """
         return {}
 
-    def memory(self, m: Model) -> dict[str, Scalar | list]:
+    def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
         """Declare what a world remembers from step to step: numbers and lists by name, with their first values."""
         return {}
 
-    def begin(self, m: Model, world: World) -> dict[str, Scalar | list]:
+    def begin(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         """Return the memory of an episode that begins in this state; names left out are as `memory` has them.
 
         `world.memory` holds the memory of the episode before, for what shall outlast episodes. In a world's first
@@ -135,14 +135,14 @@ class Task:
         """
         return {}
 
-    def control(self, m: Model, world: World, action: list) -> list | Control:
+    def control(self, m: Model, world: World, action: list[Scalar]) -> list[Scalar] | Control:
         """Return the model's ctrl (nu) for this step: the action itself, or filtered, delayed or turned into targets.
 
         Return a `Control` to push bodies too.
         """
         return action
 
-    def remember(self, m: Model, before: World, action: list, after: World) -> dict[str, Scalar | list]:
+    def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar | list[Scalar]]:
         """Return the memory after a step, for `after.memory`; names left out stay as they are in `before.memory`."""
         return {}
 
@@ -164,7 +164,7 @@ def copy_of(task: Task) -> Task:
     return new
 
 
-def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
+def uniform_noise(values: tuple[Any, ...], rng: Random, scale: float) -> list[Scalar]:
     """Return values + U(-scale, scale). Raises ValueError for a negative scale."""
     if scale < 0:
         raise ValueError(f"the scale of a reset's noise must not be negative, but is {scale}")
@@ -173,7 +173,7 @@ def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
     return [x + rng.uniform(-scale, scale) for x in values]
 
 
-def squared(x: list) -> Scalar:
+def squared(x: list[Scalar]) -> Scalar:
     """Return the sum of squares."""
     return dot(x, x)
 

@@ -10,7 +10,7 @@ import mujoco
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
 from ...physics.model.model import Model
-from ...scalar import Random
+from ...scalar import Random, Scalar
 from .base import Outcome, Task, World, squared, uniform_noise
 
 
@@ -42,14 +42,14 @@ class HalfCheetah(Task):
             warnings.filterwarnings("ignore", "compiler attribute 'settotalmass'", UserWarning)
             return specification.compile()
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
         return qpos, [self.reset_noise_scale * rng.normal() for _ in range(m.nv)]
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         return world.qpos[int(self.exclude_current_positions_from_observation) :] + world.qvel
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         x_velocity = (after.qpos[0] - before.qpos[0]) / self.dt(m)
         forward = self.forward_reward_weight * x_velocity
         ctrl_cost = self.ctrl_cost_weight * squared(action)
@@ -61,5 +61,5 @@ class HalfCheetah(Task):
         }
         return Outcome(forward - ctrl_cost, False, info)
 
-    def reset_info(self, m: Model, world: World) -> dict:
+    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         return {"x_position": world.qpos[0]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...physics.model.model import Model
-from ...scalar import Random, clip, cos, select, sin
+from ...scalar import Random, Scalar, clip, cos, select, sin
 from .base import Outcome, Task, World, uniform_noise
 
 
@@ -28,17 +28,17 @@ class InvertedDoublePendulum(Task):
     healthy_reward: float = 10.0
     reset_noise_scale: float = 0.1
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
         return qpos, [self.reset_noise_scale * rng.normal() for _ in range(m.nv)]
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         angles = world.qpos[1:]
         moving = world.qvel + world.data.qfrc_constraint[:1]
         turned = [sin(x) for x in angles] + [cos(x) for x in angles]
         return world.qpos[:1] + turned + [clip(x, -10.0, 10.0) for x in moving]
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         x, _, y = after.data.site_xpos[0]
         terminated = y <= 1.0
         v1, v2 = after.qvel[1:3]

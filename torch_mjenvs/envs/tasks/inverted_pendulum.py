@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...physics.model.model import Model
-from ...scalar import Random, absolute, select
+from ...scalar import Random, Scalar, absolute, select
 from .base import Outcome, Task, World, uniform_noise
 
 MAX_ANGLE = 0.2  # radians
@@ -23,14 +23,14 @@ class InvertedPendulum(Task):
     frame_skip: int = 2
     reset_noise_scale: float = 0.01
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
         return qpos, uniform_noise((0.0,) * m.nv, rng, self.reset_noise_scale)
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         return world.qpos + world.qvel
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         terminated = absolute(after.qpos[1]) > MAX_ANGLE
         reward = select(terminated, 0.0, 1.0)
         return Outcome(reward, terminated, {"reward_survive": reward})

@@ -31,7 +31,7 @@ class Pusher(Task):
     reward_dist_weight: float = 1
     reward_control_weight: float = 0.1
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         """Return a state with the object anywhere that is far enough from the goal.
 
         Gymnasium draws the object's place until it is; here one draw does, with the same distribution.
@@ -39,15 +39,15 @@ class Pusher(Task):
         qvel = uniform_noise((0.0,) * (m.nv - 4), rng, 0.005)
         return [*m.qpos0[:-4], *_object_place(rng), 0.0, 0.0], qvel + [0.0] * 4
 
-    def places(self, m: Model, world: World) -> list[list]:
+    def places(self, m: Model, world: World) -> list[list[Scalar]]:
         """Return the places (m) of the fingertips, the object and the goal."""
         return [list(world.data.xpos[m.body_names.index(name)]) for name in ("tips_arm", "object", "goal")]
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         tips, target, goal = self.places(m, world)
         return world.qpos[:7] + world.qvel[:7] + tips + target + goal
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         tips, target, goal = self.places(m, after)
         near = -norm(sub(target, tips)) * self.reward_near_weight
         dist = -norm(sub(target, goal)) * self.reward_dist_weight

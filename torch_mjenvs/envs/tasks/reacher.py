@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ...physics.algebra.spatial import norm, scale, sub
 from ...physics.model.model import Model
-from ...scalar import Random, cos, sin, sqrt
+from ...scalar import Random, Scalar, cos, sin, sqrt
 from .base import Outcome, Task, World, squared, uniform_noise
 
 GOAL_RADIUS = 0.2
@@ -32,7 +32,7 @@ class Reacher(Task):
     reward_dist_weight: float = 1
     reward_control_weight: float = 1
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         """Return a state with the target uniform in a disc.
 
         Gymnasium draws targets from a square until one lies in the disc; here one draw does, with the same
@@ -43,17 +43,17 @@ class Reacher(Task):
         qvel = uniform_noise((0.0,) * (m.nv - 2), rng, 0.005)
         return qpos + scale([cos(angle), sin(angle)], radius), qvel + [0.0, 0.0]
 
-    def way(self, m: Model, world: World) -> list:
+    def way(self, m: Model, world: World) -> list[Scalar]:
         """Return the vector from the target to the fingertip (m)."""
         fingertip, target = (world.data.xpos[m.body_names.index(name)] for name in ("fingertip", "target"))
         return sub(fingertip, target)
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         angles = world.qpos[:2]
         turned = [cos(x) for x in angles] + [sin(x) for x in angles]
         return turned + world.qpos[2:] + world.qvel[:2] + self.way(m, world)[:2]
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         dist = -norm(self.way(m, after)) * self.reward_dist_weight
         ctrl = -squared(action) * self.reward_control_weight
         return Outcome(dist + ctrl, False, {"reward_dist": dist, "reward_ctrl": ctrl})
