@@ -57,5 +57,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("torchrl", "tensordict"):
             raise
-        raise ImportError(f"{name} needs TorchRL: pip install 'torch_mjenvs[torchrl]'") from error
+        raise ImportError(f"{name} needs TorchRL: pip install '.[torchrl]', in the checkout of torch_mjenvs") from error
     return getattr(torchrl, name)

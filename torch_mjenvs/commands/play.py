@@ -31,9 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `torch_mjenvs play`: show a trained policy in a window, or write a film or picture of it."""
     p = parser("play", "Watch a trained policy: in a window where there is a display, else in a film.")
     add_policy(p)
-    p.add_argument("--out", type=Path, help="no window, but a film, .mp4 or .gif, or a .png of how it ends")
-    p.add_argument("--worlds", type=count, default=1, help="side by side in a film or picture")
-    p.add_argument("--seconds", type=positive, default=10.0, help="of the worlds' time, in a film or before a picture")
+    p.add_argument("--out", type=Path, help="no window: write a film (.mp4, .gif), or a picture of its end (.png)")
+    p.add_argument("--worlds", type=count, default=1, help="worlds side by side in a film or picture")
+    p.add_argument("--seconds", type=positive, default=10.0, help="simulated time of a film, or before a picture")
     p.add_argument("--size", type=count, help="the width of each world, in pixels")
     p.add_argument("--seed", type=seed, default=0)
     args = p.parse_args(arguments)
@@ -136,4 +136,5 @@ def writer(out: Path, seconds: float) -> Any:
     try:
         return imageio.get_writer(out, fps=1 / seconds, macro_block_size=2)
     except (ImportError, ValueError) as error:
-        raise SystemExit("an .mp4 needs pip install 'torch_mjenvs[video]'; a .gif needs nothing more") from error
+        text = "an .mp4 needs pip install '.[video]', in the checkout of torch_mjenvs; a .gif needs nothing more"
+        raise SystemExit(text) from error

@@ -13,7 +13,7 @@ from . import parser
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `torch_mjenvs list`: print a table of all registered tasks."""
-    parser("list", "The tasks, and what the package's trained policies of them are worth.").parse_args(arguments)
+    parser("list", "The tasks, and the scores of the package's trained policies.").parse_args(arguments)
     known = pretrained_ids()
     rows = [("id", "steps", "solved at", "trained policy")]
     for env_id in task_ids():

@@ -42,12 +42,12 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
     """Return an argument parser with the flags that every run takes."""
     known = ", ".join(name for name in tomllib.loads(SETTINGS.read_text()) if name != "defaults")
     out = argparse.ArgumentParser(prog=prog, description=description)
-    out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"tuned settings are there for {known}")
-    out.add_argument("--num-envs", type=RULES["num_envs"], help="instead of the task's own number")
+    out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"id of the task; settings are tuned for {known}")
+    out.add_argument("--num-envs", type=RULES["num_envs"], help="number of worlds, instead of the task's own")
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
     out.add_argument("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
     out.add_argument("--seed", type=seed, default=0)
-    out.add_argument("--episodes", type=count, default=100, help="to score the result by, here and in Gymnasium's own")
+    out.add_argument("--episodes", type=count, default=100, help="episodes of the final score, here and in Gymnasium's")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
     out.add_argument(
         "--resume", action="store_true", help="go on from OUT/checkpoint.pt; with more --total-steps, beyond its end"
@@ -61,10 +61,11 @@ def training_parser(
     """Return `parser` with a flag for every setting, and flags for the evaluations and logs of a run."""
     out = parser(description, prog)
     out.add_argument(
-        "--evaluations", type=whole, default=10, help=f"on the way, of {EVALUATED} episodes each; 0 for none"
-    )
+        "--evaluations", type=whole, default=10,
+        help=f"how often to evaluate the policy during training, in {EVALUATED} episodes each time",
+    )  # fmt: skip
     out.add_argument("--wandb", type=wandb_project, metavar="PROJECT", help="log to Weights & Biases, too")
-    group = out.add_argument_group("settings", "Each goes before the task's own, which goes before the default.")
+    group = out.add_argument_group("settings", "A flag overrides the task's setting, which overrides the default.")
     for name, value in defaults.items():
         if name not in ("num_envs", "total_steps"):
             group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {value}")
