@@ -195,7 +195,7 @@ def test_a_missing_extra_is_named(monkeypatch):
         monkeypatch.delitem(sys.modules, f"torch_mjenvs.training.{name}")
         monkeypatch.delattr(torch_mjenvs.training, name)
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    with pytest.raises(SystemExit, match=r"train needs tqdm: pip install 'torch_mjenvs\[train\]'"):
+    with pytest.raises(SystemExit, match=r"train needs tqdm: pip install '\.\[train\]', in the checkout"):
         main(["train", "--help"])
 
 

@@ -85,4 +85,4 @@ def test_in_an_empty_environment_the_readmes_first_lines_run_and_nothing_else_is
     done = subprocess.run([str(scripts / "torch_mjenvs"), "list"], cwd=work, **options)
     assert done.returncode == 0 and "TorchHumanoid-v0" in done.stdout
     done = subprocess.run([str(scripts / "torch_mjenvs"), "train"], cwd=work, **options)
-    assert done.returncode == 1 and "pip install 'torch_mjenvs[train]'" in done.stderr and not list(work.iterdir())
+    assert done.returncode == 1 and "pip install '.[train]'" in done.stderr and not list(work.iterdir())

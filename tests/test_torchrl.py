@@ -390,7 +390,7 @@ def test_without_torchrl(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch_mjenvs.envs.torchrl")
     monkeypatch.delattr(torch_mjenvs.envs, "torchrl")
     monkeypatch.setitem(sys.modules, "tensordict", None)
-    with pytest.raises(ImportError, match=r"torch_mjenvs\[torchrl\]"):
+    with pytest.raises(ImportError, match=r"needs TorchRL: pip install .\.\[torchrl\]"):
         torch_mjenvs.HumanoidEnv  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'DancerEnv'"):
         torch_mjenvs.DancerEnv  # noqa: B018

@@ -1,6 +1,12 @@
-"""Gymnasium's MuJoCo locomotion tasks, exact, thousands at a time, as torch tensors.
+"""Train any MuJoCo robot: exact physics, thousands of worlds at a time, as torch tensors.
 
-Importing this registers TorchHalfCheetah-v0, TorchHumanoid-v0 and their like with Gymnasium.
+    import gymnasium, torch_mjenvs
+
+    env = gymnasium.make_vec("TorchHalfCheetah-v0", num_envs=4096)  # a task of Gymnasium's
+    env = torch_mjenvs.TorchVectorEnv(MyTask("my_robot.xml", 5), num_envs=4096)  # a task of your own
+    simulation = torch_mjenvs.Simulation("my_robot.xml", 4096)  # the physics alone
+
+Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as TorchHopper-v0 and so on.
 """
 
 from typing import Any
@@ -40,7 +46,10 @@ _source.imported()  # before anybody can alter it
 
 
 def __getattr__(name: str) -> Any:
-    """TorchRL's environments, `TorchRLEnv` and `HumanoidEnv` and so on: imported, with TorchRL, when asked for."""
+    """Import TorchRL's environments, `TorchRLEnv`, `HumanoidEnv` and so on, when one is first asked for.
+
+    Raises ImportError where TorchRL is not installed.
+    """
     if name != "TorchRLEnv" and name.removesuffix("Env") not in _registry.TASKS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -48,5 +57,5 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("torchrl", "tensordict"):
             raise
-        raise ImportError(f"{name} needs TorchRL: pip install 'torch_mjenvs[torchrl]'") from error
+        raise ImportError(f"{name} needs TorchRL: pip install '.[torchrl]', in the checkout of torch_mjenvs") from error
     return getattr(torchrl, name)

@@ -10,22 +10,22 @@ from collections.abc import Sequence
 
 # Modules are imported when their command is given: training needs libraries that listing does not.
 COMMANDS = {
-    "list": ("commands.tasks", "the tasks, and what trained policies of them are worth"),
+    "list": ("commands.tasks", "the tasks, and the scores of their trained policies"),
     "play": ("commands.play", "watch a trained policy, in a window or in a film"),
     "score": ("commands.score", "returns of a trained policy, here and in Gymnasium's own task"),
     "train": ("training.ppo", "train a policy by PPO"),
     "bench": ("commands.bench", "steps a second on this machine"),
-    "cache": ("cache", "what the cache of compiled kernels holds"),
+    "cache": ("cache", "show or clear the cache of compiled kernels"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line. What the user has to mend is told in a line, by SystemExit."""
+    """Run a command. Errors that the user can mend end the process with one line, by SystemExit."""
     rows = "\n".join(f"  {name:8}{about}" for name, (_, about) in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="torch_mjenvs",
         usage="torch_mjenvs COMMAND [--help] ...",
-        description=f"Gymnasium's MuJoCo tasks, thousands at a time.\n\ncommands:\n{rows}",
+        description=f"Train MuJoCo robots, thousands at a time, and watch them.\n\ncommands:\n{rows}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="torch_mjenvs COMMAND --help says what a command takes.",
     )
@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("filelock", "matplotlib", "tqdm"):
             raise
-        raise SystemExit(f"{given.command} needs {missing}: pip install 'torch_mjenvs[train]'") from error
+        text = f"{given.command} needs {missing}: pip install '.[train]', in the checkout of torch_mjenvs"
+        raise SystemExit(text) from error
     try:
         found.main(given.rest)
     except KeyboardInterrupt:

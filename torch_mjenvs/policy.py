@@ -1,11 +1,12 @@
 """Trained policies: those of `python -m torch_mjenvs train`, and those that come with the package.
 
-A file of one is a dict that `torch.load(weights_only=True)` takes: "env", the id of its task; "weights0", "biases0" and
-so on, one pair a layer, (k, out, in) and (k, 1, out), of which the first of k networks is the policy (training keeps
-the value network behind it); "obs_mean" and "obs_var" (O,); and perhaps "about", what is known of it.
+A policy file is a dict that `torch.load(weights_only=True)` takes. "env" is the id of the task. "weights0", "biases0"
+and so on, one pair a layer, are tensors (k, out, in) and (k, 1, out) of k networks; the first network is the policy
+(training keeps the value network behind it). "obs_mean" and "obs_var" are (O,). "about" is optional: what is known of
+the policy.
 
-A file may come from a stranger. Reading one runs no code of it: `weights_only` unpickles tensors and plain values
-alone, and `env` is a name that nothing here imports.
+A file may come from a stranger. Reading one runs none of its code: `weights_only` unpickles tensors and plain values
+alone, and nothing here imports the module that `env` names.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ FOLDER = "policies"
 
 
 class Policy(nn.Module):
-    """A policy: observations (..., O), as its task gives them, to mean actions (..., A), in float32.
+    """A trained policy: maps observations (..., O), as its task gives them, to mean actions (..., A), in float32.
 
         policy = torch_mjenvs.pretrained("TorchAnt-v0")
         action = policy(obs)
 
     `env_id` is the id of its task, `about` a dict of what is known of it: scores, seed, frames. Observations are
-    normalised by what they were in training and go through tanh layers. Parameters need no gradient unless you say so
-    (`requires_grad_()`).
+    normalised by the mean and variance of those seen in training, and go through tanh layers. Parameters need no
+    gradient unless you ask for it (`requires_grad_()`).
     """
 
     mean: Tensor
@@ -55,23 +56,24 @@ class Policy(nn.Module):
         self.requires_grad_(False)
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Actions (..., A) for observations (..., O)."""
+        """Return the mean actions (..., A) for observations (..., O)."""
         x = ((obs.to(self.mean.dtype) - self.mean) * self.scale).clamp(-10, 10)
         *hidden, last = self.layers
         for layer in hidden:
             x = layer(x).tanh()
-        return last(x)
+        action: Tensor = last(x)
+        return action
 
     def check_spaces(self, env: VectorEnv) -> None:
-        """Raises ValueError where the environment's observations or actions are not of this policy's sizes."""
+        """Raise ValueError where the environment's observations or actions are not of this policy's sizes."""
         sizes = [env.single_observation_space.shape, env.single_action_space.shape]
         for name, task, policy in zip(("observations", "actions"), sizes, self.sizes, strict=True):
             if task != (policy,):
                 raise ValueError(f"the policy's {name} are of shape {(policy,)}, the task's of shape {task}")
 
     @staticmethod
-    def load(path: str | os.PathLike) -> Policy:
-        """The policy in a file, or in the folder of a run, on the CPU.
+    def load(path: str | os.PathLike[str]) -> Policy:
+        """Read the policy in a file, or in the folder of a run, onto the CPU.
 
         Raises FileNotFoundError where there is none, ValueError for a file of something else.
         """
@@ -83,11 +85,11 @@ class Policy(nn.Module):
 
 
 def pretrained(env_id: str) -> Policy:
-    """The trained policy of a task that comes with this package, on the CPU: `pretrained("TorchAnt-v0")`.
+    """Return the trained policy that this package has for a task, on the CPU: `pretrained("TorchAnt-v0")`.
 
-    `about` has "scores", the mean return of `episodes` episodes in the task and in Gymnasium's own.
+    `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's own.
 
-    Raises ValueError for a task that none comes with.
+    Raises ValueError for a task without a trained policy in the package.
     """
     known = pretrained_ids()
     if env_id not in known:
@@ -99,7 +101,7 @@ def pretrained(env_id: str) -> Policy:
 
 
 def pretrained_ids() -> list[str]:
-    """The tasks for which `pretrained` has a policy."""
+    """Return the ids of the tasks for which `pretrained` has a policy, in alphabetical order."""
     folder = resources.files(__package__) / FOLDER
     names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     return sorted(name.removesuffix(".pt") for name in names if name.endswith(".pt"))
@@ -117,7 +119,7 @@ def _read(content: bytes, name: str) -> Policy:
 
 
 def _made_of(found: Any) -> Policy:
-    """The policy that the contents of a file describe. Raises ValueError that says what is wrong with them."""
+    """Make the policy that the contents of a file describe. Raises ValueError that says what is wrong with them."""
     if not isinstance(found, Mapping):
         raise ValueError(f"it is a {type(found).__name__}, not a dict")
     missing = [name for name in ("env", "weights0", "biases0", "obs_mean", "obs_var") if name not in found]
@@ -141,7 +143,7 @@ def _made_of(found: Any) -> Policy:
     return Policy(env_id, layers, mean, var, dict(about))
 
 
-def _numbers(found: Mapping, name: str, ndim: int) -> Tensor:
+def _numbers(found: Mapping[str, Any], name: str, ndim: int) -> Tensor:
     x = found.get(name)
     if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype != torch.float32 or x.ndim != ndim:
         raise ValueError(f"its {name!r} must be a float32 tensor of {ndim} dimensions")

@@ -1,6 +1,6 @@
-"""Gymnasium's vector wrappers for tensors, and some beside them, in all three autoreset modes.
+"""Gymnasium's vector wrappers for tensors, and some more, in all three autoreset modes.
 
-`torch_mjenvs.envs.wrappers` has those that normalise, record and rescale, `torch_mjenvs.envs.transforms` those that
+`torch_mjenvs.envs.wrappers` has those that normalise, record and rescale; `torch_mjenvs.envs.transforms` those that
 change observations, rewards and actions. `tile_images` makes one picture of what `render()` gives.
 """
 

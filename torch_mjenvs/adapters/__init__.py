@@ -1,4 +1,4 @@
-"""What other libraries take for a vector of environments: each class here goes around a `TorchVectorEnv`.
+"""Adapters for other libraries: each class here shows a `TorchVectorEnv` as the vector of environments a library takes.
 
     from torch_mjenvs.adapters import SB3VecEnv
 

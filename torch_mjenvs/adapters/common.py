@@ -1,4 +1,4 @@
-"""What all adapters ask of the environment that they go around."""
+"""Checks and conversions that all adapters share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..envs.vector_env import TorchVectorEnv
 
 
 def bare(env: VectorEnv) -> TorchVectorEnv:
-    """The environment within its wrappers."""
+    """Return the `TorchVectorEnv` inside of any wrappers."""
     inner = env.unwrapped
     assert isinstance(inner, TorchVectorEnv)
     return inner
 
 
 def check(env: VectorEnv, mode: AutoresetMode, adapter: str) -> None:
-    """Raises TypeError for what is no `TorchVectorEnv`, ValueError for one that was made otherwise than is needed."""
+    """Raise TypeError unless `env` is a `TorchVectorEnv`, ValueError for another autoreset mode or copy=False."""
     if not isinstance(env, VectorEnv) or not isinstance(env.unwrapped, TorchVectorEnv):
         raise TypeError(f"{adapter} goes around a TorchVectorEnv and wrappers of it, not around {env}")
     if env.unwrapped.autoreset_mode is not mode:
@@ -29,13 +29,13 @@ def check(env: VectorEnv, mode: AutoresetMode, adapter: str) -> None:
 
 
 def box(space: object) -> Box:
-    """A space that is a Box, as all of this package's are."""
+    """Return a space that is known to be a Box, as all of this package's are, typed as one."""
     assert isinstance(space, Box)
     return space
 
 
 def dicts(info: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
-    """The entries of `info` that these worlds gave, as a dict for each."""
+    """Return a dict for each of these worlds, with the entries of `info` that the world gave."""
     dicts: list[dict[str, Any]] = [{} for _ in range(len(worlds))]
     for name, x in info.items():
         mask = info.get(f"_{name}")
@@ -50,11 +50,11 @@ def dicts(info: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
 
 
 def _inner(x: dict[str, torch.Tensor], worlds: torch.Tensor) -> list[dict[str, Any]]:
-    """As `dicts`, of a dict without masks."""
+    """Return a dict for each of these worlds, made from a dict of (N,) tensors that has no masks."""
     columns = {name: _values(y[worlds]) for name, y in x.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _values(x: torch.Tensor) -> list[Any]:
-    """Python numbers, or arrays where a world has several."""
+    """Return a list of Python numbers, or of arrays where a world has several numbers."""
     return x.tolist() if x.ndim == 1 else list(x.cpu().numpy())

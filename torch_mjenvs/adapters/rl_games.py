@@ -1,4 +1,4 @@
-"""For rl_games, which takes tensors.
+"""The adapter for rl_games, which takes tensors.
 
 N worlds (rl_games' actors), D numbers in an observation, nu actuators.
 """
@@ -22,14 +22,15 @@ class RlGamesVecEnv(IVecEnv):
         RlGamesVecEnv.register("hopper", lambda num_envs, **config: gymnasium.make_vec(
             "TorchHopper-v0", num_envs=num_envs, autoreset_mode="SameStep", **config))
 
-    Then config["env_name"] = "hopper" names it, `num_actors` is the number of worlds, and `env_config` what `make` is
-    given. infos["time_outs"] (N,) marks episodes that were only cut off, to which rl_games adds the value of what came
-    before where the config says `value_bootstrap: True`; infos["final_obs"] has what these would have gone on from.
+    Then config["env_name"] = "hopper" names it, `num_actors` is the number of worlds, and `env_config` is passed on to
+    `make`. infos["time_outs"] (N,) marks episodes that were truncated: where the config says `value_bootstrap: True`,
+    rl_games adds the value of the state before. infos["final_obs"] has the observations from which they would have gone
+    on.
 
-    The first reset is with `seed`, which rl_games hands over where `env_config` is in its config. Its checkpoints hold
-    the worlds' state.
+    The first reset uses `seed`, which rl_games hands over where `env_config` is in its config. Its checkpoints hold the
+    worlds' state.
 
-    Raises TypeError for what is no `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
     """
 
     def __init__(self, env: VectorEnv, seed: int | None = None):
@@ -39,7 +40,7 @@ class RlGamesVecEnv(IVecEnv):
 
     @classmethod
     def register(cls, name: str, make: Callable[..., VectorEnv]) -> None:
-        """Have rl_games find `make(num_envs, **env_config)` by this name."""
+        """Register `make(num_envs, **env_config)` with rl_games under this name."""
 
         def create(num_envs: int, seed: int | None = None, **config: Any) -> RlGamesVecEnv:
             return cls(make(num_envs, **config), seed)
@@ -49,35 +50,40 @@ class RlGamesVecEnv(IVecEnv):
         env_configurations.register(name, {"vecenv_type": name, "env_creator": lambda **config: create(1, **config)})
 
     def get_env_info(self) -> dict[str, Any]:
-        """The spaces of one world."""
+        """Return the observation space and action space of one world, by name."""
         return {"observation_space": self.observation_space, "action_space": self.action_space}
 
     def seed(self, seed: int) -> None:
-        """Have the next reset begin with this seed."""
+        """Make the next reset use this seed."""
         self._seed = seed
 
     def reset(self) -> torch.Tensor:
-        """Observations (N, D) of new episodes in all worlds, float32."""
+        """Start new episodes in all worlds, and return their observations (N, D), float32."""
         seed, self._seed = self._seed, None
-        return self.env.reset(seed=seed)[0].float()
+        obs: torch.Tensor = self.env.reset(seed=seed)[0]
+        return obs.float()
 
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """One step under actions (N, nu): observations (N, D), reward (N,), whether episodes ended (N,), and infos."""
+        """Step all worlds under actions (N, nu).
+
+        Returns observations (N, D), rewards (N,), flags of the episodes that ended (N,) uint8, and infos.
+        """
         obs, reward, terminated, truncated, info = self.env.step(actions)
         infos = {"time_outs": truncated & ~terminated, "final_obs": info["final_obs"].float()}
         return obs.float(), reward.float(), (terminated | truncated).to(torch.uint8), infos
 
     def get_env_state(self) -> dict[str, torch.Tensor]:
-        """What `set_env_state` goes on from, bit for bit."""
-        return self.env.state_dict()  # type: ignore[attr-defined]
+        """Return the state of all worlds, from which `set_env_state` goes on, bit for bit."""
+        state: dict[str, torch.Tensor] = self.env.state_dict()  # type: ignore[attr-defined]
+        return state
 
     def set_env_state(self, env_state: dict[str, torch.Tensor] | None) -> None:
-        """Go on from a checkpoint; None, of another environment's checkpoint, changes nothing."""
+        """Go on from the state in a checkpoint; None, of a checkpoint without one, changes nothing."""
         if env_state is not None:
             self.env.load_state_dict(env_state)  # type: ignore[attr-defined]
 
     def render(self, **options: Any) -> Any:
-        """A picture of each of the environment's `render_worlds`."""
+        """Return a picture of each of the environment's `render_worlds`."""
         return self.env.render()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""For rsl_rl, which takes tensors.
+"""The adapter for rsl_rl, which takes tensors.
 
 N worlds, D numbers in an observation, nu actuators.
 """
@@ -23,13 +23,13 @@ class RslRlVecEnv(VecEnv):
         OnPolicyRunner(env, config, log_dir=None, device=env.device).learn(200)
 
     Observations are the group "policy" of a TensorDict, float32: config["obs_groups"] names it for actor and critic.
-    extras["time_outs"] (N,) marks episodes that were only cut off, to which rsl_rl adds the value of what came before;
-    extras["final_obs"] has what these would have gone on from.
+    extras["time_outs"] (N,) marks episodes that were truncated: rsl_rl adds the value of the state before.
+    extras["final_obs"] has the observations from which they would have gone on.
 
     All worlds are reset when this is made, with `seed`. `episode_length_buf` is the environment's own count of steps,
-    and writing into it, as the runner's `init_at_random_ep_len` does, moves where episodes are cut off.
+    and writing into it, as the runner's `init_at_random_ep_len` does, moves where episodes are truncated.
 
-    Raises TypeError for what is no `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
     """
 
     def __init__(self, env: VectorEnv, seed: int | None = None):
@@ -45,7 +45,7 @@ class RslRlVecEnv(VecEnv):
 
     @property
     def max_episode_length(self) -> int:
-        """Steps after which an episode is cut off. Raises ValueError where none is."""
+        """The number of steps after which an episode is truncated. Raises ValueError where there is no limit."""
         limit = self._bare.engine.max_episode_steps
         if limit is None:
             raise ValueError("episodes have no largest length: make the environment with max_episode_steps")
@@ -53,7 +53,7 @@ class RslRlVecEnv(VecEnv):
 
     @property
     def episode_length_buf(self) -> torch.Tensor:
-        """(N,) int32, steps since each world's last reset, the environment's own."""
+        """Steps since each world's last reset, (N,) int32, in the environment's own memory."""
         return self._bare.elapsed_steps
 
     @episode_length_buf.setter
@@ -61,11 +61,14 @@ class RslRlVecEnv(VecEnv):
         self._bare.elapsed_steps.copy_(steps)
 
     def get_observations(self) -> TensorDict:
-        """What the last step, or the first reset, gave."""
+        """Return the observations of the last step, or of the first reset."""
         return self._obs
 
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """One step under actions (N, nu): observations, reward (N,), whether episodes ended (N,) int64, and extras."""
+        """Step all worlds under actions (N, nu).
+
+        Returns observations, rewards (N,), flags of the episodes that ended (N,) int64, and extras.
+        """
         obs, reward, terminated, truncated, info = self.env.step(actions)
         self._obs = self._named(obs)
         extras = {"time_outs": truncated & ~terminated, "final_obs": self._named(info["final_obs"])}

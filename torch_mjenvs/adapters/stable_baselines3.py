@@ -1,6 +1,6 @@
-"""For Stable-Baselines3, which takes NumPy arrays and a list of dicts.
+"""The adapter for Stable-Baselines3, which takes NumPy arrays and a list of dicts.
 
-N worlds, D numbers in an observation.
+N worlds, D numbers in an observation, nu actuators.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ class SB3VecEnv(VecEnv):
         model = PPO("MlpPolicy", VecMonitor(env)).learn(1_000_000)
 
     `infos` is a list of N dicts, of which only those of worlds that ended in this step hold anything: the info of the
-    episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", whether it was only cut off. Likewise
-    `reset_infos` after a step. To make the others would cost more than the step.
+    episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True where the episode was
+    only truncated. `reset_infos` after a step is filled in the same worlds alone. To make the others would cost more
+    than the step.
 
     Seeds are Stable-Baselines3's: `seed(s)` has world i start from s + i at the next reset, as a lone world would.
     Options of a reset are taken and ignored, as by Gymnasium's own MuJoCo tasks. As all worlds share one environment,
     `env_method` calls a method once, and `set_attr` sets an attribute for all of them.
 
-    Raises TypeError for what is no `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
     """
 
     def __init__(self, env: VectorEnv):
@@ -44,8 +45,9 @@ class SB3VecEnv(VecEnv):
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 
     def reset(self) -> np.ndarray:
-        """Observations (N, D) of new episodes in all worlds."""
+        """Start new episodes in all worlds, and return their observations (N, D)."""
         seeds = None if all(seed is None for seed in self._seeds) else self._seeds
+        obs: torch.Tensor
         obs, info = self.env.reset(seed=seeds)
         self.reset_infos = dicts(info, torch.arange(self.num_envs, device=self._bare.device))
         self._reset_seeds()
@@ -53,11 +55,14 @@ class SB3VecEnv(VecEnv):
         return obs.cpu().numpy()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Keep the actions (N, nu), for `step_wait`."""
+        """Store the actions (N, nu) that `step_wait` is to take."""
         self._actions = actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Observations (N, D), rewards (N,), whether episodes ended (N,), and N dicts."""
+        """Step all worlds under the actions of `step_async`.
+
+        Returns observations (N, D), rewards (N,), flags of the episodes that ended (N,) bool, and N dicts.
+        """
         obs, reward, terminated, truncated, info = self.env.step(self._actions)
         done = terminated | truncated
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
@@ -79,7 +84,7 @@ class SB3VecEnv(VecEnv):
         self.env.close()
 
     def get_attr(self, attr_name: str, indices: Indices = None) -> list[Any]:
-        """An attribute of some worlds, as `TorchVectorEnv.get_attr`."""
+        """Return an attribute of some worlds, a value for each, as `TorchVectorEnv.get_attr` does for all."""
         values = self._bare.get_attr(attr_name)
         return [values[i] for i in self._get_indices(indices)]
 
@@ -88,7 +93,9 @@ class SB3VecEnv(VecEnv):
         self._all(indices)
         self._bare.set_attr(attr_name, value)
 
-    def env_method(self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any) -> list:
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any
+    ) -> list[Any]:
         """Call a method once, as `TorchVectorEnv.call`. Raises ValueError for some of the worlds alone."""
         self._all(indices)
         return list(self._bare.call(method_name, *method_args, **method_kwargs))
@@ -98,14 +105,14 @@ class SB3VecEnv(VecEnv):
             raise ValueError("all worlds share one environment: this cannot be done for some of them alone")
 
     def env_is_wrapped(self, wrapper_class: type[gymnasium.Wrapper], indices: Indices = None) -> list[bool]:
-        """Whether there is such a wrapper around the environment."""
+        """Say, for each of some worlds, whether a wrapper of this class is around the environment."""
         layer: Any = self.env
         while not isinstance(layer, wrapper_class) and layer is not self._bare:
             layer = layer.env
         return [isinstance(layer, wrapper_class) for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """A picture of each of the environment's `render_worlds`."""
+        """Return a picture of each of the environment's `render_worlds`."""
         if self.render_mode != "rgb_array":
             warnings.warn(f"pictures need render_mode='rgb_array', not {self.render_mode!r}", stacklevel=2)
             return [None]

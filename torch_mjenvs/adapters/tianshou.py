@@ -1,4 +1,4 @@
-"""For Tianshou, which takes NumPy arrays, steps some of the worlds, and resets those that ended by itself.
+"""The adapter for Tianshou, which takes NumPy arrays, may step only some of the worlds, and resets ended ones itself.
 
 N worlds, R of them in a call, D numbers in an observation, nu actuators.
 """
@@ -26,15 +26,16 @@ class TianshouVectorEnv(BaseVectorEnv):
         env = TianshouVectorEnv(gymnasium.make_vec("TorchHopper-v0", num_envs=64, autoreset_mode="Disabled"))
         Collector(algorithm, env, VectorReplayBuffer(100_000, 64)).collect(n_step=6400, reset_before_collect=True)
 
-    info is an array of R dicts, which have "env_id", and in worlds that ended the info of the episode's last step: to
-    make the others' would cost more than the step. Worlds that a step leaves out stay as they are. Seeds are
-    Tianshou's: `seed(s)` resets all worlds, world i as a lone world with seed s + i. As all worlds share one
+    info is an array of R dicts. Each has "env_id"; those of worlds that ended also have the info of the episode's last
+    step, as to make it for the others would cost more than the step. Worlds that a step leaves out stay as they are.
+    Seeds are Tianshou's: `seed(s)` resets all worlds, world i as a lone world with seed s + i. As all worlds share one
     environment, attributes are set for all of them.
 
-    Of the wrappers in `torch_mjenvs.wrappers` those that keep nothing may be in between. Those that keep something
-    would count the worlds that a step leaves out: Tianshou's own `VectorEnvNormObs` goes around this.
+    Of the wrappers in `torch_mjenvs.wrappers`, those without a state may be in between. The others would count the
+    worlds that a step leaves out: put Tianshou's own `VectorEnvNormObs` around this instead.
 
-    Raises TypeError for what is no `TorchVectorEnv`, ValueError for another autoreset mode than "Disabled".
+    Raises TypeError for anything but a `TorchVectorEnv`, and for a wrapper with a state; ValueError for another
+    autoreset mode than "Disabled".
     """
 
     def __init__(self, env: VectorEnv):
@@ -57,7 +58,10 @@ class TianshouVectorEnv(BaseVectorEnv):
             layer = layer.env
 
     def reset(self, env_id: Ids = None, **kwargs: Any) -> tuple[np.ndarray, Any]:
-        """New episodes in these worlds, or all: observations (R, D) and info. A seed is given to each of them."""
+        """Start new episodes in some worlds, or all; with `seed`, one seed for each of them.
+
+        Returns observations (R, D) and info.
+        """
         self._assert_is_not_closed()
         ids, mask = self._chosen(env_id)
         seed = kwargs.get("seed")
@@ -72,7 +76,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         return obs.cpu().numpy()[ids], _named(ids)
 
     def _chosen(self, given: Ids) -> tuple[np.ndarray, torch.Tensor]:
-        """Numbers of worlds, and their (N,) bool mask."""
+        """Return the numbers of the worlds that a call names (all for None), and their (N,) bool mask."""
         ids = np.atleast_1d(np.arange(self.env_num) if given is None else np.asarray(given, dtype=np.int64))
         mask = torch.zeros(self.env_num, dtype=torch.bool, device="cpu")
         mask[torch.from_numpy(ids)] = True
@@ -81,7 +85,7 @@ class TianshouVectorEnv(BaseVectorEnv):
     def step(
         self, action: np.ndarray | torch.Tensor | None, id: Ids = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Any]:
-        """A step of these worlds, or all, under actions (R, nu), in their order.
+        """Step some worlds, or all, under actions (R, nu), in the order of `id`.
 
         Returns observations (R, D), rewards, terminated and truncated (R,), and info.
         """
@@ -113,7 +117,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         return obs, reward, terminated, truncated, infos
 
     def seed(self, seed: int | list[int] | None = None) -> list[list[int] | None]:
-        """Reset all worlds with seeds s, s + 1, ..., or with these of a list."""
+        """Reset all worlds with seeds s, s + 1, ..., or with the seeds of a list."""
         self._assert_is_not_closed()
         seeds: list[int | None] = [None] * self.env_num
         if seed is not None:
@@ -123,7 +127,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         return [None if x is None else [x] for x in seeds]
 
     def get_env_attr(self, key: str, id: Ids = None) -> list[Any]:
-        """An attribute of some worlds, as `TorchVectorEnv.get_attr`; a space is that of one world."""
+        """Return an attribute of some worlds, as `TorchVectorEnv.get_attr`; a space is that of one world."""
         self._assert_is_not_closed()
         if key in SINGLE:
             return [getattr(self.env, SINGLE[key])] * len(self._chosen(id)[0])
@@ -138,7 +142,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         self._bare.set_attr(key, value)
 
     def render(self, **kwargs: Any) -> list[Any]:
-        """A picture of each of the environment's `render_worlds`."""
+        """Return a picture of each of the environment's `render_worlds`."""
         self._assert_is_not_closed()
         return list(self.env.render() or ())
 
@@ -150,7 +154,7 @@ class TianshouVectorEnv(BaseVectorEnv):
 
 
 def _named(ids: np.ndarray) -> np.ndarray:
-    """An array of a dict for each world."""
+    """Return an array of one dict for each world, with its "env_id"."""
     infos = np.empty(len(ids), object)
     infos[:] = [{"env_id": i} for i in ids]
     return infos

@@ -22,11 +22,10 @@ def add_policy(p: argparse.ArgumentParser) -> None:
 
 
 def policy_of(what: str, task: str | None) -> tuple[Policy, str]:
-    """The policy in a folder or file, or the one that comes with the package for a task; and the id of the task it is
-    to act in: `task`, where one is given, else the one that the policy names.
+    """Return the policy that a folder, a file or a task's id names, and the id of the task it is to act in.
 
-    Nothing is imported because a file says so. Raises SystemExit with one line where there is no such policy or task,
-    or where the two do not fit each other.
+    That is `task` where it is given, else the task that the policy names. Nothing is imported because a file says so.
+    Raises SystemExit with one line where there is no such policy or task, or where the two do not fit each other.
     """
     try:
         policy = _policy(what)
@@ -59,7 +58,7 @@ def _policy(what: str) -> Policy:
 
 
 def _task_of(policy: Policy) -> str:
-    """The task that a policy names, if that can be had without importing anything."""
+    """Return the task that a policy names. Raises SystemExit where that would take importing the user's module."""
     named = policy.env_id
     if ":" in named:
         raise SystemExit(
@@ -72,5 +71,5 @@ def _task_of(policy: Policy) -> str:
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
-    """That of a command."""
+    """Return an empty argument parser for the command `torch_mjenvs NAME`."""
     return argparse.ArgumentParser(prog=f"torch_mjenvs {name}", description=description)

@@ -19,12 +19,12 @@ TASKS = [f"Torch{name}-v0" for name in ("HalfCheetah", "Walker2d", "Hopper", "An
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run `torch_mjenvs bench`: print the steps a second of some tasks, and of Gymnasium's own beside them."""
     p = parser("bench", "Steps a second under random actions, with observation, reward and autoreset.")
     p.add_argument("--env", nargs="+", type=task_id, default=TASKS)
     p.add_argument("--num-envs", type=count, default=4096)
-    p.add_argument("--seconds", type=positive, default=2.0, help="that each number is measured for")
-    p.add_argument("--device", type=device, help="if not the GPU, where there is one, and else the CPU")
+    p.add_argument("--seconds", type=positive, default=2.0, help="how long to measure each number")
+    p.add_argument("--device", type=device, help="default: the GPU where there is one, else the CPU")
     args = p.parse_args(arguments)
     print(f"{args.num_envs:,} worlds in float32 on {torch.get_num_threads()} threads; Gymnasium's own: one world\n")
     print(f"{'':28}{'made in':>10}{'steps/s here':>16}{'in Gymnasium':>16}")
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def calls_a_second(call: Callable[[], Any], seconds: float) -> float:
-    """How often it can be called, once it is warm."""
+    """Measure how often a second `call` can be called, after one call to warm up."""
     call()
     start, calls = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
@@ -50,7 +50,7 @@ def calls_a_second(call: Callable[[], Any], seconds: float) -> float:
 
 
 def stepping(env: TorchVectorEnv) -> Callable[[], Any]:
-    """What makes a step of all worlds, and waits for the device."""
+    """Return a function that steps all worlds once, under random actions, and waits for the device."""
     env.reset(seed=0)
     low, high = (torch.as_tensor(x) for x in (env.single_action_space.low, env.single_action_space.high))  # type: ignore[attr-defined]
     # A few actions by turns: to draw them anew would take longer than some tasks' steps.
@@ -60,7 +60,7 @@ def stepping(env: TorchVectorEnv) -> Callable[[], Any]:
 
 
 def stepping_gymnasiums(name: str) -> Callable[[], Any]:
-    """What makes a step of Gymnasium's own, and starts the next episode where one has ended."""
+    """Return a function that steps Gymnasium's own task once, and resets it where the episode ended."""
     with without_the_warning_of_settotalmass():
         env = gymnasium.make(name)
     env.reset(seed=0)

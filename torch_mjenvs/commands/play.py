@@ -28,12 +28,12 @@ SHADOW = 1024  # pixels of shadow maps: MuJoCo's 4,096 take longer than all else
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run `torch_mjenvs play`: show a trained policy in a window, or write a film or picture of it."""
     p = parser("play", "Watch a trained policy: in a window where there is a display, else in a film.")
     add_policy(p)
-    p.add_argument("--out", type=Path, help="no window, but a film, .mp4 or .gif, or a .png of how it ends")
-    p.add_argument("--worlds", type=count, default=1, help="side by side in a film or picture")
-    p.add_argument("--seconds", type=positive, default=10.0, help="of the worlds' time, in a film or before a picture")
+    p.add_argument("--out", type=Path, help="no window: write a film (.mp4, .gif), or a picture of its end (.png)")
+    p.add_argument("--worlds", type=count, default=1, help="worlds side by side in a film or picture")
+    p.add_argument("--seconds", type=positive, default=10.0, help="simulated time of a film, or before a picture")
     p.add_argument("--size", type=count, help="the width of each world, in pixels")
     p.add_argument("--seed", type=seed, default=0)
     args = p.parse_args(arguments)
@@ -52,12 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def has_display() -> bool:
-    """Whether windows can be opened, as far as is known without trying."""
+    """Say whether windows can be opened, as far as is known without trying."""
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def watch(policy: Policy, env_id: str, seed: int) -> None:
-    """One world in MuJoCo's viewer, at its own pace, until the window is closed. Ended episodes begin anew."""
+    """Show one world in MuJoCo's viewer, in real time, until the window is closed. Ended episodes begin anew."""
     import mujoco.viewer
 
     env: Any = gymnasium.make(env_id)
@@ -106,9 +106,9 @@ def record(
 
 
 def drawn(env_id: str, worlds: int, width: int, height: int) -> TorchVectorEnv:
-    """Worlds of which pictures are drawn, each of that size, by a camera that goes along.
+    """Make worlds whose pictures are drawn in this size (pixels), by the model's camera "track".
 
-    That is the model's camera "track"; where there is none, the task's usual view is taken.
+    Where the model has no camera "track", the task's usual view is taken.
     """
     if not has_display():
         os.environ.setdefault("MUJOCO_GL", "egl")
@@ -119,7 +119,7 @@ def drawn(env_id: str, worlds: int, width: int, height: int) -> TorchVectorEnv:
 
 
 def played(env: TorchVectorEnv, policy: Policy, seed: int, steps: int) -> Iterator[int]:
-    """The policy acts for so many steps; their numbers are given, 0 before the first. Ended episodes begin anew."""
+    """Let the policy act for `steps` steps, and yield their numbers, 0 before the first. Ended episodes begin anew."""
     obs, _ = env.reset(seed=seed)
     yield 0
     for step in range(1, steps + 1):
@@ -128,7 +128,7 @@ def played(env: TorchVectorEnv, policy: Policy, seed: int, steps: int) -> Iterat
 
 
 def writer(out: Path, seconds: float) -> Any:
-    """What writes a film, of frames that many seconds apart."""
+    """Return a writer of a film whose frames are `seconds` apart. Raises SystemExit where an .mp4 cannot be written."""
     import imageio.v2 as imageio
 
     if out.suffix == ".gif":
@@ -136,4 +136,5 @@ def writer(out: Path, seconds: float) -> Any:
     try:
         return imageio.get_writer(out, fps=1 / seconds, macro_block_size=2)
     except (ImportError, ValueError) as error:
-        raise SystemExit("an .mp4 needs pip install 'torch_mjenvs[video]'; a .gif needs nothing more") from error
+        text = "an .mp4 needs pip install '.[video]', in the checkout of torch_mjenvs; a .gif needs nothing more"
+        raise SystemExit(text) from error

@@ -1,4 +1,4 @@
-"""`torch_mjenvs score`: what a trained policy is worth."""
+"""`torch_mjenvs score`: the returns of a trained policy, here and in Gymnasium's own task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import add_policy, parser, policy_of
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run `torch_mjenvs score`: print the mean return of a trained policy, here and in Gymnasium's own task."""
     p = parser("score", "Returns of a trained policy's mean actions, in the Torch task and in Gymnasium's own.")
     add_policy(p)
     p.add_argument("--episodes", type=count, default=100)

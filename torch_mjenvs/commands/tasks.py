@@ -1,4 +1,4 @@
-"""`torch_mjenvs list`: the tasks."""
+"""`torch_mjenvs list`: the tasks, and the scores of the policies that come with the package."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from . import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
-    parser("list", "The tasks, and what the package's trained policies of them are worth.").parse_args(arguments)
+    """Run `torch_mjenvs list`: print a table of all registered tasks."""
+    parser("list", "The tasks, and the scores of the package's trained policies.").parse_args(arguments)
     known = pretrained_ids()
     rows = [("id", "steps", "solved at", "trained policy")]
     for env_id in task_ids():

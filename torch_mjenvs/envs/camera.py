@@ -22,16 +22,16 @@ failed: list[str] = []  # what to say once MuJoCo has found no OpenGL in this pr
 
 
 def before_opengl() -> None:
-    """Load Triton, where it is: once the LLVM of Mesa's software OpenGL is in the process, loading it ends the process.
+    """Import Triton, where it is installed, before OpenGL: with Mesa's LLVM in the process, importing it would crash.
 
-    torch's CUDA builds bring it, and import it when they compile, as TorchRL does when it is imported.
+    torch's CUDA builds bring Triton, and import it when they compile, as TorchRL does when it is imported.
     """
     with contextlib.suppress(ImportError):
         importlib.import_module("triton")
 
 
 class Camera:
-    """Frames of single worlds, by Gymnasium's MujocoRenderer. Nothing of OpenGL is touched before the first frame.
+    """Draws single worlds with Gymnasium's MujocoRenderer. OpenGL is first touched when the first frame is drawn.
 
     Raises ValueError for an unknown mode, or for both camera_id and camera_name.
     """
@@ -51,7 +51,7 @@ class Camera:
             self.prepare()
 
     def prepare(self) -> Any:
-        """Gymnasium's renderer, made now where it was not."""
+        """Return Gymnasium's renderer, which the first call makes."""
         if self.renderer is not None:
             return self.renderer
         before_opengl()
@@ -64,7 +64,7 @@ class Camera:
         return self.renderer
 
     def at(self, world: int) -> Any:
-        """Gymnasium's renderer, with that world before it: its `model`, and its `data` in the world's state."""
+        """Return Gymnasium's renderer with one world's state in its `data`."""
         renderer = self.prepare()
         renderer.data.qpos[:] = self.engine.qpos[world].cpu().numpy()
         renderer.data.qvel[:] = self.engine.qvel[world].cpu().numpy()
@@ -73,13 +73,16 @@ class Camera:
         mujoco.mj_forward(renderer.model, renderer.data)
         return renderer
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
-        """For `copy.deepcopy` and pickle: made anew, since a window or OpenGL's context cannot be copied."""
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Make a new camera for `copy.deepcopy` and pickle, as OpenGL's context cannot be copied."""
         arguments, options = self._made
         return partial(Camera, **options), arguments
 
     def frame(self, world: int) -> Any:
-        """A NumPy array, or what the mode gives; None and a warning without a render_mode."""
+        """Draw one world: a NumPy array, or what the render_mode gives; None and a warning without a render_mode.
+
+        Raises RuntimeError where there is no OpenGL or display, and says what to do.
+        """
         if self.mode is None:
             logger.warn("render() gives nothing without a render_mode: name one when making the environment")
             return None
@@ -101,12 +104,13 @@ class Camera:
         return frame
 
     def close(self) -> None:
+        """Close the window and free what drawing holds."""
         if self.renderer is not None:
             self.renderer.close()
 
 
 def as_worlds(render_worlds: Sequence[int] | None, num_envs: int) -> tuple[int, ...]:
-    """The worlds to be drawn: those given, else all. Raises ValueError for one that is not there."""
+    """Return the worlds to be drawn: those given, else all. Raises ValueError for one that is not there."""
     worlds = tuple(range(num_envs) if render_worlds is None else render_worlds)
     if not all(0 <= operator.index(i) < num_envs for i in worlds):
         raise ValueError(f"render_worlds must be from 0 to {num_envs - 1}, not {worlds}")
@@ -124,7 +128,7 @@ def endless_floors(model: mujoco.MjModel) -> None:
 
 
 def _no_opengl(mode: str, error: Exception) -> str:
-    """What to do where the first frame could not be drawn."""
+    """Return an error message that says what to do where the first frame could not be drawn."""
     if mode == "human":
         return f"there is no window to draw in ({error}): render_mode 'human' needs a display; 'rgb_array' needs none"
     chosen = os.environ.get("MUJOCO_GL")
@@ -136,5 +140,5 @@ def _no_opengl(mode: str, error: Exception) -> str:
 
 
 def _arrays(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What MujocoRenderer wants: it copies arrays into the camera and assigns the rest."""
+    """Return the camera's options as MujocoRenderer takes them: it copies arrays and assigns the rest."""
     return {k: np.array(v) if isinstance(v, (list, tuple)) else v for k, v in config.items()}

@@ -1,7 +1,7 @@
-"""What a task's functions give back, checked in the task's own terms.
+"""Calls a task's functions and checks what they return, with errors in the task's own terms.
 
-Exceptions from within a task's functions say in which line of its file they arose. What the functions give is checked
-against the model, against what the task declares, and against what the same function gave before.
+Exceptions from within a task's functions say in which line of its file they arose. Return values are checked against
+the model, against what the task declares, and against what the same function returned before.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from ..compiler.expr import type_of
 from ..compiler.random import Random
 from ..compiler.scalar import Scalar
 from ..physics.model.model import Model
-from ..physics.params import as_rows, check_names
-from .given import copy_for_task
-from .randomization import flat
+from ..physics.params import as_rows, check_names, leaves
+from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Task, World
 
-Named = dict[str, Scalar | list]
+Named = dict[str, Scalar | list[Scalar]]
 Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
 
 BAD_STATE = "bad_state"  # the entry of info that the environment adds
@@ -37,13 +36,16 @@ RECORDED = (
 
 @dataclass(frozen=True)
 class Contract:
-    """A task's functions for a model."""
+    """A task's functions for a model, with checked return values.
+
+    Raises TypeError or ValueError, which name the task's function and its line, for a return value that does not fit.
+    """
 
     task: Task
     model: Model
 
-    def memory(self) -> tuple[Widths, list]:
-        """The names and widths of what a world remembers, and what that is at first."""
+    def memory(self) -> tuple[Widths, list[Scalar]]:
+        """Return the names and widths of a world's memory, and its first numbers."""
         found = self.named("memory", self.call("memory"))
         widths = {name: width_of(x) for name, x in found.items()}
         for name, x in found.items():
@@ -54,36 +56,36 @@ class Contract:
         return widths, flatten(widths, found)
 
     def randomize(self, rng: Random) -> dict[str, Any]:
-        """Parameters of a new episode, by name."""
+        """Return the parameters that the task draws for a new episode, by name, each as a flat list."""
         found = self.call("randomize", rng)
         if not isinstance(found, Mapping):
-            raise self.error("randomize", TypeError, f"must give a dict of parameters by name, not {said(found)}")
+            raise self.error("randomize", TypeError, f"must give a dict of parameters by name, not {describe(found)}")
         try:
             found = as_rows(self.model, {name: found[name] for name in check_names(self.model, found)})
         except ValueError as error:
             raise self.error("randomize", ValueError, str(error)) from error
-        return {name: [self.number("randomize", x, name) for x in flat(rows)] for name, rows in found.items()}
+        return {name: [self.number("randomize", x, name) for x in leaves(rows)] for name, rows in found.items()}
 
-    def reset(self, rng: Random) -> tuple[list, list]:
-        """qpos and qvel of a new episode."""
-        m, given = self.model, self.call("reset", rng)
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise self.error("reset", TypeError, f"must give a tuple of qpos and qvel, not {said(given)}")
-        qpos = self.numbers("reset", given[0], "qpos", m.nq)
-        return qpos, self.numbers("reset", given[1], "qvel", m.nv)
+    def reset(self, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
+        """Return qpos (nq) and qvel (nv) of a new episode."""
+        m, returned = self.model, self.call("reset", rng)
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise self.error("reset", TypeError, f"must give a tuple of qpos and qvel, not {describe(returned)}")
+        qpos = self.numbers("reset", returned[0], "qpos", m.nq)
+        return qpos, self.numbers("reset", returned[1], "qvel", m.nv)
 
-    def begin(self, widths: Widths, first: list, world: World) -> list:
-        """The first memory of an episode: as it is at first, but for what the task says."""
+    def begin(self, widths: Widths, first: list[Scalar], world: World) -> list[Scalar]:
+        """Return the memory at the start of an episode: `first`, with what the task's `begin` changes."""
         return self.changed("begin", widths, first, self.call("begin", world))
 
-    def remember(self, widths: Widths, before: World, action: list, after: World) -> list:
-        """The next memory: the last one, but for what the task says."""
-        given = self.call("remember", before, action, after)
-        return self.changed("remember", widths, flatten(widths, before.memory), given)
+    def remember(self, widths: Widths, before: World, action: list[Scalar], after: World) -> list[Scalar]:
+        """Return the memory after a step: that before it, with what the task's `remember` changes."""
+        returned = self.call("remember", before, action, after)
+        return self.changed("remember", widths, flatten(widths, before.memory), returned)
 
-    def changed(self, function: str, widths: Widths, values: list, given: Any) -> list:
-        """Values of these widths with new ones for the names in `given`."""
-        found, declared = self.named(function, given), by_name(widths, values)
+    def changed(self, function: str, widths: Widths, values: list[Scalar], returned: Any) -> list[Scalar]:
+        """Return `values`, of these widths, with new ones for the names in `returned`."""
+        found, declared = self.named(function, returned), by_name(widths, values)
         for name, x in found.items():
             if name not in widths:
                 raise self.error(function, ValueError, f"gave {name!r}, which memory() does not have: {[*widths]}")
@@ -92,15 +94,15 @@ class Contract:
                 raise self.error(function, ValueError, what)
         return flatten(widths, declared | found)
 
-    def control(self, world: World, action: list) -> tuple[list, dict[str, list]]:
-        """ctrl, and pushes as the physics takes them."""
-        m, given = self.model, self.call("control", world, action)
-        if not isinstance(given, Control):
-            return self.numbers("control", given, "ctrl", m.nu), {}
+    def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]]]:
+        """Return ctrl (nu), and the forces that push, as the physics takes them."""
+        m, returned = self.model, self.call("control", world, action)
+        if not isinstance(returned, Control):
+            return self.numbers("control", returned, "ctrl", m.nu), {}
         pushes = {}
-        if given.qfrc_applied is not None:
-            pushes["qfrc_applied"] = self.numbers("control", given.qfrc_applied, "qfrc_applied", m.nv)
-        wrenches = self.named("control", given.xfrc_applied, "xfrc_applied")
+        if returned.qfrc_applied is not None:
+            pushes["qfrc_applied"] = self.numbers("control", returned.qfrc_applied, "qfrc_applied", m.nv)
+        wrenches = self.named("control", returned.xfrc_applied, "xfrc_applied")
         for body, wrench in wrenches.items():
             if body not in m.body_names:
                 raise self.error("control", ValueError, f"xfrc_applied: there is no body {body!r} in {m.body_names}")
@@ -109,43 +111,44 @@ class Contract:
                 raise self.error("control", ValueError, text)
         if wrenches:
             pushes["xfrc_applied"] = [wrenches.get(name, [0.0] * 6) for name in m.body_names]
-        return self.numbers("control", given.ctrl, "ctrl", m.nu), pushes
+        return self.numbers("control", returned.ctrl, "ctrl", m.nu), pushes
 
     @property
     def controls(self) -> bool:
-        """Whether the task makes something else of an action than ctrl."""
+        """True where the task overrides `control`."""
         return getattr(self.task.control, "__func__", None) is not Task.control
 
-    def observe(self, world: World, width: int | None = None) -> list:
-        """The observation."""
-        given = self.numbers("observe", self.call("observe", world), "observation")
-        if width is not None and len(given) != width:
-            raise self.error("observe", ValueError, f"gave {len(given)} numbers, and {width} before: always as many")
-        return given
+    def observe(self, world: World, width: int | None = None) -> list[Scalar]:
+        """Return the observation. Raises ValueError where its length is not `width`."""
+        returned = self.numbers("observe", self.call("observe", world), "observation")
+        if width is not None and len(returned) != width:
+            raise self.error("observe", ValueError, f"gave {len(returned)} numbers, and {width} before: always as many")
+        return returned
 
-    def outcome(self, before: World, action: list, after: World) -> Outcome:
-        """Reward, termination and info."""
-        given = self.call("outcome", before, action, after)
-        if not isinstance(given, Outcome):
-            raise self.error("outcome", TypeError, f"must give an Outcome, not {said(given)}")
-        reward = self.number("outcome", given.reward, "reward")
-        if not is_mask(given.terminated):
-            what = f"terminated must be True, False or a comparison such as x > 1.0, not {said(given.terminated)}"
-            raise self.error("outcome", TypeError, what)
-        return Outcome(reward, given.terminated, self.told("outcome", given.info))
+    def outcome(self, before: World, action: list[Scalar], after: World) -> Outcome:
+        """Return reward, termination and info of a step."""
+        returned = self.call("outcome", before, action, after)
+        if not isinstance(returned, Outcome):
+            raise self.error("outcome", TypeError, f"must give an Outcome, not {describe(returned)}")
+        reward = self.number("outcome", returned.reward, "reward")
+        if not is_mask(returned.terminated):
+            what = describe(returned.terminated)
+            text = f"terminated must be True, False or a comparison such as x > 1.0, not {what}"
+            raise self.error("outcome", TypeError, text)
+        return Outcome(reward, returned.terminated, self.checked_info("outcome", returned.info))
 
     def reset_info(self, world: World) -> Named:
-        """info of a reset."""
-        return self.told("reset_info", self.call("reset_info", world))
+        """Return the info of a reset."""
+        return self.checked_info("reset_info", self.call("reset_info", world))
 
-    def told(self, function: str, info: Any) -> Named:
-        """info. A list of no numbers is no entry."""
+    def checked_info(self, function: str, info: Any) -> Named:
+        """Return info with numbers and lists by name, without empty lists."""
         if isinstance(info, Mapping) and BAD_STATE in info:
             raise self.error(function, ValueError, f"{BAD_STATE!r} is the environment's own: rename yours")
         return {name: x for name, x in self.named(function, info, "info").items() if x != []}
 
     def same_widths(self, reset_info: Named, step_info: Named) -> Widths:
-        """The widths of both together."""
+        """Return the widths of the entries of both infos. Raises ValueError where an entry has two widths."""
         widths = {name: width_of(x) for name, x in (step_info | reset_info).items()}
         for name, x in step_info.items():
             if width_of(x) != widths[name]:
@@ -154,7 +157,7 @@ class Contract:
         return widths
 
     def call(self, function: str, *arguments: Any) -> Any:
-        """What the task's function gives for copies of these. Exceptions say where in the task they come from."""
+        """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line."""
         try:
             return getattr(self.task, function)(self.model, *map(copy_for_task, arguments))
         except Exception as error:
@@ -163,54 +166,59 @@ class Contract:
                 error.add_note(RECORDED)
             raise
 
-    def named(self, function: str, given: Any, what: str = "what it gives") -> Named:
-        """Numbers and lists of numbers, by name."""
-        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-            text = f"{what} must be a dict of numbers, or lists of them, by name, not {said(given)}"
+    def named(self, function: str, returned: Any, what: str = "what it gives") -> Named:
+        """Return a dict of numbers and lists of numbers, checked."""
+        if not isinstance(returned, Mapping) or not all(isinstance(name, str) for name in returned):
+            text = f"{what} must be a dict of numbers, or lists of them, by name, not {describe(returned)}"
             raise self.error(function, TypeError, text)
         return {
             name: self.numbers(function, x, name) if isinstance(x, (list, tuple)) else self.number(function, x, name)
-            for name, x in given.items()
+            for name, x in returned.items()
         }
 
-    def numbers(self, function: str, given: Any, what: str, width: int | None = None) -> list:
-        if not isinstance(given, (list, tuple)):
-            raise self.error(function, TypeError, f"{what} must be a list of numbers, not {said(given)}")
-        if width is not None and len(given) != width:
-            raise self.error(function, ValueError, f"gave {len(given)} numbers for {what}, and the model has {width}")
-        return [self.number(function, x, f"{what}[{i}]") for i, x in enumerate(given)]
+    def numbers(self, function: str, returned: Any, what: str, width: int | None = None) -> list[Scalar]:
+        """Return a list of numbers, checked, of this width where one is given."""
+        if not isinstance(returned, (list, tuple)):
+            raise self.error(function, TypeError, f"{what} must be a list of numbers, not {describe(returned)}")
+        if width is not None and len(returned) != width:
+            text = f"gave {len(returned)} numbers for {what}, and the model has {width}"
+            raise self.error(function, ValueError, text)
+        return [self.number(function, x, f"{what}[{i}]") for i, x in enumerate(returned)]
 
     def number(self, function: str, x: Any, what: str) -> Scalar:
+        """Return one number, checked; Python's own become floats."""
         if is_mask(x):
             text = f"{what} must be a number, not a truth value: select(it, 1.0, 0.0) makes it one"
             raise self.error(function, TypeError, text)
         if isinstance(x, (int, float)):
             return float(x)
         if kind_of(x) != "f":
-            raise self.error(function, TypeError, f"{what} must be a number, not {said(x)}")
+            raise self.error(function, TypeError, f"{what} must be a number, not {describe(x)}")
         return x
 
     def error(self, function: str, kind: type[Exception], text: str) -> Exception:
+        """Make an exception whose text begins with the task's function and its line."""
         code = getattr(getattr(self.task, function), "__code__", None)
         place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
         return kind(f"{type(self.task).__name__}.{function}{place}: {text}")
 
 
-def width_of(x: Scalar | list) -> int:
+def width_of(x: Scalar | list[Scalar]) -> int:
+    """Return the length of a list, or 0 for a single number."""
     return len(x) if isinstance(x, list) else 0
 
 
-def flatten(widths: Widths, values: Named) -> list:
-    """Named numbers one after the other, 0 where a name is absent."""
-    out: list = []
+def flatten(widths: Widths, values: Named) -> list[Scalar]:
+    """Return named numbers as one list, in the order of `widths`, with 0 where a name is absent."""
+    out: list[Scalar] = []
     for name, width in widths.items():
         x = values.get(name, [0.0] * width if width else 0.0)
         out += x if width else [x]
     return out
 
 
-def by_name(widths: Widths, values: list) -> Named:
-    """What `flatten` was made of."""
+def by_name(widths: Widths, values: list[Scalar]) -> Named:
+    """Return the numbers of a list by name: the inverse of `flatten`."""
     out: Named = {}
     rest = list(values)
     for name, width in widths.items():
@@ -219,28 +227,31 @@ def by_name(widths: Widths, values: list) -> Named:
 
 
 def is_mask(x: Any) -> bool:
+    """Return True for a truth value or a comparison of scalars."""
     return kind_of(x) == "b"
 
 
 def kind_of(x: Any) -> str | None:
-    """ "f", "b" or "i" of a scalar, None of anything else."""
+    """Return "f", "b" or "i" for a scalar, None for anything else."""
     try:
         return type_of(x)
     except TypeError:
         return None
 
 
-def said(x: Any) -> str:
+def describe(x: Any) -> str:
+    """Return a value and its type in words, for an error message."""
     known = type(x) in (bool, int, float) or kind_of(x) is None
     return f"{x!r} of type {type(x).__name__}" if known else "a number of the world"
 
 
 def counted(width: int) -> str:
+    """Return a width in words, for an error message."""
     return f"a list of {width}" if width else "one number"
 
 
 def line_of(error: Exception) -> str:
-    """The innermost line that an exception came through outside of this package, or else inside."""
+    """Return the innermost line outside of this package that an exception came through, or else inside."""
     frames = [(f.f_code.co_filename, number) for f, number in traceback.walk_tb(error.__traceback__)]
     package = str(Path(__file__).parents[1])  # a constant of it would change the cache key
     outside = [frame for frame in frames if not frame[0].startswith(package)]

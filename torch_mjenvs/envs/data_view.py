@@ -1,6 +1,6 @@
-"""The MjData that users of one world see: MuJoCo's own, brought to the world's state whenever it is asked for.
+"""A read-only MjData for users of one world, computed from the world's state whenever it is asked for.
 
-The kernels hold the state, so what was written into it would change nothing: nobody writes into it.
+The kernels hold the state, so writing into this copy would change nothing: it raises ValueError.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from .read_only import Part, accessors, read_only
 
 
 class DataView(mujoco.MjData):
-    """An MjData that refuses to be written into, but for `bring`. `check` refuses what MuJoCo's functions write."""
+    """An MjData that refuses to be written into. `bring` updates it; `check` finds what MuJoCo's functions wrote."""
 
     def bring(self, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray, ctrl: np.ndarray, time: float) -> None:
-        """All of mjData for this state: mj_forward, and the forces on bodies, as Gymnasium has them after a step."""
+        """Compute all of mjData for this state, by mj_forward and mj_rnePostConstraint."""
         own = super().__getattribute__
         state = {"qpos": qpos, "qvel": qvel, "act": act, "ctrl": ctrl}
         for name, x in state.items():
@@ -28,7 +28,7 @@ class DataView(mujoco.MjData):
         own("__dict__")["_brought"] = {name: own(name).copy() for name in state}
 
     def check(self) -> None:
-        """Raises ValueError where somebody changed the state here since it was brought."""
+        """Raise ValueError where somebody changed the state in this MjData since `bring`."""
         own = super().__getattribute__
         brought = own("__dict__").pop("_brought", {})
         if not all(np.array_equal(own(name), x) for name, x in brought.items()):

@@ -51,16 +51,16 @@ def _recipe(episode: Episode, what: str, dtype: torch.dtype, origin: str | None)
 def episode_of(
     task: Task, model: Model, dtype: torch.dtype, mode: AutoresetMode, max_episode_steps: int | None, **varied: Any
 ) -> Episode:
-    """What is traced for a task: in float32 the solver stops where its rounding lets it."""
+    """Return the episode that is traced for a task; in float32 the solver stops where its rounding lets it."""
     return Episode(task, model, mode, max_episode_steps, precision_of(dtype), **varied)
 
 
-def _view(name: str, doc: str) -> property:
+def _view(name: str, doc: str) -> Any:  # a property, which type checkers are told is a tensor
     return property(lambda self: self.view(name), doc=doc)
 
 
 def named_columns(values: torch.Tensor, widths: Collection[int]) -> Sequence[torch.Tensor]:
-    """Entries, as of info, that lie under each other in `values`, world-minor: each (N,), or (N, width) for a list."""
+    """Split world-minor `values`, such as info's, into their entries: (N,) each, or (N, width) for a list."""
     if not any(widths):
         return values.unbind()
     parts = values.split([max(1, width) for width in widths])
@@ -68,18 +68,17 @@ def named_columns(values: torch.Tensor, widths: Collection[int]) -> Sequence[tor
 
 
 class Engine(Varied):
-    """N worlds of a task.
+    """N worlds of a task, their buffers, and the kernels that work on them.
 
     Every attribute that is a tensor keeps its address for the engine's life, and `step` and `reset` write in place:
     `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `act (N, na)`, where actuators have activations, `action
-    (N, nu)`, `obs (N, D)`, `final_obs (N, D)`,
-    `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool, `elapsed_steps (N,)` int32, and `info`,
-    `final_info`: dicts of (N,) or (N, k).
+    (N, nu)`, `obs (N, D)`, `final_obs (N, D)`, `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool,
+    `elapsed_steps (N,)` int32, and `info`, `final_info`: dicts of (N,) or (N, k).
 
     Worlds are numbered from `first_world` on: random numbers depend on a world's number, so engines that share out the
     numbers of one large engine go through its trajectories.
 
-    Raises ValueError or TypeError for what cannot be: a negative number of worlds, an unknown dtype or device;
+    Raises ValueError or TypeError for bad arguments, such as a negative number of worlds, an unknown dtype or device;
     MemoryError for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread
     is in one.
     """
@@ -150,69 +149,73 @@ class Engine(Varied):
         return build(_recipe(self._episode, what, self.dtype, origin), self.device)
 
     def _view_of(self, name: str) -> torch.Tensor:
-        """A buffer's worlds as rows, (N, width); (N,) of those that hold one number by nature."""
+        """Return a buffer with a row for each world, (N, width); (N,) for those of one number a world."""
         buffer = self.buffers[name]
         view = (buffer if name in self._rows else buffer.T)[: self.num_envs]
         return view[:, 0] if name in COLUMNS else view
 
     def view(self, name: str) -> torch.Tensor:
-        """The same tensor at every call. But while torch compiles, a view made in the compiled code: one that came
-        from outside would, beside its buffer, be copied at every call.
+        """Return a buffer with a row for each world: the same tensor at every call.
+
+        While torch compiles, the view is made anew in the compiled code: one from outside would, beside its buffer, be
+        copied at every call.
         """
         return self._view_of(name) if torch.compiler.is_compiling() else self._views[name]
 
-    qpos = _view("qpos", "(N, nq)")
-    qvel = _view("qvel", "(N, nv)")
-    qacc_warmstart = _view("qacc_warmstart", "(N, nv)")
-    action = _view("action", "(N, nu)")
-    obs = _view("obs", "(N, D)")
-    final_obs = _view("final_obs", "(N, D)")
-    reward = _view("reward", "(N,)")
-    terminated = _view("terminated", "(N,) bool")
-    truncated = _view("truncated", "(N,) bool")
-    bad_state = _view(BAD_STATE, "(N,) bool")
-    done = _view("done", "(N,) bool")
-    elapsed_steps = _view("elapsed_steps", "(N,) int32")
-    episode = _view("episode", "(N,) int32, how many each world has begun")
-    reset_mask = _view("reset_mask", "(N,) bool")
-    key = _view("key", "(N, 3) int32, of the random numbers")
+    qpos: torch.Tensor = _view("qpos", "Positions, (N, nq), in MuJoCo's order and units.")
+    qvel: torch.Tensor = _view("qvel", "Velocities, (N, nv), in MuJoCo's order and units.")
+    qacc_warmstart: torch.Tensor = _view("qacc_warmstart", "Accelerations, (N, nv), from which the solver starts.")
+    action: torch.Tensor = _view("action", "Actions of the next step, (N, nu).")
+    obs: torch.Tensor = _view("obs", "Observations of the last step or reset, (N, D).")
+    final_obs: torch.Tensor = _view("final_obs", "Observations of the last step before any reset, (N, D).")
+    reward: torch.Tensor = _view("reward", "Rewards of the last step, (N,).")
+    terminated: torch.Tensor = _view("terminated", "Worlds whose episode the last step ended, (N,) bool.")
+    truncated: torch.Tensor = _view("truncated", "Worlds whose episode the last step cut at the time limit, (N,) bool.")
+    bad_state: torch.Tensor = _view(BAD_STATE, "Worlds whose state or action was bad in the last step, (N,) bool.")
+    done: torch.Tensor = _view("done", "Worlds that have ended and wait for a reset, (N,) bool.")
+    elapsed_steps: torch.Tensor = _view("elapsed_steps", "Steps since each world's last reset, (N,) int32.")
+    episode: torch.Tensor = _view("episode", "Episodes that each world has begun, (N,) int32.")
+    reset_mask: torch.Tensor = _view("reset_mask", "Worlds that the next reset or refresh concerns, (N,) bool.")
+    key: torch.Tensor = _view("key", "Keys of the random numbers, (N, 3) int32.")
 
     @property
     def act(self) -> torch.Tensor:
-        """(N, na), activations. Raises AttributeError where no actuator of the model has one."""
+        """Activations, (N, na). Raises AttributeError where no actuator of the model has one."""
         if not self.layout.na:
             raise AttributeError("there is no act: no actuator of the model has an activation")
         return self.view("act")
 
     @property
     def memory(self) -> dict[str, torch.Tensor]:
-        """What the worlds remember, as the task names it: (N,) or (N, k); writing into it changes what they do."""
+        """The memory of the worlds, by the task's names: (N,) or (N, k) each. Writing into it changes what the worlds
+        do.
+        """
         widths = self.layout.memory
         return dict(zip(widths, named_columns(self.view("memory").T, widths.values()), strict=True))
 
     @property
     def info(self) -> dict[str, torch.Tensor]:
-        """What a step or reset tells beside: (N,) or (N, k) by name."""
+        """The info of the last step or reset, by name: (N,) or (N, k) each."""
         return self._named(self.info_values)
 
     @property
     def final_info(self) -> dict[str, torch.Tensor]:
-        """The same at the end of the episodes that ended last, where an autoreset follows at once."""
+        """The info at the end of the episodes that ended last, in SAME_STEP mode, by name: (N,) or (N, k) each."""
         return self._named(self.final_info_values)
 
     @property
     def info_values(self) -> torch.Tensor:
-        """The entries of `info` under each other, for `named_columns`."""
+        """The entries of `info` in one tensor, world-minor, for `named_columns`."""
         return self.view("info").T
 
     @property
     def final_info_values(self) -> torch.Tensor:
-        """The entries of `final_info` under each other."""
+        """The entries of `final_info` in one tensor, world-minor, for `named_columns`."""
         return self.view("final_info").T
 
     @property
     def output_bytes(self) -> int:
-        """The size of a copy of all that a step gives."""
+        """The bytes of a copy of all outputs of a step."""
         same_step = ("final_obs",) if self.mode is AutoresetMode.SAME_STEP else ()
         return sum(x.nbytes for x in (*self.outputs.buffers.values(), *map(self.view, ("obs", *same_step))))
 
@@ -221,10 +224,11 @@ class Engine(Varied):
 
     @exclusive
     def seed(self, seed: int | Sequence[int | None], mask: torch.Tensor | None = None) -> None:
-        """Key every world's random numbers by (seed, its number), or by (its own seed, 0) for a list of N seeds.
+        """Key every world's random numbers by (seed, the world's number), or by (its own seed, 0) for a list of N
+        seeds.
 
-        Only the worlds of the (N,) bool mask, where there is one, and those whose own seed is not None; their episodes
-        are counted from 0 again. Seeds count modulo 2**64.
+        Worlds outside of the (N,) bool mask, where there is one, and worlds whose own seed is None keep their keys. The
+        episodes of the others are counted from 0 again. Seeds count modulo 2**64.
         """
         n = self.num_envs
         if isinstance(seed, int):
@@ -244,20 +248,20 @@ class Engine(Varied):
 
     @exclusive
     def reset(self, mask: torch.Tensor | None = None) -> None:
-        """Start new episodes, in the worlds of the (N,) bool mask only where there is one."""
+        """Start new episodes in all worlds, or in those of the (N,) bool mask."""
         self._choose(mask)
         self._follow()
         self._reset()
 
     def _choose(self, mask: torch.Tensor | None) -> None:
-        """The worlds that the next reset or refresh concerns."""
+        """Set the worlds that the next reset or refresh concerns."""
         self.reset_mask.copy_(mask) if mask is not None else self.reset_mask.fill_(True)
 
     @exclusive
     def step(self) -> None:
-        """One environment step from `self.action`.
+        """Make one environment step from `self.action`.
 
-        With it a new iteration begins for CUDA graphs that torch makes: what a compiled policy gave before may then be
+        It begins a new iteration for torch's own CUDA graphs: what a compiled policy gave before may then be
         overwritten by its next call.
         """
         if self.device.type == "cuda" and not torch.compiler.is_compiling() and MARKED_STEPS in sys.modules:
@@ -267,7 +271,8 @@ class Engine(Varied):
         self._step()
 
     def transition(self, state: Mapping[str, torch.Tensor], action: torch.Tensor) -> dict[str, torch.Tensor]:
-        """What `step` makes of worlds in `state` under `action` (..., nu); the engine's own worlds stay as they are.
+        """Return the state after one step from `state` under `action` (..., nu). The engine's own worlds stay as they
+        are.
 
         `state` is as `state_dict` gives it, with any leading dimensions, and so is the result, in which "obs",
         "reward", "terminated" and so on are the step's. A pure function: `torch.vmap` maps it over worlds, and
@@ -301,9 +306,9 @@ class Engine(Varied):
         mask: torch.Tensor | None = None,
         act: torch.Tensor | None = None,
     ) -> None:
-        """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`: nothing is carried over from before.
+        """Put worlds into a state, as Gymnasium's `MujocoEnv.set_state`. Nothing is carried over from before.
 
-        `obs` and `info` are then what a reset into that state would give.
+        `obs` and `info` are then those that a reset into that state would give.
 
         qpos (N, nq), qvel (N, nv), act (N, na), which is 0 where it is not given; only the worlds of the (N,) bool mask
         where there is one. Raises TypeError or ValueError for the wrong type, shape or device, and changes nothing
@@ -325,14 +330,14 @@ class Engine(Varied):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies of all buffers by name, (N, width): with them `load_state_dict` goes on exactly from here."""
+        """Return copies of all buffers by name, (N, width); `load_state_dict` goes on exactly from there."""
         return {name: view.clone() for name, view in self._views.items()}
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from what `state_dict` of an engine of the same task, worlds and dtype gave; it may be on any device.
+        """Go on from the `state_dict` of an engine of the same task, worlds and dtype, on whatever device it was.
 
-        Raises ValueError for names, shapes or dtypes that do not fit, TypeError for what is no dense tensor, and
+        Raises ValueError for names, shapes or dtypes that do not fit, TypeError for anything but dense tensors, and
         changes nothing then.
         """
         check_state(state, self._views, "such an environment")
@@ -341,8 +346,8 @@ class Engine(Varied):
         if self._params:
             self._params.followed()
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
-        """For `copy.deepcopy` and pickle: made anew by the same arguments, on the same device, and then in this state.
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Make a new engine from the same arguments, on the same device, in this state: for `copy.deepcopy` and pickle.
 
         Buffers stay at fixed addresses, and kernels belong to a process, so neither can be copied.
         """
@@ -359,5 +364,5 @@ def _remade(arguments: dict[str, Any], state: dict[str, torch.Tensor], lock: Loc
 
 
 def wrap64(x: int) -> int:
-    """Any whole number as a signed 64-bit one."""
+    """Return any whole number as a signed 64-bit one, modulo 2**64."""
     return (x + 2**63) % 2**64 - 2**63

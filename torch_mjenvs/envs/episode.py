@@ -1,15 +1,15 @@
-"""An environment step of one world, as it is traced into a kernel: guard, advance, judge, restart.
+"""One environment step of one world, as it is traced into a kernel: guard, advance, judge, restart.
 
-- `guard`: a world whose action or state is not finite (or passes mjMAXVAL) will go on from good numbers, flagged.
-- `advance`: the action is applied for all substeps. A world that comes out bad stays at its last good state.
-- `judge`: observation, reward, flags and info of the step. A bad world is ended with reward 0; no other can tell.
+- `guard`: a world whose action or state is not finite (or passes mjMAXVAL) goes on from good numbers, and is flagged.
+- `advance`: the action is applied for all substeps. A world that turns bad stays at its last good state.
+- `judge`: observation, reward, flags and info of the step. A bad world is ended with reward 0; others are unaffected.
 - `restart`: where an episode ended, and the autoreset mode asks for it, the next one begins within the same kernel.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,12 +24,12 @@ from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import Columns, check_names, sensible
+from ..physics.params import Columns, check_names, leaves, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, steps
 from ..physics.world_params import param_buffers
 from .contract import BAD_STATE, Contract, Widths, by_name, flatten
-from .randomization import Draw, flat
+from .randomization import Draw
 from .tasks.base import Task, World
 
 
@@ -49,7 +49,7 @@ class Layout:
     params: Columns | None  # where parameters that vary from world to world lie
 
     def buffers(self) -> list[Buffer]:
-        """State is world-minor; what users hand in and out has a row per world."""
+        """Return the kernels' buffers. State is world-minor; users' inputs and outputs have a row for each world."""
         params = param_buffers(self.params) if self.params else []
         act = [Buffer("act", self.na)] if self.na else []
         return params + [
@@ -57,7 +57,7 @@ class Layout:
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
             *act,
-            Buffer("memory", room(self.memory)),
+            Buffer("memory", size_of(self.memory)),
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
             Buffer("key", 3, "i"),
@@ -70,41 +70,41 @@ class Layout:
             Buffer("terminated", 1, "b"),
             Buffer("truncated", 1, "b"),
             Buffer(BAD_STATE, 1, "b"),
-            Buffer("info", room(self.info)),
-            Buffer("final_info", room(self.info)),
+            Buffer("info", size_of(self.info)),
+            Buffer("final_info", size_of(self.info)),
         ]
 
 
-Buffers = Mapping[str, list]  # what they hold of a world, by name
+Buffers = Mapping[str, list[Scalar]]  # what they hold of a world, by name
 
 
 @dataclass
-class Moment:
-    """What a world carries from one step to the next."""
+class WorldState:
+    """The state that a world carries from one step to the next, and the parameters of its own model."""
 
-    qpos: list
-    qvel: list
-    qacc_warmstart: list
-    act: list
-    memory: list
-    params: list = field(default_factory=list)
-    derived: list = field(default_factory=list)
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    qacc_warmstart: list[Scalar]
+    act: list[Scalar]
+    memory: list[Scalar]
+    params: list[Scalar] = field(default_factory=list)
+    derived: list[Scalar] = field(default_factory=list)
 
 
 @dataclass
-class Scene:
-    """Where a world is in its episode, and what users see of that."""
+class EpisodeState:
+    """The state of a world within its episode: steps taken, episodes begun, and the info and observation users see."""
 
     elapsed: Scalar
-    episode: Scalar
-    info: list
-    obs: list
-    moment: Moment
+    count: Scalar
+    info: list[Scalar]
+    obs: list[Scalar]
+    world: WorldState
 
 
 @dataclass
-class Verdict:
-    """What a step came to."""
+class StepResult:
+    """The reward of a step, and the flags that say whether it ended the episode and why."""
 
     reward: Scalar
     terminated: Mask
@@ -116,8 +116,8 @@ class Verdict:
         return logical_or(self.terminated, self.truncated)
 
 
-def room(widths: Widths) -> int:
-    """How many numbers these are."""
+def size_of(widths: Widths) -> int:
+    """Return how many scalars these named numbers are in all."""
     return sum(max(1, width) for width in widths.values())
 
 
@@ -125,18 +125,22 @@ def room(widths: Widths) -> int:
 RESET, BEGIN, PARAMS = 0, -1, -2
 
 
-def random(b: Buffers, episode: Scalar, what: Scalar) -> Random:
-    """A function of seed, world, number of the episode, and `what`."""
-    return Random(b["key"][0], b["key"][1], episode, b["key"][2], what)
+def random(b: Buffers, number: Scalar, what: Scalar) -> Random:
+    """Return the random numbers of a world for one purpose: a function of seed, world, number of the episode, and
+    `what`.
+    """
+    return Random(b["key"][0], b["key"][1], number, b["key"][2], what)
 
 
-def is_bad(xs: list) -> Mask:
-    """Any of them not finite, or beyond mjMAXVAL. mj_checkPos, mj_checkVel, mj_checkAcc."""
+def is_bad(xs: list[Scalar]) -> Mask:
+    """True where any number is not finite, or beyond mjMAXVAL, as in mj_checkPos, mj_checkVel and mj_checkAcc."""
     return logical_not(logical_and(*(absolute(x) <= MAXVAL for x in xs)))
 
 
 def is_known(x: Task | Draw) -> bool:
-    """Whether class and values tell all of it: it is of this package, and nobody put a function on it, say."""
+    """Return True where class and fields tell all of a task or draw: its class is this package's, its fields plain
+    values.
+    """
     return source.holds(type(x)) and all(map(is_plain, vars(x).values()))
 
 
@@ -156,7 +160,7 @@ class Episode:
 
     @functools.cached_property
     def params(self) -> Columns | None:
-        """What varies from world to world."""
+        """The parameters that vary from world to world; None where none does."""
         by_task = self.contract.randomize(Random(0, 0))
         m, names = self.model, check_names(self.model, {*self.vary, *self.randomize, *by_task})
         if not names:
@@ -172,20 +176,20 @@ class Episode:
                     raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
         return columns
 
-    def of_world(self, params: list, derived: list) -> Episode:
-        """The same with a world's own model."""
+    def of_world(self, params: list[Scalar], derived: list[Scalar]) -> Episode:
+        """Return this episode with a world's own model, made from its parameters."""
         if self.params is None:
             return self
         own = replace(self, model=self.params.world(params, derived))
         vars(own).update(params=self.params, layout=self.layout)
         return own
 
-    def draw(self, b: Buffers, episode: Scalar) -> tuple[list, list]:
-        """The parameters of a new episode, and what is derived from them."""
+    def draw(self, b: Buffers, number: Scalar) -> tuple[list[Scalar], list[Scalar]]:
+        """Return the parameters of a new episode, and the numbers derived from them."""
         columns = self.params
         if columns is None:
             return [], []
-        rng, nominal = random(b, episode, PARAMS), columns.nominal()
+        rng, nominal = random(b, number, PARAMS), columns.nominal()
         by_task = Contract(self.task, columns.model).randomize(rng)
         if not (by_task or self.randomize):
             return b["params"], b["derived"]
@@ -199,26 +203,30 @@ class Episode:
 
     # how an episode begins
 
-    def begin(self, b: Buffers) -> Scene:
-        """A new episode."""
-        episode = b["episode"][0]
-        params, derived = self.draw(b, episode)
+    def begin(self, b: Buffers) -> EpisodeState:
+        """Begin a new episode."""
+        number = b["episode"][0]
+        params, derived = self.draw(b, number)
         own = self.of_world(params, derived)
-        scene = own.enter(b, episode, *own.contract.reset(random(b, episode, RESET)), [0.0] * self.model.na)
-        scene.moment.params, scene.moment.derived = params, derived
-        return scene
+        qpos, qvel = own.contract.reset(random(b, number, RESET))
+        episode = own.begin_at(b, number, qpos, qvel, [0.0] * self.model.na)
+        episode.world.params, episode.world.derived = params, derived
+        return episode
 
-    def enter(self, b: Buffers, episode: Scalar, qpos: list, qvel: list, act: list) -> Scene:
-        """An episode of this number that begins in this state."""
-        world = self.at_rest(qpos, qvel, act, random(b, episode, BEGIN))
+    def begin_at(
+        self, b: Buffers, number: Scalar, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar]
+    ) -> EpisodeState:
+        """Begin the episode of this number in this state."""
+        world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
         memory = self.first_memory(b, world)
         world.memory = by_name(self.layout.memory, memory)
         obs = self.contract.observe(world, self.layout.obs)
         info = flatten(self.layout.info, self.contract.reset_info(world))
-        return Scene(0, b["episode"][0] + 1, info, obs, Moment(qpos, qvel, [0.0] * self.model.nv, act, memory))
+        state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory)
+        return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
 
-    def at_rest(self, qpos: list, qvel: list, act: list, rng: Random) -> World:
-        """A world that was put into a state: mj_forward has run, but not mj_rnePostConstraint."""
+    def world_at(self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random) -> World:
+        """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint."""
         m = self.model
         still = [0.0] * m.nu
         data = derive(m, qpos, qvel, None, still, self.precision, act)
@@ -226,8 +234,8 @@ class Episode:
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng, act)
 
-    def first_memory(self, b: Buffers, world: World) -> list:
-        """That of an episode which begins like this."""
+    def first_memory(self, b: Buffers, world: World) -> list[Scalar]:
+        """Return the memory of an episode that begins in this world."""
         widths, first = self.contract.memory()
         if not widths:
             return []
@@ -235,24 +243,24 @@ class Episode:
         world.memory = by_name(widths, choose_all(seeded, first, b["memory"]))
         return self.contract.begin(widths, first, world)
 
-    def kept_memory(self, b: Buffers, old: Moment, bad: Mask) -> list:
-        """The memory that a step starts with: a new one, where the state was bad."""
+    def memory_before_step(self, b: Buffers, old: WorldState, bad: Mask) -> list[Scalar]:
+        """Return the memory that a step starts with: a new one where the state was bad."""
 
-        def anew(_: list) -> list:
+        def renewed(_: list[Scalar]) -> list[Scalar]:
             rng = random(b, b["episode"][0] + -1, BEGIN)
-            return self.first_memory(b, self.at_rest(old.qpos, old.qvel, old.act, rng))
+            return self.first_memory(b, self.world_at(old.qpos, old.qvel, old.act, rng))
 
-        return when_any(bad, anew, old.memory) if old.memory else []
+        return when_any(bad, renewed, old.memory) if old.memory else []
 
     # what a step does, in this order
 
-    def guard(self, b: Buffers) -> tuple[Moment, list, Mask, Mask]:
-        """The state and action to go on from, and where the state and the action were bad."""
+    def guard(self, b: Buffers) -> tuple[WorldState, list[Scalar], Mask, Mask]:
+        """Return the state and the action to go on from, and masks of a bad state and of a bad action."""
         m = self.model
         act = b.get("act", [])
         bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"] + act)
         zeros = [0.0] * m.nv
-        moment = Moment(
+        world = WorldState(
             choose_all(bad_state, list(m.qpos0), b["qpos"]),
             choose_all(bad_state, zeros, b["qvel"]),
             choose_all(bad_state, zeros, b["qacc_warmstart"]),
@@ -262,12 +270,15 @@ class Episode:
             b.get("derived", []),
         )
         action = choose_all(bad_action, [0.0] * m.nu, b["action"])
-        return moment, action, bad_state, bad_action
+        return world, action, bad_state, bad_action
 
     def advance(
-        self, old: Moment, ctrl: list, pushes: dict[str, list], rng: Random, *bad: Mask
-    ) -> tuple[Moment, World, Mask]:
-        """All substeps: what they led to, which is the old state where anything was `bad` or became so, and where."""
+        self, old: WorldState, ctrl: list[Scalar], pushes: dict[str, list[Scalar]], rng: Random, *bad: Mask
+    ) -> tuple[WorldState, World, Mask]:
+        """Apply the control for all substeps. Returns the new state, the world in it, and the mask of stopped worlds.
+
+        A world is stopped, and keeps its old state, where any of `bad` is true or its state turns bad.
+        """
         m = self.model
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act)
         moved = steps(m, begun, ctrl, self.task.frame_skip, self.precision, **pushes)
@@ -277,133 +288,140 @@ class Episode:
         data = left_by_step(m, state, ctrl, self.precision, **pushes)
         return new, World(new.qpos, new.qvel, {}, data, rng, new.act), stopped
 
-    def control(self, before: World, action: list) -> tuple[list, dict[str, list], Mask]:
-        """ctrl, pushes, and where they are bad."""
+    def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Mask]:
+        """Return ctrl and the forces that push, 0 where any of them is bad, and the mask of where that is."""
         if not self.contract.controls:
             return action, {}, False
         ctrl, pushes = self.contract.control(before, action)
-        bad = is_bad(ctrl + flat(list(pushes.values())))
+        bad = is_bad(ctrl + leaves(list(pushes.values())))
 
-        def held(x: Any) -> Any:
-            return [held(y) for y in x] if isinstance(x, list) else select(bad, 0.0, x)
+        def or_zero(x: Any) -> Any:
+            return [or_zero(y) for y in x] if isinstance(x, list) else select(bad, 0.0, x)
 
-        return held(ctrl), {name: held(x) for name, x in pushes.items()}, bad
+        return or_zero(ctrl), {name: or_zero(x) for name, x in pushes.items()}, bad
 
-    def remember(self, before: World, action: list, after: World, stopped: Mask) -> list:
-        """The memory after the step; a world that was stopped keeps its own."""
+    def remember(self, before: World, action: list[Scalar], after: World, stopped: Mask) -> list[Scalar]:
+        """Return the memory after the step; a world that was stopped keeps its own."""
         widths = self.layout.memory
-        memory = self.contract.remember(widths, before, action, after)
-        return choose_all(stopped, flatten(widths, before.memory), memory)
+        changed = self.contract.remember(widths, before, action, after)
+        memory: list[Scalar] = choose_all(stopped, flatten(widths, before.memory), changed)
+        return memory
 
-    def judge(self, b: Buffers, before: World, action: list, after: World, bad: Mask) -> tuple[Verdict, list, list]:
-        """The verdict, the observation and info."""
+    def judge(
+        self, b: Buffers, before: World, action: list[Scalar], after: World, bad: Mask
+    ) -> tuple[StepResult, list[Scalar], list[Scalar]]:
+        """Return the step's result, its observation and its info."""
         outcome = self.contract.outcome(before, action, after)
         limit = self.max_episode_steps
-        verdict = Verdict(
+        result = StepResult(
             select(bad, 0.0, outcome.reward),
             logical_or(outcome.terminated, bad),
             False if limit is None else logical_not(b["elapsed_steps"][0] + 1 < limit),
             bad,
         )
         obs = self.contract.observe(after, self.layout.obs)
-        return verdict, obs, flatten(self.layout.info, outcome.info)
+        return result, obs, flatten(self.layout.info, outcome.info)
 
-    def restart(self, b: Buffers, mask: Mask, scene: Scene) -> Scene:
-        """The scene, but with a new episode in the worlds of the mask."""
-        return when_any(mask, lambda _: self.begin(b), scene)
+    def restart(self, b: Buffers, mask: Mask, episode: EpisodeState) -> EpisodeState:
+        """Return the episode, replaced by a new one in the worlds of the mask."""
+        restarted: EpisodeState = when_any(mask, lambda _: self.begin(b), episode)
+        return restarted
 
     # the kernels
 
-    def step(self, b: Buffers) -> dict[str, list]:
-        """One environment step of every world, autoreset included."""
+    def step(self, b: Buffers) -> dict[str, list[Scalar]]:
+        """Make one environment step of every world, autoreset included."""
         widths, elapsed = self.layout.memory, b["elapsed_steps"][0] + 1
         rng = random(b, b["episode"][0] + -1, elapsed)
         old, action, bad_state, bad_action = self.guard(b)
-        before = self.at_rest(old.qpos, old.qvel, old.act, rng)
-        before.memory = by_name(widths, self.kept_memory(b, old, bad_state))
+        before = self.world_at(old.qpos, old.qvel, old.act, rng)
+        before.memory = by_name(widths, self.memory_before_step(b, old, bad_state))
         ctrl, pushes, bad_ctrl = self.control(before, action)
         new, after, bad = self.advance(old, ctrl, pushes, rng, bad_action, bad_state, bad_ctrl)
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
-        verdict, obs, info = self.judge(b, before, action, after, bad)
-        scene = Scene(elapsed, b["episode"][0], info, obs, new)
-        done, final = verdict.ended, {}
+        result, obs, info = self.judge(b, before, action, after, bad)
+        episode = EpisodeState(elapsed, b["episode"][0], info, obs, new)
+        done, final = result.ended, {}
         if self.mode == AutoresetMode.SAME_STEP:
-            final = {"final_obs": scene.obs, "final_info": scene.info}
-            scene = self.restart(b, verdict.ended, scene)
+            final = {"final_obs": episode.obs, "final_info": episode.info}
+            episode = self.restart(b, result.ended, episode)
             done = False
         elif self.mode == AutoresetMode.NEXT_STEP:
             waiting = b["done"][0]
-            scene = self.restart(b, waiting, scene)
+            episode = self.restart(b, waiting, episode)
             alive = logical_not(waiting)
-            verdict.reward = select(waiting, 0.0, verdict.reward)
+            result.reward = select(waiting, 0.0, result.reward)
             for flag in ("terminated", "truncated", "bad"):
-                setattr(verdict, flag, logical_and(getattr(verdict, flag), alive))
+                setattr(result, flag, logical_and(getattr(result, flag), alive))
             done = logical_and(done, alive)
         return {
-            **{name: x for name, x in vars(scene.moment).items() if name in b},
-            "elapsed_steps": [scene.elapsed],
-            "episode": [scene.episode],
+            **{name: x for name, x in vars(episode.world).items() if name in b},
+            "elapsed_steps": [episode.elapsed],
+            "episode": [episode.count],
             "done": [done],
-            "obs": scene.obs,
-            "reward": [verdict.reward],
-            "terminated": [verdict.terminated],
-            "truncated": [verdict.truncated],
-            BAD_STATE: [verdict.bad],
-            "info": scene.info,
+            "obs": episode.obs,
+            "reward": [result.reward],
+            "terminated": [result.terminated],
+            "truncated": [result.truncated],
+            BAD_STATE: [result.bad],
+            "info": episode.info,
         } | final
 
-    def reset(self, b: Buffers) -> dict[str, list]:
-        """New episodes in the worlds of `reset_mask`; the others stay as they are."""
-        mask, scene = b["reset_mask"][0], self.begin(b)
+    def reset(self, b: Buffers) -> dict[str, list[Scalar]]:
+        """Start new episodes in the worlds of `reset_mask`; the others stay as they are."""
+        mask, episode = b["reset_mask"][0], self.begin(b)
         return {
-            **{name: choose_all(mask, x, b[name]) for name, x in vars(scene.moment).items() if name in b},
-            "elapsed_steps": [select(mask, scene.elapsed, b["elapsed_steps"][0])],
-            "episode": [select(mask, scene.episode, b["episode"][0])],
+            **{name: choose_all(mask, x, b[name]) for name, x in vars(episode.world).items() if name in b},
+            "elapsed_steps": [select(mask, episode.elapsed, b["elapsed_steps"][0])],
+            "episode": [select(mask, episode.count, b["episode"][0])],
             "done": [logical_and(b["done"][0], logical_not(mask))],
-            "obs": choose_all(mask, scene.obs, b["obs"]),
-            "info": choose_all(mask, scene.info, b["info"]),
+            "obs": choose_all(mask, episode.obs, b["obs"]),
+            "info": choose_all(mask, episode.info, b["info"]),
         }
 
-    def refresh(self, b: Buffers) -> dict[str, list]:
-        """What follows from the state of the worlds of `reset_mask`, after it was set from outside."""
+    def refresh(self, b: Buffers) -> dict[str, list[Scalar]]:
+        """Compute memory, obs and info in the worlds of `reset_mask`, after their state was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
-        mask, scene = b["reset_mask"][0], self.enter(b, b["episode"][0] + -1, *state)
+        mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state)
         return {
-            "memory": choose_all(mask, scene.moment.memory, b["memory"]),
-            "obs": choose_all(mask, scene.obs, b["obs"]),
-            "info": choose_all(mask, scene.info, b["info"]),
+            "memory": choose_all(mask, episode.world.memory, b["memory"]),
+            "obs": choose_all(mask, episode.obs, b["obs"]),
+            "info": choose_all(mask, episode.info, b["info"]),
         }
 
     # what they are made of, and from
 
     @property
     def contract(self) -> Contract:
-        """The task's functions, what they give checked."""
+        """The task's functions, with checked return values."""
         return Contract(self.task, self.model)
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """Found by running the task once: one of this package's, known to work, on plain numbers, as that is faster."""
+        """The layout of the task's buffers, found by running the task once.
+
+        A task of this package is known to work, and runs on plain numbers, as that is faster.
+        """
         if is_known(self.task):
             m = self.model
-            return self.look(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
+            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
         found = []
         buffers = [Buffer("word", 5, "i"), Buffer("action", self.model.nu)]
 
-        def look(b: Buffers) -> dict[str, list]:
+        def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng = Random(*b["word"])
-            found.append(self.look(rng, b["action"], *self.contract.reset(rng)))
+            found.append(self.find_layout(rng, b["action"], *self.contract.reset(rng)))
             return {}
 
-        record(self.name("layout"), buffers, look, "float64").release()
+        record(self.name("layout"), buffers, run, "float64").release()
         return found[0]
 
-    def look(self, rng: Random, action: list, qpos: list, qvel: list) -> Layout:
-        """The layout, as all of the task's functions together show it."""
+    def find_layout(self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar]) -> Layout:
+        """Run all of the task's functions once, and return the layout that they show."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
-        before = self.at_rest(qpos, qvel, [0.0] * m.na, rng)
+        before = self.world_at(qpos, qvel, [0.0] * m.na, rng)
         before.memory = by_name(memory, first)
         before.memory = by_name(memory, contract.begin(memory, first, before))
         obs = contract.observe(before)
@@ -417,10 +435,14 @@ class Episode:
         return Layout(m.nq, m.nv, m.nu, m.na, len(obs), memory, info, *names, self.params)
 
     def name(self, what: str) -> str:
+        """Return the name of a kernel, for messages and the cache."""
         return f"{type(self.task).__name__.lower()}-{what}"
 
     def origin(self) -> str | None:
-        """All that the kernels follow from; None for a user's task, whose Python rests on more than can be known."""
+        """Return a text of all that the kernels follow from, for the cache.
+
+        None for a user's task, whose Python rests on more than can be known.
+        """
         if not (is_known(self.task) and all(map(is_known, self.randomize.values()))):
             return None
         task = f"{type(self.task).__qualname__} {vars(self.task)}"
@@ -429,10 +451,11 @@ class Episode:
         return source.origin(task, self.model.key, how)
 
     def program(self, what: str, dtype: str) -> Program:
-        """The kernel `step`, `reset` or `refresh`, recorded."""
+        """Return the kernel `step`, `reset` or `refresh`, recorded."""
 
-        def body(b: Buffers) -> dict[str, list]:
+        def body(b: Buffers) -> dict[str, list[Scalar]]:
             own = self.of_world(b["params"], b["derived"]) if self.params else self
-            return getattr(own, what)(b)
+            kernel: Callable[[Buffers], dict[str, list[Scalar]]] = getattr(own, what)
+            return kernel(b)
 
         return record(self.name(what), self.layout.buffers(), body, dtype)

@@ -1,7 +1,7 @@
-"""The MjModel that users see: whoever reads it finds MuJoCo's own, and nobody writes into it.
+"""A read-only MjModel for users, with MuJoCo's own attributes.
 
-The kernels are made from the model when an environment is, so what was written into it later would change nothing.
-Only what pictures alone show may be written.
+The kernels are made from the model when an environment is, so writing into it later would change nothing: it raises
+ValueError. Only fields that pictures alone show may be written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PREFIXES = {
 
 
 def model_view(model: mujoco.MjModel) -> mujoco.MjModel:
-    """A copy of the model that refuses to be written into."""
+    """Return a copy of the model that refuses to be written into."""
     view = _ModelView.__new__(_ModelView)
     mujoco.MjModel.__setstate__(view, model.__getstate__())
     return view
@@ -43,7 +43,7 @@ class _ModelView(mujoco.MjModel):
 
 
 def _part(prefix: str, part: Any) -> Part:
-    """`opt`, or an element, whose fields have the model's names without their prefix."""
+    """Wrap `opt`, or an element such as a body, whose fields have the model's names without their prefix."""
 
     def full(name: str) -> str:
         return f"dof_{name}" if prefix == "jnt_" and not hasattr(mujoco.MjModel, prefix + name) else prefix + name

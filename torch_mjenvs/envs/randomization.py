@@ -1,4 +1,4 @@
-"""Parameters of a model that differ from world to world and are drawn anew when an episode begins."""
+"""Domain randomization: parameters of a model that are drawn anew in each world when an episode begins."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import numpy as np
 from ..compiler.random import Random
 from ..compiler.scalar import Scalar
 
-Bound = float | Sequence  # a number, or nested lists of them that fit the parameter as in NumPy
+Bound = float | Sequence[Any]  # a number, or nested lists of them that fit the parameter as in NumPy
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Each number of a parameter by a number of its own from `low` to `high`, or with `together` all by the same."""
+    """Base of the ways to draw a parameter, from uniform numbers between `low` and `high`.
+
+    Each number of the parameter gets a draw of its own; with `together` all of them share one.
+    """
 
     low: Any
     high: Any
@@ -27,11 +30,11 @@ class Draw:
             object.__setattr__(self, name, _frozen(np.asarray(getattr(self, name), dtype=float).tolist()))
 
     def applied(self, x: float, by: Scalar) -> Scalar:
-        """The parameter's number x, changed by what was drawn."""
+        """Return the parameter's number x, changed by the drawn number `by`."""
         raise NotImplementedError
 
     def bounds(self, name: str, shape: tuple[int, ...]) -> tuple[list[float], list[float]]:
-        """`low` and `high` for each number of a parameter. Raises ValueError where they do not fit."""
+        """Return `low` and `high` for each number of a parameter. Raises ValueError where they do not fit."""
         try:
             low, high = (np.broadcast_to(np.array(x, float), shape).ravel() for x in (self.low, self.high))
         except ValueError as error:
@@ -41,7 +44,7 @@ class Draw:
         return low.tolist(), high.tolist()
 
     def draw(self, name: str, nominal: list[float], shape: tuple[int, ...], rng: Random) -> list[Scalar]:
-        """The parameter's numbers, drawn."""
+        """Draw the numbers of a parameter of this shape, whose values in the model are `nominal`."""
         one = rng.uniform() if self.together else None
         out = []
         for x, low, high in zip(nominal, *self.bounds(name, shape), strict=True):
@@ -51,28 +54,31 @@ class Draw:
 
 
 class Scale(Draw):
-    """Multiplies the model's number by one from `low` to `high`."""
+    """Multiply the model's numbers by numbers drawn uniformly from `low` to `high`."""
 
     def applied(self, x: float, by: Scalar) -> Scalar:
         return x * by
 
 
 class Shift(Draw):
-    """Adds a number from `low` to `high` to the model's."""
+    """Add numbers drawn uniformly from `low` to `high` to the model's."""
 
     def applied(self, x: float, by: Scalar) -> Scalar:
         return x + by
 
 
 class Uniform(Draw):
-    """A number from `low` to `high`, whatever the model's is."""
+    """Replace the model's numbers by numbers drawn uniformly from `low` to `high`."""
 
     def applied(self, x: float, by: Scalar) -> Scalar:
         return by
 
 
 def as_draws(randomize: Mapping[str, Any] | None) -> dict[str, Draw]:
-    """What users hand in: a pair (low, high) is a Scale. Raises TypeError for anything else."""
+    """Return the argument `randomize` as draws by name; a pair (low, high) becomes a Scale.
+
+    Raises TypeError for anything else.
+    """
     if randomize is None:
         return {}
     if not isinstance(randomize, Mapping):
@@ -84,11 +90,6 @@ def as_draws(randomize: Mapping[str, Any] | None) -> dict[str, Draw]:
             raise TypeError(f"randomize {name!r}: (low, high) to multiply by, Scale, Shift or Uniform, not {x!r}")
         out[name] = Scale(*x) if pair else x
     return out
-
-
-def flat(x: Any) -> list:
-    """The numbers of nested sequences, in order."""
-    return [z for y in x for z in flat(y)] if isinstance(x, (list, tuple)) else [x]
 
 
 def _frozen(x: Any) -> Any:

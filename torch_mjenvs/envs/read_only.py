@@ -1,4 +1,4 @@
-"""What users may read of MuJoCo's objects and not write into: their arrays, and their bodies, joints and so on."""
+"""Read-only views of MuJoCo's arrays, and of its bodies, joints and other elements."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Refuse = Callable[[str], Any]  # raises an error that says why the field of this
 
 @functools.cache
 def accessors(kind: type) -> frozenset[str]:
-    """The methods of MjModel or MjData that give an element by its name: body, joint, geom and so on."""
+    """Return the methods of MjModel or MjData that give an element by its name: body, joint, geom and so on."""
     return frozenset(name for name in dir(kind) if name.isalpha() and callable(getattr(kind, name)))
 
 
 def read_only(x: np.ndarray, name: str, refuse: Refuse) -> ReadOnly:
-    """A view of the array that calls `refuse(name)` when somebody writes into it."""
+    """Return a view of the array that calls `refuse(name)` when somebody writes into it."""
     array = x.view(ReadOnly)
     array.flags.writeable, array.name, array.refuse = False, name, refuse
     return array
 
 
 class ReadOnly(np.ndarray):
-    """An array that nobody writes into. What is computed from it is an array of the user's own."""
+    """A NumPy array that cannot be written into. Results computed from it are ordinary arrays."""
 
     name: str
     refuse: Refuse | None
@@ -57,9 +57,9 @@ def _plain(x: Any) -> Any:
 
 
 class Part:
-    """A part of a model or of data: options, or an element as `body(name)` gives it.
+    """A read-only part of a model or of data: options, or an element as `body(name)` gives it.
 
-    guard(name, value): what is given for a field that is read. write(name): raises where it must not be written.
+    guard(name, value) returns what a reader gets for a field; write(name) raises where the field must not be written.
     """
 
     def __init__(self, part: Any, guard: Callable[[str, Any], Any], write: Refuse):

@@ -1,4 +1,4 @@
-"""The tasks made known to Gymnasium."""
+"""Registers the tasks with Gymnasium."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TorchEnv", "TorchVectorEnv", "register"]
 
 
 def register() -> None:
-    """Make the tasks known to `gymnasium.make` and `gymnasium.make_vec`, as TorchHopper-v0 and so on."""
+    """Register the tasks with `gymnasium.make` and `gymnasium.make_vec`, as TorchHopper-v0 and so on."""
     for name, task in TASKS.items():
         gymnasium.register(
             f"Torch{name}-v0",

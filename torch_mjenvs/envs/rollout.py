@@ -1,10 +1,10 @@
-"""Many steps of policy and environment at once: on a GPU one CUDA graph, on the CPU the same loop."""
+"""Many steps of policy and environment in one call: on a GPU one CUDA graph, on the CPU a loop."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from gymnasium.vector import AutoresetMode
@@ -15,14 +15,15 @@ from .contract import BAD_STATE
 from .engine import MARKED_STEPS, Engine
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
+Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors
 WARM_UP = 3  # runs before a graph is captured, in which libraries allocate what they need
 
 
 def torchs_graphs(device: torch.device) -> object:
-    """What changes when torch.compile's own CUDA graphs run, or are made, on this GPU after a step of ours.
+    """Return a value that changes when torch.compile's own CUDA graphs run, or are made, on this GPU.
 
-    Nothing of torch that is public tells of them. Were one replayed within a capture, torch raises an error or, where
-    no random numbers are drawn, captures memory that it gives to others later.
+    Nothing public in torch tells of them. Were one replayed within a capture, torch would raise an error or, where no
+    random numbers are drawn, capture memory that it gives to others later.
     """
     trees = sys.modules.get(MARKED_STEPS)
     manager = trees and trees.get_manager(device.index, create_if_none_exists=False)
@@ -34,31 +35,35 @@ class Around(Protocol):
 
     @property
     def obs(self) -> torch.Tensor: ...
-    def step(self, actions: torch.Tensor) -> tuple: ...
+    def step(self, actions: torch.Tensor) -> Step: ...
     def state_dict(self) -> dict[str, torch.Tensor]: ...
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None: ...
 
 
 class Rollout:
-    """`steps` steps of a policy in an environment: call it for the next ones; made by `TorchVectorEnv.capture`.
+    """A loop of policy and environment, made by `TorchVectorEnv.capture`: each call makes the next `steps` steps.
 
-    Every call writes over the same tensors, and returns them by name, (T, N, ...) each:
+    Every call overwrites the same tensors, and returns them by name, (T, N, ...) each:
 
     - "obs" (T, N, D), what the policy saw; "action" (T, N, nu), and whatever else it gave by name
     - "reward" (T, N), "terminated", "truncated", "bad_state" (T, N) bool
     - in SAME_STEP mode "final_obs" (T, N, D): what each step led to, before any reset
     - "next_obs" (N, D): what the policy would see next
 
-    On a GPU the call replays one CUDA graph: no Python, no launch from the host but one. So the policy must be made of
-    operations that a graph can hold, on tensors that stay where they are: change parameters in place, as optimisers do.
-    It may be compiled by torch, but not into CUDA graphs of its own (mode="reduce-overhead"): that is a ValueError.
+    On a GPU the call replays one CUDA graph, without Python. So the policy must be made of operations that a graph can
+    hold, on tensors that stay where they are: change parameters in place, as optimisers do. It may be compiled by
+    torch, but not into CUDA graphs of its own (mode="reduce-overhead"): that raises ValueError.
     """
 
     @lasting
     def __init__(
         self, engine: Engine, check: Callable[[], None], policy: Policy, steps: int, around: Around | None = None
     ):
-        """`check` raises an exception where the engine is not to be stepped now; `around` are its wrappers."""
+        """Make the tensors, and on a GPU the CUDA graph.
+
+        `check` raises an exception where the engine is not to be stepped now; `around` is the outermost wrapper, if
+        any.
+        """
         steps = as_count("steps", steps)
         if engine.mode is AutoresetMode.DISABLED:
             raise ValueError("a rollout needs an environment that resets itself: autoreset_mode NEXT_STEP or SAME_STEP")
@@ -89,7 +94,7 @@ class Rollout:
         return tensors | {"next_obs": torch.zeros_like(obs)}
 
     def _first_outputs(self, action: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Tensors such as a step will give; the worlds are afterwards as they were before."""
+        """Return tensors like those that a step gives; the worlds are afterwards as they were before."""
         if self._around is None:
             return {name: self._engine.view(name) for name in self._outputs}
         self._check()
@@ -100,7 +105,7 @@ class Rollout:
             self._around.load_state_dict(state)
 
     def _step(self, action: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """The observation and the other outputs of a step."""
+        """Make a step, and return its observation and its other outputs."""
         if self._around is not None:
             obs, reward, terminated, truncated, info = self._around.step(action)
             given = {"reward": reward, "terminated": terminated, "truncated": truncated} | info
@@ -136,7 +141,7 @@ class Rollout:
         out["next_obs"].copy_(obs)
 
     def _capture(self) -> None:
-        """The worlds are afterwards as they were before."""
+        """Capture the CUDA graph; the worlds are afterwards as they were before."""
         device, state = self._device, self._whole.state_dict()
         # torch's own stream for captures is on whichever GPU was first used for one
         side = torch.cuda.Stream(device)
@@ -163,8 +168,9 @@ class Rollout:
 
     @exclusive
     def __call__(self) -> dict[str, torch.Tensor]:
-        """The next `steps` steps. Raises ResetNeeded before the environment's first reset, ClosedEnvironmentError after
-        its `close`.
+        """Make the next `steps` steps, and return their tensors by name.
+
+        Raises ResetNeeded before the environment's first reset, ClosedEnvironmentError after its `close`.
         """
         self._check()
         if self._graph is not None:

@@ -29,8 +29,8 @@ from .vector_env import ARGUMENTS
 class TorchEnv(gymnasium.Env):
     """One world of a task behind Gymnasium's single interface: NumPy observations, Python numbers and flags.
 
-    Takes the place of a v5 environment, with the same arguments and float64 numbers; the time limit is
-    `gymnasium.make`'s. For speed use `TorchVectorEnv`, whose arguments of the same names mean the same, but for
+    It takes the place of a v5 environment, with the same arguments and float64 numbers; the time limit is
+    `gymnasium.make`'s. For speed use `TorchVectorEnv`, whose arguments of the same names mean the same, except
     `device`: None is the CPU here, where one world's numbers are wanted after every step.
     """
 
@@ -84,7 +84,7 @@ class TorchEnv(gymnasium.Env):
         self._values = engine.buffers["info"][:, :1]
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `copy.deepcopy` and pickle: all but what `__setstate__` takes from the engine."""
+        """Return the state for `copy.deepcopy` and pickle, without what `__setstate__` takes from the engine."""
         return {name: x for name, x in vars(self).items() if name not in ("model", "_values")} | {"_data": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -93,7 +93,7 @@ class TorchEnv(gymnasium.Env):
 
     @property
     def spec(self) -> EnvSpec | None:
-        """How `gymnasium.make` made this; else None."""
+        """The EnvSpec that `gymnasium.make` made this from; None without `make`."""
         return self._spec
 
     @spec.setter
@@ -102,25 +102,26 @@ class TorchEnv(gymnasium.Env):
 
     @property
     def qpos(self) -> np.ndarray:
-        """(nq,), a copy."""
+        """A copy of the positions, (nq,), in MuJoCo's order and units."""
         return self.engine.qpos[0].cpu().numpy().copy()
 
     @property
     def qvel(self) -> np.ndarray:
-        """(nv,), a copy."""
+        """A copy of the velocities, (nv,), in MuJoCo's order and units."""
         return self.engine.qvel[0].cpu().numpy().copy()
 
     @property
     def act(self) -> np.ndarray:
-        """(na,), a copy. Raises AttributeError where no actuator of the model has an activation."""
+        """A copy of the activations, (na,). Raises AttributeError where no actuator of the model has one."""
         return self.engine.act[0].cpu().numpy().copy()
 
     @property
     def data(self) -> mujoco.MjData:
-        """MuJoCo's own, of the present state: all that mj_forward and mj_rnePostConstraint compute. For reading.
+        """A read-only MjData of the present state: all that mj_forward and mj_rnePostConstraint compute.
 
-        Gymnasium's still has `xpos` and its like of the last substep's beginning. Writing into it raises ValueError:
-        `set_state` is the way. Where parameters vary, it knows the model as loaded alone.
+        In Gymnasium's own, `xpos` and other derived fields are still those from the beginning of the last substep.
+        Writing into it raises ValueError: use `set_state`. Where parameters vary, it is computed with the model as
+        loaded.
         """
         if self._data is None:
             self._data = DataView(self.model)
@@ -129,36 +130,39 @@ class TorchEnv(gymnasium.Env):
         return self._data
 
     def _bring(self) -> None:
-        """Have `data` follow, where anybody has asked for it."""
+        """Update `data` to the present state, where anybody has asked for it."""
         if self._data is not None:
             ctrl = self.engine.action[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
             act = self.act if self.engine.layout.na else np.zeros(0)
             self._data.bring(self.qpos, self.qvel, act, ctrl, self.dt * int(self.engine.elapsed_steps))
 
     def state_vector(self) -> np.ndarray:
-        """(nq + nv,), qpos and qvel."""
+        """Return qpos and qvel as one array, (nq + nv,)."""
         return np.concatenate([self.qpos, self.qvel])
 
     def get_body_com(self, body_name: str) -> np.ndarray:
-        """(3,), where the body's frame is."""
+        """Return the position of the body's frame, (3,) m, in world axes, as Gymnasium's method of that name."""
         return np.array(self.data.body(body_name).xpos)
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the task calls the present state healthy; AttributeError for a task without a `healthy`."""
+        """True where the task calls the present state healthy. AttributeError for a task without a `healthy`."""
         world = World([float(x) for x in self.qpos], [float(x) for x in self.qvel], {}, None, None)  # type: ignore[arg-type]
         return bool(self.engine.task.healthy(world))  # type: ignore[attr-defined]
 
     @property
     def mujoco_renderer(self) -> Any:
-        """Gymnasium's, with the present state before it."""
+        """Gymnasium's renderer, with the present state in its `data`."""
         return self._camera.at(0)
 
     @exclusive
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start a new episode. Observation (D,) and info."""
+        """Start a new episode, and return its observation (D,) and info.
+
+        Raises ClosedEnvironmentError after `close`.
+        """
         self._check_open()
         as_options(options)
         seed = None if seed is None else as_seed(seed)
@@ -174,7 +178,14 @@ class TorchEnv(gymnasium.Env):
 
     @exclusive
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step; action (nu,). Raises TypeError or ValueError for an action of another type or shape."""
+        """Step the world under an action (nu,).
+
+        Returns observation (D,), reward, terminated, truncated (always False: `gymnasium.make` adds the time limit),
+        and info.
+
+        Raises TypeError or ValueError for an action of another type or shape, ResetNeeded before the first reset,
+        ClosedEnvironmentError after `close`.
+        """
         self._check_open()
         if not self._ready:
             raise ResetNeeded("call reset() before the first step")
@@ -205,7 +216,7 @@ class TorchEnv(gymnasium.Env):
 
     @exclusive
     def set_state(self, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray | None = None) -> None:
-        """qpos (nq,), qvel (nv,), act (na,), which is 0 where it is not given.
+        """Set qpos (nq,), qvel (nv,) and act (na,), which is 0 where it is not given.
 
         Raises TypeError or ValueError for another type or shape, changing nothing.
         """
@@ -219,7 +230,7 @@ class TorchEnv(gymnasium.Env):
 
     @property
     def params(self) -> dict[str, np.ndarray]:
-        """By name, the model's parameters that vary: copies; `set_params` sets them."""
+        """Copies of the model's parameters that vary, by name; `set_params` sets them."""
         return {name: x[0].cpu().numpy().copy() for name, x in self.engine.params.items()}
 
     @exclusive
@@ -229,10 +240,11 @@ class TorchEnv(gymnasium.Env):
         self.engine.set_params(values)
 
     def render(self) -> Any:
-        """A frame as the render_mode says; None, and a warning, without one."""
+        """Return a frame, as the render_mode says; None, with a warning, without a render_mode."""
         self._check_open()
         return self._camera.frame(0)
 
     def close(self) -> None:
+        """Close the environment and its window."""
         self._camera.close()
         self._closed = True

@@ -1,4 +1,4 @@
-"""Gymnasium's spaces and info, of the engine's buffers."""
+"""Gymnasium's spaces for the engine's buffers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from .engine import Engine
 
 
 def observation_space(engine: Engine) -> Box:
+    """Return the space of one world's observation, (D,), without bounds, in the engine's dtype."""
     dtype = np.float32 if engine.dtype == torch.float32 else np.float64
     return Box(-np.inf, np.inf, (engine.layout.obs,), dtype)
 
 
 def action_space(engine: Engine) -> Box:
+    """Return the space of one world's action, (nu,) float32, between the actuators' ctrlrange."""
     low, high = engine.mjmodel.actuator_ctrlrange.astype(np.float32).T
     return Box(low, high, dtype=np.float32)

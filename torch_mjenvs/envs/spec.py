@@ -1,4 +1,4 @@
-"""Gymnasium's record of how an environment was made, so that it can be read, written as JSON and made from again."""
+"""Gymnasium's EnvSpec in a form that can be written as JSON, and made from again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from gymnasium.envs.registration import EnvSpec
 
 
 def telling(spec: EnvSpec | None, **truths: Any) -> EnvSpec | None:
-    """The spec that `make` or `make_vec` hands over, with its arguments as JSON has them, and with these fields."""
+    """Return the spec that `make` or `make_vec` hands over, with arguments that JSON can hold, and these fields
+    changed.
+    """
     if spec is None:
         return None
     return replace(spec, kwargs={name: _plain(x) for name, x in spec.kwargs.items()}, **truths)
 
 
 def _plain(x: Any) -> Any:
-    """A constructor's argument as a string or number that it takes, too."""
+    """Return a constructor's argument as a string or number that the constructor takes, too."""
     if isinstance(x, torch.dtype):
         return str(x).removeprefix("torch.")
     if isinstance(x, torch.device):

@@ -1,6 +1,6 @@
-"""TorchRL's interface over the engine: many worlds, TensorDicts in and out.
+"""TorchRL's interface to the engine: many worlds, TensorDicts in and out.
 
-N worlds, nu actuators, D numbers in an observation. Needs the extra `torch_mjenvs[torchrl]`.
+N worlds, nu actuators, D numbers in an observation. Needs TorchRL (the extra `torchrl`).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class TorchRLEnv(EnvBase):
         self._make_specs()
 
     def extra_repr(self) -> str:
-        """What `repr` shows."""
+        """Return the text that `repr` shows within the brackets."""
         return f"num_envs={self.num_envs}, batch_size={list(self.batch_size)}, device={self.device}, dtype={self.dtype}"
 
     def _make_specs(self) -> None:
@@ -200,7 +200,7 @@ class TorchRLEnv(EnvBase):
         engine.load_state_dict(new)
 
     def _after_reset(self) -> TensorDict:
-        """All worlds after a reset; those that it left out may have ended."""
+        """Return the entries of all worlds after a reset; worlds that it left out may have ended."""
         engine = self.engine
         done = copied(engine.done)[:, None]
         out = self._tensordict(
@@ -211,7 +211,7 @@ class TorchRLEnv(EnvBase):
         return out
 
     def _seen(self) -> dict[str, torch.Tensor]:
-        """The entries of an observation, in the engine's own memory."""
+        """Return the entries of an observation, in the engine's own memory."""
         engine = self.engine
         seen = {"observation": engine.obs}
         if self._info_keys:
@@ -220,18 +220,19 @@ class TorchRLEnv(EnvBase):
         return seen
 
     def _tensordict(self, **entries: torch.Tensor) -> TensorDict:
-        """What is seen, and these entries; none is in the engine's memory, which the next step overwrites."""
+        """Return the observation and these entries, none in the engine's memory, which the next step overwrites."""
         seen = {name: copied(x) for name, x in self._seen().items()}
         return TensorDict(seen | entries, self.batch_size, device=self.device)
 
     @exclusive
     def _step_and_maybe_reset(self, tensordict: TensorDictBase) -> tuple[TensorDictBase, TensorDictBase]:
-        """As TorchRL's own, but a graph of it has no branch, and a GPU is not waited for.
+        """Step, and reset the worlds that ended, like TorchRL's own method, but without a branch or a wait for the GPU.
 
-        A TransformedEnv does not come this way, as its transforms want to see the reset.
+        A TransformedEnv does not call this, as its transforms want to see the reset.
         """
         if self._torchrl_native_autoreset:
-            return super()._step_and_maybe_reset(tensordict)
+            both: tuple[TensorDictBase, TensorDictBase] = super()._step_and_maybe_reset(tensordict)
+            return both
         if tensordict.device != self.device:
             tensordict = tensordict.to(self.device)
         tensordict = self.step(tensordict)
@@ -247,7 +248,7 @@ class TorchRLEnv(EnvBase):
 
     @exclusive
     def get_state(self) -> TensorDict:
-        """A copy of what the worlds' episodes have come to: `reset(state, set_state=True)` goes on exactly from there.
+        """Return a copy of the state of all episodes: `reset(state, set_state=True)` goes on exactly from there.
 
         It does not hold the random streams, of which later episodes are made; `engine.state_dict()` does.
         """
@@ -256,9 +257,10 @@ class TorchRLEnv(EnvBase):
 
     @exclusive
     def render(self, mode: str = "rgb_array") -> np.ndarray:
-        """The worlds as they are: (N, H, W, 3) bytes; with `render_worlds` one picture, of those side by side.
+        """Draw the worlds: (N, H, W, 3) bytes; with `render_worlds` one picture, of those side by side.
 
-        It is what TorchRL's `PixelRenderTransform` asks for; the first is then an observation of every world.
+        TorchRL's `PixelRenderTransform` calls this; without `render_worlds` it makes an observation of every world's
+        picture.
         """
         if mode != "rgb_array":
             raise ValueError(f"render knows the mode 'rgb_array', not {mode!r}")
@@ -268,26 +270,38 @@ class TorchRLEnv(EnvBase):
         return tile_images(frames) if self._one_picture else np.stack(frames)
 
     def close(self, *, raise_if_closed: bool = True) -> None:
-        """Also closes what draws."""
+        """Close the environment and what draws its worlds."""
         if self._camera is not None:
             self._camera.close()
         super().close(raise_if_closed=raise_if_closed)
 
     @property
     def params(self) -> dict[str, torch.Tensor]:
-        """As `TorchVectorEnv.params`."""
+        """The model's parameters that vary from world to world, by name: (N, ...), the engine's own memory.
+
+        Write into them, and what MuJoCo derives from them follows at the next step; in code that torch compiles, call
+        `set_const`. `set_params` also checks the values.
+        """
         return self.engine.params
 
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
-        """As `TorchVectorEnv.set_params`."""
+        """Set parameters of the worlds, or of those of the (N,) bool mask: by name (N, ...), or (...) for all alike.
+
+        They stay over resets, except those that are randomised. Raises ValueError for values that make no sense, naming
+        parameter, world and rule, and for names that do not vary here; nothing has changed then.
+        """
         self.engine.set_params(values, mask)
 
     def set_const(self) -> None:
-        """As `TorchVectorEnv.set_const`."""
+        """Compute what MuJoCo derives from the parameters of every world, as mj_setConst.
+
+        Only needed in code that torch compiles and in CUDA graphs, where nothing follows by itself when `params` are
+        written into.
+        """
         self.engine.set_const()
 
     def to(self, device: torch.device | str) -> TorchRLEnv:
-        """Worlds stay where they were made. Raises ValueError for another device."""
+        """Return the environment itself, as worlds stay where they were made. Raises ValueError for another device."""
         if torch.empty(0, device=device).device != self.device:
             raise ValueError(f"the worlds live on {self.device}: for {device}, make another environment")
         return self
@@ -300,7 +314,7 @@ RESERVED = frozenset(inspect.signature(TorchRLEnv.__init__).parameters) | frozen
 
 
 class _NamedEnv(TorchRLEnv):
-    """A `TorchRLEnv` of the task that its name says, with the same further arguments."""
+    """A `TorchRLEnv` of the task that the class's name says, with the same further arguments."""
 
     kind: ClassVar[type[Task]]
 

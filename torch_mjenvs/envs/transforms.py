@@ -23,13 +23,14 @@ from gymnasium.vector.utils import batch_space
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_seeds, as_tensor
 from .engine import mark_static_address, wrap64
-from .wrappers import Step, TorchVectorWrapper
+from .rollout import Step
+from .wrappers import TorchVectorWrapper
 
 Seed = int | Sequence[int | None] | None
 Tensors = Callable[[torch.Tensor], torch.Tensor]
 
 
-def _box(space: gymnasium.Space, wrapper: object) -> Box:
+def _box(space: gymnasium.Space[Any], wrapper: object) -> Box:
     if not isinstance(space, Box):
         raise TypeError(f"{type(wrapper).__name__} takes observations of a Box, not of {space}")
     return space
@@ -40,21 +41,21 @@ def _torch_dtype(space: Box) -> torch.dtype:
 
 
 class _Observations(TorchVectorWrapper):
-    """Observations changed by what `_shown` makes of them."""
+    """Base of the wrappers that change observations: `_shown` changes them."""
 
     @cached_property
-    def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def observation_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_observation_space, self.num_envs)
 
     @exclusive
     def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
-        """As the environment's, with changed observations."""
+        """Reset the environment, and return changed observations and info."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         return self._shown(obs), info
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, with changed observations, final ones too."""
+        """Step the environment, and return its results with changed observations, final ones too."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         if self._same_step:
             info["final_obs"] = self._shown(info["final_obs"])
@@ -62,16 +63,16 @@ class _Observations(TorchVectorWrapper):
 
 
 class TransformObservation(_Observations):
-    """`func` of the observations (N, ...), as Gymnasium's wrapper of that name.
+    """Apply `func` to the observations (N, ...), as Gymnasium's wrapper of that name.
 
-    `single_observation_space` is that of one world's result; None where it stays the environment's. `func` must be a
-    function of its argument alone: final observations, and a captured rollout's first one, go through it too.
+    `single_observation_space` is the space of one world's result; None where it stays the environment's. `func` must be
+    a function of its argument alone: final observations, and a captured rollout's first one, go through it too.
 
     Raises ValueError where the result is not of that shape.
     """
 
     @lasting
-    def __init__(self, env: VectorEnv, func: Tensors, *, single_observation_space: gymnasium.Space | None = None):
+    def __init__(self, env: VectorEnv, func: Tensors, *, single_observation_space: gymnasium.Space[Any] | None = None):
         super().__init__(env)
         self.func = func
         self.single_observation_space = single_observation_space or env.single_observation_space
@@ -87,7 +88,7 @@ class TransformObservation(_Observations):
 
 
 class FlattenObservation(_Observations):
-    """Observations (N, size), whatever their shape was, as Gymnasium's wrapper of that name."""
+    """Flatten observations of any shape to (N, size), as Gymnasium's wrapper of that name."""
 
     @lasting
     def __init__(self, env: VectorEnv):
@@ -100,7 +101,7 @@ class FlattenObservation(_Observations):
 
 
 class DtypeObservation(_Observations):
-    """Observations as torch's `dtype`, as Gymnasium's wrapper of that name.
+    """Convert observations to torch's `dtype`, as Gymnasium's wrapper of that name.
 
     Raises TypeError for a dtype that NumPy, and so Gymnasium's spaces, does not have.
     """
@@ -120,10 +121,10 @@ class DtypeObservation(_Observations):
 
 
 class FrameStackObservation(_Observations):
-    """The last `stack_size` observations of the episode, (N, stack_size, ...), the latest last.
+    """Stack the last `stack_size` observations of the episode, (N, stack_size, ...), the latest last.
 
-    As Gymnasium's wrapper of that name for one environment. Where an episode has not had so many yet,
-    padding_type="reset" repeats its first one, "zero" gives zeros.
+    It does for each world what Gymnasium's wrapper of that name does for one environment. Where an episode has not had
+    so many yet, padding_type="reset" repeats its first one, "zero" gives zeros.
 
     Raises ValueError for a stack_size below 1 or another padding_type.
     """
@@ -144,7 +145,7 @@ class FrameStackObservation(_Observations):
         self._repeats = padding_type == "reset"
 
     def _begin(self, worlds: torch.Tensor, obs: torch.Tensor) -> None:
-        """The episodes of these worlds, (N,) bool, begin with these observations."""
+        """Begin the episodes of these worlds, (N,) bool, with these observations."""
         latest = obs.unsqueeze(1)
         before = latest if self._repeats else torch.zeros_like(latest)
         first = torch.cat([before.expand_as(self._frames[:, 1:]), latest], 1)
@@ -152,7 +153,7 @@ class FrameStackObservation(_Observations):
 
     @exclusive
     def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
-        """As the environment's; the stacks of the worlds that are reset begin anew."""
+        """Reset the environment; the stacks of the worlds that are reset begin anew."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
         self._begin(self._all_worlds() if chosen is None else chosen, obs)
@@ -160,7 +161,7 @@ class FrameStackObservation(_Observations):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, with stacks for observations, final ones too."""
+        """Step the environment, and return its results with stacks for observations, final ones too."""
         restarting = self._restarting()
         obs, reward, terminated, truncated, info = self.env.step(actions)
         latest = info["final_obs"] if self._same_step else obs
@@ -185,14 +186,14 @@ BITS = 24  # of a uniform number: as many as float32 holds
 
 
 def _mixed(x: torch.Tensor) -> torch.Tensor:
-    """SplitMix64's finalizer: every bit of the result depends on every bit of int64 x."""
+    """Apply SplitMix64's finalizer: every bit of the result depends on every bit of int64 x."""
     x = (x ^ ((x >> 30) & (2**34 - 1))) * FIRST
     x = (x ^ ((x >> 27) & (2**37 - 1))) * SECOND
     return x ^ ((x >> 31) & (2**33 - 1))
 
 
 class ObservationNoise(_Observations):
-    """Observations with normal noise of standard deviation `scale` added, a number or an array of a world's shape.
+    """Add normal noise of standard deviation `scale`, a number or an array of a world's shape, to the observations.
 
     The noise is a function of seed, world and number of the observation alone, as the environment's reset noise:
     `reset(seed=...)` fixes it, and no world's depends on how many others there are. In SAME_STEP mode a world's final
@@ -238,7 +239,7 @@ class ObservationNoise(_Observations):
 
     @exclusive
     def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
-        """As the environment's, with noise; the worlds that are not reset keep theirs."""
+        """Reset the environment, and return noisy observations; worlds that are not reset keep their noise."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
         self._seed(seed, chosen)
@@ -247,7 +248,7 @@ class ObservationNoise(_Observations):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, with noise in observations, final ones too."""
+        """Step the environment, and return its results with noisy observations, final ones too."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         self._count.add_(1)
         noise = self._noise()
@@ -256,11 +257,11 @@ class ObservationNoise(_Observations):
         return obs + noise, reward, terminated, truncated, info
 
     def _noise(self) -> torch.Tensor:
-        """The present one, (N, ...), by Box and Muller."""
+        """Return the noise of the present observations, (N, ...), by Box and Muller."""
         bits = _mixed(_mixed(self._key + self._count * FIRST)[:, None] + self._columns)
         first, second = (((bits >> shift) & (2**BITS - 1)).to(self._scale.dtype) for shift in (40, 8))
         radius = ((first + 1) / 2**BITS).log().mul(-2).sqrt()
-        normal = radius * (second * (2 * np.pi / 2**BITS)).cos()
+        normal: torch.Tensor = radius * (second * (2 * np.pi / 2**BITS)).cos()
         return normal.view(self.num_envs, *self._shape) * self._scale
 
     def _shown(self, obs: torch.Tensor) -> torch.Tensor:
@@ -271,7 +272,7 @@ class ObservationNoise(_Observations):
 
 
 class TransformReward(TorchVectorWrapper):
-    """`func` of the rewards (N,), as Gymnasium's wrapper of that name.
+    """Apply `func` to the rewards (N,), as Gymnasium's wrapper of that name.
 
     Raises ValueError where the result is not (N,).
     """
@@ -283,7 +284,7 @@ class TransformReward(TorchVectorWrapper):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, with changed rewards."""
+        """Step the environment, and return its results with changed rewards."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         changed = self.func(reward)
         if changed.shape != (self.num_envs,):
@@ -292,7 +293,7 @@ class TransformReward(TorchVectorWrapper):
 
 
 class ClipReward(TransformReward):
-    """Rewards from min_reward to max_reward, either of which may be None, as Gymnasium's wrapper of that name.
+    """Clip rewards to min_reward and max_reward, either of which may be None, as Gymnasium's wrapper of that name.
 
     Raises `InvalidBound` where both are None, or min_reward is above max_reward.
     """
@@ -307,7 +308,7 @@ class ClipReward(TransformReward):
 
 
 class ClipAction(TorchVectorWrapper):
-    """Actions of any size, clipped to the environment's own range, as Gymnasium's wrapper of that name."""
+    """Clip actions of any size to the environment's own range, as Gymnasium's wrapper of that name."""
 
     @lasting
     def __init__(self, env: VectorEnv):
@@ -319,18 +320,18 @@ class ClipAction(TorchVectorWrapper):
         self._low, self._high = map(mark_static_address, bounds)
 
     @cached_property
-    def action_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def action_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_action_space, self.num_envs)
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, with clipped actions."""
+        """Step the environment under the clipped actions (N, nu)."""
         shape = (self.num_envs, *self._low.shape)
         return self.env.step(as_tensor("actions", actions, shape, self.device).clamp(self._low, self._high))
 
 
 class ActionDelay(TorchVectorWrapper):
-    """Actions that take effect `delay` steps later; the first `delay` steps of an episode are under zeros.
+    """Delay actions by `delay` steps; in the first `delay` steps of an episode actions are zeros.
 
     Raises ValueError for a delay below 1.
     """
@@ -345,7 +346,7 @@ class ActionDelay(TorchVectorWrapper):
 
     @exclusive
     def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
-        """As the environment's; what waits in the worlds that are reset is forgotten."""
+        """Reset the environment; actions that wait in the worlds that are reset are forgotten."""
         results = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
         self._forget(self._all_worlds() if chosen is None else chosen)
@@ -356,7 +357,7 @@ class ActionDelay(TorchVectorWrapper):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, under the actions of `delay` steps ago."""
+        """Step the environment under the actions of `delay` steps ago, and keep these actions (N, nu) for later."""
         actions = as_tensor("actions", actions, (self.num_envs, *self._width), self.device)
         restarting = self._restarting()
         results = self.env.step(self._waiting[:, 0].clone())

@@ -1,4 +1,4 @@
-"""Gymnasium's vector interface over the engine: many worlds, tensors in and out.
+"""Gymnasium's vector interface to the engine: many worlds, tensors in and out.
 
 N worlds, nu actuators, D numbers in an observation.
 """
@@ -23,7 +23,7 @@ from ..checks import as_mask, as_options, as_seeds, as_tensor, check_memory, che
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .contract import BAD_STATE
 from .engine import MASKS, Engine, copied, named_columns
-from .rollout import Policy, Rollout
+from .rollout import Policy, Rollout, Step
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task
@@ -141,7 +141,7 @@ class TorchVectorEnv(VectorEnv):
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For `copy.deepcopy` and pickle: all but what `__setstate__` takes from the engine."""
+        """Return the state for `copy.deepcopy` and pickle, without what `__setstate__` takes from the engine."""
         return {name: x for name, x in vars(self).items() if name not in ("model", "_mask_views")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ class TorchVectorEnv(VectorEnv):
         self._ready = state["_ready"]
 
     def _prepare(self) -> None:
-        """All that a step would otherwise look up or build anew."""
+        """Build all that a step would otherwise look up or build anew."""
         engine, n = self.engine, self.num_envs
         self._ready = False
         # Whether an ended world is stepped: on a GPU, to know would be to wait for it at every step.
@@ -170,7 +170,9 @@ class TorchVectorEnv(VectorEnv):
 
     @property
     def spec(self) -> EnvSpec | None:
-        """How `gymnasium.make_vec` made this, the number of steps that truncates an episode with it; else None."""
+        """The EnvSpec that `gymnasium.make_vec` made this from, with its true max_episode_steps; None without
+        `make_vec`.
+        """
         return self._spec
 
     @spec.setter
@@ -179,36 +181,41 @@ class TorchVectorEnv(VectorEnv):
 
     # The batched spaces take time and memory at many worlds, and a training loop does not need them.
     @cached_property
-    def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def observation_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_observation_space, self.num_envs)
 
     @cached_property
-    def action_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def action_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_action_space, self.num_envs)
 
     @property
     def obs(self) -> torch.Tensor:
-        """(N, D), what `reset` or `step` returned last, the engine's own."""
+        """The observations that `reset` or `step` returned last, (N, D), the engine's own memory."""
         return self.engine.obs
 
     @property
     def qpos(self) -> torch.Tensor:
-        """(N, nq), the engine's own: read it, or write into it at your own risk; `set_state` is the clean way."""
+        """Positions, (N, nq), in MuJoCo's order and units, the engine's own memory.
+
+        Write into it at your own risk; `set_state` is the clean way.
+        """
         return self.engine.qpos
 
     @property
     def qvel(self) -> torch.Tensor:
-        """(N, nv), the engine's own."""
+        """Velocities, (N, nv), in MuJoCo's order and units, the engine's own memory."""
         return self.engine.qvel
 
     @property
     def act(self) -> torch.Tensor:
-        """(N, na), the engine's own. Raises AttributeError where no actuator of the model has an activation."""
+        """Activations, (N, na), the engine's own memory. AttributeError where no actuator of the model has one."""
         return self.engine.act
 
     @property
     def elapsed_steps(self) -> torch.Tensor:
-        """(N,) int32, steps since each world's last reset, the engine's own: writing into it moves the truncation."""
+        """Steps since each world's last reset, (N,) int32, the engine's own memory: writing into it moves the
+        truncation.
+        """
         return self.engine.elapsed_steps
 
     @exclusive
@@ -260,10 +267,8 @@ class TorchVectorEnv(VectorEnv):
         self.engine.seed(seed, mask)
 
     @exclusive
-    def step(
-        self, actions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """One step of every world. actions (N, nu): a tensor on `device`, or a NumPy array or lists.
+    def step(self, actions: torch.Tensor) -> Step:
+        """Step every world under actions (N, nu): a tensor on `device`, or a NumPy array or lists.
 
         Returns observation (N, D), reward (N,), terminated and truncated (N,) bool, and info.
 
@@ -298,14 +303,14 @@ class TorchVectorEnv(VectorEnv):
         return copied(engine.obs) if self.copy else engine.obs, reward, terminated, truncated, info
 
     def _masks(self) -> list[torch.Tensor]:
-        """The worlds of MASKS; as `Engine.view`, made anew in code that torch compiles."""
+        """Return the masks named in MASKS; made anew, as by `Engine.view`, in code that torch compiles."""
         return self._view_masks() if torch.compiler.is_compiling() else self._mask_views
 
     def _view_masks(self) -> list[torch.Tensor]:
         return [self.engine.outputs.buffers[name][0, : self.num_envs] for name in MASKS]
 
     def _outputs(self) -> tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]:
-        """Reward, entries of info and of final_info; the flags terminated, truncated and bad_state, and the masks."""
+        """Return reward, info and final_info; then the flags terminated, truncated and bad_state, and the masks."""
         engine = self.engine
         if self.copy and not torch.compiler.is_compiling():
             numbers, flags = engine.outputs.copied()
@@ -351,19 +356,19 @@ class TorchVectorEnv(VectorEnv):
     ) -> None:
         """Put worlds, those of the (N,) bool mask where there is one, into a state: qpos (N, nq), qvel (N, nv).
 
-        Where actuators have activations, act (N, na) is theirs; not given, they are 0 as after a reset. As Gymnasium's
-        `MujocoEnv.set_state`: the count of steps and whether the episode has ended stay. Raises TypeError or ValueError
-        for the wrong type, shape or device, and changes nothing then.
+        Where actuators have activations, act (N, na) sets them; without it they are 0 as after a reset. The count of
+        steps, and whether the episode has ended, stay as with Gymnasium's `MujocoEnv.set_state`. Raises TypeError or
+        ValueError for the wrong type, shape or device, and changes nothing then.
         """
         if self.closed:
             self._refuse()
         self.engine.set_state(qpos, qvel, mask, act)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """A method, called once for all worlds, or an attribute; one result a world, as SyncVectorEnv gives them.
+        """Call a method once for all worlds, or read an attribute; returns one result a world, as SyncVectorEnv does.
 
-        A result that is a tuple already is given as it is: `call("render")` is `render()`. A tensor with a row a world
-        is given row by row, and anything else, which all worlds share, N times.
+        A result that is a tuple already is returned as it is: `call("render")` is `render()`. A tensor with a row a
+        world is returned row by row, and anything else, which all worlds share, N times.
         """
         found = getattr(self, name)
         result = found(*args, **kwargs) if callable(found) else found
@@ -374,7 +379,7 @@ class TorchVectorEnv(VectorEnv):
         return (result,) * self.num_envs
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
-        """An attribute of every world: `get_attr("dt")`, `get_attr("qpos")`. As `call` without arguments."""
+        """Return an attribute of every world: `get_attr("dt")`, `get_attr("qpos")`. As by `call`."""
         return self.call(name)
 
     def set_attr(self, name: str, values: Any) -> None:
@@ -395,10 +400,10 @@ class TorchVectorEnv(VectorEnv):
 
     @property
     def params(self) -> dict[str, torch.Tensor]:
-        """By name, the model's parameters that vary from world to world: (N, ...), the engine's own.
+        """The model's parameters that vary from world to world, by name: (N, ...), the engine's own memory.
 
         Write into them, and what MuJoCo derives from them follows at the next step; in code that torch compiles, call
-        `set_const`. `set_params` also looks at them.
+        `set_const`. `set_params` also checks the values.
         """
         return self.engine.params
 
@@ -406,8 +411,8 @@ class TorchVectorEnv(VectorEnv):
     def set_params(self, values: Mapping[str, Any], mask: torch.Tensor | None = None) -> None:
         """Set parameters of the worlds, or of those of the (N,) bool mask: by name (N, ...), or (...) for all alike.
 
-        They stay over resets, but for those that are randomised. Raises ValueError for values that make no sense,
-        naming parameter, world and rule, and for names that do not vary here; nothing has changed then.
+        They stay over resets, except those that are randomised. Raises ValueError for values that make no sense, naming
+        parameter, world and rule, and for names that do not vary here; nothing has changed then.
         """
         if self.closed:
             self._refuse()
@@ -415,8 +420,10 @@ class TorchVectorEnv(VectorEnv):
 
     @exclusive
     def set_const(self) -> None:
-        """Compute what MuJoCo derives from the parameters of every world, as mj_setConst: for code that torch compiles
-        and CUDA graphs, in which nothing follows by itself when `params` are written into.
+        """Compute what MuJoCo derives from the parameters of every world, as mj_setConst.
+
+        Only needed in code that torch compiles and in CUDA graphs, where nothing follows by itself when `params` are
+        written into.
         """
         if self.closed:
             self._refuse()
@@ -424,11 +431,12 @@ class TorchVectorEnv(VectorEnv):
 
     @property
     def ready(self) -> bool:
-        """Whether there has been a reset, and no `close`."""
+        """True after a reset, until `close`."""
         return self._ready and not self.closed
 
     def capture(self, policy: Policy, steps: int) -> Rollout:
-        """`steps` steps of `policy` and this environment as one call: on a GPU one CUDA graph, replayed by each call.
+        """Capture `steps` steps of `policy` and this environment as one call: on a GPU, each call replays one CUDA
+        graph.
 
             rollout = env.capture(policy, 32)
             data = rollout()  # data["obs"] (32, N, D), data["reward"] (32, N), ...
@@ -436,8 +444,8 @@ class TorchVectorEnv(VectorEnv):
         `policy` takes observations (N, D) and gives actions (N, nu), or a tuple of those and a dict of further tensors
         (N, ...) to record. It runs without gradients. Episodes go on from call to call, and `step` may come between.
 
-        Raises ValueError for steps below 1, autoreset DISABLED, what the policy gives if it is of a wrong shape, and on
-        a GPU for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead").
+        Raises ValueError for steps below 1, autoreset DISABLED, results of the policy of a wrong shape, and on a GPU
+        for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead").
         """
         if self.closed:
             self._refuse()
@@ -445,15 +453,15 @@ class TorchVectorEnv(VectorEnv):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies of all that the worlds carry: an environment that loads them goes on from here, bit for bit."""
+        """Return copies of all that the worlds carry: an environment that loads them goes on from here, bit for bit."""
         return self.engine.state_dict() | {"ready": torch.tensor(self._ready, device="cpu")}
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on from what `state_dict` of an environment with the same arguments gave, on whatever device.
+        """Go on from the `state_dict` of an environment with the same arguments, on whatever device it was.
 
-        Raises ValueError for the state of another task, number of worlds or dtype, TypeError for what is no state, and
-        changes nothing then.
+        Raises ValueError for the state of another task, number of worlds or dtype, TypeError for anything but a state,
+        and changes nothing then.
         """
         if self.closed:
             self._refuse()
@@ -464,13 +472,14 @@ class TorchVectorEnv(VectorEnv):
         self._ready = bool(state["ready"])
 
     def render(self) -> tuple[Any, ...] | None:
-        """A frame for each of `render_worlds`; None in a window, and, with a warning, without a render_mode."""
+        """Return a frame for each of `render_worlds`; None in a window, and, with a warning, without a render_mode."""
         if self.closed:
             self._refuse()
         frames = tuple(self._camera.frame(world) for world in self.render_worlds)
         return None if self.render_mode in (None, "human") else frames
 
     def close_extras(self, **kwargs: Any) -> None:
+        """Close the window and free what drawing holds."""
         self._camera.close()
 
 

@@ -1,4 +1,4 @@
-"""Pictures and films of some of many worlds."""
+"""Pictures and films of many worlds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 
 class RecordVideo(gymnasium.wrappers.vector.RecordVideo):
-    """Films, as Gymnasium's wrapper of that name makes them, of the environment's `render_worlds` alone.
+    """Films of the environment's `render_worlds` alone, made as by Gymnasium's wrapper of that name.
 
-    Gymnasium's own wants a frame of every world. Needs the extra `torch_mjenvs[video]`.
+    Gymnasium's own wants a frame of every world. Needs moviepy (the extra `video`).
     """
 
     def _capture_frame(self) -> None:
@@ -26,7 +26,7 @@ class RecordVideo(gymnasium.wrappers.vector.RecordVideo):
 
 
 def tile_images(images: Sequence[np.ndarray]) -> np.ndarray:
-    """One picture of many of the same size, (H, W, ...) each: row by row, nearly as many rows as columns.
+    """Tile images of the same size, (H, W, ...) each, into one: row by row, in nearly as many rows as columns.
 
         picture = tile_images(env.render())
 

@@ -1,8 +1,9 @@
-"""Gymnasium's vector wrappers that keep a state or compute, which know NumPy only, for tensors.
+"""Gymnasium's vector wrappers that normalise, record and rescale, for tensors.
 
-Names, arguments and meaning are those of `gymnasium.wrappers.vector`; what differs is said at each. They go around a
-`TorchVectorEnv`, around each other, and around stock wrappers that take tensors (`TransformObservation`, ...), in all
-three autoreset modes. What they keep lies in tensors at fixed addresses, and a step never waits for the device.
+Gymnasium's own know NumPy only. Names, arguments and meaning are those of `gymnasium.wrappers.vector`; each wrapper
+says where it differs. They go around a `TorchVectorEnv`, around each other, and around stock wrappers that take tensors
+(`TransformObservation`, ...), in all three autoreset modes. What they keep lies in tensors at fixed addresses, and a
+step never waits for the device.
 
 N worlds.
 """
@@ -26,14 +27,12 @@ from gymnasium.wrappers.utils import rescale_box
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
-from .rollout import Policy, Rollout
+from .rollout import Policy, Rollout, Step
 from .vector_env import TorchVectorEnv
-
-Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]
 
 
 class TorchVectorWrapper(VectorWrapper):
-    """Base of the wrappers here: whatever they wrap, `state_dict` and `load_state_dict` take all of it along.
+    """Base of the wrappers here. `state_dict` and `load_state_dict` include whatever they wrap.
 
     Raises TypeError for an environment that is not, within other wrappers, a `TorchVectorEnv`.
     """
@@ -49,7 +48,10 @@ class TorchVectorWrapper(VectorWrapper):
 
     @property
     def obs(self) -> torch.Tensor:
-        """What `reset` or `step` returned last. Raises TypeError if a wrapper is inside that is not of this package."""
+        """The observations that `reset` or `step` returned last.
+
+        Raises TypeError if a wrapper is inside that is not of this package.
+        """
         if not isinstance(self.env, (TorchVectorEnv, TorchVectorWrapper)):
             raise TypeError(
                 f"what {type(self.env).__name__} shows at present is not known: take the wrapper of that name, or "
@@ -58,14 +60,14 @@ class TorchVectorWrapper(VectorWrapper):
         return self._shown(self.env.obs)
 
     def _shown(self, obs: torch.Tensor) -> torch.Tensor:
-        """What this wrapper makes of an observation; nothing that it keeps changes."""
+        """Return an observation as this wrapper changes it, without changing what the wrapper keeps."""
         return obs
 
     def capture(self, policy: Policy, steps: int) -> Rollout:
-        """As `TorchVectorEnv.capture`, through the wrappers: the policy sees, and the rollout has, what they give.
+        """Capture `steps` steps of `policy` and this environment as one call, as `TorchVectorEnv.capture` does.
 
-        What wrappers add to info, they keep themselves: `RecordEpisodeStatistics.return_queue`. Its seconds stand still
-        while a GPU replays.
+        The policy sees, and the rollout has, what the wrappers give. What wrappers add to info, they keep themselves,
+        as in `RecordEpisodeStatistics.return_queue`, whose seconds stand still while a GPU replays.
 
         Raises ResetNeeded before the first reset, TypeError if a wrapper is inside that is not of this package.
         """
@@ -73,20 +75,21 @@ class TorchVectorWrapper(VectorWrapper):
         return Rollout(bare.engine, bare._check_ready, policy, steps, around=self)
 
     def _restarting(self) -> torch.Tensor | None:
-        """Before a step: the worlds, (N,) bool, that it will only reset; None in modes where it does not do that."""
+        """Return the worlds, (N,) bool, that the next step will only reset; None in modes where no step does that."""
         if self._mode is not AutoresetMode.NEXT_STEP:
             return None
-        return self.unwrapped.engine.done.clone()  # type: ignore[attr-defined]
+        done: torch.Tensor = self.unwrapped.engine.done  # type: ignore[attr-defined]
+        return done.clone()
 
     def _all_worlds(self) -> torch.Tensor:
         return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
 
     def _state(self) -> dict[str, torch.Tensor]:
-        """What this wrapper itself keeps."""
+        """Return the tensors that this wrapper itself keeps, by name."""
         return {}
 
     def _inner(self) -> Any:
-        """The next environment inside that keeps a state."""
+        """Return the next environment inside that keeps a state."""
         inner: Any = self.env
         while not hasattr(inner, "load_state_dict"):
             inner = inner.env
@@ -94,7 +97,9 @@ class TorchVectorWrapper(VectorWrapper):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies of all that this wrapper keeps, and, under names that begin with "env.", the environment inside."""
+        """Return copies of all that this wrapper keeps, and, with names that begin with "env.", of the environment
+        inside.
+        """
         own = {name: x.clone() for name, x in self._state().items()}
         return own | {f"env.{name}": x for name, x in self._inner().state_dict().items()}
 
@@ -114,14 +119,14 @@ class TorchVectorWrapper(VectorWrapper):
             x.copy_(given[name])
 
     def _chosen(self, options: dict[str, Any] | None) -> torch.Tensor | None:
-        """(N,) bool, the worlds that a reset with these options concerns; None for all."""
+        """Return the worlds, (N,) bool, that a reset with these options concerns; None for all."""
         if options is None or "reset_mask" not in options:
             return None
         return as_mask("options['reset_mask']", options["reset_mask"], self.num_envs, self.device)
 
 
 class RunningMeanStd:
-    """Mean and variance of all rows seen so far, as Gymnasium's class of that name, in float64.
+    """Mean and variance of all rows seen so far, in float64, as Gymnasium's class of that name.
 
     Batches of n rows of some shape come in; `mean` and `var` have that shape, `count` is one number. They begin as
     `epsilon` rows of mean 0 and variance 1.
@@ -152,12 +157,12 @@ class RunningMeanStd:
         self.count.copy_(total)
 
     def state(self, prefix: str) -> dict[str, torch.Tensor]:
-        """The tensors themselves, not copies."""
+        """Return the tensors themselves, not copies, with names that begin with `prefix`."""
         return {f"{prefix}.mean": self.mean, f"{prefix}.var": self.var, f"{prefix}.count": self.count}
 
 
 class RecordEpisodeStatistics(TorchVectorWrapper):
-    """Return, length and seconds of every episode, as Gymnasium's wrapper of that name.
+    """Record return, length and seconds of every episode, as Gymnasium's wrapper of that name.
 
     `step` gives info[stats_key], a dict of (N,) tensors, 0 where no episode ended: "r", the return, float64; "l", its
     steps, int64; "t", its seconds on the host's clock, float64. The mask of those that ended is under "_" + stats_key.
@@ -186,7 +191,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, dict[str, Any]]:
-        """As the environment's; the worlds that are reset are counted anew."""
+        """Reset the environment; the statistics of the worlds that are reset begin anew."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
         self._begin(torch.ones_like(self.prev_dones) if chosen is None else chosen, time.perf_counter())
@@ -200,7 +205,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, with info[stats_key] and its mask."""
+        """Step the environment, and return its results with info[stats_key] and its mask."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         key, mask = self._stats_key, f"_{self._stats_key}"
         if key in info or mask in info:
@@ -227,7 +232,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         return obs, reward, terminated, truncated, info
 
     def _remember(self, done: torch.Tensor, stats: dict[str, torch.Tensor]) -> None:
-        """In the order of worlds, as many of the last ones as the ring takes."""
+        """Store the episodes that ended, in the order of worlds, as many of the last ones as the ring holds."""
         rank = done.cumsum(0)
         ended = rank[-1]
         kept = done & (rank > ended - self._length)
@@ -261,27 +266,33 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """As the base's; times are kept as counted from now, since another process has another clock."""
+        """Return copies of all that is kept here and inside, with start times counted from now.
+
+        Another process has another clock.
+        """
         state = super().state_dict()
         state["episode_start_times"] -= time.perf_counter()
         return state
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """As the base's."""
+        """Go on, bit for bit, from what `state_dict` of the same wrappers gave, on whatever device.
+
+        Raises ValueError for the state of others, and changes nothing then.
+        """
         super().load_state_dict(state)
         self.episode_start_times.add_(time.perf_counter())
 
 
 class NormalizeObservation(TorchVectorWrapper):
-    """Observations with mean 0 and variance 1, by the moments `obs_rms` of those seen so far, as Gymnasium's wrapper.
+    """Normalise observations to mean 0 and variance 1, by the moments `obs_rms` of those seen so far.
 
     (obs - mean) / sqrt(var + epsilon). Moments take in what `reset` and `step` return, before it is normalised by them;
     `update_running_mean = False` freezes them.
 
-    Gymnasium's works in NEXT_STEP mode, gives float32, and refuses to reset a part of the worlds. Here the dtype stays
-    the environment's; a reset of a part adds their observations alone; and in SAME_STEP mode info["final_obs"] is
-    normalised too, but not taken into the moments, since no policy acts on it.
+    Gymnasium's wrapper of that name works in NEXT_STEP mode, gives float32, and refuses to reset a part of the worlds.
+    Here the dtype stays the environment's; a reset of a part adds their observations alone; and in SAME_STEP mode
+    info["final_obs"] is normalised too, but not taken into the moments, since no policy acts on it.
 
     Raises `InvalidBound` unless epsilon is above 0.
     """
@@ -299,20 +310,20 @@ class NormalizeObservation(TorchVectorWrapper):
         self.epsilon, self.update_running_mean = epsilon, True
 
     @cached_property
-    def observation_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def observation_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_observation_space, self.num_envs)
 
     @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, dict[str, Any]]:
-        """As the environment's, with a normalised observation."""
+        """Reset the environment, and return normalised observations and info."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         return self._seen(obs, self._chosen(options)), info
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, with normalised observations."""
+        """Step the environment, and return its results with normalised observations, final ones too."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         obs = self._seen(obs, None)
         if self._same_step:
@@ -328,7 +339,7 @@ class NormalizeObservation(TorchVectorWrapper):
         return self.observations(obs)
 
     def observations(self, observations: torch.Tensor) -> torch.Tensor:
-        """Observations (..., *shape), normalised by the present moments."""
+        """Return observations (..., *shape), normalised by the present moments."""
         std = (self.obs_rms.var + self.epsilon).sqrt()
         return (observations - self.obs_rms.mean.to(observations.dtype)).div_(std.to(observations.dtype))
 
@@ -337,13 +348,12 @@ class NormalizeObservation(TorchVectorWrapper):
 
 
 class NormalizeReward(TorchVectorWrapper):
-    """Rewards divided by the standard deviation of the discounted return, as Gymnasium's wrapper of that name.
+    """Divide rewards by the standard deviation of the discounted return, as Gymnasium's wrapper of that name.
 
-    reward / sqrt(var + epsilon), with the variance `return_rms` of `accumulated_reward` (N,), where
-    `accumulated_reward = gamma * accumulated_reward * (1 - terminated) + reward`; `update_running_mean = False` freezes
-    the variance. As in Gymnasium's, steps that only reset a world do not count, and but for SAME_STEP mode the sum runs
-    on over the end of an episode that was cut. A reset of a part of the worlds clears their sums, where Gymnasium's
-    clears all.
+    reward / sqrt(var + epsilon), with the variance `return_rms` of `accumulated_reward` (N,), where `accumulated_reward
+    = gamma * accumulated_reward * (1 - terminated) + reward`; `update_running_mean = False` freezes the variance. As in
+    Gymnasium's, steps that only reset a world do not count, and except in SAME_STEP mode the sum runs on over the end
+    of an episode that was truncated. A reset of a part of the worlds clears their sums, where Gymnasium's clears all.
 
     Raises `InvalidBound` for a gamma outside 0 to 1, or unless epsilon is above 0.
     """
@@ -365,7 +375,7 @@ class NormalizeReward(TorchVectorWrapper):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[torch.Tensor, dict[str, Any]]:
-        """As the environment's; the sums of the worlds that are reset begin anew."""
+        """Reset the environment; the sums of the worlds that are reset begin anew."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
         for x in (self.accumulated_reward, self._prev_dones):
@@ -374,7 +384,7 @@ class NormalizeReward(TorchVectorWrapper):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, with normalised rewards."""
+        """Step the environment, and return its results with normalised rewards."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         total = self.accumulated_reward * self.gamma * ~terminated + reward
         stepped = None if self._same_step else ~self._prev_dones
@@ -392,9 +402,9 @@ class NormalizeReward(TorchVectorWrapper):
 
 
 class RescaleAction(TorchVectorWrapper):
-    """Actions from min_action to max_action, laid linearly over the environment's own range, as Gymnasium's wrapper.
+    """Scale actions linearly from [min_action, max_action] to the environment's own range, as Gymnasium's wrapper.
 
-    Both are numbers or NumPy arrays (nu,). Actions beyond them are not clipped here.
+    Both bounds are numbers or NumPy arrays (nu,). Actions beyond them are not clipped here.
 
     Raises `InvalidBound` where min_action equals max_action; ValueError where it is above, for arrays of another shape,
     and where an actuator has no range.
@@ -420,12 +430,12 @@ class RescaleAction(TorchVectorWrapper):
         )
 
     @cached_property
-    def action_space(self) -> gymnasium.Space:  # type: ignore[override]
+    def action_space(self) -> gymnasium.Space[Any]:  # type: ignore[override]
         return batch_space(self.single_action_space, self.num_envs)
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """As the environment's, with actions (N, nu) of this wrapper's range."""
+        """Step the environment under actions (N, nu) of this wrapper's range."""
         shape = (self.num_envs, *self._scale.shape)
         actions = as_tensor("actions", actions, shape, self.device)
         return self.env.step(torch.addcmul(self._offset, actions, self._scale))

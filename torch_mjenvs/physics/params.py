@@ -149,7 +149,7 @@ class Columns:
 
     def nominal(self) -> list[float]:
         """Return the model's own values, column by column."""
-        return [x for name in self.names for x in _leaves(getattr(self.model, name))]
+        return [x for name in self.names for x in leaves(getattr(self.model, name))]
 
     @property
     def derived(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -204,17 +204,17 @@ class Columns:
 def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Mask]]:
     """Yield (name, rule, mask of the worlds whose parameters obey the rule) for each rule of these parameters."""
     for name, rows in values.items():
-        leaves = list(_leaves(rows))
+        numbers = leaves(rows)
         if name in RANGES:
             yield name, RANGE_RULE, _ordered(m, name, rows)
             continue
-        yield name, "numbers are finite, and below 1e10", logical_and(*(absolute(x) <= MAXVAL for x in leaves))
+        yield name, "numbers are finite, and below 1e10", logical_and(*(absolute(x) <= MAXVAL for x in numbers))
         if name in DIRECTIONS:
             yield name, "a direction is not 0", logical_and(*(dot(row, row) > MINVAL for row in rows))
-        if name in NOT_NEGATIVE and all(x >= 0.0 for x in _leaves(getattr(m, name))):
-            yield name, "numbers are not negative", logical_and(*(x >= 0.0 for x in leaves))
+        if name in NOT_NEGATIVE and all(x >= 0.0 for x in leaves(getattr(m, name))):
+            yield name, "numbers are not negative", logical_and(*(x >= 0.0 for x in numbers))
         if name in WHERE_THERE:
-            none = [x for x, usual in zip(leaves, getattr(m, name), strict=True) if not usual > 0.0]
+            none = [x for x, usual in zip(numbers, getattr(m, name), strict=True) if not usual > 0.0]
             what = f"{name.split('_')[0]}s without any in the model have none"
             yield name, what, logical_and(*(absolute(x) <= 0.0 for x in none))
         if name == "geom_size":
@@ -255,7 +255,7 @@ def _sized(m: Model, rows: Sequence[Vec]) -> Mask:
 
 
 def _same_format(m: Model, name: str, rows: Sequence[Any]) -> Mask:
-    pairs = zip(_leaves(rows), _leaves(getattr(m, name)), strict=True)
+    pairs = zip(leaves(rows), leaves(getattr(m, name)), strict=True)
     return logical_and(*(x > 0.0 if usual > 0.0 else x <= 0.0 for x, usual in pairs))
 
 
@@ -303,16 +303,13 @@ def _shape(x: Any) -> tuple[int, ...]:
     return (len(x), *_shape(x[0])) if isinstance(x, tuple) and x else ((0,) if isinstance(x, tuple) else ())
 
 
-def _leaves(x: Any) -> Iterator[Scalar]:
-    if isinstance(x, (tuple, list)):
-        for part in x:
-            yield from _leaves(part)
-    else:
-        yield x
+def leaves(x: Any) -> list[Any]:
+    """Return the numbers in nested lists and tuples, in order."""
+    return [number for part in x for number in leaves(part)] if isinstance(x, (list, tuple)) else [x]
 
 
-def _nested(leaves: Iterator[Scalar], shape: tuple[int, ...]) -> Any:
-    return tuple(_nested(leaves, shape[1:]) for _ in range(shape[0])) if shape else next(leaves)
+def _nested(numbers: Iterator[Scalar], shape: tuple[int, ...]) -> Any:
+    return tuple(_nested(numbers, shape[1:]) for _ in range(shape[0])) if shape else next(numbers)
 
 
 def as_rows(m: Model, values: Mapping[str, Any]) -> dict[str, Any]:

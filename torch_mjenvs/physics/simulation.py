@@ -24,7 +24,7 @@ from .model.enums import SensorType
 from .model.model import Model
 from .model.precision import PRECISIONS, Precision
 from .model.state import State
-from .params import Columns, check_names
+from .params import Columns, check_names, leaves
 from .step import left_by_step, step
 from .world_params import Params, Varied, param_buffers
 
@@ -43,10 +43,6 @@ def _mass_matrix(m: Model, d: Data) -> list[list[Scalar]]:
 
 
 OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on as the model has them
-
-
-def _flat(x: Any) -> list[Scalar]:
-    return [y for part in x for y in _flat(part)] if isinstance(x, (list, tuple)) else [x]
 
 
 STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
@@ -123,7 +119,7 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
 
         def computed(d: Data) -> dict[str, list[Scalar]]:
             found = {name: _mass_matrix(m, d) if name == "M" else getattr(d, name) for name in asked.outputs}
-            return {name: _floats(_flat(x)) for name, x in found.items()}
+            return {name: _floats(leaves(x)) for name, x in found.items()}
 
         act = b.get("act", [])
         warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever

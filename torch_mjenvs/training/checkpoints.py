@@ -1,4 +1,4 @@
-"""What a run has saved: whole at any moment, whenever the process is killed and whatever is on the disk."""
+"""The files of a run: each is whole at any moment, whenever the process is killed and whatever is on the disk."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ CHANGEABLE = ("learning_rate", "total_steps")  # when a run is resumed
 
 
 class Kept:
-    """The checkpoints of a run, of which the last is there."""
+    """The checkpoints of a run, each of which replaces the one before."""
 
     def __init__(self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any]):
         self.agent, self.run, self.out, self.history = agent, run, out, history
         self.frames, self.at, self.took = agent.frames_seen, time.perf_counter(), 0.0
 
     def due(self, last: int) -> bool:
-        """Whether it is time for one: at the end, by the frames seen since there were `last`, or by the clock."""
+        """Say whether a checkpoint is due: at the end, by frames seen (there were `last` before), or by the clock."""
         frames, total = self.agent.frames_seen, self.agent.settings.total_steps
         by_frames = frames >= total or frames * CHECKPOINTS // total > last * CHECKPOINTS // total
         return by_frames or time.perf_counter() - self.at >= max(EVERY, self.took / SHARE)
 
     def save(self, seconds: float) -> None:
-        """The policy, and all that the run goes on from, after so many seconds of training."""
+        """Save the policy and the state to resume from, after so many seconds of training."""
         start, agent = time.perf_counter(), self.agent
         save({"env": self.run["env"], **agent.networks()}, self.out / "policy.pt")
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
@@ -47,7 +47,7 @@ class Kept:
 
 
 def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]) -> tuple[dict[str, Any], float]:
-    """Puts `agent` where a checkpoint left it. Returns the history, and the seconds of training, up to there.
+    """Restore `agent` from a checkpoint. Returns the history and the seconds of training up to there.
 
     Raises SystemExit for a file that is no whole checkpoint, or that of another run.
     """
@@ -70,16 +70,16 @@ def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """What tells two runs apart: name, old and new."""
+    """Return the settings in which two runs differ: name, old value and new value of each."""
     flat = [run["settings"] | {k: v for k, v in run.items() if k != "settings"} for run in (old, new)]
     names = sorted(flat[0].keys() | flat[1].keys())
     return [(k, flat[0].get(k), flat[1].get(k)) for k in names if flat[0].get(k) != flat[1].get(k)]
 
 
 def write(path: Path, content: bytes | memoryview) -> None:
-    """Write a file so that under this name there is, at any moment and after a power cut, the old one or the new one.
+    """Write a file whole or not at all: at any moment, and after a power cut, it has the old contents or the new.
 
-    Raises SystemExit where it cannot be written, as on a full disk; then the old one is still there.
+    Raises SystemExit where it cannot be written, as on a full disk; the old contents are then still there.
     """
     draft = path.with_suffix(".draft")
     try:
@@ -97,7 +97,7 @@ def write(path: Path, content: bytes | memoryview) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """The names in a folder reach the disk, where the system has a way to ask for that."""
+    """Flush a folder's names to the disk, where the system has a way to ask for that."""
     with suppress(OSError):
         folder = os.open(path, os.O_RDONLY)
         try:
@@ -107,19 +107,22 @@ def _sync_folder(path: Path) -> None:
 
 
 def save(what: Mapping[str, Any], path: Path) -> None:
-    """torch.save by `write`. Raises as that does."""
+    """Save a dict by torch.save, whole or not at all. Raises SystemExit where the file cannot be written."""
     buffer = io.BytesIO()
     torch.save(what, buffer)
     write(path, buffer.getbuffer())
 
 
 def save_json(what: Mapping[str, Any], path: Path) -> None:
-    """Strict JSON by `write`, in which a number that is not finite is null. Raises as that does."""
+    """Save strict JSON, whole or not at all; a number that is not finite becomes null.
+
+    Raises SystemExit where the file cannot be written.
+    """
     write(path, (json.dumps(finite(what), allow_nan=False) + "\n").encode())
 
 
 def finite(x: Any) -> Any:
-    """The same dicts, lists and values, with None for numbers that are not finite."""
+    """Return a copy of nested dicts and lists with None for every number that is not finite."""
     if isinstance(x, Mapping):
         return {name: finite(value) for name, value in x.items()}
     if isinstance(x, list | tuple):
@@ -128,7 +131,10 @@ def finite(x: Any) -> Any:
 
 
 def load(path: Path, entries: Collection[str]) -> dict[str, Any]:
-    """What `save` wrote, on the CPU. Raises SystemExit for a file that is none of ours or lacks one of the entries."""
+    """Load a dict that `save` wrote, onto the CPU.
+
+    Raises SystemExit for a file that `save` did not write, or that lacks one of the entries.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -146,9 +152,9 @@ def load(path: Path, entries: Collection[str]) -> dict[str, Any]:
 
 
 def misfit(theirs: Any, ours: Any, name: str = "state") -> str | None:
-    """The first place where a loaded state cannot go on as ours: an entry that it lacks, or a tensor of another shape.
+    """Return the first reason why a loaded state cannot replace ours: a missing entry, or a tensor of another shape.
 
-    What ours has not yet, such as the moments of an optimiser that has made no step, is not compared.
+    Entries that ours does not have yet, such as the moments of an optimiser before its first step, are not compared.
     """
     if isinstance(ours, Mapping):
         if not isinstance(theirs, Mapping):

@@ -1,4 +1,4 @@
-"""Argparse types: each takes the text after a flag and raises ArgumentTypeError, in a line, for what cannot be."""
+"""Types of command-line flags, for argparse: each takes a flag's text, and raises ArgumentTypeError for bad values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 
 class Number:
-    """One kind of number. Called with a text or a number, it returns the number, or raises ArgumentTypeError."""
+    """A kind of number. Called with a text or a number, it returns the number, or raises ArgumentTypeError."""
 
     def __init__(self, kind: str, holds: Callable[[float], bool], whole: bool = False):
-        """`kind` names it in errors: "a number above 0"; `holds` tells whether a finite number is of it."""
+        """Make a kind of number: `kind` is its name in errors, "a number above 0"; `holds` tests a finite number."""
         self.kind, self.holds, self.whole = kind, holds, whole
 
     def __call__(self, given: str | float) -> float:
@@ -24,7 +24,7 @@ class Number:
 
 
 def _number(given: str | float) -> float:
-    """NaN for what is no number. Whole numbers stay exact, however long."""
+    """Return the number that a text means, or NaN for none. Whole numbers stay exact, however long."""
     if isinstance(given, bool):
         return math.nan
     for kind in (int, float) if isinstance(given, str) else (lambda x: x,):
@@ -42,14 +42,14 @@ positive = Number("a number above 0", lambda x: x > 0)
 
 
 def seed(text: str) -> int:
-    """A whole number from 0 on that torch takes as a seed, and a few more after it."""
+    """Return a seed: a whole number from 0 on that torch takes, as it does the few after it."""
     if whole(text) > 2**63 - 10:
         raise argparse.ArgumentTypeError(f"{text} is not below 2**63 - 9, as a seed must be")
     return int(whole(text))
 
 
 def wandb_project(text: str) -> str:
-    """The name of a project of Weights & Biases, whose library is there."""
+    """Return the name of a project of Weights & Biases, after checking that its library is installed."""
     try:
         import wandb  # noqa: F401
     except ImportError as error:
@@ -58,7 +58,7 @@ def wandb_project(text: str) -> str:
 
 
 def device(text: str) -> str:
-    """One of torch's devices that is there: cpu, cuda, cuda:1."""
+    """Return the name of one of torch's devices, cpu, cuda or cuda:1, after checking that it is there."""
     try:
         torch.empty(0, device=text)
     except (RuntimeError, AssertionError) as error:  # AssertionError: this torch was built without CUDA

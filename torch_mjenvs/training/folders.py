@@ -1,4 +1,4 @@
-"""The folder of a run's results, which one process at a time writes into."""
+"""The folder of a run's results. One process at a time writes into it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LOCK = ".lock"  # its holder's number is in it; the system lets go of it when th
 
 @contextmanager
 def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
-    """The folder for results, made here and held until the block ends: `given`, or runs/NAME, runs/NAME-2 and so on.
+    """Make the folder for results and hold it until the block ends: `given`, or runs/NAME, runs/NAME-2 and so on.
 
-    Nothing that is there is overwritten. Raises SystemExit where there is nothing to resume, results of another run are
-    in the way, another run is writing there, or no folder can be made.
+    No results are overwritten. Raises SystemExit where there is nothing to resume, results of another run are in the
+    way, another run is writing there, or no folder can be made.
     """
     name = name.replace(":", "-")  # of a task's module
     names = [Path("runs") / name] + [Path("runs") / f"{name}-{k}" for k in range(2, 1000)]
@@ -42,7 +42,7 @@ def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
 
 
 def used(out: Path) -> bool:
-    """Whether there is something of a run in this folder."""
+    """Say whether a folder holds results of a run."""
     return any((out / file).exists() for file in ("checkpoint.pt", "policy.pt", "result.json"))
 
 
@@ -57,7 +57,7 @@ def _first_free(names: list[Path]) -> tuple[Path, BaseFileLock]:
 
 
 def _claim(out: Path) -> BaseFileLock | None:
-    """The lock of a folder, which is made; None while another run holds it."""
+    """Make a folder and return its lock; None while another run holds it."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = FileLock(out / LOCK, blocking=False)
@@ -72,7 +72,7 @@ def _claim(out: Path) -> BaseFileLock | None:
 
 
 def _holder(out: Path) -> str:
-    """A few words on who holds a folder's lock, where that is known."""
+    """Return a few words on who holds a folder's lock, or "" where that is not known."""
     try:
         return f" (process {int((out / LOCK).read_text())})"
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The health of a run: what goes wrong is counted, and a run that can learn no more is told from one that can."""
+"""The health of a run: counts of what goes wrong, and the rule by which a run counts as diverged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Faults:
         return Faults(**{name: mine[name] + theirs[name] for name in mine})
 
     def divergence(self, frames: int) -> str | None:
-        """Why an iteration of so many frames shows that a run has diverged; None where it has not."""
+        """Return why an iteration of so many frames shows that the run has diverged; None where it does not."""
         if self.bad_weights:
             return f"{self.bad_weights:,} of the networks' numbers are not finite"
         if self.bad_updates:
@@ -28,5 +28,5 @@ class Faults:
         return None
 
     def __str__(self) -> str:
-        """Those that are not 0: "3 bad states"."""
+        """Name the counts that are not 0: "3 bad states"."""
         return ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in vars(self).items() if n)

@@ -1,4 +1,4 @@
-"""Signals that ask a run to end: it ends after the iteration in progress, and has saved what it came to."""
+"""Ctrl-C and SIGTERM in a training run: it ends after the iteration in progress, once its state is saved."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Interrupts:
-    """While entered, the first Ctrl-C or SIGTERM is only noted in `heard`; the second ends the process at once.
+    """A context in which the first Ctrl-C or SIGTERM is only noted in `heard`; the second ends the process at once.
 
     The exit status is then the one by which shells tell of a signal, 130 or 143. Python hears signals in its main
     thread alone: elsewhere nothing is changed. A signal that the process ignores (nohup) stays ignored.
@@ -39,5 +39,5 @@ class Interrupts:
 
     @property
     def status(self) -> int:
-        """The exit status of a process that ended by what was heard; 0 where nothing was."""
+        """The exit status of a process that ended because of the signal in `heard`; 0 without one."""
         return 128 + self.heard if self.heard else 0

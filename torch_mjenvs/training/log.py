@@ -1,4 +1,4 @@
-"""Where a run's numbers go while it runs: TensorBoard where it is installed, Weights & Biases where it is asked for."""
+"""The log of a run in progress: TensorBoard where it is installed, Weights & Biases where it is asked for."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 
 class Log:
-    """Numbers by name over frames.
+    """A log of numbers, by name and count of frames.
 
     TensorBoard's files go to the run's folder (`tensorboard --logdir runs` shows all runs). `wandb` is the name of a
-    project; its library has to be there then. Calls raise SystemExit where nothing can be written, as on a full disk.
+    project of Weights & Biases, whose library has to be installed. Calls raise SystemExit where nothing can be written,
+    as on a full disk.
     """
 
     def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None):
@@ -31,7 +32,7 @@ class Log:
             self.wandb = library.init(project=wandb, name=out.name, dir=str(out), config=dict(run))
 
     def write(self, frames: int, values: Mapping[str, float]) -> None:
-        """What these are after so many frames."""
+        """Log these values, as they are after so many frames."""
         with self._told():
             if self.tensorboard:
                 for name, x in values.items():
@@ -40,7 +41,7 @@ class Log:
                 self.wandb.log(dict(values) | {"frames": frames}, step=frames)
 
     def close(self) -> None:
-        """All is written."""
+        """Write out all that was logged, and close the log."""
         with self._told():
             if self.tensorboard:
                 self.tensorboard.close()

@@ -1,4 +1,4 @@
-"""The networks of PPO, and what keeps them fast: one batched product for both, gradients by hand, memory that is kept.
+"""The networks of PPO, made fast: one batched product for both, gradients by hand, memory that is kept.
 
 Shapes: B rows, O observations, A actions, H hidden units.
 """
@@ -15,6 +15,7 @@ from torch import Tensor
 
 
 def orthogonal(shape: Sequence[int], gain: float) -> Tensor:
+    """Return a random matrix of this shape with orthogonal rows or columns, times `gain`."""
     return torch.nn.init.orthogonal_(torch.empty(*shape), gain)
 
 
@@ -35,7 +36,7 @@ class ActorCritic:
         self.weights, self.biases = params[0::2], params[1::2]  # (2, out, in) and (2, 1, out) per layer
         self.weight_grads, self.bias_grads = grads[0::2], grads[1::2]
         self.minus_one = torch.tensor(-1.0, device=device)
-        self.buffers: dict[tuple, Tensor] = {}
+        self.buffers: dict[tuple[Any, ...], Tensor] = {}
 
         for net in itertools.chain(*self.weights[:-1]):
             net.copy_(orthogonal(net.shape, math.sqrt(2)))
@@ -50,13 +51,13 @@ class ActorCritic:
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def _buffer(self, name: str, *shape: int) -> Tensor:
-        """Scratch memory that is kept: fresh megabytes cost more in page faults than the arithmetic done on them."""
+        """Return scratch memory that is kept: fresh memory costs more in page faults than the arithmetic on it."""
         if (name, *shape) not in self.buffers:
             self.buffers[name, *shape] = torch.empty(shape, device=self.theta.device)
         return self.buffers[name, *shape]
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean actions (B, A) and values (B,) for normalised observations (B, O)."""
+        """Return mean actions (B, A) and values (B,) for normalised observations (B, O)."""
         self.inputs = [obs.expand(2, -1, -1)]  # of each layer, for backward
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             out = self._buffer(f"forward {layer}", 2, len(obs), weight.shape[1])
@@ -69,7 +70,7 @@ class ActorCritic:
         return out[0], out[1, :, 0]
 
     def backward(self, mean_grad: Tensor, value_grad: Tensor) -> None:
-        """Overwrites the gradient of every weight and bias, given the loss's with respect to `forward`'s results."""
+        """Overwrite the gradient of every weight and bias, from the loss's gradients by the results of `forward`."""
         grad = self._buffer("backward", 2, *mean_grad.shape).zero_()
         grad[0], grad[1, :, 0] = mean_grad, value_grad
         for layer in reversed(range(len(self.weights))):
@@ -83,13 +84,14 @@ class ActorCritic:
 
 
 class RunningMoments:
-    """Mean and variance of everything seen so far, per column."""
+    """Mean and variance of all rows seen so far, per column."""
 
     def __init__(self, *shape: int, device: torch.device):
         self.mean, self.var = torch.zeros(shape, device=device), torch.ones(shape, device=device)
         self.count = 0
 
     def update(self, rows: Tensor) -> None:
+        """Take in rows (B, *shape)."""
         var, mean = torch.var_mean(rows, dim=0, correction=0)
         share = len(rows) / (self.count + len(rows))  # 1 at first: the initial guess is forgotten
         delta = mean - self.mean
@@ -98,6 +100,7 @@ class RunningMoments:
         self.count += len(rows)
 
     def normalise(self, x: Tensor) -> Tensor:
+        """Return x with mean 0 and variance 1 by these moments, clipped to [-10, 10]."""
         return ((x - self.mean) * (self.var + 1e-8).rsqrt()).clamp_(-10, 10)
 
     def state_dict(self) -> dict[str, Any]:
@@ -110,7 +113,10 @@ class RunningMoments:
 
 
 class Replayed:
-    """`function` of one tensor, all else that it works on staying at its place: on CUDA, replayed as one graph."""
+    """A function of one tensor that CUDA replays as one graph; on the CPU it is just called.
+
+    All else that the function works on has to stay at its place in memory.
+    """
 
     def __init__(self, function: Callable[[Tensor], None]):
         self.function, self.calls = function, 0

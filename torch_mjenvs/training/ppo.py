@@ -31,7 +31,7 @@ PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a th
 
 @dataclass(frozen=True)
 class Settings:
-    """A task's table in settings.toml."""
+    """The settings of PPO for a task, as in its table in settings.toml."""
 
     num_envs: int
     total_steps: int
@@ -49,6 +49,7 @@ class Settings:
 
 
 class PPO:
+    """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: an `Agent`."""
     def __init__(self, env: TorchVectorEnv, settings: Settings, seed: int):
         self.env, self.settings = env, settings
         T, N, device = settings.horizon, env.num_envs, env.device
@@ -83,7 +84,7 @@ class PPO:
         self.frames_seen = 0
 
     def iterate(self) -> None:
-        """One rollout and what is learnt from it."""
+        """Collect a rollout, and learn from it."""
         progress = self.frames_seen / self.settings.total_steps
         self.lr.fill_(self.settings.learning_rate * (1 - 0.9 * progress))
         self.bad_updates.zero_()
@@ -92,13 +93,13 @@ class PPO:
         self.frames_seen += len(self.frames)
 
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Actions (N, A) with noise, and what else the update needs to know."""
+        """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""
         mean, value = self.net.forward(self.obs_moments.normalise(obs))
         noise = torch.randn_like(mean)
         return torch.addcmul(mean, noise, self.net.log_std.exp()), {"noise": noise, "value": value}
 
     def prepare(self, data: dict[str, Tensor]) -> None:
-        """Fills `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
+        """Fill `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
         s, net, normalise = self.settings, self.net, self.obs_moments.normalise
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
         done = data["terminated"] | data["truncated"]
@@ -124,7 +125,7 @@ class PPO:
         self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
 
     def reward_scale(self, rewards: Tensor, done: Tensor) -> Tensor:
-        """One over the standard deviation of discounted returns. Keeps the returns of the episodes that ended."""
+        """Return one over the standard deviation of discounted returns; record the returns of episodes that ended."""
         returns, discounted = torch.empty_like(rewards), torch.empty_like(rewards)
         for t in range(self.settings.horizon):
             returns[t] = self.episode_return.add_(rewards[t])
@@ -136,6 +137,7 @@ class PPO:
         return (self.return_moments.var + 1e-8).rsqrt()
 
     def update(self) -> None:
+        """Learn from the frames in `epochs` passes over shuffled minibatches."""
         total, size = len(self.frames), min(len(self.frames), self.settings.minibatch)
         for _ in range(self.settings.epochs):
             order = torch.randperm(total, device=self.frames.device)
@@ -152,7 +154,10 @@ class PPO:
         self.optimizer.step()
 
     def gradient(self, rows: Tensor) -> None:
-        """The gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²), r the probability ratio."""
+        """Compute the gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²).
+
+        r is the probability ratio, a the normalised advantage, v the value.
+        """
         s, net = self.settings, self.net
         obs, action, old_log_prob, advantage, target = rows.split(self.columns, 1)
         mean, value = net.forward(obs)
@@ -170,22 +175,22 @@ class PPO:
         net.backward(noise_grad * inv_std, (value - target[:, 0]) * (2 * s.value_weight / len(rows)))
 
     def act(self, obs: Tensor) -> Tensor:
-        """The mean action, for scoring."""
+        """Return the mean actions (N, A) for observations (N, O), for scoring."""
         return self.net.forward(self.obs_moments.normalise(obs))[0]
 
     def measures(self) -> dict[str, float]:
-        """Numbers worth a curve."""
+        """Return the learning rate and the mean log_std, by name, to plot over the run."""
         rate, log_std = torch.stack([self.lr, self.net.log_std.mean()]).tolist()
         return {"learning_rate": rate, "log_std": log_std}
 
     def faults(self) -> Faults:
-        """What went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
+        """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
         log_std = self.net.log_std
         finite = torch.cat([self.net.theta, log_std.exp(), (-log_std).exp()]).isfinite()
         return Faults(*torch.stack([self.bad_states, self.bad_updates, (~finite).sum()]).tolist())
 
     def networks(self) -> dict[str, Tensor]:
-        """What policy.pt holds beside the id of the task, which `torch_mjenvs.policy` documents.
+        """Return the entries of policy.pt but for the id of the task, in the format of `torch_mjenvs.policy`.
 
         Layer i of the policy is weights{i}[0], biases{i}[0], and of the value weights{i}[1], biases{i}[1].
         """
@@ -195,7 +200,7 @@ class PPO:
         return {**weights, **biases, "log_std": self.net.log_std.clone(), **moments}
 
     def state_dict(self) -> dict[str, Any]:
-        """All that training goes on from: the same run, loaded into a fresh PPO, ends with the same bits."""
+        """Return the whole state of training: a fresh PPO that loads it ends with the same bits."""
         return {
             "theta": self.net.theta,
             "optimizer": self.optimizer.state_dict(),
@@ -227,13 +232,13 @@ class PPO:
 
 
 def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
-    """Memory by hidden unit: weights of both networks, gradients, moments and a copy; values of rows, both ways."""
+    """Return the bytes that a hidden unit takes: weights, gradients, moments, a copy, and activations of all rows."""
     return 4 * 2 * 5 * (observations + s.hidden + actions + 3) + 4 * 2 * 4 * (s.num_envs + s.minibatch)
 
 
 @torch.no_grad()  # gradients are written out above
 def main(argv: list[str] | None = None) -> None:
-    """`torch_mjenvs train`."""
+    """Run `torch_mjenvs train`."""
     args = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train").parse_args(argv)
     env_id = task_id(args.env)
     settings = Settings(**runs.chosen(env_id, args))

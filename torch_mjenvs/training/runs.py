@@ -1,4 +1,4 @@
-"""What training runs share: command line, the loop with its checkpoints and evaluations on the way, results, curves."""
+"""A training run of any algorithm: command line, loop with checkpoints and evaluations, results, curves."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ EVALUATED = 16  # episodes, each time that a run is evaluated on the way
 
 
 def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser:
-    """The flags that every run takes."""
+    """Return an argument parser with the flags that every run takes."""
     known = ", ".join(name for name in tomllib.loads(SETTINGS.read_text()) if name != "defaults")
     out = argparse.ArgumentParser(prog=prog, description=description)
-    out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"tuned settings are there for {known}")
-    out.add_argument("--num-envs", type=RULES["num_envs"], help="instead of the task's own number")
+    out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"id of the task; settings are tuned for {known}")
+    out.add_argument("--num-envs", type=RULES["num_envs"], help="number of worlds, instead of the task's own")
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
     out.add_argument("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
     out.add_argument("--seed", type=seed, default=0)
-    out.add_argument("--episodes", type=count, default=100, help="to score the result by, here and in Gymnasium's own")
+    out.add_argument("--episodes", type=count, default=100, help="episodes of the final score, here and in Gymnasium's")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
     out.add_argument(
         "--resume", action="store_true", help="go on from OUT/checkpoint.pt; with more --total-steps, beyond its end"
@@ -58,13 +58,14 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
 def training_parser(
     description: str, defaults: Mapping[str, float], prog: str | None = None
 ) -> argparse.ArgumentParser:
-    """`parser` with a flag for every setting, and for what is seen of a run while it runs."""
+    """Return `parser` with a flag for every setting, and flags for the evaluations and logs of a run."""
     out = parser(description, prog)
     out.add_argument(
-        "--evaluations", type=whole, default=10, help=f"on the way, of {EVALUATED} episodes each; 0 for none"
-    )
+        "--evaluations", type=whole, default=10,
+        help=f"how often to evaluate the policy during training, in {EVALUATED} episodes each time",
+    )  # fmt: skip
     out.add_argument("--wandb", type=wandb_project, metavar="PROJECT", help="log to Weights & Biases, too")
-    group = out.add_argument_group("settings", "Each goes before the task's own, which goes before the default.")
+    group = out.add_argument_group("settings", "A flag overrides the task's setting, which overrides the default.")
     for name, value in defaults.items():
         if name not in ("num_envs", "total_steps"):
             group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {value}")
@@ -72,12 +73,12 @@ def training_parser(
 
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """Those of these settings that the command line names."""
+    """Return the settings, among these names, that the command line gives."""
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 
 def chosen(env_id: str, args: argparse.Namespace) -> dict[str, Any]:
-    """PPO's settings for a task, with what the command line says instead. Raises SystemExit for what cannot be."""
+    """Return PPO's settings for a task, changed by the command line. Raises SystemExit for a bad value."""
     try:
         return settings(env_id, **given(args, settings()))
     except ValueError as error:
@@ -85,17 +86,17 @@ def chosen(env_id: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Trains `agent` for `settings.total_steps` frames. `run` says which run it is of.
+    """Train `agent` for `settings.total_steps` frames. `run` is a dict that identifies the run.
 
-    Keeps OUT/policy.pt, to be watched, and OUT/checkpoint.pt, to resume from, and evaluates the policy on the way, on
-    whose course that has no influence.
+    Keeps OUT/policy.pt, to be watched, and OUT/checkpoint.pt, to resume from. Evaluates the policy on the way; that
+    does not change the course of the run.
 
     Returns "curve", rows of (seconds, frames, mean return of the last 100 episodes), "evaluations", rows of (seconds,
     frames, mean return of the episodes of an evaluation), "faults", the counts of `Faults`, and "changes", rows of
     (frames, setting, before, after) where a run was resumed with another rate or length.
 
-    Raises SystemExit after Ctrl-C or SIGTERM, when the state has been saved, and where the run has diverged; what was
-    saved last is from before that.
+    Raises SystemExit after Ctrl-C or SIGTERM, when the state has been saved, and where the run has diverged; the last
+    checkpoint is then from before that.
     """
     history: dict[str, Any] = {"curve": [], "evaluations": [], "faults": asdict(Faults()), "changes": []}
     before, total = 0.0, agent.settings.total_steps
@@ -148,13 +149,13 @@ def _diverged(why: str, agent: Agent, kept: Kept) -> str:
 
 
 def evaluated(act: Callable[[Tensor], Tensor], env_id: str, args: argparse.Namespace) -> float:
-    """The mean return of some episodes in the Torch task. Random numbers of the run are left alone."""
+    """Return the mean return of some episodes in the Torch task. Random numbers of the run are left alone."""
     with torch.random.fork_rng(devices=[]):
         return float(score(act, make(env_id, EVALUATED, args.device), args.seed + 2, args.device).returns.mean())
 
 
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
-    """Draw the curve, score the policy here and in Gymnasium's own task, and keep all that in OUT/result.json."""
+    """Draw the curve, score the policy here and in Gymnasium's own task, and save all in OUT/result.json."""
     title = f"{run['algorithm']}, {run['env']}, {run['settings']['num_envs']:,} worlds, seed {run['seed']}"
     save_curve(out / "curve.png", title, history["curve"], history["evaluations"])
     found = scores(agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1)
@@ -163,7 +164,7 @@ def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespac
 
 
 def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
-    """Print the scores, and keep them with the run's `record` as OUT/result.json."""
+    """Print the scores, and save them with the run's `record` in OUT/result.json."""
     show(found)
     record |= {"scores": {name: [round(x, 1) for x in one.returns.tolist()] for name, one in found.items()}}
     record |= {"bad_states_in_scores": {name: one.bad_states for name, one in found.items()}}
@@ -171,8 +172,11 @@ def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
     print(f"results: {out}")
 
 
-def save_curve(path: Path, title: str, curve: Sequence, evaluations: Sequence = ()) -> None:
-    """Both: rows of (seconds, frames, mean episode return)."""
+def save_curve(path: Path, title: str, curve: Sequence[Any], evaluations: Sequence[Any] = ()) -> None:
+    """Draw the learning curve, over time and over frames, into a picture.
+
+    `curve` and `evaluations` are rows of (seconds, frames, mean episode return).
+    """
     figure = Figure(figsize=(10, 4), layout="constrained")  # of no window, whatever matplotlib's backend
     axes = figure.subplots(1, 2, sharey=True)
     for rows, style, label in ((curve, "-", "last 100 episodes, with noise"), (evaluations, "o", "mean actions")):

@@ -1,4 +1,4 @@
-"""What a policy is worth: returns of whole episodes, in the Torch task and in Gymnasium's own."""
+"""Scores of a policy: returns of whole episodes, in the Torch task and in Gymnasium's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Act = Callable[[Tensor], Tensor]  # observations (N, O) to actions (N, A)
 
 @dataclass(frozen=True)
 class Score:
-    """The returns (episodes,) of a policy, and how many of the episodes ended as their state or action went bad.
+    """The returns (episodes,) of a policy, and the number of episodes that ended with a bad state or action.
 
     Gymnasium's own tasks do not tell of bad states: there the count is 0.
     """
@@ -29,14 +29,14 @@ class Score:
 
 
 def scores(act: Act, env_id: str, episodes: int, device: str, seed: int) -> dict[str, Score]:
-    """The score of a policy in the Torch task, and in Gymnasium's own where there is one."""
+    """Score a policy in the Torch task, and in Gymnasium's own where there is one; by the ids of the tasks."""
     found = {env_id: score(act, make(env_id, episodes, device), seed, device)}
     name = original(env_id)
     return found | ({name: score(act, make_original(name, episodes), seed, device)} if name else {})
 
 
 def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
-    """The score over the first episode in each world. Closes `env`, which may speak torch or NumPy."""
+    """Score a policy over the first episode in each world. Closes `env`, which may speak torch or NumPy."""
     obs, _ = env.reset(seed=seed)
     numpy = isinstance(obs, np.ndarray)
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
@@ -54,12 +54,12 @@ def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
 
 
 def interval(returns: Tensor) -> float:
-    """Half the width of the mean's 95 % confidence interval; NaN for a single episode."""
+    """Return half the width of the mean's 95 % confidence interval; NaN for a single episode."""
     return float(1.96 * returns.std() / math.sqrt(len(returns))) if len(returns) > 1 else math.nan
 
 
 def show(found: Mapping[str, Score]) -> None:
-    """Print `scores`."""
+    """Print the scores, a line for each task."""
     for name, one in found.items():
         returns, bad = one.returns, one.bad_states
         spread, many = f" ± {interval(returns):.0f}", f"{len(returns)} episodes"

@@ -1,4 +1,4 @@
-"""The settings of a run: what each must obey, and those that settings.toml has for a task."""
+"""The settings of a run: the rules that each must obey, and the values that settings.toml has for a task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RULES = {
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, as numbers. Raises ValueError for one that is unknown or cannot be."""
+    """Return the settings as numbers. Raises ValueError for an unknown setting or a bad value."""
     found = {}
     for name, value in settings.items():
         if name not in RULES:
@@ -53,10 +53,10 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings(env_id: str = "", **instead: Any) -> dict[str, Any]:
-    """PPO's settings: the task's table in settings.toml over the defaults, over which go the arguments.
+    """Return PPO's settings for a task: the arguments, else its table in settings.toml, else the defaults.
 
-    A minibatch of the tables is at most a batch. Raises ValueError for a setting that cannot be, among them a minibatch
-    that was asked for and is larger than the batch.
+    A minibatch of the tables is at most a batch. Raises ValueError for a bad setting, among them a minibatch that was
+    asked for and is larger than the batch.
     """
     tables = tomllib.loads(SETTINGS.read_text())
     found = checked(tables["defaults"] | tables.get(env_id, {}) | instead)

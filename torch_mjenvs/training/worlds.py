@@ -1,4 +1,4 @@
-"""The worlds that are trained in, by their ids, and Gymnasium's own of the same task."""
+"""The environments that training uses, made by id: Torch tasks, and Gymnasium's own of the same name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..envs.vector_env import TorchVectorEnv
 
 
 def task_ids() -> list[str]:
-    """The ids of all tasks that are run by this package, users' registered ones included."""
+    """Return the ids of all tasks that run on this package, users' registered ones included."""
     ours = f"{__name__.split('.')[0]}."
     return sorted(spec.id for spec in gymnasium.registry.values() if str(spec.vector_entry_point).startswith(ours))
 
 
 def task_id(name: str) -> str:
-    """The full id of a Torch task, given with or without its version; with its module, if that is a user's.
+    """Return the full id of a Torch task, given with or without its version; with its module, if that is a user's.
 
     Raises SystemExit where there is no such task.
     """
@@ -44,26 +44,26 @@ def task_id(name: str) -> str:
 
 
 def make(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> TorchVectorEnv:
-    """Worlds that start their next episode by themselves and hand out their own buffers, which each step overwrites."""
+    """Make worlds in float32 that reset themselves and hand out their own buffers, which each step overwrites."""
     kwargs |= dict(device=device, dtype=torch.float32, autoreset_mode=AutoresetMode.SAME_STEP, copy=False)
     return cast(TorchVectorEnv, gymnasium.make_vec(env_id, num_envs=num_envs, **kwargs))
 
 
 def original(env_id: str) -> str | None:
-    """Gymnasium's own name of a Torch task; None for a task of a user's own."""
+    """Return the id of Gymnasium's own task behind a Torch task; None for a task of a user's own."""
     name = env_id.removeprefix("Torch").replace("-v0", "-v5")
     return name if name in gymnasium.registry else None
 
 
 def make_original(name: str, num_envs: int) -> VectorEnv:
-    """Gymnasium's own environment, in each of whose models MuJoCo would warn of a half cheetah's `settotalmass`."""
+    """Make Gymnasium's own environment, without MuJoCo's warning of `settotalmass` from every half cheetah."""
     with without_the_warning_of_settotalmass():
         return gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode="sync")
 
 
 @contextmanager
 def without_the_warning_of_settotalmass() -> Iterator[None]:
-    """MuJoCo's other warnings go where they would have gone, but to no log file."""
+    """Silence MuJoCo's warning of `settotalmass`. Other warnings go where they would have gone, but to no log file."""
     shown = mujoco.get_mju_user_warning() or (lambda message: print(f"MuJoCo: {message}", file=sys.stderr))
 
     def show(message: str) -> None:

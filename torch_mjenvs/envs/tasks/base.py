@@ -1,7 +1,7 @@
-"""What a task must say: its model, how an episode starts, what is seen, what is rewarded, when it ends.
+"""The base class of tasks, `Task`, and the classes that its functions take and return.
 
-All of it is ordinary Python over scalars (`torch_mjenvs.compiler.scalar`): the engine traces it together with the
-physics into one kernel. A task is a frozen dataclass whose fields are the constructor arguments of the environment.
+A task is ordinary Python over scalars (`torch_mjenvs.scalar`): the engine traces it together with the physics into one
+kernel. It is a frozen dataclass whose fields are the constructor arguments of the environment.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ from ...scalar import Mask, Random, Scalar, logical_and
 class World:
     """A world as a task sees it: lists of scalars, in MuJoCo's order and units.
 
-    `act` is the activations of actuators that have any. `memory` is what the world remembers: see `Task.memory`. `rng`
-    is the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`, `rng.normal()`. `data`
-    has mjData's further fields (`xpos`, `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as
-    they stand when Gymnasium reads them: of the last evaluation within the step, which for Runge-Kutta is not that of
-    the final qpos and qvel.
+    `act` holds the activations, where actuators have any. `memory` holds what the world remembers: see `Task.memory`.
+    `rng` gives the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`,
+    `rng.normal()`. `data` has mjData's further fields (`xpos`, `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`,
+    `ten_length`, ...) as they stand when Gymnasium reads them: of the last evaluation within the step, which for
+    Runge-Kutta is not that of the final qpos and qvel.
 
     Each call of a task's function gets a copy of its own, whose lists it may change in place: neither the physics nor
     any other call sees that. An environment's world raises AttributeError where an attribute is set;
     `dataclasses.replace(world, qpos=...)` makes another world.
     """
 
-    qpos: list
-    qvel: list
+    qpos: list[Scalar]
+    qvel: list[Scalar]
     memory: dict[str, Any]
     data: Data
     rng: Random
-    act: list = field(default_factory=list)
+    act: list[Scalar] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Control:
-    """What acts on the model during a step: ctrl, and pushes from outside.
+    """The inputs of the physics during a step: ctrl (nu numbers), and forces that push from outside.
 
-    `qfrc_applied` is a force on each dof. `xfrc_applied` has, by names of bodies, force and torque at the body's centre
-    of mass in world axes: six numbers.
+    `qfrc_applied` has a force on each dof. `xfrc_applied` has, by names of bodies, force (N) and torque (N m) at the
+    body's centre of mass in world axes: six numbers.
     """
 
-    ctrl: list
-    qfrc_applied: list | None = None
-    xfrc_applied: dict[str, list] = field(default_factory=dict)
+    ctrl: list[Scalar]
+    qfrc_applied: list[Scalar] | None = None
+    xfrc_applied: dict[str, list[Scalar]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one environment step came to."""
+    """The reward of a step, whether it terminated the episode, and its info: numbers and lists by name."""
 
     reward: Scalar
     terminated: Mask
-    info: dict[str, Scalar | list] = field(default_factory=dict)
+    info: dict[str, Scalar | list[Scalar]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Task:
     given is theirs: `World` says more.
 
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
-    `outcome` and `observe`. `reset`, `observe` and `outcome` are to be written; the rest is for those who need it.
+    `outcome` and `observe`. Every task writes `reset`, `observe` and `outcome`; the others are optional.
     """
 
     default_camera_config: ClassVar[dict[str, Any]] = {}
@@ -97,64 +97,64 @@ class Task:
             check_field(x.name, x.type if isinstance(x.type, str) else str(x.type), getattr(self, x.name))
 
     def load(self) -> mujoco.MjModel:
-        """The MuJoCo model. Raises OSError where there is no such file."""
+        """Load the MuJoCo model. Raises OSError where there is no such file."""
         return mujoco.MjModel.from_xml_path(expand_model_path(os.fspath(self.xml_file)))
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
-        """qpos and qvel of a new episode; activations are 0."""
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
+        """Return qpos (nq) and qvel (nv) of a new episode; activations are 0."""
         raise NotImplementedError
 
-    def observe(self, m: Model, world: World) -> list:
-        """The observation; noise by `world.rng`."""
+    def observe(self, m: Model, world: World) -> list[Scalar]:
+        """Return the observation, a list of numbers. Use `world.rng` for noise."""
         raise NotImplementedError
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
-        """Reward, termination and info of the step that led from `before` to `after`."""
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
+        """Return reward, termination and info of the step that led from `before` to `after`."""
         raise NotImplementedError
 
-    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list]:
-        """info of a reset."""
+    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
+        """Return the info of a reset: numbers and lists by name."""
         return {}
 
     def randomize(self, m: Model, rng: Random) -> dict[str, Any]:
-        """Parameters of the model for a new episode, by MuJoCo's names, nested as in `m`, which is the model as loaded.
+        """Return parameters of the model for a new episode, by MuJoCo's names, nested as in `m`, the model as loaded.
 
-        In all other functions `m` is the world's own model, with these.
+        In all other functions `m` is the world's own model, with these parameters.
         """
         return {}
 
-    def memory(self, m: Model) -> dict[str, Scalar | list]:
-        """What a world remembers from step to step, numbers and lists by name, and what that is at first."""
+    def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
+        """Declare what a world remembers from step to step: numbers and lists by name, with their first values."""
         return {}
 
-    def begin(self, m: Model, world: World) -> dict[str, Scalar | list]:
-        """What is remembered when an episode begins in this state; names left out are as `memory` has them.
+    def begin(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
+        """Return the memory of an episode that begins in this state; names left out are as `memory` has them.
 
-        `world.memory` is that of the episode before, for what shall outlast episodes; in a world's first episode, and
-        after it was seeded, as `memory` has it.
+        `world.memory` holds the memory of the episode before, for what shall outlast episodes. In a world's first
+        episode, and after it was seeded, it is as `memory` has it.
         """
         return {}
 
-    def control(self, m: Model, world: World, action: list) -> list | Control:
-        """The model's ctrl for this step: the action itself, or what filters, latency and targets make of it.
+    def control(self, m: Model, world: World, action: list[Scalar]) -> list[Scalar] | Control:
+        """Return the model's ctrl (nu) for this step: the action itself, or filtered, delayed or turned into targets.
 
-        A `Control` can also push.
+        Return a `Control` to push bodies too.
         """
         return action
 
-    def remember(self, m: Model, before: World, action: list, after: World) -> dict[str, Scalar | list]:
-        """What is remembered after a step, for `after.memory`; names left out stay as they are in `before.memory`."""
+    def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar | list[Scalar]]:
+        """Return the memory after a step, for `after.memory`; names left out stay as they are in `before.memory`."""
         return {}
 
     def dt(self, m: Model) -> float:
-        """Seconds an environment step lasts."""
+        """Return the seconds that an environment step lasts."""
         return m.timestep * self.frame_skip
 
 
 def copy_of(task: Task) -> Task:
-    """A shallow copy: fields, and whatever else was put on the task. Methods put on it are bound to the copy.
+    """Return a shallow copy of a task: its fields, and whatever else was put on it, with methods bound to the copy.
 
-    `copy.copy` would leave these bound to the task, and of a dataclass with slots it copies the fields alone.
+    `copy.copy` would leave such methods bound to the task, and of a dataclass with slots it copies the fields alone.
     """
     new = object.__new__(type(task))
     held = {x.name: getattr(task, x.name) for x in fields(task) if hasattr(task, x.name)} | vars(task)
@@ -164,8 +164,8 @@ def copy_of(task: Task) -> Task:
     return new
 
 
-def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
-    """values + U(-scale, scale)."""
+def uniform_noise(values: tuple[Any, ...], rng: Random, scale: float) -> list[Scalar]:
+    """Return values + U(-scale, scale). Raises ValueError for a negative scale."""
     if scale < 0:
         raise ValueError(f"the scale of a reset's noise must not be negative, but is {scale}")
     if scale == 0:
@@ -173,15 +173,12 @@ def uniform_noise(values: tuple, rng: Random, scale: float) -> list:
     return [x + rng.uniform(-scale, scale) for x in values]
 
 
-def squared(x: list) -> Scalar:
+def squared(x: list[Scalar]) -> Scalar:
+    """Return the sum of squares."""
     return dot(x, x)
 
 
-def flat(rows: list[list]) -> list:
-    return [x for row in rows for x in row]
-
-
 def within(x: Scalar, bounds: tuple[float, float]) -> Mask:
-    """bounds[0] < x < bounds[1]."""
+    """Return whether bounds[0] < x < bounds[1], as a mask."""
     low, high = (float(b) for b in bounds)
     return logical_and(x > low, x < high)

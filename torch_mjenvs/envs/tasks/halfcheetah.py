@@ -1,4 +1,4 @@
-"""HalfCheetah, as gymnasium/envs/mujoco/half_cheetah_v5.py."""
+"""HalfCheetah, after gymnasium/envs/mujoco/half_cheetah_v5.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import mujoco
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
 
 from ...physics.model.model import Model
-from ...scalar import Random
+from ...scalar import Random, Scalar
 from .base import Outcome, Task, World, squared, uniform_noise
 
 
@@ -29,9 +29,10 @@ class HalfCheetah(Task):
     exclude_current_positions_from_observation: bool = True
 
     def load(self) -> mujoco.MjModel:
-        """Gymnasium's own file has an attribute that MuJoCo has deprecated, `settotalmass`: no news to its users.
+        """Load the model, without MuJoCo's warning that Gymnasium's own file uses a deprecated attribute,
+        `settotalmass`.
 
-        Of a model that is made from a specification, warnings are Python's and go to no log file. A user's file is
+        Warnings of a model that is made from a specification are Python's and go to no log file. A user's file is
         loaded as any other.
         """
         if self.xml_file != HalfCheetah.xml_file:
@@ -41,14 +42,14 @@ class HalfCheetah(Task):
             warnings.filterwarnings("ignore", "compiler attribute 'settotalmass'", UserWarning)
             return specification.compile()
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
         return qpos, [self.reset_noise_scale * rng.normal() for _ in range(m.nv)]
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         return world.qpos[int(self.exclude_current_positions_from_observation) :] + world.qvel
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         x_velocity = (after.qpos[0] - before.qpos[0]) / self.dt(m)
         forward = self.forward_reward_weight * x_velocity
         ctrl_cost = self.ctrl_cost_weight * squared(action)
@@ -60,5 +61,5 @@ class HalfCheetah(Task):
         }
         return Outcome(forward - ctrl_cost, False, info)
 
-    def reset_info(self, m: Model, world: World) -> dict:
+    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         return {"x_position": world.qpos[0]}

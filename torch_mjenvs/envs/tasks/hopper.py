@@ -1,4 +1,4 @@
-"""Hopper, as gymnasium/envs/mujoco/hopper_v5.py."""
+"""Hopper, after gymnasium/envs/mujoco/hopper_v5.py."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .walker2d import Walker2d
 
 @dataclass(frozen=True, kw_only=True)
 class Hopper(Walker2d):
-    """Hop forward. Observation 11: qpos without x, qvel held in [-10, 10]. Action 3 in [-1, 1].
+    """Hop forward. Observation 11: qpos without x, qvel clipped to [-10, 10]. Action 3 in [-1, 1].
 
-    Walker2d's observation and reward; healthy also asks that the state is of a sane size.
+    Observation and reward are Walker2d's; a healthy hopper's state also lies within `healthy_state_range`.
     """
 
     default_camera_config: ClassVar = Walker2d.default_camera_config | {"distance": 3.0}

@@ -1,4 +1,4 @@
-"""Humanoid, as gymnasium/envs/mujoco/humanoid_v5.py."""
+"""Humanoid, after gymnasium/envs/mujoco/humanoid_v5.py."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import ClassVar
 
 from ...physics.algebra.spatial import is_zero
 from ...physics.model.model import Model
-from ...scalar import Mask, Random, clip, logical_and, logical_not, select
+from ...physics.params import leaves
+from ...scalar import Mask, Random, Scalar, clip, logical_and, logical_not, select
 from .ant import planar_position
-from .base import Outcome, Task, World, flat, squared, uniform_noise, within
+from .base import Outcome, Task, World, squared, uniform_noise, within
 
 
 @dataclass(frozen=True, kw_only=True)
 class Human(Task):
-    """What the two tasks of this body have in common: how an episode starts, and what is seen."""
+    """Base of the two tasks with a humanoid body: how an episode starts, and the observation."""
 
     frame_skip: int = 5
     ctrl_cost_weight: float = 0.1
@@ -25,24 +26,24 @@ class Human(Task):
     include_qfrc_actuator_in_observation: bool = True
     include_cfrc_ext_in_observation: bool = True
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
         return qpos, uniform_noise((0.0,) * m.nv, rng, self.reset_noise_scale)
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         obs = world.qpos[2 * self.exclude_current_positions_from_observation :] + world.qvel
         if self.include_cinert_in_observation:
-            obs += flat(world.data.cinert[1:])
+            obs += leaves(world.data.cinert[1:])
         if self.include_cvel_in_observation:
-            obs += flat(world.data.cvel[1:])
+            obs += leaves(world.data.cvel[1:])
         if self.include_qfrc_actuator_in_observation:
             obs += world.data.qfrc_actuator[6:]
         if self.include_cfrc_ext_in_observation:
-            obs += flat(world.data.cfrc_ext[1:])
+            obs += leaves(world.data.cfrc_ext[1:])
         return obs
 
-    def tendons(self, world: World) -> dict:
-        """info on the tendons, each a list."""
+    def tendons(self, world: World) -> dict[str, Scalar | list[Scalar]]:
+        """Return the info entries on the tendons: lengths (m) and velocities, a list each."""
         return {"tendon_length": world.data.ten_length, "tendon_velocity": world.data.ten_velocity}
 
 
@@ -68,11 +69,11 @@ class Humanoid(Human):
     terminate_when_unhealthy: bool = True
     healthy_z_range: tuple[float, float] = (1.0, 2.0)
 
-    def memory(self, m: Model) -> dict:
-        """Where the centre of mass was seen last."""
+    def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
+        """Remember where the centre of mass was last, x and y (m)."""
         return {"centre": [0.0, 0.0]}
 
-    def begin(self, m: Model, world: World) -> dict:
+    def begin(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         total = sum(m.body_mass)
         weighted = zip(m.body_mass, world.data.xipos, strict=True)
         parts = [[mass / total * x for x in xipos[:2]] for mass, xipos in weighted if not is_zero(mass)]
@@ -81,20 +82,20 @@ class Humanoid(Human):
             centre = [a + b for a, b in zip(centre, part, strict=True)]
         return {"centre": centre}
 
-    def remember(self, m: Model, before: World, action: list, after: World) -> dict:
+    def remember(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar | list[Scalar]]:
         return self.begin(m, after)
 
     def healthy(self, world: World) -> Mask:
         return within(world.qpos[2], self.healthy_z_range)
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         healthy = self.healthy(after)
         old, new = before.memory["centre"], after.memory["centre"]
         velocity = [(b - a) / self.dt(m) for a, b in zip(old, new, strict=True)]
         forward = self.forward_reward_weight * velocity[0]
         survive = select(healthy, float(self.healthy_reward), 0.0)
         ctrl_cost = self.ctrl_cost_weight * squared(action)
-        contact_cost = self.contact_cost_weight * squared(flat(after.data.cfrc_ext))
+        contact_cost = self.contact_cost_weight * squared(leaves(after.data.cfrc_ext))
         contact_cost = clip(contact_cost, *self.contact_cost_range)
         info = self.reset_info(m, after) | {
             "x_velocity": velocity[0],
@@ -107,5 +108,5 @@ class Humanoid(Human):
         terminated = logical_and(logical_not(healthy), self.terminate_when_unhealthy)
         return Outcome(forward + survive - (ctrl_cost + contact_cost), terminated, info)
 
-    def reset_info(self, m: Model, world: World) -> dict:
+    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         return planar_position(world) | self.tendons(world)

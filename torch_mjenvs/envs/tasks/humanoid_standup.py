@@ -1,4 +1,4 @@
-"""HumanoidStandup, as gymnasium/envs/mujoco/humanoidstandup_v5.py."""
+"""HumanoidStandup, after gymnasium/envs/mujoco/humanoidstandup_v5.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...physics.model.model import Model
-from ...scalar import clip
-from .base import Outcome, World, flat, squared
+from ...physics.params import leaves
+from ...scalar import Scalar, clip
+from .base import Outcome, World, squared
 from .humanoid import Human
 
 
@@ -30,10 +31,10 @@ class HumanoidStandup(Human):
     impact_cost_weight: float = 0.5e-6
     impact_cost_range: tuple[float, float] = (float("-inf"), 10.0)
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         up = after.qpos[2] / m.timestep
         ctrl_cost = self.ctrl_cost_weight * squared(action)
-        impact_cost = self.impact_cost_weight * squared(flat(after.data.cfrc_ext))
+        impact_cost = self.impact_cost_weight * squared(leaves(after.data.cfrc_ext))
         impact_cost = clip(impact_cost, *self.impact_cost_range)
         info = self.reset_info(m, after) | {
             "reward_linup": up,
@@ -42,7 +43,7 @@ class HumanoidStandup(Human):
         }
         return Outcome(up - ctrl_cost - impact_cost + 1.0, False, info)
 
-    def reset_info(self, m: Model, world: World) -> dict:
+    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         x, y, z = world.qpos[:3]
         place = {"x_position": x, "y_position": y, "z_distance_from_origin": z - m.qpos0[2]}
         return place | self.tendons(world)

@@ -1,4 +1,4 @@
-"""InvertedPendulum, as gymnasium/envs/mujoco/inverted_pendulum_v5.py."""
+"""InvertedPendulum, after gymnasium/envs/mujoco/inverted_pendulum_v5.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...physics.model.model import Model
-from ...scalar import Random, absolute, select
+from ...scalar import Random, Scalar, absolute, select
 from .base import Outcome, Task, World, uniform_noise
 
 MAX_ANGLE = 0.2  # radians
@@ -14,7 +14,7 @@ MAX_ANGLE = 0.2  # radians
 
 @dataclass(frozen=True, kw_only=True)
 class InvertedPendulum(Task):
-    """Balance a pole on a cart. Observation 4: qpos, qvel. Action 1 in [-3, 3]. Ends when the pole leans too far."""
+    """Balance a pole on a cart. Observation 4: qpos, qvel. Action 1 in [-3, 3]. Ends beyond an angle of 0.2 rad."""
 
     default_camera_config: ClassVar = {"trackbodyid": 0, "distance": 2.04}
     reward_threshold: ClassVar = 950.0
@@ -23,14 +23,14 @@ class InvertedPendulum(Task):
     frame_skip: int = 2
     reset_noise_scale: float = 0.01
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
         return qpos, uniform_noise((0.0,) * m.nv, rng, self.reset_noise_scale)
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         return world.qpos + world.qvel
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         terminated = absolute(after.qpos[1]) > MAX_ANGLE
         reward = select(terminated, 0.0, 1.0)
         return Outcome(reward, terminated, {"reward_survive": reward})

@@ -1,4 +1,4 @@
-"""Pusher, as gymnasium/envs/mujoco/pusher_v5.py."""
+"""Pusher, after gymnasium/envs/mujoco/pusher_v5.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Pusher(Task):
     """Push a cylinder to a goal with fingertips. Action 7 in [-2, 2]. Never ends early; truncated after 100 steps.
 
     Observation 23: positions and velocities of the arm's seven joints, and the places of the fingertips, the object and
-    the goal. Places, and the reward by them, are of the step's last evaluation (see `World.data`).
+    the goal. Places, and the rewards computed from them, are of the step's last evaluation (see `World.data`).
     """
 
     max_episode_steps: ClassVar[int] = 100
@@ -31,20 +31,23 @@ class Pusher(Task):
     reward_dist_weight: float = 1
     reward_control_weight: float = 0.1
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
-        """Gymnasium draws the object's place until it is far enough from the goal; here it is drawn so at once."""
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
+        """Return a state with the object anywhere that is far enough from the goal.
+
+        Gymnasium draws the object's place until it is; here one draw does, with the same distribution.
+        """
         qvel = uniform_noise((0.0,) * (m.nv - 4), rng, 0.005)
         return [*m.qpos0[:-4], *_object_place(rng), 0.0, 0.0], qvel + [0.0] * 4
 
-    def places(self, m: Model, world: World) -> list[list]:
-        """Of the fingertips, the object and the goal."""
+    def places(self, m: Model, world: World) -> list[list[Scalar]]:
+        """Return the places (m) of the fingertips, the object and the goal."""
         return [list(world.data.xpos[m.body_names.index(name)]) for name in ("tips_arm", "object", "goal")]
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         tips, target, goal = self.places(m, world)
         return world.qpos[:7] + world.qvel[:7] + tips + target + goal
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         tips, target, goal = self.places(m, after)
         near = -norm(sub(target, tips)) * self.reward_near_weight
         dist = -norm(sub(target, goal)) * self.reward_dist_weight
@@ -53,10 +56,10 @@ class Pusher(Task):
 
 
 def _object_place(rng: Random) -> list[Scalar]:
-    """y and x, evenly from the part of a rectangle that is outside of a half disc at the middle of its edge.
+    """Return y and x of the object, uniform in a rectangle without the half disc at the middle of one edge.
 
     A strip at x from the middle is FAR - depth(x) long. So x is where the area up to it has the drawn share of the
-    whole: by Newton's method from the far end, from where it converges without a turn, to all digits in 6 steps.
+    whole: by Newton's method from the far end, where it converges without overshooting, to all digits in 6 steps.
     """
     share, side, along = rng.uniform(), rng.uniform(-1.0, 1.0), rng.uniform()
     x: Scalar = WIDE
@@ -66,11 +69,11 @@ def _object_place(rng: Random) -> list[Scalar]:
 
 
 def _depth(x: Scalar) -> Scalar:
-    """How far the disc reaches at x."""
+    """Return how far the disc reaches at x from its middle."""
     return sqrt(maximum(NEAR * NEAR - x * x, 0.0))
 
 
 def _area(x: Scalar) -> Scalar:
-    """Of the strips from the middle to x."""
+    """Return the area of the strips from the middle to x."""
     inside = minimum(x, NEAR)
     return FAR * x - 0.5 * (inside * _depth(inside) + NEAR * NEAR * atan2(inside, _depth(inside)))

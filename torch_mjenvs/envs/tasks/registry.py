@@ -1,4 +1,4 @@
-"""The tasks by name: what Gymnasium's ids, TorchRL's classes and this package's exports are made from."""
+"""The tasks by name, from which come Gymnasium's ids, TorchRL's classes and this package's exports."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ TASKS: dict[str, type[Task]] = {
 
 
 def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reserved: Collection[str]) -> Task:
-    """The task to be run: an instance as it is, or with these of its fields changed; a class, or the one that has this
-    name in `TASKS`, called with these arguments.
+    """Return the task to be run: an instance, with these fields changed, or a class or name in `TASKS`, called with
+    them.
 
-    Raises TypeError for an argument that the task does not take, or cannot take once it is made, and where it takes one
-    that has the name of one of the environment's own; ValueError for an unknown name.
+    Raises TypeError for an argument that the task does not take, or cannot take once it is made, and where a task's
+    argument has the name of one of the environment's own; ValueError for an unknown name.
     """
     if isinstance(task, str):
         if task not in TASKS:
@@ -79,17 +79,17 @@ def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reser
 
 
 def arguments_of(kind: type[Task]) -> tuple[list[str], bool]:
-    """The names of the arguments that make such a task, and whether it takes any others."""
+    """Return the names of the arguments that make such a task, and whether it takes any others."""
     parameters = inspect.signature(kind).parameters.values()
     named = [x.name for x in parameters if x.kind not in (x.VAR_POSITIONAL, x.VAR_KEYWORD)]
     return named, any(x.kind is x.VAR_KEYWORD for x in parameters)
 
 
 def changed(task: Task, arguments: Mapping[str, Any]) -> Task:
-    """A copy of the task with these of its fields changed, and `__post_init__` run anew; whatever else was put on the
-    task stays, which `dataclasses.replace` would lose.
+    """Return a copy of the task with some fields changed, and `__post_init__` run anew.
 
-    Raises TypeError for a task that is not made from its fields alone: what else follows from them cannot be known.
+    Whatever else was put on the task stays; `dataclasses.replace` would lose it. Raises TypeError for a task that is
+    not made from its fields alone: what else follows from them cannot be known.
     """
     kind = type(task)
     accepted, any_other = arguments_of(kind)

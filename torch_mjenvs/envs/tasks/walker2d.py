@@ -1,4 +1,4 @@
-"""Walker2d, as gymnasium/envs/mujoco/walker2d_v5.py."""
+"""Walker2d, after gymnasium/envs/mujoco/walker2d_v5.py."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...physics.model.model import Model
-from ...scalar import Mask, Random, clip, logical_and, logical_not, select
+from ...scalar import Mask, Random, Scalar, clip, logical_and, logical_not, select
 from .base import Outcome, Task, World, squared, uniform_noise, within
 
 
 @dataclass(frozen=True, kw_only=True)
 class Walker2d(Task):
-    """Walk forward. Observation 17: qpos without x, qvel held in [-10, 10]. Action 6 in [-1, 1]."""
+    """Walk forward on two legs. Observation 17: qpos without x, qvel clipped to [-10, 10]. Action 6 in [-1, 1]."""
 
     default_camera_config: ClassVar = {
         "trackbodyid": 2,
@@ -32,11 +32,11 @@ class Walker2d(Task):
     reset_noise_scale: float = 5e-3
     exclude_current_positions_from_observation: bool = True
 
-    def reset(self, m: Model, rng: Random) -> tuple[list, list]:
+    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         qpos = uniform_noise(m.qpos0, rng, self.reset_noise_scale)
         return qpos, uniform_noise((0.0,) * m.nv, rng, self.reset_noise_scale)
 
-    def observe(self, m: Model, world: World) -> list:
+    def observe(self, m: Model, world: World) -> list[Scalar]:
         qvel = [clip(v, -10.0, 10.0) for v in world.qvel]
         return world.qpos[int(self.exclude_current_positions_from_observation) :] + qvel
 
@@ -46,7 +46,7 @@ class Walker2d(Task):
             within(world.qpos[2], self.healthy_angle_range),
         )
 
-    def outcome(self, m: Model, before: World, action: list, after: World) -> Outcome:
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         healthy = self.healthy(after)
         x_velocity = (after.qpos[0] - before.qpos[0]) / self.dt(m)
         forward = self.forward_reward_weight * x_velocity
@@ -63,7 +63,7 @@ class Walker2d(Task):
         terminated = logical_and(logical_not(healthy), self.terminate_when_unhealthy)
         return Outcome(forward + survive - ctrl_cost, terminated, info)
 
-    def reset_info(self, m: Model, world: World) -> dict:
+    def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         return {
             "x_position": world.qpos[0],
             "z_distance_from_origin": world.qpos[1] - m.qpos0[1],

@@ -1,4 +1,4 @@
-"""The worlds that a task's functions are given: copies, so that nothing a task writes into them reaches the physics."""
+"""Copies of worlds for a task's functions, so that nothing a task writes into them reaches the physics."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ NUMBERS = frozenset((Expr, type(None), *PYTHON_TYPE))  # None: of bodies that do
 
 
 def copy_for_task(x: Any) -> Any:
-    """An argument for a task's function: a copy of a world or of a list, and anything else as it is."""
+    """Return an argument for a task's function: a copy of a world or of a list, and anything else as it is."""
     if isinstance(x, World):
-        data = cast(Data, GivenData(x.data))
-        return GivenWorld(copied(x.qpos), copied(x.qvel), copied(x.memory), data, x.rng, copied(x.act))
+        data = cast(Data, TaskData(x.data))
+        return TaskWorld(copied(x.qpos), copied(x.qvel), copied(x.memory), data, x.rng, copied(x.act))
     return copied(x)
 
 
 def copied(x: Any, leaf: Callable[[Any], Any] = lambda x: x) -> Any:
-    """A copy of nested lists, tuples and dicts; what they hold is put through `leaf`."""
+    """Return a copy of nested lists, tuples and dicts, with `leaf` applied to every value in them."""
     if isinstance(x, list):
         return [copied(y, leaf) for y in x]
     if isinstance(x, tuple):
@@ -31,7 +31,7 @@ def copied(x: Any, leaf: Callable[[Any], Any] = lambda x: x) -> Any:
     return leaf(x)
 
 
-class GivenWorld(World):
+class TaskWorld(World):
     """A world for one call of a task's function. Its attributes cannot be set."""
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -44,8 +44,8 @@ class GivenWorld(World):
         super().__setattr__(name, value)
 
 
-class GivenData:
-    """mjData's fields of a world, each copied when it is first read: until then it need not even be computed."""
+class TaskData:
+    """A world's mjData fields for one call of a task's function, each computed and copied when first read."""
 
     def __init__(self, data: Data):
         vars(self)["_data"] = data
