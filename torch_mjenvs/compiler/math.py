@@ -93,7 +93,7 @@ def cos(x: Expr) -> Expr:
     return _fma(a, c, -(b * s))
 
 
-def _reduced(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+def _reduced(x: Expr) -> tuple[Expr, Expr, Expr | float, Expr]:
     """sin r, cos r, cos(n pi / 2) and sin(n pi / 2) for x = r + n pi / 2 with |r| <= pi / 4.
 
     The last two are 0, 1 or -1, so that a product with them is exact: on vectors of any width that costs less than the
@@ -115,7 +115,7 @@ def _reduced(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     return s, c, a, _fma(quarter, a, quarter)
 
 
-def exp(x: Expr) -> Expr:
+def exp(x: Expr) -> Expr | float:
     """e**x: 1.5 ulp where that is a normal number; the least normal number below, infinity above."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
@@ -143,7 +143,7 @@ def log(x: Expr) -> Expr:
     return _fma(k, high, f - _fma(k, -low, correction))
 
 
-def atan2(y: Expr | float, x: Expr | float) -> Expr:
+def atan2(y: Any, x: Any) -> Expr:
     """Angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and the sign of a zero does not count."""
     dtype = current().dtype
     high, low = _HALF_PI[dtype]
@@ -161,7 +161,7 @@ def _fma(a: Any, b: Any, c: Any) -> Expr:
     return node("fma", a, b, c)
 
 
-def _horner(coefficients: Sequence[float], x: Expr) -> Expr:
+def _horner(coefficients: Sequence[float], x: Expr | float) -> Expr:
     """The sum of coefficients[k] * x**k."""
     total: Any = coefficients[-1]
     for c in reversed(coefficients[:-1]):

@@ -7,23 +7,27 @@ Besides `+ - * /` and `< <= > >=`, everything that is done with a scalar is one 
 - an `Expr`: a value of a kernel being traced.
 
 Constants meet the other two freely. Each function means the same in all three uses.
+
+A type checker tells a Python `float` from a `bool`, so a number is refused as a mask. It cannot tell a tensor or an
+`Expr` that is a mask from one that is a number, as both are of one class.
 """
 
 from __future__ import annotations
 
 import math as _m
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
 from . import math as _traced
 from .expr import Expr, node, type_of
 
-Scalar = Any  # float | torch.Tensor | Expr
-Mask = Any  # bool | torch.Tensor | Expr
+Scalar: TypeAlias = float | torch.Tensor | Expr
+Mask: TypeAlias = bool | torch.Tensor | Expr
+_Either = TypeVar("_Either", Mask, Scalar)
 
 
-def _kind(*xs) -> type | None:
+def _kind(*xs: Scalar) -> type | None:
     for x in xs:
         if type(x) is Expr:
             return Expr
@@ -32,11 +36,11 @@ def _kind(*xs) -> type | None:
     return None
 
 
-def _like(x, other) -> torch.Tensor:
+def _like(x: Scalar, other: torch.Tensor) -> torch.Tensor:
     return x if isinstance(x, torch.Tensor) else torch.as_tensor(x, dtype=other.dtype, device=other.device)
 
 
-def _tensors(*xs) -> list[torch.Tensor]:
+def _tensors(*xs: Scalar) -> list[torch.Tensor]:
     one = next(x for x in xs if isinstance(x, torch.Tensor))
     return [_like(x, one) for x in xs]
 
@@ -52,7 +56,9 @@ def sqrt(x: Scalar) -> Scalar:
 
 
 def absolute(x: Scalar) -> Scalar:
-    return node("abs", x) if type(x) is Expr else abs(x)
+    if type(x) is Expr:
+        return node("abs", x)
+    return torch.abs(x) if isinstance(x, torch.Tensor) else abs(x)
 
 
 def sin(x: Scalar) -> Scalar:
@@ -141,7 +147,7 @@ def floor(x: Scalar) -> Scalar:
     return float(_m.floor(x)) if _m.isfinite(x) else x
 
 
-def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:
+def select(mask: Mask, a: _Either, b: _Either) -> _Either:
     """a where the mask is true, else b; either may be garbage where it is not taken."""
     if isinstance(mask, bool):
         return a if mask else b
@@ -155,7 +161,8 @@ def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:
     one = next((x for x in (a, b) if isinstance(x, torch.Tensor)), None)
     if one is not None:
         return torch.where(mask, _like(a, one), _like(b, one))
-    dtype = _exact_dtype(a, b) if float in (type(a), type(b)) else None
+    numbers = [x for x in (a, b) if isinstance(x, (float, int))]
+    dtype = _exact_dtype(*numbers) if float in map(type, numbers) else None
     return torch.where(mask, torch.as_tensor(a, dtype=dtype), torch.as_tensor(b, dtype=dtype))
 
 
@@ -173,7 +180,7 @@ def logical_and(*masks: Mask) -> Mask:
             return False
         if m is True or m is out:
             continue
-        out = m if out is True else (node("and", out, m) if type(m) is Expr else out & m)
+        out = m if out is True else (node("and", out, m) if type(out) is Expr or type(m) is Expr else out & m)
     return out
 
 
@@ -185,7 +192,7 @@ def logical_or(*masks: Mask) -> Mask:
             return True
         if m is False or m is out:
             continue
-        out = m if out is False else (node("or", out, m) if type(m) is Expr else out | m)
+        out = m if out is False else (node("or", out, m) if type(out) is Expr or type(m) is Expr else out | m)
     return out
 
 

@@ -205,7 +205,7 @@ def flatten(widths: Widths, values: Named) -> list:
     out: list = []
     for name, width in widths.items():
         x = values.get(name, [0.0] * width if width else 0.0)
-        out += x if width else [x]
+        out += x if isinstance(x, list) else [x]
     return out
 
 

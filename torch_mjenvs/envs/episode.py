@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 from ..compiler import source
 from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
-from ..compiler.random import Random
+from ..compiler.random import Random, Word
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
@@ -96,7 +96,7 @@ class Scene:
     """Where a world is in its episode, and what users see of that."""
 
     elapsed: Scalar
-    episode: Scalar
+    episode: Word
     info: list
     obs: list
     moment: Moment
@@ -125,7 +125,7 @@ def room(widths: Widths) -> int:
 RESET, BEGIN, PARAMS = 0, -1, -2
 
 
-def random(b: Buffers, episode: Scalar, what: Scalar) -> Random:
+def random(b: Buffers, episode: Word, what: Word) -> Random:
     """A function of seed, world, number of the episode, and `what`."""
     return Random(b["key"][0], b["key"][1], episode, b["key"][2], what)
 
@@ -163,10 +163,11 @@ class Episode:
             return None
         columns = Columns(m, names)
         for end in (0, 1):
-            params = columns.nominal()
+            nominal = columns.nominal()
+            params: list[Scalar] = [*nominal]
             for name, draw in self.randomize.items():
                 at, ends = columns.places()[name], draw.bounds(name, columns.shapes[name])[end]
-                params[at] = map(draw.applied, params[at], ends)
+                params[at] = map(draw.applied, nominal[at], ends)
             for name, rule, holds in sensible(m, columns.values(params)):
                 if not holds and name in self.randomize:
                     raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
@@ -180,7 +181,7 @@ class Episode:
         vars(own).update(params=self.params, layout=self.layout)
         return own
 
-    def draw(self, b: Buffers, episode: Scalar) -> tuple[list, list]:
+    def draw(self, b: Buffers, episode: Word) -> tuple[list, list]:
         """The parameters of a new episode, and what is derived from them."""
         columns = self.params
         if columns is None:
@@ -208,7 +209,7 @@ class Episode:
         scene.moment.params, scene.moment.derived = params, derived
         return scene
 
-    def enter(self, b: Buffers, episode: Scalar, qpos: list, qvel: list, act: list) -> Scene:
+    def enter(self, b: Buffers, episode: Word, qpos: list, qvel: list, act: list) -> Scene:
         """An episode of this number that begins in this state."""
         world = self.at_rest(qpos, qvel, act, random(b, episode, BEGIN))
         memory = self.first_memory(b, world)

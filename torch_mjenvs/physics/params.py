@@ -147,7 +147,7 @@ class Columns:
 
     def nominal(self) -> list[float]:
         """The model's own values."""
-        return [x for name in self.names for x in _leaves(getattr(self.model, name))]
+        return [float(x) for name in self.names for x in _leaves(getattr(self.model, name))]
 
     @property
     def derived(self) -> list[tuple[str, tuple[int, ...]]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, logical_and, select
-from ..algebra.spatial import add, scale
+from ..algebra.spatial import add, scale, zeros
 from ..model.data import Data
 from ..model.model import Model
 from .cones.pyramid import Cone
@@ -128,7 +128,7 @@ def body_motion(m: Model, d: Data, x: list) -> list[list]:
 
 def in_world(frame: list, force: list) -> list:
     """A vector given along n, t1, t2, in world axes; of lines, the wrench."""
-    out = [0.0] * len(frame[0])
+    out = zeros(len(frame[0]))
     for axis, f in zip(frame, force, strict=False):
         out = add(out, scale(axis, f))
     return out

@@ -62,7 +62,7 @@ class Soft:
         """One row for whichever end of the range is near, two where both can be at once: the usual range says so."""
         low, high = span
         if usual[1] - usual[0] <= 2 * self.margin:
-            ends = [(1.0, at - low), (-1.0, high - at)]
+            ends: list[tuple[Scalar, Scalar]] = [(1.0, at - low), (-1.0, high - at)]
         else:
             ends = [(select(at - low < high - at, 1.0, -1.0), minimum(at - low, high - at))]
         return [self.row(m, d, of, jacobian, sign, position) for sign, position in ends]

@@ -124,7 +124,9 @@ def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
     dmin, dmax = contact_param(m, pair).solimp[:2]
     most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
     if m.nominal is None:
-        return _bound(m, pair, precision, most / ((1 - most) * row_invweight(m, pair)), bodies_invweight(m, pair))
+        stiffness = float(most / ((1 - most) * row_invweight(m, pair)))
+        moving, turning = map(float, bodies_invweight(m, pair))
+        return _bound(m, pair, precision, stiffness, (moving, turning))
     usual, weights = contact_bound(m.nominal, pair, precision), [bodies_invweight(x, pair) for x in (m.nominal, m)]
     return _bound_of_world(m, usual, pair, precision, most / (1 - most), row_share(m, pair), weights)
 
@@ -184,7 +186,8 @@ def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, S
     if pair.condim == 1:
         return 1, 1.0, 0.0
     friction = contact_param(m, pair).friction[: pair.condim - 1]
-    most, elliptic = 0.0, is_elliptic(m, pair)
+    most: Scalar = 0.0
+    elliptic = is_elliptic(m, pair)
     for k, mu in enumerate(friction):
         if elliptic:
             most = _greater(most, (m.impratio / (friction[0] * friction[0])) * mu * mu * (weight if k < 2 else turning))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...compiler.control import when_any
-from ..algebra.spatial import add, cross, dot, scale, sum_of
+from ..algebra.spatial import add, cross, dot, scale, sum_of, zeros
 from ..dynamics.kinematics import between
 from ..model.data import Data
 from ..model.model import Model
@@ -103,7 +103,7 @@ def _of_turning(r: list, frame: list, weight: list[list]) -> list:
 def _in_world_axes(frame: list, weight: list[list]) -> list[list]:
     """A symmetric matrix given along n, t1, t2."""
     images = [in_world(frame, row) for row in weight]
-    out = [[0.0] * 3 for _ in range(3)]
+    out = [zeros(3) for _ in range(3)]
     for i, j in _LOWER:
         out[i][j] = out[j][i] = sum_of(u[i] * axis[j] for u, axis in zip(images, frame, strict=False))
     return out

@@ -63,7 +63,8 @@ def _subtree_mass(m: Model) -> tuple:
 
 def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
     """row M^-1 row'."""
-    y, total = dict(row), 0.0
+    y = dict(row)
+    total: Scalar = 0.0
     for k in range(max(y, default=-1), -1, -1):
         if k in y:
             total = total + y[k] * y[k] * f.inverse[k]
