@@ -50,5 +50,5 @@ class Lock(type(threading.RLock())):  # type: ignore[misc]
     A copy of it is a lock that nobody holds.
     """
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return Lock, ()

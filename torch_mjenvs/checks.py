@@ -74,12 +74,11 @@ def as_tensor(
 
     Raises TypeError for what is not numeric or not dense, ValueError for another shape or device.
     """
-    if not isinstance(x, torch.Tensor):
-        x = _from_numpy(name, x, device)
-    _check_place(name, x, shape if other is None or x.shape != other else other, device)
-    if not x.dtype.is_floating_point and (x.dtype == torch.bool or x.dtype.is_complex):
-        raise TypeError(f"{name} must be of real numbers, not of {x.dtype}")
-    return x.detach() if x.requires_grad else x
+    found: torch.Tensor = x if isinstance(x, torch.Tensor) else _from_numpy(name, x, device)
+    _check_place(name, found, shape if other is None or found.shape != other else other, device)
+    if not found.dtype.is_floating_point and (found.dtype == torch.bool or found.dtype.is_complex):
+        raise TypeError(f"{name} must be of real numbers, not of {found.dtype}")
+    return found.detach() if found.requires_grad else found
 
 
 def _check_place(name: str, x: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
@@ -147,12 +146,12 @@ def as_seed(seed: Any) -> int:
     if isinstance(seed, (bool, np.bool_)):
         raise TypeError(f"seed must be a whole number, not {seed!r}")
     try:
-        seed = operator.index(seed)
+        number = operator.index(seed)
     except TypeError as error:
         raise TypeError(f"seed must be a whole number, not {seed!r}") from error
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed}")
-    return seed
+    if number < 0:
+        raise ValueError(f"seed must not be negative, but is {number}")
+    return number
 
 
 def as_seeds(seed: Any, num_envs: int) -> int | list[int | None]:

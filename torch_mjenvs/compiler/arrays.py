@@ -30,7 +30,7 @@ class Table:
     gives is a shared row again.
     """
 
-    def __init__(self, rows: Sequence, columns: int | None = None):
+    def __init__(self, rows: Sequence[Any], columns: int | None = None):
         self.columns = _columns_of(rows) if columns is None else columns
         values = tuple(x for row in rows for x in row) if self.columns else tuple(rows)
         values = values or (0.0,) * (self.columns or 1)
@@ -56,7 +56,7 @@ class Table:
         return self._hash
 
     @property
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return self.type, self.columns, self.values
 
     @functools.cached_property
@@ -89,7 +89,7 @@ class Array:
     to be told which arrays it changes: see `count_while`.
     """
 
-    def __init__(self, first: Sequence = (), rows: int | None = None, columns: int | None = None):
+    def __init__(self, first: Sequence[Any] = (), rows: int | None = None, columns: int | None = None):
         self.columns = _columns_of(first) if first else columns
         width = self.columns or 1
         self.rows = len(first) if rows is None else rows
@@ -124,8 +124,10 @@ class Array:
             return node("get", self.held, place, attr=column)
         if isinstance(place, torch.Tensor):
             self._make_tensor(place)
-            return self.held[place, column, torch.arange(len(place), device=place.device)]
-        return self.held[place][column]
+            own: torch.Tensor = self.held[place, column, torch.arange(len(place), device=place.device)]
+            return own
+        shared: Scalar = self.held[place][column]
+        return shared
 
     # for loops
 
@@ -195,7 +197,7 @@ class Array:
         self.held[k, :n, every] = torch.where(there, new.T, old)
 
 
-def _columns_of(rows: Sequence) -> int | None:
+def _columns_of(rows: Sequence[Any]) -> int | None:
     """The length of the rows; None if they are numbers."""
     return len(rows[0]) if len(rows) and isinstance(rows[0], (list, tuple)) else None
 

@@ -73,7 +73,8 @@ def assembly(program: Program, target: Target) -> str:
 def _assemble(ir: str, target: Target) -> bytes:
     module = llvm.parse_assembly(ir)
     module.verify()
-    return target.machine().emit_object(module)
+    code: bytes = target.machine().emit_object(module)
+    return code
 
 
 def _toolchain(target: Target) -> str:

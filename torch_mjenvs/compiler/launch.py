@@ -11,6 +11,7 @@ import itertools
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -168,7 +169,9 @@ def _(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 @run.register_vmap
-def _(info, in_dims, kernel: int, tensors: list[torch.Tensor]):
+def _(
+    info: Any, in_dims: tuple[None, list[int | None]], kernel: int, tensors: list[torch.Tensor]
+) -> tuple[list[torch.Tensor], list[int]]:
     _, dims = in_dims
     moved = [
         x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)

@@ -93,7 +93,7 @@ def cos(x: Expr) -> Expr:
     return _fma(a, c, -(b * s))
 
 
-def _reduced(x: Expr) -> tuple[Expr, Expr, Expr | float, Expr]:
+def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
     """sin r, cos r, cos(n pi / 2) and sin(n pi / 2) for x = r + n pi / 2 with |r| <= pi / 4.
 
     The last two are 0, 1 or -1, so that a product with them is exact: on vectors of any width that costs less than the
@@ -143,7 +143,7 @@ def log(x: Expr) -> Expr:
     return _fma(k, high, f - _fma(k, -low, correction))
 
 
-def atan2(y: Any, x: Any) -> Expr:
+def atan2(y: Any, x: Any) -> Expr | float:
     """Angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and the sign of a zero does not count."""
     dtype = current().dtype
     high, low = _HALF_PI[dtype]
@@ -161,9 +161,9 @@ def _fma(a: Any, b: Any, c: Any) -> Expr:
     return node("fma", a, b, c)
 
 
-def _horner(coefficients: Sequence[float], x: Expr | float) -> Expr:
+def _horner(coefficients: Sequence[float], x: Expr | float) -> Expr | float:
     """The sum of coefficients[k] * x**k."""
-    total: Any = coefficients[-1]
+    total: Expr | float = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         total = _fma(total, x, c)
     return total
@@ -173,5 +173,5 @@ def _abs(x: Expr | float) -> Expr | float:
     return node("abs", x) if isinstance(x, Expr) else abs(x)
 
 
-def _select(mask: Expr | bool, a: Any, b: Any) -> Any:
+def _select(mask: Expr | bool, a: Expr | float, b: Expr | float) -> Expr | float:
     return node("select", mask, a, b) if type(mask) is Expr else (a if mask else b)

@@ -7,6 +7,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .expr import Expr, Trace, node, tracing, type_of
 from .ops import OPS
@@ -60,7 +61,7 @@ class Program:
 def record(
     name: str,
     buffers: Sequence[Buffer],
-    body: Callable[[dict[str, list]], Mapping[str, Sequence]],
+    body: Callable[[dict[str, list[Any]]], Mapping[str, Sequence[Any]]],
     dtype: str,
 ) -> Program:
     """Run `body` on the columns of every buffer; what it returns by buffer name is stored.

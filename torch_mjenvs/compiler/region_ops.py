@@ -33,7 +33,8 @@ class IterArg:
 
     @property
     def type(self) -> str:
-        return self.result.type
+        kind: str = self.result.type
+        return kind
 
 
 @dataclass(eq=False, slots=True)

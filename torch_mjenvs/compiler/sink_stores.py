@@ -25,7 +25,8 @@ class SunkStores:
 
     @property
     def body(self) -> Region:
-        return self.region_op.attr.body
+        record: When = self.region_op.attr
+        return record.body
 
     def code(self) -> list[Expr]:
         """Nodes for the end of the block. Old values are loaded again, rather than kept since the start."""

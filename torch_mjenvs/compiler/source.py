@@ -109,7 +109,7 @@ class Listing:
         elif kind is dict:
             self.add_all(y for pair in x.items() for y in pair)
 
-    def add_all(self, xs: Iterable) -> None:
+    def add_all(self, xs: Iterable[object]) -> None:
         for x in xs:
             self._add(x)
 
