@@ -132,7 +132,7 @@ class Array:
     # for loops
 
     def take_shape(self, rows: int, columns: int) -> None:
-        """Have so many rows and columns, of an array that was made without."""
+        """Set the numbers of rows and columns of an array that was made without them."""
         self.rows, self.columns, self.held.attr = rows, columns, Shape(rows, columns)
 
     def set_row(self, row: int, values: Sequence[Scalar]) -> None:
@@ -149,7 +149,7 @@ class Array:
             self.held = fresh("version", self.held, attr=self.held.attr)
 
     def puts(self) -> list[OwnPut]:
-        """End an iteration that is traced: all that it puts."""
+        """End an iteration that is traced, and return all that it puts."""
         found = []
         for row, values, where in self._pending:
             place = _place(row, self.rows)
@@ -174,7 +174,7 @@ class Array:
         self._pending, self._loops = [], self._loops - 1
 
     def _make_tensor(self, *others: torch.Tensor) -> None:
-        """From lists to a tensor (rows, columns, worlds), of the precision of its content; `others` have its worlds."""
+        """Turn lists into a tensor (rows, columns, worlds) as precise as their content; `others` have its worlds."""
         if isinstance(self.held, torch.Tensor):
             return
         known = [x for row in self.held for x in row if isinstance(x, torch.Tensor)]
@@ -215,7 +215,7 @@ def _is_shared(row: Any) -> bool:
 
 
 def _place(row: Any, rows: int) -> Any:
-    """The row as an index; if it is each world's own, the nearest that is there."""
+    """The row as an index; where each world has its own, it is moved to the nearest row that exists."""
     if _is_shared(row):
         return row
     nearest = maximum(minimum(row, float(rows - 1)), 0.0)

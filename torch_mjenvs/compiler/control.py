@@ -23,7 +23,7 @@ Carry = Any
 
 
 def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
-    """`body(carry)` for the worlds of the mask; skipped where no world of the vector needs it."""
+    """Compute `body(carry)` for the worlds of the mask, and nothing where no world of the vector is in it."""
     if isinstance(mask, bool):
         return body(carry) if mask else carry
     if isinstance(mask, torch.Tensor):
@@ -45,7 +45,7 @@ def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
 
 
 def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
-    """`compute()`, skipped where no world of the vector needs it.
+    """Compute `compute()`, unless no world of the vector is in the mask.
 
     What it gives is to be used under the same mask only: for other worlds it is unspecified, and None altogether
     where nothing was computed.
@@ -85,7 +85,7 @@ def count_while(
     max_iterations: int,
     arrays: Sequence[Array] = (),
 ) -> Carry:
-    """`while_any` with a counter from 0, which all worlds share. `arrays`: all that the body puts into."""
+    """Loop as `while_any`, with a counter from 0 that all worlds share. `arrays`: all that the body puts into."""
     if is_tracing():
         return _while(cond, body, carry, max_iterations, arrays)
     active: Any = True
@@ -103,7 +103,7 @@ def count_while(
 
 
 def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
-    """`for i in range(n): carry = body(i, carry)`, its code made once."""
+    """Run `for i in range(n): carry = body(i, carry)` as a loop whose code is made once."""
     if n > 1 and is_tracing():
         return _repeat(n, body, carry)
     for i in range(n):
@@ -112,7 +112,7 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
 
 
 def choose_all(mask: Any, a: Carry, b: Carry) -> Carry:
-    """`select`, for each scalar of two carries of one shape."""
+    """Choose between two carries of one shape, with `select` for each of their scalars."""
     leaves, rebuild = _flatten(a)
     others, _ = _flatten(b)
     return rebuild([select(mask, x, y) for x, y in zip(leaves, others, strict=True)])
@@ -179,7 +179,7 @@ def choose_each(which: Any, test: Callable[[Any], Sequence[Mask]], n: int) -> An
 
 
 def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
-    """`for i in which: carry = body(i, carry)`, for the worlds of the i-th mask."""
+    """Run `for i in which: carry = body(i, carry)`, each iteration for the worlds of the i-th mask."""
     if type(which) is not Expr:
         for i, mask in which:
             carry = when_any(mask, functools.partial(body, i), carry)
@@ -191,7 +191,7 @@ def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> 
 def add_each(
     which: Any, body: Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]], totals: Sequence[Sequence[Scalar]]
 ) -> list[list[Scalar]]:
-    """Sums in many places: `body(i)` gives for each list of totals what to add where, as (index, value).
+    """Add up sums in many places: `body(i)` gives for each list of totals what to add where, as (index, value).
 
     The indices that a body gives at once differ, but for those of totals that nobody reads.
     """
@@ -220,7 +220,7 @@ def add_each(
 
 @dataclass
 class Iteration:
-    """All that the body of a `for_each` makes of one number."""
+    """The results of the body of a `for_each` for one number: its carry, what it puts, what it chooses."""
 
     carry: Carry = ()
     puts: Sequence[Put] = ()

@@ -23,7 +23,7 @@ from .program import Buffer, Program, collector_paused
 
 
 def assembly(program: Program) -> str:
-    """PTX of `kernel(pointers to the buffers in order, worlds allocated)`."""
+    """The PTX of `kernel(pointers to the buffers in order, worlds allocated)`."""
     return _translate(_lower(program)).decode()
 
 

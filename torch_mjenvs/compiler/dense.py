@@ -17,7 +17,7 @@ Row = Mapping[int, Scalar]
 
 
 def factor_dense(rows: Sequence[Row], least: Sequence[float]) -> tuple[list[dict[int, Scalar]], list[Scalar]]:
-    """L and 1 / D of A = L^T D L, whose lower triangle is given by rows; L without its diagonal, which is 1.
+    """Factor A = L^T D L into L and 1 / D. A's lower triangle is given by rows; L without its diagonal, which is 1.
 
     least: of each pivot.
     """
@@ -41,7 +41,7 @@ def _factor(a: list[list[Scalar]], least: Sequence[float]) -> tuple[list[dict[in
 def _factor_in_loops(
     full: list[list[Scalar]], least: Sequence[float], n: int
 ) -> tuple[list[dict[int, Scalar]], list[Scalar]]:
-    """Rows are kept in blocks; from the last row on, each is taken off those before it."""
+    """Factor in loops over blocks of rows: from the last on, each row is taken off those before it."""
     blocks = [i // BLOCK + 1 for i in range(n)]  # of each row
     starts = [sum(blocks[:i]) for i in range(n)]
     held = [

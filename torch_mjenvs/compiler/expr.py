@@ -163,6 +163,7 @@ class Trace:
 
     @contextlib.contextmanager
     def inside(self, region: Region) -> Iterator[Region]:
+        """Record into this region while the block runs."""
         outer, self.region = self.region, region
         try:
             yield region
@@ -182,6 +183,7 @@ def current() -> Trace:
 
 
 def is_tracing() -> bool:
+    """True while this thread records a kernel."""
     return getattr(_local, "trace", None) is not None
 
 
@@ -227,7 +229,7 @@ def fresh(op: str, *args: Any, attr: object = None, type_: str | None = None) ->
 
 
 def type_of(x: object) -> str:
-    """ "f", "b" or "i"."""
+    """The type of a node or of a Python number as a letter: "f", "b" or "i"; a node's may be another of `OPS`."""
     if type(x) is Expr:
         return x.type
     if type(x) not in PYTHON_TYPE:

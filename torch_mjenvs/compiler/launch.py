@@ -52,7 +52,7 @@ class Kernel(ABC):
         return Launch(self, [tensors[b.name] for b in self.buffers])
 
     def allocate(self, buffer: Buffer, worlds: int) -> torch.Tensor:
-        """Zeros for a buffer."""
+        """Allocate a tensor of zeros for a buffer of so many worlds."""
         shape = (padded(worlds), buffer.size) if buffer.rows else (buffer.size, padded(worlds))
         dtype = TORCH_TYPES.get(buffer.type, self.float_type)
         return mark_static_address(torch.zeros(shape, dtype=dtype, device=self.device))
@@ -151,7 +151,7 @@ def _(x: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("torch_mjenvs::run", mutates_args=())
 def run(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """All buffers after one run, nothing changed in place: (..., size) each, with the same leading dimensions."""
+    """Run a kernel once and return all buffers after it as new tensors, (..., size) each, as those given are."""
     k = _kernel(kernel)
     lead = tensors[0].shape[:-1]
     n = lead.numel()

@@ -78,7 +78,7 @@ _ATAN = {
 
 
 def sin(x: Expr) -> Expr:
-    """Sine. With `cos` of the same x it costs little more than alone.
+    """The sine of x. With `cos` of the same x it costs little more than alone.
 
     float32: 1.6 ulp + 2e-15 |x| for |x| <= 1e5, and sin(+-1e5) beyond. float64: 1.6 ulp for |x| <= 1e10.
     Zero has no sign here; infinity gives NaN in float64.
@@ -88,7 +88,7 @@ def sin(x: Expr) -> Expr:
 
 
 def cos(x: Expr) -> Expr:
-    """Cosine; see `sin`."""
+    """The cosine of x, within the bounds of `sin`."""
     s, c, a, b = _reduced(x)
     return _fma(a, c, -(b * s))
 
@@ -116,7 +116,7 @@ def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
 
 
 def exp(x: Expr) -> Expr | float:
-    """e**x: 1.5 ulp where that is a normal number; the least normal number below, infinity above."""
+    """e to the power of x: 1.5 ulp where that is a normal number; the least normal number below, infinity above."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
     most, least = (127.0, -87.33654) if dtype == "float32" else (1023.0, -708.3964185322641)
@@ -130,7 +130,7 @@ def exp(x: Expr) -> Expr | float:
 
 
 def log(x: Expr) -> Expr:
-    """Natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
+    """The natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
     m = node("mantissa", x)
@@ -144,7 +144,7 @@ def log(x: Expr) -> Expr:
 
 
 def atan2(y: Any, x: Any) -> Expr | float:
-    """Angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and the sign of a zero does not count."""
+    """The angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and a zero's sign does not count."""
     dtype = current().dtype
     high, low = _HALF_PI[dtype]
     steep = node("lt", _abs(x), _abs(y))

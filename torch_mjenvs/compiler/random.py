@@ -74,7 +74,7 @@ class Random:
         self._kept: dict[int, tuple[Word, Word, Word, Word]] = {}  # blocks, of plain words only
 
     def word(self) -> Word:
-        """32 random bits."""
+        """Draw 32 random bits."""
         self._drawn += 1
         return self._word(self._drawn - 1)
 
@@ -90,7 +90,7 @@ class Random:
         return not self._plain and current().dtype == "float32"
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> Scalar:
-        """One of 2**24 (float32) or 2**53 (float64) evenly spaced numbers in [low, high)."""
+        """Draw one of 2**24 (float32) or 2**53 (float64) evenly spaced numbers in [low, high)."""
         single = self._is_single()
         low, high = (_single(x) if single else float(x) for x in (low, high))
         if not low < high:
@@ -106,7 +106,7 @@ class Random:
         return x if low == 0 else minimum(x, _below(high, single))
 
     def normal(self) -> Scalar:
-        """A standard normal number, by Box and Muller: up to 6.7 (float32) or 8.6 (float64) in size."""
+        """Draw a standard normal number, by Box and Muller: up to 6.7 (float32) or 8.6 (float64) in size."""
         single = self._is_single()
         twin = self._pair is not None
         if self._pair is None:
@@ -138,12 +138,12 @@ def _upper_bits(word: Word, n: int) -> Scalar:
 
 
 def _fma(a: Scalar, b: float, c: Scalar) -> Scalar:
-    """a b + c, rounded once."""
+    """Compute a b + c, rounded once."""
     return float(Fraction(a) * Fraction(b) + Fraction(c)) if type(a) is type(c) is float else node("fma", a, b, c)
 
 
 def _single(x: float) -> float:
-    """x in float32."""
+    """Round x to float32."""
     (rounded,) = struct.unpack("f", struct.pack("f", x))
     return float(rounded)
 

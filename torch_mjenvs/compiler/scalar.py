@@ -46,7 +46,7 @@ def _tensors(*xs: Scalar) -> list[torch.Tensor]:
 
 
 def sqrt(x: Scalar) -> Scalar:
-    """Square root; NaN of a negative x."""
+    """The square root of x; NaN where x is negative."""
     if type(x) is Expr:
         return node("sqrt", x)
     if isinstance(x, torch.Tensor):
@@ -56,38 +56,42 @@ def sqrt(x: Scalar) -> Scalar:
 
 
 def absolute(x: Scalar) -> Scalar:
+    """The absolute value of x."""
     if type(x) is Expr:
         return node("abs", x)
     return torch.abs(x) if isinstance(x, torch.Tensor) else abs(x)
 
 
 def sin(x: Scalar) -> Scalar:
+    """The sine of x, in radians."""
     if type(x) is Expr:
         return _traced.sin(x)
     return torch.sin(x) if isinstance(x, torch.Tensor) else _m.sin(x)
 
 
 def cos(x: Scalar) -> Scalar:
+    """The cosine of x, in radians."""
     if type(x) is Expr:
         return _traced.cos(x)
     return torch.cos(x) if isinstance(x, torch.Tensor) else _m.cos(x)
 
 
 def exp(x: Scalar) -> Scalar:
+    """e to the power of x."""
     if type(x) is Expr:
         return _traced.exp(x)
     return torch.exp(x) if isinstance(x, torch.Tensor) else _m.exp(x)
 
 
 def log(x: Scalar) -> Scalar:
-    """Natural logarithm of a positive x."""
+    """The natural logarithm of a positive x."""
     if type(x) is Expr:
         return _traced.log(x)
     return torch.log(x) if isinstance(x, torch.Tensor) else _m.log(x)
 
 
 def atan2(y: Scalar, x: Scalar) -> Scalar:
-    """Angle of the point (x, y), in [-pi, pi]."""
+    """The angle of the point (x, y) from the x axis, radians in [-pi, pi]."""
     kind = _kind(y, x)
     if kind is Expr:
         return _traced.atan2(y, x)
@@ -95,7 +99,7 @@ def atan2(y: Scalar, x: Scalar) -> Scalar:
 
 
 def power(x: Scalar, p: float) -> Scalar:
-    """x**p for x > 0 and a constant p; whole and half powers are products and square roots."""
+    """Raise a positive x to a constant power p; whole and half powers are products and square roots."""
     if p == 0:
         return 1.0
     if p < 0:
@@ -109,7 +113,7 @@ def power(x: Scalar, p: float) -> Scalar:
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
-    """a if a < b else b: b where one is NaN."""
+    """The lesser of a and b; b where either is NaN."""
     kind = _kind(a, b)
     if kind is Expr:
         return a if a is b else node("min", a, b)
@@ -120,7 +124,7 @@ def minimum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
-    """b if a < b else a: a where one is NaN."""
+    """The greater of a and b; a where either is NaN."""
     kind = _kind(a, b)
     if kind is Expr:
         return a if a is b else node("max", a, b)
@@ -131,7 +135,7 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """x held inside [low, high]; an infinite bound is none."""
+    """Hold x inside [low, high]; an infinite bound is left out."""
     if not isinstance(low, float) or low > -_m.inf:
         x = maximum(x, low)
     return minimum(x, high) if not isinstance(high, float) or high < _m.inf else x
@@ -148,7 +152,7 @@ def floor(x: Scalar) -> Scalar:
 
 
 def select(mask: Mask, a: _Either, b: _Either) -> _Either:
-    """a where the mask is true, else b; either may be garbage where it is not taken."""
+    """Take a where the mask is true, b elsewhere; the one that is not taken may be garbage there."""
     if isinstance(mask, bool):
         return a if mask else b
     if a is b or (type(a) is type(b) is float and a == b):
@@ -167,13 +171,13 @@ def select(mask: Mask, a: _Either, b: _Either) -> _Either:
 
 
 def _exact_dtype(*xs: float) -> torch.dtype:
-    """torch's default, unless that would round the constants: what they meet may be of more digits."""
+    """The dtype for constants: torch's default, or float64 where that would round them, since they may meet float64."""
     default = torch.get_default_dtype()
     return default if all(float(torch.tensor(x, dtype=default)) == x for x in xs) else torch.float64
 
 
 def logical_and(*masks: Mask) -> Mask:
-    """True where all masks are; of none, True."""
+    """A mask that is true where all of these masks are; True if there are none."""
     out: Mask = True
     for m in masks:
         if m is False or out is False:
@@ -185,7 +189,7 @@ def logical_and(*masks: Mask) -> Mask:
 
 
 def logical_or(*masks: Mask) -> Mask:
-    """True where one of the masks is; of none, False."""
+    """A mask that is true where any of these masks is; False if there are none."""
     out: Mask = False
     for m in masks:
         if m is True or out is True:
@@ -197,7 +201,7 @@ def logical_or(*masks: Mask) -> Mask:
 
 
 def logical_not(mask: Mask) -> Mask:
-    """True where the mask is not."""
+    """A mask that is true where this one is false."""
     if isinstance(mask, bool):
         return not mask
     if type(mask) is Expr:
@@ -206,5 +210,5 @@ def logical_not(mask: Mask) -> Mask:
 
 
 def number(i: Any) -> Scalar:
-    """The counter of a loop as a scalar."""
+    """Make a loop's counter, which all worlds share, a scalar to compute with."""
     return node("spread", i) if type(i) is Expr else float(i)

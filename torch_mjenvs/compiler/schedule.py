@@ -27,7 +27,7 @@ def schedule(program: Program, homes: Homes) -> dict[Region, list[Expr]]:
 
 @dataclass(frozen=True)
 class _Task:
-    """All that regions have to know, and what they have found."""
+    """The input of a scheduling that all regions share, and the orders found so far."""
 
     live: set[Expr]
     stored: set[Expr]
