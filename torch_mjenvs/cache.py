@@ -14,7 +14,7 @@ from .compiler import cache
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
+    """Run the command: list what the cache holds, or clear it."""
     parser = argparse.ArgumentParser(
         prog="python -m torch_mjenvs.cache", description="Show what the cache of compiled kernels holds, or clear it."
     )

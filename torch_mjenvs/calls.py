@@ -1,4 +1,4 @@
-"""How calls come in from users: one thread at a time, and, where buffers are made, out of inference mode."""
+"""Guards of the calls that users make: one thread at a time, and, where buffers are made, out of inference mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def lasting(make: Method) -> Method:
-    """For what makes tensors that later calls write into: those of inference mode could be written into only there."""
+    """Have a function that makes buffers run outside inference mode: tensors made there can be written only there."""
     return torch.inference_mode(False)(make)
 
 
@@ -45,10 +45,10 @@ def exclusive(method: Method) -> Method:
 
 
 class Lock(type(threading.RLock())):  # type: ignore[misc]
-    """What the methods of one owner, and of what wraps it, hold; a thread may take it again within its own call.
+    """A lock that the methods of one owner, and of what wraps it, hold; a thread may take it again within its own call.
 
     A copy of it is a lock that nobody holds.
     """
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return Lock, ()

@@ -1,5 +1,5 @@
-"""What users hand in, checked and made into what is worked with. Errors speak of the user's terms; nothing has changed
-when one is raised.
+"""Checks of what users hand in, which make it into what is worked with. Errors speak of the user's terms; nothing has
+changed when one is raised.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LARGEST = 2**31 - 1  # of what is counted in the kernels' int32: worlds, steps
 
 
 def as_count(name: str, x: Any, least: int = 1) -> int:
-    """x as a whole number from `least` to LARGEST. Raises ValueError."""
+    """Read x as a whole number from `least` to LARGEST. Raises ValueError."""
     kind = {0: "whole number from 0 on", 1: "positive whole number"}.get(least, f"whole number from {least} on")
     try:
         count = least - 1 if isinstance(x, (bool, np.bool_)) else operator.index(x)
@@ -42,7 +42,7 @@ def as_limit(max_episode_steps: Any) -> int | None:
 
 
 def as_dtype(x: Any) -> torch.dtype:
-    """torch.float32 or torch.float64, given as itself, by its name, or as NumPy's. Raises ValueError."""
+    """Read x as torch.float32 or torch.float64, given as itself, by its name, or as NumPy's. Raises ValueError."""
     known = {"float32": torch.float32, "float64": torch.float64}
     name = str(x).removeprefix("torch.")
     if not isinstance(x, (str, torch.dtype)) and x is not None:
@@ -56,7 +56,7 @@ def as_dtype(x: Any) -> torch.dtype:
 
 
 def check_memory(name: str, count: int, bytes_each: int, device: torch.device) -> None:
-    """Raises MemoryError for more than this process may take on the host, and says which limit that would pass.
+    """Raise MemoryError for more than this process may take on the host, and says which limit that would pass.
 
     On a GPU, torch's own allocator refuses.
     """
@@ -69,17 +69,16 @@ def check_memory(name: str, count: int, bytes_each: int, device: torch.device) -
 def as_tensor(
     name: str, x: Any, shape: tuple[int, ...], device: torch.device, other: tuple[int, ...] | None = None
 ) -> torch.Tensor:
-    """x as a real tensor of this shape, or of the other. NumPy arrays and lists may come from the host, a tensor must
-    be on the device.
+    """Read x as a real tensor of this shape, or of the other. NumPy arrays and lists may come from the host, a tensor
+    must be on the device.
 
     Raises TypeError for what is not numeric or not dense, ValueError for another shape or device.
     """
-    if not isinstance(x, torch.Tensor):
-        x = _from_numpy(name, x, device)
-    _check_place(name, x, shape if other is None or x.shape != other else other, device)
-    if not x.dtype.is_floating_point and (x.dtype == torch.bool or x.dtype.is_complex):
-        raise TypeError(f"{name} must be of real numbers, not of {x.dtype}")
-    return x.detach() if x.requires_grad else x
+    found: torch.Tensor = x if isinstance(x, torch.Tensor) else _from_numpy(name, x, device)
+    _check_place(name, found, shape if other is None or found.shape != other else other, device)
+    if not found.dtype.is_floating_point and (found.dtype == torch.bool or found.dtype.is_complex):
+        raise TypeError(f"{name} must be of real numbers, not of {found.dtype}")
+    return found.detach() if found.requires_grad else found
 
 
 def _check_place(name: str, x: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
@@ -103,7 +102,7 @@ def _from_numpy(name: str, x: Any, device: torch.device) -> torch.Tensor:
 
 
 def as_mask(name: str, x: Any, num_envs: int, device: torch.device) -> torch.Tensor:
-    """x as an (N,) bool tensor. Raises TypeError for another type, ValueError for another shape or device."""
+    """Read x as an (N,) bool tensor. Raises TypeError for another type, ValueError for another shape or device."""
     if isinstance(x, (list, tuple)) and all(isinstance(entry, (bool, np.bool_)) for entry in x):
         x = np.array(x, dtype=np.bool_)
     if isinstance(x, np.ndarray):
@@ -119,7 +118,7 @@ def as_mask(name: str, x: Any, num_envs: int, device: torch.device) -> torch.Ten
 
 
 def check_state(state: Any, ours: Mapping[str, torch.Tensor], owner: str) -> None:
-    """Whether a state dict holds dense tensors of these names, shapes and dtypes. Raises TypeError or ValueError."""
+    """Refuse a state dict unless it holds dense tensors of these names, shapes and dtypes: TypeError or ValueError."""
     if not isinstance(state, Mapping):
         raise TypeError(f"a state is a dict of tensors, as state_dict() gave it, not {type(state)}")
     for name, x in state.items():
@@ -143,20 +142,20 @@ def as_options(options: Any) -> Mapping[str, Any]:
 
 
 def as_seed(seed: Any) -> int:
-    """A whole number from 0 on. Raises TypeError or ValueError."""
+    """Read a seed, a whole number from 0 on. Raises TypeError or ValueError."""
     if isinstance(seed, (bool, np.bool_)):
         raise TypeError(f"seed must be a whole number, not {seed!r}")
     try:
-        seed = operator.index(seed)
+        number = operator.index(seed)
     except TypeError as error:
         raise TypeError(f"seed must be a whole number, not {seed!r}") from error
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed}")
-    return seed
+    if number < 0:
+        raise ValueError(f"seed must not be negative, but is {number}")
+    return number
 
 
 def as_seeds(seed: Any, num_envs: int) -> int | list[int | None]:
-    """One seed, or one for each world, None where its stream shall stay. Raises TypeError or ValueError."""
+    """Read one seed, or one for each world, None where its stream shall stay. Raises TypeError or ValueError."""
     many = isinstance(seed, Sequence) and not isinstance(seed, (str, bytes))
     if not many and not (isinstance(seed, np.ndarray) and seed.ndim):
         return as_seed(seed)
@@ -168,7 +167,7 @@ def as_seeds(seed: Any, num_envs: int) -> int | list[int | None]:
 
 
 def check_field(name: str, kind: str, value: Any) -> None:
-    """Raises TypeError or ValueError for what is not of the field's declared kind, where that is one of these."""
+    """Raise TypeError or ValueError for a value not of the field's declared kind, where that is one of these."""
     if kind == "float" and not is_number(value):
         raise TypeError(f"{name} must be a number, not {value!r}")
     if kind == "bool" and not isinstance(value, (bool, np.bool_)):
@@ -182,4 +181,5 @@ def check_field(name: str, kind: str, value: Any) -> None:
 
 
 def is_number(x: Any) -> bool:
+    """True for a real number that is not a bool."""
     return isinstance(x, Real) and not isinstance(x, (bool, np.bool_))

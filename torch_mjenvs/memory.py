@@ -1,4 +1,4 @@
-"""How much more memory this process may take, so that what is too large is refused before it is begun.
+"""The memory that this process may still take, so that what is too large is refused before it is begun.
 
 Linux hands out memory that is not there and later kills the process that writes to it. Containers, batch systems and
 shells set limits of their own, below what the machine has: control groups (version 1 and 2, those of all ancestors),
@@ -17,7 +17,7 @@ UNLIMITED = 2**60  # version 1 of control groups writes "no limit" as a number n
 
 
 class Limit(NamedTuple):
-    """What one limit leaves to this process, in bytes, and the user's name for that limit."""
+    """A limit on memory: the bytes that it leaves to this process, and its name for the user."""
 
     left: int
     name: str
@@ -64,7 +64,7 @@ def _control_groups(swap: int) -> Iterator[Limit]:
 
 
 def _group_swap(folder: Path, version: int, swap: int, left: int) -> int:
-    """How much of the machine's free swap a control group may take."""
+    """The part of the machine's free swap that a control group may take."""
     if version == 2:
         limit, used = _number(folder / "memory.swap.max"), _number(folder / "memory.swap.current")
         return swap if limit is None or used is None else max(0, min(swap, limit - used))
@@ -93,7 +93,7 @@ def _group_folders() -> Iterator[tuple[Path, int]]:
 
 
 def _mounts(lines: list[str], version: int) -> Iterator[tuple[str, str]]:
-    """Where control groups of memory are mounted: the group that is at the mount point, and the mount point."""
+    """List the mounts of memory control groups: the group that is at the mount point, and the mount point."""
     for line in lines:
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
@@ -112,7 +112,7 @@ def _number(file: Path) -> int | None:
 
 
 def _user_limits(status: Mapping[str, int]) -> Iterator[Limit]:
-    """`ulimit -v`, on addresses, and `ulimit -d`, on data."""
+    """The limits of `ulimit -v`, on addresses, and `ulimit -d`, on data."""
     try:
         import resource
     except ImportError:  # Windows
@@ -124,7 +124,7 @@ def _user_limits(status: Mapping[str, int]) -> Iterator[Limit]:
 
 
 def _slurm(status: Mapping[str, int]) -> Iterator[Limit]:
-    """What a Slurm job asked for on this node, in megabytes; its daemon may end jobs that pass it."""
+    """The limit that a Slurm job asked for on this node, in megabytes; its daemon may end jobs that pass it."""
     names = ("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE")
     node, each, cpus = (int(x) if (x := os.environ.get(name, "")).isdecimal() else 0 for name in names)
     if limit := (node or each * cpus) * 2**20:  # 0: all that the node has

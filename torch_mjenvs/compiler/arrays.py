@@ -30,7 +30,7 @@ class Table:
     gives is a shared row again.
     """
 
-    def __init__(self, rows: Sequence, columns: int | None = None):
+    def __init__(self, rows: Sequence[Any], columns: int | None = None):
         self.columns = _columns_of(rows) if columns is None else columns
         values = tuple(x for row in rows for x in row) if self.columns else tuple(rows)
         values = values or (0.0,) * (self.columns or 1)
@@ -56,7 +56,7 @@ class Table:
         return self._hash
 
     @property
-    def _key(self) -> tuple:
+    def _key(self) -> tuple[Any, ...]:
         return self.type, self.columns, self.values
 
     @functools.cached_property
@@ -89,7 +89,7 @@ class Array:
     to be told which arrays it changes: see `count_while`.
     """
 
-    def __init__(self, first: Sequence = (), rows: int | None = None, columns: int | None = None):
+    def __init__(self, first: Sequence[Any] = (), rows: int | None = None, columns: int | None = None):
         self.columns = _columns_of(first) if first else columns
         width = self.columns or 1
         self.rows = len(first) if rows is None else rows
@@ -124,13 +124,15 @@ class Array:
             return node("get", self.held, place, attr=column)
         if isinstance(place, torch.Tensor):
             self._make_tensor(place)
-            return self.held[place, column, torch.arange(len(place), device=place.device)]
-        return self.held[place][column]
+            own: torch.Tensor = self.held[place, column, torch.arange(len(place), device=place.device)]
+            return own
+        shared: Scalar = self.held[place][column]
+        return shared
 
     # for loops
 
     def take_shape(self, rows: int, columns: int) -> None:
-        """Have so many rows and columns, of an array that was made without."""
+        """Set the numbers of rows and columns of an array that was made without them."""
         self.rows, self.columns, self.held.attr = rows, columns, Shape(rows, columns)
 
     def set_row(self, row: int, values: Sequence[Scalar]) -> None:
@@ -147,7 +149,7 @@ class Array:
             self.held = fresh("version", self.held, attr=self.held.attr)
 
     def puts(self) -> list[OwnPut]:
-        """End an iteration that is traced: all that it puts."""
+        """End an iteration that is traced, and return all that it puts."""
         found = []
         for row, values, where in self._pending:
             place = _place(row, self.rows)
@@ -172,7 +174,7 @@ class Array:
         self._pending, self._loops = [], self._loops - 1
 
     def _make_tensor(self, *others: torch.Tensor) -> None:
-        """From lists to a tensor (rows, columns, worlds), of the precision of its content; `others` have its worlds."""
+        """Turn lists into a tensor (rows, columns, worlds) as precise as their content; `others` have its worlds."""
         if isinstance(self.held, torch.Tensor):
             return
         known = [x for row in self.held for x in row if isinstance(x, torch.Tensor)]
@@ -195,7 +197,7 @@ class Array:
         self.held[k, :n, every] = torch.where(there, new.T, old)
 
 
-def _columns_of(rows: Sequence) -> int | None:
+def _columns_of(rows: Sequence[Any]) -> int | None:
     """The length of the rows; None if they are numbers."""
     return len(rows[0]) if len(rows) and isinstance(rows[0], (list, tuple)) else None
 
@@ -213,7 +215,7 @@ def _is_shared(row: Any) -> bool:
 
 
 def _place(row: Any, rows: int) -> Any:
-    """The row as an index; if it is each world's own, the nearest that is there."""
+    """The row as an index; where each world has its own, it is moved to the nearest row that exists."""
     if _is_shared(row):
         return row
     nearest = maximum(minimum(row, float(rows - 1)), 0.0)

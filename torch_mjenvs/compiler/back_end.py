@@ -1,4 +1,4 @@
-"""What every back end is: the making of code for a device, and its loading."""
+"""The interface of a back end: it makes code for a device, and loads it."""
 
 from __future__ import annotations
 

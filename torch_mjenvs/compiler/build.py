@@ -41,7 +41,7 @@ def build(what: Program | Recipe, where: torch.device | BackEnd) -> Kernel:
 
 
 def prepare(what: Program | Recipe, where: torch.device | BackEnd) -> Callable[[], Kernel]:
-    """`build`, in two parts: what cannot be known by an origin is recorded now, and the rest waits for the call.
+    """Begin a `build`: record now what cannot be known by an origin, and return a function that does the rest.
 
     The program itself is not needed any more then.
     """

@@ -43,7 +43,10 @@ def kept(name: str, key: str) -> bytes | None:
 
 
 def keep(name: str, key: str, code: bytes) -> None:
-    """Written beside and moved, so that no other process reads half a file; a cache that cannot be written is none."""
+    """Keep code on disk under this key, or do nothing where the cache cannot be written.
+
+    It is written beside and moved, so that no other process reads half a file.
+    """
     folder = _trusted_directory(make=True)
     if folder is None:
         return
@@ -72,7 +75,7 @@ def _file_name(name: str, digest: bytes) -> str:
 
 
 def directory() -> Path | None:
-    """`TORCH_MJENVS_CACHE`, or a folder of the user's cache; None if the user has no home."""
+    """The folder of the cache: `TORCH_MJENVS_CACHE`, or a folder of the user's cache; None if the user has no home."""
     chosen = os.environ.get("TORCH_MJENVS_CACHE")
     if chosen:
         path = Path(os.path.expanduser(chosen))
@@ -135,7 +138,7 @@ def _is_private(path: Path, found: os.stat_result) -> bool:
 
 @functools.cache
 def _warn(text: str) -> None:
-    """Once for each text."""
+    """Warn of this, once for each text."""
     warnings.warn(f"cache of compiled kernels: {text}", RuntimeWarning, stacklevel=2)
 
 

@@ -17,13 +17,13 @@ import torch
 from .arrays import Array
 from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, type_of
 from .region_ops import ForEach, IterArg, Put, RegionOp, Repeat, When, While
-from .scalar import logical_and, select
+from .scalar import Mask, Scalar, logical_and, select
 
 Carry = Any
 
 
 def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
-    """`body(carry)` for the worlds of the mask; skipped where no world of the vector needs it."""
+    """Compute `body(carry)` for the worlds of the mask, and nothing where no world of the vector is in it."""
     if isinstance(mask, bool):
         return body(carry) if mask else carry
     if isinstance(mask, torch.Tensor):
@@ -45,7 +45,7 @@ def when_any(mask: Any, body: Callable[[Carry], Carry], carry: Carry) -> Carry:
 
 
 def compute_any(mask: Any, compute: Callable[[], Carry]) -> Carry:
-    """`compute()`, skipped where no world of the vector needs it.
+    """Compute `compute()`, unless no world of the vector is in the mask.
 
     What it gives is to be used under the same mask only: for other worlds it is unspecified, and None altogether
     where nothing was computed.
@@ -85,7 +85,7 @@ def count_while(
     max_iterations: int,
     arrays: Sequence[Array] = (),
 ) -> Carry:
-    """`while_any` with a counter from 0, which all worlds share. `arrays`: all that the body puts into."""
+    """Loop as `while_any`, with a counter from 0 that all worlds share. `arrays`: all that the body puts into."""
     if is_tracing():
         return _while(cond, body, carry, max_iterations, arrays)
     active: Any = True
@@ -103,7 +103,7 @@ def count_while(
 
 
 def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
-    """`for i in range(n): carry = body(i, carry)`, its code made once."""
+    """Run `for i in range(n): carry = body(i, carry)` as a loop whose code is made once."""
     if n > 1 and is_tracing():
         return _repeat(n, body, carry)
     for i in range(n):
@@ -112,13 +112,13 @@ def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
 
 
 def choose_all(mask: Any, a: Carry, b: Carry) -> Carry:
-    """`select`, for each scalar of two carries of one shape."""
+    """Choose between two carries of one shape, with `select` for each of their scalars."""
     leaves, rebuild = _flatten(a)
     others, _ = _flatten(b)
     return rebuild([select(mask, x, y) for x, y in zip(leaves, others, strict=True)])
 
 
-def here() -> Callable[[], contextlib.AbstractContextManager]:
+def here() -> Callable[[], contextlib.AbstractContextManager[object]]:
     """Remember this place in the code: what is computed within the context that this gives belongs to it, so that
     everything from here on may use it, whatever block it was first asked for in.
     """
@@ -132,19 +132,19 @@ def here() -> Callable[[], contextlib.AbstractContextManager]:
 # `active_set` says which are needed: a list of (number, mask), or a node of type "t".
 
 
-def active_set(masks: Sequence) -> Any:
+def active_set(masks: Sequence[Mask]) -> Any:
     """The numbers of the masks that hold in any world of the vector, and in which worlds they do."""
     if is_tracing():
         return fresh("active_set", *masks, attr=len(masks))
     return [(i, mask) for i, mask in enumerate(masks) if _holds(mask)]
 
 
-def compute_each(which: Any, compute: Callable[[Any], Sequence]) -> Array:
+def compute_each(which: Any, compute: Callable[[Any], Sequence[Scalar]]) -> Array:
     """An array with `compute(i)` in its row i, for the i of `which`; for all others, and other worlds, unspecified."""
     return compute_parts(which, lambda i: [compute(i)], 0)
 
 
-def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence]], n: int) -> Array:
+def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence[Scalar]]], n: int) -> Array:
     """An array with parts of each i of `which`, from n: part k, `compute(i)[k]`, is in row k n + i."""
     found = Array()
     if type(which) is not Expr:
@@ -169,7 +169,7 @@ def part(i: Any, k: int, n: int) -> Any:
     return i + k * n if k else i
 
 
-def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
+def choose_each(which: Any, test: Callable[[Any], Sequence[Mask]], n: int) -> Any:
     """The active parts of each i of `which`, from n: part k, where `test(i)[k]`, has the number k n + i."""
     if type(which) is not Expr:
         parts = [(k * n + i, logical_and(mask, x)) for i, mask in which for k, x in enumerate(test(i))]
@@ -179,7 +179,7 @@ def choose_each(which: Any, test: Callable[[Any], Sequence], n: int) -> Any:
 
 
 def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
-    """`for i in which: carry = body(i, carry)`, for the worlds of the i-th mask."""
+    """Run `for i in which: carry = body(i, carry)`, each iteration for the worlds of the i-th mask."""
     if type(which) is not Expr:
         for i, mask in which:
             carry = when_any(mask, functools.partial(body, i), carry)
@@ -188,8 +188,10 @@ def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> 
     return rebuild(_results(_for_each(which, lambda i, c: Iteration(body(i, c)), carry)))
 
 
-def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], totals: Sequence[Sequence]) -> list[list]:
-    """Sums in many places: `body(i)` gives for each list of totals what to add where, as (index, value).
+def add_each(
+    which: Any, body: Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]], totals: Sequence[Sequence[Scalar]]
+) -> list[list[Scalar]]:
+    """Add up sums in many places: `body(i)` gives for each list of totals what to add where, as (index, value).
 
     The indices that a body gives at once differ, but for those of totals that nobody reads.
     """
@@ -218,11 +220,11 @@ def add_each(which: Any, body: Callable[[Any], Sequence[Sequence[tuple]]], total
 
 @dataclass
 class Iteration:
-    """All that the body of a `for_each` makes of one number."""
+    """The results of the body of a `for_each` for one number: its carry, what it puts, what it chooses."""
 
     carry: Carry = ()
     puts: Sequence[Put] = ()
-    chosen: Sequence = ()
+    chosen: Sequence[Mask] = ()
 
 
 def _for_each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry) -> Expr:
@@ -278,7 +280,7 @@ def _while(
     return rebuild(_results(region_op))
 
 
-def _variables(before: list) -> tuple[Expr, list[IterArg]]:
+def _variables(before: list[Any]) -> tuple[Expr, list[IterArg]]:
     """A loop's counter, and a variable for each leaf of its carry."""
     counter = fresh("counter")
     return counter, [IterArg(x, variable=fresh("phi", type_=type_of(x))) for x in before]
@@ -302,7 +304,7 @@ def _region_op(op: str, *args: Any, attr: RegionOp) -> Expr:
     return region_op
 
 
-def _results(region_op: Expr) -> list:
+def _results(region_op: Expr) -> list[Any]:
     return [x.result for x in region_op.attr.iter_args]
 
 
@@ -314,7 +316,7 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) in PYTHON_TYPE and type(a) is type(b) and a == b)
 
 
-def _check(what: str, old: list, new: list) -> None:
+def _check(what: str, old: list[Any], new: list[Any]) -> None:
     if len(old) != len(new):
         raise ValueError(f"{what}: the body returned {len(new)} values for a carry of {len(old)}")
     for i, (o, n) in enumerate(zip(old, new, strict=True)):
@@ -323,14 +325,14 @@ def _check(what: str, old: list, new: list) -> None:
             raise TypeError(f"{what}: value {i} of the carry is of type {types}")
 
 
-def _flatten(tree: Carry) -> tuple[list, Callable[[list], Carry]]:
+def _flatten(tree: Carry) -> tuple[list[Any], Callable[[list[Any]], Carry]]:
     """The leaves in order, and a function that puts other leaves in their places."""
-    leaves: list = []
+    leaves: list[Any] = []
     shape = _shape_of(tree, leaves)
     return leaves, lambda new: _shaped(shape, iter(new))
 
 
-def _shape_of(tree: Any, leaves: list) -> Any:
+def _shape_of(tree: Any, leaves: list[Any]) -> Any:
     if isinstance(tree, (list, tuple)):
         return type(tree), [_shape_of(x, leaves) for x in tree]
     if isinstance(tree, dict):
@@ -342,7 +344,7 @@ def _shape_of(tree: Any, leaves: list) -> Any:
     return None
 
 
-def _shaped(shape: Any, leaves: Iterator) -> Any:
+def _shaped(shape: Any, leaves: Iterator[Any]) -> Any:
     if shape is None:
         return next(leaves)
     kind, inner = shape

@@ -40,12 +40,13 @@ class Target:
     vector_bytes: int
 
     def machine(self) -> llvm.TargetMachine:
+        """LLVM's maker of code for this target."""
         return loader.machine(self.triple, self.cpu, self.features)
 
 
 @functools.cache
 def host() -> Target:
-    """This machine: AVX-512, AVX2, or the 16 bytes that SSE and NEON have. Raises OSError where it is neither."""
+    """Describe this machine as a target. Raises OSError where it is neither x86-64 nor 64-bit ARM."""
     triple = llvm.get_process_triple()
     if not triple.startswith(("x86_64", "aarch64", "arm64")):
         raise OSError(f"kernels are made for x86-64 and 64-bit ARM; this process runs on {triple}")
@@ -59,6 +60,7 @@ def host() -> Target:
 
 
 def lanes_of(dtype: str, target: Target) -> int:
+    """The number of worlds that fit into one vector of the target."""
     return target.vector_bytes // (4 if dtype == "float32" else 8)
 
 
@@ -73,7 +75,8 @@ def assembly(program: Program, target: Target) -> str:
 def _assemble(ir: str, target: Target) -> bytes:
     module = llvm.parse_assembly(ir)
     module.verify()
-    return target.machine().emit_object(module)
+    code: bytes = target.machine().emit_object(module)
+    return code
 
 
 def _toolchain(target: Target) -> str:
@@ -111,7 +114,7 @@ class _Run:
         self._job_address = ctypes.addressof(self._job)
 
     def __call__(self, times: int) -> None:
-        """On as many threads as torch uses."""
+        """Run it so many times in a row, on as many threads as torch uses."""
         threads = max(1, min(torch.get_num_threads(), self._tiles // TILES_A_THREAD))
         team = _team() if threads > 1 else None
         job, stack_bytes = self._job, self._kernel.stack_bytes
@@ -130,7 +133,7 @@ class _Run:
             stacks.give(held, stack_bytes)
 
     def _share_out(self, threads: int) -> None:
-        """On threads of our own; an interrupt, which may come between any two lines, goes on its way when all is done.
+        """Run it on threads of our own; an interrupt, which may come between any two lines, goes on when all is done.
 
         Who is at work has said so, in `begun`, and who comes when it is done, and the stacks are another's, sees that.
         """
@@ -181,7 +184,7 @@ class _Team(NamedTuple):
 
 @functools.cache
 def _team() -> _Team | None:
-    """OpenMP threads: torch's own.
+    """The OpenMP threads that torch uses; None where its OpenMP does not have GNU's entry.
 
     They stand ready within microseconds, and, unlike threads of ours, are not kept from the cores by torch's, which
     wait for more work by spinning. None where torch's OpenMP does not have GNU's entry.

@@ -23,7 +23,7 @@ from .program import Buffer, Program, collector_paused
 
 
 def assembly(program: Program) -> str:
-    """PTX of `kernel(pointers to the buffers in order, worlds allocated)`."""
+    """The PTX of `kernel(pointers to the buffers in order, worlds allocated)`."""
     return _translate(_lower(program)).decode()
 
 
@@ -40,7 +40,8 @@ def _translate(ir: str) -> bytes:
     machine = llvm.Target.from_triple(NVIDIA.triple).create_target_machine(
         cpu=NVIDIA.chip, features=NVIDIA.features, opt=2
     )
-    return machine.emit_assembly(module).encode()
+    ptx: str = machine.emit_assembly(module)
+    return ptx.encode()
 
 
 class Kernel(launch.Kernel):
@@ -186,7 +187,7 @@ class _Run:
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 
-def _retry_without_cache(call: Callable[[], tuple]) -> tuple:
+def _retry_without_cache(call: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
     """The driver's answer; where memory was short, after torch has given back what it keeps for later."""
     answer = call()
     if int(answer[0]) == OUT_OF_MEMORY:
@@ -202,10 +203,11 @@ def _driver() -> ModuleType:
         from cuda.bindings import driver
     except ImportError as error:
         raise ImportError("running on CUDA takes NVIDIA's package: pip install cuda-bindings") from error
-    return driver
+    module: ModuleType = driver
+    return module
 
 
-def _check(answer: tuple, what: str = "CUDA's driver answered", more: str = "") -> Any:
+def _check(answer: tuple[Any, ...], what: str = "CUDA's driver answered", more: str = "") -> Any:
     """The results of a call of the driver, without its status. Raises RuntimeError if that is an error."""
     status, *results = answer
     if int(status):

@@ -17,7 +17,7 @@ Row = Mapping[int, Scalar]
 
 
 def factor_dense(rows: Sequence[Row], least: Sequence[float]) -> tuple[list[dict[int, Scalar]], list[Scalar]]:
-    """L and 1 / D of A = L^T D L, whose lower triangle is given by rows; L without its diagonal, which is 1.
+    """Factor A = L^T D L into L and 1 / D. A's lower triangle is given by rows; L without its diagonal, which is 1.
 
     least: of each pivot.
     """
@@ -38,8 +38,10 @@ def _factor(a: list[list[Scalar]], least: Sequence[float]) -> tuple[list[dict[in
     return [{j: x * inverse[k] for j, x in enumerate(row[:k])} for k, row in enumerate(a)], inverse
 
 
-def _factor_in_loops(full: list, least: Sequence[float], n: int) -> tuple[list[dict[int, Scalar]], list[Scalar]]:
-    """Rows are kept in blocks; from the last row on, each is taken off those before it."""
+def _factor_in_loops(
+    full: list[list[Scalar]], least: Sequence[float], n: int
+) -> tuple[list[dict[int, Scalar]], list[Scalar]]:
+    """Factor in loops over blocks of rows: from the last on, each row is taken off those before it."""
     blocks = [i // BLOCK + 1 for i in range(n)]  # of each row
     starts = [sum(blocks[:i]) for i in range(n)]
     held = [
@@ -77,9 +79,11 @@ def _factor_in_loops(full: list, least: Sequence[float], n: int) -> tuple[list[d
                 return c
 
             width = Table([float(x) for x in blocks])[i]
-            return count_while(lambda b, _: number(b) < width, from_block, c, blocks[-1], [a])
+            done: Scalar = count_while(lambda b, _: number(b) < width, from_block, c, blocks[-1], [a])
+            return done
 
-        return count_while(lambda i, _: number(i) < before, from_row, c, n, [a])
+        done: Scalar = count_while(lambda i, _: number(i) < before, from_row, c, n, [a])
+        return done
 
     count_while(lambda t, c: True, take_off, 0.0, n, [a, pivot_row, inverse])
     factors = [{j: a[starts[k] + j // BLOCK, j % BLOCK] for j in range(k)} for k in range(n)]

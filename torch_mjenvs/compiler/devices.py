@@ -1,4 +1,4 @@
-"""Which device kernels run on, and the back end for it."""
+"""The choice of the device that kernels run on, and of the back end for it."""
 
 from __future__ import annotations
 

@@ -13,23 +13,24 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn, final
 
 from .ops import OPS
 
 PYTHON_TYPE = {float: "f", int: "i", bool: "b"}
 
 
+@final
 class Expr:
     """One node, of the table `OPS`. `args` are `Expr`s and Python numbers; `attr` is what it needs besides."""
 
     __slots__ = ("args", "attr", "op", "region", "type")
 
-    def __init__(self, op: str, args: tuple, attr: Any, type_: str, region: Region):
+    def __init__(self, op: str, args: tuple[Any, ...], attr: Any, type_: str, region: Region):
         self.op, self.args, self.type, self.region = op, args, type_, region
         self.attr: Any = attr
 
-    def __add__(self, other):
+    def __add__(self, other: Any) -> Expr | float:
         if self.type in "is":
             return node(self.type + "add", self, other)
         if type(other) is not Expr:
@@ -41,7 +42,7 @@ class Expr:
             return other - self.args[0]
         return node("add", self, other)
 
-    def __radd__(self, other):
+    def __radd__(self, other: Any) -> Expr | float:
         if self.type in "is":
             return node(self.type + "add", self, other)
         if other == 0:
@@ -50,7 +51,7 @@ class Expr:
             return node("sub", other, self.args[0])
         return node("add", self, other)
 
-    def __sub__(self, other):
+    def __sub__(self, other: Any) -> Expr | float:
         if type(other) is not Expr:
             if other == 0:
                 return self
@@ -60,14 +61,14 @@ class Expr:
             return self + other.args[0]
         return node("sub", self, other)
 
-    def __rsub__(self, other):
+    def __rsub__(self, other: Any) -> Expr | float:
         if other == 0:
             return -self
         if self.op == "neg":
             return self.args[0] + other
         return node("sub", other, self)
 
-    def __mul__(self, other):
+    def __mul__(self, other: Any) -> Expr | float:
         if type(other) is not Expr:
             if other == 0:
                 return 0.0
@@ -85,41 +86,41 @@ class Expr:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other):
+    def __truediv__(self, other: Any) -> Expr | float:
         if type(other) is not Expr:
             return self * (1.0 / other)
         return node("div", self, other)
 
-    def __rtruediv__(self, other):
+    def __rtruediv__(self, other: Any) -> Expr | float:
         if other == 0:
             return 0.0
         return node("div", other, self)
 
-    def __neg__(self):
+    def __neg__(self) -> Expr | float:
         if self.op == "neg":
             return self.args[0]
         if self.op == "sub":
             return self.args[1] - self.args[0]
         return node("neg", self)
 
-    def __pow__(self, n):
+    def __pow__(self, n: float) -> Expr | float:
         if n == 2:
             return self * self
         raise TypeError("only x**2 is an operator; use pow(x, y)")
 
-    def __lt__(self, other):
+    def __lt__(self, other: Any) -> Expr:
         return node("ilt" if self.type == "i" else "lt", self, other)
 
-    def __gt__(self, other):
+    def __gt__(self, other: Any) -> Expr:
         return node("ilt" if self.type == "i" else "lt", other, self)
 
-    def __le__(self, other):
+    def __le__(self, other: Any) -> Expr:
         return node("le", self, other)
 
-    def __ge__(self, other):
+    def __ge__(self, other: Any) -> Expr:
         return node("le", other, self)
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         """Identity, which tables of nodes go by; as a question about values it would nearly always be False."""
         if self is not other and (type(other) in PYTHON_TYPE or (type(other) is Expr and is_tracing())):
             raise TypeError(
@@ -129,13 +130,13 @@ class Expr:
 
     __hash__ = object.__hash__
 
-    def __bool__(self):
+    def __bool__(self) -> NoReturn:
         raise TypeError("a traced value has no truth value: use select, when_any or while_any")
 
-    def __float__(self):
+    def __float__(self) -> NoReturn:
         raise TypeError("a traced value is not a number: it is only known when the kernel runs")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<{self.op}:{self.type}>"
 
 
@@ -144,11 +145,11 @@ class Region:
 
     __slots__ = ("mask", "nodes", "parent", "table")
 
-    def __init__(self, parent: Region | None, mask: object = True):
+    def __init__(self, parent: Region | None, mask: Any = True):
         self.parent = parent
-        self.mask = mask  # worlds for which the code here counts
+        self.mask = mask  # an `Expr`, or True: worlds for which the code here counts
         self.nodes: list[Expr] = []
-        self.table: dict[tuple, Expr] = {}
+        self.table: dict[tuple[Any, ...], Expr] = {}
 
 
 class Trace:
@@ -162,6 +163,7 @@ class Trace:
 
     @contextlib.contextmanager
     def inside(self, region: Region) -> Iterator[Region]:
+        """Record into this region while the block runs."""
         outer, self.region = self.region, region
         try:
             yield region
@@ -174,13 +176,14 @@ _local = threading.local()
 
 def current() -> Trace:
     """The trace under construction in this thread."""
-    trace = getattr(_local, "trace", None)
+    trace: Trace | None = getattr(_local, "trace", None)
     if trace is None:
         raise RuntimeError("no kernel is being traced here")
     return trace
 
 
 def is_tracing() -> bool:
+    """True while this thread records a kernel."""
     return getattr(_local, "trace", None) is not None
 
 
@@ -199,12 +202,11 @@ def tracing(dtype: str) -> Iterator[Trace]:
 _COMMUTES = frozenset(name for name, op in OPS.items() if op.commutes)
 
 
-def node(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
+def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> Expr:
     """The node `op(*args)`: the one recorded before, where there is one, or a new one in the current region."""
-    trace = _local.trace
-    region = trace.region
+    region: Region = _local.trace.region
     key = (op, attr, *args)
-    r = region
+    r: Region | None = region
     while r is not None:
         found = r.table.get(key)
         if found is not None:
@@ -218,7 +220,7 @@ def node(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
     return made
 
 
-def fresh(op: str, *args, attr: object = None, type_: str | None = None) -> Expr:
+def fresh(op: str, *args: Any, attr: object = None, type_: str | None = None) -> Expr:
     """A node that is equal to no other: a loop's variable, a region op or one of its results."""
     region = _local.trace.region
     made = Expr(op, args, attr, type_ or OPS[op].gives, region)
@@ -227,7 +229,7 @@ def fresh(op: str, *args, attr: object = None, type_: str | None = None) -> Expr
 
 
 def type_of(x: object) -> str:
-    """ "f", "b" or "i"."""
+    """The type of a node or of a Python number as a letter: "f", "b" or "i"; a node's may be another of `OPS`."""
     if type(x) is Expr:
         return x.type
     if type(x) not in PYTHON_TYPE:

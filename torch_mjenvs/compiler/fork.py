@@ -45,6 +45,6 @@ def _in_child() -> None:
 
 
 def prepare() -> None:
-    """Have every fork of this process from now on go that way."""
+    """Hold LLVM's lock and pause OpenMP's threads during every fork of this process from now on."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,4 +1,4 @@
-"""Which sums take up a product, to be one fused multiply-add.
+"""The fusing of sums with a product that they take up, into one fused multiply-add each.
 
 It is decided here, by the graph alone, and not by LLVM: so the same program is rounded the same way on every target.
 """

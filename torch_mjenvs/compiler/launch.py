@@ -11,6 +11,7 @@ import itertools
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -51,7 +52,7 @@ class Kernel(ABC):
         return Launch(self, [tensors[b.name] for b in self.buffers])
 
     def allocate(self, buffer: Buffer, worlds: int) -> torch.Tensor:
-        """Zeros for a buffer."""
+        """Allocate a tensor of zeros for a buffer of so many worlds."""
         shape = (padded(worlds), buffer.size) if buffer.rows else (buffer.size, padded(worlds))
         dtype = TORCH_TYPES.get(buffer.type, self.float_type)
         return mark_static_address(torch.zeros(shape, dtype=dtype, device=self.device))
@@ -150,7 +151,7 @@ def _(x: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("torch_mjenvs::run", mutates_args=())
 def run(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """All buffers after one run, nothing changed in place: (..., size) each, with the same leading dimensions."""
+    """Run a kernel once and return all buffers after it as new tensors, (..., size) each, as those given are."""
     k = _kernel(kernel)
     lead = tensors[0].shape[:-1]
     n = lead.numel()
@@ -168,7 +169,9 @@ def _(kernel: int, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 @run.register_vmap
-def _(info, in_dims, kernel: int, tensors: list[torch.Tensor]):
+def _(
+    info: Any, in_dims: tuple[None, list[int | None]], kernel: int, tensors: list[torch.Tensor]
+) -> tuple[list[torch.Tensor], list[int]]:
     _, dims = in_dims
     moved = [
         x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)

@@ -24,7 +24,7 @@ class Code:
 
 
 def lower(program: Program) -> Code:
-    """The program itself stays as it was recorded."""
+    """Run all passes over a program, which itself stays as it was recorded."""
     program, sunk = sink_stores(program)
     order = schedule(program, sink_loads(program, sunk))
     order = place_stores(program, order, sunk)
@@ -33,7 +33,7 @@ def lower(program: Program) -> Code:
 
 
 def place_stores(program: Program, order: Order, sunk: Sequence[SunkStores] = ()) -> Order:
-    """With each value's stores right after it, where it is at hand; of constants, and of what was loaded, at the end.
+    """Put each value's stores right after it, where it is at hand; of constants, and of what was loaded, at the end.
 
     The latter may go into the very buffer that is loaded from, so they come after all loads.
     """

@@ -78,7 +78,7 @@ _ATAN = {
 
 
 def sin(x: Expr) -> Expr:
-    """Sine. With `cos` of the same x it costs little more than alone.
+    """The sine of x. With `cos` of the same x it costs little more than alone.
 
     float32: 1.6 ulp + 2e-15 |x| for |x| <= 1e5, and sin(+-1e5) beyond. float64: 1.6 ulp for |x| <= 1e10.
     Zero has no sign here; infinity gives NaN in float64.
@@ -88,12 +88,12 @@ def sin(x: Expr) -> Expr:
 
 
 def cos(x: Expr) -> Expr:
-    """Cosine; see `sin`."""
+    """The cosine of x, within the bounds of `sin`."""
     s, c, a, b = _reduced(x)
     return _fma(a, c, -(b * s))
 
 
-def _reduced(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
     """sin r, cos r, cos(n pi / 2) and sin(n pi / 2) for x = r + n pi / 2 with |r| <= pi / 4.
 
     The last two are 0, 1 or -1, so that a product with them is exact: on vectors of any width that costs less than the
@@ -115,8 +115,8 @@ def _reduced(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     return s, c, a, _fma(quarter, a, quarter)
 
 
-def exp(x: Expr) -> Expr:
-    """e**x: 1.5 ulp where that is a normal number; the least normal number below, infinity above."""
+def exp(x: Expr) -> Expr | float:
+    """e to the power of x: 1.5 ulp where that is a normal number; the least normal number below, infinity above."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
     most, least = (127.0, -87.33654) if dtype == "float32" else (1023.0, -708.3964185322641)
@@ -130,7 +130,7 @@ def exp(x: Expr) -> Expr:
 
 
 def log(x: Expr) -> Expr:
-    """Natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
+    """The natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
     m = node("mantissa", x)
@@ -143,8 +143,8 @@ def log(x: Expr) -> Expr:
     return _fma(k, high, f - _fma(k, -low, correction))
 
 
-def atan2(y: Expr | float, x: Expr | float) -> Expr:
-    """Angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and the sign of a zero does not count."""
+def atan2(y: Any, x: Any) -> Expr | float:
+    """The angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and a zero's sign does not count."""
     dtype = current().dtype
     high, low = _HALF_PI[dtype]
     steep = node("lt", _abs(x), _abs(y))
@@ -161,9 +161,9 @@ def _fma(a: Any, b: Any, c: Any) -> Expr:
     return node("fma", a, b, c)
 
 
-def _horner(coefficients: Sequence[float], x: Expr) -> Expr:
+def _horner(coefficients: Sequence[float], x: Expr | float) -> Expr | float:
     """The sum of coefficients[k] * x**k."""
-    total: Any = coefficients[-1]
+    total: Expr | float = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         total = _fma(total, x, c)
     return total
@@ -173,5 +173,5 @@ def _abs(x: Expr | float) -> Expr | float:
     return node("abs", x) if isinstance(x, Expr) else abs(x)
 
 
-def _select(mask: Expr | bool, a: Any, b: Any) -> Any:
+def _select(mask: Expr | bool, a: Expr | float, b: Expr | float) -> Expr | float:
     return node("select", mask, a, b) if type(mask) is Expr else (a if mask else b)

@@ -27,9 +27,10 @@ class PackedOutputs:
         self._block = torch.zeros(across * (rows + len(flags) // dtype.itemsize + 1), dtype=dtype, device=device)
         self._numbers = (rows, worlds), (across, 1), 0  # size, strides and offset of the worlds that there are
         self._flags = (len(flags), worlds), (across, 1), rows * across * dtype.itemsize
-        of_numbers = self._block[: rows * across].view(rows, across).split(list(numbers.values()))
-        of_flags = self._block[rows * across :].view(torch.bool).view(-1, across)[: len(flags)].split(1)
-        parts = zip([*numbers, *flags], [*of_numbers, *of_flags], strict=True)
+        of_numbers = self._block[: rows * across].view(rows, across)
+        of_flags = self._block[rows * across :].view(torch.bool).view(-1, across)[: len(flags)]
+        views = [*torch.split(of_numbers, list(numbers.values())), *torch.split(of_flags, 1)]
+        parts = zip([*numbers, *flags], views, strict=True)
         self.buffers = {name: mark_static_address(torch.utils.dlpack.from_dlpack(x)) for name, x in parts}
 
     def copied(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,6 +7,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .expr import Expr, Trace, node, tracing, type_of
 from .ops import OPS
@@ -41,7 +42,7 @@ class Program:
     uses: dict[Expr, list[Expr | None]] = field(default_factory=dict)
 
     def count_ops(self) -> Counter[str]:
-        """How many of each arithmetic operation the code holds (a loop's body counts once, a fused pair as two;
+        """Count the arithmetic operations of the code by name (a loop's body counts once, a fused pair as two;
         an index that all worlds share is none)."""
         return Counter(e.op for e in self.live if OPS[e.op].counts and e.type != "s")
 
@@ -60,7 +61,7 @@ class Program:
 def record(
     name: str,
     buffers: Sequence[Buffer],
-    body: Callable[[dict[str, list]], Mapping[str, Sequence]],
+    body: Callable[[dict[str, list[Any]]], Mapping[str, Sequence[Any]]],
     dtype: str,
 ) -> Program:
     """Run `body` on the columns of every buffer; what it returns by buffer name is stored.
@@ -93,7 +94,7 @@ def record(
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without Python's cycle collector, which would walk a growing graph, none of it garbage, again and again."""
+    """Switch off Python's cycle collector while the block runs: it would walk a growing graph again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -19,7 +19,7 @@ SECOND = 1.0  # from one update to the next on a terminal
 
 @contextlib.contextmanager
 def progress(doing: str) -> Iterator[None]:
-    """While the block runs, `doing` and for how many seconds."""
+    """Say on stderr, while the block runs, what is being done and for how many seconds."""
     if os.environ.get("TORCH_MJENVS_PROGRESS") == "0":
         yield
         return

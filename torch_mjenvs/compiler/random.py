@@ -71,10 +71,10 @@ class Random:
         self._drawn = 0
         self._pair: int | None = None  # where the words of a normal number begin whose twin is still to be had
         self._plain = all(type(x) is int for x in (*self._key, *self._counter))
-        self._kept: dict[int, tuple] = {}  # blocks, of plain words only
+        self._kept: dict[int, tuple[Word, Word, Word, Word]] = {}  # blocks, of plain words only
 
     def word(self) -> Word:
-        """32 random bits."""
+        """Draw 32 random bits."""
         self._drawn += 1
         return self._word(self._drawn - 1)
 
@@ -90,11 +90,12 @@ class Random:
         return not self._plain and current().dtype == "float32"
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> Scalar:
-        """One of 2**24 (float32) or 2**53 (float64) evenly spaced numbers in [low, high)."""
+        """Draw one of 2**24 (float32) or 2**53 (float64) evenly spaced numbers in [low, high)."""
         single = self._is_single()
         low, high = (_single(x) if single else float(x) for x in (low, high))
         if not low < high:
             raise ValueError(f"uniform needs low < high, not [{low}, {high})")
+        k: Scalar
         if single:
             k, bits = node("i2f", node("lshr", self.word(), 8)), 24
         else:
@@ -105,7 +106,7 @@ class Random:
         return x if low == 0 else minimum(x, _below(high, single))
 
     def normal(self) -> Scalar:
-        """A standard normal number, by Box and Muller: up to 6.7 (float32) or 8.6 (float64) in size."""
+        """Draw a standard normal number, by Box and Muller: up to 6.7 (float32) or 8.6 (float64) in size."""
         single = self._is_single()
         twin = self._pair is not None
         if self._pair is None:
@@ -114,6 +115,8 @@ class Random:
         else:
             first, self._pair = self._pair, None
         # Half a step up, so that 0 is left out; all bits count where the number is small, in the tails.
+        u: Scalar
+        angle: Scalar
         if single:
             u = node("fma", node("u2f", self._word(first)), 2.0**-32, 2.0**-33)
             angle = node("i2f", self._word(first + 1)) * (math.pi * 2.0**-31)
@@ -135,13 +138,14 @@ def _upper_bits(word: Word, n: int) -> Scalar:
 
 
 def _fma(a: Scalar, b: float, c: Scalar) -> Scalar:
-    """a b + c, rounded once."""
-    return float(Fraction(a) * Fraction(b) + Fraction(c)) if type(a) is float else node("fma", a, b, c)
+    """Compute a b + c, rounded once."""
+    return float(Fraction(a) * Fraction(b) + Fraction(c)) if type(a) is type(c) is float else node("fma", a, b, c)
 
 
 def _single(x: float) -> float:
-    """x in float32."""
-    return struct.unpack("f", struct.pack("f", x))[0]
+    """Round x to float32."""
+    (rounded,) = struct.unpack("f", struct.pack("f", x))
+    return float(rounded)
 
 
 def _below(x: float, single: bool) -> float:
@@ -151,4 +155,5 @@ def _below(x: float, single: bool) -> float:
     if x == 0:
         return -(2.0**-149)
     (bits,) = struct.unpack("i", struct.pack("f", x))  # sign and magnitude: one less in size, or more if negative
-    return struct.unpack("f", struct.pack("i", bits - 1 if x > 0 else bits + 1))[0]
+    (below,) = struct.unpack("f", struct.pack("i", bits - 1 if x > 0 else bits + 1))
+    return float(below)

@@ -33,7 +33,9 @@ class IterArg:
 
     @property
     def type(self) -> str:
-        return self.result.type
+        """The type of the value, as a letter."""
+        kind: str = self.result.type
+        return kind
 
 
 @dataclass(eq=False, slots=True)
@@ -49,7 +51,7 @@ class RegionOp:
         return (self.body,)
 
     def reads(self) -> Iterator[Read]:
-        """All that its regions compute for it, besides the iteration arguments."""
+        """List the values that its regions compute for it, besides the iteration arguments."""
         return iter(())
 
 
@@ -70,14 +72,14 @@ class Loop(RegionOp):
 
 @dataclass(eq=False, slots=True)
 class Repeat(Loop):
-    """`times` iterations."""
+    """A loop of `times` iterations."""
 
     times: int
 
 
 @dataclass(eq=False, slots=True)
 class While(Loop):
-    """Iterations until no world of the vector is `active`, at most `limit`. `head` is the code that finds out.
+    """A loop that runs until no world of the vector is `active`, at most `limit`. `head` is the code that finds out.
 
     At its end an iteration can put values into arrays, each world into a row of its own. `left`: arrays that loops
     within change.
@@ -107,7 +109,7 @@ class While(Loop):
 
 @dataclass(eq=False, slots=True)
 class ForEach(Loop):
-    """An iteration for each number of an active set (its first argument); here `counter` is that number.
+    """A loop with an iteration for each number of an active set (its first argument); here `counter` is that number.
 
     It is skipped where no world of the number is one of those that the code around is for (its second argument).
     An iteration can put values into arrays, and choose parts: a mask for each part of this number.
@@ -129,7 +131,7 @@ class ForEach(Loop):
 
 @dataclass(eq=False, slots=True)
 class Put:
-    """array[row][column] = value in the worlds of the iteration; in others `otherwise`, or unspecified if None."""
+    """The change array[row][column] = value in the worlds of the iteration, `otherwise` in others (None: any)."""
 
     array: Expr
     row: Value
@@ -140,7 +142,7 @@ class Put:
 
 @dataclass(eq=False, slots=True)
 class OwnPut:
-    """array[row][column] = value in the worlds of the iteration that are in the mask; in others unspecified if None.
+    """The change array[row][column] = value where the mask holds; of no mask, unspecified outside the iteration.
 
     The row is each world's own, or one that they share.
     """
@@ -153,6 +155,7 @@ class OwnPut:
 
     @property
     def row_type(self) -> str:
+        """The type of the row: "s" where all worlds share it."""
         return self.row.type if isinstance(self.row, Expr) else "s"
 
 

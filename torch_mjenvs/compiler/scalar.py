@@ -7,23 +7,27 @@ Besides `+ - * /` and `< <= > >=`, everything that is done with a scalar is one 
 - an `Expr`: a value of a kernel being traced.
 
 Constants meet the other two freely. Each function means the same in all three uses.
+
+A type checker tells a Python `float` from a `bool`, so a number is refused as a mask. It cannot tell a tensor or an
+`Expr` that is a mask from one that is a number, as both are of one class.
 """
 
 from __future__ import annotations
 
 import math as _m
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
 from . import math as _traced
 from .expr import Expr, node, type_of
 
-Scalar = Any  # float | torch.Tensor | Expr
-Mask = Any  # bool | torch.Tensor | Expr
+Scalar: TypeAlias = float | torch.Tensor | Expr
+Mask: TypeAlias = bool | torch.Tensor | Expr
+_Either = TypeVar("_Either", Mask, Scalar)
 
 
-def _kind(*xs) -> type | None:
+def _kind(*xs: Scalar) -> type | None:
     for x in xs:
         if type(x) is Expr:
             return Expr
@@ -32,17 +36,17 @@ def _kind(*xs) -> type | None:
     return None
 
 
-def _like(x, other) -> torch.Tensor:
+def _like(x: Scalar, other: torch.Tensor) -> torch.Tensor:
     return x if isinstance(x, torch.Tensor) else torch.as_tensor(x, dtype=other.dtype, device=other.device)
 
 
-def _tensors(*xs) -> list[torch.Tensor]:
+def _tensors(*xs: Scalar) -> list[torch.Tensor]:
     one = next(x for x in xs if isinstance(x, torch.Tensor))
     return [_like(x, one) for x in xs]
 
 
 def sqrt(x: Scalar) -> Scalar:
-    """Square root; NaN of a negative x."""
+    """The square root of x; NaN where x is negative."""
     if type(x) is Expr:
         return node("sqrt", x)
     if isinstance(x, torch.Tensor):
@@ -52,36 +56,42 @@ def sqrt(x: Scalar) -> Scalar:
 
 
 def absolute(x: Scalar) -> Scalar:
-    return node("abs", x) if type(x) is Expr else abs(x)
+    """The absolute value of x."""
+    if type(x) is Expr:
+        return node("abs", x)
+    return torch.abs(x) if isinstance(x, torch.Tensor) else abs(x)
 
 
 def sin(x: Scalar) -> Scalar:
+    """The sine of x, in radians."""
     if type(x) is Expr:
         return _traced.sin(x)
     return torch.sin(x) if isinstance(x, torch.Tensor) else _m.sin(x)
 
 
 def cos(x: Scalar) -> Scalar:
+    """The cosine of x, in radians."""
     if type(x) is Expr:
         return _traced.cos(x)
     return torch.cos(x) if isinstance(x, torch.Tensor) else _m.cos(x)
 
 
 def exp(x: Scalar) -> Scalar:
+    """e to the power of x."""
     if type(x) is Expr:
         return _traced.exp(x)
     return torch.exp(x) if isinstance(x, torch.Tensor) else _m.exp(x)
 
 
 def log(x: Scalar) -> Scalar:
-    """Natural logarithm of a positive x."""
+    """The natural logarithm of a positive x."""
     if type(x) is Expr:
         return _traced.log(x)
     return torch.log(x) if isinstance(x, torch.Tensor) else _m.log(x)
 
 
 def atan2(y: Scalar, x: Scalar) -> Scalar:
-    """Angle of the point (x, y), in [-pi, pi]."""
+    """The angle of the point (x, y) from the x axis, radians in [-pi, pi]."""
     kind = _kind(y, x)
     if kind is Expr:
         return _traced.atan2(y, x)
@@ -89,7 +99,7 @@ def atan2(y: Scalar, x: Scalar) -> Scalar:
 
 
 def power(x: Scalar, p: float) -> Scalar:
-    """x**p for x > 0 and a constant p; whole and half powers are products and square roots."""
+    """Raise a positive x to a constant power p; whole and half powers are products and square roots."""
     if p == 0:
         return 1.0
     if p < 0:
@@ -103,7 +113,7 @@ def power(x: Scalar, p: float) -> Scalar:
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
-    """a if a < b else b: b where one is NaN."""
+    """The lesser of a and b; b where either is NaN."""
     kind = _kind(a, b)
     if kind is Expr:
         return a if a is b else node("min", a, b)
@@ -114,7 +124,7 @@ def minimum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
-    """b if a < b else a: a where one is NaN."""
+    """The greater of a and b; a where either is NaN."""
     kind = _kind(a, b)
     if kind is Expr:
         return a if a is b else node("max", a, b)
@@ -125,7 +135,7 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """x held inside [low, high]; an infinite bound is none."""
+    """Hold x inside [low, high]; an infinite bound is left out."""
     if not isinstance(low, float) or low > -_m.inf:
         x = maximum(x, low)
     return minimum(x, high) if not isinstance(high, float) or high < _m.inf else x
@@ -141,8 +151,8 @@ def floor(x: Scalar) -> Scalar:
     return float(_m.floor(x)) if _m.isfinite(x) else x
 
 
-def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:
-    """a where the mask is true, else b; either may be garbage where it is not taken."""
+def select(mask: Mask, a: _Either, b: _Either) -> _Either:
+    """Take a where the mask is true, b elsewhere; the one that is not taken may be garbage there."""
     if isinstance(mask, bool):
         return a if mask else b
     if a is b or (type(a) is type(b) is float and a == b):
@@ -155,42 +165,43 @@ def select(mask: Mask, a: Scalar, b: Scalar) -> Scalar:
     one = next((x for x in (a, b) if isinstance(x, torch.Tensor)), None)
     if one is not None:
         return torch.where(mask, _like(a, one), _like(b, one))
-    dtype = _exact_dtype(a, b) if float in (type(a), type(b)) else None
+    numbers = [x for x in (a, b) if isinstance(x, (float, int))]
+    dtype = _exact_dtype(*numbers) if float in map(type, numbers) else None
     return torch.where(mask, torch.as_tensor(a, dtype=dtype), torch.as_tensor(b, dtype=dtype))
 
 
 def _exact_dtype(*xs: float) -> torch.dtype:
-    """torch's default, unless that would round the constants: what they meet may be of more digits."""
+    """The dtype for constants: torch's default, or float64 where that would round them, since they may meet float64."""
     default = torch.get_default_dtype()
     return default if all(float(torch.tensor(x, dtype=default)) == x for x in xs) else torch.float64
 
 
 def logical_and(*masks: Mask) -> Mask:
-    """True where all masks are; of none, True."""
+    """A mask that is true where all of these masks are; True if there are none."""
     out: Mask = True
     for m in masks:
         if m is False or out is False:
             return False
         if m is True or m is out:
             continue
-        out = m if out is True else (node("and", out, m) if type(m) is Expr else out & m)
+        out = m if out is True else (node("and", out, m) if type(out) is Expr or type(m) is Expr else out & m)
     return out
 
 
 def logical_or(*masks: Mask) -> Mask:
-    """True where one of the masks is; of none, False."""
+    """A mask that is true where any of these masks is; False if there are none."""
     out: Mask = False
     for m in masks:
         if m is True or out is True:
             return True
         if m is False or m is out:
             continue
-        out = m if out is False else (node("or", out, m) if type(m) is Expr else out | m)
+        out = m if out is False else (node("or", out, m) if type(out) is Expr or type(m) is Expr else out | m)
     return out
 
 
 def logical_not(mask: Mask) -> Mask:
-    """True where the mask is not."""
+    """A mask that is true where this one is false."""
     if isinstance(mask, bool):
         return not mask
     if type(mask) is Expr:
@@ -199,5 +210,5 @@ def logical_not(mask: Mask) -> Mask:
 
 
 def number(i: Any) -> Scalar:
-    """The counter of a loop as a scalar."""
+    """Make a loop's counter, which all worlds share, a scalar to compute with."""
     return node("spread", i) if type(i) is Expr else float(i)

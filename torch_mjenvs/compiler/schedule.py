@@ -8,6 +8,7 @@ first, when that block, loop or store is reached.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from .expr import Expr, Region
 from .program import Program
@@ -26,7 +27,7 @@ def schedule(program: Program, homes: Homes) -> dict[Region, list[Expr]]:
 
 @dataclass(frozen=True)
 class _Task:
-    """All that regions have to know, and what they have found."""
+    """The input of a scheduling that all regions share, and the orders found so far."""
 
     live: set[Expr]
     stored: set[Expr]
@@ -64,7 +65,7 @@ class _Region:
     def _operands_of(self, region_op: Expr, task: _Task) -> list[Expr]:
         """The nodes that must be computed before a block or loop is entered."""
         record: RegionOp = region_op.attr
-        needs: dict = dict.fromkeys(region_op.args)
+        needs: dict[Any, None] = dict.fromkeys(region_op.args)
         written = {_array(put.array) for put in record.puts} if isinstance(record, While) else set()
         for region in record.regions:
             inner = _Region(region, task)

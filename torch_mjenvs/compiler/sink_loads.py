@@ -1,4 +1,4 @@
-"""Where parameters are loaded: late, and in the block that needs them.
+"""A pass that moves loads of parameters: late, and into the block that needs them.
 
 A model whose parameters vary from world to world reads hundreds of columns, most of them in one place. Loaded at the
 start, as the state is, they would be stored on the stack and fetched again. So what the kernel only reads is loaded

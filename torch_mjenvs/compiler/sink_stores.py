@@ -1,4 +1,4 @@
-"""Where parameters are stored: buffers that only a block changes, in the worlds in which it runs, within that block.
+"""A pass that moves stores of parameters: a block that alone changes a buffer stores it itself, where it runs.
 
 Parameters that are drawn when an episode begins stay for a thousand steps. A step carries them through the block that
 draws: it would load hundreds of columns, keep them until then, and store them as they were. So the block itself stores
@@ -25,7 +25,9 @@ class SunkStores:
 
     @property
     def body(self) -> Region:
-        return self.region_op.attr.body
+        """The region of the block that stores."""
+        record: When = self.region_op.attr
+        return record.body
 
     def code(self) -> list[Expr]:
         """Nodes for the end of the block. Old values are loaded again, rather than kept since the start."""
@@ -38,7 +40,7 @@ class SunkStores:
 
 
 def sink_stores(program: Program) -> tuple[Program, list[SunkStores]]:
-    """The program without the stores that blocks take over, and these."""
+    """Split off the stores that blocks take over: the program without them, and a record of them."""
     other = {buffer for buffer, column, x in program.stores if not _can_sink(program, buffer, column, x)}
     found: dict[Expr, SunkStores] = {}
     gone, rest = set(), []

@@ -109,7 +109,8 @@ class Listing:
         elif kind is dict:
             self.add_all(y for pair in x.items() for y in pair)
 
-    def add_all(self, xs: Iterable) -> None:
+    def add_all(self, xs: Iterable[object]) -> None:
+        """Add these to the listing, in order."""
         for x in xs:
             self._add(x)
 
@@ -151,7 +152,7 @@ def _name(x: Any) -> str:
 
 
 def _code(code: types.CodeType) -> Iterator[str]:
-    """All that decides what it does; not where it stood."""
+    """List what decides what a code object does, without where it stood."""
     yield f"{code.co_names} {code.co_varnames} {code.co_freevars} {code.co_cellvars} {len(code.co_consts)}"
     yield f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"
     yield code.co_code.hex()
@@ -164,7 +165,7 @@ def _code(code: types.CodeType) -> Iterator[str]:
 
 
 def _text(x: object) -> str:
-    """The repr, without the order of a set, which is of one process."""
+    """The repr of a constant, with sets sorted, since their order differs between processes."""
     if isinstance(x, tuple):
         return f"({', '.join(map(_text, x))})"
     if isinstance(x, frozenset):

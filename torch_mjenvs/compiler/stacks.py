@@ -16,7 +16,7 @@ if hasattr(mmap, "MAP_PRIVATE"):
 
 
 class Stacks:
-    """One for each of so many threads, of so many bytes."""
+    """Stacks of so many bytes each, for so many threads."""
 
     def __init__(self, threads: int, stack_bytes: int):
         self.threads = threads
@@ -42,5 +42,5 @@ def take(threads: int, stack_bytes: int) -> Stacks:
 
 
 def give(stacks: Stacks, stack_bytes: int) -> None:
-    """Back, when no thread is on them any more."""
+    """Give stacks back, when no thread is on them any more."""
     _free[stack_bytes].append(stacks)

@@ -12,7 +12,7 @@ CONSTANTS: dict[str, tuple[type, ...]] = {"f": (float, int), "i": (int,), "s": (
 
 
 def verify(nodes: Iterable[Expr], stored: Iterable[object], top: Region) -> None:
-    """Raise TypeError or ValueError for a node that is not. What is stored is read in the region `top`."""
+    """Raise TypeError or ValueError for a node that is not legal. What is stored is read in the region `top`."""
     for x in stored:
         _check_visible(x, top)
     for e in nodes:
@@ -40,7 +40,7 @@ def _check_node(e: Expr) -> None:
 
 
 def _reads(region_op: RegionOp, around: Region) -> Iterator[Read]:
-    """All that a region op reads besides its arguments."""
+    """List what a region op reads besides its arguments."""
     yield from region_op.reads()
     for arg in region_op.iter_args:
         if arg.before is not None:

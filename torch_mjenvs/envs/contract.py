@@ -23,6 +23,7 @@ from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Task, World
 
 Named = dict[str, Scalar | list[Scalar]]
+Entries = Mapping[str, Scalar | list[Scalar]]  # the same, to be read only
 Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
 
 BAD_STATE = "bad_state"  # the entry of info that the environment adds
@@ -99,7 +100,7 @@ class Contract:
         m, returned = self.model, self.call("control", world, action)
         if not isinstance(returned, Control):
             return self.numbers("control", returned, "ctrl", m.nu), {}
-        pushes = {}
+        pushes: dict[str, Any] = {}
         if returned.qfrc_applied is not None:
             pushes["qfrc_applied"] = self.numbers("control", returned.qfrc_applied, "qfrc_applied", m.nv)
         wrenches = self.named("control", returned.xfrc_applied, "xfrc_applied")
@@ -110,7 +111,7 @@ class Contract:
                 text = f"xfrc_applied[{body!r}] is {counted(width_of(wrench))}, and must be of force and torque: 6"
                 raise self.error("control", ValueError, text)
         if wrenches:
-            pushes["xfrc_applied"] = [wrenches.get(name, [0.0] * 6) for name in m.body_names]
+            pushes["xfrc_applied"] = [flatten({name: 6}, wrenches) for name in m.body_names]
         return self.numbers("control", returned.ctrl, "ctrl", m.nu), pushes
 
     @property
@@ -147,9 +148,9 @@ class Contract:
             raise self.error(function, ValueError, f"{BAD_STATE!r} is the environment's own: rename yours")
         return {name: x for name, x in self.named(function, info, "info").items() if x != []}
 
-    def same_widths(self, reset_info: Named, step_info: Named) -> Widths:
+    def same_widths(self, reset_info: Entries, step_info: Entries) -> Widths:
         """Return the widths of the entries of both infos. Raises ValueError where an entry has two widths."""
-        widths = {name: width_of(x) for name, x in (step_info | reset_info).items()}
+        widths = {name: width_of(x) for name, x in {**step_info, **reset_info}.items()}
         for name, x in step_info.items():
             if width_of(x) != widths[name]:
                 text = f"info {name!r} is {counted(width_of(x))}, and {counted(widths[name])} in reset_info"
@@ -208,12 +209,12 @@ def width_of(x: Scalar | list[Scalar]) -> int:
     return len(x) if isinstance(x, list) else 0
 
 
-def flatten(widths: Widths, values: Named) -> list[Scalar]:
+def flatten(widths: Widths, values: Entries) -> list[Scalar]:
     """Return named numbers as one list, in the order of `widths`, with 0 where a name is absent."""
     out: list[Scalar] = []
     for name, width in widths.items():
         x = values.get(name, [0.0] * width if width else 0.0)
-        out += x if width else [x]
+        out += x if isinstance(x, list) else [x]
     return out
 
 

@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 from ..compiler import source
 from ..compiler.control import choose_all, when_any
 from ..compiler.program import Buffer, Program, record
-from ..compiler.random import Random
+from ..compiler.random import Random, Word
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
@@ -75,7 +75,7 @@ class Layout:
         ]
 
 
-Buffers = Mapping[str, list[Scalar]]  # what they hold of a world, by name
+Buffers = Mapping[str, list[Any]]  # what they hold of a world, by name: scalars, masks and words
 
 
 @dataclass
@@ -96,7 +96,7 @@ class EpisodeState:
     """The state of a world within its episode: steps taken, episodes begun, and the info and observation users see."""
 
     elapsed: Scalar
-    count: Scalar
+    count: Word
     info: list[Scalar]
     obs: list[Scalar]
     world: WorldState
@@ -125,7 +125,7 @@ def size_of(widths: Widths) -> int:
 RESET, BEGIN, PARAMS = 0, -1, -2
 
 
-def random(b: Buffers, number: Scalar, what: Scalar) -> Random:
+def random(b: Buffers, number: Word, what: Word) -> Random:
     """Return the random numbers of a world for one purpose: a function of seed, world, number of the episode, and
     `what`.
     """
@@ -167,10 +167,11 @@ class Episode:
             return None
         columns = Columns(m, names)
         for end in (0, 1):
-            params = columns.nominal()
+            nominal = columns.nominal()
+            params: list[Scalar] = [*nominal]
             for name, draw in self.randomize.items():
                 at, ends = columns.places()[name], draw.bounds(name, columns.shapes[name])[end]
-                params[at] = map(draw.applied, params[at], ends)
+                params[at] = map(draw.applied, nominal[at], ends)
             for name, rule, holds in sensible(m, columns.values(params)):
                 if not holds and name in self.randomize:
                     raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
@@ -184,7 +185,7 @@ class Episode:
         vars(own).update(params=self.params, layout=self.layout)
         return own
 
-    def draw(self, b: Buffers, number: Scalar) -> tuple[list[Scalar], list[Scalar]]:
+    def draw(self, b: Buffers, number: Word) -> tuple[list[Scalar], list[Scalar]]:
         """Return the parameters of a new episode, and the numbers derived from them."""
         columns = self.params
         if columns is None:
@@ -214,7 +215,7 @@ class Episode:
         return episode
 
     def begin_at(
-        self, b: Buffers, number: Scalar, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar]
+        self, b: Buffers, number: Word, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar]
     ) -> EpisodeState:
         """Begin the episode of this number in this state."""
         world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))

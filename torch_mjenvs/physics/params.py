@@ -149,7 +149,7 @@ class Columns:
 
     def nominal(self) -> list[float]:
         """Return the model's own values, column by column."""
-        return [x for name in self.names for x in leaves(getattr(self.model, name))]
+        return [float(x) for name in self.names for x in leaves(getattr(self.model, name))]
 
     @property
     def derived(self) -> list[tuple[str, tuple[int, ...]]]:

@@ -99,7 +99,7 @@ def derive(
     qpos: list[Scalar],
     qvel: list[Scalar],
     qacc: list[Scalar] | None,
-    ctrl: list[Scalar],
+    ctrl: Vec,
     precision: Precision = DOUBLE,
     act: Vec = (),
     **pushes: Any,
@@ -111,7 +111,7 @@ def derive(
     Raises ValueError for a wrong number of activations.
     """
     check_act(m, act)
-    known = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc_solver": qacc}
+    known: dict[str, Any] = {"qacc_warmstart": [0.0] * m.nv} if qacc is None else {"qacc_solver": qacc}
     if qacc is not None and not m.noslip_iterations:
         known |= {"qacc": qacc, "slips": []}
     return Data(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, precision=precision, **known, **pushes)

@@ -16,7 +16,7 @@ from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar, absolute, select
-from .algebra.spatial import MAXVAL
+from .algebra.spatial import MAXVAL, zeros
 from .loading.load import load
 from .loading.size import sized
 from .model.data import FIELDS, Data
@@ -35,7 +35,7 @@ def precision_of(dtype: torch.dtype) -> Precision:
 
 
 def _mass_matrix(m: Model, d: Data) -> list[list[Scalar]]:
-    full = [[0.0] * m.nv for _ in range(m.nv)]
+    full = [zeros(m.nv) for _ in range(m.nv)]
     for i, row in enumerate(d.M):
         for j, x in row.items():
             full[i][j] = full[j][i] = x

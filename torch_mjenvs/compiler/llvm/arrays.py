@@ -33,7 +33,7 @@ def _spread(w: Writer, x: str) -> str:
 
 
 def _own_entry(w: Writer, e: Expr) -> str:
-    """Each world's own number of a table."""
+    """Write the reading of a table at each world's own place."""
     table: Table = e.attr
     if table not in w.constants:
         w.constants[table] = _table(w, w.types.element, [w.types.number(x) for x in table.values])
@@ -64,7 +64,7 @@ def add_indices(w: Writer, e: Expr) -> None:
 
 
 def place(w: Writer, array: Expr, row: object, column: int) -> str:
-    """Where a number stands, in steps that many numbers share: the row, what is added to it, the column."""
+    """Write the address of a number, in steps that many numbers share: the row, what is added to it, the column."""
     vector, own, columns, at = w.types.of("f"), w.types.own, array.attr.columns, w.names[array]
     for part in row.args if type(row) is Expr and row.op == "sadd" else (row,):
         index = w.assign(f"zext i32 {w.value(part, 's')} to i64")
@@ -84,7 +84,7 @@ def array(w: Writer, e: Expr) -> None:
 
 
 def same(w: Writer, e: Expr) -> None:
-    """Another name for an array, that what is read afterwards is known by."""
+    """Give an array a second name, under which it is read after a loop has changed it."""
     w.names[e] = w.names[e.args[0]]
 
 
@@ -98,7 +98,7 @@ def get(w: Writer, e: Expr) -> None:
 
 
 def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
-    """Where a number of each world stands, the worlds being in different rows: a vector of pointers."""
+    """Write a vector of pointers: where each world's own number stands, the worlds being in different rows."""
     lanes, columns, at = w.types.lanes, array.attr.columns, w.names[array]
     integers = w.types.vector("i64")
     step = w.assign(f"zext {w.types.of('i')} {row} to {integers}")

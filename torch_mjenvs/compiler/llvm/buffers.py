@@ -12,7 +12,7 @@ from .writer import Row, Writer
 
 
 def load(w: Writer, e: Expr) -> None:
-    """A column of the worlds at hand."""
+    """Load a column of the worlds at hand."""
     k, column = e.attr
     buffer = w.program.buffers[k]
     element, size = w.types.memory(buffer.type)
@@ -24,7 +24,7 @@ def load(w: Writer, e: Expr) -> None:
 
 
 def store(w: Writer, e: Expr) -> None:
-    """A value, into a column."""
+    """Store a value into a column."""
     k, column = e.attr
     buffer = w.program.buffers[k]
     element, size = w.types.memory(buffer.type)
@@ -36,7 +36,7 @@ def store(w: Writer, e: Expr) -> None:
 
 
 def _column(w: Writer, k: int, column: int) -> str:
-    """Where a column of buffer k stands, from the world at hand on. The buffer itself is at %pk."""
+    """Write the address of a column of buffer k, from the world at hand on. The buffer itself is at %pk."""
     element = w.types.memory(w.program.buffers[k].type)[0]
     if w.program.buffers[k].rows:
         base = f"%q{k}" if w.types.lanes == 1 else f"%s{k}"

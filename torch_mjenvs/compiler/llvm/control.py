@@ -33,7 +33,7 @@ class Variables:
 
 
 def any_lane(w: Writer, mask: object) -> str:
-    """A bit that is set where the mask holds in any lane."""
+    """Write a bit that is set where the mask holds in any lane."""
     return any_bit(w, w.value(mask, "b"))
 
 
@@ -58,7 +58,7 @@ def select(w: Writer, mask: str, a: str, b: str, t: str) -> str:
 
 
 def when(w: Writer, e: Expr) -> None:
-    """A branch around a block."""
+    """Write a branch around a block."""
     region_op: When = e.attr
     mask, needed = e.args[0], e.args[-1]
     iter_args = [x for x in region_op.iter_args if x.result in w.live]
@@ -81,7 +81,7 @@ def when(w: Writer, e: Expr) -> None:
 
 
 def repeat(w: Writer, e: Expr) -> None:
-    """A loop with its test at the end."""
+    """Write a loop with its test at the end."""
     region_op: Repeat = e.attr
     head, out = w.fresh_labels("head", "out")
     variables, iter_args, i = _open(w, region_op, head)
@@ -97,7 +97,7 @@ def repeat(w: Writer, e: Expr) -> None:
 
 
 def while_(w: Writer, e: Expr) -> None:
-    """A loop with its test between head and body."""
+    """Write a loop with its test between head and body."""
     region_op: While = e.attr
     head, body, out = w.fresh_labels("head", "body", "out")
     variables, iter_args, i = _open(w, region_op, head)
@@ -153,7 +153,7 @@ def _open(w: Writer, region_op: Repeat | While, head: str) -> tuple[Variables, l
 
 
 def add_iter_args(w: Writer, variables: Variables, iter_args: list[IterArg]) -> list[IterArg]:
-    """Variables for iteration arguments; those that are alive."""
+    """Add variables for the iteration arguments that are alive, and return these."""
     alive = [x for x in iter_args if x.variable in w.live]
     for x in alive:
         name = w.names[x.variable] = w.fresh()
@@ -162,7 +162,7 @@ def add_iter_args(w: Writer, variables: Variables, iter_args: list[IterArg]) -> 
 
 
 def named_by_its_form(w: Writer, e: Expr) -> None:
-    """Nothing is left to write."""
+    """Write nothing: the form that holds this node has named it."""
 
 
 ROWS: dict[str, Row] = {

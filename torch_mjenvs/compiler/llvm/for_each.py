@@ -14,7 +14,7 @@ Ends = tuple[str, str, str]  # a type, and a value before and after the body
 
 
 def active_set(w: Writer, e: Expr) -> None:
-    """The list, without a branch: every number is written, and the next one over it if no lane needs it."""
+    """Write the list without a branch: every number is written, and the next one over it if no lane needs it."""
     numbers, masks, count = *_arrays(w, e.attr), "0"
     for k, mask in enumerate(e.args):
         count = _append(w, numbers, masks, str(k), w.value(mask, "b"), count)
@@ -30,7 +30,7 @@ def _arrays(w: Writer, n: int) -> tuple[str, str]:
 
 
 def _append(w: Writer, numbers: str, masks: str, number: str, mask: str, count: str) -> str:
-    """Note a number and its mask if any lane holds; the new count."""
+    """Note a number and its mask if any lane holds, and return the new count."""
     integer, own = w.types.mask, w.types.own
     bits = mask if w.types.lanes == 1 else w.assign(f"bitcast {w.types.of('b')} {mask} to {integer}")
     at = w.assign(f"getelementptr {integer}, {own} {masks}, i32 {number}")
@@ -43,7 +43,7 @@ def _append(w: Writer, numbers: str, masks: str, number: str, mask: str, count: 
 
 
 def for_each(w: Writer, e: Expr) -> None:
-    """A loop over the list, with its test at the end, and a branch around it for where the list is empty."""
+    """Write a loop over the list, with its test at the end, and a branch around it for where the list is empty."""
     region_op: ForEach = e.attr
     which, around = e.args
     numbers, masks, count = w.active_sets[which]
@@ -113,7 +113,7 @@ def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[s
 
 
 def _chosen_parts(w: Writer, region_op: ForEach, count: int, here: str, parts: tuple[str, str], n: str) -> str:
-    """Note the parts that are chosen of this number, one of `count`; how many are noted now."""
+    """Note the parts that are chosen of this number, one of `count`, and return how many are noted now."""
     for k, mask in enumerate(region_op.chosen):
         part = w.assign(f"add i32 {w.names[region_op.counter]}, {k * count}")
         inside = select(w, here, w.value(mask, "b"), w.types.constant("b", False), "b")

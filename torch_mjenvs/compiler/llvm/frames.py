@@ -16,7 +16,7 @@ TILE = 'noinline nounwind "min-legal-vector-width"="512" "prefer-vector-width"="
 
 
 def render(program: Program, lanes: int) -> str:
-    """IR of `@tile(ptr buffers, i64 first world, i64 worlds allocated)`: one vector of worlds through the program."""
+    """The IR of `@tile(ptr buffers, i64 first world, i64 worlds allocated)`: the program for one vector of worlds."""
     w = _writer(program, Types(lanes, program.dtype))
     for k in buffers.buffers_used(w):
         w.put(f"%a{k} = getelementptr ptr, ptr %buffers, i64 {k}")
@@ -29,7 +29,7 @@ def render(program: Program, lanes: int) -> str:
 
 
 def render_thread(program: Program, gpu: Gpu = NVIDIA) -> str:
-    """IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for a GPU: each thread is one world."""
+    """The IR of `@kernel(pointers to the buffers in order, i64 worlds allocated)` for a GPU: a thread is one world."""
     w = _writer(program, Types(1, program.dtype, gpu.shared, gpu.own))
     w.put(f"%thread = call i32 @{gpu.thread}()")
     w.put(f"%block = call i32 @{gpu.block}()")

@@ -1,4 +1,4 @@
-"""What the code generator has to know of a kind of GPU: a record each."""
+"""Records of what the code generator has to know of each kind of GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of each lane by itself."""
+"""The writing of operations that each lane does by itself."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def operation(w: Writer, e: Expr) -> None:
 
 
 def total(w: Writer, e: Expr) -> None:
-    """A sum, with the product that it has taken up."""
+    """Write a sum, with the product that it has taken up."""
     fused = w.sums.get(e)
     if fused is None:
         operation(w, e)

@@ -1,4 +1,4 @@
-"""How a program's types and constants look in IR."""
+"""The look in IR of a program's types and constants."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Writer:
         self._count = 0
 
     def fresh(self, stem: str = "v") -> str:
-        """A new name."""
+        """Make a new name for a value."""
         self._count += 1
         return f"%{stem}{self._count}"
 
@@ -65,7 +65,7 @@ class Writer:
         return name
 
     def operation(self, op: str, *args: str) -> str:
-        """Write the lines of `TEMPLATES`; the name of what they give."""
+        """Write the lines of `TEMPLATES`, and return the name of what they give."""
         r = self.fresh()
         *before, last = self.templates[op]
         for i, line in enumerate(before):
@@ -74,6 +74,6 @@ class Writer:
         return r
 
     def region(self, region: Region) -> None:
-        """The code of a region."""
+        """Write the code of a region."""
         for e in self.order[region]:
             self.rows[e.op](self, e)

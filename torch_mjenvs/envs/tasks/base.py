@@ -7,6 +7,7 @@ kernel. It is a frozen dataclass whose fields are the constructor arguments of t
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MethodType
 from typing import Any, ClassVar
@@ -63,7 +64,7 @@ class Outcome:
 
     reward: Scalar
     terminated: Mask
-    info: dict[str, Scalar | list[Scalar]] = field(default_factory=dict)
+    info: Mapping[str, Scalar | list[Scalar]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def frame_mul(a: Vec, b: Vec) -> tuple[Scalar, ...]:
 
 def snap(xs: Vec) -> tuple[Scalar, ...]:
     """Make exact the entries of a unit vector or a rotation that differ from 0 or 1 by rounding only."""
-    return tuple(_snap(x) if is_number(x) else x for x in xs)
+    return tuple(_snap(x) if isinstance(x, float) else x for x in xs)
 
 
 def _snap(x: float) -> float:

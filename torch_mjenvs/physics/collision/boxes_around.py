@@ -42,7 +42,7 @@ def _box_around(m: Model, geom: int) -> Box | None:
         return None
     size = shape.hull(m.geom_size[geom])
     half = [size[f"box_{axis}"] + size[f"radius_{axis}"] + size["skin"] for axis in "xyz"]
-    return Box((0.0, 0.0, 0.0), tuple(half)) if is_number(*half) else None
+    return Box((0.0, 0.0, 0.0), tuple(map(float, half))) if is_number(*half) else None
 
 
 def boxes_meet(one: tuple[Vec, Vec, Vec], two: tuple[Vec, Vec, Vec], margin: Scalar) -> Mask:

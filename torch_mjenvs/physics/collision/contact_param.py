@@ -49,6 +49,9 @@ def contact_param(m: Model, pair: Pair) -> ContactParam:
             gap=m.pair_gap[k],
             solreffriction=m.pair_solreffriction[k],
         )
+    friction: list[Scalar]
+    solref: list[Scalar]
+    solimp: list[Scalar]
     priority1, priority2 = m.geom_priority[geom1], m.geom_priority[geom2]
     if priority1 != priority2:
         g = geom1 if priority1 > priority2 else geom2

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, logical_and, select
-from ..algebra.spatial import Vec, add, scale
+from ..algebra.spatial import Vec, add, scale, zeros
 from ..model.data import Data
 from ..model.model import Model
 from .cones.pyramid import Cone
@@ -120,7 +120,7 @@ class Contacts(Constraint):
 
 def body_motion(m: Model, d: Data, x: Vec) -> list[list[Scalar]]:
     """Compute the spatial motion of every body (nbody x 6) for the dof values x (nv)."""
-    motion = [[0.0] * 6 for _ in range(m.nbody)]
+    motion = [zeros(6) for _ in range(m.nbody)]
     for b in range(1, m.nbody):
         motion[b] = motion[m.body_parentid[b]]
         for v in range(m.body_dofadr[b], m.body_dofadr[b] + m.body_dofnum[b]):
@@ -130,7 +130,7 @@ def body_motion(m: Model, d: Data, x: Vec) -> list[list[Scalar]]:
 
 def in_world(frame: list[list[Scalar]], force: list[Scalar]) -> list[Scalar]:
     """Bring a vector given along n, t1, t2 into world axes; of lines, the wrench."""
-    out = [0.0] * len(frame[0])
+    out = zeros(len(frame[0]))
     for axis, f in zip(frame, force, strict=False):
         out = add(out, scale(axis, f))
     return out

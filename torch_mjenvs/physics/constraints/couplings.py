@@ -33,13 +33,16 @@ class _Coupled:
 def coupling(m: Model, d: Data, i: int) -> Equality:
     """Make equality i, of joints or of tendons: mj_instantiateEquality."""
     first = _coupled(m, d, i, m.eq_obj1id[i])
-    at, slope, diagonal = m.eq_data[i][0], 0.0, first.weight
+    at: Scalar = m.eq_data[i][0]
+    slope: Scalar = 0.0
+    diagonal = first.weight
     row, wrenches, effective = dict(first.rate), dict(first.wrenches), None
     if m.eq_obj2id[i] >= 0:
         second = _coupled(m, d, i, m.eq_obj2id[i])
-        x, power = second.place, 1.0
-        for k, c in enumerate(m.eq_data[i][1:5], 1):
-            slope, power = slope + k * c * power, power * x
+        x = second.place
+        power: Scalar = 1.0
+        for degree, c in enumerate(m.eq_data[i][1:5], 1):
+            slope, power = slope + degree * c * power, power * x
             at = at + c * power
         diagonal, effective = diagonal + second.weight, first.weight + slope * slope * second.weight
         for v, y in second.rate.items():

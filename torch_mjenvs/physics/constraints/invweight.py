@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 
 from ...compiler.scalar import Scalar
-from ..algebra.spatial import Vec, add, cross, dot, mat_vec
+from ..algebra.spatial import Vec, add, cross, dot, mat_vec, zeros
 from ..collision.shapes import SHAPES
 from ..dynamics.inertia import Factor, solve
 from ..dynamics.set_const import at_qpos0
@@ -40,12 +40,12 @@ def _geom_invweight0(m: Model) -> Floats:
 def _mean(m: Model, d: Data, inverse: Factor, geom: int, surface: list[list[Scalar]]) -> float:
     points = [add(d.geom_xrel[geom], mat_vec(d.geom_xmat[geom], p)) for p in surface]
     rows = [row for p in points for row in _jacobian(m, d, m.geom_bodyid[geom], p)]
-    return sum(dot(row, solve(inverse, row)) for row in rows) / len(rows)
+    return sum(float(dot(row, solve(inverse, row))) for row in rows) / len(rows)
 
 
-def _jacobian(m: Model, d: Data, body: int, r: Vec) -> list[list[float]]:
+def _jacobian(m: Model, d: Data, body: int, r: Vec) -> list[list[Scalar]]:
     """The Jacobian (3 x nv) of a body's point r, as seen from its tree's origin: mj_jac."""
-    out = [[0.0] * m.nv for _ in range(3)]
+    out = [zeros(m.nv) for _ in range(3)]
     while body:
         for v in range(m.body_dofadr[body], m.body_dofadr[body] + m.body_dofnum[body]):
             if m.dof_clamped[v]:  # without inertia of its own

@@ -61,7 +61,7 @@ class Soft:
         """Make one row for whichever end of the range is near, two where the usual range lets both be near at once."""
         low, high = span
         if usual[1] - usual[0] <= 2 * self.margin:
-            ends = [(1.0, at - low), (-1.0, high - at)]
+            ends: list[tuple[Scalar, Scalar]] = [(1.0, at - low), (-1.0, high - at)]
         else:
             ends = [(select(at - low < high - at, 1.0, -1.0), minimum(at - low, high - at))]
         return [self.row(m, d, of, jacobian, sign, position) for sign, position in ends]

@@ -54,7 +54,7 @@ def reference(solref: Vec, solimp: Vec, direct: bool, timestep: float) -> tuple[
 def impedance(solimp: Vec, distance: Scalar) -> Scalar:
     """Compute the impedance d(|pos - margin|), a power curve from dmin to dmax with a constant power: getimpedance."""
     dmin, dmax, mid = (clip(solimp[k], MIN_IMP, MAX_IMP) for k in (0, 1, 3))
-    width, p = solimp[2], max(1.0, solimp[4])
+    width, p = solimp[2], max(1.0, float(solimp[4]))
     flat = 0.5 * (dmin + dmax)
     if not is_number(*solimp):
         x = minimum(absolute(distance) / maximum(width, MINVAL), 1.0)

@@ -69,7 +69,7 @@ class RowBound:
         return D * (self.invweight if self.effective is None else self.effective) > precision.stiff
 
 
-def _may_be_stiff(precision: Precision, solimp: Vec) -> bool:
+def _may_be_stiff(precision: Precision, solimp: Vec) -> Mask:
     """True where the impedance can be so near 1 that rounding shows in a row of MuJoCo's own stiffness."""
     most = max(min(x, MAX_IMP) for x in solimp[:2]) if is_number(*solimp[:2]) else MAX_IMP
     return most / (1 - most) > precision.stiff
@@ -123,7 +123,9 @@ def contact_bound(m: Model, pair: Pair, precision: Precision) -> ContactBound:
     dmin, dmax = contact_param(m, pair).solimp[:2]
     most = clip(maximum(dmin, dmax), MIN_IMP, MAX_IMP)
     if m.nominal is None:
-        return _bound(m, pair, precision, most / ((1 - most) * row_invweight(m, pair)), bodies_invweight(m, pair))
+        stiffness = float(most / ((1 - most) * row_invweight(m, pair)))
+        moving, turning = map(float, bodies_invweight(m, pair))
+        return _bound(m, pair, precision, stiffness, (moving, turning))
     usual, weights = contact_bound(m.nominal, pair, precision), [bodies_invweight(x, pair) for x in (m.nominal, m)]
     return _bound_of_world(m, usual, pair, precision, most / (1 - most), row_share(m, pair), weights)
 
@@ -183,7 +185,8 @@ def _rows(m: Model, pair: Pair, weight: Scalar, turning: Scalar) -> tuple[int, S
     if pair.condim == 1:
         return 1, 1.0, 0.0
     friction = contact_param(m, pair).friction[: pair.condim - 1]
-    most, elliptic = 0.0, is_elliptic(m, pair)
+    most: Scalar = 0.0
+    elliptic = is_elliptic(m, pair)
     for k, mu in enumerate(friction):
         if elliptic:
             most = _greater(most, (m.impratio / (friction[0] * friction[0])) * mu * mu * (weight if k < 2 else turning))
@@ -197,8 +200,8 @@ def _greater(a: Scalar, b: Scalar) -> Scalar:
     return a if is_zero(b) else b if is_zero(a) else maximum(a, b)
 
 
-def _effective_invweight(m: Model, pair: Pair, precision: Precision, weight: float) -> tuple[float, bool]:
+def _effective_invweight(m: Model, pair: Pair, precision: Precision, weight: Scalar) -> tuple[Scalar, bool]:
     """The inverse inertia that a contact acts on, and True if the centre of mass cannot move."""
-    surface = sum(geom_invweight0(m)[geom] for geom in (pair.geom1, pair.geom2))
-    fixed = weight < FIXED / math.sqrt(precision.stiffest) * surface
-    return (surface if fixed else min(surface, LIGHT * weight)), fixed
+    surface, known = sum(geom_invweight0(m)[geom] for geom in (pair.geom1, pair.geom2)), float(weight)
+    fixed = known < FIXED / math.sqrt(precision.stiffest) * surface
+    return (surface if fixed else min(surface, LIGHT * known)), fixed

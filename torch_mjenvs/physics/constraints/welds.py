@@ -33,7 +33,7 @@ from .rows import impedance, reference
 from .scalar_row import ScalarRow
 from .softening import RowBound, tie_bound
 
-AXES = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+AXES: list[list[Scalar]] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 TORQUESCALE = 10  # its place in eq_data
 
 
@@ -177,5 +177,5 @@ def _effective_invweights(m: Model) -> dict[int, list[float]]:
             for line in tie.lines(m, d):
                 row = tie.jacobian(m, d, line)
                 image = solve(inverse, [row.get(v, 0.0) for v in range(m.nv)])
-                most[line.kind] = max(most[line.kind], row_times(row, image))
+                most[line.kind] = max(most[line.kind], float(row_times(row, image)))
     return _kept[m]

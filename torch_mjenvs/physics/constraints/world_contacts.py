@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Scalar
-from ..algebra.spatial import Vec, add, cross, dot, scale, sum_of
+from ..algebra.spatial import Vec, add, cross, dot, scale, sum_of, zeros
 from ..dynamics.kinematics import between
 from ..model.data import Data
 from ..model.model import Model
@@ -105,7 +105,7 @@ def _of_turning(r: list[Scalar], frame: list[list[Scalar]], weight: list[list[Sc
 def _in_world_axes(frame: list[list[Scalar]], weight: list[list[Scalar]]) -> list[list[Scalar]]:
     """Bring a symmetric matrix given along n, t1, t2 into world axes (3 x 3)."""
     images = [in_world(frame, row) for row in weight]
-    out = [[0.0] * 3 for _ in range(3)]
+    out = [zeros(3) for _ in range(3)]
     for i, j in _LOWER:
         out[i][j] = out[j][i] = sum_of(u[i] * axis[j] for u, axis in zip(images, frame, strict=False))
     return out

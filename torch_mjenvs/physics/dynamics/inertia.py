@@ -60,7 +60,7 @@ class Lump:
     oinert: (10) its inertia about the origin.
     """
 
-    mass: float
+    mass: Scalar
     rel: list[Scalar]
     rotational: list[Scalar]
     oinert: list[Scalar]
@@ -144,7 +144,7 @@ def _weld(m: Model, bodies: list[tuple[int, Vec, Vec]]) -> Rigid:
     if not is_number(*total):
         return Rigid(mass, tuple(centre), rotational=tuple(total))
     xx, yy, zz, xy, xz, yz = total
-    inertia, axes = np.linalg.eigh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+    inertia, axes = np.linalg.eigh(np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]], dtype=float))
     return Rigid(mass, tuple(centre), tuple(inertia.tolist()), snap(axes.ravel().tolist()))
 
 
@@ -158,7 +158,7 @@ def _centre(moment: Vec, mass: Scalar, otherwise: list[Scalar]) -> list[Scalar]:
 def _subtree_com(m: Model, d: Data, rigid: dict[int, Rigid]) -> None:
     moment = [scale(d.xipos[i], m.body_mass[i]) for i in range(m.nbody)]
     tree = [zeros(3)] * m.nbody  # by origin: moments from there, lump by lump
-    mass = [0.0] * m.nbody  # of each of these
+    mass = zeros(m.nbody)  # of each of these
     for i in range(m.nbody - 1, 0, -1):
         moment[m.body_parentid[i]] = add(moment[m.body_parentid[i]], moment[i])
         origin = m.body_originid[i]
@@ -192,7 +192,7 @@ def _rotational(moments: Vec, axes: Vec) -> list[Scalar]:
     for other in range(3):
         excess = moments[other] - moments[k]
         rounding = 1e-14 * max(moments) if is_number(*moments) else 0.0
-        if other != k and (not is_number(excess) or abs(excess) > rounding):
+        if other != k and (not is_number(excess) or abs(float(excess)) > rounding):
             x, y, z = column(axes, other)
             ex, ey, ez = x * excess, y * excess, z * excess
             out = add(out, [ex * x, ey * y, ez * z, ex * y, ex * z, ey * z])
@@ -203,7 +203,7 @@ def _most_common(moments: Vec) -> int:
     """Return the axis whose moment is nearest to another's, so that the most terms vanish."""
     if not is_number(*moments):
         return 0
-    pairs = [(abs(moments[i] - moments[j]), i) for i in range(3) for j in range(3) if i != j]
+    pairs = [(abs(float(moments[i] - moments[j])), i) for i in range(3) for j in range(3) if i != j]
     return min(pairs)[1]
 
 

@@ -185,7 +185,7 @@ def _along_axis(frame: Frame, a: Vec) -> tuple[Frame, int, float]:
             tuple(mat_vec(change, frame.offset)),
         )
         a[i], a[j] = length, 0.0
-    k = max(range(3), key=lambda k: abs(a[k]))
+    k = max(range(3), key=lambda k: abs(float(a[k])))
     return frame, k, 1.0 if a[k] > 0 else -1.0
 
 

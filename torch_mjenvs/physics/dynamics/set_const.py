@@ -56,7 +56,7 @@ def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple[Scalar, ...]:
     return tuple(norm(solve(f, row)) if row else 0.0 for row in rows)
 
 
-def _subtree_mass(m: Model) -> tuple[Scalar, ...]:
+def _subtree_mass(m: Model) -> Any:
     total = list(m.body_mass)
     for i in range(m.nbody - 1, 0, -1):
         total[m.body_parentid[i]] = total[m.body_parentid[i]] + total[i]
@@ -65,7 +65,8 @@ def _subtree_mass(m: Model) -> tuple[Scalar, ...]:
 
 def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
     """Return row M^-1 row'."""
-    y, total = dict(row), 0.0
+    y = dict(row)
+    total: Scalar = 0.0
     for k in range(max(y, default=-1), -1, -1):
         if k in y:
             total = total + y[k] * y[k] * f.inverse[k]

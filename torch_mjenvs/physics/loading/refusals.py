@@ -11,6 +11,7 @@ from enum import IntEnum
 import mujoco
 import numpy as np
 
+from ...compiler.scalar import Scalar
 from ..collision.contact_param import contact_param
 from ..collision.shapes import COLLIDERS, SHAPES
 from ..dynamics.actuators.driven import OF_TENDONS
@@ -263,12 +264,12 @@ def _partners(kind: int) -> str:
     return f"{SHAPES[kind].plural} can touch {', '.join(others)}" if others else ""
 
 
-def _mixed(solref: Sequence[float]) -> bool:
+def _mixed(solref: Sequence[Scalar]) -> bool:
     """Return whether solref is in neither the standard nor the direct format.
 
     MuJoCo would warn and take the default.
     """
-    return (solref[0] > 0) != (solref[1] > 0)
+    return (float(solref[0]) > 0) != (float(solref[1]) > 0)
 
 
 def describe(mjm: mujoco.MjModel, kind: str, i: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ...compiler.scalar import Scalar
+from ..algebra.spatial import zeros
 
 
 @dataclass
@@ -43,5 +44,5 @@ class State:
 
     def unmoved(self, nbody: int) -> State:
         """Return this state with a `Last` as if a step had led to it in which nothing moved."""
-        qacc, untouched = self.qacc_warmstart, [[0.0] * 6 for _ in range(nbody)]
+        qacc, untouched = self.qacc_warmstart, [zeros(6) for _ in range(nbody)]
         return replace(self, last=Last(self.act, untouched, qacc, qacc, self.qpos, self.qvel, self.parts))

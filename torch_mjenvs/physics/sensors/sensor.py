@@ -155,7 +155,8 @@ def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
     asked = [name for k, name in enumerate(RAY_FIELDS) if m.sensor_dataspec[i] >> k & 1]
     if m.sensor_objtype[i] != ObjType.SITE or "NORMAL" in asked:
         raise not_there(m, i, " of a camera" if m.sensor_objtype[i] != ObjType.SITE else " that gives a normal")
-    x, nearest = measured(m, d, i), MISS
+    x = measured(m, d, i)
+    nearest: Scalar = MISS
     for g in range(m.ngeom):
         if m.geom_visible[g] and m.geom_bodyid[g] != x.body:
             if m.geom_type[g] not in RAYS:

@@ -11,12 +11,11 @@ The rows are made by `constraints`. Letters: a acceleration and dx step (V dofs)
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
-from ..algebra.spatial import add, cross, dot, sub
+from ..algebra.spatial import add, cross, dot, sub, zeros
 from ..dynamics.forces import applied_wrench
 from ..dynamics.inertia import Rows, factor, mul_m, solve
 from ..dynamics.tendons.bias import armature_wrenches
@@ -40,7 +39,7 @@ def newton(m: Model, d: Data) -> None:
         return
     tolerance = d.precision.tolerance * m.meaninertia * m.nv
     uncertain = [where for c in d.constraints for where in c.needs_refinement]
-    certain = logical_not(functools.reduce(logical_or, uncertain, False))
+    certain = logical_not(logical_or(*uncertain))
 
     def search(carry: list[Any]) -> list[Any]:
         a, _, count, *landed = carry
@@ -75,7 +74,7 @@ def rne_post_constraint(m: Model, d: Data) -> None:
 
     It is the sum of those of contacts, equalities, xfrc_applied and spatial tendons.
     """
-    wrench = [[0.0] * 6 for _ in range(m.nbody)]
+    wrench = [zeros(6) for _ in range(m.nbody)]
     for c in d.constraints:
         c.add_wrenches(m, d, d.qacc_solver, wrench)
     for slip in d.slips:
@@ -124,7 +123,7 @@ def line_search(
 
     def step(carry: list[Any]) -> list[Any]:
         alpha, low, high, at_end, _ = carry
-        total = [0.0] * 4
+        total = zeros(4)
         for c in d.constraints:
             total = c.fold_rows(m, d, a, dx, alpha, total)
         first, second, flipped, pressed = total

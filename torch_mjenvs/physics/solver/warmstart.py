@@ -39,6 +39,6 @@ def share_of_the_way(m: Model) -> float:
     """
     if not m.pairs:
         return 0.0
-    damping = sum(reference_of(m, pair)[1][0] for pair in m.pairs) / len(m.pairs)
+    damping = sum(float(reference_of(m, pair)[1][0]) for pair in m.pairs) / len(m.pairs)
     fades = m.timestep * damping * (0.5 if m.integrator == "rk4" else 1.0)  # of whose stages some are half a step apart
     return min(fades, MOST) if fades >= LEAST else 0.0

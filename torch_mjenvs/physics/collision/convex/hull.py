@@ -36,7 +36,8 @@ class Hull:
         length = maximum(norm(reach), MINVAL)
         vertex = [0.0] * 4 if is_zero(self.cells.side) else furthest_vertex(self.solids, self.cells, local)
         known = vertex[3]
-        out, bits = add_scaled(self.centre, n, skin), 0.0
+        out = add_scaled(self.centre, n, skin)
+        bits: Scalar = 0.0
         for k, (axis, x, half) in enumerate(zip(self.axes, local, self.box, strict=True)):
             at = vertex[k]
             if not is_zero(half):

@@ -39,8 +39,9 @@ def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask
 
     reach = one.skin + two.skin + margin  # what is further away does not touch
     first = further(sub(one.centre, two.centre))
-    start = {"points": [first] * 3, "x": first[:3], "a": first[3:6], "square": dot(first[:3], first[:3]), "go": True}
-    start["go"] = start["square"] > TOLERANCE * TOLERANCE
+    square = dot(first[:3], first[:3])
+    start = {"points": [first] * 3, "x": first[:3], "a": first[3:6], "square": square}
+    start["go"] = square > TOLERANCE * TOLERANCE
 
     def step(c: dict[str, Any]) -> dict[str, Any]:
         s = further(c["x"])

@@ -168,7 +168,7 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
         caught = logical_and(caught, absolute(fourth - third) < 0.5)
         return c | {"at": [a, b, third, select(caught, after(fourth), fourth)]}
 
-    first = [0.0, 1.0, 2.0, 3.0]
+    first: list[Scalar] = [0.0, 1.0, 2.0, 3.0]
     begin = {"at": first, "best": first, "most": area(first), "go": True}
     return count_while(lambda i, _: number(i) < count, start, begin, capacity)["best"]
 

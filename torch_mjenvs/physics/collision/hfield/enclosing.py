@@ -57,9 +57,9 @@ def _spread(furthest: Furthest, x: list[Scalar]) -> tuple[Mask, Mask, list[Point
             "x": choose(there, c["x"], at),
         }
 
-    start = {"go": True, "apart": dot(x, first[:3]) > 0.0, "count": 1.0, "points": [first] * 3, "last": first}
-    start |= {"x": first[:3]}
-    start["go"] = logical_not(start["apart"])
+    apart = dot(x, first[:3]) > 0.0
+    start = {"apart": apart, "count": 1.0, "points": [first] * 3, "last": first, "x": first[:3]}
+    start["go"] = logical_not(apart)
     c = while_any(lambda c: c["go"], step, start, STEPS)
     return c["apart"], c["go"], [*c["points"], c["last"]]
 

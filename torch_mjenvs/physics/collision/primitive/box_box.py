@@ -87,7 +87,8 @@ def _best_face(R: Rows, p: Vec, q: Vec, h1: Vec, h2: Vec) -> tuple[Scalar, Scala
     """
     seps = [absolute(p[i]) - h1[i] - dot([absolute(x) for x in R[i]], h2) for i in range(3)]
     seps += [absolute(q[j]) - h2[j] - dot([absolute(row[j]) for row in R], h1) for j in range(3)]
-    face, best = 0.0, seps[0]
+    face: Scalar = 0.0
+    best = seps[0]
     for k, sep in enumerate(seps[1:], 1):
         better = sep > best
         face, best = select(better, float(k), face), select(better, sep, best)
@@ -101,6 +102,10 @@ def _best_edges(
 
     Gives a mask of the worlds where they are further apart than the faces; their axes; how far any two edges are.
     """
+    axis_i: Scalar
+    axis_j: Scalar
+    like: Scalar
+    furthest: Scalar
     best, axis_i, axis_j, like, furthest = overlap, 0.0, 0.0, 0.0, -MAXVAL
     won: Mask = False
     for i in range(3):
@@ -112,7 +117,7 @@ def _best_edges(
             radius = radius + h2[j1] * absolute(across[j1]) + h2[j2] * absolute(across[j2])
             sep = select(there, absolute(n1 * p[i1] + n2 * p[i2]) - radius, -MAXVAL)
             better = logical_and(sep - absolute(sep) * BIAS > best, sep > overlap)
-            along = [0.0] * 6  # the cosine between this normal and those of the faces
+            along = zeros(6)  # the cosine between this normal and those of the faces
             along[i1], along[i2] = absolute(n1), absolute(n2)
             along[3 + j1], along[3 + j2] = absolute(across[j1]), absolute(across[j2])
             like = select(better, _entry(along, face), like)
@@ -291,7 +296,7 @@ def _closed(ring: Ring) -> Ring:
 def _gathered(ring: Ring, most: int) -> Ring:
     """Gather the corners: the first place has the first of them, and so on."""
     out: Ring = [(False, ring[0][1]) for _ in range(most)]
-    turn: list[Mask] = [True] + [False] * (most - 1)  # whose turn it is
+    turn: list[Mask] = [k == 0 for k in range(most)]  # whose turn it is
     for k, (there, x) in enumerate(ring):
         here = [logical_and(there, mine) for mine in turn]
         last = min(k, most - 1)

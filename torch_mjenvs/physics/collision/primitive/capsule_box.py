@@ -133,17 +133,13 @@ def _nearest_edge(s: _Segment) -> _Edge:
 def _nearer(one: _Edge, two: _Edge) -> _Edge:
     """Choose the first edge where it is nearer, else the second."""
     nearer = one.square < two.square - MINVAL
-
-    def either(x: Scalar, y: Scalar) -> Scalar:
-        return x if x is y else select(nearer, x, y)
-
     return _Edge(
-        either(one.square, two.square),
-        either(one.t, two.t),
-        either(one.y, two.y),
-        either(one.corner, two.corner),
-        [either(x, y) for x, y in zip(one.upper, two.upper, strict=True)],
-        [either(x, y) for x, y in zip(one.k, two.k, strict=True)],
+        select(nearer, one.square, two.square),
+        select(nearer, one.t, two.t),
+        select(nearer, one.y, two.y),
+        select(nearer, one.corner, two.corner),
+        [select(nearer, x, y) for x, y in zip(one.upper, two.upper, strict=True)],
+        [select(nearer, x, y) for x, y in zip(one.k, two.k, strict=True)],
     )
 
 
@@ -178,7 +174,8 @@ def _along_edge(s: _Segment, edge: _Edge) -> tuple[Mask, Scalar]:
     # of each axis, whether the segment goes up where the edge is below, or down where it is above: away from the corner
     rises = [a > 0.0 for a in s.a]
     away = [_differ(up, upper) for up, upper in zip(rises, edge.upper, strict=True)]
-    twice, way = False, 0.0
+    twice: Mask = False
+    way: Scalar = 0.0
     for k in range(3):
         i, j = (k + 1) % 3, (k + 2) % 3
         # from a corner: along the edge, or over the face across axis k

@@ -125,7 +125,8 @@ def _beyond(s: _Pair, t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar
 
 def _from_within(s: _Pair) -> list[Scalar]:
     """Find gap, t and n of the shortest way out: over an end, by the side, or over a rim, across the segment."""
-    lean, best = s.reach * absolute(s.a[2]), [NEVER, 0.0, 0.0, 0.0, 1.0]
+    lean = s.reach * absolute(s.a[2])
+    best: list[Scalar] = [NEVER, 0.0, 0.0, 0.0, 1.0]
     falls = select(s.a[2] > 0.0, -s.reach, s.reach)  # the segment's lower end
     for side, t in ((1.0, falls), (-1.0, -falls)):
         best = _shorter([s.half + lean - side * s.c[2], t, 0.0, 0.0, -side], best)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....compiler.scalar import Mask, Scalar, absolute, maximum, select
-from ...algebra.spatial import add, dot, scale, sum_of
+from ...algebra.spatial import add, dot, scale, sum_of, zeros
 from .pyramid import Pyramid
 
 
@@ -58,7 +58,7 @@ class SpringPyramid(Pyramid):
         share = D / (self.spring + D * sum_of(ones))
         f = self._forces(y, pressed, shifts, share)
         normal, n = self.spring * share, len(y)
-        force, weight = [sum_of(f)], [[0.0] * n for _ in range(n)]
+        force, weight = [sum_of(f)], [zeros(n) for _ in range(n)]
         weight[0][0] = normal * sum_of(ones)
         of_axes = [(mu, one - two) for mu, one, two in zip(self.friction, ones[::2], ones[1::2], strict=True)]
         for k, (mu, tilt) in enumerate(of_axes, 1):
