@@ -43,7 +43,7 @@ libraries:  ## the tests of torch_mjenvs.adapters with all five libraries, in .v
 	grep -vE '^(psutil|filelock|ipython|ipykernel)==' constraints.txt > .venv-libraries/constraints.txt
 	.venv-libraries/bin/python -m pip install --quiet -c .venv-libraries/constraints.txt torch
 	.venv-libraries/bin/python -m pip install --quiet -c .venv-libraries/constraints.txt -e ".[libraries,rl-games,tianshou]" pytest
-	.venv-libraries/bin/python -m pytest -q -m "" tests/test_adapters_parity.py tests/test_adapters_training.py $(ARGS)
+	.venv-libraries/bin/python -m pytest -q -m "" tests/users/test_adapters_parity.py tests/users/test_adapters_training.py $(ARGS)
 
 # PyPI's torch for Linux is the CUDA build, several gigabytes. What torch itself needs is not pinned.
 torch:  ## the fast tests with another release of torch (TORCH=2.15.0), in .venv-torch-2.15.0
@@ -54,7 +54,7 @@ torch:  ## the fast tests with another release of torch (TORCH=2.15.0), in .venv
 	.venv-torch-$(TORCH)/bin/python -m pytest -q $(PARALLEL) $(ARGS)
 
 soak: $(STAMP)  ## long runs of every task with bad worlds injected (STEPS=1e6 in each of 20 cases), figures printed
-	$(BIN)/python -m pytest -q -s -m "" tests/test_soak.py --soak-steps $(STEPS) $(ARGS)
+	$(BIN)/python -m pytest -q -s -m "" tests/users/test_soak.py --soak-steps $(STEPS) $(ARGS)
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .

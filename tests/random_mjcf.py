@@ -28,7 +28,7 @@ TOUCHES = {
 }
 BITS = {"box": 4, "cylinder": 8, "ellipsoid": 16, "mesh": 32, "hfield": 64}
 # What is left out, and in float32 "small friction" as well: its contacts are softened on purpose, as rounding would
-# drown the answer (forces up to 1e17 in MuJoCo). test_stiff.py compares it with solutions at 50 digits.
+# drown the answer (forces up to 1e17 in MuJoCo). test_stiff_contacts.py compares it with solutions at 50 digits.
 SOFTENED = frozenset({"next to no friction", "centred on its joint"})
 
 

@@ -8,8 +8,8 @@ the forces by a `rounding` of the largest constraint force and of the terms of M
 entry. So where MuJoCo's answer is well conditioned the bound is rounding, and where it is not (a contact about to open,
 an inertia next to singular, contacts that press a joint from two sides) no more is asked than there is to know.
 
-In float32, worlds in which a contact, or what ties two bodies, is `stiff` are left to tests/test_stiff.py and
-tests/test_welds.py: there it is softened, or may be.
+In float32, worlds in which a contact, or what ties two bodies, is `stiff` are left to test_stiff_contacts.py and
+tests/physics/test_welds.py: there it is softened, or may be.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def of_cylinders(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tup
 
     MuJoCo finds the way down a disc on a plane by taking from the axis its part along the normal. Where the cylinder
     stands next to upright, little more than rounding is left of that. (A planar model's state can be nudged in no way
-    that shows it.) Where a capsule touches a cylinder it finds the normal to 2e-5 (tests/test_shapes.py), the 300th
+    that shows it.) Where a capsule touches a cylinder it finds the normal to 2e-5 (test_round_and_flat_contacts.py), the 300th
     part of which is `TURNED`.
     """
     d, found = mujoco.MjData(mjm), dict[int, tuple[float, float]]()

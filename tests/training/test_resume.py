@@ -15,7 +15,7 @@ N = 24
 
 
 def make(task: str, n: int = N, **kwargs) -> TorchVectorEnv:
-    return TorchVectorEnv(task, n, max_episode_steps=15, **kwargs)  # the kernels of test_compile.py
+    return TorchVectorEnv(task, n, max_episode_steps=15, **kwargs)  # the kernels of test_torch_compile.py
 
 
 def play(env: TorchVectorEnv, actions: torch.Tensor) -> list[torch.Tensor]:

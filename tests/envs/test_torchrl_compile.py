@@ -9,7 +9,7 @@ pytest.importorskip("torchrl")
 
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModule
-from test_compile import compiler
+from test_torch_compile import compiler
 from torchrl.envs import Compose, EnvBase, RewardSum, StepCounter, TransformedEnv
 
 from torch_mjenvs import HopperEnv

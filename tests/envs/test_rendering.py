@@ -213,7 +213,7 @@ def test_play_writes_films_and_pictures(name, tmp_path, monkeypatch, capsys):
 
 def test_the_film_of_the_policies(tmp_path, capsys):
     """That of the README, of one policy, and short."""
-    script = runpy.run_path(str(Path(__file__).parents[1] / "docs" / "policies.py"))
+    script = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "policies.py"))
     script["main"].__globals__["TASKS"] = ("HalfCheetah",)
     script["main"](["--out", str(tmp_path / "film.gif"), "--seconds", "0.2"])
     assert "film.gif: TorchHalfCheetah-v0; 0." in capsys.readouterr().out

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "libraries.md").read_text()
 SNIPPETS = dict(re.findall(r"\n## ([^\n]+)\n\n```python\n(.*?)```", PAGE, re.S))
 LIBRARIES = {  # what is imported, and what pip calls it

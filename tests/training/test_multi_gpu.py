@@ -15,7 +15,7 @@ import torch
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(out: Path, processes: int, *flags: str) -> dict:

@@ -20,7 +20,7 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import Asked
 from torch_mjenvs.physics.simulation import program as physics
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HOST = cpu.host().triple
 
 # Free memory like that of a process which has loaded CUDA: holes of a page or a few, and gigabytes between them that

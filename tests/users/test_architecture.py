@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
+PACKAGE = Path(__file__).resolve().parents[2] / "torch_mjenvs"
 NAME = PACKAGE.name
 
 COMPILER = sorted((PACKAGE / "compiler").rglob("*.py"))

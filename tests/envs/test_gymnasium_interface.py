@@ -566,7 +566,7 @@ def test_registered(name):
     """As the v5 task is, the length of its episodes with it."""
     spec, real = gymnasium.spec(f"Torch{name}-v0"), gymnasium.spec(f"{name}-v5")
     assert (spec.max_episode_steps, spec.reward_threshold) == (real.max_episode_steps, real.reward_threshold)
-    env = gymnasium.make_vec(f"Torch{name}-v0", num_envs=3, max_episode_steps=-1)  # the kernels of test_env_parity.py
+    env = gymnasium.make_vec(f"Torch{name}-v0", num_envs=3, max_episode_steps=-1)  # as in test_gymnasium_parity.py
     obs, _ = env.reset(seed=0)
     obs, reward, terminated, truncated, _ = env.step(torch.zeros(env.action_space.shape))
     assert obs.shape == (3, *real_env(name).observation_space.shape) and obs.isfinite().all()

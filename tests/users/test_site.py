@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("mkdocs")
 pytest.importorskip("material")
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Links(html.parser.HTMLParser):

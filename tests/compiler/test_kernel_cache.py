@@ -32,7 +32,7 @@ from torch_mjenvs.compiler.scalar import sqrt
 from torch_mjenvs.envs.tasks import inverted_pendulum
 from torch_mjenvs.physics.algebra import spatial
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.cpu
 
 

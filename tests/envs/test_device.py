@@ -53,8 +53,8 @@ def test_truly_there():
 @pytest.mark.cpu
 def test_the_option_refuses_where_there_is_no_gpu():
     """Instead of running on the CPU."""
-    command = [sys.executable, "-m", "pytest", "--device", "cuda", "tests/test_device.py"]
-    run = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=120)
+    command = [sys.executable, "-m", "pytest", "--device", "cuda", "tests/envs/test_device.py"]
+    run = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120)
     assert run.returncode == pytest.ExitCode.USAGE_ERROR and "sees no GPU" in run.stderr
 
 

@@ -29,7 +29,7 @@ from torch_mjenvs.physics import load
 from torch_mjenvs.physics.simulation import Asked
 from torch_mjenvs.physics.simulation import program as physics
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

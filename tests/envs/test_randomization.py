@@ -272,7 +272,7 @@ def test_a_task_that_draws_what_cannot_vary_is_told_where():
         def randomize(self, m, rng):
             return {"body_mass": [1.0]}
 
-    with pytest.raises(ValueError, match=r"Wrong.randomize \(.*test_randomize.py, line \d+\): body_mass"):
+    with pytest.raises(ValueError, match=r"Wrong.randomize \(.*test_randomization.py, line \d+\): body_mass"):
         make(Wrong, randomize=None)
 
 

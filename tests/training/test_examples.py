@@ -23,7 +23,7 @@ from benchmarks import training
 from torch_mjenvs.training import ppo, runs
 from torch_mjenvs.training.worlds import make, task_id
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 HERE = torch.get_default_device()
 pytestmark = pytest.mark.usefixtures("no_default_device")
 TUNED = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")

@@ -12,7 +12,7 @@ import torch
 
 from torch_mjenvs import TorchVectorEnv
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from quadruped.in_mujoco import Robot, edited
 from quadruped.task import Quadruped
 

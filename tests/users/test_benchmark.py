@@ -20,7 +20,7 @@ from benchmarks.cases import CASES
 from benchmarks.machine import Contender, race
 from torch_mjenvs.physics import load
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from torch_mjenvs.compiler.arrays import Array
 from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.scalar import sqrt
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.cpu
 
 STEPPED = """
@@ -29,7 +29,7 @@ from torch_mjenvs.compiler import cpu
 
 def stepped(threads):
     torch.set_num_threads(threads)
-    # the kernels of test_env_parity.py
+    # the kernels of test_gymnasium_parity.py
     env = TorchVectorEnv("Humanoid", 256, device="cpu", dtype=torch.float64, max_episode_steps=-1)
     env.reset(seed=0)
     for k in range(3):

@@ -17,7 +17,7 @@ from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import forward
 from torch_mjenvs.physics.solver import warmstart
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from quadruped.task import Quadruped
 
 ROBOTS, STEPS, HOLD = 6, 12, 4

@@ -17,7 +17,7 @@ from torch_mjenvs.compiler.control import active_set, compute_each, fold_each, r
 from torch_mjenvs.compiler.llvm import Gpu, render_thread
 from torch_mjenvs.compiler.scalar import sin, sqrt
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.cpu
 
 STEPPED = """
