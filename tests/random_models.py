@@ -162,8 +162,8 @@ def of_cylinders(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tup
 
     MuJoCo finds the way down a disc on a plane by taking from the axis its part along the normal. Where the cylinder
     stands next to upright, little more than rounding is left of that. (A planar model's state can be nudged in no way
-    that shows it.) Where a capsule touches a cylinder it finds the normal to 2e-5 (test_round_and_flat_contacts.py), the 300th
-    part of which is `TURNED`.
+    that shows it.) Where a capsule touches a cylinder it finds the normal to 2e-5 (test_round_and_flat_contacts.py),
+    the 300th part of which is `TURNED`.
     """
     d, found = mujoco.MjData(mjm), dict[int, tuple[float, float]]()
     random_mjcf.put(d, state)
