@@ -17,7 +17,7 @@ from ..model.data import Data
 from ..model.enums import JointType
 from ..model.model import Model
 from ..model.state import Last
-from .actuators.activation import advance, winding
+from .actuators.activation import advance, wrapping_setpoints
 from .implicit import implicit_acceleration
 from .inertia import Rows, factor, mul_m, solve
 from .reflected import damped_by_actuators, dof_damping
@@ -136,7 +136,7 @@ def euler(m: Model, d: Data) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
 
 
 def _lengths(m: Model, d: Data) -> dict[int, Scalar]:
-    return {i: d.actuator_length[i] for i in winding(m)}
+    return {i: d.actuator_length[i] for i in wrapping_setpoints(m)}
 
 
 def rk4(
@@ -186,7 +186,7 @@ def rk4(
     carry = {
         "rate": list(qvel), "qacc": list(warmstart), "rates": [0.0] * m.nv, "qaccs": [0.0] * m.nv,
         "qpos": list(qpos), "qvel": list(qvel), "act": list(act), "act_dot": [0.0] * m.na, "act_dots": [0.0] * m.na,
-        "lengths": dict.fromkeys(winding(m), 0.0), "observed": cfrc_ext,
+        "lengths": dict.fromkeys(wrapping_setpoints(m), 0.0), "observed": cfrc_ext,
     }  # fmt: skip
     if m.noslip_iterations:
         carry["qacc_solver"] = list(warmstart)

@@ -57,7 +57,10 @@ def drive(m: Model, d: Data, i: int, ctrl: Scalar) -> Scalar:
 
 
 def advance(m: Model, act: list[Scalar], rates: list[Scalar], lengths: Mapping[int, Scalar]) -> list[Scalar]:
-    """Activations after a step at these rates, where the actuators of `winding` have these lengths. mj_advance."""
+    """Activations after a step at these rates, where the actuators of `wrapping_setpoints` have these lengths.
+
+    mj_advance.
+    """
     out = list(act)
     for i, a in enumerate(m.actuator_actadr):
         if a >= 0 and m.actuation:
@@ -67,7 +70,7 @@ def advance(m: Model, act: list[Scalar], rates: list[Scalar], lengths: Mapping[i
     return out
 
 
-def winding(m: Model) -> list[int]:
+def wrapping_setpoints(m: Model) -> list[int]:
     """Actuators whose activation is a set point that could wind up: a step ends with the nearest turn."""
     return [i for i in range(m.nu) if m.actuator_actadr[i] >= 0 and servo_angle(m, i)]
 
@@ -84,7 +87,7 @@ def held_to_a_turn(m: Model) -> Mask:
     """True if the set point of any actuator is held to the nearest turn at the end of a step. Where one is, MuJoCo ends
     a Runge-Kutta step with the lengths of all actuators at its start.
     """
-    angles = [(i, servo_angle(m, i)) for i in winding(m)]
+    angles = [(i, servo_angle(m, i)) for i in wrapping_setpoints(m)]
     held = (logical_and(_is_servo(m, i, angle), norm(angle.gear) > 0.0) for i, angle in angles if angle)
     return logical_or(*held, False)
 
