@@ -7,6 +7,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
+import torch
 
 from torch_mjenvs import Simulation, UnsupportedModel
 from torch_mjenvs.physics import load
@@ -187,3 +188,14 @@ def test_damaged_numbers_in_a_binary_model_are_named(tmp_path: Path) -> None:
     mujoco.mj_saveModel(mjm, str(tmp_path / "model.mjb"))
     with pytest.raises(UnsupportedModel, match="geom_size nan of geom 'foot'"):
         load(tmp_path / "model.mjb")
+
+
+def test_what_a_model_may_hold_may_vary_too() -> None:
+    """A damping of 1e11, as that of Fetch's base: by the same bound as a model's own number, in both directions."""
+    xml = '<mujoco><worldbody><body><joint type="slide" damping="1e11"/><geom size=".1"/></body></worldbody></mujoco>'
+    sim = Simulation(xml, 3, dtype=torch.float64, vary=["dof_damping"])
+    sim.params["dof_damping"][1] = 2e15
+    sim.qvel.fill_(1.0)
+    sim.step(2)
+    finite = sim.qvel[:, 0].isfinite().tolist()
+    assert finite == [True, False, True] and abs(float(sim.qvel[0, 0])) < 1e-6

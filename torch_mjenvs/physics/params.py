@@ -16,12 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
-from .algebra.spatial import MAXVAL, MINVAL, Vec, dot, normalize, quat_normalize
+from .algebra.spatial import MINVAL, Vec, dot, normalize, quat_normalize
 from .collision.shapes import SHAPES
 from .dynamics.actuators.kinds import forces_by_acc0
 from .dynamics.reflected import gives_armature
 from .dynamics.set_const import derived_data, set_const
 from .dynamics.tendons.tendon import constrained_tendons, coupled_tendons, tendons_with_armature
+from .loading.numbers import most_of
 from .model.data import Data
 from .model.enums import JointType, WrapType
 from .model.model import Model
@@ -208,7 +209,8 @@ def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Ma
         if name in RANGES:
             yield name, RANGE_RULE, _ordered(m, name, rows)
             continue
-        yield name, "numbers are finite, and below 1e10", logical_and(*(absolute(x) <= MAXVAL for x in numbers))
+        most = most_of(name)
+        yield name, f"numbers are finite, at most {most:.0e}", logical_and(*(absolute(x) <= most for x in numbers))
         if name in DIRECTIONS:
             yield name, "a direction is not 0", logical_and(*(dot(row, row) > MINVAL for row in rows))
         if name in NOT_NEGATIVE and all(x >= 0.0 for x in leaves(getattr(m, name))):

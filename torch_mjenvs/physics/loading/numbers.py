@@ -59,7 +59,7 @@ def refuse_numbers(mjm: mujoco.MjModel) -> None:
         where = next((where for where, holder in holders.items() if hasattr(holder, name)), None)
         if where is None:  # a field of our own, made of others
             continue
-        values, most = np.asarray(getattr(holders[where], name), np.float64), _most(name)
+        values, most = np.asarray(getattr(holders[where], name), np.float64), most_of(name)
         wrong = np.argwhere(~(np.abs(values) <= most))  # NaN is not less than anything
         if len(wrong):
             at = tuple(wrong[0].tolist())
@@ -68,7 +68,8 @@ def refuse_numbers(mjm: mujoco.MjModel) -> None:
             not_supported(f"{where}{name} {values[at]:g}{of}", remedy)
 
 
-def _most(name: str) -> float:
+def most_of(name: str) -> float:
+    """Return the largest size that the numbers of a field may have."""
     if name in ENDLESS:
         return math.inf
     if name in DERIVED:
