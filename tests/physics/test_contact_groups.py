@@ -1,4 +1,4 @@
-"""Pairs that are handled by one loop (`constraints/contact_groups.py`, `cone_groups.py`), where Humanoid does not
+"""Pairs that are handled by one loop (`constraints/batch/`), where Humanoid does not
 take them: parallel capsules, which touch twice, friction, bodies of different trees, and too few pairs for a loop.
 """
 

@@ -32,7 +32,7 @@ def policy_of(what: str, task: str | None) -> tuple[Policy, str]:
         env_id = _task_of(policy) if task is None else task_id(task)
         if env_id != policy.env_id:
             print(f"a policy of {policy.env_id!r} acts in {env_id}", file=sys.stderr)
-        env = make(env_id, 1, "cpu")  # which builds the kernels that are needed next anyway
+        env = make(env_id, 1, "cpu")  # on a CPU its kernels are those that are needed next anyway
         try:
             policy.check_spaces(env)
         finally:
