@@ -154,8 +154,8 @@ def test_expm1(runner: str, dtype: str) -> None:
 @pytest.mark.parametrize(("runner", "dtype"), RUNS)
 def test_log1p(runner: str, dtype: str) -> None:
     x = around_zero(dtype, 1e30)
-    x = np.concatenate([x[x > -1], np.linspace(-0.999, 3, 1001), np.nextafter(dtype_of(dtype)(-1), 0, dtype=dtype)[None]])
-    x = x.astype(dtype)
+    first = np.nextafter(np.array([-1.0], dtype), np.array([0.0], dtype))
+    x = np.concatenate([x[x > -1], np.linspace(-0.999, 3, 1001), first]).astype(dtype)
     absolute, ulp = errors("log1p", apply(runner, dtype, "log1p", x), x)
     assert np.max(absolute / ulp) <= 3
     special = np.array([-1, -1.5, -np.inf, np.inf, np.nan], dtype)

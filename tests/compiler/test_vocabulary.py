@@ -102,11 +102,11 @@ def test_a_quotient_too_large_to_be_exact_gives_nan_in_a_kernel(dtype: str, quot
 def test_a_division_by_or_of_a_constant(dtype: str) -> None:
     x = np.linspace(-20, 20, 401).astype(dtype)
     for c in (3.0, -0.7):
-        c = float(dtype_of(dtype)(c))
-        np.testing.assert_array_equal(run("compiled", lambda a, c=c: scalar.fmod(a, c), x), np.fmod(x, dtype_of(dtype)(c)))
-        np.testing.assert_array_equal(run("compiled", lambda a, c=c: a % c, x), np.mod(x, dtype_of(dtype)(c)))
-        some = x[x != 0]
-        np.testing.assert_array_equal(run("compiled", lambda a, c=c: c % a, some), np.mod(dtype_of(dtype)(c), some))
+        rounded, some = dtype_of(dtype)(c), x[x != 0]
+        c = float(rounded)
+        np.testing.assert_array_equal(run("compiled", lambda a, c=c: scalar.fmod(a, c), x), np.fmod(x, rounded))
+        np.testing.assert_array_equal(run("compiled", lambda a, c=c: a % c, x), np.mod(x, rounded))
+        np.testing.assert_array_equal(run("compiled", lambda a, c=c: c % a, some), np.mod(rounded, some))
 
 
 FUNCTIONS = ["expm1", "log1p", "tanh", "asin", "acos", "sin", "cos", "absolute"]
@@ -135,7 +135,8 @@ MASKS: dict[str, Callable] = {
 def test_masks_have_operators(name: str, runner: str) -> None:
     x = np.array([[1.0, 1, -1, -1], [1, -1, 1, -1]])
     want = MASKS[name](x[0] > 0, x[1] > 0)
-    np.testing.assert_array_equal(run(runner, lambda a, b: scalar.select(MASKS[name](a > 0, b > 0), 1.0, 0.0), *x), want)
+    got = run(runner, lambda a, b: scalar.select(MASKS[name](a > 0, b > 0), 1.0, 0.0), *x)
+    np.testing.assert_array_equal(got, want)
     for c in (True, False):  # a mask that is known beforehand, on either side
         for swap in (False, True):
             if name in ("and", "or", "xor"):
