@@ -178,7 +178,7 @@ class TorchEnv(gymnasium.Env):
 
     @exclusive
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Step the world under an action (nu,).
+        """Step the world under an action (A,).
 
         Returns observation (D,), reward, terminated, truncated (always False: `gymnasium.make` adds the time limit),
         and info.
