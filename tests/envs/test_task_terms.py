@@ -220,3 +220,24 @@ def test_a_single_environment_takes_such_actions_and_tells_the_same():
 def info_force(env: gymnasium.Env) -> np.ndarray:
     """Return what the task remembers of the ctrl that it gave."""
     return env.unwrapped.engine.memory["force"].cpu().numpy()
+
+
+def test_a_reset_sees_its_own_model_at_qpos0_and_a_randomize_the_one_that_was_loaded():
+    @dataclass(frozen=True)
+    class Looks(Carts):
+        def randomize(self, m, rng, world):
+            twice = [[2.0 * x for x in row] for row in m.body_pos]
+            return {"body_pos": twice, "dof_damping": [world.data.xipos[2][2]] * 2}
+
+        def reset(self, m, rng, world):
+            return [world.data.xipos[2][2], m.dof_damping[0]], [0.0] * m.nv
+
+    env = make(task=Looks())
+    obs, _ = env.reset(seed=SEED)
+    model = Looks().load()
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    loaded = data.xipos[2, 2]
+    model.body_pos[:] *= 2.0
+    mujoco.mj_forward(model, data)
+    close(obs[:, :2].cpu(), [[data.xipos[2, 2], loaded]] * WORLDS)

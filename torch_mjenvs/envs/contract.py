@@ -19,7 +19,7 @@ from ..compiler.expr import type_of
 from ..compiler.scalar import Mask, Scalar, logical_or
 from ..physics.model.model import Model
 from ..physics.params import as_rows, check_names, leaves
-from .episode_log import BAD_STATE, OWN_REASONS
+from .entries import BAD_STATE, OWN_REASONS
 from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Task, World
 

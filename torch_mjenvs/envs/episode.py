@@ -30,7 +30,7 @@ from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, steps
 from ..physics.world_params import param_buffers
 from .contract import Contract, Named, Verdict, Widths, by_name, flatten
-from .episode_log import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
+from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .randomization import Draw
 from .tasks.base import Task, World
 

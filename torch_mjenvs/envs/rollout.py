@@ -12,7 +12,8 @@ from gymnasium.vector import AutoresetMode
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_tensor, check_memory
 from .engine import MARKED_STEPS, Engine
-from .episode_log import BAD_STATE, of_last_step
+from .entries import BAD_STATE
+from .episode_log import of_last_step
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
 Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors

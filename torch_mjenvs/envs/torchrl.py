@@ -20,7 +20,7 @@ from ..calls import exclusive, lasting
 from ..checks import as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
-from .episode_log import BAD_STATE
+from .entries import BAD_STATE
 from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task

@@ -22,7 +22,7 @@ from ..calls import exclusive, lasting
 from ..checks import as_mask, as_options, as_seeds, as_tensor, check_memory, check_state
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .engine import MASKS, Engine, copied, named_columns
-from .episode_log import BAD_STATE
+from .entries import BAD_STATE
 from .rollout import Policy, Rollout, Step
 from .spaces import action_space, observation_space
 from .spec import telling

@@ -27,7 +27,8 @@ from gymnasium.wrappers.utils import rescale_box
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
-from .episode_log import END, REWARD, EpisodeMeans, of_last_step
+from .entries import END, REWARD
+from .episode_log import EpisodeMeans, of_last_step
 from .rollout import Policy, Rollout, Step
 from .vector_env import TorchVectorEnv
 

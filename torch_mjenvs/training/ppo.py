@@ -20,7 +20,7 @@ from gymnasium.spaces import Box, Space
 from torch import Tensor
 
 from ..checks import check_memory
-from ..envs.episode_log import BAD_STATE
+from ..envs.entries import BAD_STATE
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
 from .health import Faults

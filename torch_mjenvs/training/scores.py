@@ -11,7 +11,8 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from ..envs.episode_log import BAD_STATE, of_last_step
+from ..envs.entries import BAD_STATE
+from ..envs.episode_log import of_last_step
 from ..envs.vector_env import TorchVectorEnv
 from .worlds import make, make_original, original
 
