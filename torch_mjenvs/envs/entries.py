@@ -1,8 +1,9 @@
-"""Names of the entries that the environment adds to info: sums of a reward's terms, an episode's length and end."""
+"""Names of the entries that the environment adds to info: of an episode's rewards, metrics, length and end."""
 
 from __future__ import annotations
 
 REWARD = "episode_reward/"  # and the name of a term: its sum over the episode so far
+MEAN = "episode_mean/"  # and the name of a metric: its mean over the steps of the episode so far
 END = "episode_end/"  # and the name of a reason: 1 where that ended the episode, else 0
 LENGTH = "episode_length"
 
@@ -11,8 +12,10 @@ TIME_LIMIT = "time_limit"
 OWN_REASONS = (TIME_LIMIT, BAD_STATE)
 
 
-def entries(rewards: tuple[str, ...], ends: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of these entries, for a task's named terms and the reasons of its ends; () where it has none."""
-    if not (rewards or ends):
+def entries(rewards: tuple[str, ...], metrics: tuple[str, ...], ends: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the entries for a task's terms, metrics and reasons of ends; () where it names nothing."""
+    if not (rewards or metrics or ends):
         return ()
-    return (*(REWARD + name for name in rewards), LENGTH, *(END + name for name in ends))
+    named = ((REWARD, rewards), (MEAN, metrics), (END, ends))
+    first, second, third = ([prefix + name for name in names] for prefix, names in named)
+    return (*first, *second, LENGTH, *third)

@@ -1,4 +1,4 @@
-"""Sums of terms, lengths and reasons of episodes that ended: read from the engine, and averaged for trainers' logs."""
+"""What a task has logged of its episodes, read from the engine, and averaged for the logs of trainers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .engine import Engine, mark_static_address
 
 
 def of_last_step(engine: Engine) -> dict[str, torch.Tensor]:
-    """Return the sums, length and reasons that a task has logged, by name, (N,) each.
+    """Return the sums, means, length and reasons that a task has logged, by name, (N,) each.
 
     They are of the episodes that the last step belonged to, as they were before any reset; {} where a task names none.
     """
@@ -20,7 +20,7 @@ def of_last_step(engine: Engine) -> dict[str, torch.Tensor]:
 
 
 class EpisodeMeans:
-    """Means over the episodes that ended in a step: of the sums of terms, of lengths and of the reasons of ends.
+    """Means over the episodes that ended in a step: of what the task has logged of each.
 
     They lie on the device, and nothing waits for it. So in a step in which no episode ended, they are those of the last
     step in which one did, and NaN before the first.

@@ -195,8 +195,8 @@ class PPO:
     def measures(self) -> dict[str, float]:
         """Return the learning rate and the mean log_std, by name, to plot over the run.
 
-        With them go the means, over the last 100 episodes, of what the task names: the sums of its reward's terms, the
-        length, and the share of episodes that each reason ended.
+        With them go the means, over the last 100 episodes, of what the task names: the sums of its reward's terms, its
+        metrics, the length, and the share of episodes that each reason ended.
         """
         rate, log_std = torch.stack([self.lr, self.net.log_std.mean()]).tolist()
         means = torch.tensor(list(self.told)).mean(0).tolist() if self.told else []

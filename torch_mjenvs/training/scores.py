@@ -24,7 +24,7 @@ class Score:
     """The returns (episodes,) of a policy, and the number of episodes that ended with a bad state or action.
 
     Gymnasium's own tasks do not tell of bad states: there the count is 0. `named` has, by name, (episodes,) each, what
-    the task names: the sums of its reward's terms, the length, and 1 for the reason that ended the episode.
+    the task names: the sums of its reward's terms, metrics, the length, and 1 for the reason that ended the episode.
     """
 
     returns: Tensor
