@@ -3,7 +3,7 @@
 A policy file is a dict that `torch.load(weights_only=True)` takes. "env" is the id of the task. "weights0", "biases0"
 and so on, one pair a layer, are tensors (k, out, in) and (k, 1, out) of k networks; the first network is the policy
 (training keeps the value network behind it). "obs_mean" and "obs_var" are (O,). "about" is optional: what is known of
-the policy.
+the policy. So is "task": fields of the task that the policy was trained with, by name, where they are not as usual.
 
 A file may come from a stranger. Reading one runs none of its code: `weights_only` unpickles tensors and plain values
 alone, and nothing here imports the module that `env` names.
@@ -32,7 +32,8 @@ class Policy(nn.Module):
         policy = torch_mjenvs.pretrained("TorchAnt-v0")
         action = policy(obs)
 
-    `env_id` is the id of its task, `about` a dict of what is known of it: scores, seed, frames. Observations are
+    `env_id` is the id of its task, `task` a dict of the task's fields that were not as usual, `about` a dict of what is
+    known of it: scores, seed, frames. Observations are
     normalised by the mean and variance of those seen in training, and go through tanh layers. Parameters need no
     gradient unless you ask for it (`requires_grad_()`).
     """
@@ -45,6 +46,7 @@ class Policy(nn.Module):
     ):
         super().__init__()
         self.env_id, self.about = env_id, about
+        self.task: dict[str, Any] = {}
         self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action
         self.layers = nn.ModuleList()
         for weight, bias in layers:
@@ -140,7 +142,20 @@ def _made_of(found: Any) -> Policy:
         layers.append((weight[0], bias[0, 0]))
     if var.shape != mean.shape or (var < 0).any():
         raise ValueError("its 'obs_var' must be as long as 'obs_mean', and not negative")
-    return Policy(env_id, layers, mean, var, dict(about))
+    policy = Policy(env_id, layers, mean, var, dict(about))
+    policy.task = _fields(found.get("task", {}))
+    return policy
+
+
+def _fields(task: Any) -> dict[str, Any]:
+    """Return the task's fields that a file names. Raises ValueError unless they are plain values by name."""
+    plain = (bool, int, float, str, type(None))
+    if not isinstance(task, Mapping) or not all(
+        isinstance(name, str) and all(isinstance(y, plain) for y in (x if isinstance(x, tuple) else [x]))
+        for name, x in task.items()
+    ):
+        raise ValueError("its 'task' must be a dict of plain values by name")
+    return dict(task)
 
 
 def _numbers(found: Mapping[str, Any], name: str, ndim: int) -> Tensor:
