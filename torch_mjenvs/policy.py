@@ -24,6 +24,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 FOLDER = "policies"
+PLAIN = (bool, int, float, str, type(None))  # what a file may have as a task's fields, or in tuples of them
 
 
 class Policy(nn.Module):
@@ -109,6 +110,16 @@ def pretrained_ids() -> list[str]:
     return sorted(name.removesuffix(".pt") for name in names if name.endswith(".pt"))
 
 
+def as_fields(task: Any) -> dict[str, Any]:
+    """Return the fields of a task that a file names. Raises ValueError unless they are plain values by name."""
+    if not isinstance(task, Mapping) or not all(
+        isinstance(name, str) and all(isinstance(y, PLAIN) for y in (x if isinstance(x, tuple) else (x,)))
+        for name, x in task.items()
+    ):
+        raise ValueError("its 'task' must be a dict of plain values by name")
+    return dict(task)
+
+
 def _read(content: bytes, name: str) -> Policy:
     try:
         found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -143,19 +154,8 @@ def _made_of(found: Any) -> Policy:
     if var.shape != mean.shape or (var < 0).any():
         raise ValueError("its 'obs_var' must be as long as 'obs_mean', and not negative")
     policy = Policy(env_id, layers, mean, var, dict(about))
-    policy.task = _fields(found.get("task", {}))
+    policy.task = as_fields(found.get("task", {}))
     return policy
-
-
-def _fields(task: Any) -> dict[str, Any]:
-    """Return the task's fields that a file names. Raises ValueError unless they are plain values by name."""
-    plain = (bool, int, float, str, type(None))
-    if not isinstance(task, Mapping) or not all(
-        isinstance(name, str) and all(isinstance(y, plain) for y in (x if isinstance(x, tuple) else [x]))
-        for name, x in task.items()
-    ):
-        raise ValueError("its 'task' must be a dict of plain values by name")
-    return dict(task)
 
 
 def _numbers(found: Mapping[str, Any], name: str, ndim: int) -> Tensor:

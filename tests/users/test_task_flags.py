@@ -162,6 +162,12 @@ def test_a_file_with_other_things_as_fields_is_refused(tmp_path, task):
     torch.save(found | {"task": {"nothing": 1.0}}, tmp_path / "policy.pt")
     with pytest.raises(SystemExit, match="the task has no field 'nothing'"):
         main(["score", str(tmp_path / "policy.pt")])
+    file = tmp_path / "run" / "checkpoint.pt"
+    kept = torch.load(file, weights_only=True)
+    for wrong in (task, {"nothing": 1.0}):
+        torch.save(kept | {"run": kept["run"] | {"task": wrong}}, file)
+        with pytest.raises(SystemExit, match=r"does not fit this run: (its 'task' must be|the task has no field)"):
+            main(["train", *PENDULUM, "--out", str(tmp_path / "run"), "--total-steps", "256", "--resume"])
 
 
 def test_tasks_of_other_kinds_have_no_flags():

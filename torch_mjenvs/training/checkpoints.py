@@ -78,8 +78,9 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, An
 
 
 def _flat(run: dict[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = run["settings"]
     task = {f"task.{name}": x for name, x in run.get("task", {}).items()}
-    return run["settings"] | task | {k: v for k, v in run.items() if k not in ("settings", "task")}
+    return settings | task | {k: v for k, v in run.items() if k not in ("settings", "task")}
 
 
 def write(path: Path, content: bytes | memoryview) -> None:

@@ -19,6 +19,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
+from ..envs.tasks.base import Task
+from ..policy import as_fields
 from .agent import Agent
 from .checkpoints import Kept, load, resumed, save, save_json, write
 from .flags import count, device, seed, wandb_project, whole
@@ -89,8 +91,21 @@ def parsed(
     add_fields(out, task, {})
     args, fields = parse(out, argv, task)
     if args.resume and (file := to_resume(args.out, f"{env_id}-{args.seed}")).exists():
-        fields = load(file, ("run",))["run"].get("task", {}) | fields
+        fields = _resumed_fields(file, env_id, task) | fields
     return args, env_id, fields
+
+
+def _resumed_fields(file: Path, env_id: str, task: Task | None) -> dict[str, Any]:
+    """Return the task's fields of the run that a checkpoint is of; none where it is of another task."""
+    run = load(file, ("run",))["run"]
+    if not isinstance(run, Mapping) or run.get("env") != env_id:
+        return {}
+    try:
+        fields = as_fields(run.get("task", {}))
+        arguments(task, fields)
+    except ValueError as error:
+        raise SystemExit(f"{file} does not fit this run: {error}") from error
+    return fields
 
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
