@@ -19,7 +19,7 @@ from ..compiler.expr import type_of
 from ..compiler.scalar import Mask, Scalar, logical_or
 from ..physics.model.model import Model
 from ..physics.params import as_rows, check_names, leaves
-from .episode_log import BAD_STATE, OWN_REASONS
+from .entries import BAD_STATE, OWN_REASONS
 from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Task, World
 
@@ -36,10 +36,11 @@ RECORDED = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A task's outcome, checked: the reward, what each named term adds to it, the end with its reasons, and info."""
+    """A task's outcome, checked: the reward, what each term adds to it, metrics, the end with its reasons, and info."""
 
     reward: Scalar
     terms: dict[str, Scalar]
+    metrics: dict[str, Scalar]
     terminated: Mask
     truncated: Mask
     reasons: dict[str, Mask]
@@ -79,7 +80,7 @@ class Contract:
             if not x < y:
                 raise self.error("action_space", ValueError, f"low[{i}] must be below high[{i}], not {x} and {y}")
         if len(low) != self.model.nu and not self.controls:
-            text = f"an action has {len(low)} numbers, and the model has ctrl of {self.model.nu}: write `control` as well"
+            text = f"an action has {len(low)} numbers, and the model's ctrl {self.model.nu}: write `control` as well"
             raise self.error("action_space", ValueError, text)
         return tuple(zip(low, high, strict=True))
 
@@ -185,7 +186,8 @@ class Contract:
             reasons |= given
             ends[what] = logical_or(*given.values())
         info = self.checked_info("outcome", returned.info)
-        return Verdict(checked.total(), terms, ends["terminated"], ends["truncated"], reasons if named else {}, info)
+        metrics, reasons = self.singles("metrics", returned.metrics), reasons if named else {}
+        return Verdict(checked.total(), terms, metrics, ends["terminated"], ends["truncated"], reasons, info)
 
     def checked_reward(self, outcome: Outcome) -> Outcome:
         """Return an outcome whose reward, weights, scale and clip are checked."""
