@@ -29,6 +29,7 @@ from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, steps
 from ..physics.world_params import param_buffers
 from .contract import BAD_STATE, Contract, Widths, by_name, flatten
+from .observation import Observation
 from .randomization import Draw
 from .tasks.base import Task, World
 
@@ -41,23 +42,31 @@ class Layout:
     nv: int
     nu: int
     na: int
-    obs: int
+    observation: Observation
     memory: Widths
     info: Widths  # of each name of the next two together
     step_info: tuple[str, ...]
     reset_info: tuple[str, ...]
     params: Columns | None  # where parameters that vary from world to world lie
 
+    @property
+    def obs(self) -> int:
+        """The numbers in an observation."""
+        return self.observation.size
+
     def buffers(self) -> list[Buffer]:
         """Return the kernels' buffers. State is world-minor; users' inputs and outputs have a row for each world."""
         params = param_buffers(self.params) if self.params else []
         act = [Buffer("act", self.na)] if self.na else []
+        kept = self.observation.kept
+        history = [Buffer("history", kept)] if kept else []
         return params + [
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
             *act,
             Buffer("memory", size_of(self.memory)),
+            *history,
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
             Buffer("key", 3, "i"),
@@ -89,6 +98,7 @@ class WorldState:
     memory: list[Scalar]
     params: list[Scalar] = field(default_factory=list)
     derived: list[Scalar] = field(default_factory=list)
+    history: list[Scalar] = field(default_factory=list)  # of the observation: what its next one shows again
 
 
 @dataclass
@@ -221,10 +231,16 @@ class Episode:
         world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
         memory = self.first_memory(b, world)
         world.memory = by_name(self.layout.memory, memory)
-        obs = self.contract.observe(world, self.layout.obs)
+        obs = self.observe(world, None)
         info = flatten(self.layout.info, self.contract.reset_info(world))
-        state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory)
+        state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory, history=self.layout.observation.newest(obs))
         return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
+
+    def observe(self, world: World, history: list[Scalar] | None) -> list[Scalar]:
+        """Return the observation: the task's, with noise, behind the history; None where an episode begins."""
+        seen = self.layout.observation
+        _, values = self.contract.observe(world, seen.shapes)
+        return seen.row(seen.noisy(values, world.rng), history)
 
     def world_at(self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random) -> World:
         """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint."""
@@ -269,6 +285,7 @@ class Episode:
             b["memory"],
             b.get("params", []),
             b.get("derived", []),
+            b.get("history", []),
         )
         action = choose_all(bad_action, [0.0] * m.nu, b["action"])
         return world, action, bad_state, bad_action
@@ -320,7 +337,7 @@ class Episode:
             False if limit is None else logical_not(b["elapsed_steps"][0] + 1 < limit),
             bad,
         )
-        obs = self.contract.observe(after, self.layout.obs)
+        obs = self.observe(after, b.get("history", []))
         return result, obs, flatten(self.layout.info, outcome.info)
 
     def restart(self, b: Buffers, mask: Mask, episode: EpisodeState) -> EpisodeState:
@@ -342,6 +359,7 @@ class Episode:
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
         result, obs, info = self.judge(b, before, action, after, bad)
+        new.history = self.layout.observation.newest(obs)
         episode = EpisodeState(elapsed, b["episode"][0], info, obs, new)
         done, final = result.ended, {}
         if self.mode == AutoresetMode.SAME_STEP:
@@ -382,11 +400,12 @@ class Episode:
         }
 
     def refresh(self, b: Buffers) -> dict[str, list[Scalar]]:
-        """Compute memory, obs and info in the worlds of `reset_mask`, after their state was set from outside."""
+        """Compute memory, histories, obs and info in the worlds of `reset_mask`, whose state was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
         mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state)
+        remembered = {"memory": episode.world.memory, "history": episode.world.history}
         return {
-            "memory": choose_all(mask, episode.world.memory, b["memory"]),
+            **{name: choose_all(mask, x, b[name]) for name, x in remembered.items() if name in b},
             "obs": choose_all(mask, episode.obs, b["obs"]),
             "info": choose_all(mask, episode.info, b["info"]),
         }
@@ -425,15 +444,16 @@ class Episode:
         before = self.world_at(qpos, qvel, [0.0] * m.na, rng)
         before.memory = by_name(memory, first)
         before.memory = by_name(memory, contract.begin(memory, first, before))
-        obs = contract.observe(before)
+        shapes, _ = contract.observe(before)
+        observation = contract.observation(shapes)
         reset_info = contract.reset_info(before)
         contract.control(before, action)
         after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before)))
         step_info = contract.outcome(before, action, after).info
-        contract.observe(after, len(obs))
+        contract.observe(after, shapes)
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
-        return Layout(m.nq, m.nv, m.nu, m.na, len(obs), memory, info, *names, self.params)
+        return Layout(m.nq, m.nv, m.nu, m.na, observation, memory, info, *names, self.params)
 
     def name(self, what: str) -> str:
         """Return the name of a kernel, for messages and the cache."""

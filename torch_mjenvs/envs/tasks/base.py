@@ -21,6 +21,9 @@ from ...physics.model.data import Data
 from ...physics.model.model import Model
 from ...scalar import Mask, Random, Scalar, logical_and
 
+# An observation: numbers, or numbers and (nested) lists of them by name, or by group and name.
+Observed = list[Scalar] | Mapping[str, Any]
+
 
 @dataclass
 class World:
@@ -81,6 +84,9 @@ class Task:
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int] = 1000  # where the user names no other number
 
+    noise: ClassVar[Mapping[str, Any]] = {}  # of `observe`'s entries, by name: see there
+    history: ClassVar[Mapping[str, int]] = {}  # steps of `observe`'s entries, by name
+
     reward_threshold: ClassVar[float | None] = None  # the return from which Gymnasium calls the task solved
 
     xml_file: str
@@ -105,8 +111,18 @@ class Task:
         """Return qpos (nq) and qvel (nv) of a new episode; activations are 0."""
         raise NotImplementedError
 
-    def observe(self, m: Model, world: World) -> list[Scalar]:
-        """Return the observation, a list of numbers. Use `world.rng` for noise."""
+    def observe(self, m: Model, world: World) -> Observed:
+        """Return the observation: a list of numbers; a dict of numbers and (nested) lists by name; or a dict of groups.
+
+        A dict of groups holds such dicts, or lists: {"policy": {...}, "privileged": {...}}, where the policy sees the
+        first and the value may see both.
+
+        Two tables, class attributes or fields, change entries by name; where there are groups, those of "policy".
+        `noise` adds to them: a number is the half-width of uniform noise, `Normal(std)` is normal noise, and lists of
+        the entry's shape say it for each number. It is drawn from `world.rng` after the task's own draws, in the order
+        of the entries; 0 draws nothing. `history` has an entry show its last k steps, noise included, as (k, ...), the
+        newest last; at first all k are the first. 0 leaves it as it is.
+        """
         raise NotImplementedError
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
