@@ -6,7 +6,7 @@ An observation is one row of numbers in the kernel. A task's names are parts of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -156,16 +156,28 @@ def is_grouped(shapes: Tree) -> bool:
     return isinstance(shapes, Mapping) and (POLICY in shapes or any(isinstance(x, Mapping) for x in shapes.values()))
 
 
-def default_groups(groups: list[str]) -> dict[str, list[str]]:
-    """Return the groups that policy and critic see where nothing else is said.
+def chosen_groups(there: Sequence[str], given: Mapping[str, Sequence[str]] | None = None) -> dict[str, list[str]]:
+    """Return the groups that "policy" and "critic" see: those `given`, else the usual ones.
 
-    The critic sees the group "critic" where there is one, as in Isaac Lab, else "policy" and "privileged".
-    Raises ValueError where there is no group "policy".
+    The policy sees "policy"; the critic sees the group "critic" where there is one, as in Isaac Lab, else "policy" and
+    "privileged". Raises ValueError for groups that are not there.
     """
-    if POLICY not in groups:
-        raise ValueError(f"the observation has no group {POLICY!r} but {groups}: say by obs_groups what sees which")
-    critic = ["critic"] if "critic" in groups else [x for x in (POLICY, PRIVILEGED) if x in groups]
-    return {POLICY: [POLICY], "critic": critic}
+    given = given or {}
+    if not isinstance(given, Mapping) or not {*given} <= {POLICY, "critic"}:
+        raise ValueError(f"obs_groups is a dict of lists of groups for {POLICY!r} and 'critic', not {given!r}")
+    usual = {POLICY: [POLICY], "critic": ["critic"] if "critic" in there else [POLICY, PRIVILEGED]}
+    found: dict[str, list[str]] = {}
+    for who in usual:
+        if who in given:
+            groups = list(given[who])
+        else:
+            groups = [x for x in usual[who] if x in there or x == POLICY]
+        wrong = [x for x in groups if x not in there or groups.count(x) > 1]
+        if wrong or not groups:
+            what = f"{wrong} are not, once each, among them" if wrong else "at least one is needed"
+            raise ValueError(f"obs_groups: {who!r} sees {groups}, and the groups are {[*there]}: {what}")
+        found[who] = groups
+    return found
 
 
 def as_form(form: Any) -> str:
