@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,11 +43,22 @@ class Parts:
     def join(self, tree: Tree) -> Any:
         """Return rows (..., size) made of tensors (..., *shape) by name: the inverse of `split`.
 
-        Names that `shapes` does not have are left out. Raises ValueError where one is missing.
+        In place of a dict may be its rows. Names that `shapes` does not have are left out. Raises ValueError where one
+        is missing.
         """
         if not self.named:
             return tree
-        return torch.cat(_rows(self.shapes, tree), -1)
+        rows = _rows(self.shapes, tree)
+        return rows[0] if len(rows) == 1 else torch.cat(rows, -1)
+
+    def columns(self, names: Sequence[str]) -> list[int]:
+        """Return the places in a row of these parts, one part behind the other, in the order of `names`."""
+        places, at = {}, 0
+        for name, inside in self.shapes.items():
+            size = sum(map(math.prod, leaves(inside)))
+            places[name] = range(at, at + size)
+            at += size
+        return [i for name in names for i in places[name]]
 
 
 def _split(shapes: Tree, rows: Any, at: int) -> tuple[Tree, int]:
@@ -61,13 +72,13 @@ def _split(shapes: Tree, rows: Any, at: int) -> tuple[Tree, int]:
 
 
 def _rows(shapes: Tree, tree: Tree) -> list[torch.Tensor]:
-    if not isinstance(shapes, Mapping):
-        lead = tree.shape[: tree.ndim - len(shapes)]
-        if tree.shape != (*lead, *shapes):
-            raise ValueError(f"a part of the observation must be of shape (..., {', '.join(map(str, shapes))})")
-        return [tree.reshape(*lead, math.prod(shapes))]
-    missing = [name for name in shapes if not isinstance(tree, Mapping) or name not in tree]
+    if not isinstance(tree, Mapping):
+        shape = (sum(map(math.prod, leaves(shapes))),) if isinstance(shapes, Mapping) else shapes
+        lead = tree.shape[: max(0, tree.ndim - len(shape))]
+        if tree.shape != (*lead, *shape):
+            raise ValueError(f"an observation of shape (..., {', '.join(map(str, shape))}), not {tuple(tree.shape)}")
+        return [tree.reshape(*lead, math.prod(shape))]
+    missing = [name for name in shapes if name not in tree] if isinstance(shapes, Mapping) else ["numbers"]
     if missing:
-        names = list(tree) if isinstance(tree, Mapping) else "no names"
-        raise ValueError(f"the observation must have {', '.join(map(repr, missing))}, and has {names}")
+        raise ValueError(f"the observation must have {', '.join(map(repr, missing))}, and has {list(tree)}")
     return [x for name, inside in shapes.items() for x in _rows(inside, tree[name])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +13,10 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from ..envs.contract import BAD_STATE
+from ..envs.parts import leaves, mapped
 from .worlds import make, make_original, original
 
-Act = Callable[[Tensor], Tensor]  # observations (N, O) to actions (N, A)
+Act = Callable[[Any], Tensor]  # observations, (N, O) or by name, to actions (N, A)
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,11 @@ def scores(act: Act, env_id: str, episodes: int, device: str, seed: int) -> dict
 def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
     """Score a policy over the first episode in each world. Closes `env`, which may speak torch or NumPy."""
     obs, _ = env.reset(seed=seed)
-    numpy = isinstance(obs, np.ndarray)
+    numpy = isinstance(leaves(obs)[0], np.ndarray)
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
     while alive.any():
-        action = act(torch.as_tensor(obs, dtype=torch.float32, device=device))
+        action = act(mapped(lambda x: torch.as_tensor(x, dtype=torch.float32, device=device), obs))
         obs, *rest, info = env.step(action.cpu().numpy() if numpy else action)
         reward, terminated, truncated = (torch.as_tensor(x).cpu() for x in rest)
         returns += torch.where(alive, reward, 0)
