@@ -5,6 +5,7 @@ A library that is not installed is skipped by name: `make libraries` installs th
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,7 +15,7 @@ import torch
 from gymnasium.spaces import Box, Dict
 from named import SHAPES, TRUE_WIDTH, WIDTH, Grouped, Named
 
-from torch_mjenvs import TorchVectorEnv, adapters, wrappers
+from torch_mjenvs import TorchEnv, TorchVectorEnv, adapters, wrappers
 
 N, STEPS = 4, 15
 FORMS = ["dict", "flat"]
@@ -247,10 +248,57 @@ def test_rl_games_has_states_beside_observations():
         obs, *_ = twin.step(tensor(action))
 
 
-def test_tianshou_has_dicts_in_an_array():
-    env, (_, obs) = adapter("TianshouVectorEnv")(make(Grouped, "flat", "Disabled")), rows(Grouped, "Disabled")
-    given, _ = env.reset(seed=3)
-    assert given.dtype == object and given.shape == (N,) and given[0].keys() == obs.keys()
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.usefixtures("no_default_device")
+def test_rl_games_trains_a_central_value(tmp_path, monkeypatch):
+    ours = adapter("RlGamesVecEnv")
+    from rl_games.torch_runner import Runner
+
+    monkeypatch.chdir(tmp_path)
+    ours.register("cart", lambda num_envs, **config: make(Grouped))
+    space = {"mu_activation": "None", "sigma_activation": "None", "fixed_sigma": True}
+    space |= {"mu_init": {"name": "default"}, "sigma_init": {"name": "const_initializer", "val": 0}}
+    mlp = {"units": [8], "activation": "elu", "initializer": {"name": "default"}}
+    network = {"name": "actor_critic", "separate": False, "space": {"continuous": space}, "mlp": mlp}
+    central = {
+        "minibatch_size": N * 8, "mini_epochs": 1, "learning_rate": 1e-3, "clip_value": True, "normalize_input": True,
+        "network": {"name": "actor_critic", "central_value": True, "mlp": mlp},
+    }  # fmt: skip
+    config = {
+        "name": "cart", "env_name": "cart", "env_config": {}, "device": "cpu", "ppo": True, "num_actors": N,
+        "horizon_length": 8, "minibatch_size": N * 8, "mini_epochs": 1, "max_epochs": 1, "gamma": 0.99, "tau": 0.95,
+        "value_bootstrap": True, "reward_shaper": {"scale_value": 1.0}, "learning_rate": 1e-3, "lr_schedule": None,
+        "e_clip": 0.2, "clip_value": True, "entropy_coef": 0.0, "critic_coef": 2.0, "bounds_loss_coef": 0.0, "grad_norm": 1.0,
+        "truncate_grads": True, "normalize_input": True, "normalize_value": True, "normalize_advantage": True,
+        "mixed_precision": False, "torch_compile": False, "central_value_config": central,
+    }  # fmt: skip
+    model = {"name": "continuous_a2c_logstd"}
+    runner = Runner()
+    runner.load({"params": {
+        "seed": 1, "algo": {"name": "a2c_continuous"}, "model": model, "network": network, "config": config,
+    }})  # fmt: skip
+    runner.run({"train": True})
+    (saved,) = Path("runs").glob("*/nn/last*.pth")
+    state = torch.load(saved, weights_only=False)
+    sizes = [{x.shape[1] for x in state[name].values() if x.ndim == 2} for name in ("model", "assymetric_vf_nets")]
+    assert WIDTH in sizes[0] and WIDTH + TRUE_WIDTH in sizes[1]
+
+
+@pytest.mark.usefixtures("no_default_device")
+@pytest.mark.parametrize("task", [Named, Grouped])
+def test_tianshou_is_given_what_its_own_vector_of_single_worlds_gives(task):
+    ours = adapter("TianshouVectorEnv")
+    from tianshou.data import Batch
+    from tianshou.env import DummyVectorEnv
+
+    env = ours(TorchVectorEnv(task, N, dtype=torch.float64, autoreset_mode="Disabled"))
+    theirs = DummyVectorEnv([lambda: TorchEnv(task)] * N)
+    assert env.seed(3) == theirs.seed(3)
+    given, expected = env.reset()[0], theirs.reset()[0]
+    for action in moves()[:5]:
+        assert given.shape == expected.shape and given.dtype == expected.dtype == object
+        assert Batch(obs=given) == Batch(obs=expected)
+        given, expected = env.step(action[[1, 2]], [1, 2])[0], theirs.step(action[[1, 2]], [1, 2])[0]
 
 
 def test_spaces_are_gymnasiums_own():
