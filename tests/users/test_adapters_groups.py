@@ -268,9 +268,9 @@ def test_rl_games_trains_a_central_value(tmp_path, monkeypatch):
         "name": "cart", "env_name": "cart", "env_config": {}, "device": "cpu", "ppo": True, "num_actors": N,
         "horizon_length": 8, "minibatch_size": N * 8, "mini_epochs": 1, "max_epochs": 1, "gamma": 0.99, "tau": 0.95,
         "value_bootstrap": True, "reward_shaper": {"scale_value": 1.0}, "learning_rate": 1e-3, "lr_schedule": None,
-        "e_clip": 0.2, "clip_value": True, "entropy_coef": 0.0, "critic_coef": 2.0, "bounds_loss_coef": 0.0, "grad_norm": 1.0,
-        "truncate_grads": True, "normalize_input": True, "normalize_value": True, "normalize_advantage": True,
-        "mixed_precision": False, "torch_compile": False, "central_value_config": central,
+        "e_clip": 0.2, "clip_value": True, "entropy_coef": 0.0, "critic_coef": 2.0, "bounds_loss_coef": 0.0,
+        "grad_norm": 1.0, "truncate_grads": True, "normalize_input": True, "normalize_value": True,
+        "normalize_advantage": True, "mixed_precision": False, "torch_compile": False, "central_value_config": central,
     }  # fmt: skip
     model = {"name": "continuous_a2c_logstd"}
     runner = Runner()

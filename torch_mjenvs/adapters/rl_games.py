@@ -1,6 +1,6 @@
 """The adapter for rl_games, which takes tensors.
 
-N worlds (rl_games' actors), D numbers in an observation, nu actuators.
+N worlds (rl_games' actors), D numbers in an observation, A numbers in an action.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from rl_games.common import env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 
-from .common import Groups, bare, check
+from ..envs.episode_log import EpisodeMeans
+from .common import Groups, bare, check, check_bounded
 
 
 class RlGamesVecEnv(IVecEnv):
@@ -26,7 +27,8 @@ class RlGamesVecEnv(IVecEnv):
     Then config["env_name"] = "hopper" names it, `num_actors` is the number of worlds, and `env_config` is passed on to
     `make`. infos["time_outs"] (N,) marks episodes that were truncated: where the config says `value_bootstrap: True`,
     rl_games adds the value of the state before. infos["final_obs"] has the observations from which they would have gone
-    on.
+    on. Where the task names terms of its reward, metrics or reasons of its ends, infos["episode"] has numbers of them,
+    as `wrappers.LogEpisodes` says it.
 
     Observations are (N, D); where the task has groups, they are a dict: "obs" is what the policy sees, and "states"
     what a central value sees (`central_value_config`). `obs_groups` says which groups these are: {"policy": ["policy"],
@@ -35,15 +37,17 @@ class RlGamesVecEnv(IVecEnv):
     The first reset uses `seed`, which rl_games hands over where `env_config` is in its config. Its checkpoints hold the
     worlds' state.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", and for
-    groups that the task does not have.
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", for
+    actions without bounds, and for groups that the task does not have.
     """
 
     def __init__(
         self, env: VectorEnv, seed: int | None = None, obs_groups: Mapping[str, Sequence[str]] | None = None
     ):
         check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        check_bounded(env, type(self).__name__)
         self.env, self._bare, self._seed = env, bare(env), seed
+        self._log = EpisodeMeans(self._bare.engine)
         self._groups = Groups(env, obs_groups)
         space = env.single_observation_space
         self.observation_space = space if isinstance(space, Box) else self._groups.space("policy")
@@ -81,13 +85,16 @@ class RlGamesVecEnv(IVecEnv):
         return self._given(self.env.reset(seed=seed)[0])
 
     def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """Step all worlds under actions (N, nu).
+        """Step all worlds under actions (N, A).
 
         Returns observations (N, D), rewards (N,), flags of the episodes that ended (N,) uint8, and infos.
         """
         obs, reward, terminated, truncated, info = self.env.step(actions)
         infos = {"time_outs": truncated & ~terminated, "final_obs": self._given(info["final_obs"])}
-        return self._given(obs), reward.float(), (terminated | truncated).to(torch.uint8), infos
+        ended = terminated | truncated
+        if log := self._log.update(ended):
+            infos["episode"] = log
+        return self._given(obs), reward.float(), ended.to(torch.uint8), infos
 
     def get_env_state(self) -> dict[str, torch.Tensor]:
         """Return the state of all worlds, from which `set_env_state` goes on, bit for bit."""

@@ -1,6 +1,6 @@
 """The adapter for skrl, which takes tensors, and has states beside observations for a critic that sees more.
 
-N worlds, D numbers in an observation, S in a state, nu actuators.
+N worlds, D numbers in an observation, S in a state, A in an action.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from skrl import config
 from skrl.envs.wrappers.torch.base import Wrapper
 
-from .common import Groups, bare, check
+from .common import Groups, bare, check, warn_off_centre
 
 
 class SkrlVecEnv(Wrapper):
@@ -38,6 +38,7 @@ class SkrlVecEnv(Wrapper):
 
     def __init__(self, env: VectorEnv, obs_groups: Mapping[str, Sequence[str]] | None = None):
         check(env, AutoresetMode.NEXT_STEP, type(self).__name__)
+        warn_off_centre(env, type(self).__name__)
         super().__init__(env)
         self._groups = Groups(env, obs_groups)
         self._groups.seen  # noqa: B018 (refuses groups that are not there)
@@ -57,7 +58,7 @@ class SkrlVecEnv(Wrapper):
 
     @property
     def action_space(self) -> gymnasium.Space[Any]:
-        """The space of one world's action, (nu,)."""
+        """The space of one world's action, (A,)."""
         return self._env.single_action_space
 
     def _taken(self, obs: Any) -> torch.Tensor:
@@ -72,7 +73,7 @@ class SkrlVecEnv(Wrapper):
         return self._taken(obs), self._info
 
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, Any]:
-        """Step all worlds under actions (N, nu).
+        """Step all worlds under actions (N, A).
 
         Returns observations (N, D), rewards (N, 1), terminated and truncated (N, 1) bool, and info.
         """

@@ -1,6 +1,6 @@
 """The adapter for Stable-Baselines3, which takes NumPy arrays and a list of dicts.
 
-N worlds, D numbers in an observation, nu actuators.
+N worlds, D numbers in an observation, A numbers in an action.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 from ..envs.observation import POLICY, chosen_groups
 from ..envs.parts import mapped
 from ..envs.spaces import each_box, parts_of
-from .common import bare, check, dicts
+from .common import bare, check, check_bounded, dicts, warn_off_centre
 
 Indices = int | Iterable[int] | None
 
@@ -33,8 +33,9 @@ class SB3VecEnv(VecEnv):
 
     `infos` is a list of N dicts, of which only those of worlds that ended in this step hold anything: the info of the
     episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True where the episode was
-    only truncated. `reset_infos` after a step is filled in the same worlds alone. To make the others would cost more
-    than the step.
+    only truncated. What a task names is in the info, too, as "episode_reward/NAME" and so on:
+    `VecMonitor(env, info_keywords=(...))` keeps it. `reset_infos` after a step is filled in the same worlds alone. To
+    make the others would cost more than the step.
 
     A task that names its observations has a Dict of them, for "MultiInputPolicy", in which a number is of shape (1,).
     Of a task with groups that is the group "policy" alone: policy and value share what they see there.
@@ -43,11 +44,14 @@ class SB3VecEnv(VecEnv):
     Options of a reset are taken and ignored, as by Gymnasium's own MuJoCo tasks. As all worlds share one environment,
     `env_method` calls a method once, and `set_attr` sets an attribute for all of them.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", and for
+    actions without bounds, which Stable-Baselines3 does not take.
     """
 
     def __init__(self, env: VectorEnv):
         check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        check_bounded(env, type(self).__name__)
+        warn_off_centre(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
         self._actions: np.ndarray | None = None
         space: Any = env.single_observation_space
@@ -74,7 +78,7 @@ class SB3VecEnv(VecEnv):
         return self._to_numpy(obs)
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Store the actions (N, nu) that `step_wait` is to take."""
+        """Store the actions (N, A) that `step_wait` is to take."""
         self._actions = actions
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
