@@ -11,7 +11,7 @@ Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as To
 
 from typing import Any
 
-from . import scalar, wrappers
+from . import rewards, scalar, vectors, wrappers
 from .compiler import source as _source
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
@@ -36,7 +36,9 @@ __all__ = [
     "UnsupportedModel",
     "World",
     "pretrained",
+    "rewards",
     "scalar",
+    "vectors",
     "wrappers",
 ]
 __all__ += _registry.__all__
