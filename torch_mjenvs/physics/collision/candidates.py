@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...compiler.scalar import Mask, Scalar, logical_and, maximum
 from ..algebra.spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
@@ -123,13 +123,13 @@ class Candidate:
         return logical_and(*within)
 
     def contacts(self) -> list[Contact]:
-        """Compute all `ncon` contacts, also those that do not act; in MuJoCo's order for a noslip sweep."""
+        """Compute all `ncon` contacts, also those that do not act; in MuJoCo's order where `m.orders_contacts`."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
         one = _GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
         two = _GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
         found = collider.found(one, two, self.ncon)
-        if m.noslip_iterations and collider.order:
+        if collider.order and m.orders_contacts:
             found = collider.order(found)
 
         def contact(dist: Scalar, spot: list[Scalar]) -> Contact:
@@ -141,7 +141,12 @@ class Candidate:
 @stage(reads="", computes="candidates")
 def collision(m: Model, d: Data) -> None:
     """Make a candidate of each of `m.pairs`, in order: mj_collision. They read the data when they are asked."""
-    d.candidates = [Candidate(pair, most_contacts(m, pair), m, d) for pair in m.pairs]
+    d.candidates = candidates_of(m, d, m.pairs)
+
+
+def candidates_of(m: Model, d: Data, pairs: Sequence[Pair]) -> list[Candidate]:
+    """Make a candidate of each of some pairs, in order."""
+    return [Candidate(pair, most_contacts(m, pair), m, d) for pair in pairs]
 
 
 def _offset(m: Model, d: Data, pair: Pair) -> list[Scalar]:

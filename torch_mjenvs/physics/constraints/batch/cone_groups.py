@@ -48,7 +48,7 @@ class ConeGroup(ContactGroup):
         x, condim = self.batch.of_dofs(a), range(self.batch.condim)
 
         def push(i: Any) -> list[Any]:
-            force = self._cone(i).push(self._residual(i, x))[0]
+            force = self._force(i, x)
             second, first = (in_world([self.rows.at(i, ("line", side, k)) for k in condim], force) for side in (0, 1))
             one, two = (self.batch.per_contact([6 * body[side] for body in self.batch.bodies], i) for side in (0, 1))
             return [[(one + c, -y) for c, y in enumerate(first)] + [(two + c, y) for c, y in enumerate(second)]]
@@ -71,8 +71,8 @@ class ConeGroup(ContactGroup):
             ],
         ]
 
-    def _press(self, i: Any, x: Any) -> Scalar:
-        return self._cone(i).push(self._residual(i, x))[0][0]
+    def _force(self, i: Any, x: Any) -> list[Scalar]:
+        return self._cone(i).push(self._residual(i, x))[0]
 
     def _cone(self, i: Any) -> Cone:
         return self.cone(self.rows.at(i, "friction"), self.rows.at(i, "D"))
