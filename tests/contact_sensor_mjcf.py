@@ -37,9 +37,9 @@ def _sensor(names: dict[str, list[str]], rng: np.random.Generator, k: int) -> ET
     out = ET.Element("contact", name=f"contacts {k}", reduce=reduce, data=" ".join(some))
     out.set("num", str(1 if reduce == "netforce" else int(rng.integers(1, 5))))
     for side in (1, 2):
-        what = str(rng.choice(["", "geom", "body", "subtree", "site" if side == 1 else "subtree"], p=[0.3, 0.2, 0.15, 0.2, 0.15]))
-        if what == "site":
+        what = str(rng.choice(["", "geom", "body", "subtree", "site"], p=[0.3, 0.2, 0.15, 0.2, 0.15]))
+        if what == "site" and side == 1:
             out.set("site", "contact zone")
-        elif what:
+        elif what in ("body", "subtree") or (what == "geom" and names["geom"]):
             out.set(f"{what}{side}", str(rng.choice(names["geom" if what == "geom" else "body"])))
     return out

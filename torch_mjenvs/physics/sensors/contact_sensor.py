@@ -274,4 +274,4 @@ def _fold_idle(m: Model, d: Data, candidate: Candidate, by_body: ByBody, visit: 
             carry = when_any(idle, step, carry)
         return carry
 
-    return when_any(candidate.near(), look, carry)
+    return when_any(candidate.near(param.gap), look, carry)
