@@ -16,7 +16,7 @@ from ...compiler.scalar import Mask, Scalar, logical_and, logical_or, maximum, s
 from ..algebra.spatial import MINVAL, add, choose, column, cross, dot, is_number, is_zero, scale, sub, zeros
 from ..collision.candidates import Candidate, Contact, candidates_of
 from ..collision.contact_param import contact_param
-from ..collision.shapes import COLLIDERS
+from ..collision.shapes import COLLIDERS, collider_of
 from ..constraints.body_contacts import sides_of
 from ..constraints.contact_force import in_world
 from ..constraints.listed import ByBody, Listed, Visit
@@ -93,6 +93,17 @@ class ContactSensor:
             if self.may_match(pair) and (collider is None or collider.hulls or collider.ccd or unread):
                 one, two = (m.geom_names[g] for g in geoms)
                 raise not_there(m, i, f" that matches <contact><pair> of {one!r} and {two!r}, welded together,")
+        if m.sensor_reduce[i] == ContactReduce.NONE and self.fields != ["FOUND"]:
+            self._refuse_loose_order()
+
+    def _refuse_loose_order(self) -> None:
+        """Raise `UnsupportedModel` where MuJoCo's order of contacts decides, and is not known."""
+        m = self.m
+        for pair in m.pairs:
+            if collider_of(m, pair).loose and m.multiccd and self.may_match(pair):
+                one, two = (m.geom_names[g] for g in (pair.geom1, pair.geom2))
+                what = f" of contacts of {one!r} and {two!r} in MuJoCo's order, which is not known for their shapes,"
+                raise not_there(m, self.i, what, "choose reduce='mindist', 'maxforce' or 'netforce'")
 
     def may_match(self, pair: Pair) -> bool:
         """Return whether the sensor matches a pair's contacts, or those in its site."""

@@ -1,10 +1,11 @@
 """Sensors: mj_sensorPos, mj_sensorVel, mj_sensorAcc. A function for each type, in the table at the end.
 
-Each gives the numbers of sensor i. What is not in the table is refused by name, when `sensordata` is asked for.
+Each gives the numbers of sensor i. What is not in the table is refused by name, when it is read.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from ...compiler.scalar import Scalar, absolute, clip, logical_and, minimum, select
@@ -33,6 +34,7 @@ from ..model.model import Model, Pair
 from .contact_sensor import contact_data
 from .objects import acceleration, camera, measured, not_there, reference, seen_by, velocity
 from .ray import INSIDE, MISS, RAYS, inside, ray
+from .sensor_data import SensorData
 
 RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayDataField
 
@@ -45,17 +47,21 @@ RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayData
     computes="sensordata",
 )
 def sensor(m: Model, d: Data) -> None:
-    """Compute d.sensordata, sensor by sensor. Raises `UnsupportedModel` for a sensor that is not supported."""
-    d.sensordata = zeros(m.nsensordata)
-    for i, kind in enumerate(m.sensor_type):
-        if kind not in SENSORS:
-            raise not_there(m, i)
-        if m.sensor_delayed[i]:
-            raise not_there(m, i, ", which gives what was measured earlier,")
+    """Compute d.sensordata, whose sensors are computed when they are read."""
+    d.sensordata = SensorData(m, functools.cache(lambda i: _measure(m, d, i)))
+
+
+def _measure(m: Model, d: Data, i: int) -> list[Scalar]:
+    """Compute what sensor i gives. Raises `UnsupportedModel` for a sensor that is not supported."""
+    kind = m.sensor_type[i]
+    if kind not in SENSORS:
+        raise not_there(m, i)
+    if m.sensor_delayed[i]:
+        raise not_there(m, i, ", which gives what was measured earlier,")
+    with d.where_made():
         values = SENSORS[kind](m, d, i)
-        adr, dim = m.sensor_adr[i], m.sensor_dim[i]
-        assert len(values) == dim, m.sensor_names[i]
-        d.sensordata[adr : adr + dim] = _cut_off(values, kind, m.sensor_cutoff[i], m.sensor_datatype[i])
+    assert len(values) == m.sensor_dim[i], m.sensor_names[i]
+    return _cut_off(values, kind, m.sensor_cutoff[i], m.sensor_datatype[i])
 
 
 def _cut_off(values: list[Scalar], kind: int, cutoff: float, datatype: int) -> list[Scalar]:
