@@ -26,14 +26,18 @@ def add(root: ET.Element, rng: np.random.Generator, count: int) -> None:
     zone = root.find("worldbody") if rng.random() < 0.3 else bodies[int(rng.integers(len(bodies)))]
     size = " ".join(map(str, rng.uniform(0.1, 1, 3)))
     ET.SubElement(zone, "site", name="contact zone", type=str(rng.choice(ZONES)), size=size)
+    shapes = {e.get("type") for e in root.find("worldbody").iter("geom")}
+    loose = "cylinder" in shapes or {"mesh", "capsule"} <= shapes  # whose contacts may come in another order
     for k in range(count):
-        section.append(_sensor(names, rng, k))
+        section.append(_sensor(names, rng, k, loose))
 
 
-def _sensor(names: dict[str, list[str]], rng: np.random.Generator, k: int) -> ET.Element:
+def _sensor(names: dict[str, list[str]], rng: np.random.Generator, k: int, loose: bool) -> ET.Element:
     reduce = str(rng.choice(REDUCTIONS))
     fields = DATA[:7] if reduce == "netforce" else DATA
     some = [field for field in fields if rng.random() < 0.5] or ["found"]
+    if loose and reduce == "none":
+        some = ["found"]
     out = ET.Element("contact", name=f"contacts {k}", reduce=reduce, data=" ".join(some))
     out.set("num", str(1 if reduce == "netforce" else int(rng.integers(1, 5))))
     for side in (1, 2):

@@ -51,15 +51,15 @@ class SensorData(Sequence[Any]):
         """Return the numbers at these places. Raises `UnsupportedModel`, which names all sensors that are refused."""
         known: dict[int, list[Scalar]] = {}
         refused: list[str] = []
-        for i in dict.fromkeys(self._at[k][0] for k in places if k in self._at):
+        for i in dict.fromkeys(self._at[k][0] for k in places if k in self._at and k not in self._own):
             try:
                 known[i] = self._measure(i)
             except UnsupportedModel as error:
                 refused.append(str(error))
         if len(refused) > 1:
-            begun = [text.split(" is not supported: ")[0] for text in refused]
-            remedy = refused[0].split(" is not supported: ")[1]
-            raise UnsupportedModel(f"{'; '.join(begun)} are not supported: {remedy}")
+            begun, remedies = zip(*(text.split(" is not supported: ") for text in refused), strict=True)
+            which = "; ".join(text.rstrip(",") for text in begun)
+            raise UnsupportedModel(f"{which}: these are not supported: {remedies[0]}")
         if refused:
             raise UnsupportedModel(refused[0])
         return [self._own[k] if k in self._own else self._number(known, k) for k in places]
