@@ -7,6 +7,7 @@ from typing import Any
 
 from ...compiler.scalar import Scalar
 from ..model.model import Model, UnsupportedModel
+from .objects import NOT_SUPPORTED
 
 
 class SensorData(Sequence[Any]):
@@ -50,18 +51,17 @@ class SensorData(Sequence[Any]):
     def _read(self, places: Sequence[int]) -> list[Scalar]:
         """Return the numbers at these places. Raises `UnsupportedModel`, which names all sensors that are refused."""
         known: dict[int, list[Scalar]] = {}
-        refused: list[str] = []
+        refused: dict[int, str] = {}
         for i in dict.fromkeys(self._at[k][0] for k in places if k in self._at and k not in self._own):
             try:
                 known[i] = self._measure(i)
             except UnsupportedModel as error:
-                refused.append(str(error))
-        if len(refused) > 1:
-            begun, remedies = zip(*(text.split(" is not supported: ") for text in refused), strict=True)
-            which = "; ".join(text.rstrip(",") for text in begun)
-            raise UnsupportedModel(f"{which}: these are not supported: {remedies[0]}")
+                refused[i] = str(error)
         if refused:
-            raise UnsupportedModel(refused[0])
+            (_, text), *others = refused.items()
+            what, remedy = text.split(NOT_SUPPORTED)
+            names = ", ".join(repr(self._model.sensor_names[i]) for i, _ in others)
+            raise UnsupportedModel(f"{what} is not supported, nor are {names}: {remedy}" if others else text)
         return [self._own[k] if k in self._own else self._number(known, k) for k in places]
 
     def _number(self, known: dict[int, list[Scalar]], k: int) -> Scalar:
