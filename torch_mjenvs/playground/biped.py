@@ -11,7 +11,7 @@ from ..envs.tasks.base import Control, World
 from ..physics.model.model import Model
 from ..scalar import Mask, Random, Scalar, cos, exp, fmod, minimum, round, select, sin
 from ..vectors import norm, sub
-from .joystick import Joystick, absolute_sum, as_number, noise_of, squared, total
+from .joystick import Joystick, absolute_sum, as_number, squared, total
 
 WAIT, KICK = (5.0, 10.0), (0.1, 2.0)  # of kicks: s, m/s
 GAIT = (1.25, 1.5)  # steps of each foot a second
@@ -24,7 +24,6 @@ class Biped(Joystick):
     pelvis: ClassVar[str] = ""  # what names of sensors of pelvis and torso end with
     torso: ClassVar[str] = ""
     imu: ClassVar[str] = "imu"  # the site
-    noise_widths: ClassVar[dict[str, Any]]
     hips: ClassVar[tuple[str, ...]]  # joints
     knees: ClassVar[tuple[str, ...]]
 
@@ -32,11 +31,6 @@ class Biped(Joystick):
     timestep: float = 0.002
     pushed: bool = True
     target_height: float = 0.5
-
-    @property
-    def noise(self) -> dict[str, Any]:  # type: ignore[override]
-        """The half-widths of the noise on what the policy sees."""
-        return noise_of(self.noise_widths, self.noise_level)
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         """Place the robot as all, with its joints bent by half as much to half as much again."""
@@ -126,7 +120,7 @@ class Biped(Joystick):
 
     def of(self, m: Model, values: Sequence[Scalar], joints: Sequence[str]) -> list[Scalar]:
         """Return what belongs to these joints of values that all but the free joint have."""
-        return [values[m.joint(name).qposadr - 7] for name in joints]
+        return [values[m.joint(name).qposadr[0] - 7] for name in joints]
 
 
 def soft(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar]:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import mujoco
 
 from ..envs.tasks.base import Outcome, Task, World
+from ..feet import contacts, touchdown
 from ..physics.model.model import Model
 from ..scalar import Mask, Random, Scalar, exp, maximum, select, sqrt
 from ..vectors import dot, from_axis_angle, multiply, norm, sub
@@ -40,6 +41,7 @@ class Joystick(Task):
     pose: ClassVar[str] = "home"  # the keyframe
     feet: ClassVar[tuple[str, ...]]  # sites, and sensors are named after them
     soles: ClassVar[tuple[str, ...]]  # geoms, and sensors of their contacts with the floor are named after them
+    noise_widths: ClassVar[dict[str, Any]]  # of what the policy sees
     max_episode_steps: ClassVar[int] = 1000
     default_camera_config: ClassVar[dict[str, Any]] = {"distance": 2.5, "elevation": -15.0}
 
@@ -57,6 +59,12 @@ class Joystick(Task):
     randomized: bool = True
     pushed: bool = False
     menagerie: str = ""
+
+    @property
+    def noise(self) -> dict[str, Any]:  # type: ignore[override]
+        """The half-widths of the noise on what the policy sees."""
+        found: dict[str, Any] = scaled(self.noise_widths, self.noise_level)
+        return found
 
     # what a robot says
 
@@ -149,11 +157,11 @@ class Joystick(Task):
             ended = end | ended
         terms = self.terms(m, before, action, after) | {"termination": as_number(ended)}
         velocity, command = self.sensor(m, after, self.linvel), before.memory["command"]
-        info = {
+        errors = {
             "linear_error": norm(sub(command[:2], velocity[:2])),
             "angular_error": abs(command[2] - self.sensor(m, after, self.gyro)[2]),
         }
-        return Outcome(terms, ends, info, weights=self.rewards, scale=self.dt(m), clip=self.reward_clip)
+        return Outcome(terms, ends, weights=self.rewards, scale=self.dt(m), clip=self.reward_clip, metrics=errors)
 
     # what is read off a world
 
@@ -178,11 +186,11 @@ class Joystick(Task):
 
     def foot(self, m: Model, world: World, name: str) -> list[Scalar]:
         """Return where a foot is in the world (m)."""
-        return list(world.data.site_xpos[m.site_names.index(name)])
+        return list(world.data.site_xpos[m.site(name)])
 
     def gravity(self, m: Model, world: World, site: str = "imu") -> list[Scalar]:
         """Return the direction of gravity as a site of the robot sees it."""
-        return [-x for x in world.data.site_xmat[m.site_names.index(site)][6:9]]
+        return [-x for x in world.data.site_xmat[m.site(site)][6:9]]
 
     def foot_velocities(self, m: Model, world: World) -> list[list[Scalar]]:
         """Return the velocities of the feet in the world (m/s)."""
@@ -190,9 +198,9 @@ class Joystick(Task):
 
     def landings(self, before: World, after: World) -> list[Scalar]:
         """Return 1 for each foot that lands in this step, else 0."""
-        old, now = before.memory, after.memory["contact"]
+        old = before.memory
         up = [t * (1.0 - x) for t, x in zip(old["air"], old["contact"], strict=True)]
-        return [x * as_number(t > 0.0) for t, x in zip(up, now, strict=True)]
+        return [as_number(x) for x in touchdown(up, contacts(after.memory["contact"]))]
 
     # terms that all robots have
 
@@ -249,6 +257,8 @@ def draw_or_stop(rng: Random, fastest: Sequence[float]) -> list[Scalar]:
     return [moves * x for x in drawn]
 
 
-def noise_of(widths: dict[str, Any], level: float) -> dict[str, Any]:
-    """Return the half-widths of noise, times a level."""
-    return {name: [level * x for x in w] if isinstance(w, list) else level * w for name, w in widths.items()}
+def scaled(widths: Any, level: float) -> Any:
+    """Return the half-widths of noise, a number, lists or a dict of them, times a level."""
+    if isinstance(widths, dict):
+        return {name: scaled(x, level) for name, x in widths.items()}
+    return [scaled(x, level) for x in widths] if isinstance(widths, list) else level * widths

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import mujoco
 
 from ..envs.tasks.base import Control, World
+from ..feet import contacts, slip
 from ..physics.model.model import Model
 from ..scalar import Random, Scalar, cos, round, select, sin, sqrt
 from ..vectors import norm
-from .joystick import Joystick, absolute_sum, as_number, noise_of, squared, total
+from .joystick import Joystick, absolute_sum, as_number, squared, total
 
 WAIT, SECONDS, KICK = (1.0, 3.0), (0.05, 0.2), (0.0, 3.0)  # of pushes: s, s, m/s
 
@@ -23,15 +24,9 @@ class Quadruped(Joystick):
 
     trunk: ClassVar[str]
     soles: ClassVar[tuple[str, ...]]
-    noise_widths: ClassVar[dict[str, Any]]
 
     Kp: float
     Kd: float
-
-    @property
-    def noise(self) -> dict[str, Any]:  # type: ignore[override]
-        """The half-widths of the noise on what the policy sees."""
-        return noise_of(self.noise_widths, self.noise_level)
 
     def load(self) -> mujoco.MjModel:
         """Load the scene, and set the joints' gains."""
@@ -56,7 +51,7 @@ class Quadruped(Joystick):
 
     def push(self, m: Model, world: World) -> list[Scalar]:
         """Return the force on the trunk in the step that begins (N)."""
-        memory, mass = world.memory, m.body_subtreemass[m.body_names.index(self.trunk)]
+        memory, mass = world.memory, m.body_subtreemass[m.body(self.trunk)]
         phase = math.pi * (memory["push_steps"] * self.dt(m) / memory["push_seconds"])
         force = 0.5 * sin(phase) * mass * memory["push_kick"] / memory["push_seconds"]
         under_way = memory["since_push"] >= memory["push_wait"]
@@ -111,5 +106,4 @@ class Quadruped(Joystick):
 
     def slip(self, m: Model, after: World) -> Scalar:
         """Return the squared horizontal speeds of the feet that touch the ground, summed (m2/s2)."""
-        touching = zip(self.foot_velocities(m, after), after.memory["contact"], strict=True)
-        return total([squared(v[:2]) * x for v, x in touching])
+        return squared(slip(self.foot_velocities(m, after), contacts(after.memory["contact"])))

@@ -11,7 +11,7 @@ from ..scalar import Random, Scalar
 def floor_friction(m: Model, rng: Random) -> dict[str, Any]:
     """Draw the sliding friction of the geom `floor`."""
     rows: list[list[Scalar]] = [list(row) for row in m.geom_friction]
-    rows[m.geom_names.index("floor")][0] = rng.uniform(0.4, 1.0)
+    rows[m.geom("floor")][0] = rng.uniform(0.4, 1.0)
     return {"geom_friction": rows}
 
 
@@ -29,7 +29,7 @@ def dynamics(m: Model, rng: Random, trunk: str, loss: tuple[float, float] = (0.9
     joints' zeros (rad).
     """
     mass: list[Scalar] = [x * rng.uniform(0.9, 1.1) for x in m.body_mass]
-    mass[m.body_names.index(trunk)] = mass[m.body_names.index(trunk)] + rng.uniform(-1.0, 1.0)
+    mass[m.body(trunk)] = mass[m.body(trunk)] + rng.uniform(-1.0, 1.0)
     return {
         "dof_frictionloss": [*m.dof_frictionloss[:6], *(x * rng.uniform(*loss) for x in m.dof_frictionloss[6:])],
         "dof_armature": [*m.dof_armature[:6], *(x * rng.uniform(1.0, 1.05) for x in m.dof_armature[6:])],
@@ -41,6 +41,5 @@ def dynamics(m: Model, rng: Random, trunk: str, loss: tuple[float, float] = (0.9
 def centre_of_mass(m: Model, rng: Random, trunk: str) -> dict[str, Any]:
     """Draw by how much the trunk's centre of mass is off (m)."""
     rows: list[list[Scalar]] = [list(row) for row in m.body_ipos]
-    i = m.body_names.index(trunk)
-    rows[i] = [x + rng.uniform(-0.05, 0.05) for x in rows[i]]
+    rows[m.body(trunk)] = [x + rng.uniform(-0.05, 0.05) for x in rows[m.body(trunk)]]
     return {"body_ipos": rows}

@@ -89,7 +89,7 @@ class SpotJoystick(Quadruped):
             "linvel": sensor("local_linvel"), "angvel": sensor("global_angvel"),
             "joint_pos": self.offsets(m, world), "feet_pos": feet, "joint_vel": list(world.qvel[6:]),
             "actuator_force": list(world.data.actuator_force), "contact": memory["last_contact"],
-            "feet_vel": self.foot_velocities(m, world), "air_time": memory["air"], **self.pushes(world),
+            "feet_vel": self.foot_velocities(m, world), "air_time": memory["air"], "push": self.pushes(world)["push"],
         }  # fmt: skip
         return {"policy": policy, "privileged": privileged}
 
