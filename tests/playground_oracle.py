@@ -30,6 +30,8 @@ jax.config.update("jax_enable_x64", True)
 import jax.numpy as jp  # noqa: E402 (after the switch)
 from mujoco_playground._src import mjx_env  # noqa: E402
 
+from torch_mjenvs.playground.scenes import locomotion  # noqa: E402
+
 PLACE = "mujoco_playground._src.locomotion"
 CORNERS = ((0.0, 0.0, 0.0), (0.01, 0.0, 0.0), (0.0, 0.01, 0.0), (0.0, 0.0, 0.01))
 FACES = ((0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3))
@@ -76,8 +78,8 @@ def tetrahedron(file: str) -> bytes:
 
 def assets(robot: str) -> dict[str, bytes]:
     """The files that a robot's scenes name."""
-    folder = mjx_env.ROOT_PATH / "locomotion" / robot / "xmls"
-    files = [Path(x) for x in folder.rglob("*.*")]
+    folder = locomotion() / robot / "xmls"
+    files = [*folder.rglob("*.*")]
     found = {x.name: x.read_bytes() for x in files if x.is_file()}
     texts = [x.read_text() for x in files if x.suffix == ".xml"]
     meshes = {y for x in texts for y in re.findall(r'file="([^"]+\.(?:stl|obj))"', x, re.IGNORECASE)}
@@ -97,7 +99,8 @@ def joystick(robot: str, terrain: str, changes: dict[str, Any]) -> Any:
     config.reward_config.scales.update(scales)
     with mock.patch.object(base, "get_assets", lambda: assets(robot)), mock.patch.object(base.mjx, "put_model", view):
         env = module_of(robot).Joystick(f"{terrain}_terrain", config, changes)
-    oracle.sharpen(env.mj_model)
+    option = oracle.sharpen(env.mj_model).opt
+    option.ccd_iterations, option.ccd_tolerance = 500, 1e-12
     env.weights = scales
     return env
 

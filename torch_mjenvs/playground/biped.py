@@ -11,7 +11,7 @@ from ..envs.tasks.base import Control, World
 from ..physics.model.model import Model
 from ..scalar import Mask, Random, Scalar, cos, exp, fmod, minimum, round, select, sin
 from ..vectors import norm, sub
-from .joystick import Joystick, absolute_sum, as_number, squared, total
+from .joystick import Joystick, absolute_sum, squared, total
 
 WAIT, KICK = (5.0, 10.0), (0.1, 2.0)  # of kicks: s, m/s
 GAIT = (1.25, 1.5)  # steps of each foot a second
@@ -79,7 +79,7 @@ class Biped(Joystick):
         privileged = {
             "gyro": body["gyro"], "accelerometer": sensor("accelerometer"), "gravity": body["gravity"],
             "linvel": body["linvel"], "angvel": sensor("global_angvel"), **joints, "height": world.qpos[2],
-            "actuator_force": list(world.data.actuator_force), "contact": memory["contact"],
+            "actuator_force": list(world.data.actuator_force), "contact": self.contact(m, world),
             "feet_vel": self.foot_velocities(m, world), "air_time": memory["air"],
         }  # fmt: skip
         return {"policy": policy | {"last_action": memory["last_action"], "phase": phase}, "privileged": privileged}

@@ -74,8 +74,7 @@ class G1Joystick(Biped):
     def terms(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar]:
         """Return the terms of the reward."""
         command, offsets = before.memory["command"], self.offsets(m, after)
-        sideways = select(command[1] > 0.1, 0.0, 1.0)
-        hips = zip((sideways, 1.0) * 2, self.of(m, offsets, self.hips), strict=True)
+        hips = select(command[1] > 0.1, 2.0, 4.0)  # Playground's arrays (4, 1) and (4,) give this, not a weight each
         lifts = [self.sensor(m, after, f"global_linvel{part}")[2] for part in (self.pelvis, self.torso)]
         forces = [self.sensor(m, after, f"{foot}_force")[2] for foot in self.feet]
         hands = [self.touch(m, after, f"{side}_hand_{side}_thigh_found") for side in SIDES]
@@ -85,5 +84,5 @@ class G1Joystick(Biped):
             "stand_still": as_number(norm(command) < 0.01) * absolute_sum(offsets),
             "collision": as_number(hands[0] | hands[1]),
             "contact_force": total([maximum(abs(f) - self.max_contact_force, 0.0) for f in forces]),
-            "joint_deviation_hip": total([w * abs(x) for w, x in hips]),
+            "joint_deviation_hip": hips * absolute_sum(self.of(m, offsets, self.hips)),
         }  # fmt: skip

@@ -145,7 +145,7 @@ class Joystick(Task):
             "action": action, "last_action": old["action"],
             "air": [t * x + self.dt(m) for t, x in zip(old["air"], up, strict=True)],
             "peak": [maximum(h * x, z) for h, x, z in zip(old["peak"], up, heights, strict=True)],
-            "contact": [as_number(self.touch(m, after, f"{sole}_floor_found")) for sole in self.soles],
+            "contact": self.contact(m, after),
             "last_contact": old["contact"],
         }  # fmt: skip
 
@@ -183,6 +183,10 @@ class Joystick(Task):
     def touch(self, m: Model, world: World, name: str) -> Mask:
         """Return whether a contact sensor has found something."""
         return self.sensor(m, world, name)[0] > 0.0
+
+    def contact(self, m: Model, world: World) -> list[Scalar]:
+        """Return 1 for each foot that touches the floor, else 0."""
+        return [as_number(self.touch(m, world, f"{sole}_floor_found")) for sole in self.soles]
 
     def foot(self, m: Model, world: World, name: str) -> list[Scalar]:
         """Return where a foot is in the world (m)."""

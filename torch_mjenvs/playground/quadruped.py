@@ -11,7 +11,7 @@ import mujoco
 from ..envs.tasks.base import Control, World
 from ..feet import contacts, slip
 from ..physics.model.model import Model
-from ..scalar import Random, Scalar, cos, round, select, sin, sqrt
+from ..scalar import Scalar, cos, round, select, sin, sqrt
 from ..vectors import norm
 from .joystick import Joystick, absolute_sum, as_number, squared, total
 

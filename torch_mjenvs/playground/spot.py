@@ -13,7 +13,6 @@ from ..vectors import norm, sub
 from .joystick import Weights, as_number, squared
 from .quadruped import Quadruped
 
-
 HISTORY = 3  # steps
 
 
@@ -73,7 +72,7 @@ class SpotJoystick(Quadruped):
     def measured(self, m: Model, world: World) -> list[Scalar]:
         """Return the joints' angles with noise (rad)."""
         width = self.noise_level * self.joint_noise
-        return [x + world.rng.uniform(-width, width) for x in world.qpos[7:]]
+        return [x + world.rng.uniform(-width, width) for x in world.qpos[7:]] if width else world.qpos[7:]
 
     def observe(self, m: Model, world: World) -> dict[str, Any]:
         """Return what the policy sees, and what a critic sees beside it."""
