@@ -11,7 +11,7 @@ Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as To
 
 from typing import Any
 
-from . import controls, scalar, wrappers
+from . import controls, rewards, scalar, vectors, wrappers
 from .compiler import source as _source
 from .envs.observation import Normal
 from .envs.randomization import Scale, Shift, Uniform
@@ -39,7 +39,9 @@ __all__ = [
     "World",
     "controls",
     "pretrained",
+    "rewards",
     "scalar",
+    "vectors",
     "wrappers",
 ]
 __all__ += _registry.__all__

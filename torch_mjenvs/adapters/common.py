@@ -25,11 +25,14 @@ def bare(env: VectorEnv) -> TorchVectorEnv:
     return inner
 
 
-def check(env: VectorEnv, mode: AutoresetMode, adapter: str) -> None:
-    """Raise TypeError unless `env` is a `TorchVectorEnv`, ValueError for another autoreset mode or copy=False."""
+def check(env: VectorEnv, mode: AutoresetMode | None, adapter: str) -> None:
+    """Raise TypeError unless `env` is a `TorchVectorEnv`, ValueError for another autoreset mode or copy=False.
+
+    A mode of None is for any.
+    """
     if not isinstance(env, VectorEnv) or not isinstance(env.unwrapped, TorchVectorEnv):
         raise TypeError(f"{adapter} goes around a TorchVectorEnv and wrappers of it, not around {env}")
-    if env.unwrapped.autoreset_mode is not mode:
+    if mode is not None and env.unwrapped.autoreset_mode is not mode:
         raise ValueError(f"{adapter} needs an environment made with autoreset_mode={mode.value!r}")
     if not env.unwrapped.copy:
         raise ValueError(f"{adapter} hands on what a step gives, which with copy=False the next step would overwrite")

@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from skrl import config
 from skrl.envs.wrappers.torch.base import Wrapper
 
+from ..envs.episode_log import EpisodeMeans
 from .common import Groups, bare, check, warn_off_centre
 
 
@@ -29,6 +30,9 @@ class SkrlVecEnv(Wrapper):
     are: {"policy": ["policy"], "critic": ["policy", "privileged"]} unless you say otherwise. Without groups there is no
     state space.
 
+    Where the task names terms of its reward, metrics or reasons of its ends, info["episode"] has numbers of them for
+    skrl's trainers to log, as `wrappers.LogEpisodes` says it.
+
     `skrl.utils.set_seed` before this is made seeds the first reset, as with skrl's own wrappers; `reset` returns the
     present observations after that, since the worlds reset themselves.
 
@@ -42,6 +46,7 @@ class SkrlVecEnv(Wrapper):
         super().__init__(env)
         self._groups = Groups(env, obs_groups)
         self._groups.seen  # noqa: B018 (refuses groups that are not there)
+        self._log = EpisodeMeans(bare(env).engine)
         self._device, self._seed = bare(env).device, config.torch.key
         self._rows: dict[str, torch.Tensor] | None = None
         self._info: dict[str, Any] = {}
@@ -78,6 +83,8 @@ class SkrlVecEnv(Wrapper):
         Returns observations (N, D), rewards (N, 1), terminated and truncated (N, 1) bool, and info.
         """
         obs, reward, terminated, truncated, self._info = self._env.step(actions)
+        if log := self._log.update(terminated | truncated):
+            self._info["episode"] = self._info.get("episode", {}) | log
         reward, terminated, truncated = (x[:, None] for x in (reward.float(), terminated, truncated))
         return self._taken(obs), reward, terminated, truncated, self._info
 

@@ -44,15 +44,19 @@ class SB3VecEnv(VecEnv):
     Options of a reset are taken and ignored, as by Gymnasium's own MuJoCo tasks. As all worlds share one environment,
     `env_method` calls a method once, and `set_attr` sets an attribute for all of them.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", and for
-    actions without bounds, which Stable-Baselines3 does not take.
+    An environment of any autoreset mode gives the same; in "SameStep" a step is one launch, in the others the adapter
+    resets the worlds that ended.
+
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for actions without bounds, which
+    Stable-Baselines3 does not take.
     """
 
     def __init__(self, env: VectorEnv):
-        check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        check(env, None, type(self).__name__)
         check_bounded(env, type(self).__name__)
         warn_off_centre(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
+        self._same_step = self._bare.autoreset_mode is AutoresetMode.SAME_STEP
         self._actions: np.ndarray | None = None
         space: Any = env.single_observation_space
         self._group = self._bare.engine.layout.observation.grouped and isinstance(space, Dict)
@@ -88,6 +92,10 @@ class SB3VecEnv(VecEnv):
         """
         obs, reward, terminated, truncated, info = self.env.step(self._actions)
         done = terminated | truncated
+        if not self._same_step and done.any():
+            last_obs, last_info = obs, info
+            obs, begun_info = self.env.reset(options={"reset_mask": done})
+            info = last_info | begun_info | {"final_obs": last_obs, "final_info": last_info}
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         ended = done.nonzero()[:, 0]
         if len(ended):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from types import MethodType
@@ -21,7 +21,7 @@ from ...checks import as_count, check_field
 from ...physics.algebra.spatial import dot
 from ...physics.model.data import Data
 from ...physics.model.model import Model
-from ...scalar import Mask, Random, Scalar, clip, logical_and
+from ...scalar import Mask, Random, Scalar, logical_and, maximum, minimum
 
 # An observation: numbers, or numbers and (nested) lists of them by name, or by group and name.
 Observed = list[Scalar] | Mapping[str, Any]
@@ -84,7 +84,7 @@ class Outcome:
     terminated: Mask | Mapping[str, Mask] = False
     info: Mapping[str, Scalar | list[Scalar]] = field(default_factory=dict)
     truncated: Mask | Mapping[str, Mask] = False
-    weights: Mapping[str, Scalar] | Iterable[tuple[str, Scalar]] | None = None
+    weights: Mapping[str, Scalar] | Sequence[tuple[str, Scalar]] | None = None
     scale: Scalar = 1.0
     clip: tuple[float, float] = (-math.inf, math.inf)
     metrics: Mapping[str, Scalar] = field(default_factory=dict)
@@ -113,8 +113,9 @@ class Outcome:
                 reward = reward + x
         else:
             reward = self.reward
-        low, high = (float(x) for x in self.clip)
-        return clip(reward * self.scale, low, high)
+        reward, (low, high) = reward * self.scale, (float(x) for x in self.clip)
+        reward = maximum(reward, low) if low > -math.inf else reward
+        return minimum(high, reward) if high < math.inf else reward  # in this order a NaN stays one
 
 
 @dataclass(frozen=True)
