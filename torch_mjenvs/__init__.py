@@ -13,6 +13,7 @@ from typing import Any
 
 from . import controls, rewards, scalar, vectors, wrappers
 from .compiler import source as _source
+from .envs.observation import Normal
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
 from .envs.tasks import registry as _registry
@@ -24,6 +25,7 @@ from .policy import Policy, pretrained
 
 __all__ = [
     "Control",
+    "Normal",
     "Outcome",
     "Policy",
     "Scale",

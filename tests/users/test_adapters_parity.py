@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs import TorchVectorEnv, adapters, wrappers
 
-SAME_STEP, DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
+SAME_STEP, NEXT_STEP, DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED
 N, STEPS, LIMIT = 4, 60, 20
 TENSORS = ["RslRlVecEnv", "RlGamesVecEnv"]
 
@@ -267,7 +267,8 @@ def test_tianshou_refuses_wrappers_that_count():
 @pytest.mark.parametrize("name", adapters.__all__)
 def test_what_does_not_fit_is_refused(name):
     ours = adapter(name)
-    mode, wrong = (DISABLED, SAME_STEP) if name == "TianshouVectorEnv" else (SAME_STEP, DISABLED)
+    mode = {"TianshouVectorEnv": DISABLED, "SkrlVecEnv": NEXT_STEP}.get(name, SAME_STEP)
+    wrong = SAME_STEP if mode is DISABLED else DISABLED
     if name != "SB3VecEnv":  # which takes every mode
         with pytest.raises(ValueError, match=f"{name} needs an environment made with autoreset_mode='{mode.value}'"):
             ours(make(wrong))
