@@ -247,7 +247,6 @@ def most_contacts(m: Model, pair: Pair) -> int:
 def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
     """The height field that all these pairs touch."""
     field = m.hfields[m.geom_dataid[pairs[0].geom1]]
-    assert field, "only height fields that may touch are read"
     params = [contact_param(m, pair) for pair in pairs]
     reaches = [bound_of(m, pair.geom2) + p.margin + p.gap for pair, p in zip(pairs, params, strict=True)]
     return Ground(field, max(field.most_contacts(reach) for reach in reaches))
