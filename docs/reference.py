@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "reference.md"
 SECTIONS = {
     "torch_mjenvs": ["envs/vector_env.py", "envs/single_env.py", "physics", "envs", "policy.py"],
     "torch_mjenvs.scalar": ["compiler/scalar.py", "compiler/control.py", "compiler/random.py"],
+    "torch_mjenvs.terrain": ["terrain"],
     "torch_mjenvs.wrappers": ["envs"],
     "torch_mjenvs.adapters": ["adapters"],
 }
@@ -29,7 +30,7 @@ UNNAMED = {"Human", "Varied"}  # bases whose members are shown as those of the c
 HEAD = """# Reference
 
 Made from the docstrings by `python docs/reference.py`. Shapes: N worlds. What a name is good for is said in
-[gymnasium.md](gymnasium.md), [simulation.md](simulation.md), [tasks.md](tasks.md), [torchrl.md](torchrl.md),
+[gymnasium.md](gymnasium.md), [simulation.md](simulation.md), [tasks.md](tasks.md), [terrain.md](terrain.md), [torchrl.md](torchrl.md),
 [libraries.md](libraries.md) and [commands.md](commands.md).
 """
 

@@ -11,7 +11,7 @@ Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as To
 
 from typing import Any
 
-from . import scalar, wrappers
+from . import scalar, terrain, wrappers
 from .compiler import source as _source
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
@@ -37,6 +37,7 @@ __all__ = [
     "World",
     "pretrained",
     "scalar",
+    "terrain",
     "wrappers",
 ]
 __all__ += _registry.__all__

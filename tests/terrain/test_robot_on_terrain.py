@@ -1,0 +1,120 @@
+"""A small robot on every kind of terrain, as in MuJoCo C; and in a task with levels, spawn points and a height scan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+import oracle
+import robot
+import torch
+
+from torch_mjenvs import Outcome, Simulation, Task, TorchVectorEnv
+from torch_mjenvs.compiler.scalar import floor
+from torch_mjenvs.scalar import cos, sin, sqrt
+from torch_mjenvs.terrain import KINDS, TerrainGenerator, grid, heights
+
+ROWS = 2
+GROUND = TerrainGenerator(size=(4.0, 4.0), num_rows=ROWS, num_cols=len(KINDS), border_width=1.0, seed=2)
+
+
+def falling(mjm: mujoco.MjModel) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """A state (qpos, qvel, ctrl) in each cell, some way from its middle."""
+    rng, out = np.random.default_rng(0), []
+    for row in range(ROWS):
+        for column in range(len(KINDS)):
+            qpos = mjm.qpos0.copy()
+            place = GROUND.origins[row, column] + [*rng.uniform(-1.0, 1.0, 2), 0.6]
+            qpos[:3] = place
+            mujoco.mj_integratePos(mjm, qpos, rng.normal(0, 0.2, mjm.nv), 1.0)
+            qpos[:3] = place
+            out.append((qpos, rng.normal(0, 0.5, mjm.nv), rng.uniform(-0.6, 0.6, mjm.nu)))
+    return out
+
+
+def test_a_robot_goes_as_in_mujoco_on_every_kind_of_terrain():
+    """For 300 steps from the fall on, with what its rangefinder measures: a world in each cell."""
+    mjm = robot.on(GROUND)
+    states = falling(mjm)
+    sim = Simulation(mjm, len(states), dtype=torch.float64, outputs=["sensordata"])
+    touched = [d.ncon for d in oracle.compare_steps(sim, mjm, states, 100, 3, ("qpos", "qvel", "sensordata"))]
+    assert np.mean(np.array(touched) > 1) > 0.9
+
+
+@dataclass(frozen=True)
+class Climb(Task):
+    """Go forward over ground of a level, which goes up and down by how far a world came."""
+
+    xml_file: str = ""
+    frame_skip: int = 5
+    ground: TerrainGenerator = GROUND
+    speed: float = 0.5  # that is asked for, m/s
+    points: tuple[tuple[float, float], ...] = tuple(grid((0.8, 0.4), 0.2))
+
+    def load(self):
+        return robot.on(self.ground)
+
+    def reset(self, m, rng):
+        row, column = (floor(rng.uniform() * float(n)) for n in (self.ground.num_rows, self.ground.num_cols))
+        x, y, z = self.ground.origin(row, column)
+        yaw = rng.uniform(-3.1, 3.1)
+        return [x, y, z + 0.3, cos(0.5 * yaw), 0.0, 0.0, sin(0.5 * yaw), *[0.0] * 4], [0.0] * m.nv
+
+    def memory(self, m):
+        return {"level": 0.0, "column": 0.0, "next": 0.0}
+
+    def begin(self, m, world):
+        row, column = self.ground.cell(*world.qpos[:2])
+        return {"level": row, "column": column, "next": row}
+
+    def remember(self, m, before, action, after):
+        level, column = before.memory["level"], before.memory["column"]
+        x, y, _ = self.ground.origin(level, column)
+        came = sqrt((after.qpos[0] - x) * (after.qpos[0] - x) + (after.qpos[1] - y) * (after.qpos[1] - y))
+        asked = self.speed * self.max_episode_steps * self.dt(m)
+        return {"next": self.ground.next_level(level, came, asked, after.rng.uniform())}
+
+    def observe(self, m, world):
+        x, y, z = world.data.xpos[m.body_names.index("trunk")]
+        return [x, y, z, *(z - h for h in heights(m, world, self.points, body="trunk"))]
+
+    def outcome(self, m, before, action, after):
+        return Outcome(after.qpos[0] - before.qpos[0], False)
+
+
+def test_a_task_has_levels_spawn_points_and_a_scan():
+    env, mjm = TorchVectorEnv(Climb(), num_envs=96, dtype=torch.float64), robot.on(GROUND)
+    obs, _ = env.reset(seed=1)
+    engine = env.unwrapped.engine
+    level, column = (engine.memory[name].long().cpu().numpy() for name in ("level", "column"))
+    assert set(level) == set(range(ROWS)) and set(column) == set(range(len(KINDS)))
+    origins = GROUND.origins[level, column] + [0, 0, 0.3]
+    np.testing.assert_allclose(obs[:, :3].cpu(), origins, rtol=0, atol=1e-12)
+    _check_scans(mjm, env, obs)
+    far = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 0.0], [2.1, 0.0, 0.0]])[np.arange(96) % 3]  # cells are 4 m wide
+    qpos = env.unwrapped.qpos.clone()
+    qpos[:, :3] += torch.tensor(far, device=qpos.device)
+    memory = engine.memory["level"].clone()
+    env.unwrapped.qpos.copy_(qpos)
+    for _ in range(2):
+        obs, *_ = env.step(torch.zeros(96, 4, device=env.device))
+    assert (engine.memory["level"] == memory).all()
+    expected = level + (far[:, 0] > 2.0) - ((far[:, 0] < 2.0) & (level > 0))  # 10 m in 20 s are asked for
+    new, past = engine.memory["next"].cpu().numpy(), expected == ROWS
+    assert (new[~past] == expected[~past]).all() and past.any() and set(new[past]) == set(range(ROWS))
+
+
+def _check_scans(mjm: mujoco.MjModel, env: TorchVectorEnv, obs: torch.Tensor) -> None:
+    """The scan is what MuJoCo's rays straight down measure."""
+    d, ground = mujoco.MjData(mjm), np.array([0, 1, 0, 0, 0, 0], np.uint8)
+    mjm.geom_group[:] = 0
+    mjm.geom("terrain").group = 1
+    for qpos, seen in zip(env.unwrapped.qpos.cpu().numpy(), obs.cpu().numpy(), strict=True):
+        d.qpos[:] = qpos
+        mujoco.mj_kinematics(mjm, d)
+        cos_, sin_ = d.body("trunk").xmat[[0, 3]]
+        for (x, y), z in zip(Climb().points, seen[3:], strict=True):
+            at = d.body("trunk").xpos + [cos_ * x - sin_ * y, sin_ * x + cos_ * y, 3.0]
+            down = mujoco.mj_ray(mjm, d, at, np.array([0, 0, -1.0]), ground, 1, -1, np.zeros(1, np.int32))
+            assert abs(z - (down - 3.0)) < 1e-12
