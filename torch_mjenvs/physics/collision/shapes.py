@@ -197,7 +197,8 @@ _BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
 _ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh)
 _FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)
 _FIELD_CORNERED = replace(_FIELD, find=field_colliders.find_cornered_on_field)
-_FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)
+_FIELD_BALL = replace(_FIELD, find=field_colliders.find_ball_on_field)
+_FIELD_ROD = replace(_FIELD, find=field_colliders.find_rod_on_field)
 
 
 def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int], Collider]:
@@ -214,7 +215,8 @@ COLLIDERS = {
         4, plane_colliders.find_plane_box, plane_colliders.place_on_plane, order=plane_colliders.in_order_of_corners
     ),
     (PLANE, MESH): Collider(4, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
-    **_alike(_FIELD_ROUND, (HFIELD, SPHERE), (HFIELD, CAPSULE)),
+    **_alike(_FIELD_BALL, (HFIELD, SPHERE)),
+    **_alike(_FIELD_ROD, (HFIELD, CAPSULE)),
     **_alike(_FIELD_CORNERED, (HFIELD, BOX), (HFIELD, MESH)),
     **_alike(_FIELD, (HFIELD, ELLIPSOID), (HFIELD, CYLINDER)),
     (SPHERE, SPHERE): Collider(1, colliders.find_spheres, colliders.place_rods, loop=_RODS),

@@ -22,7 +22,7 @@ from ..convex.convex import SPOT
 from ..convex.deepest import deepest
 from ..convex.hull import Hull
 from .field_corners import touch_cornered
-from .prisms import Prism, touch_core
+from .prisms import Prism, touch_ball, touch_core
 
 
 def find_on_field(field: Geom, geom: Geom) -> Found:
@@ -35,8 +35,13 @@ def find_cornered_on_field(field: Geom, geom: Geom) -> Found:
     return _find(field, geom, lambda prism, hull: touch_cornered(prism, hull, field.margin))
 
 
-def find_round_on_field(field: Geom, geom: Geom) -> Found:
-    """Find the contacts of a sphere or a capsule on a height field."""
+def find_ball_on_field(field: Geom, geom: Geom) -> Found:
+    """Find the contacts of a sphere on a height field."""
+    return _find(field, geom, touch_ball)
+
+
+def find_rod_on_field(field: Geom, geom: Geom) -> Found:
+    """Find the contacts of a capsule on a height field."""
     return _find(field, geom, lambda prism, hull: touch_core(prism, hull, field.margin))
 
 
