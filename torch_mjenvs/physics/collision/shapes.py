@@ -215,7 +215,7 @@ COLLIDERS = {
         4, plane_colliders.find_plane_box, plane_colliders.place_on_plane, order=plane_colliders.in_order_of_corners
     ),
     (PLANE, MESH): Collider(4, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
-    **_alike(_FIELD_BALL, (HFIELD, SPHERE)),
+    (HFIELD, SPHERE): replace(_FIELD_BALL, many=False, loop=_FIELD_BALL),
     **_alike(_FIELD_ROD, (HFIELD, CAPSULE)),
     **_alike(_FIELD_CORNERED, (HFIELD, BOX), (HFIELD, MESH)),
     **_alike(_FIELD, (HFIELD, ELLIPSOID), (HFIELD, CYLINDER)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, logical_and, select
@@ -19,8 +20,42 @@ from .rows import Constraint
 Felt = Callable[[list[Scalar], list[Scalar]], Mask]  # of a point and a direction, (3) each
 
 
+class Touch:
+    """One contact, or those of one pair that a loop goes over.
+
+    bodies: of geom1 and geom2; the normal points from the first to the second.
+    """
+
+    bodies: tuple[int, int]
+
+    def each(self, do: Callable[[Any, Any], Any], carry: Any) -> Any:
+        """Return `carry = do(contact, carry)`, done for each `ContactForce` in the worlds where it is active."""
+        raise NotImplementedError
+
+    @property
+    def uncertain(self) -> Mask:
+        """Mask of the worlds where a contact that is active needs refinement: see `Constraint.needs_refinement`."""
+        raise NotImplementedError
+
+    def pull(
+        self, m: Model, d: Data, force: Callable[[ContactForce], list[Scalar]], wrench: list[list[Scalar]]
+    ) -> None:
+        """Add to `wrench` what the force of each contact along its axes (condim) is to both bodies."""
+        touched = [(side, body) for side, body in enumerate(self.bodies) if body]
+
+        def push(c: ContactForce, carry: list[list[Scalar]]) -> list[list[Scalar]]:
+            pushed = c.wrenches(m, d, force(c))
+            return [
+                add(old, scale(pushed[side], (-1.0, 1.0)[side])) for old, (side, _) in zip(carry, touched, strict=True)
+            ]
+
+        new = self.each(push, [wrench[body] for _, body in touched])
+        for (_, body), x in zip(touched, new, strict=True):
+            wrench[body] = x
+
+
 @dataclass
-class ContactForce:
+class ContactForce(Touch):
     """A contact that may touch. Where it is not `active`, what depends on the state is unspecified or None.
 
     bodies: of geom1 and geom2; the normal points from the first to the second. y0: along the axes (condim), which
@@ -45,19 +80,12 @@ class ContactForce:
         """The wrenches (torque, force) on the second body, about each body's origin, by a force along the axes."""
         raise NotImplementedError
 
-    def pull(self, m: Model, d: Data, force: Callable[[], list[Scalar]], wrench: list[list[Scalar]]) -> None:
-        """Add to `wrench` what a force along the axes (condim) is to both bodies, where the contact is active."""
-        touched = [(side, body) for side, body in enumerate(self.bodies) if body]
+    def each(self, do: Callable[[Any, Any], Any], carry: Any) -> Any:
+        return when_any(self.active, lambda carry: do(self, carry), carry)
 
-        def push(carry: list[list[Scalar]]) -> list[list[Scalar]]:
-            pushed = self.wrenches(m, d, force())
-            return [
-                add(old, scale(pushed[side], (-1.0, 1.0)[side])) for old, (side, _) in zip(carry, touched, strict=True)
-            ]
-
-        new = when_any(self.active, push, [wrench[body] for _, body in touched])
-        for (_, body), x in zip(touched, new, strict=True):
-            wrench[body] = x
+    @property
+    def uncertain(self) -> Mask:
+        return False if self.refine is False else logical_and(self.active, self.refine)
 
     def seen_from(self, m: Model, d: Data, body: int) -> tuple[list[Scalar], list[Scalar]]:
         """The contact's point, from the origin of the tree of one of the two bodies, and its normal."""
@@ -72,31 +100,27 @@ class ContactForce:
 class Contacts(Constraint):
     """Contacts of one kind, one after the other."""
 
-    contacts: Sequence[ContactForce]
+    contacts: Sequence[Touch]
 
     @property
     def needs_refinement(self) -> list[Mask]:
-        return [logical_and(c.active, c.refine) for c in self.contacts if c.refine is not False]
+        return [where for where in (c.uncertain for c in self.contacts) if where is not False]
 
     def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         motion, change = body_motion(m, d, a), body_motion(m, d, dx)
+
+        def push(c: ContactForce, carry: list[Scalar]) -> list[Scalar]:
+            rows = c.cone.rows
+            return c.cone.fold(carry, rows(c.residual(motion)), rows(c.along(change)), alpha)
+
         for c in self.contacts:
-
-            def push(carry: list[Scalar], c: ContactForce = c) -> list[Scalar]:
-                rows = c.cone.rows
-                return c.cone.fold(carry, rows(c.residual(motion)), rows(c.along(change)), alpha)
-
-            total = when_any(c.active, push, total)
+            total = c.each(push, total)
         return total
 
     def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         motion = body_motion(m, d, a)
         for c in self.contacts:
-
-            def force(c: ContactForce = c) -> list[Scalar]:
-                return c.cone.push(c.residual(motion))[0]
-
-            c.pull(m, d, force, wrench)
+            c.pull(m, d, lambda c: c.cone.push(c.residual(motion))[0], wrench)
 
     def sum_touch(
         self, m: Model, d: Data, a: Vec, body: int, felt: Felt, total: Scalar
@@ -106,15 +130,16 @@ class Contacts(Constraint):
         felt: of a point (from the origin of the body's tree) and the direction in which the body presses there.
         """
         motion = body_motion(m, d, a)
-        for c in (c for c in self.contacts if body in c.bodies):
 
-            def push(carry: list[Scalar], c: ContactForce = c) -> list[Scalar]:
-                force = c.cone.push(c.residual(motion))[0][0]
-                point, normal = c.seen_from(m, d, body)
-                hit = felt(point, scale(normal, 1.0 if body == c.bodies[0] else -1.0))
-                return [carry[0] + select(logical_and(force > 0.0, hit), force, 0.0)]
+        def push(c: ContactForce, carry: list[Scalar]) -> list[Scalar]:
+            force = c.cone.push(c.residual(motion))[0][0]
+            point, normal = c.seen_from(m, d, body)
+            hit = felt(point, scale(normal, 1.0 if body == c.bodies[0] else -1.0))
+            return [carry[0] + select(logical_and(force > 0.0, hit), force, 0.0)]
 
-            (total,) = when_any(c.active, push, [total])
+        for c in self.contacts:
+            if body in c.bodies:
+                (total,) = c.each(push, [total])
         return total
 
 
