@@ -254,11 +254,11 @@ def test_the_depth_of_a_sphere_is_what_the_search_finds():
     """In single prisms, near and far, from all sides, below, and inside, where MuJoCo itself is less exact."""
     rng, inside = np.random.default_rng(0), 0
     for _ in range(300):
-        at = rng.uniform(-1.5, 1.5, 3)
+        at = rng.uniform([-0.2, -0.2, -0.3], [0.8, 0.6, 0.6])
         x, y, (a, b, c) = 0.6, 0.4, rng.uniform(0.1, 0.5, 3)
         tops = [[[0, y, a], [0, 0, b], [x, y, c]], [[0, 0, a], [x, y, b], [x, 0, c]]][rng.integers(2)]
-        tops = [[float(p - q) for p, q in zip(top, at * [0.3, 0.3, 0.4], strict=True)] for top in tops]
-        prism = Prism(tops, -0.2 - float(at[2]) * 0.4)
+        tops = [[float(p - q) for p, q in zip(top, at, strict=True)] for top in tops]
+        prism = Prism(tops, -0.2 - float(at[2]))
         hull = SHAPES[GeomType.SPHERE].hull
         assert hull
         size = hull([0.07]) | NO_CELLS._asdict()

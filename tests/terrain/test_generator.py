@@ -124,13 +124,13 @@ def test_origins_are_in_the_middle_of_cells_and_on_the_ground(ground):
 def test_levels_go_up_and_down_by_how_far_a_world_came():
     ground = TerrainGenerator(num_rows=5, num_cols=2)
 
-    def after(level: float, distance: float, asked: float, uniform: float = 0.0) -> float:
-        return ground.next_level(level, distance, asked, uniform)
+    def after(level: float, distance: float, asked: float, other: float = 9.0) -> float:
+        return ground.next_level(level, distance, asked, other)
 
     assert after(1.0, 4.1, 100.0) == 2.0  # further than half a cell
     assert after(1.0, 3.9, 8.0) == 0.0 and after(0.0, 0.0, 8.0) == 0.0  # less than half of what was asked
     assert after(1.0, 3.9, 7.0) == 1.0  # neither
-    assert [after(4.0, 5.0, 1.0, u) for u in (0.0, 0.5, 0.999)] == [0.0, 2.0, 4.0]  # past the last
+    assert after(3.0, 5.0, 1.0) == 4.0 and after(4.0, 5.0, 1.0, 2.0) == 2.0  # past the last
 
 
 @pytest.mark.parametrize(

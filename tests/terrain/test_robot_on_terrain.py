@@ -11,9 +11,8 @@ import robot
 import torch
 
 from torch_mjenvs import Outcome, Simulation, Task, TorchVectorEnv
-from torch_mjenvs.compiler.scalar import floor
-from torch_mjenvs.scalar import cos, sin, sqrt
 from torch_mjenvs.terrain import KINDS, TerrainGenerator, grid, heights
+from torch_mjenvs.vectors import from_axis_angle, norm, sub
 
 ROWS = 2
 GROUND = TerrainGenerator(size=(4.0, 4.0), num_rows=ROWS, num_cols=len(KINDS), border_width=1.0, seed=2)
@@ -55,28 +54,26 @@ class Climb(Task):
     def load(self):
         return robot.on(self.ground)
 
-    def reset(self, m, rng):
-        row, column = (floor(rng.uniform() * float(n)) for n in (self.ground.num_rows, self.ground.num_cols))
-        x, y, z = self.ground.origin(row, column)
-        yaw = rng.uniform(-3.1, 3.1)
-        return [x, y, z + 0.3, cos(0.5 * yaw), 0.0, 0.0, sin(0.5 * yaw), *[0.0] * 4], [0.0] * m.nv
+    def reset(self, m, rng, world):
+        x, y, z = self.ground.origin(world.memory["next level"], rng.integers(self.ground.num_cols))
+        quat = from_axis_angle([0.0, 0.0, 1.0], rng.uniform(-3.1, 3.1))
+        return [x, y, z + 0.3, *quat, *[0.0] * 4], [0.0] * m.nv
 
     def memory(self, m):
-        return {"level": 0.0, "column": 0.0, "next": 0.0}
+        return {"level": 0.0, "column": 0.0, "next level": 0.0}
 
     def begin(self, m, world):
-        row, column = self.ground.cell(*world.qpos[:2])
-        return {"level": row, "column": column, "next": row}
+        level, column = self.ground.cell(*world.qpos[:2])
+        return {"level": level, "column": column, "next level": level}
 
     def remember(self, m, before, action, after):
-        level, column = before.memory["level"], before.memory["column"]
-        x, y, _ = self.ground.origin(level, column)
-        came = sqrt((after.qpos[0] - x) * (after.qpos[0] - x) + (after.qpos[1] - y) * (after.qpos[1] - y))
+        level = before.memory["level"]
+        came = norm(sub(after.qpos[:2], self.ground.origin(level, before.memory["column"])[:2]))
         asked = self.speed * self.max_episode_steps * self.dt(m)
-        return {"next": self.ground.next_level(level, came, asked, after.rng.uniform())}
+        return {"next level": self.ground.next_level(level, came, asked, after.rng.integers(self.ground.num_rows))}
 
     def observe(self, m, world):
-        x, y, z = world.data.xpos[m.body_names.index("trunk")]
+        x, y, z = world.data.xpos[m.body("trunk")]
         return [x, y, z, *(z - h for h in heights(m, world, self.points, body="trunk"))]
 
     def outcome(self, m, before, action, after):
@@ -84,25 +81,26 @@ class Climb(Task):
 
 
 def test_a_task_has_levels_spawn_points_and_a_scan():
-    env, mjm = TorchVectorEnv(Climb(), num_envs=96, dtype=torch.float64), robot.on(GROUND)
+    """Worlds are put nowhere, half of a cell away or further, and begin their next episodes by that."""
+    task, mjm = Climb(), robot.on(GROUND)
+    env = TorchVectorEnv(task, num_envs=96, dtype=torch.float64, max_episode_steps=2, autoreset_mode="SameStep")
     obs, _ = env.reset(seed=1)
-    engine = env.unwrapped.engine
-    level, column = (engine.memory[name].long().cpu().numpy() for name in ("level", "column"))
-    assert set(level) == set(range(ROWS)) and set(column) == set(range(len(KINDS)))
-    origins = GROUND.origins[level, column] + [0, 0, 0.3]
-    np.testing.assert_allclose(obs[:, :3].cpu(), origins, rtol=0, atol=1e-12)
-    _check_scans(mjm, env, obs)
-    far = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 0.0], [2.1, 0.0, 0.0]])[np.arange(96) % 3]  # cells are 4 m wide
-    qpos = env.unwrapped.qpos.clone()
-    qpos[:, :3] += torch.tensor(far, device=qpos.device)
-    memory = engine.memory["level"].clone()
-    env.unwrapped.qpos.copy_(qpos)
-    for _ in range(2):
-        obs, *_ = env.step(torch.zeros(96, 4, device=env.device))
-    assert (engine.memory["level"] == memory).all()
-    expected = level + (far[:, 0] > 2.0) - ((far[:, 0] < 2.0) & (level > 0))  # 10 m in 20 s are asked for
-    new, past = engine.memory["next"].cpu().numpy(), expected == ROWS
-    assert (new[~past] == expected[~past]).all() and past.any() and set(new[past]) == set(range(ROWS))
+    memory, seen = env.unwrapped.engine.memory, set()
+    for _ in range(6):
+        level, column = (memory[name].long().cpu().numpy() for name in ("level", "column"))
+        seen |= set(zip(level.tolist(), column.tolist(), strict=True))
+        np.testing.assert_allclose(obs[:, :3].cpu(), GROUND.origins[level, column] + [0, 0, 0.3], rtol=0, atol=1e-12)
+        _check_scans(mjm, env, obs)
+        away = np.array([0.0, 1.0, 2.1])[np.arange(96) % 3]  # cells are 4 m wide
+        env.unwrapped.qpos[:, 0] += torch.tensor(away, device=env.device)
+        for _ in range(2):
+            obs, _, _, truncated, _ = env.step(torch.zeros(96, 4, device=env.device))
+        assert truncated.all()
+        new = memory["level"].cpu().numpy()
+        expected = level + (away > 2.0) - ((away < 2.0) & (level > 0))  # 10 m in 20 s are asked for
+        past = expected == ROWS
+        assert (new[~past] == expected[~past]).all() and set(new[past]) <= set(range(ROWS))
+    assert past.any() and len(seen) == ROWS * len(KINDS)
 
 
 def _check_scans(mjm: mujoco.MjModel, env: TorchVectorEnv, obs: torch.Tensor) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checks import as_count
 from ..compiler.arrays import Table
-from ..compiler.scalar import Scalar, clip, floor, logical_and, maximum, minimum, select
+from ..compiler.scalar import Scalar, clip, floor, logical_and, logical_not, maximum, select
 from .kinds import KINDS, Cell, SubTerrain
 
 BASE = 1.0  # metres of ground under the lowest point
@@ -164,17 +164,16 @@ class TerrainGenerator:
         row, column = ((at + 0.5 * side) / step for at, side, step in zip((x, y), self.extent, self.size, strict=True))
         return clip(floor(row), 0.0, self.num_rows - 1.0), clip(floor(column), 0.0, self.num_cols - 1.0)
 
-    def next_level(self, level: Scalar, distance: Scalar, asked: Scalar, uniform: Scalar) -> Scalar:
+    def next_level(self, level: Scalar, distance: Scalar, asked: Scalar, other: Scalar) -> Scalar:
         """Return the level (row) at which a world goes on after an episode, by legged_gym's rule.
 
         distance: how far from its origin it came, metres. asked: how far its command asked it to go: speed times the
-        seconds of a full episode. uniform: a random number in [0, 1).
+        seconds of a full episode. other: any level, `rng.integers(ground.num_rows)`.
 
         One that came further than half a cell goes up; else one that came less than half as far as asked goes down, and
-        not below 0. One that is past the last level goes to any.
+        not below 0. One that is past the last level goes to the other one.
         """
-        up = distance > 0.5 * self.size[0]
-        down = logical_and(distance <= 0.5 * self.size[0], distance < 0.5 * asked)
-        new = select(up, level + 1.0, select(down, maximum(level - 1.0, 0.0), level))
-        anywhere = minimum(floor(uniform * float(self.num_rows)), self.num_rows - 1.0)
-        return select(new > self.num_rows - 0.5, anywhere, new)
+        far = distance > 0.5 * self.size[0]
+        down = logical_and(logical_not(far), distance < 0.5 * asked)
+        new = select(far, level + 1.0, select(down, maximum(level - 1.0, 0.0), level))
+        return select(new > self.num_rows - 0.5, other, new)

@@ -47,9 +47,9 @@ def heights(
     `world.data.xpos[body][2]` for a policy. Raises KeyError for unknown names, `UnsupportedModel` for ground that is a
     mesh.
     """
-    known = ground_geoms(m) if geoms is None else [_number_of(m.geom_names, "geom", name) for name in geoms]
+    known = ground_geoms(m) if geoms is None else [m.geom(name).id for name in geoms]
     refuse_ground(m, known)
-    k = _number_of(m.body_names, "body", body)
+    k = m.body(body).id
     (x, y, _), mat = world.data.xpos[k], world.data.xmat[k]
     length = sqrt(mat[0] * mat[0] + mat[3] * mat[3])
     seen = length > MINVAL  # the body's x axis, from above
@@ -66,10 +66,3 @@ def heights(
     count_while(lambda i, carry: number(i) < float(len(points)), measure, 0.0, len(points), [found])
     return [found[i] for i in range(len(points))]
 
-
-def _number_of(names: Sequence[str], kind: str, name: str | int) -> int:
-    if isinstance(name, int) and 0 <= name < len(names):
-        return name
-    if name not in names:
-        raise KeyError(f"the model has no {kind} {name!r}; it has {', '.join(map(repr, names))}")
-    return names.index(str(name))
