@@ -15,8 +15,9 @@ from ..algebra.spatial import is_zero
 from ..collision.candidates import Candidate
 from ..collision.colliders import NEVER
 from ..collision.contact_param import contact_param
+from ..collision.shapes import most_contacts
 from ..model.data import Data
-from ..model.model import Model
+from ..model.model import Model, Pair
 from . import body_contacts, world_contacts
 from .batch.records import records_each
 from .body_contacts import BodyContact, BodyContacts, Side, sides_of
@@ -40,11 +41,17 @@ def contacts(m: Model, d: Data, candidates: list[Candidate]) -> tuple[WorldConta
     )
 
 
+def in_loop(m: Model, pair: Pair) -> bool:
+    """Return whether the contacts of a pair share a loop: they are with the world, and many. Noslip takes each alone."""
+    one_moves = len(sides_of(m, m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2])) == 1
+    return one_moves and most_contacts(m, pair) > MANY and not m.noslip_iterations
+
+
 def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | WorldContactLoop | BodyContact]:
     sides = sides_of(m, *_bodies(m, candidate))
     if not sides:
         return []
-    if len(sides) == 1 and candidate.ncon > MANY and not m.noslip_iterations:
+    if in_loop(m, candidate.pair):
         return [_loop(m, d, candidate, sides[0])]
     near = candidate.near()
     if near is True:  # nothing is saved by a block of its own
