@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import kernels
 import mujoco
 import numpy as np
 import oracle
+import pytest
 import robot
 import torch
+from ptx import Machine
 
 from torch_mjenvs import Outcome, Simulation, Task, TorchVectorEnv
+from torch_mjenvs.compiler import cuda
+from torch_mjenvs.physics import load, simulation
 from torch_mjenvs.terrain import KINDS, TerrainGenerator, grid, heights
 from torch_mjenvs.vectors import from_axis_angle, norm, sub
 
@@ -39,6 +44,26 @@ def test_a_robot_goes_as_in_mujoco_on_every_kind_of_terrain():
     sim = Simulation(mjm, len(states), dtype=torch.float64, outputs=["sensordata"])
     touched = [d.ncon for d in oracle.compare_steps(sim, mjm, states, 100, 3, ("qpos", "qvel", "sensordata"))]
     assert np.mean(np.array(touched) > 1) > 0.9
+
+
+@pytest.mark.skipif(torch.get_default_device().type != "cpu", reason="on a GPU all other tests run this code itself")
+def test_the_code_for_a_gpu_gives_the_same_bits():
+    """A step on terrain, from where feet touch, by the interpreter of PTX."""
+    mjm = robot.on(GROUND)
+    states = falling(mjm)
+    sim = Simulation(mjm, len(states), outputs=["sensordata"])
+    for name, x in zip(("qpos", "qvel", "ctrl"), zip(*states, strict=True), strict=True):
+        getattr(sim, name).copy_(torch.tensor(np.array(x)))
+    sim.step(80)
+    program = simulation.program(simulation.Asked(load(mjm), ("sensordata",)), "float32")
+    state = {name: getattr(sim, name).numpy().T for name in ("qpos", "qvel", "qacc_warmstart", "ctrl")}
+    ours, theirs = kernels.tensors(program, state), kernels.tensors(program, state)
+    kernels.build(program).bind(ours)()
+    Machine(cuda.assembly(program)).launch(list(theirs.values()), kernels.launch.padded(len(states)))
+    for name in ("qpos", "qvel", "sensordata"):
+        mine, its = (x[name][:, : len(states)].numpy().view(np.int32) for x in (ours, theirs))
+        np.testing.assert_array_equal(its, mine)
+    assert (ours["sensordata"][0, : len(states)] > 0).float().mean() > 0.8
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def contacts(m: Model, d: Data, candidates: list[Candidate]) -> tuple[WorldConta
 
 
 def in_loop(m: Model, pair: Pair) -> bool:
-    """Return whether the contacts of a pair share a loop: they are with the world, and many. Noslip takes each alone."""
+    """Return whether a pair's contacts share a loop: they are with the world, and many. Noslip takes each alone."""
     one_moves = len(sides_of(m, m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2])) == 1
     return one_moves and most_contacts(m, pair) > MANY and not m.noslip_iterations
 

@@ -7,7 +7,9 @@ base.
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
+from array import array
 from dataclasses import dataclass
 
 import mujoco
@@ -19,7 +21,7 @@ from ..algebra.spatial import is_number
 MOST = 50  # mjMAXCONPAIR: how many contacts a pair has at the most
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HField:
     """A height field, in metres.
 
@@ -31,6 +33,11 @@ class HField:
     ncol: int
     size: tuple[float, ...]
     data: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        """Tell all of it, but for the elevations, of which there may be a million, by a digest."""
+        digest = hashlib.sha256(array("d", self.data).tobytes()).hexdigest()
+        return f"HField(nrow={self.nrow}, ncol={self.ncol}, size={self.size}, data={digest})"
 
     @functools.cached_property
     def table(self) -> Table:
