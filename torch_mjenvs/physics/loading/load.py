@@ -53,7 +53,7 @@ def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
     pairs, idle = _pairs(mjm)
     touching = {g for p in pairs for g in (p.geom1, p.geom2)}
-    meshes, hfields = read_meshes(mjm, touching), read_hfields(mjm, touching)
+    meshes, hfields = read_meshes(mjm, touching), read_hfields(mjm)
     known: dict[str, Any] = {"pairs": pairs, "idle_pairs": idle, "meshes": meshes, "hfields": hfields}
     known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))

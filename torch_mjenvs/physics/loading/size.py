@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ...compiler.program import Program
 from ..collision.shapes import most_contacts
 from ..constraints.batch.pair_batch import batch_pairs
+from ..constraints.contacts import in_loop
 from ..dynamics.inertia import UNROLL_LIMIT
 from ..model.enums import GeomType
 from ..model.model import Model, Pair, UnsupportedModel, dof_chain
@@ -65,7 +66,8 @@ def estimate(m: Model) -> int:
 def _alone(m: Model, pair: Pair) -> int:
     """Estimate the operations of a pair that shares no loop: to find its contacts and their axes."""
     found = 0 if m.geom_type[pair.geom1] == GeomType.PLANE else SHAPES
-    return found + AXIS * pair.condim * most_contacts(m, pair) * _moving(m, pair)
+    contacts = 1 if in_loop(m, pair) else most_contacts(m, pair)
+    return found + AXIS * pair.condim * contacts * _moving(m, pair)
 
 
 def _fill(depths: list[int]) -> float:

@@ -239,7 +239,7 @@ class Model:
     sensor_delayed: tuple[bool, ...]  # whether it has a delay, or measures at intervals
 
     meshes: tuple[Mesh | None, ...]  # None: it touches nothing
-    hfields: tuple[HField | None, ...]
+    hfields: tuple[HField, ...]
     pairs: tuple[Pair, ...]
     idle_pairs: tuple[Pair, ...]  # of geoms welded together: mjData.contact has their contacts, without a force
     pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters
