@@ -122,7 +122,7 @@ def _grips(m: Model, d: Data) -> list[Grip]:
     motion = body_motion(m, d, d.qacc)
     of_kinds = [c for kind in d.constraints if isinstance(kind, Contacts) for c in kind.contacts]
     contacts = [c for c in of_kinds if isinstance(c, ContactForce) and c.condim > 1]
-    for c in sorted(contacts, key=lambda c: (c.pair.place, c.number)):
+    for c in sorted(contacts, key=lambda c: (c.pair.rank, c.number)):
         out += _contact(m, d, c, motion, image)
     return out
 
