@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...compiler.dense import factor_dense
+from ...compiler.expr import is_tracing
+from ...compiler.tiles import Pattern, TileFactor, factor_tiles
 from ...compiler.scalar import Scalar, maximum
 from ..algebra.sparse import Row
 from ..algebra.spatial import (
@@ -270,7 +271,8 @@ def _simple(m: Model, i: int) -> Scalar:
     return dot(m.body_inertia[body], [x * x for x in principal])
 
 
-UNROLL_LIMIT = 50_000  # products: a matrix that takes more to factor is factored by loops
+import os
+UNROLL_LIMIT = int(os.environ.get('UNROLL', 50_000))  # products: a matrix that takes more to factor is factored by loops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,8 +290,8 @@ def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
     """
     a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
     n = len(a)
-    if _elimination(a) > UNROLL_LIMIT:
-        return Factor(*factor_dense(a, [MINVAL if clamped and clamped[k] else -MAXVAL for k in range(n)]))
+    if is_tracing() and _elimination(a) > UNROLL_LIMIT:
+        return factor_tiles(a, [MINVAL if clamped and clamped[k] else -MAXVAL for k in range(n)], Pattern.of(a))
     inverse: list[Scalar] = [0.0] * n
     L: Rows = [{} for _ in range(n)]
     for k in range(n - 1, -1, -1):
@@ -315,6 +317,8 @@ def _elimination(a: Rows) -> int:
 
 def solve(f: Factor, b: Vec) -> list[Scalar]:
     """Solve L^T D L x = b. mj_solveLD."""
+    if isinstance(f, TileFactor):
+        return f.solve(b)
     x = list(b)
     for k in range(len(x) - 1, -1, -1):
         for j, lower in f.L[k].items():
