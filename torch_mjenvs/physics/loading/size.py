@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from ...compiler.program import Program
+from ...compiler.tiles import UNROLL_LIMIT
 from ..collision.shapes import most_contacts
 from ..constraints.batch.pair_batch import batch_pairs
-from ..dynamics.inertia import UNROLL_LIMIT
 from ..model.enums import GeomType
 from ..model.model import Model, Pair, UnsupportedModel, dof_chain
 from ..model.precision import PRECISIONS

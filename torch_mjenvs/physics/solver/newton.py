@@ -17,7 +17,7 @@ from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from ..algebra.spatial import add, cross, dot, sub, zeros
 from ..dynamics.forces import applied_wrench
-from ..dynamics.inertia import Rows, factor, mul_m, solve
+from ..dynamics.inertia import Matrix, Rows, factor, mul_m, plus, solve
 from ..dynamics.tendons.bias import armature_wrenches
 from ..model.data import Data, stage
 from ..model.model import Model
@@ -89,15 +89,12 @@ def rne_post_constraint(m: Model, d: Data) -> None:
     ]
 
 
-def linearise(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Rows]:
-    """Return the gradient of the cost at the acceleration a, and its Hessian: rows of the lower triangle."""
+def linearise(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Matrix]:
+    """Return the gradient of the cost at the acceleration a, and its Hessian."""
     pushes, hessian = _rows(m, d, a)
     inertial = mul_m(d.M, a)
     gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
-    for i, row in enumerate(d.M):
-        for j, x in row.items():
-            hessian[i][j] = hessian[i].get(j, 0.0) + x
-    return gradient, hessian
+    return gradient, plus(hessian, d.M)
 
 
 def _rows(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Rows]:
