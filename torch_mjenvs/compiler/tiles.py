@@ -19,24 +19,24 @@ from typing import Any
 
 from .arrays import Array, Table
 from .control import repeat
-from .expr import is_tracing, once
+from .expr import Expr, once
 from .scalar import Scalar, maximum
 
 SIDE = 4  # of a tile: its 16 sums fit into registers, with what they are made of
 import os
-UNROLL_LIMIT = int(os.environ.get('UNROLL', 10_000))  # products: a matrix that takes more to factor is kept in tiles
+UNROLL_LIMIT = int(os.environ.get("UNROLL", 10_000))  # products: a matrix that takes more to factor is kept in tiles
 BELOW = [(k, i) for k in range(SIDE - 1, 0, -1) for i in range(k)]  # a tile's diagonal, from the last row on
 ENTRIES = [(i, j) for i in range(SIDE) for j in range(SIDE)]
 Row = dict[int, Scalar]  # {column: entry}
 Tile = list[Scalar]  # its entries, row by row
 
 
-def large(rows: Sequence[Sequence[int] | Row]) -> bool:
-    """Return whether a matrix is to be kept in tiles: a kernel's, whose factors would be too much code.
+def large(rows: Sequence[Sequence[int] | Row], values: Iterable[Scalar]) -> bool:
+    """Return whether a matrix is to be kept in tiles: one of a kernel, whose factors would be too much code.
 
-    rows: the columns of the entries of its lower triangle, row by row.
+    rows: the columns of the entries of its lower triangle, row by row. values: what it is made of.
     """
-    return is_tracing() and _elimination([set(row) for row in rows]) > UNROLL_LIMIT
+    return any(type(x) is Expr for x in values) and _elimination([set(row) for row in rows]) > UNROLL_LIMIT
 
 
 def _elimination(pattern: list[set[int]]) -> int:

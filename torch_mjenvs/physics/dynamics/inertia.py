@@ -235,7 +235,7 @@ def crb(m: Model, d: Data) -> None:
         if composite[i] and carrier > 0:
             composite[carrier] = add(composite[carrier], composite[i])
     columns = [[i] if m.dof_simplenum[i] else dof_chain(m, i)[::-1] for i in range(m.nv)]
-    if large(columns):
+    if large(columns, (x for xs in (*composite, *d.odof) for x in xs or ())):
         d.M = _in_tiles(m, d, composite, columns)
     else:
         d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
@@ -302,7 +302,7 @@ def factor(rows: Matrix, clamped: Sequence[bool] = ()) -> Factor | TileFactor:
         return rows.factor([MINVAL if x else -MAXVAL for x in clamped or [False] * len(rows)])
     a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
     n = len(a)
-    if large(a):
+    if large(a, (x for row in a for x in row.values())):
         return factor(TileMatrix.of(a), clamped)
     inverse: list[Scalar] = [0.0] * n
     L: Rows = [{} for _ in range(n)]
