@@ -13,7 +13,7 @@ I J K blocks of rows and columns, i j k rows and columns within them
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,10 +124,15 @@ def _place(I: Any, J: Any, blocks: int) -> Any:
 
 @dataclass(frozen=True)
 class Part:
-    """Tiles in an array, by a table of the rows in which they lie. Tiles that are not there are 0: row 0."""
+    """Tiles in an array, by a table of the rows in which they lie. Tiles that are not there are 0: row 0.
+
+    left, right: the vectors of which they are products, if they are.
+    """
 
     tiles: Array
     row: Table
+    left: Sequence[Sequence[Scalar]] = ()
+    right: Sequence[Sequence[Scalar]] = ()
 
     @staticmethod
     def rows(held: Sequence[tuple[int, int]], blocks: int) -> Table:
@@ -196,7 +201,7 @@ class TileMatrix:
             return c
 
         repeat(blocks, do_row, 0.0, [tiles])
-        return TileMatrix(columns, Part(tiles, row), [0.0] * pattern.n, [{} for _ in columns])
+        return TileMatrix(columns, Part(tiles, row, left, right), [0.0] * pattern.n, [{} for _ in columns])
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -223,6 +228,21 @@ class TileMatrix:
                 if j != i:
                     more[i][j] = more[i].get(j, 0.0) + x
         return TileMatrix(columns, self.base, diagonal, more)
+
+    def plus_products(self, left: Mapping[int, Sequence[Scalar]], columns: list[list[int]]) -> TileMatrix:
+        """Return the sum of a matrix `of_products` and those of further vectors with the same ones on the right.
+
+        left: by row. columns: of each row of the sum.
+        """
+        if not left:
+            return self
+        assert self.base is not None
+        vectors = [
+            [x + y for x, y in zip(old, left[i], strict=True)] if i in left else old
+            for i, old in enumerate(self.base.left)
+        ]
+        base = TileMatrix.of_products(vectors, self.base.right, columns).base
+        return TileMatrix(columns, base, self.diagonal, self.more)
 
     @property
     def _key(self) -> tuple[Any, ...]:

@@ -15,9 +15,11 @@ from typing import Any
 
 from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
+from ...compiler.tiles import TileMatrix
 from ..algebra.spatial import add, cross, dot, sub, zeros
 from ..dynamics.forces import applied_wrench
-from ..dynamics.inertia import Matrix, Rows, factor, mul_m, plus, solve
+from ..constraints.rows import Hessian
+from ..dynamics.inertia import Matrix, factor, mul_m, solve
 from ..dynamics.tendons.bias import armature_wrenches
 from ..model.data import Data, stage
 from ..model.model import Model
@@ -94,13 +96,13 @@ def linearise(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Matrix]
     pushes, hessian = _rows(m, d, a)
     inertial = mul_m(d.M, a)
     gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
-    return gradient, plus(hessian, d.M)
+    return gradient, hessian.with_inertia(m, d)
 
 
-def _rows(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Rows]:
+def _rows(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Hessian]:
     """Return the constraints' share of the cost's gradient and Hessian at the acceleration a."""
     gradient: list[Scalar] = [0.0] * m.nv
-    hessian: Rows = [{} for _ in range(m.nv)]
+    hessian = Hessian(m.nv, in_tiles=isinstance(d.M, TileMatrix))
     for c in d.constraints:
         c.add_rows(m, d, a, gradient, hessian)
     return gradient, hessian
