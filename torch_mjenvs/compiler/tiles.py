@@ -13,7 +13,7 @@ I J K blocks of rows and columns, i j k rows and columns within them
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,25 +23,30 @@ from .expr import Expr, once
 from .scalar import Scalar, maximum
 
 SIDE = 4  # of a tile: its 16 sums fit into registers, with what they are made of
-import os
-UNROLL_LIMIT = int(os.environ.get("UNROLL", 10_000))  # products: a matrix that takes more to factor is kept in tiles
+UNROLL_LIMIT = 5_000  # products: a matrix that takes more to factor is kept in tiles
+FULL = 2.0  # ... unless the tiles are so empty that it would take more than so many times the products
 BELOW = [(k, i) for k in range(SIDE - 1, 0, -1) for i in range(k)]  # a tile's diagonal, from the last row on
 ENTRIES = [(i, j) for i in range(SIDE) for j in range(SIDE)]
 Row = dict[int, Scalar]  # {column: entry}
+Columns = Collection[int]
 Tile = list[Scalar]  # its entries, row by row
+ZEROS: Tile = [0.0] * SIDE * SIDE
 
 
-def large(rows: Sequence[Sequence[int] | Row], values: Iterable[Scalar]) -> bool:
+def large(rows: Sequence[Columns], values: Iterable[Scalar]) -> bool:
     """Return whether a matrix is to be kept in tiles: one of a kernel, whose factors would be too much code.
 
     rows: the columns of the entries of its lower triangle, row by row. values: what it is made of.
     """
-    return any(type(x) is Expr for x in values) and _elimination([set(row) for row in rows]) > UNROLL_LIMIT
+    if not any(type(x) is Expr for x in values):
+        return False
+    products = elimination(rows)
+    return products > UNROLL_LIMIT and Pattern.of(rows).products <= FULL * products
 
 
-def _elimination(pattern: list[set[int]]) -> int:
-    """Return how many products it takes to factor a matrix of this pattern, to which it adds the fill-in."""
-    products = 0
+def elimination(rows: Sequence[Columns]) -> int:
+    """Return how many products it takes to factor a matrix that has these columns in the rows of its lower triangle."""
+    pattern, products = [set(row) for row in rows], 0
     for k in range(len(pattern) - 1, -1, -1):
         before = pattern[k] - {k}
         for i in before:
@@ -51,23 +56,51 @@ def _elimination(pattern: list[set[int]]) -> int:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """The blocks of a matrix's rows: of each row its block, and which of it it is."""
+
+    of_row: tuple[tuple[int, int], ...]
+    count: int
+
+    @staticmethod
+    def of(rows: Sequence[Columns]) -> Blocks:
+        """Return the blocks of a matrix of these columns. Where rows belong to different branches, a block ends."""
+        found: list[tuple[int, int]] = []
+        for i, row in enumerate(rows):
+            I, at = found[-1] if found else (-1, SIDE - 1)
+            found.append((I, at + 1) if at + 1 < SIDE and i - 1 in row else (I + 1, 0))
+        return Blocks(tuple(found), found[-1][0] + 1)
+
+    def cut(self, x: Sequence[Any], fill: Any) -> list[list[Any]]:
+        """Cut what there is for each row into blocks, filled up."""
+        out = [[fill] * SIDE for _ in range(self.count)]
+        for (I, i), y in zip(self.of_row, x, strict=True):
+            out[I][i] = y
+        return out
+
+    def joined(self, blocks: Array) -> list[Scalar]:
+        """Return what an array has for each row, a block to a row of it."""
+        return [blocks[I, i] for I, i in self.of_row]
+
+
+@dataclass(frozen=True)
 class Pattern:
     """The tiles (I, J), J <= I, of a matrix and its factor that are not zero.
 
-    n: rows of the matrix. before: of each block the others in its row. Each block has those `before` that those before
-    it have, so all blocks K in the column of I take part in all tiles of the row of I.
+    before: of each block the others in its row. Each block has those `before` that those before it have, so all blocks
+    K in the column of I take part in all tiles of the row of I.
     """
 
-    n: int
+    blocks: Blocks
     before: tuple[tuple[int, ...], ...]
 
     @staticmethod
-    def of(rows: Sequence[Sequence[int] | Row]) -> Pattern:
+    def of(rows: Sequence[Columns], blocks: Blocks | None = None) -> Pattern:
         """Return the pattern of a matrix that has these columns in the rows of its lower triangle."""
-        n = len(rows)
-        found: list[set[int]] = [set() for _ in range(-(-n // SIDE))]
+        blocks = blocks or Blocks.of(rows)
+        found: list[set[int]] = [set() for _ in range(blocks.count)]
         for i, row in enumerate(rows):
-            found[i // SIDE] |= {j // SIDE for j in row}
+            found[blocks.of_row[i][0]] |= {blocks.of_row[j][0] for j in row}
         size = -1
         while size < (size := sum(map(len, found))):
             for K in range(len(found)):
@@ -75,27 +108,22 @@ class Pattern:
             for K in range(len(found) - 1, -1, -1):
                 for J in found[K]:
                     found[J] |= {other for other in found[K] if other <= J}
-        return Pattern(n, tuple(tuple(sorted(x - {I})) for I, x in enumerate(found)))
-
-    @property
-    def blocks(self) -> int:
-        """The number of blocks."""
-        return len(self.before)
+        return Pattern(blocks, tuple(tuple(sorted(x - {I})) for I, x in enumerate(found)))
 
     @property
     def after(self) -> list[list[int]]:
         """The others in the column of each block."""
-        return [[K for K, x in enumerate(self.before) if I in x] for I in range(self.blocks)]
+        return [[K for K, x in enumerate(self.before) if I in x] for I in range(self.blocks.count)]
 
     @property
     def tiles(self) -> list[tuple[int, int]]:
         """All tiles."""
         return [(I, J) for I, x in enumerate(self.before) for J in (*x, I)]
 
-    def cut(self, x: Sequence[Scalar], fill: Scalar = 0.0) -> list[list[Scalar]]:
-        """Cut a vector (n) into blocks."""
-        full = [*x, *[fill] * (SIDE * self.blocks - self.n)]
-        return [full[at : at + SIDE] for at in range(0, len(full), SIDE)]
+    @property
+    def products(self) -> int:
+        """The number of products that it takes to factor the matrix, tile by tile."""
+        return SIDE**3 * sum(len(x) * (len(x) + 1) // 2 for x in self.before)
 
 
 @dataclass(frozen=True)
@@ -117,9 +145,14 @@ class Lists:
         return self.entries[self.start[I] + k]
 
 
-def _place(I: Any, J: Any, blocks: int) -> Any:
-    """Return where tile (I, J) is among all tiles J <= I."""
-    return Table([I * (I + 1) // 2 for I in range(blocks)])[I] + J
+class Places:
+    """Where a tile (I, J) is among all tiles J <= I of so many blocks, for loops."""
+
+    def __init__(self, blocks: int):
+        self._starts = Table([I * (I + 1) // 2 for I in range(blocks)])
+
+    def __call__(self, I: Any, J: Any) -> Any:
+        return self._starts[I] + J
 
 
 @dataclass(frozen=True)
@@ -135,23 +168,26 @@ class Part:
     right: Sequence[Sequence[Scalar]] = ()
 
     @staticmethod
-    def rows(held: Sequence[tuple[int, int]], blocks: int) -> Table:
+    def rows(held: Sequence[tuple[int, int]], blocks: Blocks) -> Table:
         """Return the table for these tiles, which lie one after the other."""
         row = {tile: k + 1 for k, tile in enumerate(held)}
-        return Table([row.get((I, J), 0) for I in range(blocks) for J in range(I + 1)])
+        return Table([row.get((I, J), 0) for I in range(blocks.count) for J in range(I + 1)])
 
     @staticmethod
-    def of(rows: Sequence[Row], blocks: int) -> Part:
+    def of(rows: Sequence[Row], blocks: Blocks) -> Part:
         """Return the tiles that have any entry of these rows of the lower triangle."""
-        held = sorted({(i // SIDE, j // SIDE) for i, row in enumerate(rows) for j in row})
-        full = [*rows, *[Row()] * SIDE]
-        tiles = [[full[SIDE * I + i].get(SIDE * J + j, 0.0) for i, j in ENTRIES] for I, J in held]
-        return Part(Array([[0.0] * SIDE * SIDE, *tiles]), Part.rows(held, blocks))
+        tiles: dict[tuple[int, int], Tile] = {}
+        for (I, i), row in zip(blocks.of_row, rows, strict=True):
+            for column, x in row.items():
+                J, j = blocks.of_row[column]
+                tiles.setdefault((I, J), list(ZEROS))[SIDE * i + j] = x
+        held = sorted(tiles)
+        return Part(Array([ZEROS, *(tiles[x] for x in held)]), Part.rows(held, blocks))
 
-    def entry(self, i: int, j: int) -> Scalar:
-        """Return the entry (i, j), j <= i."""
-        I, J = i // SIDE, j // SIDE
-        found: Scalar = self.tiles[self.row[I * (I + 1) // 2 + J], SIDE * (i % SIDE) + j % SIDE]
+    def entry(self, row: tuple[int, int], column: tuple[int, int]) -> Scalar:
+        """Return the entry of a row and a column, each given by its block and which of it it is."""
+        (I, i), (J, j) = row, column
+        found: Scalar = self.tiles[self.row[I * (I + 1) // 2 + J], SIDE * i + j]
         return found
 
 
@@ -163,6 +199,7 @@ class TileMatrix:
     more, rows, are added to what is in tiles.
     """
 
+    blocks: Blocks
     columns: list[list[int]]
     base: Part | None
     diagonal: list[Scalar]
@@ -171,37 +208,45 @@ class TileMatrix:
     @staticmethod
     def of(rows: Sequence[Row]) -> TileMatrix:
         """Make one of the rows of its lower triangle."""
-        nothing = TileMatrix([[] for _ in rows], None, [0.0] * len(rows), [{} for _ in rows])
+        nothing = TileMatrix(Blocks.of(rows), [[] for _ in rows], None, [0.0] * len(rows), [{} for _ in rows])
         return nothing.plus(rows)
 
     @staticmethod
     def of_products(
-        left: Sequence[Sequence[Scalar]], right: Sequence[Sequence[Scalar]], columns: list[list[int]]
+        left: Sequence[Sequence[Scalar]],
+        right: Sequence[Sequence[Scalar]],
+        columns: list[list[int]],
+        blocks: Blocks | None = None,
     ) -> TileMatrix:
         """Make one whose entries are products of vectors: of left[i] and right[j]. columns: those of each row."""
-        pattern, width = Pattern.of(columns), len(left[0])
-        blocks, before, row = pattern.blocks, Lists.of(pattern.before), Part.rows(pattern.tiles, pattern.blocks)
-        lefts, rights = (Array(_vectors(vectors, width)) for vectors in (left, right))
-        tiles, masks = Array([[0.0] * SIDE * SIDE], rows=len(pattern.tiles) + 1), _masks(pattern, columns)
+        blocks = blocks or Blocks.of(columns)
+        pattern, width = Pattern.of(columns, blocks), len(left[0])
+        before, row = Lists.of(pattern.before), Part.rows(pattern.tiles, blocks)
+        cuts = (blocks.cut(vectors, [0.0] * width) for vectors in (left, right))
+        lefts, rights = (Array([[x for v in block for x in v] for block in cut]) for cut in cuts)
+        tiles, masks = Array([ZEROS], rows=len(pattern.tiles) + 1), _masks(pattern, columns)
+        place = Places(blocks.count)
 
-        def product(I: Any, J: Any) -> Tile:
-            x, y, at = lefts[I], rights[J], row[_place(I, J, blocks)]
-            tile: Tile = [0.0] * SIDE * SIDE
+        def put_product(I: Any, J: Any) -> None:
+            x, y, at = lefts[I], rights[J], row[place(I, J)]
+            tile = ZEROS
             for c in range(width):
                 tile = [z + x[width * i + c] * y[width * j + c] for z, (i, j) in zip(tile, ENTRIES, strict=True)]
             tiles.put(at, [z * mask for z, mask in zip(tile, masks[at], strict=True)], None)
 
         def do_row(I: Any, c: Scalar) -> Scalar:
             def do_tile(k: Any, c: Scalar) -> Scalar:
-                product(I, before(I, k))
+                put_product(I, before(I, k))
                 return c
 
             repeat(before.size[I], do_tile, c, [tiles])
-            product(I, I)
+            put_product(I, I)
             return c
 
-        repeat(blocks, do_row, 0.0, [tiles])
-        return TileMatrix(columns, Part(tiles, row, left, right), [0.0] * pattern.n, [{} for _ in columns])
+        repeat(blocks.count, do_row, 0.0, [tiles])
+        return TileMatrix(
+            blocks, columns, Part(tiles, row, left, right), [0.0] * len(columns), [{} for _ in columns]
+        )
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -211,10 +256,10 @@ class TileMatrix:
 
     def __getitem__(self, i: int) -> Row:
         """Return row i of the lower triangle."""
-        found = {}
+        found, of_row = {}, self.blocks.of_row
         for j in self.columns[i]:
             added = self.diagonal[i] if i == j else self.more[i].get(j, 0.0)
-            found[j] = added if self.base is None else self.base.entry(i, j) + added
+            found[j] = added if self.base is None else self.base.entry(of_row[i], of_row[j]) + added
         return found
 
     def plus(self, rows: Iterable[Row]) -> TileMatrix:
@@ -227,7 +272,7 @@ class TileMatrix:
             for j, x in row.items():
                 if j != i:
                     more[i][j] = more[i].get(j, 0.0) + x
-        return TileMatrix(columns, self.base, diagonal, more)
+        return TileMatrix(self.blocks, columns, self.base, diagonal, more)
 
     def plus_products(self, left: Mapping[int, Sequence[Scalar]], columns: list[list[int]]) -> TileMatrix:
         """Return the sum of a matrix `of_products` and those of further vectors with the same ones on the right.
@@ -241,8 +286,8 @@ class TileMatrix:
             [x + y for x, y in zip(old, left[i], strict=True)] if i in left else old
             for i, old in enumerate(self.base.left)
         ]
-        base = TileMatrix.of_products(vectors, self.base.right, columns).base
-        return TileMatrix(columns, base, self.diagonal, self.more)
+        base = TileMatrix.of_products(vectors, self.base.right, columns, self.blocks).base
+        return TileMatrix(self.blocks, columns, base, self.diagonal, self.more)
 
     @property
     def _key(self) -> tuple[Any, ...]:
@@ -261,10 +306,9 @@ class TileMatrix:
         return found
 
     def _times(self, x: Sequence[Scalar]) -> list[Scalar]:
-        pattern = Pattern.of(self.columns)
-        blocks, before, tile_at = pattern.blocks, Lists.of(pattern.before), self._reader(pattern.blocks)
-        diagonal, factor = Array(pattern.cut(self.diagonal)), Array(pattern.cut(x))
-        product = Array(rows=blocks, columns=SIDE)
+        blocks, before, tile_at = self.blocks, Lists.of(Pattern.of(self.columns, self.blocks).before), self._reader()
+        diagonal, factor = Array(blocks.cut(self.diagonal, 0.0)), Array(blocks.cut(x, 0.0))
+        product = Array(rows=blocks.count, columns=SIDE)
 
         def do_row(I: Any, c: Scalar) -> Scalar:
             mine, tile = factor[I], tile_at(I, I)
@@ -284,14 +328,14 @@ class TileMatrix:
             product.put(I, repeat(before.size[I], do_tile, total, [product]), None)
             return c
 
-        repeat(blocks, do_row, 0.0, [product])
-        return _joined(product, pattern.n)
+        repeat(blocks.count, do_row, 0.0, [product])
+        return blocks.joined(product)
 
     def _factor(self, least: Sequence[float]) -> TileFactor:
-        pattern = Pattern.of(self.columns)
-        blocks, tile_at = pattern.blocks, self._reader(pattern.blocks)
+        pattern, blocks, tile_at = Pattern.of(self.columns, self.blocks), self.blocks.count, self._reader()
         before, after, backwards = Lists.of(pattern.before), Lists.of(pattern.after), Table(range(blocks - 1, -1, -1))
-        diagonal, held = Array(pattern.cut(self.diagonal, 1.0)), Table(pattern.cut(least, min(least)))
+        diagonal = Array(self.blocks.cut(self.diagonal, 1.0))
+        held, place = Table(self.blocks.cut(least, min(least))), Places(blocks)
         U, pivots = Array(rows=blocks * (blocks + 1) // 2, columns=SIDE * SIDE), Array(rows=blocks, columns=PIVOTS)
         panel = Array(rows=blocks, columns=SIDE * SIDE)  # tiles of L in the column that is being done
 
@@ -300,7 +344,7 @@ class TileMatrix:
 
             def take_off_diagonal(k: Any, tile: Tile) -> Tile:
                 K = after(I, k)
-                u, inverse = U[_place(K, I, blocks)], pivots[K, :SIDE]
+                u, inverse = U[place(K, I)], pivots[K, :SIDE]
                 lower = [u[SIDE * k + i] * inverse[k] for k, i in ENTRIES]
                 panel.put(k, lower, None)
                 return _take_off(tile, lower, u)
@@ -323,13 +367,13 @@ class TileMatrix:
                 J = before(I, j)
 
                 def take_off(k: Any, tile: Tile) -> Tile:
-                    return _take_off(tile, panel[k], U[_place(after(I, k), J, blocks)])
+                    return _take_off(tile, panel[k], U[place(after(I, k), J)])
 
                 tile = repeat(after.size[I], take_off, tile_at(I, J))
                 for k, i in BELOW:
                     for j in range(SIDE):
                         tile[SIDE * i + j] = tile[SIDE * i + j] - L[k, i] * tile[SIDE * k + j]
-                U.put(_place(I, J, blocks), tile, None)
+                U.put(place(I, J), tile, None)
                 return c
 
             return repeat(before.size[I], do_tile, c, [U])
@@ -337,15 +381,15 @@ class TileMatrix:
         repeat(blocks, do_row, 0.0, [U, pivots, panel])
         return TileFactor(pattern, U, pivots)
 
-    def _reader(self, blocks: int) -> Callable[[Any, Any], Tile]:
+    def _reader(self) -> Callable[[Any, Any], Tile]:
         """Return a function that reads a tile in a loop; its diagonal is to be added."""
         parts = [] if self.base is None else [self.base]
         if any(self.more) or not parts:
-            parts.append(Part.of(self.more, blocks))
+            parts.append(Part.of(self.more, self.blocks))
+        place = Places(self.blocks.count)
 
         def tile_at(I: Any, J: Any) -> Tile:
-            place = _place(I, J, blocks)
-            tiles = [part.tiles[part.row[place]] for part in parts]
+            tiles = [part.tiles[part.row[place(I, J)]] for part in parts]
             return [sum(xs[1:], xs[0]) for xs in zip(*tiles, strict=True)]
 
         return tile_at
@@ -358,7 +402,7 @@ PIVOTS = SIDE + len(BELOW)
 class TileFactor:
     """The factors of a matrix in tiles.
 
-    U: all tiles by their `_place`, those below the diagonal filled. pivots: of each block the reciprocals of its
+    U: all tiles by their `Places`, those below the diagonal filled. pivots: of each block the reciprocals of its
     pivots, and its own part of L (`BELOW` its diagonal).
     """
 
@@ -369,29 +413,27 @@ class TileFactor:
     @property
     def inverse(self) -> list[Scalar]:
         """The reciprocals of D."""
-        return _joined(self.pivots, self.pattern.n)
+        return self.pattern.blocks.joined(self.pivots)
 
     @property
     def L(self) -> list[Row]:
         """L, without its diagonal, row by row."""
-        rows: list[Row] = []
-        for k in range(self.pattern.n):
-            K, at = divmod(k, SIDE)
-            share = self.pivots[K, at]
-            row = {
-                SIDE * J + j: self.U[K * (K + 1) // 2 + J, SIDE * at + j] * share
-                for J in self.pattern.before[K]
-                for j in range(SIDE)
-            }
-            own = {SIDE * K + i: self.pivots[K, SIDE + n] for n, (m, i) in enumerate(BELOW) if m == at}
-            rows.append(row | dict(sorted(own.items())))
+        rows, of_row = list[Row](), self.pattern.blocks.of_row
+        for K, k in of_row:
+            row = {}
+            for column, (J, j) in enumerate(of_row):
+                if J in self.pattern.before[K]:
+                    row[column] = self.U[K * (K + 1) // 2 + J, SIDE * k + j] * self.pivots[K, k]
+                elif J == K and j < k:
+                    row[column] = self.pivots[K, SIDE + BELOW.index((k, j))]
+            rows.append(row)
         return rows
 
     def solve(self, b: Sequence[Scalar]) -> list[Scalar]:
         """Solve A x = b."""
-        p, blocks = self.pattern, self.pattern.blocks
+        p, blocks = self.pattern, self.pattern.blocks.count
         before, after, backwards = Lists.of(p.before), Lists.of(p.after), Table(range(blocks - 1, -1, -1))
-        x = Array(p.cut(b))
+        x, place = Array(p.blocks.cut(b, 0.0)), Places(blocks)
         scaled = Array(rows=blocks, columns=SIDE)  # by the reciprocals of pivots
 
         def from_leaves(t: Any, c: Scalar) -> Scalar:
@@ -399,7 +441,7 @@ class TileFactor:
 
             def take_off(k: Any, y: Tile) -> Tile:
                 K, y = after(I, k), list(y)
-                tile, z = self.U[_place(K, I, blocks)], scaled[K]
+                tile, z = self.U[place(K, I)], scaled[K]
                 for k, i in ENTRIES:
                     y[i] = y[i] - tile[SIDE * k + i] * z[k]
                 return y
@@ -414,7 +456,7 @@ class TileFactor:
         def from_root(I: Any, c: Scalar) -> Scalar:
             def add_up(j: Any, y: Tile) -> Tile:
                 J, y = before(I, j), list(y)
-                tile, z = self.U[_place(I, J, blocks)], x[J]
+                tile, z = self.U[place(I, J)], x[J]
                 for i, j in ENTRIES:
                     y[i] = y[i] + tile[SIDE * i + j] * z[j]
                 return y
@@ -429,7 +471,7 @@ class TileFactor:
 
         repeat(blocks, from_leaves, 0.0, [scaled])
         repeat(blocks, from_root, 0.0, [x])
-        return _joined(x, p.n)
+        return p.blocks.joined(x)
 
     def _pivots(self, I: Any) -> tuple[Tile, dict[tuple[int, int], Scalar]]:
         row = self.pivots[I]
@@ -445,22 +487,12 @@ def _take_off(tile: Tile, L: Tile, U: Tile) -> Tile:
     return tile
 
 
-def _joined(blocks: Array, n: int) -> list[Scalar]:
-    """Return a vector (n) of its blocks."""
-    return [blocks[v // SIDE, v % SIDE] for v in range(n)]
-
-
-def _vectors(vectors: Sequence[Sequence[Scalar]], width: int) -> list[list[Scalar]]:
-    """Return vectors (width) one after the other, as many as there are in a block to a row."""
-    full = [*vectors, *[[0.0] * width] * (-len(vectors) % SIDE)]
-    return [[x for v in full[at : at + SIDE] for x in v] for at in range(0, len(full), SIDE)]
-
-
-def _masks(pattern: Pattern, columns: Sequence[Sequence[int]]) -> Table:
+def _masks(pattern: Pattern, columns: Sequence[Columns]) -> Table:
     """Return for each tile, after one that is not there, 1 where it has an entry or nobody reads one, else 0."""
-    there = [*map(set, columns), *[set[int]()] * SIDE]
-    rows = [[1.0] * SIDE * SIDE]
-    for I, J in pattern.tiles:
-        real = min(SIDE, pattern.n - SIDE * I)
-        rows.append([float(i >= real or (I == J and j > i) or SIDE * J + j in there[SIDE * I + i]) for i, j in ENTRIES])
-    return Table(rows)
+    rows = pattern.blocks.cut(range(len(columns)), None)
+    there = [set(x) for x in columns]
+
+    def mask(i: int | None, j: int | None) -> float:
+        return float(i is None or j is None or j > i or j in there[i])
+
+    return Table([[1.0] * SIDE * SIDE, *([mask(rows[I][i], rows[J][j]) for i, j in ENTRIES] for I, J in pattern.tiles)])

@@ -85,8 +85,8 @@ def repeat(w: Writer, e: Expr) -> None:
     region_op: Repeat = e.attr
     times, maybe_none, before = w.value(e.args[0], "s"), type(e.args[0]) is Expr, w.block
     head, out = w.fresh_labels("head", "out")
-    some = w.assign(f"icmp sgt i32 {times}, 0") if maybe_none else None
-    variables, iter_args, i = _open(w, region_op, head, some and (some, out))
+    some = (w.assign(f"icmp sgt i32 {times}, 0"), out) if maybe_none else None
+    variables, iter_args, i = _open(w, region_op, head, some)
     w.region(region_op.body)
     put_own(w, region_op, e.region.mask)
     following = w.assign(f"add i32 {i}, 1")

@@ -293,7 +293,10 @@ class Factor:
     inverse: list[Scalar]
 
 
-def factor(rows: Matrix, clamped: Sequence[bool] = ()) -> Factor | TileFactor:
+AnyFactor = Factor | TileFactor
+
+
+def factor(rows: Matrix, clamped: Sequence[bool] = ()) -> AnyFactor:
     """Factor a positive definite matrix of any sparsity pattern, finding its fill-in on the way. mj_factorI.
 
     Pivots that are `clamped` are at least mjMINVAL.
@@ -316,7 +319,7 @@ def factor(rows: Matrix, clamped: Sequence[bool] = ()) -> Factor | TileFactor:
     return Factor(L, inverse)
 
 
-def solve(f: Factor | TileFactor, b: Vec) -> list[Scalar]:
+def solve(f: AnyFactor, b: Vec) -> list[Scalar]:
     """Solve L^T D L x = b. mj_solveLD."""
     if isinstance(f, TileFactor):
         return f.solve(b)
@@ -338,8 +341,10 @@ def columns_of(M: Matrix) -> Sequence[Collection[int]]:
 
 def plus(a: Matrix, b: Matrix) -> Matrix:
     """Return the sum of two symmetric matrices, one of which at least is given by rows."""
-    if isinstance(a, TileMatrix) or isinstance(b, TileMatrix):
-        return a.plus(b) if isinstance(a, TileMatrix) else b.plus(a)
+    if isinstance(a, TileMatrix):
+        return a.plus(b)
+    if isinstance(b, TileMatrix):
+        return b.plus(a)
     out = [dict(row) for row in a]
     for i, row in enumerate(b):
         for j, x in row.items():

@@ -17,8 +17,8 @@ from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
 from ...compiler.tiles import TileMatrix
 from ..algebra.spatial import add, cross, dot, sub, zeros
-from ..dynamics.forces import applied_wrench
 from ..constraints.rows import Hessian
+from ..dynamics.forces import applied_wrench
 from ..dynamics.inertia import Matrix, factor, mul_m, solve
 from ..dynamics.tendons.bias import armature_wrenches
 from ..model.data import Data, stage
