@@ -94,10 +94,10 @@ def count_while(
         if active is False or (isinstance(active, torch.Tensor) and not bool(active.any())):
             break
         for array in arrays:
-            array.enter()
+            array.enter(active)
         new = body(i, carry)
         for array in arrays:
-            array.do_puts(active)
+            array.do_puts()
         carry = new if active is True else choose_all(active, new, carry)
     return carry
 
@@ -114,7 +114,7 @@ def repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Se
             array.enter()
         carry = body(i, carry)
         for array in arrays:
-            array.do_puts(True)
+            array.do_puts()
     return carry
 
 

@@ -30,7 +30,7 @@ ENTRIES = [(i, j) for i in range(SIDE) for j in range(SIDE)]
 Row = dict[int, Scalar]  # {column: entry}
 Columns = Collection[int]
 Tile = list[Scalar]  # its entries, row by row
-ZEROS: Tile = [0.0] * SIDE * SIDE
+ZEROS: list[Scalar] = [0.0 for _ in range(SIDE * SIDE)]
 
 
 def large(rows: Sequence[Columns], values: Iterable[Scalar]) -> bool:
