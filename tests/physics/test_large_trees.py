@@ -1,4 +1,4 @@
-"""Models of many dofs, whose matrices are kept in tiles (`compiler.tiles`), against MuJoCo C; and how their code grows."""
+"""Models of many dofs, whose matrices are in tiles (`compiler.tiles`), against MuJoCo C; and how their code grows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def chain(n: int, touching: int = 0) -> mujoco.MjModel:
     floor = "<geom type='plane' size='9 9 .1' contype='1' conaffinity='0'/>" if touching else ""
     return oracle.sharpen(
         mujoco.MjModel.from_xml_string(f"""
-        <mujoco><compiler angle='radian' autolimits='true'/><option timestep='.002'/><default><geom contype='0'/></default>
+        <mujoco><compiler angle='radian' autolimits='true'/><option timestep='.002'/>
+        <default><geom contype='0'/></default>
         <worldbody>{floor}{links}{"</body>" * n}</worldbody></mujoco>""")
     )
 
@@ -54,8 +55,8 @@ def tree() -> mujoco.MjModel:
     trunk = "<freejoint/><geom size='.05'/>" + branch(0, 9)
     for k in range(1, 10):
         trunk += (
-            f"<body pos='0 0 {0.05 if k > 1 else 0.0}'><joint axis='{k % 2} {1 - k % 2} 0' damping='.1' armature='.01'/>"
-            "<geom size='.03'/>"
+            f"<body pos='0 0 {0.05 if k > 1 else 0.0}'>"
+            f"<joint axis='{k % 2} {1 - k % 2} 0' damping='.1' armature='.01'/><geom size='.03'/>"
         )
         if k in (3, 6, 9):
             trunk += branch(k, 12)

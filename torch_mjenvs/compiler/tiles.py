@@ -40,12 +40,22 @@ def large(rows: Sequence[Columns], values: Iterable[Scalar]) -> bool:
     """
     if not any(type(x) is Expr for x in values):
         return False
-    products = elimination(rows)
-    return products > UNROLL_LIMIT and Pattern.of(rows).products <= FULL * products
+    return pays(rows, elimination(rows))
+
+
+def pays(rows: Sequence[Columns], products: int) -> bool:
+    """Return whether tiles pay for a matrix of these columns, which takes so many products to factor."""
+    return products > UNROLL_LIMIT and (_is_full(rows) or Pattern.of(rows).products <= FULL * products)
+
+
+def _is_full(rows: Sequence[Columns]) -> bool:
+    return all(len(row) == i + 1 for i, row in enumerate(rows))
 
 
 def elimination(rows: Sequence[Columns]) -> int:
     """Return how many products it takes to factor a matrix that has these columns in the rows of its lower triangle."""
+    if _is_full(rows):
+        return (len(rows) - 1) * len(rows) * (len(rows) + 1) // 6
     pattern, products = [set(row) for row in rows], 0
     for k in range(len(pattern) - 1, -1, -1):
         before = pattern[k] - {k}
