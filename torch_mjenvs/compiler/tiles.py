@@ -23,8 +23,9 @@ from .expr import Expr, once
 from .scalar import Scalar, maximum
 
 SIDE = 4  # of a tile: its 16 sums fit into registers, with what they are made of
-UNROLL_LIMIT = 5_000  # products: a matrix that takes more to factor is kept in tiles
-FULL = 2.0  # ... unless the tiles are so empty that it would take more than so many times the products
+# When tiles pay, in products. Fitted to chains, heaps and trees that were timed in turns.
+MUCH_CODE = 30_000  # written out, so many take twice the time of as many in a loop: the core waits for code
+LOOPS, STORE = 1_000, 4  # loops around tiles, and an entry that the code around has to put into them
 BELOW = [(k, i) for k in range(SIDE - 1, 0, -1) for i in range(k)]  # a tile's diagonal, from the last row on
 ENTRIES = [(i, j) for i in range(SIDE) for j in range(SIDE)]
 Row = dict[int, Scalar]  # {column: entry}
@@ -33,19 +34,19 @@ Tile = list[Scalar]  # its entries, row by row
 ZEROS: list[Scalar] = [0.0 for _ in range(SIDE * SIDE)]
 
 
-def large(rows: Sequence[Columns], values: Iterable[Scalar]) -> bool:
+def large(rows: Sequence[Columns], values: Iterable[Scalar], stores: int = 0) -> bool:
     """Return whether a matrix is to be kept in tiles: one of a kernel, whose factors would be too much code.
 
-    rows: the columns of the entries of its lower triangle, row by row. values: what it is made of.
+    rows: the columns of the entries of its lower triangle, row by row. values: what it is made of. stores: how many
+    entries there are already, one by one.
     """
-    if not any(type(x) is Expr for x in values):
-        return False
-    return pays(rows, elimination(rows))
+    return any(type(x) is Expr for x in values) and pays(rows, elimination(rows), stores)
 
 
-def pays(rows: Sequence[Columns], products: int) -> bool:
-    """Return whether tiles pay for a matrix of these columns, which takes so many products to factor."""
-    return products > UNROLL_LIMIT and (_is_full(rows) or Pattern.of(rows).products <= FULL * products)
+def pays(rows: Sequence[Columns], products: int, stores: int) -> bool:
+    """Return whether tiles pay for a matrix of these columns, which takes so many products to factor: see `large`."""
+    most = products * (1 + products / MUCH_CODE) - LOOPS - STORE * stores
+    return most > 0 and (products if _is_full(rows) else Pattern.of(rows).products) < most
 
 
 def _is_full(rows: Sequence[Columns]) -> bool:

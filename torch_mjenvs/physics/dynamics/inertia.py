@@ -305,7 +305,7 @@ def factor(rows: Matrix, clamped: Sequence[bool] = ()) -> AnyFactor:
         return rows.factor([MINVAL if x else -MAXVAL for x in clamped or [False] * len(rows)])
     a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
     n = len(a)
-    if large(a, (x for row in a for x in row.values())):
+    if large(a, (x for row in a for x in row.values()), sum(map(len, a))):
         return factor(TileMatrix.of(a), clamped)
     inverse: list[Scalar] = [0.0] * n
     L: Rows = [{} for _ in range(n)]

@@ -71,7 +71,7 @@ def _alone(m: Model, pair: Pair) -> int:
 def _fill(columns: list[Sequence[int]]) -> float:
     """Estimate the operations to factor M and the solver's Hessian, of these columns in the rows of a triangle."""
     squares = sum(len(row) ** 2 for row in columns)
-    return TILES if pays(columns, squares // 2) else FILL * squares
+    return TILES if pays(columns, squares // 2, 0) else FILL * squares
 
 
 def _coupled(m: Model) -> list[list[Sequence[int]]]:
