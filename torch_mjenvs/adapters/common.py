@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from ..envs.observation import POLICY, chosen_groups
+from ..envs.parts import Parts
+from ..envs.spaces import parts_of
 from ..envs.vector_env import TorchVectorEnv
 
 
@@ -18,14 +25,72 @@ def bare(env: VectorEnv) -> TorchVectorEnv:
     return inner
 
 
-def check(env: VectorEnv, mode: AutoresetMode, adapter: str) -> None:
-    """Raise TypeError unless `env` is a `TorchVectorEnv`, ValueError for another autoreset mode or copy=False."""
+def check(env: VectorEnv, mode: AutoresetMode | None, adapter: str) -> None:
+    """Raise TypeError unless `env` is a `TorchVectorEnv`, ValueError for another autoreset mode or copy=False.
+
+    A mode of None is for any.
+    """
     if not isinstance(env, VectorEnv) or not isinstance(env.unwrapped, TorchVectorEnv):
         raise TypeError(f"{adapter} goes around a TorchVectorEnv and wrappers of it, not around {env}")
-    if env.unwrapped.autoreset_mode is not mode:
+    if mode is not None and env.unwrapped.autoreset_mode is not mode:
         raise ValueError(f"{adapter} needs an environment made with autoreset_mode={mode.value!r}")
     if not env.unwrapped.copy:
         raise ValueError(f"{adapter} hands on what a step gives, which with copy=False the next step would overwrite")
+
+
+class Groups:
+    """The groups of an environment's observations as rows, and which of them policy and critic see.
+
+    `groups` says which they are; None is for what `default_groups` says. Without groups, all is the group "policy", and
+    the critic sees the same.
+    """
+
+    def __init__(self, env: VectorEnv, groups: Mapping[str, Sequence[str]] | None = None):
+        space = env.single_observation_space
+        self.there = bare(env).engine.layout.observation.grouped and isinstance(space, Dict)
+        shapes = parts_of(space).shapes
+        self._parts = {name: Parts(x) for name, x in shapes.items()} if self.there else {POLICY: Parts(shapes)}
+        self._given = groups
+
+    @cached_property
+    def seen(self) -> dict[str, list[str]]:
+        """The groups that "policy" and "critic" see. Raises ValueError for groups that are not there."""
+        return chosen_groups([*self._parts], self._given)
+
+    def rows(self, obs: Any) -> dict[str, torch.Tensor]:
+        """Return the observations of each group as one tensor: (N, D), or as they are where they have no names."""
+        given = obs if self.there else {POLICY: obs}
+        return {name: parts.join(given[name]) for name, parts in self._parts.items()}
+
+    def of(self, who: str, rows: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return what "policy" or "critic" sees, (N, D): its groups, one behind the other."""
+        return torch.cat([rows[name].flatten(1) for name in self.seen[who]], 1)
+
+    def space(self, who: str) -> Box:
+        """Return the space of what "policy" or "critic" sees of one world, without bounds, float32."""
+        return Box(-np.inf, np.inf, (sum(self._parts[name].size for name in self.seen[who]),), np.float32)
+
+
+def check_bounded(env: VectorEnv, adapter: str) -> None:
+    """Raise ValueError where actions are unbounded, which the library, scaling or clipping them, would make NaN of."""
+    space = box(env.single_action_space)
+    if not np.isfinite([space.low, space.high]).all():
+        raise ValueError(
+            f"{adapter} needs actions within finite bounds, and these are of {space}: give the actuators ctrlrange and "
+            "ctrllimited='true' in the model, or the task an `action_space` (with `control`, say from [-1, 1])"
+        )
+
+
+def warn_off_centre(env: VectorEnv, adapter: str) -> None:
+    """Warn where actions may not be 0, about which the library's policies draw theirs at first."""
+    space = box(env.single_action_space)
+    off = np.flatnonzero((space.low > 0) | (space.high < 0)).tolist()
+    if off:
+        warnings.warn(
+            f"the policies that {adapter} is for begin with actions about 0, and entries {off} of an action may not be "
+            "0: put wrappers.RescaleAction(env, -1.0, 1.0) inside, or give the task an `action_space` of [-1, 1]",
+            stacklevel=3,
+        )
 
 
 def box(space: object) -> Box:
@@ -49,9 +114,9 @@ def dicts(info: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
     return dicts
 
 
-def _inner(x: dict[str, torch.Tensor], worlds: torch.Tensor) -> list[dict[str, Any]]:
-    """Return a dict for each of these worlds, made from a dict of (N,) tensors that has no masks."""
-    columns = {name: _values(y[worlds]) for name, y in x.items()}
+def _inner(x: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
+    """Return a dict for each of these worlds, made from a dict of (N,) tensors, and of such dicts, without masks."""
+    columns = {name: _inner(y, worlds) if isinstance(y, dict) else _values(y[worlds]) for name, y in x.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

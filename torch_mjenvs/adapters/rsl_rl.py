@@ -1,6 +1,6 @@
 """The adapter for rsl_rl, which takes tensors.
 
-N worlds, D numbers in an observation, nu actuators.
+N worlds, D numbers in an observation, A numbers in an action.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from .common import bare, box, check
+from ..envs.episode_log import EpisodeMeans
+from .common import Groups, bare, box, check, warn_off_centre
 
 
 class RslRlVecEnv(VecEnv):
@@ -22,9 +23,12 @@ class RslRlVecEnv(VecEnv):
         env = RslRlVecEnv(gymnasium.make_vec("TorchAnt-v0", num_envs=4096, autoreset_mode="SameStep"), seed=0)
         OnPolicyRunner(env, config, log_dir=None, device=env.device).learn(200)
 
-    Observations are the group "policy" of a TensorDict, float32: config["obs_groups"] names it for actor and critic.
+    Observations are a TensorDict of the task's groups, (N, D) each, float32; a task without groups has one, "policy".
+    config["obs_groups"] says which of them actor and critic see: {"actor": ["policy"], "critic": ["policy",
+    "privileged"]}.
     extras["time_outs"] (N,) marks episodes that were truncated: rsl_rl adds the value of the state before.
-    extras["final_obs"] has the observations from which they would have gone on.
+    extras["final_obs"] has the observations from which they would have gone on. Where the task names terms of its
+    reward, metrics or reasons of its ends, extras["log"] has numbers of them, as `wrappers.LogEpisodes` says it.
 
     All worlds are reset when this is made, with `seed`. `episode_length_buf` is the environment's own count of steps,
     and writing into it, as the runner's `init_at_random_ep_len` does, moves where episodes are truncated.
@@ -34,14 +38,18 @@ class RslRlVecEnv(VecEnv):
 
     def __init__(self, env: VectorEnv, seed: int | None = None):
         check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        warn_off_centre(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
+        self._log = EpisodeMeans(self._bare.engine)
         self.num_envs, self.device = env.num_envs, self._bare.device
         self.num_actions = box(env.single_action_space).shape[0]
         self.cfg = asdict(self._bare.engine.task)
+        self._groups = Groups(env)
         self._obs = self._named(env.reset(seed=seed)[0])
 
-    def _named(self, obs: torch.Tensor) -> TensorDict:
-        return TensorDict({"policy": obs.float()}, [self.num_envs], device=self.device)
+    def _named(self, obs: Any) -> TensorDict:
+        groups = {name: rows.float() for name, rows in self._groups.rows(obs).items()}
+        return TensorDict(groups, [self.num_envs], device=self.device)
 
     @property
     def max_episode_length(self) -> int:
@@ -65,11 +73,14 @@ class RslRlVecEnv(VecEnv):
         return self._obs
 
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """Step all worlds under actions (N, nu).
+        """Step all worlds under actions (N, A).
 
         Returns observations, rewards (N,), flags of the episodes that ended (N,) int64, and extras.
         """
         obs, reward, terminated, truncated, info = self.env.step(actions)
         self._obs = self._named(obs)
         extras = {"time_outs": truncated & ~terminated, "final_obs": self._named(info["final_obs"])}
-        return self._obs, reward.float(), (terminated | truncated).long(), extras
+        ended = terminated | truncated
+        if log := self._log.update(ended):
+            extras["log"] = log
+        return self._obs, reward.float(), ended.long(), extras

@@ -1,11 +1,12 @@
 """The adapter for Tianshou, which takes NumPy arrays, may step only some of the worlds, and resets ended ones itself.
 
-N worlds, R of them in a call, D numbers in an observation, nu actuators.
+N worlds, R of them in a call, D numbers in an observation, A numbers in an action.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from tianshou.env.venvs import BaseVectorEnv
 
+from ..envs.parts import mapped
 from ..envs.wrappers import TorchVectorWrapper
-from .common import bare, box, check, dicts
+from .common import bare, box, check, check_bounded, dicts
 
 Ids = int | Sequence[int] | np.ndarray | None
 SINGLE = {"action_space": "single_action_space", "observation_space": "single_observation_space"}
@@ -31,17 +33,20 @@ class TianshouVectorEnv(BaseVectorEnv):
     Seeds are Tianshou's: `seed(s)` resets all worlds, world i as a lone world with seed s + i. As all worlds share one
     environment, attributes are set for all of them.
 
+    A task that names its observations gives an array of R dicts, nested where there are groups: networks see a Batch.
+
     Of the wrappers in `torch_mjenvs.wrappers`, those without a state may be in between. The others would count the
     worlds that a step leaves out: put Tianshou's own `VectorEnvNormObs` around this instead.
 
     Raises TypeError for anything but a `TorchVectorEnv`, and for a wrapper with a state; ValueError for another
-    autoreset mode than "Disabled".
+    autoreset mode than "Disabled", and for actions without bounds, as Tianshou's policies scale theirs to them.
     """
 
     def __init__(self, env: VectorEnv):
         check(env, AutoresetMode.DISABLED, type(self).__name__)
         self.env, self._bare = env, bare(env)
         self._refuse_what_keeps()
+        check_bounded(env, type(self).__name__)
         self.env_num = self.wait_num = env.num_envs
         self.timeout, self.is_async, self.is_closed = None, False, False
         self.waiting_id: list[int] = []
@@ -73,7 +78,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         # Of a mask that takes in all worlds, which the first reset needs, nothing is left.
         options = None if bool(mask.all()) else {"reset_mask": mask}
         obs, _ = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
-        return obs.cpu().numpy()[ids], _named(ids)
+        return _rows(obs, ids), _named(ids)
 
     def _chosen(self, given: Ids) -> tuple[np.ndarray, torch.Tensor]:
         """Return the numbers of the worlds that a call names (all for None), and their (N,) bool mask."""
@@ -85,7 +90,7 @@ class TianshouVectorEnv(BaseVectorEnv):
     def step(
         self, action: np.ndarray | torch.Tensor | None, id: Ids = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Any]:
-        """Step some worlds, or all, under actions (R, nu), in the order of `id`.
+        """Step some worlds, or all, under actions (R, A), in the order of `id`.
 
         Returns observations (R, D), rewards, terminated and truncated (R,), and info.
         """
@@ -108,7 +113,7 @@ class TianshouVectorEnv(BaseVectorEnv):
             for name, x in after.items():
                 x.copy_(torch.where(mask.view(-1, *[1] * (x.ndim - 1)), x, before[name]))
             engine.load_state_dict(after)
-        obs, reward, terminated, truncated = (x.cpu().numpy()[ids] for x in results)
+        obs, (reward, terminated, truncated) = _rows(results[0], ids), (x.cpu().numpy()[ids] for x in results[1:])
         infos = _named(ids)
         ended = np.flatnonzero(terminated | truncated)
         if len(ended):
@@ -151,6 +156,17 @@ class TianshouVectorEnv(BaseVectorEnv):
         self._assert_is_not_closed()
         self.env.close()
         self.is_closed = True
+
+
+def _rows(obs: Any, ids: np.ndarray) -> np.ndarray:
+    """Return the observations of these worlds, (R, D); by name, an array of R dicts as Tianshou's own has them."""
+    if not isinstance(obs, dict):
+        rows: np.ndarray = obs.cpu().numpy()[ids]
+        return rows
+    there = mapped(lambda x: x.cpu().numpy(), obs)
+    rows = np.empty(len(ids), object)
+    rows[:] = [mapped(itemgetter(i), there) for i in ids]
+    return rows
 
 
 def _named(ids: np.ndarray) -> np.ndarray:

@@ -27,7 +27,10 @@ from gymnasium.wrappers.utils import rescale_box
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
-from .rollout import Policy, Rollout, Step
+from .entries import END, MEAN, REWARD
+from .episode_log import EpisodeMeans, of_last_step
+from .rollout import Observations, Policy, Rollout, Step
+from .spaces import each_box, parts_of
 from .vector_env import TorchVectorEnv
 
 
@@ -47,7 +50,7 @@ class TorchVectorWrapper(VectorWrapper):
         self._same_step = self._mode is AutoresetMode.SAME_STEP
 
     @property
-    def obs(self) -> torch.Tensor:
+    def obs(self) -> Observations:
         """The observations that `reset` or `step` returned last.
 
         Raises TypeError if a wrapper is inside that is not of this package.
@@ -59,7 +62,7 @@ class TorchVectorWrapper(VectorWrapper):
             )
         return self._shown(self.env.obs)
 
-    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
+    def _shown(self, obs: Observations) -> Observations:
         """Return an observation as this wrapper changes it, without changing what the wrapper keeps."""
         return obs
 
@@ -72,7 +75,8 @@ class TorchVectorWrapper(VectorWrapper):
         Raises ResetNeeded before the first reset, TypeError if a wrapper is inside that is not of this package.
         """
         bare: Any = self.unwrapped
-        return Rollout(bare.engine, bare._check_ready, policy, steps, around=self)
+        parts = parts_of(self.single_observation_space)
+        return Rollout(bare.engine, bare._check_ready, policy, steps, parts, around=self)
 
     def _restarting(self) -> torch.Tensor | None:
         """Return the worlds, (N,) bool, that the next step will only reset; None in modes where no step does that."""
@@ -125,6 +129,11 @@ class TorchVectorWrapper(VectorWrapper):
         return as_mask("options['reset_mask']", options["reset_mask"], self.num_envs, self.device)
 
 
+def without_bounds(box: Box) -> Box:
+    """Return a Box of the same shape and dtype without bounds."""
+    return Box(-np.inf, np.inf, box.shape, box.dtype.type)
+
+
 class RunningMeanStd:
     """Mean and variance of all rows seen so far, in float64, as Gymnasium's class of that name.
 
@@ -166,7 +175,9 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
 
     `step` gives info[stats_key], a dict of (N,) tensors, 0 where no episode ended: "r", the return, float64; "l", its
     steps, int64; "t", its seconds on the host's clock, float64. The mask of those that ended is under "_" + stats_key.
-    Both are there in every step, as are this environment's other entries of info.
+    Both are there in every step, as are this environment's other entries of info. Where the task names terms of its
+    reward, metrics or reasons of its ends, there are dicts of these, (N,) by name: "rewards", the sum of a term over
+    the episode; "metrics", the mean of a metric; "ends", 1 where the reason ended it.
 
     `return_queue`, `length_queue` and `time_queue` are tensors of the last `buffer_length` episodes, the latest last;
     `episode_count` is a tensor of one number. Reading a queue or that number waits for the device; stepping does not.
@@ -190,7 +201,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
     @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[torch.Tensor, dict[str, Any]]:
+    ) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment; the statistics of the worlds that are reset begin anew."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
@@ -219,19 +230,23 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
             self.episode_lengths.add_(~self.prev_dones)
             self._begin(self.prev_dones.clone(), now)
         done = terminated | truncated
-        stats = {
+        stats: dict[str, Any] = {
             "r": torch.where(done, self.episode_returns, 0.0),
             "l": torch.where(done, self.episode_lengths, 0),
             "t": torch.where(done, (now - self.episode_start_times).round(decimals=6), 0.0),
         }
         self._remember(done, stats)
+        named = of_last_step(self.unwrapped.engine)  # type: ignore[attr-defined]
+        for what, prefix in (("rewards", REWARD), ("metrics", MEAN), ("ends", END)):
+            if found := {name.removeprefix(prefix): x for name, x in named.items() if name.startswith(prefix)}:
+                stats[what] = {name: torch.where(done, x, 0.0) for name, x in found.items()}
         if self._same_step:
             self._begin(done, now)
         self.prev_dones.copy_(done)
         info[key], info[mask] = stats, done
         return obs, reward, terminated, truncated, info
 
-    def _remember(self, done: torch.Tensor, stats: dict[str, torch.Tensor]) -> None:
+    def _remember(self, done: torch.Tensor, stats: dict[str, Any]) -> None:
         """Store the episodes that ended, in the order of worlds, as many of the last ones as the ring holds."""
         rank = done.cumsum(0)
         ended = rank[-1]
@@ -284,6 +299,37 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         self.episode_start_times.add_(time.perf_counter())
 
 
+class LogEpisodes(TorchVectorWrapper):
+    """Add info[key], numbers by name for a trainer to log: means over the episodes that ended in the step.
+
+    They are what the task names: "episode_reward/NAME", the sum of a term of the reward; "episode_mean/NAME", a metric;
+    "episode_end/NAME", the share of the episodes that the reason ended, from 0 to 1; and "episode_length". Each is a
+    tensor of one number, on the device. Where no episode ended, they are those of the last step in which one did, and
+    NaN before the first.
+
+    Raises ValueError for a task that names none of these, and in `step` where the key is in info already.
+    """
+
+    @lasting
+    def __init__(self, env: VectorEnv, key: str = "log"):
+        super().__init__(env)
+        self._key, self._log = key, EpisodeMeans(self.unwrapped.engine)  # type: ignore[attr-defined]
+        if not self._log.names:
+            raise ValueError("nothing to log: the task names no terms of its reward, metrics or reasons of ends")
+
+    @exclusive
+    def step(self, actions: torch.Tensor) -> Step:
+        """Step the environment, and return its results with info[key]."""
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        if self._key in info:
+            raise ValueError(f"info has an entry {self._key!r} already: choose another key")
+        info[self._key] = self._log.update(terminated | truncated)
+        return obs, reward, terminated, truncated, info
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {"means": self._log.means}
+
+
 class NormalizeObservation(TorchVectorWrapper):
     """Normalise observations to mean 0 and variance 1, by the moments `obs_rms` of those seen so far.
 
@@ -294,6 +340,8 @@ class NormalizeObservation(TorchVectorWrapper):
     Here the dtype stays the environment's; a reset of a part adds their observations alone; and in SAME_STEP mode
     info["final_obs"] is normalised too, but not taken into the moments, since no policy acts on it.
 
+    Of observations by name, each number has moments of its own; `obs_rms` holds them in the order of the space.
+
     Raises `InvalidBound` unless epsilon is above 0.
     """
 
@@ -303,10 +351,9 @@ class NormalizeObservation(TorchVectorWrapper):
         if not epsilon > 0:
             raise InvalidBound(f"`epsilon` should be strictly positive. Received {epsilon}")
         inside = env.single_observation_space
-        if not isinstance(inside, Box):
-            raise TypeError(f"NormalizeObservation takes observations of a Box, not of {inside}")
-        self.single_observation_space = Box(-np.inf, np.inf, inside.shape, inside.dtype.type)
-        self.obs_rms = RunningMeanStd(self.num_envs, inside.shape, self.device)
+        self.single_observation_space = each_box(inside, without_bounds, self)
+        self._parts = parts_of(inside)
+        self.obs_rms = RunningMeanStd(self.num_envs, self._parts.row_shape, self.device)
         self.epsilon, self.update_running_mean = epsilon, True
 
     @cached_property
@@ -316,7 +363,7 @@ class NormalizeObservation(TorchVectorWrapper):
     @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[torch.Tensor, dict[str, Any]]:
+    ) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment, and return normalised observations and info."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         return self._seen(obs, self._chosen(options)), info
@@ -330,18 +377,22 @@ class NormalizeObservation(TorchVectorWrapper):
             info["final_obs"] = self.observations(info["final_obs"])
         return obs, reward, terminated, truncated, info
 
-    def _seen(self, obs: torch.Tensor, chosen: torch.Tensor | None) -> torch.Tensor:
+    def _seen(self, obs: Observations, chosen: torch.Tensor | None) -> Observations:
+        rows = self._parts.join(obs)
         if self.update_running_mean:
-            self.obs_rms.update(obs, chosen)
+            self.obs_rms.update(rows, chosen)
+        return self._parts.split(self._normalised(rows))
+
+    def _shown(self, obs: Observations) -> Observations:
         return self.observations(obs)
 
-    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
-        return self.observations(obs)
+    def observations(self, observations: Observations) -> Observations:
+        """Return observations (..., *shape), or such by name, normalised by the present moments."""
+        return self._parts.split(self._normalised(self._parts.join(observations)))
 
-    def observations(self, observations: torch.Tensor) -> torch.Tensor:
-        """Return observations (..., *shape), normalised by the present moments."""
+    def _normalised(self, rows: torch.Tensor) -> torch.Tensor:
         std = (self.obs_rms.var + self.epsilon).sqrt()
-        return (observations - self.obs_rms.mean.to(observations.dtype)).div_(std.to(observations.dtype))
+        return (rows - self.obs_rms.mean.to(rows.dtype)).div_(std.to(rows.dtype))
 
     def _state(self) -> dict[str, torch.Tensor]:
         return self.obs_rms.state("obs_rms")
@@ -374,7 +425,7 @@ class NormalizeReward(TorchVectorWrapper):
     @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[torch.Tensor, dict[str, Any]]:
+    ) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment; the sums of the worlds that are reset begin anew."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
@@ -404,10 +455,10 @@ class NormalizeReward(TorchVectorWrapper):
 class RescaleAction(TorchVectorWrapper):
     """Scale actions linearly from [min_action, max_action] to the environment's own range, as Gymnasium's wrapper.
 
-    Both bounds are numbers or NumPy arrays (nu,). Actions beyond them are not clipped here.
+    Both bounds are numbers or NumPy arrays (A,). Actions beyond them are not clipped here.
 
     Raises `InvalidBound` where min_action equals max_action; ValueError where it is above, for arrays of another shape,
-    and where an actuator has no range.
+    and where the environment's own range is infinite.
     """
 
     @lasting
@@ -415,8 +466,11 @@ class RescaleAction(TorchVectorWrapper):
         super().__init__(env)
         inside = env.single_action_space
         assert isinstance(inside, Box)  # a TorchVectorEnv's
-        if (inside.low == inside.high).any():
-            raise ValueError("an actuator's range is empty: give it ctrlrange and ctrllimited='true' in the model")
+        if not np.isfinite([inside.low, inside.high]).all():
+            raise ValueError(
+                "there is no range to scale to: actions are unbounded. Give the actuators ctrlrange and "
+                "ctrllimited='true' in the model, or the task an `action_space`"
+            )
         bounds = (np.asarray(x, inside.dtype)[()] for x in (min_action, max_action))
         space, _, backward = rescale_box(inside, *bounds)
         if (space.low == space.high).any():
@@ -435,7 +489,7 @@ class RescaleAction(TorchVectorWrapper):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """Step the environment under actions (N, nu) of this wrapper's range."""
+        """Step the environment under actions (N, A) of this wrapper's range."""
         shape = (self.num_envs, *self._scale.shape)
         actions = as_tensor("actions", actions, shape, self.device)
         return self.env.step(torch.addcmul(self._offset, actions, self._scale))

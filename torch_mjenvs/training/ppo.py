@@ -12,19 +12,26 @@ Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A action
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from gymnasium.spaces import Box, Space
 from torch import Tensor
 
 from ..checks import check_memory
-from ..envs.contract import BAD_STATE
+from ..envs.entries import BAD_STATE
+from ..envs.observation import Observation, chosen_groups
+from ..envs.parts import mapped
+from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
+from .flags import groups
 from .health import Faults
 from .networks import ActorCritic, Replayed, RunningMoments
-from .worlds import make, task_id
+from .task_flags import arguments
+from .worlds import make
 
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
@@ -50,15 +57,29 @@ class Settings:
 
 class PPO:
     """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: an `Agent`."""
-    def __init__(self, env: TorchVectorEnv, settings: Settings, seed: int):
+    def __init__(
+        self,
+        env: TorchVectorEnv,
+        settings: Settings,
+        seed: int,
+        obs_groups: Mapping[str, Sequence[str]] | None = None,
+    ):
+        """Make the networks, and reset the worlds.
+
+        `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
+        "critic" where there is such a group, else "policy" and "privileged". Raises SystemExit for groups that are not
+        there, and a horizon longer than an episode.
+        """
         self.env, self.settings = env, settings
+        self.seen = Seen(env.engine.layout.observation, obs_groups)
         T, N, device = settings.horizon, env.num_envs, env.device
-        O, A, limit = env.obs.shape[1], env.engine.layout.nu, env.engine.max_episode_steps
+        O, A, limit = env.engine.layout.obs, env.engine.layout.action, env.engine.max_episode_steps
         if limit is not None and limit < T:
             raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
         check_memory("hidden", settings.hidden, bytes_a_unit(settings, O, A), device)
         check_memory("horizon", T, 4 * N * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
-        self.net = ActorCritic(O, A, settings.hidden, settings.log_std, device)
+        self.net = ActorCritic(O, A, settings.hidden, settings.log_std, device, self.seen.columns)
+        self.net.biases[-1][0, 0].copy_(first_action(env.single_action_space).to(device))
         self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
         capturable = device.type == "cuda"
         self.optimizer = torch.optim.Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
@@ -74,11 +95,15 @@ class PPO:
         self.episode_return = torch.full((N,), torch.nan, device=device)
         self.discounted_return = torch.zeros(N, device=device)
         self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
+        self.named = env.engine.layout.logged  # what the task has logged of an episode
+        self.told: deque[list[float]] = deque(maxlen=100)  # of the last episodes
+        # Whether an episode that is truncated in a rollout may be followed by another one in the same world.
+        self.cut_often = env.engine.layout.truncates
 
         # Of an iteration: steps into bad states, and updates whose gradient was not finite.
         self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
 
-        self.rollout = env.capture(self.policy, T)
+        self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
@@ -104,11 +129,15 @@ class PPO:
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
         done = data["terminated"] | data["truncated"]
         cut = data["truncated"] & ~data["terminated"]
-        rewards = data["reward"] * self.reward_scale(data["reward"], done)
+        rewards = data["reward"] * self.reward_scale(data, done)
         next_value = net.forward(normalise(data["next_obs"]))[1].clone()
-        # A truncated episode would have gone on: what it was still worth counts. No world has two in one rollout.
-        final_obs = data["final_obs"][cut.int().argmax(0), torch.arange(self.env.num_envs, device=done.device)]
-        rewards += s.gamma * cut * net.forward(normalise(final_obs))[1]
+        # A truncated episode would have gone on: what it was still worth counts. By the time limit alone, no world has
+        # two in one rollout.
+        worlds, order = torch.arange(self.env.num_envs, device=done.device), cut.cumsum(0)
+        for k in range(int(order[-1].max()) if self.cut_often else 1):
+            this = cut & (order == k + 1)
+            final_obs = data["final_obs"][this.int().argmax(0), worlds]
+            rewards += s.gamma * this * net.forward(normalise(final_obs))[1]
 
         advantages = torch.empty_like(rewards)
         advantage: Tensor | float = 0.0
@@ -124,15 +153,19 @@ class PPO:
         torch.cat([part.view(len(self.frames), -1) for part in parts], 1, out=self.frames)
         self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
 
-    def reward_scale(self, rewards: Tensor, done: Tensor) -> Tensor:
-        """Return one over the standard deviation of discounted returns; record the returns of episodes that ended."""
+    def reward_scale(self, data: dict[str, Tensor], done: Tensor) -> Tensor:
+        """Return one over the standard deviation of discounted returns; record the episodes that ended."""
+        rewards = data["reward"]
         returns, discounted = torch.empty_like(rewards), torch.empty_like(rewards)
         for t in range(self.settings.horizon):
             returns[t] = self.episode_return.add_(rewards[t])
             discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(rewards[t])
             self.episode_return.masked_fill_(done[t], 0)
             self.discounted_return.masked_fill_(done[t], 0)
-        self.finished.extend(returns[done & ~returns.isnan()].tolist())  # a wait for the device
+        whole = done & ~returns.isnan()
+        self.finished.extend(returns[whole].tolist())  # a wait for the device
+        if self.named:
+            self.told.extend(torch.stack([data[name][whole] for name in self.named], 1).tolist())
         self.return_moments.update(discounted.flatten())
         return (self.return_moments.var + 1e-8).rsqrt()
 
@@ -174,14 +207,19 @@ class PPO:
         torch.sum(noise_grad * noise - log_prob_grad, 0, out=net.log_std_grad)
         net.backward(noise_grad * inv_std, (value - target[:, 0]) * (2 * s.value_weight / len(rows)))
 
-    def act(self, obs: Tensor) -> Tensor:
-        """Return the mean actions (N, A) for observations (N, O), for scoring."""
-        return self.net.forward(self.obs_moments.normalise(obs))[0]
+    def act(self, obs: Observations) -> Tensor:
+        """Return the mean actions (N, A) for observations, (N, O) or by name, for scoring."""
+        return self.net.forward(self.obs_moments.normalise(self.seen.parts.join(obs)))[0]
 
     def measures(self) -> dict[str, float]:
-        """Return the learning rate and the mean log_std, by name, to plot over the run."""
+        """Return the learning rate and the mean log_std, by name, to plot over the run.
+
+        With them go the means, over the last 100 episodes, of what the task names: the sums of its reward's terms, its
+        metrics, the length, and the share of episodes that each reason ended.
+        """
         rate, log_std = torch.stack([self.lr, self.net.log_std.mean()]).tolist()
-        return {"learning_rate": rate, "log_std": log_std}
+        means = torch.tensor(list(self.told)).mean(0).tolist() if self.told else []
+        return {"learning_rate": rate, "log_std": log_std} | dict(zip(self.named, means, strict=False))
 
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
@@ -197,7 +235,7 @@ class PPO:
         weights = {f"weights{i}": weight.clone() for i, weight in enumerate(self.net.weights)}
         biases = {f"biases{i}": bias.clone() for i, bias in enumerate(self.net.biases)}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
-        return {**weights, **biases, "log_std": self.net.log_std.clone(), **moments}
+        return {**weights, **biases, "log_std": self.net.log_std.clone(), **moments, **self.seen.told()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state of training: a fresh PPO that loads it ends with the same bits."""
@@ -213,7 +251,7 @@ class PPO:
             "frames_seen": self.frames_seen,
             "random": torch.get_rng_state(),
             "cuda_random": torch.cuda.get_rng_state(self.frames.device) if self.frames.is_cuda else None,
-        }
+        } | ({"told": list(self.told)} if self.named else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.net.theta.copy_(state["theta"])
@@ -225,10 +263,45 @@ class PPO:
         self.episode_return.copy_(state["episode_return"])
         self.discounted_return.copy_(state["discounted_return"])
         self.finished.extend(state["finished"])
+        self.told.extend(state.get("told", ()))
         self.frames_seen = state["frames_seen"]
         torch.set_rng_state(state["random"].cpu())
         if self.frames.is_cuda and state["cuda_random"] is not None:  # None: of a run on the CPU
             torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
+
+
+class Seen:
+    """The parts of an observation, and those that policy and critic see, where the task has groups."""
+
+    def __init__(self, observation: Observation, obs_groups: Mapping[str, Sequence[str]] | None = None):
+        self.parts, self.groups = observation.parts("dict"), None
+        self.columns: Tensor | None = None  # (2, O) bool, of policy and critic
+        if observation.grouped:
+            try:
+                self.groups = chosen_groups([*self.parts.shapes], obs_groups)
+            except ValueError as error:
+                raise SystemExit(str(error)) from error
+            self.columns = torch.zeros(2, self.parts.size, dtype=torch.bool, device="cpu")
+            for row, who in zip(self.columns, ("policy", "critic"), strict=True):
+                row[self.parts.columns(self.groups[who])] = True
+        elif obs_groups:
+            raise SystemExit(f"obs_groups is {obs_groups}, and the task's observations have no groups")
+
+    def told(self) -> dict[str, Any]:
+        """Return the entries of policy.pt that say what the networks read; none where observations have no names."""
+        shapes = {"observation": mapped(list, self.parts.shapes)} if self.parts.named else {}
+        return shapes | ({"obs_groups": self.groups} if self.groups else {})
+
+
+def first_action(space: Space[Any]) -> Tensor:
+    """Return the action (A,) that the policy is to begin with: 0, or the middle of a range that 0 is not in.
+
+    Of a range with one end it is 1 beyond that, the mean of what Gymnasium's `Box.sample` draws.
+    """
+    assert isinstance(space, Box)  # a TorchVectorEnv's
+    low, high = torch.from_numpy(space.low), torch.from_numpy(space.high)
+    middle = torch.where(low.isfinite() & high.isfinite(), (low + high) / 2, torch.where(low > 0, low + 1, high - 1))
+    return torch.where((low <= 0) & (high >= 0), 0.0, middle)
 
 
 def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
@@ -239,15 +312,20 @@ def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
 @torch.no_grad()  # gradients are written out above
 def main(argv: list[str] | None = None) -> None:
     """Run `torch_mjenvs train`."""
-    args = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train").parse_args(argv)
-    env_id = task_id(args.env)
+    parser = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train")
+    parser.add_argument(
+        "--obs-groups", nargs="+", type=groups, metavar="WHO=GROUP,GROUP",
+        help="the groups of the task's observations that each network sees: policy=policy critic=policy,privileged",
+    )  # fmt: skip
+    args, env_id, task = runs.parsed(parser, argv)
     settings = Settings(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
-    env = make(env_id, settings.num_envs, args.device)
-    agent = PPO(env, settings, args.seed)
-    run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "settings": asdict(settings)}
+    env = make(env_id, settings.num_envs, args.device, **arguments(env_id, task))
+    agent = PPO(env, settings, args.seed, dict(args.obs_groups or ()))
+    run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "task": task, "settings": asdict(settings)}
+    run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
     with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
         history = runs.train(agent, run, out, args)
         env.close()
