@@ -100,11 +100,7 @@ class WorldContacts(Contacts):
             if body not in wrench:
                 continue
             gradient[i] = gradient[i] + dot(d.odof[i], wrench[body])
-            image = _mul(stiffness[body], d.odof[i])
-            j = i
-            while j >= 0:
-                hessian[i][j] = hessian[i].get(j, 0.0) + dot(d.odof[j], image)
-                j = m.dof_parentid[j]
+            hessian.add_image(m, d, i, _mul(stiffness[body], d.odof[i]))
 
 
 def along(r: Vec, frame: list[list[Scalar]], condim: int, sign: float, motion: list[Scalar]) -> list[Scalar]:
