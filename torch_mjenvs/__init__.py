@@ -6,12 +6,13 @@
     env = torch_mjenvs.TorchVectorEnv(MyTask("my_robot.xml", 5), num_envs=4096)  # a task of your own
     simulation = torch_mjenvs.Simulation("my_robot.xml", 4096)  # the physics alone
 
-Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as TorchHopper-v0 and so on.
+Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as TorchHopper-v0 and so on, and robots of
+MuJoCo Playground, as TorchGo1Joystick-v0.
 """
 
 from typing import Any
 
-from . import controls, feet, rewards, scalar, vectors, wrappers
+from . import controls, feet, playground, rewards, scalar, terrain, vectors, wrappers
 from .compiler import source as _source
 from .envs.observation import Normal
 from .envs.randomization import Scale, Shift, Uniform
@@ -39,9 +40,11 @@ __all__ = [
     "World",
     "controls",
     "feet",
+    "playground",
     "pretrained",
     "rewards",
     "scalar",
+    "terrain",
     "vectors",
     "wrappers",
 ]

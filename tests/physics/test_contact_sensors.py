@@ -115,7 +115,7 @@ def test_contact_sensors_of_three_hundred_random_models_are_those_of_mujoco(firs
             assert "welded together" in str(error) or "MuJoCo's order" in str(error)
             seen["refused"] += 1
     print(seen)
-    assert seen["refused"] < 4 and seen["tight"] > 0.9 * seen["seen"] > 10
+    assert seen["refused"] < 4 and seen["tight"] > 0.8 * seen["seen"] > 10
 
 
 # models made for it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gymnasium
 
+from ..playground.registry import TASKS as PLAYGROUND
 from .single_env import TorchEnv
 from .tasks.registry import TASKS
 from .vector_env import TorchVectorEnv
@@ -12,8 +13,8 @@ __all__ = ["TorchEnv", "TorchVectorEnv", "register"]
 
 
 def register() -> None:
-    """Register the tasks with `gymnasium.make` and `gymnasium.make_vec`, as TorchHopper-v0 and so on."""
-    for name, task in TASKS.items():
+    """Register the tasks with `gymnasium.make` and `gymnasium.make_vec`: TorchHopper-v0, TorchGo1Joystick-v0, ..."""
+    for name, task in {**TASKS, **PLAYGROUND}.items():
         gymnasium.register(
             f"Torch{name}-v0",
             entry_point=f"{TorchEnv.__module__}:TorchEnv",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ..envs.tasks.base import World
 from ..physics.model.model import Model
-from ..scalar import Random, Scalar
+from ..scalar import Random, Scalar, absolute
 from ..vectors import norm
 from .biped import Biped
 from .joystick import Weights, absolute_sum, as_number, squared, total
@@ -56,6 +56,6 @@ class BerkeleyHumanoidJoystick(Biped):
             "orientation": squared(self.upright(m, after)[:2]),
             "feet_air_time": told * common["feet_air_time"],
             "stand_still": as_number(norm(command) < 0.1) * absolute_sum(offsets),
-            "joint_deviation_hip": as_number(abs(command[1]) > 0.1) * absolute_sum(self.of(m, offsets, self.hips)),
+            "joint_deviation_hip": as_number(absolute(command[1]) > 0.1) * absolute_sum(self.of(m, offsets, self.hips)),
             "pose": total([w * x * x for w, x in zip(WEIGHTS, offsets, strict=True)]),
         }

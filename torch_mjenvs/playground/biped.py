@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ..envs.tasks.base import Control, World
 from ..physics.model.model import Model
-from ..scalar import Mask, Random, Scalar, cos, exp, fmod, minimum, round, select, sin
+from ..scalar import Mask, Random, Scalar, absolute, cos, exp, fmod, minimum, round, select, sin
 from ..vectors import norm, sub
 from .joystick import Joystick, absolute_sum, squared, total
 
@@ -104,7 +104,7 @@ class Biped(Joystick):
             "lin_vel_z": velocity[2] * velocity[2], "ang_vel_xy": squared(turning[:2]),
             "base_height": height * height, "torques": absolute_sum(forces),
             "action_rate": squared(sub(action, before.memory["action"])),
-            "energy": total([abs(v * f) for v, f in zip(after.qvel[6:], forces, strict=True)]),
+            "energy": total([absolute(v * f) for v, f in zip(after.qvel[6:], forces, strict=True)]),
             "feet_slip": norm(velocity[:2]) * total(new["contact"]),
             "feet_air_time": total([minimum((t - 0.2) * x, 0.3) for t, x in lands]),
             "feet_phase": self.gait(m, before, after), "alive": 1.0,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ..envs.tasks.base import World
 from ..physics.model.model import Model
-from ..scalar import Mask, Random, Scalar, maximum, select
+from ..scalar import Mask, Random, Scalar, absolute, maximum, select
 from ..vectors import norm, sub
 from .biped import Biped
 from .joystick import Weights, absolute_sum, as_number, squared, total
@@ -68,7 +68,7 @@ class G1Joystick(Biped):
     def gait(self, m: Model, before: World, after: World) -> Scalar:
         """Return how well the feet keep to their heights in the gait, while the robot moves or is told to."""
         velocity, turning = (self.sensor(m, after, f"global_{x}_pelvis") for x in ("linvel", "angvel"))
-        moves = (norm(velocity[:2]) > 0.1) | (abs(turning[2]) > 0.1) | (norm(before.memory["command"]) > 0.01)
+        moves = (norm(velocity[:2]) > 0.1) | (absolute(turning[2]) > 0.1) | (norm(before.memory["command"]) > 0.01)
         return as_number(moves) * super().gait(m, before, after)
 
     def terms(self, m: Model, before: World, action: list[Scalar], after: World) -> dict[str, Scalar]:
@@ -83,6 +83,6 @@ class G1Joystick(Biped):
             "dof_acc": squared(after.data.qacc[6:]), "pose": squared(offsets),
             "stand_still": as_number(norm(command) < 0.01) * absolute_sum(offsets),
             "collision": as_number(hands[0] | hands[1]),
-            "contact_force": total([maximum(abs(f) - self.max_contact_force, 0.0) for f in forces]),
+            "contact_force": total([maximum(absolute(f) - self.max_contact_force, 0.0) for f in forces]),
             "joint_deviation_hip": hips * absolute_sum(self.of(m, offsets, self.hips)),
         }  # fmt: skip

@@ -15,7 +15,7 @@ import mujoco
 from ..envs.tasks.base import Outcome, Task, World
 from ..feet import contacts, touchdown
 from ..physics.model.model import Model
-from ..scalar import Mask, Random, Scalar, exp, maximum, select, sqrt
+from ..scalar import Mask, Random, Scalar, absolute, exp, maximum, select, sqrt
 from ..vectors import dot, from_axis_angle, multiply, norm, sub
 from .scenes import scene
 
@@ -159,7 +159,7 @@ class Joystick(Task):
         velocity, command = self.sensor(m, after, self.linvel), before.memory["command"]
         errors = {
             "linear_error": norm(sub(command[:2], velocity[:2])),
-            "angular_error": abs(command[2] - self.sensor(m, after, self.gyro)[2]),
+            "angular_error": absolute(command[2] - self.sensor(m, after, self.gyro)[2]),
         }
         return Outcome(terms, ends, weights=self.rewards, scale=self.dt(m), clip=self.reward_clip, metrics=errors)
 
@@ -218,7 +218,7 @@ class Joystick(Task):
 
     def swing(self, m: Model, before: World, after: World) -> dict[str, Scalar]:
         """Return how far feet are off their height while they move, and where they were highest when they land."""
-        heights = [abs(self.foot(m, after, name)[2] - self.max_foot_height) for name in self.feet]
+        heights = [absolute(self.foot(m, after, name)[2] - self.max_foot_height) for name in self.feet]
         speeds = [norm(v[:2]) for v in self.foot_velocities(m, after)]
         over = [x / self.max_foot_height - 1.0 for x in after.memory["peak"]]
         return {
@@ -252,7 +252,7 @@ def squared(x: Vector) -> Scalar:
 
 def absolute_sum(x: Vector) -> Scalar:
     """Return the sum of absolute values."""
-    return total([abs(y) for y in x])
+    return total([absolute(y) for y in x])
 
 
 def draw_or_stop(rng: Random, fastest: Sequence[float]) -> list[Scalar]:

@@ -11,7 +11,7 @@ import mujoco
 from ..envs.tasks.base import Control, World
 from ..feet import contacts, slip
 from ..physics.model.model import Model
-from ..scalar import Scalar, cos, round, select, sin, sqrt
+from ..scalar import Scalar, absolute, cos, round, select, sin, sqrt
 from ..vectors import norm
 from .joystick import Joystick, absolute_sum, as_number, squared, total
 
@@ -99,7 +99,7 @@ class Quadruped(Joystick):
             "orientation": squared(self.sensor(m, after, "upvector")[:2]),
             "stand_still": (1.0 - told) * absolute_sum(offsets),
             "torques": sqrt(squared(forces)) + absolute_sum(forces),
-            "energy": total([abs(v * f) for v, f in zip(after.qvel[6:], forces, strict=True)]),
+            "energy": total([absolute(v * f) for v, f in zip(after.qvel[6:], forces, strict=True)]),
             "feet_clearance": swing["feet_clearance"], "feet_height": told * swing["feet_height"],
             "feet_air_time": told * total([(t - 0.1) * x for t, x in lands]),
         }  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import mujoco
 
-HOW = "MuJoCo Playground is not installed, and its tasks read their robots from it: pip install 'torch_mjenvs[playground]'"
+HOW = "the robots of these tasks are MuJoCo Playground's: pip install '.[playground]', in the checkout of torch_mjenvs"
 MESH = mujoco.mjtGeom.mjGEOM_MESH
 
 

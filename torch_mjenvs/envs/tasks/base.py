@@ -33,9 +33,9 @@ class World:
 
     `act` holds the activations, where actuators have any. `memory` holds what the world remembers: see `Task.memory`.
     `rng` gives the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`,
-    `rng.normal()`. `data` has mjData's further fields (`xpos`, `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`,
-    `ten_length`, ...) as they stand when Gymnasium reads them: of the last evaluation within the step, which for
-    Runge-Kutta is not that of the final qpos and qvel.
+    `rng.normal()`, `rng.exponential(scale)`, `rng.integers(low, high)`. `data` has mjData's further fields (`xpos`,
+    `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as they stand when Gymnasium reads them:
+    of the last evaluation within the step, which for Runge-Kutta is not that of the final qpos and qvel.
 
     Each call of a task's function gets a copy of its own, whose lists it may change in place: neither the physics nor
     any other call sees that. An environment's world raises AttributeError where an attribute is set;
