@@ -1,4 +1,4 @@
-"""MuJoCo Playground's legged robots, which follow commands by its rules. Their models are the installed Playground's."""
+"""Legged robots of MuJoCo Playground, which follow commands by its rules. Their models are its own, as installed."""
 
 from .berkeley_humanoid import BerkeleyHumanoidJoystick
 from .g1 import G1Joystick

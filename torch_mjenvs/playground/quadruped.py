@@ -11,7 +11,7 @@ import mujoco
 from ..envs.tasks.base import Control, World
 from ..feet import contacts, slip
 from ..physics.model.model import Model
-from ..scalar import Scalar, absolute, cos, round, select, sin, sqrt
+from ..scalar import Scalar, absolute, cos, logical_and, logical_not, round, select, sin, sqrt
 from ..vectors import norm
 from .joystick import Joystick, absolute_sum, as_number, squared, total
 
@@ -71,7 +71,7 @@ class Quadruped(Joystick):
             return new
         old, steps, since = before.memory, before.memory["push_steps"], before.memory["since_push"]
         under_way, over = since >= old["push_wait"], steps >= round(old["push_seconds"] / self.dt(m))
-        begins = ~under_way & (since + 1.0 >= old["push_wait"])
+        begins = logical_and(logical_not(under_way), since + 1.0 >= old["push_wait"])
         angle = after.rng.uniform(0.0, 2.0 * math.pi)
         sides = zip([cos(angle), sin(angle)], old["push_direction"], strict=True)
         return new | {
