@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ for name in ("mujoco_playground", "onnxruntime", "onnxscript"):
 
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
 EXPORT, RUN = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+
+
+def test_the_example_of_the_robots_page_runs() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.with_name("playground.md").read_text(), re.S)
+    exec(code, {})
 
 
 def test_an_exported_policy_runs_in_mujoco_as_in_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +68,6 @@ def untrained(env: TorchVectorEnv) -> Policy:
     shapes = {name: space.shape for name, space in env.single_observation_space["policy"].items()}
     parts = Parts({"policy": shapes})
     generator = torch.Generator().manual_seed(0)
-    sizes = (parts.size, 32, 32, 12)
-    layers = [(torch.randn(o, i, generator=generator) * 0.2, torch.zeros(o)) for i, o in zip(sizes, sizes[1:], strict=False)]
+    sizes = itertools.pairwise((parts.size, 32, 32, 12))
+    layers = [(torch.randn(o, i, generator=generator) * 0.2, torch.zeros(o)) for i, o in sizes]
     return Policy("TorchGo1Joystick-v0", layers, torch.zeros(parts.size), torch.ones(parts.size), {}, parts)
