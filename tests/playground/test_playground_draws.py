@@ -28,7 +28,7 @@ MANY = 1000  # worlds, and draws of Playground's
 @KINDS
 def test_all_numbers_are_playgrounds(kind: type[Joystick]) -> None:
     task, config = kind(), theirs.module_of(kind.robot).default_config()
-    assert dict(task.rewards) == dict(config.reward_config.scales)
+    assert task.rewards == dict(config.reward_config.scales)
     assert task.tracking_sigma == config.reward_config.tracking_sigma
     assert task.max_foot_height == config.reward_config.max_foot_height
     assert task.action_scale == config.action_scale and task.max_episode_steps == config.episode_length

@@ -46,7 +46,7 @@ def pair(kind: type[Joystick], terrain: str) -> tuple[TorchVectorEnv, Any]:
         changes["noise_config.level"] = 0.0
     playground = theirs.joystick(kind.robot, terrain, changes)
     with_margin(playground.mj_model)
-    weights = tuple((name, playground.weights[name]) for name, _ in kind().rewards)
+    weights = {name: playground.weights[name] for name in kind().rewards}
     task = kind(terrain=terrain, rewards=weights, noise_level=0.0, randomized=False, pushed=True)
     model = with_margin(task.load())
     object.__setattr__(task, "load", lambda: model)
@@ -176,7 +176,7 @@ def what_happened(env: TorchVectorEnv, state: Any, was: Any, k: int, fresh: bool
 
 
 def names(env: TorchVectorEnv) -> list[str]:
-    return [name for name, _ in env.engine.task.rewards]
+    return [*env.engine.task.rewards]
 
 
 def drawn_anew(env: TorchVectorEnv, was: dict[str, Any], now: dict[str, Any], k: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..envs.tasks.base import World
@@ -36,13 +36,13 @@ class BerkeleyHumanoidJoystick(Biped):
 
     tracking_sigma: float = 0.5
     fastest: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    rewards: Weights = (
-        ("tracking_lin_vel", 1.0), ("tracking_ang_vel", 0.5), ("lin_vel_z", 0.0), ("ang_vel_xy", -0.15),
-        ("orientation", -1.0), ("base_height", 0.0), ("torques", -2.5e-5), ("action_rate", -0.01), ("energy", 0.0),
-        ("feet_clearance", 0.0), ("feet_air_time", 2.0), ("feet_slip", -0.25), ("feet_height", 0.0),
-        ("feet_phase", 1.0), ("stand_still", 0.0), ("alive", 0.0), ("termination", -1.0),
-        ("joint_deviation_knee", -0.1), ("joint_deviation_hip", -0.25), ("dof_pos_limits", -1.0), ("pose", -1.0),
-    )  # fmt: skip
+    rewards: Weights = field(hash=False, default_factory=lambda: {
+        "tracking_lin_vel": 1.0, "tracking_ang_vel": 0.5, "lin_vel_z": 0.0, "ang_vel_xy": -0.15,
+        "orientation": -1.0, "base_height": 0.0, "torques": -2.5e-5, "action_rate": -0.01, "energy": 0.0,
+        "feet_clearance": 0.0, "feet_air_time": 2.0, "feet_slip": -0.25, "feet_height": 0.0,
+        "feet_phase": 1.0, "stand_still": 0.0, "alive": 0.0, "termination": -1.0,
+        "joint_deviation_knee": -0.1, "joint_deviation_hip": -0.25, "dof_pos_limits": -1.0, "pose": -1.0,
+    })  # fmt: skip
 
     def randomize(self, m: Model, rng: Random) -> dict[str, Any]:
         """Draw the floor's friction, and what differs in the robot."""

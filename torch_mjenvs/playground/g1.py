@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..envs.tasks.base import World
@@ -44,14 +44,14 @@ class G1Joystick(Biped):
     max_contact_force: float = 500.0
     fastest: tuple[float, float, float] = (1.0, 0.5, 1.0)
     reward_clip: tuple[float, float] = (-math.inf, math.inf)
-    rewards: Weights = (
-        ("tracking_lin_vel", 1.0), ("tracking_ang_vel", 0.75), ("lin_vel_z", 0.0), ("ang_vel_xy", -0.15),
-        ("orientation", -2.0), ("base_height", 0.0), ("torques", 0.0), ("action_rate", 0.0), ("energy", 0.0),
-        ("dof_acc", 0.0), ("feet_clearance", 0.0), ("feet_air_time", 2.0), ("feet_slip", -0.25), ("feet_height", 0.0),
-        ("feet_phase", 1.0), ("alive", 0.0), ("stand_still", -1.0), ("termination", -100.0), ("collision", -0.1),
-        ("contact_force", -0.01), ("joint_deviation_knee", -0.1), ("joint_deviation_hip", -0.25),
-        ("dof_pos_limits", -1.0), ("pose", -0.1),
-    )  # fmt: skip
+    rewards: Weights = field(hash=False, default_factory=lambda: {
+        "tracking_lin_vel": 1.0, "tracking_ang_vel": 0.75, "lin_vel_z": 0.0, "ang_vel_xy": -0.15,
+        "orientation": -2.0, "base_height": 0.0, "torques": 0.0, "action_rate": 0.0, "energy": 0.0,
+        "dof_acc": 0.0, "feet_clearance": 0.0, "feet_air_time": 2.0, "feet_slip": -0.25, "feet_height": 0.0,
+        "feet_phase": 1.0, "alive": 0.0, "stand_still": -1.0, "termination": -100.0, "collision": -0.1,
+        "contact_force": -0.01, "joint_deviation_knee": -0.1, "joint_deviation_hip": -0.25,
+        "dof_pos_limits": -1.0, "pose": -0.1,
+    })  # fmt: skip
 
     def randomize(self, m: Model, rng: Random) -> dict[str, Any]:
         """Draw the friction of the feet, and what differs in the robot."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..envs.tasks.base import World
@@ -35,12 +35,12 @@ class Go1Joystick(Quadruped):
     Kp: float = 35.0
     Kd: float = 0.5
     fastest: tuple[float, float, float] = (1.5, 0.8, 1.2)
-    rewards: Weights = (
-        ("tracking_lin_vel", 1.0), ("tracking_ang_vel", 0.5), ("lin_vel_z", -0.5), ("ang_vel_xy", -0.05),
-        ("orientation", -5.0), ("dof_pos_limits", -1.0), ("pose", 0.5), ("termination", -1.0), ("stand_still", -1.0),
-        ("torques", -0.0002), ("action_rate", -0.01), ("energy", -0.001), ("feet_clearance", -2.0),
-        ("feet_height", -0.2), ("feet_slip", -0.1), ("feet_air_time", 0.1),
-    )  # fmt: skip
+    rewards: Weights = field(hash=False, default_factory=lambda: {
+        "tracking_lin_vel": 1.0, "tracking_ang_vel": 0.5, "lin_vel_z": -0.5, "ang_vel_xy": -0.05,
+        "orientation": -5.0, "dof_pos_limits": -1.0, "pose": 0.5, "termination": -1.0, "stand_still": -1.0,
+        "torques": -0.0002, "action_rate": -0.01, "energy": -0.001, "feet_clearance": -2.0,
+        "feet_height": -0.2, "feet_slip": -0.1, "feet_air_time": 0.1,
+    })  # fmt: skip
 
     def randomize(self, m: Model, rng: Random) -> dict[str, Any]:
         """Draw the floor's friction, and what differs in the robot."""

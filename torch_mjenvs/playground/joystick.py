@@ -7,7 +7,7 @@ have Playground's names. docs/playground.md says what differs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import mujoco
@@ -19,7 +19,7 @@ from ..scalar import Mask, Random, Scalar, absolute, exp, maximum, select, sqrt
 from ..vectors import dot, from_axis_angle, multiply, norm, sub
 from .scenes import scene
 
-Weights = tuple[tuple[str, float], ...]
+Weights = dict[str, float]
 Vector = Sequence[Scalar]
 
 
@@ -49,7 +49,7 @@ class Joystick(Task):
     frame_skip: int = 5
     terrain: str = "flat"
     timestep: float = 0.004
-    rewards: Weights = ()
+    rewards: Weights = field(hash=False, default_factory=dict)
     reward_clip: tuple[float, float] = (0.0, 10000.0)
     fastest: tuple[float, float, float] = (1.0, 0.8, 1.0)
     tracking_sigma: float = 0.25

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ..envs.tasks.base import World
@@ -34,12 +34,12 @@ class SpotJoystick(Quadruped):
     Kd: float = 1.0
     action_scale: float = 0.3
     max_foot_height: float = 0.12
-    rewards: Weights = (
-        ("tracking_lin_vel", 1.5), ("tracking_ang_vel", 0.8), ("lin_vel_z", -2.0), ("ang_vel_xy", -0.05),
-        ("orientation", -5.0), ("termination", -1.0), ("posture", 1.0), ("torques", -0.0002), ("action_rate", -0.01),
-        ("energy", -0.001), ("feet_slip", -0.1), ("feet_clearance", -2.0), ("feet_height", -0.1),
-        ("feet_air_time", 0.1),
-    )  # fmt: skip
+    rewards: Weights = field(hash=False, default_factory=lambda: {
+        "tracking_lin_vel": 1.5, "tracking_ang_vel": 0.8, "lin_vel_z": -2.0, "ang_vel_xy": -0.05,
+        "orientation": -5.0, "termination": -1.0, "posture": 1.0, "torques": -0.0002, "action_rate": -0.01,
+        "energy": -0.001, "feet_slip": -0.1, "feet_clearance": -2.0, "feet_height": -0.1,
+        "feet_air_time": 0.1,
+    })  # fmt: skip
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         """Place the robot in its pose, at rest."""
