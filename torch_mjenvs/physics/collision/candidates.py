@@ -137,6 +137,11 @@ class Candidate:
 
         return [contact(dist, spot) for dist, spot in found]
 
+    def detected(self) -> list[Mask]:
+        """Return for each of its contacts the mask of the worlds where MuJoCo lists it: also within the gap."""
+        param = contact_param(self._model, self.pair)
+        return [c.dist < param.margin + param.gap for c in self.contacts()]
+
 
 @stage(reads="", computes="candidates")
 def collision(m: Model, d: Data) -> None:

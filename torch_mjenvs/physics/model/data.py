@@ -132,6 +132,7 @@ class Data:
 
     # constraints
     candidates = field()  # [Candidate], one for each of the model's pairs
+    ncon = output()  # how many contacts there are: detected, whether they act or not
     constraints = field()  # [Constraint], by kind
     qacc_solver = field("nv")  # where the solver ended: forces of constraints are those there, but for `slips`
     slips = field()  # [noslip.Slip]: what was added to the forces of friction
@@ -143,6 +144,7 @@ class Data:
     # what follows from accelerations
     cacc, oacc = output("nbody", 6), field("nbody", 6)  # with gravity's opposite in them
     cfrc_int = output("nbody", 6)  # wrench of the parent on the body, about the root's subtree_com
+    sensors_pos, sensors_vel, sensors_acc = field(), field(), field()  # {sensor: its numbers}, by what they rest on
     sensordata = output("nsensordata")
 
     def __init__(self, m: Model, **given: Any):

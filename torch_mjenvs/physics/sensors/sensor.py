@@ -28,7 +28,7 @@ from ..constraints.limits import Limit
 from ..dynamics.actuators.driven import OF_TENDONS, drivers
 from ..dynamics.energy import kinetic, potential
 from ..model.data import Data, stage
-from ..model.enums import DataType, ObjType, SensorType, TrnType
+from ..model.enums import DataType, NeedStage, ObjType, SensorType, TrnType
 from ..model.model import Model
 from .objects import acceleration, camera, measured, not_there, reference, seen_by, velocity
 from .ray import INSIDE, MISS, RAYS, inside, ray
@@ -37,23 +37,57 @@ RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayData
 
 
 @stage(
-    reads="time qpos qvel origin frame odof M xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat "
-    "site_xpos site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom "
-    "actuator_length actuator_velocity actuator_force qfrc_actuator constraints qacc_solver oacc cfrc_int",
-    computes="sensordata",
+    reads="time qpos qvel origin frame M xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat "
+    "site_xpos site_xrel site_xmat subtree_com ten_length actuator_length constraints",
+    computes="sensors_pos",
 )
+def sensor_pos(m: Model, d: Data) -> None:
+    """Measure what rests on positions, and the kinetic energy. mj_sensorPos."""
+    d.sensors_pos = _measured(m, d, NeedStage.POS)
+
+
+@stage(
+    reads="qvel origin frame xpos xrel xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos "
+    "site_xrel site_xmat ten_velocity ovel subtree_linvel subtree_angmom actuator_velocity constraints",
+    computes="sensors_vel",
+)
+def sensor_vel(m: Model, d: Data) -> None:
+    """Measure what rests on velocities. mj_sensorVel."""
+    d.sensors_vel = _measured(m, d, NeedStage.VEL)
+
+
+@stage(
+    reads="origin frame odof xpos xrel xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat site_xpos site_xrel "
+    "site_xmat comrel ovel actuator_force qfrc_actuator constraints qacc_solver oacc cfrc_int",
+    computes="sensors_acc",
+)
+def sensor_acc(m: Model, d: Data) -> None:
+    """Measure what rests on accelerations and forces. mj_sensorAcc."""
+    d.sensors_acc = _measured(m, d, NeedStage.ACC)
+
+
+@stage(reads="sensors_pos sensors_vel sensors_acc", computes="sensordata")
 def sensor(m: Model, d: Data) -> None:
-    """Compute d.sensordata, sensor by sensor. Raises `UnsupportedModel` for a sensor that is not supported."""
+    """Put what sensors measure into d.sensordata."""
     d.sensordata = zeros(m.nsensordata)
+    for i, values in (d.sensors_pos | d.sensors_vel | d.sensors_acc).items():
+        d.sensordata[m.sensor_adr[i] : m.sensor_adr[i] + m.sensor_dim[i]] = values
+
+
+def _measured(m: Model, d: Data, needstage: int) -> dict[int, list[Scalar]]:
+    """Return what the sensors of a stage measure. Raises `UnsupportedModel` for a sensor that is not supported."""
+    found = {}
     for i, kind in enumerate(m.sensor_type):
+        if m.sensor_needstage[i] != needstage:
+            continue
         if kind not in SENSORS:
             raise not_there(m, i)
         if m.sensor_delayed[i]:
             raise not_there(m, i, ", which gives what was measured earlier,")
         values = SENSORS[kind](m, d, i)
-        adr, dim = m.sensor_adr[i], m.sensor_dim[i]
-        assert len(values) == dim, m.sensor_names[i]
-        d.sensordata[adr : adr + dim] = _cut_off(values, m.sensor_cutoff[i], m.sensor_datatype[i])
+        assert len(values) == m.sensor_dim[i], m.sensor_names[i]
+        found[i] = _cut_off(values, m.sensor_cutoff[i], m.sensor_datatype[i])
+    return found
 
 
 def _cut_off(values: list[Scalar], cutoff: float, datatype: int) -> list[Scalar]:
