@@ -11,8 +11,8 @@ from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_tensor, check_memory
-from .contract import BAD_STATE
 from .engine import MARKED_STEPS, Engine
+from .episode_log import BAD_STATE
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
 Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors

@@ -16,9 +16,9 @@ from gymnasium.vector import AutoresetMode
 from ..calls import exclusive, lasting
 from ..checks import as_options, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
-from .contract import BAD_STATE
 from .data_view import DataView
 from .engine import Engine, named_columns
+from .episode_log import BAD_STATE
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task, World
@@ -132,7 +132,7 @@ class TorchEnv(gymnasium.Env):
     def _bring(self) -> None:
         """Update `data` to the present state, where anybody has asked for it."""
         if self._data is not None:
-            ctrl = self.engine.action[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
+            ctrl = self.engine.ctrl[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
             act = self.act if self.engine.layout.na else np.zeros(0)
             self._data.bring(self.qpos, self.qvel, act, ctrl, self.dt * int(self.engine.elapsed_steps))
 
@@ -192,7 +192,7 @@ class TorchEnv(gymnasium.Env):
         engine = self.engine
         if self._data is not None:
             self._data.check()
-        engine.action[0] = as_tensor("action", action, (engine.layout.nu,), self.device)
+        engine.action[0] = as_tensor("action", action, (engine.layout.action,), self.device)
         engine.step()
         self._bring()
         if self.render_mode == "human":

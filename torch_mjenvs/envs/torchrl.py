@@ -19,8 +19,8 @@ from torchrl.envs import EnvBase
 from ..calls import exclusive, lasting
 from ..checks import as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
-from .contract import BAD_STATE
 from .engine import Engine, copied
+from .episode_log import BAD_STATE
 from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task
@@ -117,7 +117,7 @@ class TorchRLEnv(EnvBase):
         super().__init__(device=engine.device, batch_size=[num_envs])
         self.engine, self.num_envs, self.dtype, self._lock = engine, num_envs, engine.dtype, engine._lock
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
-        self._action_shape = (num_envs, engine.layout.nu)
+        self._action_shape = (num_envs, engine.layout.action)
         self._info_keys = tuple(info_keys)
         known = {*engine.layout.info, BAD_STATE}
         unknown = [name for name in self._info_keys if name not in known]

@@ -21,8 +21,8 @@ from gymnasium.vector.utils import batch_space
 from ..calls import exclusive, lasting
 from ..checks import as_mask, as_options, as_seeds, as_tensor, check_memory, check_state
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
-from .contract import BAD_STATE
 from .engine import MASKS, Engine, copied, named_columns
+from .episode_log import BAD_STATE
 from .rollout import Policy, Rollout, Step
 from .spaces import action_space, observation_space
 from .spec import telling
@@ -156,7 +156,7 @@ class TorchVectorEnv(VectorEnv):
         self._ready = False
         # Whether an ended world is stepped: on a GPU, to know would be to wait for it at every step.
         self._watched = engine.mode is AutoresetMode.DISABLED and self.device.type == "cpu"
-        self._action_shape = (n, engine.layout.nu)
+        self._action_shape = (n, engine.layout.action)
         for name in ("always", "alive"):
             engine.outputs.buffers[name].fill_(True)
         self._mask_views = self._view_masks()

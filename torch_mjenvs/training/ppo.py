@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_memory
-from ..envs.contract import BAD_STATE
+from ..envs.episode_log import BAD_STATE
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
 from .health import Faults
@@ -53,7 +53,7 @@ class PPO:
     def __init__(self, env: TorchVectorEnv, settings: Settings, seed: int):
         self.env, self.settings = env, settings
         T, N, device = settings.horizon, env.num_envs, env.device
-        O, A, limit = env.obs.shape[1], env.engine.layout.nu, env.engine.max_episode_steps
+        O, A, limit = env.obs.shape[1], env.engine.layout.action, env.engine.max_episode_steps
         if limit is not None and limit < T:
             raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
         check_memory("hidden", settings.hidden, bytes_a_unit(settings, O, A), device)

@@ -11,7 +11,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from ..envs.contract import BAD_STATE
+from ..envs.episode_log import BAD_STATE
 from .worlds import make, make_original, original
 
 Act = Callable[[Tensor], Tensor]  # observations (N, O) to actions (N, A)
