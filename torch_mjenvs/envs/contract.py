@@ -105,13 +105,18 @@ class Contract:
             raise self.error("randomize", ValueError, str(error)) from error
         return {name: [self.number("randomize", x, name) for x in leaves(rows)] for name, rows in found.items()}
 
-    def reset(self, world: World) -> tuple[list[Scalar], list[Scalar]]:
-        """Return qpos (nq) and qvel (nv) of a new episode. `world` is the world before it."""
+    def reset(self, world: World) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
+        """Return qpos (nq), qvel (nv) and act (na) of a new episode. `world` is the world before it."""
         m, returned = self.model, self.call_with_rng("reset", world)
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            raise self.error("reset", TypeError, f"must give a tuple of qpos and qvel, not {describe(returned)}")
-        qpos = self.numbers("reset", returned[0], "qpos", m.nq)
-        return qpos, self.numbers("reset", returned[1], "qvel", m.nv)
+        if not isinstance(returned, tuple) or len(returned) not in (2, 3):
+            what = f"must give a tuple of qpos and qvel, and of act where it is not 0, not {describe(returned)}"
+            raise self.error("reset", TypeError, what)
+        act = returned[2] if len(returned) == 3 else [0.0] * m.na
+        return (
+            self.numbers("reset", returned[0], "qpos", m.nq),
+            self.numbers("reset", returned[1], "qvel", m.nv),
+            self.numbers("reset", act, "act", m.na),
+        )
 
     def begin(self, widths: Widths, first: list[Scalar], world: World) -> list[Scalar]:
         """Return the memory at the start of an episode: `first`, with what the task's `begin` changes."""

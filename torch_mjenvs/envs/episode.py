@@ -27,11 +27,12 @@ from ..physics.model.precision import Precision
 from ..physics.model.state import State
 from ..physics.params import Columns, check_names, leaves, sensible
 from ..physics.pipeline import OF_SENSORS, derive
-from ..physics.step import left_by_step, steps
+from ..physics.step import left_by_step, refreshed, steps
 from ..physics.world_params import param_buffers
 from .contract import Contract, Named, Verdict, Widths, by_name, flatten
 from .episode_log import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .randomization import Draw
+from .task_view import copy_for_task
 from .tasks.base import Task, World
 
 
@@ -233,8 +234,7 @@ class Episode:
         number = b["episode"][0]
         params, derived = self.draw(b, number)
         own = self.of_world(params, derived)
-        qpos, qvel = own.contract.reset(own.before_reset(b, random(b, number, RESET)))
-        episode = own.begin_at(b, number, qpos, qvel, [0.0] * self.model.na)
+        episode = own.begin_at(b, number, *own.contract.reset(own.before_reset(b, random(b, number, RESET))))
         episode.world.params, episode.world.derived = params, derived
         return episode
 
@@ -253,13 +253,32 @@ class Episode:
         return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
 
     def world_at(self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random) -> World:
-        """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint."""
-        m = self.model
+        """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint.
+
+        Where the task's data are dm_control's, actuators do nothing in that evaluation.
+        """
+        m = replace(self.model, actuation=False) if self.task.data == "fresh" else self.model
         still = [0.0] * m.nu
         data = derive(m, qpos, qvel, None, still, self.precision, act)
         data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act))
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
-        return World(qpos, qvel, {}, data, rng, act)
+        return World(qpos, qvel, {}, data, rng, act, self)
+
+    def put(self, world: World, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar] | None) -> World:
+        """Return this world in another state, as `World.at` does."""
+        m, act = self.model, [0.0] * self.model.na if act is None else act
+        for name, x, n in (("qpos", qpos, m.nq), ("qvel", qvel, m.nv), ("act", act, m.na)):
+            if len(x) != n:
+                raise ValueError(f"world.at was given {len(x)} numbers for {name}, and the model has {n}")
+        found: World = copy_for_task(self.world_at(list(qpos), list(qvel), list(act), world.rng))
+        return replace(found, memory=world.memory)
+
+    def settled(self, world: World, substeps: int, ctrl: list[Scalar] | None) -> World:
+        """Return this world after substeps of physics, as `World.settled` does."""
+        m = self.model
+        begun = State(world.qpos, world.qvel, [0.0] * m.nv, world.act)
+        end = steps(m, begun, [0.0] * m.nu if ctrl is None else ctrl, substeps, self.precision)
+        return self.put(world, end.qpos, end.qvel, end.act)
 
     def before_first(self, rng: Random) -> World:
         """Return a world before its first episode: at qpos0, at rest, with the memory that the task declares."""
@@ -337,8 +356,9 @@ class Episode:
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
-        data = left_by_step(m, state, ctrl, self.precision, **pushes)
-        return new, World(new.qpos, new.qvel, {}, data, rng, new.act), stopped
+        left = refreshed if self.task.data == "fresh" else left_by_step
+        data = left(m, state, ctrl, self.precision, **pushes)
+        return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self), stopped
 
     def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Mask]:
         """Return ctrl and pushes, 0 where any of them is bad, and the mask of where that is."""
@@ -477,24 +497,25 @@ class Episode:
         """
         if is_known(self.task):
             m = self.model
-            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
+            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na)
         found = []
         buffers = [Buffer("word", 5, "i"), Buffer("action", len(self.contract.action_space()))]
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng = Random(*b["word"])
-            qpos, qvel = self.contract.reset(self.before_first(rng))
-            found.append(self.find_layout(rng, b["action"], qpos, qvel))
+            found.append(self.find_layout(rng, b["action"], *self.contract.reset(self.before_first(rng))))
             return {}
 
         record(self.name("layout"), buffers, run, "float64").release()
         return found[0]
 
-    def find_layout(self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar]) -> Layout:
+    def find_layout(
+        self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar]
+    ) -> Layout:
         """Run all of the task's functions once, and return the layout that they show."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
-        before = self.world_at(qpos, qvel, [0.0] * m.na, rng)
+        before = self.world_at(qpos, qvel, act, rng)
         before.memory = by_name(memory, first)
         before.memory = by_name(memory, contract.begin(memory, first, before))
         obs = contract.observe(before)
@@ -525,7 +546,7 @@ class Episode:
         """
         if not (is_known(self.task) and all(map(is_known, self.randomize.values()))):
             return None
-        task = f"{type(self.task).__qualname__} {vars(self.task)}"
+        task = f"{type(self.task).__module__} {type(self.task).__qualname__} {vars(self.task)}"
         varied = f"{self.params and self.params.names} {self.randomize}"
         how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied}"
         return source.origin(task, self.model.key, how)

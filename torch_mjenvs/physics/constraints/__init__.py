@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from ...compiler.control import fold_each, when_any
-from ...compiler.scalar import select
+from ...compiler.scalar import Scalar, select
 from ..algebra.spatial import sum_of
 from ..collision.candidates import Candidate
 from ..model.data import Data, stage
@@ -57,7 +57,11 @@ def count_contacts(m: Model, d: Data) -> None:
     alone, grouped = _divided(m, d)
     d.ncon = 0.0
     for c in alone:
-        d.ncon = when_any(c.near(), lambda n, c=c: n + sum_of(select(x, 1.0, 0.0) for x in c.detected()), d.ncon)
+
+        def add(n: Scalar, c: Candidate = c) -> Scalar:
+            return n + sum_of(select(x, 1.0, 0.0) for x in c.detected())
+
+        d.ncon = when_any(c.near(), add, d.ncon)
     for pairs in grouped:
         detected = PairTables(m, d, PairBatch.of(m, pairs)).detected()
         d.ncon = fold_each(detected, lambda i, n: n + 1.0, d.ncon)
