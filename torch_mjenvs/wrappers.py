@@ -16,7 +16,7 @@ from .envs.transforms import (
     TransformReward,
 )
 from .envs.video import RecordVideo, tile_images
-from .envs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
+from .envs.wrappers import LogEpisodes, NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
 __all__ = [
     "ActionDelay",
@@ -25,6 +25,7 @@ __all__ = [
     "DtypeObservation",
     "FlattenObservation",
     "FrameStackObservation",
+    "LogEpisodes",
     "NormalizeObservation",
     "NormalizeReward",
     "ObservationNoise",

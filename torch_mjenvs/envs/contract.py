@@ -79,7 +79,7 @@ class Contract:
             if not x < y:
                 raise self.error("action_space", ValueError, f"low[{i}] must be below high[{i}], not {x} and {y}")
         if len(low) != self.model.nu and not self.controls:
-            text = f"an action has {len(low)} numbers, and the model has ctrl of {self.model.nu}: write `control` as well"
+            text = f"an action has {len(low)} numbers, and the model's ctrl {self.model.nu}: write `control` as well"
             raise self.error("action_space", ValueError, text)
         return tuple(zip(low, high, strict=True))
 

@@ -437,7 +437,8 @@ class Episode:
         done, final = result.ended, {}
         if self.mode == AutoresetMode.SAME_STEP:
             final = {"final_obs": episode.obs, "final_info": episode.info}
-            episode = self.restart(b, result.ended, episode)
+            # the episode that follows is to see what this step left
+            episode = self.restart({**b, "memory": new.memory}, result.ended, episode)
             done = False
         elif self.mode == AutoresetMode.NEXT_STEP:
             waiting = b["done"][0]

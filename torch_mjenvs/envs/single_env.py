@@ -169,6 +169,7 @@ class TorchEnv(gymnasium.Env):
         super().reset(seed=seed)
         if seed is not None:
             self.engine.seed(seed)
+        self.engine.action.zero_()  # as mj_resetData leaves ctrl
         self.engine.reset()
         self._ready = True
         self._bring()
@@ -178,10 +179,10 @@ class TorchEnv(gymnasium.Env):
 
     @exclusive
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Step the world under an action (nu,).
+        """Step the world under an action (A,).
 
-        Returns observation (D,), reward, terminated, truncated (always False: `gymnasium.make` adds the time limit),
-        and info.
+        Returns observation (D,), reward, terminated, truncated (by the task alone: `gymnasium.make` adds the time
+        limit), and info.
 
         Raises TypeError or ValueError for an action of another type or shape, ResetNeeded before the first reset,
         ClosedEnvironmentError after `close`.
@@ -199,7 +200,7 @@ class TorchEnv(gymnasium.Env):
             self.render()
         info = self._info(engine.layout.step_info)
         info[BAD_STATE] = bool(engine.bad_state)
-        return self._observation(), float(engine.reward), bool(engine.terminated), False, info
+        return self._observation(), float(engine.reward), bool(engine.terminated), bool(engine.truncated), info
 
     def _observation(self) -> np.ndarray:
         return self.engine.obs[0].cpu().numpy().copy()

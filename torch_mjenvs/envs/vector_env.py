@@ -1,6 +1,6 @@
 """Gymnasium's vector interface to the engine: many worlds, tensors in and out.
 
-N worlds, nu actuators, D numbers in an observation.
+N worlds, A numbers in an action, D numbers in an observation.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ class TorchVectorEnv(VectorEnv):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """Step every world under actions (N, nu): a tensor on `device`, or a NumPy array or lists.
+        """Step every world under actions (N, A): a tensor on `device`, or a NumPy array or lists.
 
         Returns observation (N, D), reward (N,), terminated and truncated (N,) bool, and info.
 
@@ -441,7 +441,7 @@ class TorchVectorEnv(VectorEnv):
             rollout = env.capture(policy, 32)
             data = rollout()  # data["obs"] (32, N, D), data["reward"] (32, N), ...
 
-        `policy` takes observations (N, D) and gives actions (N, nu), or a tuple of those and a dict of further tensors
+        `policy` takes observations (N, D) and gives actions (N, A), or a tuple of those and a dict of further tensors
         (N, ...) to record. It runs without gradients. Episodes go on from call to call, and `step` may come between.
 
         Raises ValueError for steps below 1, autoreset DISABLED, results of the policy of a wrong shape, and on a GPU

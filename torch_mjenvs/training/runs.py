@@ -168,6 +168,8 @@ def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
     show(found)
     record |= {"scores": {name: [round(x, 1) for x in one.returns.tolist()] for name, one in found.items()}}
     record |= {"bad_states_in_scores": {name: one.bad_states for name, one in found.items()}}
+    means = {name: {entry: float(x.mean()) for entry, x in one.named.items()} for name, one in found.items()}
+    record |= {"means_in_scores": {name: x for name, x in means.items() if x}}
     save_json(record, out / "result.json")
     print(f"results: {out}")
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from ..envs.episode_log import BAD_STATE
+from ..envs.episode_log import BAD_STATE, of_last_step
+from ..envs.vector_env import TorchVectorEnv
 from .worlds import make, make_original, original
 
 Act = Callable[[Tensor], Tensor]  # observations (N, O) to actions (N, A)
@@ -21,11 +22,13 @@ Act = Callable[[Tensor], Tensor]  # observations (N, O) to actions (N, A)
 class Score:
     """The returns (episodes,) of a policy, and the number of episodes that ended with a bad state or action.
 
-    Gymnasium's own tasks do not tell of bad states: there the count is 0.
+    Gymnasium's own tasks do not tell of bad states: there the count is 0. `named` has, by name, (episodes,) each, what
+    the task names: the sums of its reward's terms, the length, and 1 for the reason that ended the episode.
     """
 
     returns: Tensor
     bad_states: int = 0
+    named: dict[str, Tensor] = field(default_factory=dict)
 
 
 def scores(act: Act, env_id: str, episodes: int, device: str, seed: int) -> dict[str, Score]:
@@ -41,6 +44,8 @@ def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
     numpy = isinstance(obs, np.ndarray)
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
+    engine = env.unwrapped.engine if isinstance(env.unwrapped, TorchVectorEnv) else None
+    named = {name: torch.zeros_like(returns) for name in engine.layout.logged} if engine else {}
     while alive.any():
         action = act(torch.as_tensor(obs, dtype=torch.float32, device=device))
         obs, *rest, info = env.step(action.cpu().numpy() if numpy else action)
@@ -48,9 +53,13 @@ def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
         returns += torch.where(alive, reward, 0)
         if BAD_STATE in info:
             bad |= alive & info[BAD_STATE].cpu()
-        alive &= ~(terminated | truncated)
+        ended = terminated | truncated
+        if engine and named:
+            last = of_last_step(engine)
+            named = {name: torch.where(alive & ended, last[name].cpu(), x) for name, x in named.items()}
+        alive &= ~ended
     env.close()
-    return Score(returns, int(bad.sum()))
+    return Score(returns, int(bad.sum()), named)
 
 
 def interval(returns: Tensor) -> float:
@@ -59,10 +68,12 @@ def interval(returns: Tensor) -> float:
 
 
 def show(found: Mapping[str, Score]) -> None:
-    """Print the scores, a line for each task."""
+    """Print the scores, a line for each task, and below it the means of what the task names."""
     for name, one in found.items():
         returns, bad = one.returns, one.bad_states
         spread, many = f" ± {interval(returns):.0f}", f"{len(returns)} episodes"
         spread, many = (spread, many) if len(returns) > 1 else ("", "1 episode")
         ended = f", {bad} of them ended by a bad state" if bad else ""
         print(f"score in {name}: {returns.mean():.0f}{spread} ({many}, mean action{ended})")
+        for entry, x in one.named.items():
+            print(f"  {entry}: {x.mean():.4g}")
