@@ -6,12 +6,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .enums import JointType
-
-if TYPE_CHECKING:
-    from .model import Model
 
 # The fields of an element of each kind begin so. A joint has those of its dofs, too.
 PREFIXES = {
@@ -45,8 +42,8 @@ class Element:
     `qvel`, the slices of its numbers: `world.qpos[m.joint("knee").qpos]`.
     """
 
-    def __init__(self, model: Model, kind: str, number: int, name: str):
-        self._model, self._kind = model, kind
+    def __init__(self, model: Any, kind: str, number: int, name: str):
+        self._model, self._kind = model, kind  # a `Model`
         self.id, self.name = number, name
 
     def __index__(self) -> int:
