@@ -550,7 +550,7 @@ class Episode:
         task = f"{type(self.task).__module__} {type(self.task).__qualname__} {vars(self.task)}"
         varied = f"{self.params and self.params.names} {self.randomize}"
         how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied}"
-        return source.origin(task, self.model.key, how)
+        return source.origin(task, self.model.digest, how)
 
     def program(self, what: str, dtype: str) -> Program:
         """Return the kernel `step`, `reset` or `refresh`, recorded."""
