@@ -1,0 +1,76 @@
+"""dm_control as the oracle of its suite's tasks, with a solver that converges. Tests that import this need dm_control.
+
+Its newest release names a field of mjModel that MuJoCo 4.0 no longer has (`flex_vertedge`), in a table of array sizes
+that is read when a physics is made. So fields that are gone are taken out of that table first.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+pytest.importorskip("dm_control", reason="the extra dmc is not installed")
+
+from dm_control.mujoco.wrapper.mjbindings import sizes
+
+empty = mujoco.MjModel.from_xml_string("<mujoco/>")
+for table, made in (("mjmodel", empty), ("mjdata", mujoco.MjData(empty))):
+    for name in [name for name in sizes.array_sizes[table] if not hasattr(made, name)]:
+        del sizes.array_sizes[table][name]
+
+from dm_control import suite  # noqa: E402 (it reads the table)
+
+logging.getLogger("absl").setLevel(logging.ERROR)
+
+
+@functools.cache
+def environment(name: str) -> Any:
+    """dm_control's environment of a task such as "walker-walk", after a reset; its solver converges to rounding."""
+    env = suite.load(*name.split("-", 1), task_kwargs={"random": 0})
+    env.reset()
+    option = env.physics.model.opt
+    option.tolerance, option.ls_tolerance, option.ls_iterations = 1e-15, 1e-10, 200
+    option.iterations = max(option.iterations, 100)
+    return env
+
+
+def target_geom(physics: Any, place: np.ndarray) -> None:
+    physics.named.model.geom_pos["target"][: len(place)] = place
+
+
+def target_site(physics: Any, place: np.ndarray) -> None:
+    x, _, z = physics.named.data.xanchor["hinge"]
+    physics.named.model.site_pos["target", ["x", "z"]] = [x, z] + place
+
+
+# Where dm_control has what our tasks remember.
+PUT: dict[str, Callable[[Any, np.ndarray], None]] = {
+    "reacher": target_geom, "swimmer": target_geom, "fish": target_geom, "finger": target_site,
+}  # fmt: skip
+
+
+def put(env: Any, name: str, state: dict[str, np.ndarray]) -> None:
+    """Put dm_control's environment into a state: qpos, qvel, act, and what is remembered and drawn by name."""
+    physics = env.physics
+    for field in ("qpos", "qvel", "act"):
+        if field in state:
+            getattr(physics.data, field)[:] = state[field]
+    physics.data.qacc_warmstart[:] = 0
+    for field, value in state.items():
+        if field.startswith("memory "):
+            PUT[name.split("-")[0]](physics, value)
+        elif field.startswith("param "):
+            getattr(physics.model, field.removeprefix("param "))[:] = value
+    physics.set_control(np.zeros(physics.model.nu))
+    physics.forward()
+    env._reset_next_step, env._step_count = False, 0
+
+
+def numbers(observation: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(x) for x in observation.values()])

@@ -1,0 +1,5 @@
+"""dm_control's suite: its tasks, equal to its own to rounding. Their models are those of the installed dm_control."""
+
+from .registry import TASKS
+
+__all__ = ["TASKS"]
