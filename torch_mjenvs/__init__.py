@@ -6,12 +6,13 @@
     env = torch_mjenvs.TorchVectorEnv(MyTask("my_robot.xml", 5), num_envs=4096)  # a task of your own
     simulation = torch_mjenvs.Simulation("my_robot.xml", 4096)  # the physics alone
 
-Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as TorchHopper-v0 and so on.
+Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as TorchHopper-v0 and so on, and those of
+dm_control's suite, as TorchDMC/hopper-hop-v0.
 """
 
 from typing import Any
 
-from . import controls, scalar, wrappers
+from . import controls, dmc, scalar, wrappers
 from .compiler import source as _source
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
@@ -36,6 +37,7 @@ __all__ = [
     "UnsupportedModel",
     "World",
     "controls",
+    "dmc",
     "pretrained",
     "scalar",
     "wrappers",

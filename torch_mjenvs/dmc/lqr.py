@@ -26,7 +26,7 @@ class LQR(DMControlTask):
     has no limit, and ends where the state is nearly 0.
     """
 
-    max_episode_steps: ClassVar[int | None] = None  # type: ignore[assignment]
+    max_episode_steps: ClassVar[int | None] = None
 
     xml_file: str = "lqr.xml"
     frame_skip: int = 1
@@ -45,8 +45,8 @@ class LQR(DMControlTask):
             raise ValueError(f"{self.xml_file} has no worldbody")
         for i in range(n):
             parent = new(parent, "body", name=f"body_{i}", pos=".25 0 0" if i else ".25 0 .1")
-            springs = {"stiffness": str(random.uniform(15, 25)), "damping": str(random.uniform(0, 0))}
-            new(parent, "joint", name=f"joint_{i}", **springs)
+            stiffness, damping = (str(random.uniform(*ends)) for ends in ((15, 25), (0, 0)))
+            new(parent, "joint", name=f"joint_{i}", stiffness=stiffness, damping=damping)
             new(parent, "geom", name=f"geom_{i}")
             new(parent, "site", name=f"site_{i}")
             if i < self.num_actuators:

@@ -32,10 +32,10 @@ class Swimmer(DMControlTask):
         mjcf, n = parse(self.xml_file), self.num_links
         if n < 3:
             raise ValueError(f"num_links must be at least 3, not {n}")
-        head = parent = mjcf.find("./worldbody/body")
+        head = mjcf.find("./worldbody/body")
         if head is None:
             raise ValueError(f"{self.xml_file} has no body")
-        new = ElementTree.SubElement
+        parent, new = head, ElementTree.SubElement
         actuator, sensor = new(mjcf, "actuator"), new(mjcf, "sensor")
         for i in range(n - 1):
             parent = new(parent, "body", name=f"segment_{i}", pos="0 .1 0")
@@ -68,9 +68,9 @@ class Swimmer(DMControlTask):
         return seen_from(d.xmat[m.body("head")], way)[:2]
 
     def observation(self, m: Model, world: World) -> dict[str, Any]:
-        d, bodies = world.data, ("head", *range(self.num_links - 1))
-        sites = [("head_vel", "head_gyro"), *((f"velocimeter_{i}", f"gyro_{i}") for i in bodies[1:])]
-        velocities = [(d.sensordata[m.sensor(v)], d.sensordata[m.sensor(w)]) for v, w in sites]
+        sensed, links = world.data.sensordata, range(self.num_links - 1)
+        names = [("head_vel", "head_gyro"), *((f"velocimeter_{i}", f"gyro_{i}") for i in links)]
+        velocities = [(sensed[m.sensor(v)], sensed[m.sensor(w)]) for v, w in names]
         return {
             "joints": world.qpos[3:],
             "to_target": self.to_target(m, world),

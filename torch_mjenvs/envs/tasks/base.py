@@ -161,7 +161,7 @@ class Task:
 
     data: ClassVar[str] = "gymnasium"
     default_camera_config: ClassVar[dict[str, Any]] = {}
-    max_episode_steps: ClassVar[int] = 1000  # where the user names no other number
+    max_episode_steps: ClassVar[int | None] = 1000  # where the user names no other number
 
     reward_threshold: ClassVar[float | None] = None  # the return from which Gymnasium calls the task solved
 
