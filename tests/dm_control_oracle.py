@@ -49,9 +49,19 @@ def target_site(physics: Any, place: np.ndarray) -> None:
     physics.named.model.site_pos["target", ["x", "z"]] = [x, z] + place
 
 
+def target_body(physics: Any, place: np.ndarray) -> None:
+    """As (x, z), or with the orientation (qw, qy) as well: of a body "target", or one that begins so."""
+    names = [name for name in map(physics.model.id2name, range(physics.model.nbody), ["body"] * physics.model.nbody)]
+    (name,) = (name for name in names if name.startswith("target"))
+    physics.named.model.body_pos[name, ["x", "z"]] = place[:2]
+    if len(place) > 2:
+        physics.named.model.body_quat[name, ["qw", "qy"]] = place[2:]
+
+
 # Where dm_control has what our tasks remember.
 PUT: dict[str, Callable[[Any, np.ndarray], None]] = {
     "reacher": target_geom, "swimmer": target_geom, "fish": target_geom, "finger": target_site,
+    "manipulator": target_body, "stacker": target_body,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from .compiler import source as _source
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
 from .envs.tasks import registry as _registry
-from .envs.tasks.base import Control, Outcome, Task, World
+from .envs.tasks.base import Control, Outcome, Start, Task, World
 from .envs.tasks.registry import *  # noqa: F403 (the tasks, and TASKS)
 from .physics.model.model import UnsupportedModel
 from .physics.simulation import Simulation
@@ -30,6 +30,7 @@ __all__ = [
     "Scale",
     "Shift",
     "Simulation",
+    "Start",
     "Task",
     "TorchEnv",
     "TorchVectorEnv",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-import dm_control_oracle as theirs
 import gymnasium
 import mujoco
 import numpy as np

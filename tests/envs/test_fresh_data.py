@@ -10,7 +10,7 @@ import oracle
 import pytest
 import torch
 
-from torch_mjenvs import Outcome, Task, TorchVectorEnv, World
+from torch_mjenvs import Outcome, Start, Task, TorchVectorEnv, World
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.pipeline import derive
@@ -148,13 +148,13 @@ class Looking(Fresh):
     substeps: int = 7
     attempts: int = 1000
 
-    def reset(self, m: Model, rng: Random, world: World) -> tuple[list, ...]:
+    def reset(self, m: Model, rng: Random, world: World) -> Start:
         def draw(r: Random) -> list:
             return [r.uniform(-0.3, 0.3), r.uniform(-0.2, 0.2), r.uniform(-3.0, 3.0)]
 
         drawn = rng.draw_until(draw, lambda qpos: world.at(qpos).data.ncon < 0.5, self.attempts)
         w = world.at(drawn, [0.0, 0.0, 1.0], [0.3]).settled(self.substeps, [0.5])
-        return w.qpos, w.qvel, w.act
+        return Start(w.qpos, w.qvel, w.act)
 
     def memory(self, m: Model) -> dict:
         return {"begun": [0.0] * 7}
@@ -189,6 +189,75 @@ def test_after_the_last_attempt_the_last_draw_counts() -> None:
     env.reset(seed=3)
     touching = env.obs[:, 3 * 3 + 9 * 2]
     assert 20 < (touching > 0).sum().item() < 180
+
+
+@dataclass(frozen=True)
+class Together(Fresh):
+    """Draws a goal, a part of the model and the state at once: until the capsule touches neither floor nor ball."""
+
+    reset_parameters = ("geom_size",)
+
+    def memory(self, m: Model) -> dict:
+        return {"goal": 0.0, "drawn": 0.0}
+
+    def reset(self, m: Model, rng: Random, world: World) -> Start:
+        def sizes(radius: float) -> dict:
+            return {"geom_size": [*m.geom_size[:2], [radius, 0.0, 0.0]]}
+
+        def draw(r: Random) -> dict:
+            radius, goal = r.uniform(0.05, 0.8), r.uniform(1.0, 2.0)
+            return {"qpos": [goal - 1.4, 0.0, r.uniform(-1.0, 1.0)], "goal": goal, "radius": radius}
+
+        def ok(x: dict) -> object:
+            return world.at(x["qpos"], parameters=sizes(x["radius"])).data.ncon < 0.5
+
+        x = rng.draw_until(draw, ok)
+        return Start(x["qpos"], [0.0] * m.nv, memory={"goal": x["goal"]}, parameters=sizes(x["radius"]))
+
+    def begin(self, m: Model, world: World) -> dict:
+        return {"drawn": world.qpos[0]}
+
+
+def test_a_reset_may_draw_memory_and_parameters_together_with_the_state() -> None:
+    n = 100
+    env = TorchVectorEnv(Together(), n, dtype=torch.float64)
+    env.reset(seed=0)
+    goal, drawn = (x.cpu().numpy() for x in env.engine.memory.values())
+    qpos, radius = env.qpos.cpu().numpy(), env.params["geom_size"][:, 2, 0].cpu().numpy()
+    np.testing.assert_allclose(qpos[:, 0], goal - 1.4, atol=1e-15)
+    np.testing.assert_array_equal(qpos[:, 0], drawn)
+    mjm = model("Euler")
+    loaded = float(mjm.geom_size[2, 0])
+    assert np.ptp(radius) > 0.1
+    would = 0
+    for k in range(n):
+        for size in (radius[k], 0.8):
+            mjm.geom_size[2, 0] = mjm.geom_rbound[2] = size
+            found = oracle.forward(mjm, qpos[k], np.zeros(3), np.zeros(1)).ncon
+            assert size != radius[k] or found == 0
+            would += found > 0
+        mjm.geom_size[2, 0] = loaded
+    assert would > 20  # the larger ones would have touched: so the size mattered
+    before = goal.copy()
+    env.set_state(env.qpos + 0.1, env.qvel)  # the goal is that of the episode, what `begin` looks at is the new state
+    goal, drawn = (x.cpu().numpy() for x in env.engine.memory.values())
+    np.testing.assert_array_equal(goal, before)
+    np.testing.assert_array_equal(drawn, env.qpos[:, 0].cpu().numpy())
+
+
+def test_what_a_reset_may_not_set_is_refused_by_name() -> None:
+    class Astray(Together):
+        reset_parameters = ()
+
+    with pytest.raises(ValueError, match=r"geom_size.* name .* reset_parameters"):
+        TorchVectorEnv(Astray(), 1)
+
+    class Forgetful(Fresh):
+        def reset(self, m: Model, rng: Random) -> Start:
+            return Start([0.0] * 3, [0.0] * 3, memory={"gaol": 1.0})
+
+    with pytest.raises(ValueError, match="'gaol'"):
+        TorchVectorEnv(Forgetful(), 1)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,12 @@ from .fish import FishSwim, FishUpright
 from .hopper import Hopper
 from .humanoid import Humanoid, HumanoidCMU
 from .lqr import LQR
+from .manipulator import Manipulator, ManipulatorInsert
 from .pendulum import Pendulum
 from .point_mass import PointMass
 from .quadruped import Quadruped, QuadrupedFetch
 from .reacher import Reacher
+from .stacker import Stacker
 from .swimmer import Swimmer
 from .walker import Walker
 
@@ -46,6 +48,10 @@ TASKS: dict[str, DMControlTask] = {
     "humanoid_CMU-run": HumanoidCMU(speed=10.0),
     "lqr-lqr_2_1": LQR(),
     "lqr-lqr_6_2": LQR(num_bodies=6, num_actuators=2),
+    "manipulator-bring_ball": Manipulator(),
+    "manipulator-bring_peg": Manipulator(use_peg=True),
+    "manipulator-insert_ball": ManipulatorInsert(),
+    "manipulator-insert_peg": ManipulatorInsert(use_peg=True),
     "pendulum-swingup": Pendulum(),
     "point_mass-easy": PointMass(),
     "point_mass-hard": PointMass(randomize_gains=True),
@@ -54,6 +60,8 @@ TASKS: dict[str, DMControlTask] = {
     "quadruped-fetch": QuadrupedFetch(),
     "reacher-easy": Reacher(target_size=0.05),
     "reacher-hard": Reacher(target_size=0.015),
+    "stacker-stack_2": Stacker(num_boxes=2),
+    "stacker-stack_4": Stacker(num_boxes=4),
     "swimmer-swimmer6": Swimmer(num_links=6),
     "swimmer-swimmer15": Swimmer(num_links=15),
     "walker-stand": Walker(speed=0.0),

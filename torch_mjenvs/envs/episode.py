@@ -29,7 +29,7 @@ from ..physics.params import Columns, check_names, leaves, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
 from ..physics.world_params import param_buffers
-from .contract import Contract, Named, Verdict, Widths, by_name, flatten
+from .contract import Contract, Named, Placed, Verdict, Widths, by_name, flatten
 from .episode_log import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .randomization import Draw
 from .task_view import copy_for_task
@@ -179,6 +179,7 @@ class Episode:
     precision: Precision
     randomize: Mapping[str, Draw] = field(default_factory=dict)
     vary: tuple[str, ...] = ()  # beside what is randomised
+    own: tuple[list[Scalar], list[Scalar]] = ([], [])  # of one world's model: its parameters, and what follows of them
 
     # the model of a world
 
@@ -186,7 +187,9 @@ class Episode:
     def params(self) -> Columns | None:
         """The parameters that vary from world to world; None where none does."""
         by_task = self.contract.randomize(self.before_first(Random(0, 0)))
-        m, names = self.model, check_names(self.model, {*self.vary, *self.randomize, *by_task})
+        m, names = self.model, check_names(
+            self.model, {*self.vary, *self.randomize, *by_task, *self.task.reset_parameters}
+        )
         if not names:
             return None
         columns = Columns(m, names)
@@ -205,9 +208,26 @@ class Episode:
         """Return this episode with a world's own model, made from its parameters."""
         if self.params is None:
             return self
-        own = replace(self, model=self.params.world(params, derived))
-        vars(own).update(params=self.params, layout=self.layout)
+        own = replace(self, model=self.params.world(params, derived), own=(params, derived))
+        vars(own).update({name: x for name, x in vars(self).items() if name in ("params", "layout")})
         return own
+
+    def with_parameters(self, parameters: Mapping[str, list[Scalar]]) -> Episode:
+        """Return this episode with other values of some parameters in a world's own model.
+
+        Raises ValueError for parameters that do not vary.
+        """
+        columns = self.params
+        if not parameters or columns is None:
+            if parameters:
+                raise ValueError(f"{[*parameters]} do not vary: name them in the task's reset_parameters")
+            return self
+        params = list(self.own[0] or columns.nominal())
+        for name, x in parameters.items():
+            if name not in columns.names:
+                raise ValueError(f"{name!r} does not vary: name it in the task's reset_parameters")
+            params[columns.places()[name]] = x
+        return self.of_world(params, columns.derive(params))
 
     def draw(self, b: Buffers, number: Word) -> tuple[list[Scalar], list[Scalar]]:
         """Return the parameters of a new episode, and the numbers derived from them."""
@@ -233,17 +253,28 @@ class Episode:
         """Begin a new episode."""
         number = b["episode"][0]
         params, derived = self.draw(b, number)
-        own = self.of_world(params, derived)
-        episode = own.begin_at(b, number, *own.contract.reset(own.before_reset(b, random(b, number, RESET))))
-        episode.world.params, episode.world.derived = params, derived
+        start = self.of_world(params, derived).start(b, number)
+        own = self.of_world(params, derived).with_parameters(start.parameters)
+        episode = own.begin_at(b, number, start.qpos, start.qvel, start.act, start.memory)
+        episode.world.params, episode.world.derived = own.own if own.own[0] else (params, derived)
         return episode
 
+    def start(self, b: Buffers, number: Word) -> Placed:
+        """Return what the task's `reset` gives for the episode of this number."""
+        return self.contract.reset(self.before_reset(b, random(b, number, RESET)))
+
     def begin_at(
-        self, b: Buffers, number: Word, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar]
+        self,
+        b: Buffers,
+        number: Word,
+        qpos: list[Scalar],
+        qvel: list[Scalar],
+        act: list[Scalar],
+        placed: Named | None = None,
     ) -> EpisodeState:
-        """Begin the episode of this number in this state."""
+        """Begin the episode of this number in this state, with the memory that its reset gave, if that is known."""
         world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
-        memory = self.first_memory(b, world)
+        memory = self.first_memory(b, number, world, placed)
         world.memory = by_name(self.layout.memory, memory)
         obs = self.contract.observe(world, self.layout.obs)
         info = flatten(self.layout.info, self.contract.reset_info(world))
@@ -264,8 +295,18 @@ class Episode:
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng, act, self)
 
-    def put(self, world: World, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar] | None) -> World:
+    def put(
+        self,
+        world: World,
+        qpos: list[Scalar],
+        qvel: list[Scalar],
+        act: list[Scalar] | None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> World:
         """Return this world in another state, as `World.at` does."""
+        if parameters:
+            given = Contract(self.task, (self.params or self).model).parameters("reset", parameters)
+            return self.with_parameters(given).put(world, qpos, qvel, act)
         m, act = self.model, [0.0] * self.model.na if act is None else act
         for name, x, n in (("qpos", qpos, m.nq), ("qvel", qvel, m.nv), ("act", act, m.na)):
             if len(x) != n:
@@ -301,20 +342,22 @@ class Episode:
         seeded = b["episode"][0] < 1  # there was no episode since
         return by_name(widths, choose_all(seeded, first, b["memory"]))
 
-    def first_memory(self, b: Buffers, world: World) -> list[Scalar]:
-        """Return the memory of an episode that begins in this world."""
+    def first_memory(self, b: Buffers, number: Word, world: World, placed: Named | None = None) -> list[Scalar]:
+        """Return the memory of the episode of this number, which begins in this world; `placed` by its reset."""
         widths, first = self.contract.memory()
         if not widths:
             return []
+        if placed is None:
+            placed = self.start(b, number).memory
         world.memory = self.last_memory(b)
-        return self.contract.begin(widths, first, world)
+        return self.contract.begin(widths, flatten(widths, by_name(widths, first) | placed), world)
 
     def memory_before_step(self, b: Buffers, old: WorldState, bad: Mask) -> list[Scalar]:
         """Return the memory that a step starts with: a new one where the state was bad."""
 
         def renewed(_: list[Scalar]) -> list[Scalar]:
-            rng = random(b, b["episode"][0] + -1, BEGIN)
-            return self.first_memory(b, self.world_at(old.qpos, old.qvel, old.act, rng))
+            number = b["episode"][0] + -1
+            return self.first_memory(b, number, self.world_at(old.qpos, old.qvel, old.act, random(b, number, BEGIN)))
 
         return when_any(bad, renewed, old.memory) if old.memory else []
 
@@ -504,7 +547,8 @@ class Episode:
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng = Random(*b["word"])
-            found.append(self.find_layout(rng, b["action"], *self.contract.reset(self.before_first(rng))))
+            start = self.contract.reset(self.before_first(rng))
+            found.append(self.find_layout(rng, b["action"], start.qpos, start.qvel, start.act))
             return {}
 
         record(self.name("layout"), buffers, run, "float64").release()

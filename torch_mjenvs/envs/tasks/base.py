@@ -48,13 +48,19 @@ class World:
     act: list[Scalar] = field(default_factory=list)
     _physics: Physics | None = field(default=None, repr=False, compare=False)
 
-    def at(self, qpos: list[Scalar], qvel: list[Scalar] | None = None, act: list[Scalar] | None = None) -> World:
+    def at(
+        self,
+        qpos: list[Scalar],
+        qvel: list[Scalar] | None = None,
+        act: list[Scalar] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> World:
         """Return this world in another state: qpos (nq), qvel (nv) and act (na), which are 0 where left out.
 
         Its `data` is mjData of that state: kinematics, contacts (`ncon`), sensors. Only what is read of it is computed.
+        `parameters` are the model's, by name and nested as in `m`, of those that vary from world to world; others stay.
         """
-        physics = self._has_physics()
-        return physics.put(self, qpos, [0.0] * len(self.qvel) if qvel is None else qvel, act)
+        return self._has_physics().put(self, qpos, [0.0] * len(self.qvel) if qvel is None else qvel, act, parameters)
 
     def settled(self, substeps: int, ctrl: list[Scalar] | None = None) -> World:
         """Return this world after so many substeps of physics under ctrl (nu), which is 0 where left out."""
@@ -69,9 +75,32 @@ class World:
 class Physics(Protocol):
     """The physics by which a world finds its other states."""
 
-    def put(self, world: World, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar] | None) -> World: ...
+    def put(
+        self,
+        world: World,
+        qpos: list[Scalar],
+        qvel: list[Scalar],
+        act: list[Scalar] | None,
+        parameters: Mapping[str, Any] | None,
+    ) -> World: ...
 
     def settled(self, world: World, substeps: int, ctrl: list[Scalar] | None) -> World: ...
+
+
+@dataclass(frozen=True)
+class Start:
+    """The beginning of an episode, for a `reset` that says more than qpos (nq) and qvel (nv).
+
+    `act` (na) has activations, which are 0 where left out. `memory` has numbers of the world's memory by name, such as
+    a goal that was drawn together with the state: `begin` may change them. `parameters` has parameters of the model by
+    name, nested as in `m`: those of `Task.reset_parameters`.
+    """
+
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    act: list[Scalar] | None = None
+    memory: Mapping[str, Scalar | list[Scalar]] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,6 +189,7 @@ class Task:
     """
 
     data: ClassVar[str] = "gymnasium"
+    reset_parameters: ClassVar[tuple[str, ...]] = ()  # the model's parameters that `reset` sets
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int | None] = 1000  # where the user names no other number
 
@@ -186,8 +216,8 @@ class Task:
         return mujoco.MjModel.from_xml_path(expand_model_path(os.fspath(self.xml_file)))
 
     # Any and Any: so that a type checker takes a `reset` with and without `world`.
-    def reset(self, m: Model, *args: Any, **kwargs: Any) -> tuple[list[Scalar], ...]:
-        """Return qpos (nq) and qvel (nv) of a new episode, and act (na) where it is not 0.
+    def reset(self, m: Model, *args: Any, **kwargs: Any) -> tuple[list[Scalar], list[Scalar]] | Start:
+        """Return qpos (nq) and qvel (nv) of a new episode, or a `Start`, which may say more.
 
         Write it as `reset(self, m, rng)`, or as `reset(self, m, rng, world)` where it looks at `world.memory`, or at
         other states by `world.at` and `world.settled`. `rng.draw_until` draws until a state is good.
