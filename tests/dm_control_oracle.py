@@ -6,9 +6,10 @@ that is read when a physics is made. So fields that are gone are taken out of th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mujoco
@@ -35,8 +36,9 @@ def environment(name: str) -> Any:
     env = suite.load(*name.split("-", 1), task_kwargs={"random": 0})
     env.reset()
     option = env.physics.model.opt
-    option.tolerance, option.ls_tolerance, option.ls_iterations = 1e-15, 1e-10, 200
+    option.tolerance, option.ls_tolerance, option.ls_iterations = 0.0, 1e-6, 100
     option.iterations = max(option.iterations, 100)
+    option.ccd_tolerance, option.ccd_iterations = 1e-12, 200
     return env
 
 
@@ -77,9 +79,31 @@ def put(env: Any, name: str, state: dict[str, np.ndarray]) -> None:
             PUT[name.split("-")[0]](physics, value)
         elif field.startswith("param "):
             getattr(physics.model, field.removeprefix("param "))[:] = value
+    physics.data.time = 0
     physics.set_control(np.zeros(physics.model.nu))
     physics.forward()
     env._reset_next_step, env._step_count = False, 0
+
+
+@contextlib.contextmanager
+def touches_of_ellipsoids(physics: Any) -> Iterator[list[int]]:
+    """Watch a step for contacts of ellipsoids with anything but the floor, in any substep: the list is then not empty.
+
+    Nothing is watched, as nothing can be found, in models without such pairs.
+    """
+    mjm, found = physics.model.ptr, []
+    kinds = mjm.geom_type
+    ellipsoids = {g for g in range(mjm.ngeom) if kinds[g] == mujoco.mjtGeom.mjGEOM_ELLIPSOID and mjm.geom_contype[g]}
+    if ellipsoids:
+        d = mujoco.MjData(mjm)
+        for name in ("qpos", "qvel", "act"):
+            getattr(d, name)[:] = getattr(physics.data, name)
+    yield found
+    for _ in range(round((physics.data.time - d.time) / mjm.opt.timestep) if ellipsoids else 0):
+        d.ctrl[:] = physics.data.ctrl
+        mujoco.mj_step(mjm, d)
+        pairs = [{c.geom1, c.geom2} for c in d.contact]
+        found += [1 for x in pairs if x & ellipsoids and not any(kinds[g] == mujoco.mjtGeom.mjGEOM_PLANE for g in x)]
 
 
 def numbers(observation: Any) -> np.ndarray:

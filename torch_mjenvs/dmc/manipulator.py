@@ -161,8 +161,9 @@ class ManipulatorInsert(Manipulator):
         return ["slot" if self.use_peg else "cup"]
 
     def parameters(self, m: Model, target: list[Scalar]) -> dict[str, Any]:
-        (name,), (x, z, w, y) = self.receptacles(), target
+        x, z, w, y = target
         pos, quat = ([list(row) for row in rows] for rows in (m.body_pos, m.body_quat))
-        pos[m.body(name)] = [x, pos[m.body(name)][1], z]
-        quat[m.body(name)] = [w, quat[m.body(name)][1], y, quat[m.body(name)][3]]
+        for body in (m.body(name) for name in [f"target_{self.held}", *self.receptacles()]):
+            pos[body] = [x, pos[body][1], z]
+            quat[body] = [w, quat[body][1], y, quat[body][3]]
         return {"body_pos": pos, "body_quat": quat}
