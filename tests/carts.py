@@ -75,9 +75,10 @@ class Carts(Task):
         return Outcome(
             terms,
             {"fell": fell, "left": absolute(after.qpos[0]) > 0.15},
-            {"speed": after.qvel[0]},
+            {"velocity": after.qvel[0]},
             truncated={"calm": logical_and(slow, after.memory["steps"] > 5.0)},
             weights=self.weights,
             scale=self.dt(m),
             clip=self.clip,
+            metrics={"speed": absolute(after.qvel[0])},
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .scalar import Scalar, clip, select
+from .scalar import Scalar, absolute, clip, maximum
 
 __all__ = ["delayed", "offset", "pd", "queued", "rate_limited", "rescaled"]
 
@@ -65,19 +65,24 @@ def delayed(queue: Scalars, action: Scalars, steps: Scalar) -> list[Scalar]:
     """Return the action of so many steps ago: 0 is this one, k the oldest of the k actions in the queue.
 
     The queue is a list of k * len(action) numbers in the task's memory, the latest last; `queued` keeps it. `steps` may
-    be another number in each world, such as one drawn in `begin`. It is rounded, and held within 0 and k.
+    be another number in each world, such as one drawn in `begin`, and is held within 0 and k. Between two whole numbers
+    the actions are mixed: 0.25 is a quarter of the last action and three quarters of this one, as an action that is
+    late by a quarter of a step works for three quarters of it.
 
     Raises ValueError for a queue that is not of whole actions, and for a constant `steps` beyond it.
     """
-    n, out = len(action), list(action)
+    n = len(action)
     k = len(queue) // n
     if k * n != len(queue):
         raise ValueError(f"a queue of {len(queue)} numbers does not hold actions of {n}")
     if isinstance(steps, (int, float)) and not 0 <= steps <= k:
         raise ValueError(f"the queue holds {k} actions, and none of {steps} steps ago")
-    for back in range(1, k + 1):
-        earlier = queue[(k - back) * n : (k - back + 1) * n]
-        out = [select(steps > back - 0.5, x, y) for x, y in zip(earlier, out, strict=True)]
+    steps, known = clip(steps, 0.0, float(k)), [*queue, *action]
+    out: list[Scalar] = [0.0] * n
+    for back in range(k + 1):
+        share = maximum(1.0 - absolute(steps - back), 0.0)
+        then = known[(k - back) * n : (k - back + 1) * n]
+        out = [x + share * y for x, y in zip(out, then, strict=True)]
     return out
 
 

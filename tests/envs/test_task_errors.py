@@ -151,6 +151,11 @@ ANSWERS = {
         "outcome", lambda *_: Outcome(1.0, clip=1.0), TypeError, r"clip must be two numbers, \(low, high\), not 1.0"),
     "clip is upside down": (
         "outcome", lambda *_: Outcome(1.0, clip=(1.0, 0.0)), ValueError, "with low below high"),
+    "a metric is a list": (
+        "outcome", lambda *_: Outcome(1.0, metrics={"error": [1.0]}), TypeError, "metrics 'error' must be a number"),
+    "other metrics in a step": (
+        "outcome", Alternating(Outcome(1.0, metrics={"a": 1.0}), Outcome(1.0, metrics={"b": 1.0})), ValueError,
+        r"the metrics are \['b'\], and were \['a'\] before"),
     "a reason is a number": (
         "outcome", lambda *_: Outcome(1.0, {"fell": 1.0}), TypeError, "terminated 'fell' must be True, False or"),
     "truncated is a number": (

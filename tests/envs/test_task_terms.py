@@ -41,7 +41,7 @@ class Loop:
 
     def reset(self) -> list:
         mujoco.mj_resetData(self.model, self.data)
-        self.episode, self.elapsed, self.sums = self.episode + 1, 0, [0.0] * len(TERMS)
+        self.episode, self.elapsed, self.sums, self.speeds = self.episode + 1, 0, [0.0] * len(TERMS), []
         drawn = self.seen(-2)
         self.model.dof_damping[:] = self.task.randomize(self, drawn.rng, drawn)["dof_damping"]
         world = self.seen(0)
@@ -65,6 +65,7 @@ class Loop:
         reward = min(max(sum(weighted), 0.0), 10.0)
         assert out.total() == pytest.approx(reward)
         self.sums = [x + y for x, y in zip(self.sums, weighted, strict=True)]
+        self.speeds.append(abs(self.data.qvel[0]))
         reasons = out.terminated | out.truncated | {"time_limit": self.elapsed >= LIMIT, "bad_state": False}
         return self.task.observe(self, after), reward, self.sums, reasons, any(out.terminated.values())
 
@@ -108,6 +109,7 @@ def test_terms_ends_kicks_and_resets_by_memory_are_those_of_a_loop_over_mujoco(m
             close([last[f"episode_reward/{name}"][i].cpu() for name in TERMS], sums)
             assert {name: bool(last[f"episode_end/{name}"][i]) for name in reasons} == reasons
             assert last["episode_length"][i] == loop.elapsed
+            assert last["episode_mean/speed"][i].item() == pytest.approx(np.mean(loop.speeds), abs=1e-9)
             returns[i] += want
             assert bool(info["_episode"][i]) == ended
             told = {name: x[i].cpu() for name, x in info["episode"]["rewards"].items()}
@@ -115,6 +117,7 @@ def test_terms_ends_kicks_and_resets_by_memory_are_those_of_a_loop_over_mujoco(m
             assert [*told] == TERMS
             if ended:
                 assert info["episode"]["l"][i] == loop.elapsed
+                assert info["episode"]["metrics"]["speed"][i] == last["episode_mean/speed"][i]
                 assert info["episode"]["r"][i].item() == pytest.approx(returns[i])
                 assert {k for k, x in info["episode"]["ends"].items() if x[i]} == {k for k, x in reasons.items() if x}
                 seen |= {k for k, x in reasons.items() if x}
@@ -158,11 +161,11 @@ def test_setting_a_state_neither_ends_nor_rewards():
     env = make()
     env.reset(seed=SEED)
     run(env, actions(2))
-    sums = env.engine.view("reward_sums").clone()
+    sums = env.engine.view("episode_sums").clone()
     assert sums.any()
     qpos = torch.zeros(WORLDS, 2, dtype=torch.float64, device=env.device)
     env.set_state(qpos, torch.zeros_like(qpos))
-    assert torch.equal(env.engine.view("reward_sums"), sums)
+    assert torch.equal(env.engine.view("episode_sums"), sums)
     run(env, actions(1))
     assert (env.engine.info["episode_length"] == 3).all()
 
@@ -220,3 +223,24 @@ def test_a_single_environment_takes_such_actions_and_tells_the_same():
 def info_force(env: gymnasium.Env) -> np.ndarray:
     """Return what the task remembers of the ctrl that it gave."""
     return env.unwrapped.engine.memory["force"].cpu().numpy()
+
+
+def test_a_reset_sees_its_own_model_at_qpos0_and_a_randomize_the_one_that_was_loaded():
+    @dataclass(frozen=True)
+    class Looks(Carts):
+        def randomize(self, m, rng, world):
+            twice = [[2.0 * x for x in row] for row in m.body_pos]
+            return {"body_pos": twice, "dof_damping": [world.data.xipos[2][2]] * 2}
+
+        def reset(self, m, rng, world):
+            return [world.data.xipos[2][2], m.dof_damping[0]], [0.0] * m.nv
+
+    env = make(task=Looks())
+    obs, _ = env.reset(seed=SEED)
+    model = Looks().load()
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    loaded = data.xipos[2, 2]
+    model.body_pos[:] *= 2.0
+    mujoco.mj_forward(model, data)
+    close(obs[:, :2].cpu(), [[data.xipos[2, 2], loaded]] * WORLDS)

@@ -21,7 +21,7 @@ from torch_mjenvs.envs.episode_log import of_last_step
 N = 8
 NAMES = [f"episode_reward/{name}" for name in TERMS]
 REASONS = ["fell", "left", "calm", "time_limit", "bad_state"]
-ALL = [*NAMES, "episode_length", *(f"episode_end/{name}" for name in REASONS)]
+ALL = [*NAMES, "episode_mean/speed", "episode_length", *(f"episode_end/{name}" for name in REASONS)]
 
 
 def make(mode: str = "SameStep", task: type[Task] = Carts, **arguments) -> TorchVectorEnv:
@@ -258,14 +258,14 @@ def test_torchrl_observes_the_terms_and_takes_their_sums_back():
     assert (sums[ended] != 0).all() and data["next", "episode_end/calm"][ended].any()
     assert not data["next", "episode_end/calm"][~ended].any()
     state = env.get_state()
-    before = env.engine.view("reward_sums").clone()
+    before = env.engine.view("episode_sums").clone()
     env.rollout(3)
-    assert before.any() and not torch.equal(env.engine.view("reward_sums"), before)
+    assert before.any() and not torch.equal(env.engine.view("episode_sums"), before)
     again = env.reset(state.clone(), set_state=True)
-    assert torch.equal(env.engine.view("reward_sums"), before)
+    assert torch.equal(env.engine.view("episode_sums"), before)
     assert torch.equal(again["episode_reward/upright"], data["next", "episode_reward/upright"][:, -1])
     fresh = env.reset(state.select("qpos", "qvel"), set_state=True)
-    assert not env.engine.view("reward_sums").any() and not fresh["episode_reward/upright"].any()
+    assert not env.engine.view("episode_sums").any() and not fresh["episode_reward/upright"].any()
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -26,8 +26,8 @@ class RlGamesVecEnv(IVecEnv):
     Then config["env_name"] = "hopper" names it, `num_actors` is the number of worlds, and `env_config` is passed on to
     `make`. infos["time_outs"] (N,) marks episodes that were truncated: where the config says `value_bootstrap: True`,
     rl_games adds the value of the state before. infos["final_obs"] has the observations from which they would have gone
-    on. Where the task names terms of its reward or reasons of its ends, infos["episode"] has numbers of them to log, as
-    `wrappers.LogEpisodes` says it.
+    on. Where the task names terms of its reward, metrics or reasons of its ends, infos["episode"] has numbers of them,
+    as `wrappers.LogEpisodes` says it.
 
     The first reset uses `seed`, which rl_games hands over where `env_config` is in its config. Its checkpoints hold the
     worlds' state.

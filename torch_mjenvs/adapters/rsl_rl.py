@@ -26,7 +26,7 @@ class RslRlVecEnv(VecEnv):
     Observations are the group "policy" of a TensorDict, float32: config["obs_groups"] names it for actor and critic.
     extras["time_outs"] (N,) marks episodes that were truncated: rsl_rl adds the value of the state before.
     extras["final_obs"] has the observations from which they would have gone on. Where the task names terms of its
-    reward or reasons of its ends, extras["log"] has numbers of them to log, as `wrappers.LogEpisodes` says it.
+    reward, metrics or reasons of its ends, extras["log"] has numbers of them, as `wrappers.LogEpisodes` says it.
 
     All worlds are reset when this is made, with `seed`. `episode_length_buf` is the environment's own count of steps,
     and writing into it, as the runner's `init_at_random_ep_len` does, moves where episodes are truncated.

@@ -28,8 +28,8 @@ class SB3VecEnv(VecEnv):
 
     `infos` is a list of N dicts, of which only those of worlds that ended in this step hold anything: the info of the
     episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True where the episode was
-    only truncated. Where the task names terms of its reward, their sums are in the info, as "episode_reward/NAME":
-    `VecMonitor(env, info_keywords=(...))` keeps them. `reset_infos` after a step is filled in the same worlds alone. To
+    only truncated. What a task names is in the info, too, as "episode_reward/NAME" and so on:
+    `VecMonitor(env, info_keywords=(...))` keeps it. `reset_infos` after a step is filled in the same worlds alone. To
     make the others would cost more than the step.
 
     Seeds are Stable-Baselines3's: `seed(s)` has world i start from s + i at the next reset, as a lone world would.

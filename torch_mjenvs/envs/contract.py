@@ -19,7 +19,7 @@ from ..compiler.expr import type_of
 from ..compiler.scalar import Mask, Scalar, logical_or
 from ..physics.model.model import Model
 from ..physics.params import as_rows, check_names, leaves
-from .episode_log import BAD_STATE, OWN_REASONS
+from .entries import BAD_STATE, OWN_REASONS
 from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Start, Task, World
 
@@ -48,10 +48,11 @@ RECORDED = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A task's outcome, checked: the reward, what each named term adds to it, the end with its reasons, and info."""
+    """A task's outcome, checked: the reward, what each term adds to it, metrics, the end with its reasons, and info."""
 
     reward: Scalar
     terms: dict[str, Scalar]
+    metrics: dict[str, Scalar]
     terminated: Mask
     truncated: Mask
     reasons: dict[str, Mask]
@@ -214,7 +215,8 @@ class Contract:
             reasons |= given
             ends[what] = logical_or(*given.values())
         info = self.checked_info("outcome", returned.info)
-        return Verdict(checked.total(), terms, ends["terminated"], ends["truncated"], reasons if named else {}, info)
+        metrics, reasons = self.singles("metrics", returned.metrics), reasons if named else {}
+        return Verdict(checked.total(), terms, metrics, ends["terminated"], ends["truncated"], reasons, info)
 
     def checked_reward(self, outcome: Outcome) -> Outcome:
         """Return an outcome whose reward, weights, scale and clip are checked."""

@@ -20,8 +20,8 @@ from ..physics.loading.size import sized
 from ..physics.model.model import Model
 from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
+from .entries import BAD_STATE
 from .episode import Episode, is_known
-from .episode_log import BAD_STATE
 from .model_view import model_view
 from .randomization import as_draws
 from .tasks.base import Task, copy_of

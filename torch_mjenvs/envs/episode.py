@@ -17,7 +17,6 @@ from gymnasium.vector import AutoresetMode
 
 from ..compiler import source
 from ..compiler.control import choose_all, when_any
-from ..compiler.expr import Expr, node
 from ..compiler.program import Buffer, Program, record
 from ..compiler.random import Random, Word
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
@@ -30,7 +29,7 @@ from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
 from ..physics.world_params import param_buffers
 from .contract import Contract, Named, Placed, Verdict, Widths, by_name, flatten
-from .episode_log import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
+from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .randomization import Draw
 from .task_view import copy_for_task
 from .tasks.base import Task, World
@@ -51,6 +50,7 @@ class Layout:
     step_info: tuple[str, ...]
     reset_info: tuple[str, ...]
     rewards: tuple[str, ...]  # the names of the reward's terms, if it has any
+    metrics: tuple[str, ...]  # the names of the task's metrics
     ends: tuple[str, ...]  # the reasons by which an episode ends, if the task names any
     truncates: bool  # whether the task itself truncates episodes
     controls: bool  # whether the task makes ctrl of its action
@@ -64,14 +64,19 @@ class Layout:
     @property
     def logged(self) -> tuple[str, ...]:
         """The names of the entries of info that tell of an episode."""
-        return entries(self.rewards, self.ends)
+        return entries(self.rewards, self.metrics, self.ends)
+
+    @property
+    def sums(self) -> int:
+        """The size of what is summed over an episode: the reward's terms, metrics, and 1 for every step."""
+        return len(self.rewards) + len(self.metrics) + 1 if self.logged else 0
 
     def buffers(self) -> list[Buffer]:
         """Return the kernels' buffers. State is world-minor; users' inputs and outputs have a row for each world."""
         params = param_buffers(self.params) if self.params else []
         act = [Buffer("act", self.na)] if self.na else []
         ctrl = [Buffer("ctrl", self.nu)] if self.controls else []
-        sums = [Buffer("reward_sums", len(self.rewards))] if self.rewards else []
+        sums = [Buffer("episode_sums", self.sums)] if self.sums else []
         return params + [
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
@@ -112,7 +117,7 @@ class WorldState:
     params: list[Scalar] = field(default_factory=list)
     derived: list[Scalar] = field(default_factory=list)
     ctrl: list[Scalar] = field(default_factory=list)  # of the last step, where the task makes it of its action
-    reward_sums: list[Scalar] = field(default_factory=list)  # of the reward's terms, over the episode
+    episode_sums: list[Scalar] = field(default_factory=list)  # of what the task has logged, see `Layout.sums`
 
 
 @dataclass
@@ -280,7 +285,7 @@ class Episode:
         info = flatten(self.layout.info, self.contract.reset_info(world))
         state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory)
         state.ctrl += [0.0] * len(b.get("ctrl", []))
-        state.reward_sums += [0.0] * len(b.get("reward_sums", []))
+        state.episode_sums += [0.0] * len(b.get("episode_sums", []))
         return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
 
     def world_at(self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random) -> World:
@@ -377,7 +382,7 @@ class Episode:
             b["memory"],
             b.get("params", []),
             b.get("derived", []),
-            reward_sums=b.get("reward_sums", []),
+            episode_sums=b.get("episode_sums", []),
         )
         action = choose_all(bad_action, [0.0] * len(b["action"]), b["action"])
         return world, action, bad_state, bad_action
@@ -425,7 +430,7 @@ class Episode:
     def judge(
         self, b: Buffers, before: World, action: list[Scalar], after: World, bad: Mask
     ) -> tuple[StepResult, list[Scalar], list[Scalar], list[Scalar]]:
-        """Return the step's result, its observation, its info, and the sums of the reward's terms up to here."""
+        """Return the step's result, its observation, its info, and the sums over the episode up to here."""
         verdict = self.contract.outcome(before, action, after)
         limit = self.max_episode_steps
         reward, terminated = select(bad, 0.0, verdict.reward), logical_or(verdict.terminated, bad)
@@ -433,23 +438,23 @@ class Episode:
         result = StepResult(reward, terminated, logical_or(verdict.truncated, late), bad)
         obs = self.contract.observe(after, self.layout.obs)
         self.check_names(verdict)
-        sums: list[Scalar] = [
-            x + select(bad, 0.0, y) for x, y in zip(b.get("reward_sums", []), verdict.terms.values(), strict=True)
-        ]
-        info = verdict.info
+        info, sums = verdict.info, b.get("episode_sums", [])
         if self.layout.logged:
+            added = [select(bad, 0.0, x) for x in (*verdict.terms.values(), *verdict.metrics.values())]
+            sums = [x + y for x, y in zip(sums, [*added, 1.0], strict=True)]
+            terms, (*metrics, steps_made) = sums[: len(verdict.terms)], sums[len(verdict.terms) :]
             reasons = {name: logical_and(x, logical_not(bad)) for name, x in verdict.reasons.items()}
             reasons |= {TIME_LIMIT: late, BAD_STATE: bad}
-            ended = {name: select(reasons[name], 1.0, 0.0) for name in self.layout.ends}
-            steps_taken = b["elapsed_steps"][0] + 1
-            length = node("i2f", steps_taken) if type(steps_taken) is Expr else float(steps_taken)
-            info = info | dict(zip(self.layout.logged, [*sums, length, *ended.values()], strict=True))
+            ended = [select(reasons[name], 1.0, 0.0) for name in self.layout.ends]
+            told = [*terms, *(x / steps_made for x in metrics), steps_made, *ended]
+            info = info | dict(zip(self.layout.logged, told, strict=True))
         return result, obs, flatten(self.layout.info, info), sums
 
     def check_names(self, verdict: Verdict) -> None:
         """Raise ValueError where the reward's terms or the reasons are not those of the layout, in its order."""
         for what, known, found in (
             ("terms of the reward", self.layout.rewards, verdict.terms),
+            ("metrics", self.layout.metrics, verdict.metrics),
             ("reasons of an end", tuple(x for x in self.layout.ends if x not in OWN_REASONS), verdict.reasons),
         ):
             if tuple(found) != known:
@@ -475,7 +480,7 @@ class Episode:
         new.ctrl = ctrl if self.layout.controls else []
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
-        result, obs, info, new.reward_sums = self.judge(b, before, action, after, bad)
+        result, obs, info, new.episode_sums = self.judge(b, before, action, after, bad)
         episode = EpisodeState(elapsed, b["episode"][0], info, obs, new)
         done, final = result.ended, {}
         if self.mode == AutoresetMode.SAME_STEP:
@@ -569,14 +574,14 @@ class Episode:
         after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before)))
         verdict = contract.outcome(before, action, after)
         contract.observe(after, len(obs))
-        rewards, ends = tuple(verdict.terms), tuple(verdict.reasons)
+        rewards, metrics, ends = tuple(verdict.terms), tuple(verdict.metrics), tuple(verdict.reasons)
         if ends:
             ends += OWN_REASONS if self.max_episode_steps is not None else (BAD_STATE,)
-        step_info = contract.with_entries(verdict.info, entries(rewards, ends))
+        step_info = contract.with_entries(verdict.info, entries(rewards, metrics, ends))
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
         return Layout(
-            m.nq, m.nv, m.nu, m.na, contract.action_space(), len(obs), memory, info, *names, rewards, ends,
+            m.nq, m.nv, m.nu, m.na, contract.action_space(), len(obs), memory, info, *names, rewards, metrics, ends,
             verdict.truncated is not False, contract.controls, self.params,
         )  # fmt: skip
 

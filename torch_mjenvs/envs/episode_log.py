@@ -1,41 +1,26 @@
-"""Entries of info that tell of an episode: sums of the reward's named terms, its length, and why it ended."""
+"""What a task has logged of its episodes, read from the engine, and averaged for the logs of trainers."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 from gymnasium.vector import AutoresetMode
 
-from ..compiler.launch import mark_static_address
-
-if TYPE_CHECKING:
-    from .engine import Engine
-
-REWARD = "episode_reward/"  # and the name of a term: its sum over the episode so far
-END = "episode_end/"  # and the name of a reason: 1 where that ended the episode, else 0
-LENGTH = "episode_length"
-
-BAD_STATE = "bad_state"  # also an entry of info that the environment adds in every step
-TIME_LIMIT = "time_limit"
-OWN_REASONS = (TIME_LIMIT, BAD_STATE)
-
-
-def entries(rewards: tuple[str, ...], ends: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of these entries, for a task's named terms and the reasons of its ends; () where it has none."""
-    if not (rewards or ends):
-        return ()
-    return (*(REWARD + name for name in rewards), LENGTH, *(END + name for name in ends))
+from .engine import Engine, mark_static_address
 
 
 def of_last_step(engine: Engine) -> dict[str, torch.Tensor]:
-    """Return these entries by name, (N,) each, of the episodes that the last step belonged to, before any reset."""
+    """Return the sums, means, length and reasons that a task has logged, by name, (N,) each.
+
+    They are of the episodes that the last step belonged to, as they were before any reset; {} where a task names none.
+    """
+    if not engine.layout.logged:
+        return {}
     info = engine.final_info if engine.mode is AutoresetMode.SAME_STEP else engine.info
     return {name: info[name] for name in engine.layout.logged}
 
 
 class EpisodeMeans:
-    """Means of these entries over the episodes that ended in a step, for the logs of trainers.
+    """Means over the episodes that ended in a step: of what the task has logged of each.
 
     They lie on the device, and nothing waits for it. So in a step in which no episode ended, they are those of the last
     step in which one did, and NaN before the first.

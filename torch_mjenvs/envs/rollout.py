@@ -12,7 +12,8 @@ from gymnasium.vector import AutoresetMode
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_tensor, check_memory
 from .engine import MARKED_STEPS, Engine
-from .episode_log import BAD_STATE, of_last_step
+from .entries import BAD_STATE
+from .episode_log import of_last_step
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
 Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors
@@ -49,8 +50,8 @@ class Rollout:
     - "reward" (T, N), "terminated", "truncated", "bad_state" (T, N) bool
     - in SAME_STEP mode "final_obs" (T, N, D): what each step led to, before any reset
     - "next_obs" (N, D): what the policy would see next
-    - where the task names terms of its reward or reasons of its ends, these entries of info, as they were before any
-      reset: "episode_reward/NAME", "episode_length", "episode_end/NAME" (T, N)
+    - where the task names terms of its reward, metrics or reasons of its ends, these entries of info, as they were
+      before any reset: "episode_reward/NAME", "episode_mean/NAME", "episode_length", "episode_end/NAME" (T, N)
 
     On a GPU the call replays one CUDA graph, without Python. So the policy must be made of operations that a graph can
     hold, on tensors that stay where they are: change parameters in place, as optimisers do. It may be compiled by

@@ -18,7 +18,7 @@ from ..checks import as_options, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .data_view import DataView
 from .engine import Engine, named_columns
-from .episode_log import BAD_STATE
+from .entries import BAD_STATE
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task, World

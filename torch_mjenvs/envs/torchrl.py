@@ -20,7 +20,7 @@ from ..calls import exclusive, lasting
 from ..checks import as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
-from .episode_log import BAD_STATE
+from .entries import BAD_STATE
 from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task
@@ -28,10 +28,10 @@ from .video import tile_images
 
 # What `get_state` gives, where there is such: with it, an episode goes on exactly.
 STATE = (
-    "qpos", "qvel", "qacc_warmstart", "act", "ctrl", "reward_sums", "memory", "elapsed_steps", "obs", "info", "params",
+    "qpos", "qvel", "qacc_warmstart", "act", "ctrl", "episode_sums", "memory", "elapsed_steps", "obs", "info", "params",
     "derived",
 )  # fmt: skip
-BEGUN = ("elapsed_steps", "done", "ctrl", "reward_sums")  # are 0 in a state that does not say otherwise
+BEGUN = ("elapsed_steps", "done", "ctrl", "episode_sums")  # are 0 in a state that does not say otherwise
 
 
 class TorchRLEnv(EnvBase):
@@ -51,8 +51,9 @@ class TorchRLEnv(EnvBase):
             TorchRL then writes NaN where the last observation of an episode would be, and what transforms add to it
             (`episode_reward`), so that off-policy losses are NaN. False keeps it, exact.
         info_keys: names of the task's info ("x_velocity", "reward_forward", ...), or "bad_state", that shall be there
-            as further observations, (N, 1) or (N, width). What a reset does not give is 0 after it. With a task that
-            names the terms of its reward, "episode_reward/NAME" is one; with reasons of ends, "episode_end/NAME".
+            as further observations, (N, 1) or (N, width). What a reset does not give is 0 after it. Where a
+            task names them, the sums of its reward's terms are "episode_reward/NAME", its metrics "episode_mean/NAME",
+            and the reasons of its ends "episode_end/NAME".
         first_world: number of the first world in the random streams; with one seed, world i here is world
             first_world + i of a larger batch.
         randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies

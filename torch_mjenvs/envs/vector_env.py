@@ -22,12 +22,13 @@ from ..calls import exclusive, lasting
 from ..checks import as_mask, as_options, as_seeds, as_tensor, check_memory, check_state
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .engine import MASKS, Engine, copied, named_columns
-from .episode_log import BAD_STATE
+from .entries import BAD_STATE
 from .rollout import Policy, Rollout, Step
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task
 from .tasks.registry import make_task
+from .to_numpy import refuse_wrappers_in_numpy
 
 
 class TorchVectorEnv(VectorEnv):
@@ -228,11 +229,14 @@ class TorchVectorEnv(VectorEnv):
         worlds that are reset are seeded.
 
         Raises ValueError for a list of seeds of another length or a mask without any True, TypeError for a mask that
-        is not bool, ResetNeeded if the very first reset leaves worlds out; nothing has changed then. A mask on a GPU
-        without any True is taken, and resets no world: to know would be to wait for the device.
+        is not bool, and within a wrapper of Gymnasium's that computes in NumPy, ResetNeeded if the very first reset
+        leaves worlds out; nothing has changed then. A mask on a GPU without any True is taken, and resets no world: to
+        know would be to wait for the device.
         """
         if self.closed:
             self._refuse()
+        if not torch.compiler.is_compiling():
+            refuse_wrappers_in_numpy()
         engine = self.engine
         chosen = as_options(options)
         mask = self._reset_mask(chosen["reset_mask"]) if "reset_mask" in chosen else None

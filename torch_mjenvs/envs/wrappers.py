@@ -27,7 +27,8 @@ from gymnasium.wrappers.utils import rescale_box
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
-from .episode_log import END, REWARD, EpisodeMeans, of_last_step
+from .entries import END, MEAN, REWARD
+from .episode_log import EpisodeMeans, of_last_step
 from .rollout import Policy, Rollout, Step
 from .vector_env import TorchVectorEnv
 
@@ -168,8 +169,8 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
     `step` gives info[stats_key], a dict of (N,) tensors, 0 where no episode ended: "r", the return, float64; "l", its
     steps, int64; "t", its seconds on the host's clock, float64. The mask of those that ended is under "_" + stats_key.
     Both are there in every step, as are this environment's other entries of info. Where the task names terms of its
-    reward or reasons of its ends, there are two more: "rewards" and "ends", dicts of (N,) by these names, of a term's
-    sum over the episode, and of 1 where the reason ended it.
+    reward, metrics or reasons of its ends, there are dicts of these, (N,) by name: "rewards", the sum of a term over
+    the episode; "metrics", the mean of a metric; "ends", 1 where the reason ended it.
 
     `return_queue`, `length_queue` and `time_queue` are tensors of the last `buffer_length` episodes, the latest last;
     `episode_count` is a tensor of one number. Reading a queue or that number waits for the device; stepping does not.
@@ -229,7 +230,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         }
         self._remember(done, stats)
         named = of_last_step(self.unwrapped.engine)  # type: ignore[attr-defined]
-        for what, prefix in (("rewards", REWARD), ("ends", END)):
+        for what, prefix in (("rewards", REWARD), ("metrics", MEAN), ("ends", END)):
             if found := {name.removeprefix(prefix): x for name, x in named.items() if name.startswith(prefix)}:
                 stats[what] = {name: torch.where(done, x, 0.0) for name, x in found.items()}
         if self._same_step:
@@ -294,11 +295,12 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
 class LogEpisodes(TorchVectorWrapper):
     """Add info[key], numbers by name for a trainer to log: means over the episodes that ended in the step.
 
-    They are what the task names: "episode_reward/NAME", the sum of a term of the reward; "episode_end/NAME", how many
-    of the episodes ended by that reason, from 0 to 1; and "episode_length". Each is a tensor of one number, on the
-    device. Where no episode ended, they are those of the last step in which one did, and NaN before the first.
+    They are what the task names: "episode_reward/NAME", the sum of a term of the reward; "episode_mean/NAME", a metric;
+    "episode_end/NAME", the share of the episodes that the reason ended, from 0 to 1; and "episode_length". Each is a
+    tensor of one number, on the device. Where no episode ended, they are those of the last step in which one did, and
+    NaN before the first.
 
-    Raises ValueError for a task that names neither terms nor reasons, and in `step` where the key is in info already.
+    Raises ValueError for a task that names none of these, and in `step` where the key is in info already.
     """
 
     @lasting
@@ -306,7 +308,7 @@ class LogEpisodes(TorchVectorWrapper):
         super().__init__(env)
         self._key, self._log = key, EpisodeMeans(self.unwrapped.engine)  # type: ignore[attr-defined]
         if not self._log.names:
-            raise ValueError("nothing to log: the task names neither terms of its reward nor reasons of its ends")
+            raise ValueError("nothing to log: the task names no terms of its reward, metrics or reasons of ends")
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:

@@ -20,12 +20,13 @@ from gymnasium.spaces import Box, Space
 from torch import Tensor
 
 from ..checks import check_memory
-from ..envs.episode_log import BAD_STATE
+from ..envs.entries import BAD_STATE
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
 from .health import Faults
 from .networks import ActorCritic, Replayed, RunningMoments
-from .worlds import make, task_id
+from .task_flags import arguments
+from .worlds import make
 
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
@@ -195,8 +196,8 @@ class PPO:
     def measures(self) -> dict[str, float]:
         """Return the learning rate and the mean log_std, by name, to plot over the run.
 
-        With them go the means, over the last 100 episodes, of what the task names: the sums of its reward's terms, the
-        length, and the share of episodes that each reason ended.
+        With them go the means, over the last 100 episodes, of what the task names: the sums of its reward's terms, its
+        metrics, the length, and the share of episodes that each reason ended.
         """
         rate, log_std = torch.stack([self.lr, self.net.log_std.mean()]).tolist()
         means = torch.tensor(list(self.told)).mean(0).tolist() if self.told else []
@@ -270,15 +271,15 @@ def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
 @torch.no_grad()  # gradients are written out above
 def main(argv: list[str] | None = None) -> None:
     """Run `torch_mjenvs train`."""
-    args = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train").parse_args(argv)
-    env_id = task_id(args.env)
+    parser = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train")
+    args, env_id, task = runs.parsed(parser, argv)
     settings = Settings(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
-    env = make(env_id, settings.num_envs, args.device)
+    env = make(env_id, settings.num_envs, args.device, **arguments(env_id, task))
     agent = PPO(env, settings, args.seed)
-    run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "settings": asdict(settings)}
+    run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "task": task, "settings": asdict(settings)}
     with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
         history = runs.train(agent, run, out, args)
         env.close()

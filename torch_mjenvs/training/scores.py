@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from ..envs.episode_log import BAD_STATE, of_last_step
+from ..envs.entries import BAD_STATE
+from ..envs.episode_log import of_last_step
 from ..envs.vector_env import TorchVectorEnv
+from .task_flags import arguments
 from .worlds import make, make_original, original
 
 Act = Callable[[Tensor], Tensor]  # observations (N, O) to actions (N, A)
@@ -23,7 +26,7 @@ class Score:
     """The returns (episodes,) of a policy, and the number of episodes that ended with a bad state or action.
 
     Gymnasium's own tasks do not tell of bad states: there the count is 0. `named` has, by name, (episodes,) each, what
-    the task names: the sums of its reward's terms, the length, and 1 for the reason that ended the episode.
+    the task names: the sums of its reward's terms, metrics, the length, and 1 for the reason that ended the episode.
     """
 
     returns: Tensor
@@ -31,11 +34,17 @@ class Score:
     named: dict[str, Tensor] = field(default_factory=dict)
 
 
-def scores(act: Act, env_id: str, episodes: int, device: str, seed: int) -> dict[str, Score]:
-    """Score a policy in the Torch task, and in Gymnasium's own where there is one; by the ids of the tasks."""
-    found = {env_id: score(act, make(env_id, episodes, device), seed, device)}
+def scores(
+    act: Act, env_id: str, episodes: int, device: str, seed: int, task: Mapping[str, Any] | None = None
+) -> dict[str, Score]:
+    """Score a policy in the Torch task, and in Gymnasium's own where there is one; by the ids of the tasks.
+
+    `task` has fields of the task, as `task_flags` names them; Gymnasium's own takes the same ones.
+    """
+    given = arguments(env_id, task or {})
+    found = {env_id: score(act, make(env_id, episodes, device, **given), seed, device)}
     name = original(env_id)
-    return found | ({name: score(act, make_original(name, episodes), seed, device)} if name else {})
+    return found | ({name: score(act, make_original(name, episodes, **given), seed, device)} if name else {})
 
 
 def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:

@@ -125,7 +125,8 @@ class Outcome:
     `reward` is a number, or a dict of terms by name. The reward is then the sum of the terms, each times its number in
     `weights` (a dict, or pairs; without it all weigh 1), in the order of the dict. `scale`, such as the seconds of a
     step, multiplies the sum, and `clip` (low, high) then bounds it. The environment keeps each term's sum over the
-    episode: info["episode_reward/NAME"].
+    episode: info["episode_reward/NAME"]. `metrics` are numbers by name that earn nothing, such as how far a command was
+    missed; of these it keeps the mean over the episode, info["episode_mean/NAME"].
 
     `terminated` and `truncated` are masks, or dicts of masks by name, of which any ends the episode; the names are the
     reasons in info["episode_end/NAME"]. A truncated episode, like one at the time limit, would have gone on: learners
@@ -139,6 +140,7 @@ class Outcome:
     weights: Mapping[str, Scalar] | Iterable[tuple[str, Scalar]] | None = None
     scale: Scalar = 1.0
     clip: tuple[float, float] = (-math.inf, math.inf)
+    metrics: Mapping[str, Scalar] = field(default_factory=dict)
 
     def weighted(self) -> dict[str, Scalar]:
         """Return the terms times their weights, by name; {} where the reward is a number without a name.
