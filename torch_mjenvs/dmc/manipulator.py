@@ -98,7 +98,8 @@ class Manipulator(Arm):
         draws, joints = rng.fork(), [m.joint(f"{self.held}_{axis}") for axis in "xzy"]
 
         def attempt(i: Scalar, speed: Scalar) -> dict[str, Any]:
-            r, qpos = draws(i), list(m.qpos0)
+            r = draws(i)
+            qpos: list[Scalar] = list(m.qpos0)
             self.draw_arm(m, r, qpos)
             x, z, angle = r.uniform(-0.4, 0.4), r.uniform(0.1, 0.4), r.uniform(-self.tilt, self.tilt)
             target = [x, z, cos(angle / 2.0), sin(angle / 2.0)]
@@ -162,7 +163,8 @@ class ManipulatorInsert(Manipulator):
 
     def parameters(self, m: Model, target: list[Scalar]) -> dict[str, Any]:
         x, z, w, y = target
-        pos, quat = ([list(row) for row in rows] for rows in (m.body_pos, m.body_quat))
+        pos: list[list[Scalar]] = [list(row) for row in m.body_pos]
+        quat: list[list[Scalar]] = [list(row) for row in m.body_quat]
         for body in (m.body(name) for name in [f"target_{self.held}", *self.receptacles()]):
             pos[body] = [x, pos[body][1], z]
             quat[body] = [w, quat[body][1], y, quat[body][3]]
