@@ -12,8 +12,9 @@ dm_control's suite, as TorchDMC/hopper-hop-v0.
 
 from typing import Any
 
-from . import controls, dmc, scalar, wrappers
+from . import controls, dmc, rewards, scalar, vectors, wrappers
 from .compiler import source as _source
+from .envs.observation import Normal
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
 from .envs.tasks import registry as _registry
@@ -25,6 +26,7 @@ from .policy import Policy, pretrained
 
 __all__ = [
     "Control",
+    "Normal",
     "Outcome",
     "Policy",
     "Scale",
@@ -40,7 +42,9 @@ __all__ = [
     "controls",
     "dmc",
     "pretrained",
+    "rewards",
     "scalar",
+    "vectors",
     "wrappers",
 ]
 __all__ += _registry.__all__

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 import torch
 
-from . import fork, launch, loader, source, stacks
+from . import fork, launch, loader, source, stacks, waiting
 from .back_end import BackEnd
 from .entry import FIELDS, entry
 from .llvm import render
@@ -126,6 +126,7 @@ class _Run:
         if threads == 1:
             self._kernel.call(self._job_address)
         elif team is not None:
+            waiting.waiting.look(team.start, team.number, threads)
             team.start(self._kernel.address, self._job_address, threads, 0)
         else:
             self._share_out(threads)
