@@ -11,9 +11,11 @@ import mujoco
 import numpy as np
 import processes
 import pytest
+import torch
 
 import torch_mjenvs
 from torch_mjenvs.dmc import TASKS
+from torch_mjenvs.physics import load
 
 # Left out: quadruped-escape, whose terrain is another one in every episode; dog's and those not yet there.
 MISSING = {("quadruped", "escape"), *(("dog", task) for task in ("stand", "walk", "trot", "run", "fetch"))}
@@ -35,6 +37,24 @@ def test_a_model_is_dm_controls(name: str) -> None:
     paths = {"paths", "npaths", "nbuffer"}  # of files
     for field in ours.keys() - paths - {*OWN.get(name, ())}:
         np.testing.assert_array_equal(ours[field], want[field], err_msg=field)
+
+
+@pytest.mark.parametrize("name", ["cartpole-swingup", "finger-turn_hard", "hopper-hop", "pendulum-swingup"])
+def test_an_observation_has_dm_controls_names_and_shapes_in_its_order(name: str) -> None:
+    env = torch_mjenvs.TorchVectorEnv(TASKS[name], 3)
+    obs, _ = env.reset(seed=0)
+    assert not isinstance(obs, torch.Tensor)
+    wanted = theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0}).observation_spec()
+    found = {name: tuple(x.shape[1:]) for name, x in obs.items()}
+    assert [*found.items()] == [(name, spec.shape) for name, spec in wanted.items()]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_action_has_dm_controls_bounds(name: str) -> None:
+    task, wanted = TASKS[name], theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0}).action_spec()
+    low, high = task.action_space(load(task.load()))
+    np.testing.assert_array_equal(low, wanted.minimum)
+    np.testing.assert_array_equal(high, wanted.maximum)
 
 
 def test_every_task_of_the_suite_is_there_or_known_to_be_missing() -> None:

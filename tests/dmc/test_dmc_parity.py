@@ -20,7 +20,8 @@ FAST = (
 
 def recorded(name: str, worlds: int, steps: tuple[int, ...]) -> list[dict[str, np.ndarray]]:
     """States, actions, observations and rewards of our environment at these steps of episodes under random actions."""
-    env = TorchVectorEnv(TASKS[name], worlds, dtype=torch.float64, device="cpu", autoreset_mode="Disabled")
+    env = TorchVectorEnv(TASKS[name], worlds, dtype=torch.float64, device="cpu", autoreset_mode="Disabled",
+                         observation="flat")  # fmt: skip
     env.reset(seed=1)
     rng = np.random.default_rng(0)
     low, high = (np.clip(x, -1.0, 1.0) for x in (env.single_action_space.low, env.single_action_space.high))

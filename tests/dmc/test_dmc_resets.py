@@ -12,13 +12,15 @@ from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.dmc import TASKS
 
 # Tasks whose episodes begin as those of another do.
-ALIKE = ("acrobot-swingup_sparse", "cartpole-balance_sparse", "cartpole-swingup_sparse", "finger-turn_easy", "hopper-stand",
-         "humanoid-stand", "humanoid-run", "humanoid-run_pure_state", "humanoid_CMU-stand", "humanoid_CMU-run",
-         "quadruped-run", "reacher-easy", "walker-stand", "walker-run")  # fmt: skip
+ALIKE = (
+    "acrobot-swingup_sparse", "cartpole-balance_sparse", "cartpole-swingup_sparse", "finger-turn_easy", "hopper-stand",
+    "humanoid-stand", "humanoid-run", "humanoid-run_pure_state", "humanoid_CMU-stand", "humanoid_CMU-run",
+    "quadruped-run", "reacher-easy", "walker-stand", "walker-run",
+)  # fmt: skip
 
 
 def ours(name: str, n: int) -> dict[str, np.ndarray]:
-    env = TorchVectorEnv(TASKS[name], n, dtype=torch.float64, device="cpu")
+    env = TorchVectorEnv(TASKS[name], n, dtype=torch.float64, device="cpu", observation="flat")
     obs, _ = env.reset(seed=5)
     found = {"obs": obs, "qpos": env.qpos, "qvel": env.qvel}
     found |= {x: y.flatten(1) for x, y in (env.params if env.engine.layout.params else {}).items()}

@@ -24,7 +24,7 @@ class Acrobot(DMControlTask):
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return [rng.uniform(-math.pi, math.pi) for _ in range(2)], [0.0] * m.nv
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         arms = [world.data.xmat[m.body(name)] for name in ("upper_arm", "lower_arm")]
         return {"orientations": [mat[k] for k in (2, 8) for mat in arms], "velocity": world.qvel}
 

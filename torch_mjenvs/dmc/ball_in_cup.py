@@ -24,7 +24,7 @@ class BallInCup(DMControlTask):
 
         return rng.draw_until(draw, lambda qpos: world.at(qpos).data.ncon < 0.5), [0.0] * m.nv
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         return {"position": world.qpos, "velocity": world.qvel}
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:

@@ -38,17 +38,9 @@ class DMControlTask(Task):
         low, high = super().action_space(m)
         return [max(x, -UNLIMITED) for x in low], [min(x, UNLIMITED) for x in high]
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         """Return the observation by dm_control's names and in its order: numbers, lists, and lists of lists."""
         raise NotImplementedError
-
-    def observe(self, m: Model, world: World) -> list[Scalar]:
-        return [x for part in self.observation(m, world).values() for x in flat(part)]
-
-
-def flat(part: Any) -> list[Scalar]:
-    """Return the numbers of nested lists, in order."""
-    return [x for row in part for x in flat(row)] if isinstance(part, list) else [part]
 
 
 def random_joints(m: Model, rng: Random) -> list[Scalar]:

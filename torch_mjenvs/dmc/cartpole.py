@@ -57,7 +57,7 @@ class Cartpole(DMControlTask):
             qpos = [rng.uniform(-0.1, 0.1), *(rng.uniform(-0.034, 0.034) for _ in range(m.nv - 1))]
         return qpos, [0.01 * rng.normal() for _ in range(m.nv)]
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         poles = [x for mat in world.data.xmat[2:] for x in (mat[8], mat[2])]
         return {"position": [world.qpos[0], *poles], "velocity": world.qvel}
 

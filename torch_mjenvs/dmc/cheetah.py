@@ -34,7 +34,7 @@ class Cheetah(DMControlTask):
         settled = world.at(moved, qvel).settled(199)
         return settled.qpos, settled.qvel
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         return {"position": world.qpos[1:], "velocity": world.qvel}
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:

@@ -36,7 +36,7 @@ class FingerSpin(DMControlTask):
         x, _, z = sub(d.site_xpos[m.site("tip")], d.xpos[m.body("spinner")])
         return [x, z]
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         touch = [log1p(world.data.sensordata[m.sensor(name)][0]) for name in ("touchtop", "touchbottom")]
         return {"position": world.qpos[:2] + self.tip(m, world), "velocity": world.qvel, "touch": touch}
 
@@ -68,8 +68,8 @@ class FingerTurn(FingerSpin):
         """Return how far the tip is from the target's surface: negative within."""
         return norm(sub(world.memory["target"], self.tip(m, world))) - self.target_radius
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
-        found = super().observation(m, world)
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
+        found = super().observe(m, world)
         return found | {"target_position": world.memory["target"], "dist_to_target": self.away(m, world)}
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:

@@ -33,7 +33,7 @@ class FishUpright(DMControlTask):
         """Return the z component of the torso's z axis."""
         return world.data.xmat[m.body("torso")][8]
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         angles = [x for name in JOINTS for x in world.qpos[m.joint(name).qpos]]
         return {"joint_angles": angles, "upright": self.upright(m, world), "velocity": world.qvel}
 
@@ -59,8 +59,8 @@ class FishSwim(FishUpright):
         d, mouth = world.data, m.geom("mouth")
         return seen_from(d.geom_xmat[mouth], sub(world.memory["target"], d.geom_xpos[mouth]))
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
-        found = super().observation(m, world)
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
+        found = super().observe(m, world)
         velocity = found.pop("velocity")
         return found | {"target": self.to_target(m, world), "velocity": velocity}
 

@@ -24,7 +24,7 @@ class Hopper(DMControlTask):
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return random_joints(m, rng), [0.0] * m.nv
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         touch = [log1p(world.data.sensordata[m.sensor(name)][0]) for name in ("touch_toe", "touch_heel")]
         return {"position": world.qpos[1:], "velocity": world.qvel, "touch": touch}
 

@@ -38,7 +38,7 @@ class Humanoid(DMControlTask):
         """Return the velocity of the centre of mass (3)."""
         return world.data.sensordata[m.sensor(f"{self.torso}_subtreelinvel")]
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         if self.pure_state:
             return {"position": world.qpos, "velocity": world.qvel}
         place, torso = world.data.xpos, m.body(self.torso)

@@ -124,7 +124,7 @@ class Manipulator(Arm):
         target = found["target"]
         return Start(found["qpos"], qvel, memory={"target": target}, parameters=self.parameters(m, target))
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         found = self.arm(m, world, TOUCH)
         if not self.fully_observable:
             return found

@@ -25,7 +25,7 @@ class Pendulum(DMControlTask):
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return [rng.uniform(-math.pi, math.pi)], [0.0]
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         mat = world.data.xmat[m.body("pole")]
         return {"orientation": [mat[8], mat[2]], "velocity": world.qvel}
 

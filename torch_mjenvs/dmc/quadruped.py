@@ -43,7 +43,7 @@ class Quadruped(DMControlTask):
         turned = unit([rng.normal() for _ in range(4)])
         return lifted(m, world, [0.0, 0.0], turned), [0.0] * m.nv
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         joints = [m.joint(j) for j, kind in enumerate(m.jnt_type) if kind == JointType.HINGE]
         state = [x for j in joints for x in world.qpos[j.qpos]] + [x for j in joints for x in world.qvel[j.qvel]]
         return {
@@ -83,13 +83,13 @@ class QuadrupedFetch(Quadruped):
         qvel[at : at + 2] = [5.0 * rng.normal() for _ in range(2)]
         return qpos, qvel
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         place, torso = world.data.xpos, m.body("torso")
         ball, own = world.qvel[m.joint("ball_root").qvel], world.qvel[m.joint("root").qvel]
         vectors = [sub(place[m.body("ball")], place[torso]), sub(ball[:3], own[:3]), ball[3:]]
         to_target = sub(world.data.site_xpos[m.site("target")], place[torso])
         mat = world.data.xmat[torso]
-        return super().observation(m, world) | {
+        return super().observe(m, world) | {
             "ball_state": [x for vector in vectors for x in seen_from(mat, vector)],
             "target_position": seen_from(mat, to_target),
         }

@@ -39,7 +39,7 @@ class Reacher(DMControlTask):
         """Return the vector from the finger to the target (2)."""
         return sub(world.memory["target"], world.data.geom_xpos[m.geom("finger")][:2])
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         return {"position": world.qpos, "to_target": self.to_target(m, world), "velocity": world.qvel}
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:

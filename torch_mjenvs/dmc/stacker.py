@@ -56,7 +56,7 @@ class Stacker(Arm):
 
         return rng.draw_until(draw, lambda qpos: world.at(qpos).data.ncon < 0.5), [0.0] * m.nv
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         found = self.arm(m, world, m.sensor_names)
         if not self.fully_observable:
             return found

@@ -67,7 +67,7 @@ class Swimmer(DMControlTask):
         way = sub([*world.memory["target"], d.geom_xpos[target][2]], d.geom_xpos[m.geom("nose")])
         return seen_from(d.xmat[m.body("head")], way)[:2]
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         sensed, links = world.data.sensordata, range(self.num_links - 1)
         names = [("head_vel", "head_gyro"), *((f"velocimeter_{i}", f"gyro_{i}") for i in links)]
         velocities = [(sensed[m.sensor(v)], sensed[m.sensor(w)]) for v, w in names]

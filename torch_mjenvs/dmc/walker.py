@@ -24,7 +24,7 @@ class Walker(DMControlTask):
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return random_joints(m, rng), [0.0] * m.nv
 
-    def observation(self, m: Model, world: World) -> dict[str, Any]:
+    def observe(self, m: Model, world: World) -> dict[str, Any]:
         d = world.data
         orientations = [x for mat in d.xmat[1:] for x in (mat[0], mat[2])]
         return {"orientations": orientations, "height": d.xpos[m.body("torso")][2], "velocity": world.qvel}
