@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +18,39 @@ pytest.importorskip("tqdm")
 
 from named import SHAPES, TRUE_WIDTH, WIDTH, Grouped, Named
 
-from torch_mjenvs import Policy, TorchVectorEnv
+from torch_mjenvs import Normal, Policy, TorchVectorEnv
 from torch_mjenvs.__main__ import main
 from torch_mjenvs.envs.parts import mapped
 from torch_mjenvs.training import ppo, runs
 from torch_mjenvs.training.worlds import make
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
+
+
+@dataclass(frozen=True)
+class Tables(Named):
+    """Its tables are fields."""
+
+    noise: dict[str, Any] = field(default_factory=lambda: {"angle": 0.1, "speeds": Normal(0.2)})  # type: ignore[misc]
+    history: dict[str, int] = field(default_factory=lambda: {"angle": 3})  # type: ignore[misc]
+
+
 IDS = {"TorchNamedCart-v0": Named, "TorchGroupedCart-v0": Grouped}
 NAMED, GROUPED = IDS
+TABLES = "TorchTablesCart-v0"
 SMALL = ["--num-envs", "8", "--hidden", "8", "--minibatch", "32", "--horizon", "8", "--episodes", "2"]
 SHORT = [*SMALL, "--evaluations", "1", "--total-steps", "128"]
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    for env_id, task in IDS.items():
+    for env_id, task in (IDS | {TABLES: Tables}).items():
         gymnasium.register(
             env_id, entry_point="torch_mjenvs.envs.single_env:TorchEnv",
             vector_entry_point="torch_mjenvs.envs.vector_env:TorchVectorEnv", kwargs={"task": task},
         )  # fmt: skip
     yield
-    for env_id in IDS:
+    for env_id in (*IDS, TABLES):
         del gymnasium.registry[env_id]
 
 
@@ -223,6 +235,14 @@ def test_a_policy_of_other_names_is_refused(tmp_path):
     for other in (NAMED, "TorchHopper-v0"):
         with pytest.raises(ValueError, match="the policy's observations are"):
             policy.check_spaces(make(other, 1, "cpu"))
+
+
+def test_tables_that_are_fields_are_flags(tmp_path):
+    assert run(tmp_path, TABLES, "--noise.angle", "0", "--history.angle", "2")["task"] == {
+        "noise.angle": 0, "history.angle": 2,
+    }  # fmt: skip
+    policy = Policy.load(tmp_path)
+    assert policy.parts.shapes["angle"] == (2,) and policy.parts.shapes["speeds"] == (2,)
 
 
 @pytest.mark.parametrize("text", ["critic", "critic=", "actor=policy", "critic=policy,,privileged"])

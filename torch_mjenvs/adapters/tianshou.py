@@ -44,9 +44,9 @@ class TianshouVectorEnv(BaseVectorEnv):
 
     def __init__(self, env: VectorEnv):
         check(env, AutoresetMode.DISABLED, type(self).__name__)
-        check_bounded(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
         self._refuse_what_keeps()
+        check_bounded(env, type(self).__name__)
         self.env_num = self.wait_num = env.num_envs
         self.timeout, self.is_async, self.is_closed = None, False, False
         self.waiting_id: list[int] = []

@@ -24,7 +24,7 @@ from .dynamics.velocity import bias, com_acc, com_force, com_vel, subtree_vel
 from .model.data import Data, Stage
 from .model.model import Model
 from .model.precision import DOUBLE, Precision
-from .sensors.sensor import sensor, sensor_acc, sensor_pos, sensor_vel
+from .sensors.sensor import sensor
 from .solver.newton import constraint_force, newton, rne_post_constraint
 from .solver.noslip import no_slip
 
@@ -71,24 +71,18 @@ ON_DEMAND: tuple[Stage, ...] = (
     com_force,  # ... wrenches of parents
     subtree_vel,  # mj_subtreeVel
     count_contacts,  # of mj_collision: how many contacts there are
-    sensor_pos,  # mj_sensorPos
-    sensor_vel,  # mj_sensorVel
-    sensor_acc,  # mj_sensorAcc
-    sensor,  # ... all three in sensordata
+    sensor,  # mj_sensorPos, mj_sensorVel and mj_sensorAcc
 )
 
 STAGES: tuple[Stage, ...] = (*FORWARD, *ON_DEMAND)
 
-# What MuJoCo computes with sensors, if any ask for it
-OF_SENSORS = ("cacc", "cfrc_int", "sensors_pos", "sensors_vel", "sensors_acc", "sensordata")
+OF_SENSORS = ("cacc", "cfrc_int", "sensordata")  # what MuJoCo computes with sensors, if any ask for it
 
-# What mj_step2 computes, and mj_step1 leaves as it is
-OF_ACCELERATIONS = tuple(
-    name
-    for stage in (*FWD_ACTUATION, newton, no_slip, smooth_acceleration, constraint_force, rne_post_constraint, com_acc,
-                  com_force, sensor_acc)
-    for name in stage.computes
+# What mj_step2 computes, beside sensors, and mj_step1 leaves as it is
+LATE: tuple[Stage, ...] = (
+    *FWD_ACTUATION, newton, no_slip, smooth_acceleration, constraint_force, rne_post_constraint, com_acc, com_force,
 )  # fmt: skip
+OF_ACCELERATIONS = tuple(name for stage in LATE for name in stage.computes)
 
 
 def compute(d: Data, stages: Iterable[Stage]) -> None:

@@ -14,10 +14,12 @@ from .algebra.spatial import zeros
 from .dynamics.actuators.activation import check_act, held_to_a_turn
 from .dynamics.integrator import euler, rk4
 from .model.data import STAGE_OF, Data
+from .model.enums import NeedStage
 from .model.model import Model
 from .model.precision import DOUBLE, Precision
 from .model.state import Last, State
 from .pipeline import OF_ACCELERATIONS, OF_SENSORS, derive, forward
+from .sensors.sensor_data import SensorData
 from .solver.newton import rne_post_constraint
 
 
@@ -104,5 +106,13 @@ def refreshed(m: Model, state: State, ctrl: list[Scalar], precision: Precision =
     Raises ValueError for a state that no step led to.
     """
     new = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, ctrl=ctrl, precision=precision, **pushes)
-    new.take(OF_ACCELERATIONS, left_by_step(m, state, ctrl, precision, **pushes))
+    left = left_by_step(m, state, ctrl, precision, **pushes)
+    new.take(OF_ACCELERATIONS, left)
+    early, late = new.sensordata, left.sensordata
+
+    def measured(i: int) -> list[Scalar]:
+        of_stage: SensorData = late if m.sensor_needstage[i] == NeedStage.ACC else early
+        return of_stage.of_sensor(i)
+
+    new.sensordata = SensorData(m, measured)
     return new

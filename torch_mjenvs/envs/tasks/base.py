@@ -33,8 +33,9 @@ class World:
 
     `act` holds the activations, where actuators have any. `memory` holds what the world remembers: see `Task.memory`.
     `rng` gives the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`,
-    `rng.normal()`. `data` has mjData's further fields (`xpos`, `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`,
-    `ten_length`, `sensordata`, `ncon`, ...), of the evaluation that `Task.data` says.
+    `rng.normal()`, `rng.exponential(scale)`, `rng.integers(low, high)`. `data` has mjData's further fields (`xpos`,
+    `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, `sensordata`, `ncon`, ...), of the evaluation
+    that `Task.data` says.
 
     `at` and `settled` show the world in other states: so `reset` may look before it places anything.
 

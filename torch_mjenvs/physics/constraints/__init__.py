@@ -39,8 +39,6 @@ from .welds import weld
 def make_constraint(m: Model, d: Data) -> None:
     """Make d.constraints, the rows that may act: mj_makeConstraint, mj_referenceConstraint."""
     alone, grouped = _divided(m, d)
-    if m.noslip_iterations:  # of two bodies, pairs that the model names come first
-        alone.sort(key=lambda c: c.pair.ipair < 0)
     d.constraints = [
         *equalities(m, d),
         *friction_losses(m, d),

@@ -41,7 +41,7 @@ class Field:
         if self.name in d._elsewhere:
             return getattr(d._elsewhere[self.name], self.name)
         if self.name in STAGE_OF:
-            with d._here():
+            with d.where_made():
                 STAGE_OF[self.name](d._model, d)
             return vars(d)[self.name]
         if self.optional:
@@ -144,13 +144,16 @@ class Data:
     # what follows from accelerations
     cacc, oacc = output("nbody", 6), field("nbody", 6)  # with gravity's opposite in them
     cfrc_int = output("nbody", 6)  # wrench of the parent on the body, about the root's subtree_com
-    sensors_pos, sensors_vel, sensors_acc = field(), field(), field()  # {sensor: its numbers}, by what they rest on
     sensordata = output("nsensordata")
 
     def __init__(self, m: Model, **given: Any):
         vars(self).update(_model=m, _here=here(), _elsewhere={})
         for name, value in ({"precision": DOUBLE} | given).items():
             setattr(self, name, value)
+
+    def where_made(self) -> AbstractContextManager[Any]:
+        """Return a context in which a kernel computes where this `Data` was made, whatever block asks for it."""
+        return self._here()
 
     def take(self, names: Iterable[str], other: Data) -> None:
         """Read these fields from `other`, another evaluation."""
