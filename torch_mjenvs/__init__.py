@@ -12,7 +12,7 @@ dm_control's suite, as TorchDMC/hopper-hop-v0.
 
 from typing import Any
 
-from . import controls, dmc, feet, rewards, scalar, vectors, wrappers
+from . import controls, dmc, feet, rewards, scalar, terrain, vectors, wrappers
 from .compiler import source as _source
 from .envs.observation import Normal
 from .envs.randomization import Scale, Shift, Uniform
@@ -45,6 +45,7 @@ __all__ = [
     "pretrained",
     "rewards",
     "scalar",
+    "terrain",
     "vectors",
     "wrappers",
 ]
