@@ -108,3 +108,12 @@ def touches_of_ellipsoids(physics: Any) -> Iterator[list[int]]:
 
 def numbers(observation: Any) -> np.ndarray:
     return np.concatenate([np.ravel(x) for x in observation.values()])
+
+
+def moved(env: Any, name: str, state: dict[str, np.ndarray]) -> float:
+    """How far dm_control's observation moves, relative to 1 + |x|, when positions move by rounding: by 1e-15."""
+    found = []
+    for share in (0.0, 1e-15, -1e-15):
+        put(env, name, state | {"qpos": state["qpos"] * (1 + share)})
+        found.append(numbers(env.step(state["action"]).observation))
+    return max(float(np.max(np.abs(x - found[0]) / (1 + np.abs(found[0])))) for x in found[1:])

@@ -42,7 +42,12 @@ def recorded(name: str, worlds: int, steps: tuple[int, ...]) -> list[dict[str, n
 
 
 def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
-    """One control step. Where an ellipsoid touches a limb, neither knows its normal to rounding: see docs/limits.md."""
+    """One control step.
+
+    Where an ellipsoid touches a limb, neither knows its normal to rounding: see docs/limits.md. One state in a thousand
+    may be off by more than 1e-11, if dm_control's own answer moves by as much when its state moves by rounding.
+    """
+    shaky = 0
     env, touching, errors, rewards, rough = theirs.environment(name), 0, [], [], []
     for step in recorded(name, worlds, steps):
         theirs.put(env, name, step)
@@ -56,11 +61,15 @@ def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
         if found:
             rough.append(error.max())
             continue
+        if error.max() > 1e-11 and error.max() < theirs.moved(env, name, step):
+            shaky += 1
+            continue
         errors.append(error)
         rewards.append(abs(step["reward"] - want.reward))
-    n, worst = len(errors) + len(rough), np.array(errors).max(0)
+    n, worst = len(errors) + len(rough) + shaky, np.array(errors).max(0)
     print(f"{name}: {n} states, observation {worst.max():.1e}, reward {max(rewards):.1e}, touching {touching / n:.2f}, "
-          f"of ellipsoids {len(rough) / n:.2f}: {max(rough, default=0):.1e}")  # fmt: skip
+          f"of ellipsoids {len(rough) / n:.2f}: {max(rough, default=0):.1e}, shaky {shaky}")  # fmt: skip
+    assert shaky <= 0.001 * n
     assert worst.max() < 1e-11, f"the worst of the observation is number {worst.argmax()}"
     assert max(rewards) < 1e-11
     assert touching >= TOUCHING.get(name.split("-")[0], 0.0) * n
