@@ -1,4 +1,4 @@
-"""PPO's update as one compiled kernel: a launch learns from all minibatches of an epoch. For the CPU, in float32.
+"""PPO's update as one compiled kernel: a launch learns from all minibatches of all epochs. For the CPU, in float32.
 
 A tile of 32 frames is gathered, goes forward and backward through a network while it is in the nearest caches, and adds
 to a sum of gradients; then the sums are added up, and Adam takes its step. `PPO.gradient` is the same in torch, and what
@@ -7,12 +7,13 @@ this is tested against.
 A minibatch is split into at most PARTS parts, each with a sum of its own. Sums are added in an order that does not depend
 on who computed them, so any number of threads gives the same bits.
 
-Shapes: A actions, F frames in all, R minibatches of B frames.
+Shapes: N frames, R minibatches of B frames each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,12 +40,12 @@ from ..compiler.matrices.kernel import lanes
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import absolute, clip, exp, minimum, select
 from ..networks import adam
-from ..networks.layers import Network
+from ..networks.layers import Dense, Network
 from ..networks.passes import FRAMES, Pass, Scratch
+from .networks import ActorCritic
 
 PARTS = 8  # of a minibatch: so many threads have work
 CHUNKS = 16  # of the parameters, for Adam's step
-BETAS, EPS = (0.9, 0.999), 1e-5
 POLICY_SUMS = ("approx_kl", "clip_fraction", "gain")
 VALUE_SUMS = ("error", "error_squared", "target", "target_squared")
 SUMS = POLICY_SUMS + VALUE_SUMS  # what a launch returns the means of, over each minibatch
@@ -57,6 +58,59 @@ class Loss:
     clip: float
     value_weight: float
     max_grad_norm: float
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The statistics of R minibatches, (R,) each.
+
+    These are, over a minibatch's frames, the means of r - 1 - log r, which approximates the divergence of the policy
+    from the one that acted (Schulman, 2020), of how often r was clipped, of min(r a, clip(r) a), of v - target and its
+    square, and of the target and its square; and the norm of the gradient before it was clipped.
+    """
+
+    approx_kl: Tensor
+    clip_fraction: Tensor
+    gain: Tensor
+    error: Tensor
+    error_squared: Tensor
+    target: Tensor
+    target_squared: Tensor
+    norm: Tensor
+
+    def measures(self) -> dict[str, float]:
+        """Return what runs plot, as means over all minibatches, by the names that are usual."""
+        gain, error, errors, target, targets = (
+            float(x.double().mean())
+            for x in (self.gain, self.error, self.error_squared, self.target, self.target_squared)
+        )
+        spread = targets - target**2
+        return {
+            "approx_kl": float(self.approx_kl.mean()),
+            "clip_fraction": float(self.clip_fraction.mean()),
+            "policy_loss": -gain,
+            "value_loss": errors,
+            "explained_variance": 1 - (errors - error**2) / spread if spread > 0 else 0.0,
+        }
+
+
+def why_not(device: torch.device) -> str | None:
+    """Say why the compiled update cannot be used on a device; None where it can."""
+    if device.type != "cpu":
+        return "it is for the CPU"
+    return None if can_build() else "this processor has no fused multiply-add"
+
+
+def networks_of(net: ActorCritic) -> tuple[Network, Network]:
+    """Describe the policy and the value network of `net`, by where their weights stand in `net.theta`."""
+    policy, value = [], []
+    for k, (weights, biases) in enumerate(zip(net.weights, net.biases, strict=True)):
+        last = k == len(net.weights) - 1
+        for i, layers in enumerate((policy, value)):
+            outputs = 1 if last and layers is value else weights.shape[1]
+            places = weights[i].storage_offset(), biases[i].storage_offset()
+            layers.append(Dense(weights.shape[2], outputs, *places, "none" if last else "tanh"))
+    return Network(tuple(policy)), Network(tuple(value))
 
 
 def padded_size(parameters: int) -> int:
@@ -129,39 +183,37 @@ def zeros() -> Program:
 
 
 class FusedUpdate:
-    """The update of a policy and a value network, whose parameters stand in one vector.
+    """The update of a policy and a value network, whose parameters are `theta`, which `optimizer` would train.
 
-    `columns` are the widths of a frame's parts: observation, action, log-probability, advantage, value target. The
-    parameters are the first of `memory`; its size is a `padded_size`. `log_std` is the place of the actions' first.
+    `columns` are the widths of a frame's parts: observation, action, log-probability, advantage, value target.
+    `log_std` is the place in theta of the first action's. A minibatch has `size` frames.
     """
 
     def __init__(
-        self, policy: Network, value: Network, memory: Tensor, log_std: int, columns: Sequence[int], size: int,
-        loss: Loss,
+        self, networks: tuple[Network, Network], theta: Tensor, log_std: int, optimizer: torch.optim.Adam,
+        columns: Sequence[int], size: int, loss: Loss,
     ):  # fmt: skip
-        self.memory, self.size, self.columns = memory, size, tuple(columns)
-        self.tiles = -(-size // FRAMES)
-        self.tiles_a_part = -(-self.tiles // PARTS)
-        self.parts = -(-self.tiles // self.tiles_a_part)
-        self.moments = torch.zeros(2, len(memory))
-        self.scratch = Scratch("own", lanes())
-        self.kernel = self._kernel(policy, value, log_std, loss)
-        frames = self.parts * self.tiles_a_part * FRAMES
-        self.weights = torch.zeros(frames)  # of each frame in the mean; what fills the last tile up has none
+        self.theta, self.optimizer, self.columns, self.size = theta, optimizer, tuple(columns), size
+        self.tiles_a_part = -(-(-(-size // FRAMES)) // PARTS)
+        self.parts = -(-size // (self.tiles_a_part * FRAMES))
+        total = padded_size(len(theta))
+        self.parameters = torch.zeros(3, total)  # theta, and Adam's two moments
+        self.gradient, self.sums = torch.zeros(total), torch.zeros(self.parts, total)
+        self.weights = torch.zeros(self.parts * self.tiles_a_part * FRAMES)  # of each frame in the mean; 0 of none
         self.weights[:size] = 1 / size
+        self.scratch = Scratch("own", lanes())
+        self.kernel = self._kernel(networks, log_std, loss)
         self.own = torch.zeros(0)
-        self.sums = torch.zeros(self.parts, len(memory))
-        self.gradient = torch.zeros(len(memory))
 
-    def _kernel(self, policy: Network, value: Network, log_std: int, loss: Loss) -> Kernel:
+    def _kernel(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Kernel:
         names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "own", "sums", "gradient")
         memories = tuple(map(Memory, (*names, "squares", "statistics")))
-        phases = (self._learn(policy, value, log_std, loss), *self._step(loss))
+        phases = (self._learn(networks, log_std, loss), *self._step(loss))
         return build(Plan("ppo update", (*memories, Memory("order", "l")), phases))
 
-    def _learn(self, policy: Network, value: Network, log_std: int, loss: Loss) -> Phase:
+    def _learn(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Phase:
         """Plan the sums of gradients: each part of the minibatch its own."""
-        scratch, actions, width, total = self.scratch, self.columns[1], sum(self.columns), len(self.memory)
+        scratch, actions, width, total = self.scratch, self.columns[1], sum(self.columns), len(self.gradient)
         part = self.tiles_a_part * FRAMES
         here = ("part", part), ("tile", FRAMES)
         order = Matrix("order", 1, FRAMES, FRAMES, at=(("round", self.parts * part), *here))
@@ -174,8 +226,8 @@ class FusedUpdate:
         x = scratch.matrix(width, FRAMES)
         mean_grad, log_std_grad = scratch.matrix(actions, FRAMES), scratch.matrix(actions, FRAMES)
         value_grad, found = scratch.matrix(1, FRAMES), scratch.matrix(len(SUMS), FRAMES)
-        acting, valuing = (Pass(network, theta, x, rows, scratch) for network in (policy, value))
-        starts = np.cumsum([0, *self.columns]).tolist()
+        acting, valuing = (Pass(network, theta, x, rows, scratch) for network in networks)
+        starts = list(itertools.accumulate(self.columns, initial=0))
         _, action, old_log_prob, advantage, target = (x.part(a, n) for a, n in zip(starts, self.columns, strict=False))
 
         shared = Matrix("theta", actions, FRAMES, 1, 0, offset=log_std)
@@ -208,7 +260,7 @@ class FusedUpdate:
 
     def _step(self, loss: Loss) -> tuple[Phase, Phase]:
         """Plan the sum of the parts, and Adam's step."""
-        total = len(self.memory)
+        total = len(self.gradient)
         size = total // CHUNKS
         chunk = (("chunk", size),)
         squares, factor = self.scratch.matrix(1, size), self.scratch.matrix(1, 1)
@@ -220,33 +272,62 @@ class FusedUpdate:
         own = [Matrix(name, 1, size, size, at=chunk) for name in ("theta", "mean", "square")]
         add = Apply(adam.gradient(self.parts), (sums, gradient, squares), size)
         clipping = Apply(adam.clipping(CHUNKS, loss.max_grad_norm), (all_found, factor), 1)
+        group = self.optimizer.param_groups[0]
         everywhere = Matrix("own", 1, size, 1, 0, offset=factor.offset)
-        step = Apply(adam.adam(BETAS, EPS), (*own, gradient, everywhere, rates), size)
+        step = Apply(adam.adam(group["betas"], group["eps"]), (*own, gradient, everywhere, rates), size)
         return Phase("chunk", CHUNKS, (add, RowSums(found, squares))), Phase("chunk", CHUNKS, (clipping, step))
 
-    def __call__(self, frames: Tensor, order: Tensor, rate: float, taken: int) -> Mapping[str, Tensor]:
-        """Learn from the frames (F, columns), in minibatches as they come in `order` (R B,), after `taken` steps.
+    def __call__(self, frames: Tensor, order: Tensor) -> Learned:
+        """Learn from frames (N, columns), in minibatches as they come in `order` (R B,); moves theta and the optimizer.
 
-        Returns the means of `SUMS` over each minibatch, and the norms of the gradients, (R,) each.
+        `order` has the numbers of frames; they may come more than once, as in several epochs.
         """
-        rounds, threads = len(order) // self.size, torch.get_num_threads()
-        order = order[: rounds * self.size].view(rounds, self.size)
-        advantage = frames[:, sum(self.columns[:3])].numpy()[order.numpy()].astype(np.float64)
-        center, spread = advantage.mean(1), advantage.std(1, ddof=1)
-        advantages = torch.from_numpy(np.stack([center, 1 / (spread + 1e-8)], 1)).float()
-        steps = np.arange(taken + 1, taken + rounds + 1)
-        bias = [1 - beta**steps for beta in BETAS]
-        rates = torch.from_numpy(np.stack([rate / bias[0], 1 / np.sqrt(bias[1])], 1)).float()
-        filled = torch.zeros(rounds, len(self.weights), dtype=torch.int64)
-        filled[:, : self.size] = order
+        rounds, threads, n = len(order) // self.size, torch.get_num_threads(), len(self.theta)
+        state = self._state()
+        now = (self.theta, state["exp_avg"], state["exp_avg_sq"])
+        for ours, theirs in zip(self.parameters, now, strict=True):
+            ours[:n] = theirs
         if len(self.own) < threads * self.scratch.size:
-            self.own = torch.zeros(threads, self.scratch.size)
+            self.own = torch.zeros(threads * self.scratch.size)
+        order = order.view(rounds, self.size)
+        filled = torch.zeros(rounds, len(self.weights), dtype=torch.int64) if len(self.weights) > self.size else order
+        filled[:, : self.size] = order
         squares, statistics = torch.zeros(rounds, CHUNKS), torch.zeros(rounds, self.parts, 16)
+        theta, mean, square = self.parameters
         tensors = {
-            "theta": self.memory, "mean": self.moments[0], "square": self.moments[1], "frames": frames,
-            "weights": self.weights, "advantages": advantages, "rates": rates, "own": self.own, "sums": self.sums,
-            "gradient": self.gradient, "squares": squares, "statistics": statistics, "order": filled,
+            "theta": theta, "mean": mean, "square": square, "frames": frames, "weights": self.weights,
+            "advantages": self._advantages(frames, order), "rates": self._rates(int(state["step"]), rounds),
+            "own": self.own, "sums": self.sums, "gradient": self.gradient, "squares": squares,
+            "statistics": statistics, "order": filled,
         }  # fmt: skip
         self.kernel(tensors, rounds, threads)
-        means = statistics.sum(1)
-        return dict(zip(SUMS, means.unbind(1), strict=False)) | {"norm": squares.sum(1).sqrt()}
+        for ours, theirs in zip(self.parameters, now, strict=True):
+            theirs.copy_(ours[:n])
+        state["step"] += rounds
+        return Learned(*statistics.sum(1)[:, : len(SUMS)].unbind(1), norm=squares.sum(1).sqrt())
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return the optimizer's state of theta, as torch's Adam begins it where there is none yet."""
+        state: dict[str, Tensor] = self.optimizer.state[self.theta]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
+        return state
+
+    def _advantages(self, frames: Tensor, order: Tensor) -> Tensor:
+        """Return the mean of each minibatch's advantages, and one over their standard deviation, (R, 2).
+
+        NumPy's sums do not depend on the number of threads.
+        """
+        advantages = frames[:, sum(self.columns[:3])].contiguous().numpy()[order.numpy()].astype(np.float64)
+        mean = advantages.mean(1, keepdims=True)
+        advantages -= mean
+        spread = np.sqrt(np.einsum("ij,ij->i", advantages, advantages) / (self.size - 1))
+        return torch.from_numpy(np.stack([mean[:, 0], 1 / (spread + 1e-8)], 1)).float()
+
+    def _rates(self, taken: int, rounds: int) -> Tensor:
+        """Return the two numbers that a step of Adam depends on besides the gradient, (R, 2)."""
+        group = self.optimizer.param_groups[0]
+        steps = np.arange(taken + 1, taken + rounds + 1)
+        bias = [1 - beta**steps for beta in group["betas"]]
+        return torch.from_numpy(np.stack([float(group["lr"]) / bias[0], 1 / np.sqrt(bias[1])], 1)).float()

@@ -5,6 +5,7 @@
 Simulation is cheap here, so the learner decides how long training takes. It is therefore written for speed, within
 reason: both networks run as one batched product, their gradient is written by hand, and buffers are allocated once.
 A rollout and the update of a minibatch always do the same operations on the same memory and never wait for the device.
+On the CPU the update is a compiled kernel (`fused.py`), which does what is written here.
 
 Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A actions, H hidden units.
 """
@@ -21,7 +22,7 @@ from torch import Tensor
 from ..checks import check_memory
 from ..envs.contract import BAD_STATE
 from ..envs.vector_env import TorchVectorEnv
-from . import runs
+from . import fused, runs
 from .health import Faults
 from .networks import ActorCritic, Replayed, RunningMoments
 from .worlds import make, task_id
@@ -49,8 +50,11 @@ class Settings:
 
 
 class PPO:
-    """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: an `Agent`."""
-    def __init__(self, env: TorchVectorEnv, settings: Settings, seed: int):
+    """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: an `Agent`.
+
+    The update is compiled where it can be, unless `compiled` is False.
+    """
+    def __init__(self, env: TorchVectorEnv, settings: Settings, seed: int, compiled: bool = True):
         self.env, self.settings = env, settings
         T, N, device = settings.horizon, env.num_envs, env.device
         O, A, limit = env.obs.shape[1], env.engine.layout.nu, env.engine.max_episode_steps
@@ -82,6 +86,17 @@ class PPO:
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
+        self.fused = self._fused() if compiled and not fused.why_not(device) else None
+        self.learned: fused.Learned | None = None  # of the last update, where it is compiled
+
+    def _fused(self) -> fused.FusedUpdate:
+        """Compile the update."""
+        s, net = self.settings, self.net
+        loss = fused.Loss(s.clip, s.value_weight, s.max_grad_norm)
+        size, log_std = min(len(self.frames), s.minibatch), net.log_std.storage_offset()
+        return fused.FusedUpdate(
+            fused.networks_of(net), net.theta, log_std, self.optimizer, self.columns, size, loss
+        )
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
@@ -139,11 +154,16 @@ class PPO:
     def update(self) -> None:
         """Learn from the frames in `epochs` passes over shuffled minibatches."""
         total, size = len(self.frames), min(len(self.frames), self.settings.minibatch)
-        for _ in range(self.settings.epochs):
-            order = torch.randperm(total, device=self.frames.device)
-            torch.index_select(self.frames, 0, order, out=self.shuffled)
-            for start in range(0, total - size + 1, size):  # what is too few for a minibatch is left out this time
-                self.learn_from(self.shuffled[start : start + size])
+        whole = total // size * size  # what is too few for a minibatch is left out this time
+        orders = (torch.randperm(total, device=self.frames.device)[:whole] for _ in range(self.settings.epochs))
+        if self.fused:
+            self.learned = self.fused(self.frames, torch.cat(list(orders)))
+            self.bad_updates += (~self.learned.norm.isfinite()).sum()
+            return
+        for order in orders:
+            shuffled = torch.index_select(self.frames, 0, order, out=self.shuffled[:whole])
+            for rows in shuffled.split(size):
+                self.learn_from(rows)
 
     def _learn_from(self, rows: Tensor) -> None:
         self.gradient(rows)
@@ -179,9 +199,9 @@ class PPO:
         return self.net.forward(self.obs_moments.normalise(obs))[0]
 
     def measures(self) -> dict[str, float]:
-        """Return the learning rate and the mean log_std, by name, to plot over the run."""
+        """Return the learning rate and the mean log_std, by name, to plot over the run; more of a compiled update."""
         rate, log_std = torch.stack([self.lr, self.net.log_std.mean()]).tolist()
-        return {"learning_rate": rate, "log_std": log_std}
+        return {"learning_rate": rate, "log_std": log_std} | (self.learned.measures() if self.learned else {})
 
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
@@ -239,15 +259,23 @@ def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
 @torch.no_grad()  # gradients are written out above
 def main(argv: list[str] | None = None) -> None:
     """Run `torch_mjenvs train`."""
-    args = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train").parse_args(argv)
+    parser = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train")
+    parser.add_argument(
+        "--update", choices=("compiled", "torch"), help="by what networks learn; compiled is for the CPU, and default there"
+    )
+    args = parser.parse_args(argv)
+    why_not = fused.why_not(torch.device(args.device))
+    if args.update == "compiled" and why_not:
+        raise SystemExit(f"--update compiled cannot be: {why_not}")
     env_id = task_id(args.env)
     settings = Settings(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
     env = make(env_id, settings.num_envs, args.device)
-    agent = PPO(env, settings, args.seed)
+    agent = PPO(env, settings, args.seed, compiled=args.update != "torch")
     run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "settings": asdict(settings)}
+    run["update"] = "compiled" if agent.fused else "torch"
     with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
         history = runs.train(agent, run, out, args)
         env.close()
