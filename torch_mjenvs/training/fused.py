@@ -1,11 +1,11 @@
 """PPO's update as one compiled kernel: a launch learns from all minibatches of all epochs. For the CPU, in float32.
 
-A tile of 32 frames is gathered, goes forward and backward through a network while it is in the nearest caches, and adds
-to a sum of gradients; then the sums are added up, and Adam takes its step. `PPO.gradient` is the same in torch, and what
-this is tested against.
+A tile of 32 frames is gathered, goes forward and backward through a network while it is in the nearest caches, and
+adds to a sum of gradients; then the sums are added up, and Adam takes its step. `PPO.gradient` is the same in torch,
+and what this is tested against.
 
-A minibatch is split into at most PARTS parts, each with a sum of its own. Sums are added in an order that does not depend
-on who computed them, so any number of threads gives the same bits.
+A minibatch is split into at most PARTS parts, each with a sum of its own. Sums are added in an order that does not
+depend on who computed them, so any number of threads gives the same bits.
 
 Shapes: N frames, R minibatches of B frames each.
 """
@@ -13,6 +13,7 @@ Shapes: N frames, R minibatches of B frames each.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -103,13 +104,14 @@ def why_not(device: torch.device) -> str | None:
 
 def networks_of(net: ActorCritic) -> tuple[Network, Network]:
     """Describe the policy and the value network of `net`, by where their weights stand in `net.theta`."""
-    policy, value = [], []
+    policy: list[Dense] = []
+    value: list[Dense] = []
     for k, (weights, biases) in enumerate(zip(net.weights, net.biases, strict=True)):
         last = k == len(net.weights) - 1
         for i, layers in enumerate((policy, value)):
             outputs = 1 if last and layers is value else weights.shape[1]
-            places = weights[i].storage_offset(), biases[i].storage_offset()
-            layers.append(Dense(weights.shape[2], outputs, *places, "none" if last else "tanh"))
+            weight, bias = int(weights[i].storage_offset()), int(biases[i].storage_offset())
+            layers.append(Dense(weights.shape[2], outputs, weight, bias, "none" if last else "tanh"))
     return Network(tuple(policy)), Network(tuple(value))
 
 
@@ -194,8 +196,8 @@ class FusedUpdate:
         columns: Sequence[int], size: int, loss: Loss,
     ):  # fmt: skip
         self.theta, self.optimizer, self.columns, self.size = theta, optimizer, tuple(columns), size
-        self.tiles_a_part = -(-(-(-size // FRAMES)) // PARTS)
-        self.parts = -(-size // (self.tiles_a_part * FRAMES))
+        self.tiles_a_part = math.ceil(size / (PARTS * FRAMES))
+        self.parts = math.ceil(size / (self.tiles_a_part * FRAMES))
         total = padded_size(len(theta))
         self.parameters = torch.zeros(3, total)  # theta, and Adam's two moments
         self.gradient, self.sums = torch.zeros(total), torch.zeros(self.parts, total)
@@ -304,7 +306,8 @@ class FusedUpdate:
         for ours, theirs in zip(self.parameters, now, strict=True):
             theirs.copy_(ours[:n])
         state["step"] += rounds
-        return Learned(*statistics.sum(1)[:, : len(SUMS)].unbind(1), norm=squares.sum(1).sqrt())
+        means = dict(zip(SUMS, statistics.sum(1).unbind(1), strict=False))
+        return Learned(**means, norm=squares.sum(1).sqrt())
 
     def _state(self) -> dict[str, Tensor]:
         """Return the optimizer's state of theta, as torch's Adam begins it where there is none yet."""

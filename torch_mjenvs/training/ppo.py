@@ -93,10 +93,9 @@ class PPO:
         """Compile the update."""
         s, net = self.settings, self.net
         loss = fused.Loss(s.clip, s.value_weight, s.max_grad_norm)
-        size, log_std = min(len(self.frames), s.minibatch), net.log_std.storage_offset()
-        return fused.FusedUpdate(
-            fused.networks_of(net), net.theta, log_std, self.optimizer, self.columns, size, loss
-        )
+        size, log_std = min(len(self.frames), s.minibatch), int(net.log_std.storage_offset())
+        networks = fused.networks_of(net)
+        return fused.FusedUpdate(networks, net.theta, log_std, self.optimizer, self.columns, size, loss)
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
@@ -261,7 +260,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run `torch_mjenvs train`."""
     parser = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train")
     parser.add_argument(
-        "--update", choices=("compiled", "torch"), help="by what networks learn; compiled is for the CPU, and default there"
+        "--update", choices=("compiled", "torch"), help="what networks learn by; default compiled, on the CPU"
     )
     args = parser.parse_args(argv)
     why_not = fused.why_not(torch.device(args.device))

@@ -30,17 +30,23 @@ def can_build() -> bool:
     return not target.triple.startswith("x86_64") or "+fma" in target.features.split(",")
 
 
-def build(plan: Plan) -> Kernel:
-    """Return the kernel of a plan. Code that is kept on disk is not made again."""
-    target, back = cpu.host(), cpu.back_end()
-    many = not target.triple.startswith("x86_64") or target.vector_bytes == 64
-    ir = render(plan, cpu.lanes_of("float32", target), 32 if many else 16, target.triple)
+def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
+    """Return the kernel of a plan, for this processor or as the target says. Code kept on disk is not made again."""
+    target = target or cpu.host()
+    back = cpu.back_end(target)
+    ir = assembly(plan, target)
 
     def make() -> bytes:
         with progress(f"compiling the kernel {plan.name!r}"):
             return back.translate(ir)
 
     return Kernel(plan, kept_or_made(f"{plan.name}-{back.name}", f"{back.toolchain}\n{plan.name}\n{ir}", make))
+
+
+def assembly(plan: Plan, target: cpu.Target) -> str:
+    """Return the whole module of a plan as LLVM IR."""
+    many = not target.triple.startswith("x86_64") or target.vector_bytes == 64
+    return render(plan, cpu.lanes_of("float32", target), 32 if many else 16, target.triple)
 
 
 class _Job(ctypes.Structure):

@@ -13,7 +13,7 @@ def multiply(text: MatrixText, step: Multiply, registers: int) -> None:
     sums = registers * 3 // 4
     vectors, few = -(-step.out.columns // text.lanes), step.out.columns % text.lanes
     whole = step.out.row >= vectors * text.lanes  # nothing else stands where a row's last vector reaches to
-    groups = even(vectors, 4 if registers >= 32 else 2)
+    groups = even(vectors, 4 if registers == 32 else 2)
     last = len(groups) - 1
     wide = runs(groups if whole or not few else groups[:last])
     parts = [(first, size, count, 0) for first, size, count in wide]

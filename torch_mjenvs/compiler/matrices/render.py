@@ -121,12 +121,13 @@ class _Module:
                 with text.loop(step.count) as index:
                     self._steps(text, step.steps, memories, {**indices, step.index: index})
                 continue
-            types = {m.name: {"f": "float", "l": "i64"}[m.type] for m in self.plan.memories}
-            pointers = [
-                text.at(memories[m.memory], (1, m.offset), *((indices[name], n) for name, n in m.at), of=types[m.memory])
-                for m in step.matrices
-            ]
+            pointers = [self._start(text, m, memories[m.memory], indices) for m in step.matrices]
             text.put(f"call void {self._function(step)}({', '.join(f'ptr {p}' for p in pointers)})")
+
+    def _start(self, text: MatrixText, m: Matrix, memory: str, indices: Mapping[str, str]) -> str:
+        """Write the address of a matrix's first number."""
+        of = {"f": "float", "l": "i64"}[next(x.type for x in self.plan.memories if x.name == m.memory)]
+        return text.at(memory, (1, m.offset), *((indices[name], n) for name, n in m.at), of=of)
 
     def _function(self, step: Multiply | Transpose | RowSums | Gather | Apply) -> str:
         """Return the name of the function that does a step. Steps that differ in their places alone share one."""
