@@ -53,8 +53,8 @@ class Pass:
                 self.transposed.append(scratch.matrix(FRAMES, layer.outputs))
         self.output = self.inputs[-1]
 
-    def forward(self) -> list[Step]:
-        """Return the steps from the inputs to `output`."""
+    def forward(self, training: bool = True) -> list[Step]:
+        """Return the steps from the inputs to `output`; for training also to what `backward` needs."""
         steps: list[Step] = []
         last = len(self.layers) - 1
         for k, layer in enumerate(self.layers):
@@ -62,7 +62,7 @@ class Pass:
             steps.append(Multiply(before, _weight(self.theta, layer), self.inputs[k], _bias(self.theta, layer)))
             if layer.activation != "none":
                 steps.append(_whole(activate(layer.activation), before, after))
-            if k < last:
+            if k < last and training:
                 steps.append(Transpose(self.transposed[k + 1], after))
         return steps
 

@@ -5,7 +5,7 @@
 Simulation is cheap here, so the learner decides how long training takes. It is therefore written for speed, within
 reason: both networks run as one batched product, their gradient is written by hand, and buffers are allocated once.
 A rollout and the update of a minibatch always do the same operations on the same memory and never wait for the device.
-On the CPU the update is a compiled kernel (`fused.py`), which does what is written here.
+On the CPU, update and networks are compiled kernels (`compiled/`), which do what is written here.
 
 Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A actions, H hidden units.
 """
@@ -22,7 +22,8 @@ from torch import Tensor
 from ..checks import check_memory
 from ..envs.contract import BAD_STATE
 from ..envs.vector_env import TorchVectorEnv
-from . import fused, runs
+from . import runs
+from .compiled import Forward, Learned, Loss, Update, networks_of, why_not
 from .health import Faults
 from .networks import ActorCritic, Replayed, RunningMoments
 from .worlds import make, task_id
@@ -52,7 +53,7 @@ class Settings:
 class PPO:
     """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: an `Agent`.
 
-    The update is compiled where it can be, unless `compiled` is False.
+    Where it can be, and unless `compiled` is False, the networks' work is done by compiled kernels.
     """
     def __init__(self, env: TorchVectorEnv, settings: Settings, seed: int, compiled: bool = True):
         self.env, self.settings = env, settings
@@ -82,20 +83,23 @@ class PPO:
         # Of an iteration: steps into bad states, and updates whose gradient was not finite.
         self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
 
-        self.rollout = env.capture(self.policy, T)
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
-        self.fused = self._fused() if compiled and not fused.why_not(device) else None
-        self.learned: fused.Learned | None = None  # of the last update, where it is compiled
+        self.compiled_update: Update | None = None
+        self.compiled_forward: Forward | None = None
+        self.learned: Learned | None = None  # of the last update, where it is compiled
+        if compiled and not why_not(device):
+            self.compile()
+        self.rollout = env.capture(self.policy, T)
 
-    def _fused(self) -> fused.FusedUpdate:
-        """Compile the update."""
-        s, net = self.settings, self.net
-        loss = fused.Loss(s.clip, s.value_weight, s.max_grad_norm)
-        size, log_std = min(len(self.frames), s.minibatch), int(net.log_std.storage_offset())
-        networks = fused.networks_of(net)
-        return fused.FusedUpdate(networks, net.theta, log_std, self.optimizer, self.columns, size, loss)
+    def compile(self) -> None:
+        """Compile what the networks do."""
+        s, net, networks = self.settings, self.net, networks_of(self.net)
+        loss, size = Loss(s.clip, s.value_weight, s.max_grad_norm), min(len(self.frames), s.minibatch)
+        log_std = int(net.log_std.storage_offset())
+        self.compiled_update = Update(networks, net.theta, log_std, self.optimizer, self.columns, size, loss)
+        self.compiled_forward = Forward(networks, net.theta, self.columns[0])
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
@@ -108,21 +112,29 @@ class PPO:
 
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""
-        mean, value = self.net.forward(self.obs_moments.normalise(obs))
+        mean, value = self.forward(obs)
         noise = torch.randn_like(mean)
         return torch.addcmul(mean, noise, self.net.log_std.exp()), {"noise": noise, "value": value}
 
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean actions (N, A) and values (N,) for observations (N, O), valid until the next call for N."""
+        moments = self.obs_moments
+        if self.compiled_forward is None:
+            return self.net.forward(moments.normalise(obs))
+        mean, value = self.compiled_forward(obs, moments.mean, moments.var)
+        return mean, value[:, 0]
+
     def prepare(self, data: dict[str, Tensor]) -> None:
         """Fill `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
-        s, net, normalise = self.settings, self.net, self.obs_moments.normalise
+        s, net = self.settings, self.net
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
         done = data["terminated"] | data["truncated"]
         cut = data["truncated"] & ~data["terminated"]
         rewards = data["reward"] * self.reward_scale(data["reward"], done)
-        next_value = net.forward(normalise(data["next_obs"]))[1].clone()
+        next_value = self.forward(data["next_obs"])[1].clone()
         # A truncated episode would have gone on: what it was still worth counts. No world has two in one rollout.
         final_obs = data["final_obs"][cut.int().argmax(0), torch.arange(self.env.num_envs, device=done.device)]
-        rewards += s.gamma * cut * net.forward(normalise(final_obs))[1]
+        rewards += s.gamma * cut * self.forward(final_obs)[1]
 
         advantages = torch.empty_like(rewards)
         advantage: Tensor | float = 0.0
@@ -134,7 +146,8 @@ class PPO:
 
         # Constants are left out of log-probabilities, as they cancel in ratios.
         log_prob = -0.5 * data["noise"].square().sum(2) - net.log_std.sum()
-        parts = (normalise(data["obs"]), data["action"], log_prob, advantages, advantages + data["value"])
+        obs = self.obs_moments.normalise(data["obs"])
+        parts = (obs, data["action"], log_prob, advantages, advantages + data["value"])
         torch.cat([part.view(len(self.frames), -1) for part in parts], 1, out=self.frames)
         self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
 
@@ -155,8 +168,8 @@ class PPO:
         total, size = len(self.frames), min(len(self.frames), self.settings.minibatch)
         whole = total // size * size  # what is too few for a minibatch is left out this time
         orders = (torch.randperm(total, device=self.frames.device)[:whole] for _ in range(self.settings.epochs))
-        if self.fused:
-            self.learned = self.fused(self.frames, torch.cat(list(orders)))
+        if self.compiled_update:
+            self.learned = self.compiled_update(self.frames, torch.cat(list(orders)))
             self.bad_updates += (~self.learned.norm.isfinite()).sum()
             return
         for order in orders:
@@ -195,7 +208,7 @@ class PPO:
 
     def act(self, obs: Tensor) -> Tensor:
         """Return the mean actions (N, A) for observations (N, O), for scoring."""
-        return self.net.forward(self.obs_moments.normalise(obs))[0]
+        return self.forward(obs)[0]
 
     def measures(self) -> dict[str, float]:
         """Return the learning rate and the mean log_std, by name, to plot over the run; more of a compiled update."""
@@ -251,8 +264,8 @@ class PPO:
 
 
 def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
-    """Return the bytes that a hidden unit takes: weights, gradients, moments, a copy, and activations of all rows."""
-    return 4 * 2 * 5 * (observations + s.hidden + actions + 3) + 4 * 2 * 4 * (s.num_envs + s.minibatch)
+    """Return the bytes that a hidden unit takes: weights, moments, sums of gradients, and activations of all rows."""
+    return 4 * 2 * 16 * (observations + s.hidden + actions + 3) + 4 * 2 * 4 * (s.num_envs + s.minibatch)
 
 
 @torch.no_grad()  # gradients are written out above
@@ -260,21 +273,21 @@ def main(argv: list[str] | None = None) -> None:
     """Run `torch_mjenvs train`."""
     parser = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train")
     parser.add_argument(
-        "--update", choices=("compiled", "torch"), help="what networks learn by; default compiled, on the CPU"
+        "--learner", choices=("compiled", "torch"), help="what runs the networks; default compiled, on the CPU"
     )
     args = parser.parse_args(argv)
-    why_not = fused.why_not(torch.device(args.device))
-    if args.update == "compiled" and why_not:
-        raise SystemExit(f"--update compiled cannot be: {why_not}")
+    reason = why_not(torch.device(args.device))
+    if args.learner == "compiled" and reason:
+        raise SystemExit(f"--learner compiled cannot be: {reason}")
     env_id = task_id(args.env)
     settings = Settings(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
     env = make(env_id, settings.num_envs, args.device)
-    agent = PPO(env, settings, args.seed, compiled=args.update != "torch")
+    agent = PPO(env, settings, args.seed, compiled=args.learner != "torch")
     run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "settings": asdict(settings)}
-    run["update"] = "compiled" if agent.fused else "torch"
+    run["learner"] = "compiled" if agent.compiled_update else "torch"
     with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
         history = runs.train(agent, run, out, args)
         env.close()

@@ -62,8 +62,12 @@ class Kernel:
         self._address = self._loaded.addresses[0]
         self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._address)
 
-    def __call__(self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1) -> None:
+    def __call__(
+        self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0
+    ) -> None:
         """Do the plan's phases so many times over these tensors, one for each memory by name.
+
+        `turns` is the number of turns of phases that leave it open.
 
         Raises KeyError for a missing tensor, ValueError for one of a wrong dtype, device or layout.
         """
@@ -73,7 +77,7 @@ class Kernel:
                 raise ValueError(f"memory {m.name!r} must be a contiguous {TYPES[m.type]} tensor on the CPU")
         pointers = (ctypes.c_void_p * len(held))(*[x.data_ptr() for x in held])
         team = cpu.team() if threads > 1 else None
-        job = _Job(memories=ctypes.addressof(pointers), rounds=rounds)
+        job = _Job(memories=ctypes.addressof(pointers), rounds=rounds, turns=turns)
         if team is None:
             self._call(ctypes.addressof(job))
         else:

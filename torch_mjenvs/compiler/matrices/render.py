@@ -21,6 +21,7 @@ from .text import MatrixText
 FIELDS = (
     "memories",  # a pointer to the pointers to the plan's memories
     "rounds",  # how often the phases are done
+    "turns",  # of phases that leave it open
     "number",  # a function that tells a thread which of them it is; this and what follows are null where there is one
     "size",  # a function that tells how many threads there are
     "barrier",  # a function that returns when all threads have called it
@@ -33,11 +34,13 @@ entry:
   {enter}
   %rounds.at = getelementptr i64, ptr %job, i64 1
   %rounds = load i64, ptr %rounds.at
-  %number.at = getelementptr i64, ptr %job, i64 2
+  %turns.at = getelementptr i64, ptr %job, i64 2
+  %turns = load i64, ptr %turns.at
+  %number.at = getelementptr i64, ptr %job, i64 3
   %number = load ptr, ptr %number.at
-  %size.at = getelementptr i64, ptr %job, i64 3
+  %size.at = getelementptr i64, ptr %job, i64 4
   %size = load ptr, ptr %size.at
-  %barrier.at = getelementptr i64, ptr %job, i64 4
+  %barrier.at = getelementptr i64, ptr %job, i64 5
   %barrier = load ptr, ptr %barrier.at
   %many = icmp ne ptr %barrier, null
   %memories = load ptr, ptr %job
@@ -99,7 +102,7 @@ class _Module:
         text.label(head)
         place = len(text.lines)
         text.put("")
-        left = text.assign(f"icmp slt i64 {index}, {phase.count}")
+        left = text.assign(f"icmp slt i64 {index}, {'%turns' if phase.count is None else phase.count}")
         text.put(f"br i1 {left}, label %{body}, label %{done}")
         text.label(body)
         self._steps(text, phase.steps, memories, {"thread": "%thread", "round": "%round", phase.index: index})

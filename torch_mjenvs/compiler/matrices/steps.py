@@ -138,10 +138,13 @@ Step = Multiply | Transpose | RowSums | Gather | Apply | Loop
 
 @dataclass(frozen=True)
 class Phase:
-    """A loop whose turns are shared out among the threads. The next phase begins when all turns are done."""
+    """A loop whose turns are shared out among the threads. The next phase begins when all turns are done.
+
+    `count` is how many there are; None: each launch says it.
+    """
 
     index: str
-    count: int
+    count: int | None
     steps: tuple[Step, ...]
 
 

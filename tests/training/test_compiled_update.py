@@ -17,7 +17,7 @@ from torch_mjenvs.compiler.matrices.kernel import lanes
 from torch_mjenvs.networks.activations import ACTIVATIONS
 from torch_mjenvs.networks.layers import Dense, Network
 from torch_mjenvs.networks.passes import FRAMES, Pass, Scratch
-from torch_mjenvs.training import fused, ppo, runs
+from torch_mjenvs.training import compiled, ppo, runs
 
 pytestmark = [
     pytest.mark.usefixtures("no_default_device"),
@@ -35,7 +35,7 @@ def no_gradients():
         yield
 
 
-def learner(observations: int, actions: int, hidden: int, size: int, compiled: bool = True) -> ppo.PPO:
+def learner(observations: int, actions: int, hidden: int, size: int, compile: bool = True) -> ppo.PPO:
     """A PPO without an environment, and frames such as a policy a little different from its own would have brought."""
     torch.manual_seed(0)
     agent = ppo.PPO.__new__(ppo.PPO)
@@ -52,8 +52,9 @@ def learner(observations: int, actions: int, hidden: int, size: int, compiled: b
     log_prob = -0.5 * noise.square().sum(1, keepdim=True) - net.log_std.sum() + 0.2 * torch.randn(4 * size, 1)
     agent.frames = torch.cat([obs, action, log_prob, 3 * torch.randn(4 * size, 1) + 1, torch.randn(4 * size, 1)], 1)
     agent.shuffled = torch.empty_like(agent.frames)
-    agent.fused = agent._fused() if compiled else None
-    agent.learned = None
+    agent.learned = agent.compiled_update = agent.compiled_forward = None
+    if compile:
+        agent.compile()
     return agent
 
 
@@ -62,18 +63,18 @@ def test_the_gradient_and_its_norm_are_those_of_torch(sizes):
     agent = learner(*sizes)
     order = torch.randperm(len(agent.frames))[: sizes[-1]]
     before = agent.net.theta.clone()
-    learned = agent.fused(agent.frames, order)
+    learned = agent.compiled_update(agent.frames, order)
     assert not torch.equal(agent.net.theta, before)
     agent.net.theta.copy_(before)
     agent.gradient(agent.frames[order])
     grad = agent.net.grad
-    assert (agent.fused.gradient[: len(grad)] - grad).abs().max() < 1e-5 * grad.abs().max()
+    assert (agent.compiled_update.gradient[: len(grad)] - grad).abs().max() < 1e-5 * grad.abs().max()
     torch.testing.assert_close(learned.norm[0], grad.norm(), rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_two_updates_of_several_epochs_end_where_torch_does(sizes):
-    ours, theirs = learner(*sizes), learner(*sizes, compiled=False)
+    ours, theirs = learner(*sizes), learner(*sizes, compile=False)
     for rate in (1e-3, 5e-4):
         for agent in (ours, theirs):
             torch.manual_seed(1)
@@ -89,12 +90,12 @@ def test_two_updates_of_several_epochs_end_where_torch_does(sizes):
 
 def test_the_state_of_either_update_goes_on_in_the_other():
     """A state of torch's Adam, in the middle of training, is what both begin from."""
-    one = learner(*SIZES[0], compiled=False)
+    one = learner(*SIZES[0], compile=False)
     one.update()
     state = copy.deepcopy({"theta": one.net.theta, "optimizer": one.optimizer.state_dict()})
     ends = []
-    for compiled in (True, False):
-        other = learner(*SIZES[0], compiled=compiled)
+    for compile in (True, False):
+        other = learner(*SIZES[0], compile=compile)
         other.net.theta.copy_(state["theta"])
         other.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
         torch.manual_seed(2)
@@ -136,9 +137,31 @@ def test_the_statistics_are_those_of_the_frames():
         "policy_loss": -gain, "value_loss": error.square().mean(),
         "explained_variance": 1 - error.var(correction=0) / target.var(correction=0),
     }  # fmt: skip
-    found = agent.fused(agent.frames, order).measures()
+    found = agent.compiled_update(agent.frames, order).measures()
     assert found == pytest.approx({name: float(x) for name, x in expected.items()}, rel=1e-4, abs=1e-5)
     assert 0.05 < found["clip_fraction"] < 0.95
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_actions_and_values_are_those_of_torch_for_any_number_of_observations_and_threads(sizes):
+    agent, was = learner(*sizes), torch.get_num_threads()
+    forward = compiled.Forward(compiled.networks_of(agent.net), agent.net.theta, sizes[0])
+    moments = ppo.RunningMoments(sizes[0], device=torch.device("cpu"))
+    moments.update(torch.randn(50, sizes[0]) * 3 + 1)
+    obs = torch.randn(100, sizes[0]) * 30  # of which normalisation clips some
+    mean, value = agent.net.forward(moments.normalise(obs))
+    first: dict[int, torch.Tensor] = {}
+    try:
+        for n, threads in itertools.product((1, 33, 100), (1, 2)):
+            torch.set_num_threads(threads)
+            ours = forward(obs[:n], moments.mean, moments.var)
+            assert [tuple(x.shape) for x in ours] == [(n, sizes[1]), (n, 1)]
+            torch.testing.assert_close(ours[0], mean[:n], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(ours[1][:, 0], value[:n], rtol=1e-4, atol=1e-5)
+            found = torch.cat(ours, 1).clone()
+            assert torch.equal(found, first.setdefault(n, found))
+    finally:
+        torch.set_num_threads(was)
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -187,19 +210,19 @@ def test_layers_that_do_not_fit_are_refused():
         Dense(2, 3, 0, 6, "sine")
 
 
-def test_a_run_says_which_update_it_had_and_may_change_it(tmp_path):
+def test_a_run_says_which_learner_it_had_and_may_change_it(tmp_path):
     ppo.main([*SMALL, "--out", str(tmp_path)])
-    assert json.loads((tmp_path / "result.json").read_text())["update"] == "compiled"
-    ppo.main([*SMALL, "--out", str(tmp_path), "--update", "torch", "--resume", "--total-steps", "5000"])
+    assert json.loads((tmp_path / "result.json").read_text())["learner"] == "compiled"
+    ppo.main([*SMALL, "--out", str(tmp_path), "--learner", "torch", "--resume", "--total-steps", "5000"])
     result = json.loads((tmp_path / "result.json").read_text())
-    assert result["update"] == "torch" and [change[1:] for change in result["changes"]] == [
-        ["total_steps", 3000, 5000], ["update", "compiled", "torch"],
+    assert result["learner"] == "torch" and [change[1:] for change in result["changes"]] == [
+        ["learner", "compiled", "torch"], ["total_steps", 3000, 5000],
     ]  # fmt: skip
 
 
 def test_what_cannot_be_compiled_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr(fused, "can_build", lambda: False)
-    with pytest.raises(SystemExit, match="--update compiled cannot be: this processor has no fused multiply-add"):
-        ppo.main([*SMALL, "--out", str(tmp_path), "--update", "compiled"])
+    monkeypatch.setattr(compiled, "can_build", lambda: False)
+    with pytest.raises(SystemExit, match="--learner compiled cannot be: this processor has no fused multiply-add"):
+        ppo.main([*SMALL, "--out", str(tmp_path), "--learner", "compiled"])
     assert not list(tmp_path.iterdir())
-    assert "for the CPU" in fused.why_not(torch.device("cuda"))
+    assert "for the CPU" in compiled.why_not(torch.device("cuda"))

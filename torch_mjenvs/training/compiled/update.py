@@ -16,13 +16,12 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..compiler.matrices import (
+from ...compiler.matrices import (
     Apply,
     Gather,
     Kernel,
@@ -35,30 +34,17 @@ from ..compiler.matrices import (
     Step,
     Transpose,
     build,
-    can_build,
 )
-from ..compiler.matrices.kernel import lanes
-from ..compiler.program import Buffer, Program, record
-from ..compiler.scalar import absolute, clip, exp, minimum, select
-from ..networks import adam
-from ..networks.layers import Dense, Network
-from ..networks.passes import FRAMES, Pass, Scratch
-from .networks import ActorCritic
+from ...compiler.matrices.kernel import lanes
+from ...compiler.program import Buffer, Program, record
+from ...compiler.scalar import exp
+from ...networks import adam
+from ...networks.layers import Network
+from ...networks.passes import FRAMES, Pass, Scratch
+from .losses import POLICY_SUMS, SUMS, VALUE_SUMS, Loss, policy_loss, value_loss
 
 PARTS = 8  # of a minibatch: so many threads have work
 CHUNKS = 16  # of the parameters, for Adam's step
-POLICY_SUMS = ("approx_kl", "clip_fraction", "gain")
-VALUE_SUMS = ("error", "error_squared", "target", "target_squared")
-SUMS = POLICY_SUMS + VALUE_SUMS  # what a launch returns the means of, over each minibatch
-
-
-@dataclass(frozen=True)
-class Loss:
-    """The numbers of PPO's loss and step that do not change in a run."""
-
-    clip: float
-    value_weight: float
-    max_grad_norm: float
 
 
 @dataclass(frozen=True)
@@ -95,82 +81,12 @@ class Learned:
         }
 
 
-def why_not(device: torch.device) -> str | None:
-    """Say why the compiled update cannot be used on a device; None where it can."""
-    if device.type != "cpu":
-        return "it is for the CPU"
-    return None if can_build() else "this processor has no fused multiply-add"
-
-
-def networks_of(net: ActorCritic) -> tuple[Network, Network]:
-    """Describe the policy and the value network of `net`, by where their weights stand in `net.theta`."""
-    policy: list[Dense] = []
-    value: list[Dense] = []
-    for k, (weights, biases) in enumerate(zip(net.weights, net.biases, strict=True)):
-        last = k == len(net.weights) - 1
-        for i, layers in enumerate((policy, value)):
-            outputs = 1 if last and layers is value else weights.shape[1]
-            weight, bias = int(weights[i].storage_offset()), int(biases[i].storage_offset())
-            layers.append(Dense(weights.shape[2], outputs, weight, bias, "none" if last else "tanh"))
-    return Network(tuple(policy)), Network(tuple(value))
-
-
 def padded_size(parameters: int) -> int:
     """Return how many numbers the memory of so many parameters has: whole vectors for every chunk of Adam's.
 
     The last parameters may be read as parts of a vector, so one more vector follows them.
     """
     return -(-(parameters + 16) // (16 * CHUNKS)) * 16 * CHUNKS
-
-
-def policy_loss(actions: int, loss: Loss) -> Program:
-    """Record the gradient of -min(r a, clip(r) a) of a frame, times its weight, by mean action and log_std.
-
-    r is the probability ratio, a the normalised advantage. `PPO.gradient` has the same formulas.
-    """
-    sizes = {
-        "mean": actions, "action": actions, "old_log_prob": 1, "advantage": 1, "weight": 1, "log_std": actions,
-        "inv_std": actions, "advantages": 2, "mean_grad": actions, "log_std_grad": actions, "sums": len(POLICY_SUMS),
-    }  # fmt: skip
-
-    def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        (old_log_prob,), (advantage,), (weight,) = b["old_log_prob"], b["advantage"], b["weight"]
-        noise = [(a - m) * s for a, m, s in zip(b["action"], b["mean"], b["inv_std"], strict=True)]
-        log_prob = 0.0
-        for n, log_std in zip(noise, b["log_std"], strict=True):
-            log_prob = log_prob - (0.5 * n * n + log_std)
-        log_ratio = log_prob - old_log_prob
-        ratio = exp(log_ratio)
-        center, scale = b["advantages"]
-        advantage = (advantage - center) * scale
-        gain = ratio * advantage
-        bounded = clip(ratio, 1.0 - loss.clip, 1.0 + loss.clip) * advantage
-        log_prob_grad = -(gain * select(gain <= bounded, weight, 0.0))
-        noise_grad = [log_prob_grad * n for n in noise]
-        kl = ratio - 1.0 - log_ratio
-        clipped = select(absolute(ratio - 1.0) > loss.clip, weight, 0.0)
-        return {
-            "mean_grad": [g * s for g, s in zip(noise_grad, b["inv_std"], strict=True)],
-            "log_std_grad": [g * n - log_prob_grad for g, n in zip(noise_grad, noise, strict=True)],
-            "sums": [kl * weight, clipped, minimum(gain, bounded) * weight],
-        }
-
-    return record("policy loss", [Buffer(name, size) for name, size in sizes.items()], body, "float32")
-
-
-def value_loss(loss: Loss) -> Program:
-    """Record the gradient of value_weight (v - target)² of a frame, times its weight, by the value v."""
-    sizes = {"value": 1, "target": 1, "weight": 1, "value_grad": 1, "sums": len(VALUE_SUMS)}
-
-    def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        (value,), (target,), (weight,) = b["value"], b["target"], b["weight"]
-        error = value - target
-        return {
-            "value_grad": [2.0 * loss.value_weight * weight * error],
-            "sums": [error * weight, error * error * weight, target * weight, target * target * weight],
-        }
-
-    return record("value loss", [Buffer(name, size) for name, size in sizes.items()], body, "float32")
 
 
 def inverse_std() -> Program:
@@ -184,7 +100,7 @@ def zeros() -> Program:
     return record("zeros", [Buffer("x", 1)], lambda b: {"x": [0.0]}, "float32")
 
 
-class FusedUpdate:
+class Update:
     """The update of a policy and a value network, whose parameters are `theta`, which `optimizer` would train.
 
     `columns` are the widths of a frame's parts: observation, action, log-probability, advantage, value target.
