@@ -18,6 +18,7 @@ from .shuffles import gather, row_sums, transpose
 from .steps import Apply, Gather, Loop, Matrix, Multiply, Phase, Plan, RowSums, Step, Transpose
 from .text import MatrixText
 
+TYPES = {"f": "float", "l": "i64"}
 FIELDS = (
     "memories",  # a pointer to the pointers to the plan's memories
     "rounds",  # how often the phases are done
@@ -72,10 +73,10 @@ class _Module:
         enter, leave = floating_point_mode(self.triple)
         text = MatrixText(self.lanes)
         text.block = "known"
-        memories = {
-            m.name: text.assign(f"load ptr, ptr {text.at('%memories', (k, 1), of='ptr')}")
-            for k, m in enumerate(self.plan.memories)
-        }
+        memories = {}
+        for k, m in enumerate(self.plan.memories):
+            start = text.assign(f"load ptr, ptr {text.at('%memories', (k, 1), of='ptr')}")
+            memories[m.name] = text.at(start, ("%thread", m.each), of=TYPES[m.type])
         some = text.assign("icmp sgt i64 %rounds, 0")
         head, end = text.fresh_labels("round", "end")
         before = text.block
@@ -105,7 +106,7 @@ class _Module:
         left = text.assign(f"icmp slt i64 {index}, {'%turns' if phase.count is None else phase.count}")
         text.put(f"br i1 {left}, label %{body}, label %{done}")
         text.label(body)
-        self._steps(text, phase.steps, memories, {"thread": "%thread", "round": "%round", phase.index: index})
+        self._steps(text, phase.steps, memories, {"round": "%round", phase.index: index})
         text.put(f"{following} = add i64 {index}, %threads")
         text.put(f"br label %{head}")
         text.lines[place] = f"  {index} = phi i64 [ %thread, %{before} ], [ {following}, %{text.block} ]"
@@ -129,7 +130,7 @@ class _Module:
 
     def _start(self, text: MatrixText, m: Matrix, memory: str, indices: Mapping[str, str]) -> str:
         """Write the address of a matrix's first number."""
-        of = {"f": "float", "l": "i64"}[next(x.type for x in self.plan.memories if x.name == m.memory)]
+        of = TYPES[next(x.type for x in self.plan.memories if x.name == m.memory)]
         return text.at(memory, (1, m.offset), *((indices[name], n) for name, n in m.at), of=of)
 
     def _function(self, step: Multiply | Transpose | RowSums | Gather | Apply) -> str:

@@ -10,10 +10,14 @@ from ..program import Program
 
 @dataclass(frozen=True)
 class Memory:
-    """A tensor that a plan reads or writes; `type` is "f" for float32, "l" for int64."""
+    """A tensor that a plan reads or writes; `type` is "f" for float32, "l" for int64.
+
+    Where `each` is not 0, every thread has so many numbers of its own there, one thread's after the other's.
+    """
 
     name: str
     type: str = "f"
+    each: int = 0
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,7 @@ class Matrix:
     """A matrix in a memory: entry (i, j) stands `offset + i * row + j * column` numbers after its start.
 
     `at` has pairs of a loop's index and the numbers by which each turn moves the matrix on; besides the indices of
-    loops there are "round", and "thread", which is the number of the thread at work. With `column` 0 all entries of a
-    row are one number.
+    loops there is "round". With `column` 0 all entries of a row are one number.
 
     The memory of a matrix that is written, or read by rows, reaches to the end of the last vector of each row.
     """

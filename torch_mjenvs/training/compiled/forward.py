@@ -58,8 +58,9 @@ class Forward:
             n, width = self.outputs[k], self.widths[k]
             out = Matrix(f"out{k}", FRAMES, n, width, at=(("tile", FRAMES * width),))
             steps += [*one.forward(training=False), Transpose(out, one.output)]
-        names = ("obs", "mean", "var", "theta", "own", *(f"out{k}" for k in range(len(networks))))
-        return Plan("networks", (*map(Memory, names), Memory("order", "l")), (Phase("tile", None, tuple(steps)),))
+        names = ("obs", "mean", "var", "theta", *(f"out{k}" for k in range(len(networks))))
+        memories = *map(Memory, names), Memory("order", "l"), Memory("own", each=scratch.size)
+        return Plan("networks", memories, (Phase("tile", None, tuple(steps)),))
 
     def __call__(self, obs: Tensor, mean: Tensor, var: Tensor) -> list[Tensor]:
         """Return each network's outputs for observations (N, O), which are normalised by mean and variance (O,).

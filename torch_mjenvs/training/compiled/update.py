@@ -124,10 +124,10 @@ class Update:
         self.own = torch.zeros(0)
 
     def _kernel(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Kernel:
-        names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "own", "sums", "gradient")
-        memories = tuple(map(Memory, (*names, "squares", "statistics")))
         phases = (self._learn(networks, log_std, loss), *self._step(loss))
-        return build(Plan("ppo update", (*memories, Memory("order", "l")), phases))
+        names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient", "squares")
+        memories = *map(Memory, (*names, "statistics")), Memory("order", "l"), Memory("own", each=self.scratch.size)
+        return build(Plan("ppo update", memories, phases))
 
     def _learn(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Phase:
         """Plan the sums of gradients: each part of the minibatch its own."""
