@@ -16,9 +16,20 @@ class Activation:
     slope: Callable[[Scalar, Scalar], Scalar]
 
 
+# tanh x = x P(x²) / Q(x²) on |x| <= 9, beyond which it is 1 in float32: a minimax fit to 1.9e-8.
+_P = (0.999999881, 0.133731961, 0.00348658068, 2.04718126e-05, 1.31842004e-08)
+_Q = (1.0, 0.467064947, 0.0258419756, 0.000327138347, 7.70265331e-07)
+
+
 def tanh(x: Scalar) -> Scalar:
-    """Return the hyperbolic tangent of x, to 1e-7 of 1: small results have fewer digits, as suits a network."""
-    return 1.0 - 2.0 / (exp(2.0 * x) + 1.0)
+    """Return the hyperbolic tangent of x, to 4e-7: less exact than `torch.tanh`, in half the time of one by `exp`."""
+    x = maximum(minimum(9.0, x), -9.0)  # in this order NaN stays NaN
+    z = x * x
+    p: Scalar = _P[-1]
+    q: Scalar = _Q[-1]
+    for a, b in zip(_P[-2::-1], _Q[-2::-1], strict=True):
+        p, q = p * z + a, q * z + b
+    return x * p / q
 
 
 def sigmoid(x: Scalar) -> Scalar:
