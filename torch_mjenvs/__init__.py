@@ -11,7 +11,7 @@ Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as To
 
 from typing import Any
 
-from . import scalar, wrappers
+from . import controls, scalar, wrappers
 from .compiler import source as _source
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
@@ -35,6 +35,7 @@ __all__ = [
     "Uniform",
     "UnsupportedModel",
     "World",
+    "controls",
     "pretrained",
     "scalar",
     "wrappers",

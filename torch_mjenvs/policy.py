@@ -3,7 +3,7 @@
 A policy file is a dict that `torch.load(weights_only=True)` takes. "env" is the id of the task. "weights0", "biases0"
 and so on, one pair a layer, are tensors (k, out, in) and (k, 1, out) of k networks; the first network is the policy
 (training keeps the value network behind it). "obs_mean" and "obs_var" are (O,). "about" is optional: what is known of
-the policy.
+the policy. So is "task": fields of the task that the policy was trained with, by name, where they are not as usual.
 
 A file may come from a stranger. Reading one runs none of its code: `weights_only` unpickles tensors and plain values
 alone, and nothing here imports the module that `env` names.
@@ -24,6 +24,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 FOLDER = "policies"
+PLAIN = (bool, int, float, str, type(None))  # what a file may have as a task's fields, or in tuples of them
 
 
 class Policy(nn.Module):
@@ -32,7 +33,8 @@ class Policy(nn.Module):
         policy = torch_mjenvs.pretrained("TorchAnt-v0")
         action = policy(obs)
 
-    `env_id` is the id of its task, `about` a dict of what is known of it: scores, seed, frames. Observations are
+    `env_id` is the id of its task, `task` a dict of the task's fields that were not as usual, `about` a dict of what is
+    known of it: scores, seed, frames. Observations are
     normalised by the mean and variance of those seen in training, and go through tanh layers. Parameters need no
     gradient unless you ask for it (`requires_grad_()`).
     """
@@ -45,6 +47,7 @@ class Policy(nn.Module):
     ):
         super().__init__()
         self.env_id, self.about = env_id, about
+        self.task: dict[str, Any] = {}
         self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action
         self.layers = nn.ModuleList()
         for weight, bias in layers:
@@ -107,6 +110,16 @@ def pretrained_ids() -> list[str]:
     return sorted(name.removesuffix(".pt") for name in names if name.endswith(".pt"))
 
 
+def as_fields(task: Any) -> dict[str, Any]:
+    """Return the fields of a task that a file names. Raises ValueError unless they are plain values by name."""
+    if not isinstance(task, Mapping) or not all(
+        isinstance(name, str) and all(isinstance(y, PLAIN) for y in (x if isinstance(x, tuple) else (x,)))
+        for name, x in task.items()
+    ):
+        raise ValueError("its 'task' must be a dict of plain values by name")
+    return dict(task)
+
+
 def _read(content: bytes, name: str) -> Policy:
     try:
         found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -140,7 +153,9 @@ def _made_of(found: Any) -> Policy:
         layers.append((weight[0], bias[0, 0]))
     if var.shape != mean.shape or (var < 0).any():
         raise ValueError("its 'obs_var' must be as long as 'obs_mean', and not negative")
-    return Policy(env_id, layers, mean, var, dict(about))
+    policy = Policy(env_id, layers, mean, var, dict(about))
+    policy.task = as_fields(found.get("task", {}))
+    return policy
 
 
 def _numbers(found: Mapping[str, Any], name: str, ndim: int) -> Tensor:

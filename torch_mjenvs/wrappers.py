@@ -1,9 +1,11 @@
 """Gymnasium's vector wrappers for tensors, and some more, in all three autoreset modes.
 
 `torch_mjenvs.envs.wrappers` has those that normalise, record and rescale; `torch_mjenvs.envs.transforms` those that
-change observations, rewards and actions. `tile_images` makes one picture of what `render()` gives.
+change observations, rewards and actions. `TorchToNumpy` hands out arrays to wrappers that know no tensors.
+`tile_images` makes one picture of what `render()` gives.
 """
 
+from .envs.to_numpy import TorchToNumpy
 from .envs.transforms import (
     ActionDelay,
     ClipAction,
@@ -16,7 +18,7 @@ from .envs.transforms import (
     TransformReward,
 )
 from .envs.video import RecordVideo, tile_images
-from .envs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
+from .envs.wrappers import LogEpisodes, NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
 __all__ = [
     "ActionDelay",
@@ -25,12 +27,14 @@ __all__ = [
     "DtypeObservation",
     "FlattenObservation",
     "FrameStackObservation",
+    "LogEpisodes",
     "NormalizeObservation",
     "NormalizeReward",
     "ObservationNoise",
     "RecordEpisodeStatistics",
     "RecordVideo",
     "RescaleAction",
+    "TorchToNumpy",
     "TransformObservation",
     "TransformReward",
     "tile_images",

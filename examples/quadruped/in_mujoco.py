@@ -70,7 +70,7 @@ class Robot:
         after = self._world(rng)
         self.memory = after.memory = self.memory | task.remember(m, before, action, after)
         outcome = task.outcome(m, before, action, after)
-        return task.observe(m, after), outcome.info, bool(outcome.terminated)
+        return task.observe(m, after), outcome.info, any(outcome.terminated.values())
 
     def _random(self, what: int) -> Random:
         return Random(*self.key, self.episode, 0, what)

@@ -11,6 +11,7 @@ Letters: v, w are the trunk's velocities in its own frame; "heading" is that fra
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -165,19 +166,21 @@ class Quadruped(Task):
         off = _squared(wrong[:2])
         frame = _frame(after.qpos[3:7])
         jerk = [x - y for x, y in zip(action, before.memory["action"], strict=True)]
-        reward = (
-            1.0 * exp(-off / 0.1)
-            + 0.5 * exp(-wrong[2] * wrong[2] / 0.25)
-            - 1.0 * after.qvel[2] * after.qvel[2]
-            - 0.03 * _squared(after.qvel[3:5])
-            - 1.0 * _squared(frame[2][:2])
-            - 0.01 * _squared(jerk)
-            - 0.01 * _squared(action)
-            - 2e-4 * _squared(after.data.qfrc_actuator[6:])
-        )
-        speed_error = sqrt(off)
-        info = {"speed_error": speed_error, "turn_error": absolute(wrong[2]), "level": before.memory["level"]}
-        return Outcome(maximum(reward, 0.0) * self.dt(m), self.fell(after), info)
+        terms = {
+            "follow": 1.0 * exp(-off / 0.1),
+            "turn": 0.5 * exp(-wrong[2] * wrong[2] / 0.25),
+            "bounce": -1.0 * after.qvel[2] * after.qvel[2],
+            "wobble": -0.03 * _squared(after.qvel[3:5]),
+            "tilt": -1.0 * _squared(frame[2][:2]),
+            "jerk": -0.01 * _squared(jerk),
+            "action": -0.01 * _squared(action),
+            "torque": -2e-4 * _squared(after.data.qfrc_actuator[6:]),
+        }
+        errors = {"speed_error": sqrt(off), "turn_error": absolute(wrong[2])}
+        return Outcome(
+            terms, {"fell": self.fell(after)}, errors | {"level": before.memory["level"]}, scale=self.dt(m),
+            clip=(0.0, inf), metrics=errors,
+        )  # fmt: skip
 
 
 def _frame(quat: list) -> list[list]:

@@ -19,6 +19,11 @@ FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
     "exp": (traced.exp, mpmath.exp),
     "log": (traced.log, mpmath.log),
     "atan2": (traced.atan2, mpmath.atan2),
+    "expm1": (traced.expm1, mpmath.expm1),
+    "log1p": (traced.log1p, mpmath.log1p),
+    "tanh": (traced.tanh, mpmath.tanh),
+    "asin": (traced.asin, mpmath.asin),
+    "acos": (traced.acos, mpmath.acos),
 }
 WORST = [1391.9768, 1368.4156]  # 1.54 ulp in float32, the most among all of 0.25..16 and 5e7 up to 1e4
 TINY = [0.0, -0.0, 1e-300, -1e-300, 5e-324, 1e-40, -1e-40, 1e-20, 1e-8, -1e-4]
@@ -125,6 +130,59 @@ def test_atan2(runner: str, dtype: str) -> None:
     assert apply(runner, dtype, "atan2", np.zeros(1, dtype), np.zeros(1, dtype))[0] == 0
     for bad in ((np.nan, 1.0), (0.0, np.nan)):
         assert np.isnan(apply(runner, dtype, "atan2", *(np.full(1, v, dtype) for v in bad)))
+
+
+def around_zero(dtype: str, largest: float) -> np.ndarray:
+    """Numbers of all sizes and both signs, and evenly spaced ones."""
+    rng = np.random.default_rng(7)
+    f = np.finfo(dtype)
+    sizes = np.exp(rng.uniform(np.log(float(f.smallest_normal)), np.log(largest), 1500)) * rng.choice([-1, 1], 1500)
+    near = np.linspace(-min(largest, 3.0), min(largest, 3.0), 2001)
+    return np.concatenate([near, sizes, rng.uniform(-largest, largest, 1500), [largest, -largest]]).astype(dtype)
+
+
+@pytest.mark.parametrize(("runner", "dtype"), RUNS)
+def test_expm1(runner: str, dtype: str) -> None:
+    high = 88.7228 if dtype == "float32" else 709.7827
+    x = np.concatenate([around_zero(dtype, high), (np.arange(-40, 120) + 0.5) * np.log(2)]).astype(dtype)
+    absolute, ulp = errors("expm1", apply(runner, dtype, "expm1", x), x)
+    assert np.max(absolute / ulp) <= 3
+    far = np.array([high + 0.1, np.inf, -1e4, -np.inf, np.nan], dtype)
+    np.testing.assert_array_equal(apply(runner, dtype, "expm1", far), [np.inf, np.inf, -1, -1, np.nan])
+
+
+@pytest.mark.parametrize(("runner", "dtype"), RUNS)
+def test_log1p(runner: str, dtype: str) -> None:
+    x = around_zero(dtype, 1e30)
+    first = np.nextafter(np.array([-1.0], dtype), np.array([0.0], dtype))
+    x = np.concatenate([x[x > -1], np.linspace(-0.999, 3, 1001), first]).astype(dtype)
+    absolute, ulp = errors("log1p", apply(runner, dtype, "log1p", x), x)
+    assert np.max(absolute / ulp) <= 3
+    special = np.array([-1, -1.5, -np.inf, np.inf, np.nan], dtype)
+    want = [-np.inf, np.nan, np.nan, np.inf, np.nan]
+    np.testing.assert_array_equal(apply(runner, dtype, "log1p", special), want)
+
+
+@pytest.mark.parametrize(("runner", "dtype"), RUNS)
+def test_tanh(runner: str, dtype: str) -> None:
+    x = around_zero(dtype, 40.0)
+    got = apply(runner, dtype, "tanh", x)
+    absolute, ulp = errors("tanh", got, x)
+    assert np.max(absolute / ulp) <= 4 and np.max(np.abs(got)) <= 1
+    far = np.array([1e30, np.inf, -1e30, -np.inf, np.nan], dtype)
+    np.testing.assert_array_equal(apply(runner, dtype, "tanh", far), [1, 1, -1, -1, np.nan])
+
+
+@pytest.mark.parametrize("name", ["asin", "acos"])
+@pytest.mark.parametrize(("runner", "dtype"), RUNS)
+def test_asin_acos(name: str, runner: str, dtype: str) -> None:
+    inside = np.linspace(-1, 1, 2001)
+    edge = 1 - 10.0 ** np.random.default_rng(8).uniform(-15, 0, 500)
+    x = np.concatenate([inside, edge, -edge, around_zero(dtype, 1.0)]).astype(dtype)
+    absolute, ulp = errors(name, apply(runner, dtype, name, x), x)
+    assert np.max(absolute / ulp) <= 4
+    beyond = np.array([np.nextafter(1.0, 2.0, dtype=dtype), -2.0, np.inf, np.nan], dtype)
+    assert np.isnan(apply(runner, dtype, name, beyond)).all()
 
 
 @pytest.mark.parametrize("runner", RUNNERS)

@@ -152,6 +152,48 @@ def test_normal_of_extreme_words(monkeypatch: pytest.MonkeyPatch, dtype: str) ->
         assert np.max(radius) == pytest.approx((2 * np.log(2) * (33 if dtype == "float32" else 54)) ** 0.5, rel=1e-6)
 
 
+@pytest.mark.parametrize(("runner", "dtype"), RUNS)
+def test_exponential(runner: str, dtype: str) -> None:
+    got = draw(runner, dtype, lambda r: [r.exponential(), r.exponential(3.0), r.uniform()], 3).astype(np.float64)
+    assert stats.kstest(got[0], "expon").pvalue > 0.01 and stats.kstest(got[1] / 3, "expon").pvalue > 0.01
+    assert np.max(np.abs(np.corrcoef(got) - np.eye(3))) < 0.03
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_exponential_of_extreme_words(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    inputs = {"w": np.array([[0, -1]], np.int32)}
+    monkeypatch.setattr(Random, "_word", lambda self, i: self._key[0])
+    program = trace(lambda b: {"y": [Random(b["w"][0], 0).exponential()]}, inputs, {"y": (1, "f")}, dtype)
+    most, least = run_compiled(program, inputs)["y"][0]
+    assert most == pytest.approx(np.log(2) * (33 if dtype == "float32" else 54), rel=1e-6) and 0 <= least < 1e-9
+
+
+@pytest.mark.parametrize(("runner", "dtype"), RUNS)
+def test_integers(runner: str, dtype: str) -> None:
+    all_of = -(2**24), 2**24
+    got = draw(runner, dtype, lambda r: [r.integers(6), r.integers(-3, 4), r.integers(5, 6), r.integers(*all_of)], 4)
+    assert set(got[0]) == set(range(6)) and set(got[1]) == set(range(-3, 4)) and set(got[2]) == {5}
+    for x in got[:2]:
+        assert stats.chisquare(np.unique(x, return_counts=True)[1]).pvalue > 0.01
+    assert np.all(got[3] == np.rint(got[3])) and got[3].min() < -0.99 * 2**24 and 0.99 * 2**24 < got[3].max() < 2**24
+
+
+def test_integers_are_the_same_in_both_precisions() -> None:
+    one, other = (draw("compiled", dtype, lambda r: [r.integers(1000), r.integers(1000)], 2) for dtype in DTYPES)
+    np.testing.assert_array_equal(one, other)
+
+
+def test_bounds_that_hold_no_integers_are_refused() -> None:
+    for bounds, error, said in (
+        ((3, 3), ValueError, "low < high"),
+        ((0,), ValueError, "low < high"),
+        ((2**25,), ValueError, r"-2\*\*24 to 2\*\*24"),
+        ((0.5,), TypeError, "integer"),
+    ):
+        with pytest.raises(error, match=said):
+            draw("graph", "float32", lambda r, bounds=bounds: [r.integers(*bounds)], 1)
+
+
 def test_normals_come_in_pairs() -> None:
     """Another draw between the two of a pair moves neither."""
     plain = draw("graph", "float32", lambda r: [r.normal(), r.normal(), r.uniform()], 3)
@@ -166,7 +208,7 @@ def test_machine_code_gives_the_bits_of_the_graph(dtype: str) -> None:
 
 
 def test_plain_numbers_are_those_of_a_float64_kernel() -> None:
-    """Uniform ones bit for bit, beside normal ones that are to rounding."""
+    """Uniform and whole ones bit for bit, beside normal and exponential ones that are to rounding."""
 
     def draw(rng: Random) -> list:
         return [
@@ -176,14 +218,16 @@ def test_plain_numbers_are_those_of_a_float64_kernel() -> None:
             rng.normal(),
             rng.uniform(-2.0, -1.0),
             rng.normal(),
+            rng.integers(-5, 100),
+            rng.exponential(),
         ]
 
     worlds = np.arange(64, dtype=np.int32)
     program = record(
-        "plain", [Buffer("x", 1, "i"), Buffer("y", 6)], lambda b: {"y": draw(Random(7, b["x"][0], 3, 0, -1))}, "float64"
+        "plain", [Buffer("x", 1, "i"), Buffer("y", 8)], lambda b: {"y": draw(Random(7, b["x"][0], 3, 0, -1))}, "float64"
     )
     found = kernels.run(program, {"x": worlds[None]})["y"]
     want = np.array([draw(Random(7, int(i), 3, 0, -1)) for i in worlds]).T
-    uniform = [0, 1, 4]
-    assert np.array_equal(found[uniform], want[uniform])
+    exact = [0, 1, 4, 6]
+    assert np.array_equal(found[exact], want[exact])
     np.testing.assert_allclose(found, want, rtol=1e-14, atol=1e-15)

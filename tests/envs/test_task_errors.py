@@ -49,6 +49,13 @@ class Broken(Task):
     def reset_info(self, m, world):
         return self.of("reset_info", lambda m, world: {}, m, world)
 
+    def action_space(self, m):
+        return self.of("action_space", super().action_space, m)
+
+
+class Uncontrolled(Broken):
+    control = Task.control
+
 
 @pytest.mark.parametrize("other", [3.0, 3, "another"])
 @pytest.mark.parametrize("compare", [lambda x, y: x == y, lambda x, y: x != y])
@@ -71,6 +78,10 @@ class Alternating:
     def __call__(self, *_):
         self.answers = self.answers[::-1]
         return self.answers[-1]
+
+
+def terms(*names, **arguments):
+    return lambda *_: Outcome(dict.fromkeys(names, 1.0), **arguments)
 
 
 ANSWERS = {
@@ -114,6 +125,64 @@ ANSWERS = {
         "outcome", lambda m, b, a, w: Outcome(w.qpos[0] > 0.0, False), TypeError, "must be a number, not a truth"),
     "terminated is a number": (
         "outcome", lambda *_: Outcome(1.0, 0), TypeError, "terminated must be True, False or a comparison"),
+    "control kicks too few dofs": (
+        "control", lambda m, w, a: Control(a, qvel=[0.0]), ValueError, "1 numbers for qvel, and the model has 2"),
+    "a term has no weight": (
+        "outcome", terms("upright", "speed", weights={"upright": 1.0, "sped": 1.0}), ValueError,
+        r"there is no weight for the term 'speed'; there is one for \['sped'\]"),
+    "a weight has no term": (
+        "outcome", terms("upright", weights={"upright": 1.0, "uprigth": 1.0}), ValueError,
+        r"there is no term for the weight 'uprigth'; there is one for \['upright'\]"),
+    "weights of one number": (
+        "outcome", lambda *_: Outcome(1.0, weights={"upright": 1.0}), ValueError, "and the reward is one number"),
+    "weights that are no dict": (
+        "outcome", terms("upright", weights=2.0), TypeError, "weights must be a dict of numbers by name, not 2.0"),
+    "a weight is text": (
+        "outcome", terms("upright", weights={"upright": "x"}), TypeError, "weights 'upright' must be a number"),
+    "a term is a truth value": (
+        "outcome", lambda m, b, a, w: Outcome({"up": w.qpos[0] > 0.0}), TypeError, "reward 'up' must be a number"),
+    "a term is a list": (
+        "outcome", lambda *_: Outcome({"up": [1.0]}), TypeError, "reward 'up' must be a number"),
+    "a term's name is a number": (
+        "outcome", lambda *_: Outcome({1: 1.0}), TypeError, "reward must be a dict of numbers by name"),
+    "scale is a mask": (
+        "outcome", lambda m, b, a, w: Outcome(1.0, scale=w.qpos[0] > 0.0), TypeError, "scale must be a number"),
+    "clip is one number": (
+        "outcome", lambda *_: Outcome(1.0, clip=1.0), TypeError, r"clip must be two numbers, \(low, high\), not 1.0"),
+    "clip is upside down": (
+        "outcome", lambda *_: Outcome(1.0, clip=(1.0, 0.0)), ValueError, "with low below high"),
+    "a metric is a list": (
+        "outcome", lambda *_: Outcome(1.0, metrics={"error": [1.0]}), TypeError, "metrics 'error' must be a number"),
+    "other metrics in a step": (
+        "outcome", Alternating(Outcome(1.0, metrics={"a": 1.0}), Outcome(1.0, metrics={"b": 1.0})), ValueError,
+        r"the metrics are \['b'\], and were \['a'\] before"),
+    "a reason is a number": (
+        "outcome", lambda *_: Outcome(1.0, {"fell": 1.0}), TypeError, "terminated 'fell' must be True, False or"),
+    "truncated is a number": (
+        "outcome", lambda *_: Outcome(1.0, truncated=1.0), TypeError, "truncated must be True, False or a comparison"),
+    "a reason ends in two ways": (
+        "outcome", lambda *_: Outcome(1.0, {"fell": True}, truncated={"fell": True}), ValueError, "'fell' is there"),
+    "a reason is the environment's": (
+        "outcome", lambda *_: Outcome(1.0, {"time_limit": True}), ValueError, "'time_limit' is the environment's own"),
+    "info has the sum of a term": (
+        "outcome", terms("up", info={"episode_reward/up": 1.0}), ValueError, "'episode_reward/up' is the env"),
+    "other terms in a step": (
+        "outcome", Alternating(Outcome({"up": 1.0}), Outcome({"down": 1.0})), ValueError,
+        r"the terms of the reward are \['down'\], and were \['up'\] before"),
+    "other reasons in a step": (
+        "outcome", Alternating(Outcome(1.0, {"up": True}), Outcome(1.0, {"down": True})), ValueError,
+        r"the reasons of an end are \['down'\], and were \['up'\] before"),
+    "an action of two for one actuator without a control": (
+        "action_space", lambda m: ([-1.0] * 2, [1.0] * 2), ValueError,
+        "an action has 2 numbers, and the model's ctrl 1: write `control` as well"),
+    "an action space of low alone": (
+        "action_space", lambda m: [-1.0], TypeError, "must give a tuple of low and high"),
+    "an action space of two lengths": (
+        "action_space", lambda m: ([-1.0], [1.0, 1.0]), ValueError, "gave 1 numbers for low, and 2 for high"),
+    "an action space without room": (
+        "action_space", lambda m: ([1.0], [1.0]), ValueError, r"low\[0\] must be below high\[0\], not 1.0 and 1.0"),
+    "an action space of NaN": (
+        "action_space", lambda m: ([math.nan], [1.0]), ValueError, r"low\[0\] must be a number that all worlds share"),
     "info is of another width in a reset": (
         "outcome", lambda *_: Outcome(1.0, False, {"place": 1.0}), ValueError, "'place' is one number, and a list"),
     "info has a name that is taken": (
@@ -125,9 +194,10 @@ ANSWERS = {
 def test_what_a_function_gives_is_checked_in_the_task_s_terms(what):
     name, function, kind, text = ANSWERS[what]
     functions = {"reset_info": lambda *_: {"place": [1.0, 2.0]}} if "place" in text else {}
+    kind_of_broken = Uncontrolled if name == "action_space" else Broken
     with pytest.raises(kind, match=text) as caught:
-        TorchVectorEnv(Broken(functions=functions | {name: function}), 2)
-    assert str(caught.value).startswith(f"Broken.{name} ({__file__}, line ")
+        TorchVectorEnv(kind_of_broken(functions=functions | {name: function}), 2)
+    assert str(caught.value).startswith(f"{kind_of_broken.__name__}.{name} ({__file__}, line ")
 
 
 def branch(m, world):

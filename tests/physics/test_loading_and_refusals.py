@@ -227,22 +227,22 @@ def test_load() -> None:
 
 def test_content_is_identity() -> None:
     a, b, c = load(mjcf()), load(mjcf()), load(mjcf(option='timestep="0.003"'))
-    assert a is not b and a == b and hash(a) == hash(b) and a.key == b.key
-    assert a != c and a.key != c.key
+    assert a is not b and a == b and hash(a) == hash(b) and a.digest == b.digest
+    assert a != c and a.digest != c.digest
     with pytest.raises(dataclasses.FrozenInstanceError):
         a.nq = 3
 
 
 def test_models_whose_fields_vary_are_never_taken_for_one_another() -> None:
-    """repr does not tell one tensor or traced value from another: such a model is itself alone, and has no key."""
+    """repr does not tell one tensor or traced value from another: such a model is itself alone, and has no digest."""
     m = load(mjcf())
     mass = torch.ones(3)
     one, two = (dataclasses.replace(m, body_mass=(0.0, mass)) for _ in range(2))
     assert one == one and one != two and one != m and m != one
     assert len({m, one, two}) == 3
     with pytest.raises(TypeError, match="plain numbers"):
-        _ = one.key
-    assert m.key == load(mjcf()).key
+        _ = one.digest
+    assert m.digest == load(mjcf()).digest
 
 
 def test_rotation_matrices_follow_quaternions() -> None:

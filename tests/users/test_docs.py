@@ -46,6 +46,12 @@ def test_links(page):
         assert (page.parent / target).exists(), target
 
 
+def test_nothing_is_installed_from_where_it_is_not():
+    """The package is in no index: what is installed is a checkout."""
+    texts = [*LINKED, *(ROOT / "examples").rglob("*.ipynb"), *(ROOT / "torch_mjenvs").rglob("*.py")]
+    assert not [path.name for path in texts if re.search(r"pip install [\\\"']*torch[_-]mjenvs", path.read_text())]
+
+
 REFERENCE = runpy.run_path(str(ROOT / "docs" / "reference.py"))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -28,6 +30,28 @@ def check(env: VectorEnv, mode: AutoresetMode, adapter: str) -> None:
         raise ValueError(f"{adapter} hands on what a step gives, which with copy=False the next step would overwrite")
 
 
+def check_bounded(env: VectorEnv, adapter: str) -> None:
+    """Raise ValueError where actions are unbounded, which the library, scaling or clipping them, would make NaN of."""
+    space = box(env.single_action_space)
+    if not np.isfinite([space.low, space.high]).all():
+        raise ValueError(
+            f"{adapter} needs actions within finite bounds, and these are of {space}: give the actuators ctrlrange and "
+            "ctrllimited='true' in the model, or the task an `action_space` (with `control`, say from [-1, 1])"
+        )
+
+
+def warn_off_centre(env: VectorEnv, adapter: str) -> None:
+    """Warn where actions may not be 0, about which the library's policies draw theirs at first."""
+    space = box(env.single_action_space)
+    off = np.flatnonzero((space.low > 0) | (space.high < 0)).tolist()
+    if off:
+        warnings.warn(
+            f"the policies that {adapter} is for begin with actions about 0, and entries {off} of an action may not be "
+            "0: put wrappers.RescaleAction(env, -1.0, 1.0) inside, or give the task an `action_space` of [-1, 1]",
+            stacklevel=3,
+        )
+
+
 def box(space: object) -> Box:
     """Return a space that is known to be a Box, as all of this package's are, typed as one."""
     assert isinstance(space, Box)
@@ -49,9 +73,9 @@ def dicts(info: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
     return dicts
 
 
-def _inner(x: dict[str, torch.Tensor], worlds: torch.Tensor) -> list[dict[str, Any]]:
-    """Return a dict for each of these worlds, made from a dict of (N,) tensors that has no masks."""
-    columns = {name: _values(y[worlds]) for name, y in x.items()}
+def _inner(x: dict[str, Any], worlds: torch.Tensor) -> list[dict[str, Any]]:
+    """Return a dict for each of these worlds, made from a dict of (N,) tensors, and of such dicts, without masks."""
+    columns = {name: _inner(y, worlds) if isinstance(y, dict) else _values(y[worlds]) for name, y in x.items()}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

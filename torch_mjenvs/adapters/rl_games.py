@@ -1,6 +1,6 @@
 """The adapter for rl_games, which takes tensors.
 
-N worlds (rl_games' actors), D numbers in an observation, nu actuators.
+N worlds (rl_games' actors), D numbers in an observation, A numbers in an action.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from rl_games.common import env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 
-from .common import bare, check
+from ..envs.episode_log import EpisodeMeans
+from .common import bare, check, check_bounded
 
 
 class RlGamesVecEnv(IVecEnv):
@@ -25,17 +26,21 @@ class RlGamesVecEnv(IVecEnv):
     Then config["env_name"] = "hopper" names it, `num_actors` is the number of worlds, and `env_config` is passed on to
     `make`. infos["time_outs"] (N,) marks episodes that were truncated: where the config says `value_bootstrap: True`,
     rl_games adds the value of the state before. infos["final_obs"] has the observations from which they would have gone
-    on.
+    on. Where the task names terms of its reward, metrics or reasons of its ends, infos["episode"] has numbers of them,
+    as `wrappers.LogEpisodes` says it.
 
     The first reset uses `seed`, which rl_games hands over where `env_config` is in its config. Its checkpoints hold the
     worlds' state.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", and
+    for actions without bounds.
     """
 
     def __init__(self, env: VectorEnv, seed: int | None = None):
         check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        check_bounded(env, type(self).__name__)
         self.env, self._bare, self._seed = env, bare(env), seed
+        self._log = EpisodeMeans(self._bare.engine)
         self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
 
     @classmethod
@@ -64,13 +69,16 @@ class RlGamesVecEnv(IVecEnv):
         return obs.float()
 
     def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """Step all worlds under actions (N, nu).
+        """Step all worlds under actions (N, A).
 
         Returns observations (N, D), rewards (N,), flags of the episodes that ended (N,) uint8, and infos.
         """
         obs, reward, terminated, truncated, info = self.env.step(actions)
         infos = {"time_outs": truncated & ~terminated, "final_obs": info["final_obs"].float()}
-        return obs.float(), reward.float(), (terminated | truncated).to(torch.uint8), infos
+        ended = terminated | truncated
+        if log := self._log.update(ended):
+            infos["episode"] = log
+        return obs.float(), reward.float(), ended.to(torch.uint8), infos
 
     def get_env_state(self) -> dict[str, torch.Tensor]:
         """Return the state of all worlds, from which `set_env_state` goes on, bit for bit."""

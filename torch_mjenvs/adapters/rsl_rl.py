@@ -1,6 +1,6 @@
 """The adapter for rsl_rl, which takes tensors.
 
-N worlds, D numbers in an observation, nu actuators.
+N worlds, D numbers in an observation, A numbers in an action.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from .common import bare, box, check
+from ..envs.episode_log import EpisodeMeans
+from .common import bare, box, check, warn_off_centre
 
 
 class RslRlVecEnv(VecEnv):
@@ -24,7 +25,8 @@ class RslRlVecEnv(VecEnv):
 
     Observations are the group "policy" of a TensorDict, float32: config["obs_groups"] names it for actor and critic.
     extras["time_outs"] (N,) marks episodes that were truncated: rsl_rl adds the value of the state before.
-    extras["final_obs"] has the observations from which they would have gone on.
+    extras["final_obs"] has the observations from which they would have gone on. Where the task names terms of its
+    reward, metrics or reasons of its ends, extras["log"] has numbers of them, as `wrappers.LogEpisodes` says it.
 
     All worlds are reset when this is made, with `seed`. `episode_length_buf` is the environment's own count of steps,
     and writing into it, as the runner's `init_at_random_ep_len` does, moves where episodes are truncated.
@@ -34,7 +36,9 @@ class RslRlVecEnv(VecEnv):
 
     def __init__(self, env: VectorEnv, seed: int | None = None):
         check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        warn_off_centre(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
+        self._log = EpisodeMeans(self._bare.engine)
         self.num_envs, self.device = env.num_envs, self._bare.device
         self.num_actions = box(env.single_action_space).shape[0]
         self.cfg = asdict(self._bare.engine.task)
@@ -65,11 +69,14 @@ class RslRlVecEnv(VecEnv):
         return self._obs
 
     def step(self, actions: torch.Tensor) -> tuple[TensorDict, torch.Tensor, torch.Tensor, dict[str, Any]]:
-        """Step all worlds under actions (N, nu).
+        """Step all worlds under actions (N, A).
 
         Returns observations, rewards (N,), flags of the episodes that ended (N,) int64, and extras.
         """
         obs, reward, terminated, truncated, info = self.env.step(actions)
         self._obs = self._named(obs)
         extras = {"time_outs": truncated & ~terminated, "final_obs": self._named(info["final_obs"])}
-        return self._obs, reward.float(), (terminated | truncated).long(), extras
+        ended = terminated | truncated
+        if log := self._log.update(ended):
+            extras["log"] = log
+        return self._obs, reward.float(), ended.long(), extras

@@ -1,6 +1,6 @@
 """The adapter for Stable-Baselines3, which takes NumPy arrays and a list of dicts.
 
-N worlds, D numbers in an observation, nu actuators.
+N worlds, D numbers in an observation, A numbers in an action.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
-from .common import bare, check, dicts
+from .common import bare, check, check_bounded, dicts, warn_off_centre
 
 Indices = int | Iterable[int] | None
 
@@ -28,18 +28,22 @@ class SB3VecEnv(VecEnv):
 
     `infos` is a list of N dicts, of which only those of worlds that ended in this step hold anything: the info of the
     episode's last step, "terminal_observation" (D,), and "TimeLimit.truncated", which is True where the episode was
-    only truncated. `reset_infos` after a step is filled in the same worlds alone. To make the others would cost more
-    than the step.
+    only truncated. What a task names is in the info, too, as "episode_reward/NAME" and so on:
+    `VecMonitor(env, info_keywords=(...))` keeps it. `reset_infos` after a step is filled in the same worlds alone. To
+    make the others would cost more than the step.
 
     Seeds are Stable-Baselines3's: `seed(s)` has world i start from s + i at the next reset, as a lone world would.
     Options of a reset are taken and ignored, as by Gymnasium's own MuJoCo tasks. As all worlds share one environment,
     `env_method` calls a method once, and `set_attr` sets an attribute for all of them.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep".
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", and for
+    actions without bounds, which Stable-Baselines3 does not take.
     """
 
     def __init__(self, env: VectorEnv):
         check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        check_bounded(env, type(self).__name__)
+        warn_off_centre(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
         self._actions: np.ndarray | None = None
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
@@ -55,7 +59,7 @@ class SB3VecEnv(VecEnv):
         return obs.cpu().numpy()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Store the actions (N, nu) that `step_wait` is to take."""
+        """Store the actions (N, A) that `step_wait` is to take."""
         self._actions = actions
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:

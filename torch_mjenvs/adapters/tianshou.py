@@ -1,6 +1,6 @@
 """The adapter for Tianshou, which takes NumPy arrays, may step only some of the worlds, and resets ended ones itself.
 
-N worlds, R of them in a call, D numbers in an observation, nu actuators.
+N worlds, R of them in a call, D numbers in an observation, A numbers in an action.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from tianshou.env.venvs import BaseVectorEnv
 
 from ..envs.wrappers import TorchVectorWrapper
-from .common import bare, box, check, dicts
+from .common import bare, box, check, check_bounded, dicts
 
 Ids = int | Sequence[int] | np.ndarray | None
 SINGLE = {"action_space": "single_action_space", "observation_space": "single_observation_space"}
@@ -35,11 +35,12 @@ class TianshouVectorEnv(BaseVectorEnv):
     worlds that a step leaves out: put Tianshou's own `VectorEnvNormObs` around this instead.
 
     Raises TypeError for anything but a `TorchVectorEnv`, and for a wrapper with a state; ValueError for another
-    autoreset mode than "Disabled".
+    autoreset mode than "Disabled", and for actions without bounds, as Tianshou's policies scale theirs to them.
     """
 
     def __init__(self, env: VectorEnv):
         check(env, AutoresetMode.DISABLED, type(self).__name__)
+        check_bounded(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
         self._refuse_what_keeps()
         self.env_num = self.wait_num = env.num_envs
@@ -85,7 +86,7 @@ class TianshouVectorEnv(BaseVectorEnv):
     def step(
         self, action: np.ndarray | torch.Tensor | None, id: Ids = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Any]:
-        """Step some worlds, or all, under actions (R, nu), in the order of `id`.
+        """Step some worlds, or all, under actions (R, A), in the order of `id`.
 
         Returns observations (R, D), rewards, terminated and truncated (R,), and info.
         """

@@ -52,9 +52,8 @@ def calls_a_second(call: Callable[[], Any], seconds: float) -> float:
 def stepping(env: TorchVectorEnv) -> Callable[[], Any]:
     """Return a function that steps all worlds once, under random actions, and waits for the device."""
     env.reset(seed=0)
-    low, high = (torch.as_tensor(x) for x in (env.single_action_space.low, env.single_action_space.high))  # type: ignore[attr-defined]
     # A few actions by turns: to draw them anew would take longer than some tasks' steps.
-    some = [(low + (high - low) * torch.rand(env.num_envs, len(low))).to(env.device) for _ in range(8)]
+    some = [torch.as_tensor(env.action_space.sample(), device=env.device) for _ in range(8)]
     actions = itertools.cycle(some)
     return lambda: env.step(next(actions))[1].sum().item()
 

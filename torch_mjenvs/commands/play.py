@@ -19,7 +19,7 @@ from ..envs.video import tile_images
 from ..policy import Policy
 from ..training.flags import count, positive, seed
 from ..training.worlds import make
-from . import add_policy, parser, policy_of
+from . import Acting, acting, add_policy, parser
 
 FORMATS = (".mp4", ".gif", ".png")
 WIDTH, LARGEST = 960, 480  # in pixels: of all worlds together, at most, and of one
@@ -29,24 +29,23 @@ SHADOW = 1024  # pixels of shadow maps: MuJoCo's 4,096 take longer than all else
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `torch_mjenvs play`: show a trained policy in a window, or write a film or picture of it."""
-    p = parser("play", "Watch a trained policy: in a window where there is a display, else in a film.")
+    p = parser("play", "Watch a trained policy: in a window where there is a display, else in a film.", False)
     add_policy(p)
     p.add_argument("--out", type=Path, help="no window: write a film (.mp4, .gif), or a picture of its end (.png)")
     p.add_argument("--worlds", type=count, default=1, help="worlds side by side in a film or picture")
     p.add_argument("--seconds", type=positive, default=10.0, help="simulated time of a film, or before a picture")
     p.add_argument("--size", type=count, help="the width of each world, in pixels")
     p.add_argument("--seed", type=seed, default=0)
-    args = p.parse_args(arguments)
+    args, found = acting(p, arguments)
     if args.out and args.out.suffix not in FORMATS:
         raise SystemExit(f"{args.out} must end in one of {', '.join(FORMATS)}")
     if args.out and not args.out.parent.is_dir():
         raise SystemExit(f"there is no folder {args.out.parent}")
-    policy, env_id = policy_of(args.what, args.task)
     try:
         if args.out is None and has_display():
-            watch(policy, env_id, args.seed)
+            watch(found, args.seed)
         else:
-            record(args.out or Path("play.gif"), policy, env_id, args.worlds, args.seconds, args.size, args.seed)
+            record(args.out or Path("play.gif"), found, args.worlds, args.seconds, args.size, args.seed)
     except RuntimeError as error:  # no OpenGL; on macOS, a window needs to be run by mjpython
         raise SystemExit(str(error)) from error
 
@@ -56,11 +55,11 @@ def has_display() -> bool:
     return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def watch(policy: Policy, env_id: str, seed: int) -> None:
+def watch(found: Acting, seed: int) -> None:
     """Show one world in MuJoCo's viewer, in real time, until the window is closed. Ended episodes begin anew."""
     import mujoco.viewer
 
-    env: Any = gymnasium.make(env_id)
+    env: Any = gymnasium.make(found.env_id, **found.arguments)
     obs, _ = env.reset(seed=seed)
     world = env.unwrapped
     renderer = world.mujoco_renderer
@@ -71,7 +70,7 @@ def watch(policy: Policy, env_id: str, seed: int) -> None:
         viewer.cam.distance, viewer.cam.elevation = 4.0, -15.0
         while viewer.is_running():
             due = time.perf_counter() + world.dt
-            obs, _, terminated, truncated, _ = env.step(policy(torch.as_tensor(obs)).numpy())
+            obs, _, terminated, truncated, _ = env.step(found.policy(torch.as_tensor(obs)).numpy())
             if terminated or truncated:
                 obs, _ = env.reset()
             with viewer.lock():
@@ -81,17 +80,15 @@ def watch(policy: Policy, env_id: str, seed: int) -> None:
     env.close()
 
 
-def record(
-    out: Path, policy: Policy, env_id: str, worlds: int, seconds: float, size: int | None, seed: int
-) -> None:
+def record(out: Path, found: Acting, worlds: int, seconds: float, size: int | None, seed: int) -> None:
     """Write a film of worlds side by side, or a picture of how they end."""
     import imageio.v2 as imageio
 
     # Whole eighths, as films want an even number of pixels.
     eighth = max(1, (size or min(LARGEST, WIDTH // math.ceil(math.sqrt(worlds)))) // 8)
-    env = drawn(env_id, worlds, 8 * eighth, 6 * eighth)
+    env = drawn(found.env_id, worlds, 8 * eighth, 6 * eighth, **found.arguments)
     every = max(1, round(1 / (env.dt * FPS)))
-    steps = played(env, policy, seed, round(seconds / env.dt))
+    steps = played(env, found.policy, seed, round(seconds / env.dt))
     if out.suffix == ".png":
         for _ in steps:
             pass
@@ -105,14 +102,15 @@ def record(
     print(out)
 
 
-def drawn(env_id: str, worlds: int, width: int, height: int) -> TorchVectorEnv:
+def drawn(env_id: str, worlds: int, width: int, height: int, **task_arguments: Any) -> TorchVectorEnv:
     """Make worlds whose pictures are drawn in this size (pixels), by the model's camera "track".
 
     Where the model has no camera "track", the task's usual view is taken.
     """
     if not has_display():
         os.environ.setdefault("MUJOCO_GL", "egl")
-    env = make(env_id, worlds, "cpu", render_mode="rgb_array", width=width, height=height, camera_name="track")
+    pictures = {"render_mode": "rgb_array", "width": width, "height": height, "camera_name": "track"}
+    env = make(env_id, worlds, "cpu", **pictures, **task_arguments)
     env.model.vis.quality.shadowsize = SHADOW
     endless_floors(env.model)
     return env

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 from ..training.flags import count, device, seed
 from ..training.scores import scores, show
-from . import add_policy, parser, policy_of
+from . import acting, add_policy, parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `torch_mjenvs score`: print the mean return of a trained policy, here and in Gymnasium's own task."""
-    p = parser("score", "Returns of a trained policy's mean actions, in the Torch task and in Gymnasium's own.")
+    p = parser("score", "Returns of a trained policy's mean actions, in the Torch task and in Gymnasium's own.", False)
     add_policy(p)
     p.add_argument("--episodes", type=count, default=100)
     p.add_argument("--seed", type=seed, default=1)
     p.add_argument(
         "--device", type=device, default="cpu", help="for the Torch task and the policy; Gymnasium's runs on the CPU"
     )
-    args = p.parse_args(arguments)
-    policy, env_id = policy_of(args.what, args.task)
-    show(scores(policy.to(args.device), env_id, args.episodes, args.device, args.seed))
+    args, found = acting(p, arguments)
+    policy = found.policy.to(args.device)
+    show(scores(policy, found.env_id, args.episodes, args.device, args.seed, found.fields))

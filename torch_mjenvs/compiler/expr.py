@@ -11,6 +11,7 @@ expressions are one node, if one of them stands in the same region or in one aro
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn, final
@@ -106,7 +107,27 @@ class Expr:
     def __pow__(self, n: float) -> Expr | float:
         if n == 2:
             return self * self
-        raise TypeError("only x**2 is an operator; use pow(x, y)")
+        raise TypeError("only x**2 is an operator; use power(x, p)")
+
+    def __abs__(self) -> Expr:
+        return node("abs", self)
+
+    def __round__(self) -> Expr:
+        return node("rint", self)
+
+    def __floor__(self) -> Expr | float:
+        nearest = node("rint", self)
+        return nearest - node("select", self < nearest, 1.0, 0.0)
+
+    def __ceil__(self) -> Expr | float:
+        nearest = node("rint", self)
+        return nearest + node("select", nearest < self, 1.0, 0.0)
+
+    def __mod__(self, other: Any) -> Expr | float:
+        return _modulo(self, other)
+
+    def __rmod__(self, other: Any) -> Expr | float:
+        return _modulo(other, self)
 
     def __lt__(self, other: Any) -> Expr:
         return node("ilt" if self.type == "i" else "lt", self, other)
@@ -120,6 +141,35 @@ class Expr:
     def __ge__(self, other: Any) -> Expr:
         return node("le", other, self)
 
+    def __and__(self, other: Any) -> Expr | bool:
+        _check_masks(self, other)
+        if type(other) is bool or other is self:
+            return self if other else False
+        return node("and", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Any) -> Expr | bool:
+        _check_masks(self, other)
+        if type(other) is bool or other is self:
+            return True if other is True else self
+        return node("or", self, other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Expr | bool:
+        _check_masks(self, other)
+        if type(other) is bool:
+            return ~self if other else self
+        return False if other is self else node("bselect", self, ~other, other)
+
+    __rxor__ = __xor__
+
+    def __invert__(self) -> Expr:
+        _check_masks(self)
+        inner: Expr = self.args[0] if self.op == "not" else node("not", self)
+        return inner
+
     def __eq__(self, other: object) -> bool:
         """Identity, which tables of nodes go by; as a question about values it would nearly always be False."""
         if self is not other and (type(other) in PYTHON_TYPE or (type(other) is Expr and is_tracing())):
@@ -131,13 +181,50 @@ class Expr:
     __hash__ = object.__hash__
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("a traced value has no truth value: use select, when_any or while_any")
+        raise TypeError(
+            "a traced value has no truth value: use select, when_any or while_any for if and while, and &, | and ~ of "
+            "masks for and, or and not: (low < x) & (x < high)"
+        )
 
     def __float__(self) -> NoReturn:
         raise TypeError("a traced value is not a number: it is only known when the kernel runs")
 
     def __repr__(self) -> str:
         return f"<{self.op}:{self.type}>"
+
+
+def _check_masks(*xs: Any) -> None:
+    """Refuse `&`, `|`, `^` and `~` of what is no mask."""
+    if not all(type(x) is bool or (type(x) is Expr and x.type == "b") for x in xs):
+        raise TypeError("&, |, ^ and ~ are of masks: put comparisons in brackets, (x > 0) & (y < 1)")
+
+
+def remainder(x: Any, y: Any) -> Expr:
+    """What is left of |x| when |y| is taken off as often as it goes: C's fmod without its sign. One of x, y is traced.
+
+    It is exact while |x / y| is below 2**46 (float32) or 2**104 (float64); NaN beyond, and where C's is NaN.
+    """
+    a, b = abs(x), abs(y)
+    quotient = node("div", a, b)
+    # Both differences are exact: whole multiples of the last place of b, as few as the precision has. So large a
+    # quotient may be out by its rounding; what that leaves, the second one takes off.
+    left = node("fma", -node("rint", quotient), b, a)
+    left = node("fma", -math.floor(node("div", left, b)), b, left)
+    left = node("select", left < 0.0, left + b, node("select", node("le", b, left), left - b, left))
+    known = quotient < (2.0**46 if current().dtype == "float32" else 2.0**104)
+    return node("select", node("lt", a, b), a, node("select", known, left, math.nan))
+
+
+def _modulo(x: Any, y: Any) -> Expr | float:
+    """Python's x % y, which has the sign of y. One of x, y is traced."""
+    left = remainder(x, y)
+    other_signs = (x < 0.0) ^ (y < 0.0)
+    beyond: Expr | float = node("select", (left > 0.0) & other_signs, abs(y) - left, left)
+    return _where(y < 0.0, -beyond, beyond)
+
+
+def _where(mask: Expr | bool, a: Any, b: Any) -> Any:
+    return node("select", mask, a, b) if type(mask) is Expr else (a if mask else b)
 
 
 class Region:

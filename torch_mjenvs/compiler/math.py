@@ -14,7 +14,7 @@ import math as _m
 from collections.abc import Sequence
 from typing import Any
 
-from .expr import Expr, current, node
+from .expr import Expr, current, node, remainder
 
 # Each table: float32, float64. pi / 2 and log 2 come as a number and what it lacks.
 _HALF_PI = {
@@ -117,6 +117,27 @@ def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
 
 def exp(x: Expr) -> Expr | float:
     """e to the power of x: 1.5 ulp where that is a normal number; the least normal number below, infinity above."""
+    p, n = _exp_parts(x)
+    y = p + 1.0
+    return y * node("pow2", node("f2i", n))
+
+
+def expm1(x: Expr) -> Expr:
+    """e to the power of x, less 1: 3 ulp; infinity above the range."""
+    p, n = _exp_parts(x)
+    power = node("pow2", node("f2i", n))
+    return _fma(p, power, power - 1.0)
+
+
+def tanh(x: Expr) -> Expr:
+    """The hyperbolic tangent: 4 ulp."""
+    t = expm1(node("min", 50.0, 2.0 * node("abs", x)))  # in this order a NaN stays one; from 2 * 19.1 on it is 1
+    y = t / (t + 2.0)
+    return node("select", x < 0.0, -y, y)
+
+
+def _exp_parts(x: Expr) -> tuple[Expr, Expr]:
+    """p and n, where e to the power of x is (1 + p) 2**n."""
     dtype = current().dtype
     high, low = _LOG_2[dtype]
     most, least = (127.0, -87.33654) if dtype == "float32" else (1023.0, -708.3964185322641)
@@ -125,8 +146,7 @@ def exp(x: Expr) -> Expr | float:
     x = node("max", x, least)
     n = node("min", node("rint", x * (1.0 / _m.log(2.0))), most)
     r = _fma(n, -low, _fma(n, -high, x))
-    y = _fma(r * r, _horner(_EXP[dtype], r), r) + 1.0
-    return y * node("pow2", node("f2i", n))
+    return _fma(r * r, _horner(_EXP[dtype], r), r), n
 
 
 def log(x: Expr) -> Expr:
@@ -141,6 +161,32 @@ def log(x: Expr) -> Expr:
     z = s * s
     correction = s * _fma(-z, _horner(_LOG[dtype], z), f)
     return _fma(k, high, f - _fma(k, -low, correction))
+
+
+def log1p(x: Expr) -> Expr:
+    """The natural logarithm of 1 + x: 3 ulp; -infinity for x = -1, NaN below."""
+    u = node("add", x, 1.0)
+    rounded = u - 1.0
+    lost = (1.0 - (u - rounded)) + (x - rounded)  # 1 + x = u + lost, exactly
+    y = log(u) + lost / u
+    y = node("select", x < _m.inf, y, x)
+    return node("select", x > -1.0, y, node("select", x < -1.0, _m.nan, x - _m.inf))
+
+
+def asin(x: Expr) -> Expr | float:
+    """The angle in [-pi/2, pi/2] whose sine is x: 4 ulp; NaN where |x| > 1."""
+    return atan2(x, node("sqrt", (1.0 - x) * (1.0 + x)))
+
+
+def acos(x: Expr) -> Expr | float:
+    """The angle in [0, pi] whose cosine is x: 4 ulp; NaN where |x| > 1."""
+    return atan2(node("sqrt", (1.0 - x) * (1.0 + x)), x)
+
+
+def fmod(x: Any, y: Any) -> Expr | float:
+    """C's fmod, of the sign of x; one of x, y is traced. `expr.remainder` says how far it is exact."""
+    left = remainder(x, y)
+    return _select(x < 0.0, -left, left)
 
 
 def atan2(y: Any, x: Any) -> Expr | float:

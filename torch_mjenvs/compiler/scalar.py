@@ -1,6 +1,7 @@
 """The scalar vocabulary: what physics and tasks are written in.
 
-Besides `+ - * /` and `< <= > >=`, everything that is done with a scalar is one of these functions. A scalar is one of
+Besides `+ - * / %`, `abs` and `< <= > >=`, and `& | ^ ~` of masks, everything that is done with a scalar is one of
+these functions. A scalar is one of
 
 - a Python `float` (a mask: `bool`): one world, in plain Python, or a constant of the model;
 - a `torch.Tensor` of shape (B,) (a mask: bool): B worlds, differentiable, on any torch device: the reference;
@@ -90,6 +91,49 @@ def log(x: Scalar) -> Scalar:
     return torch.log(x) if isinstance(x, torch.Tensor) else _m.log(x)
 
 
+def expm1(x: Scalar) -> Scalar:
+    """e to the power of x, less 1, exact to rounding near 0, too."""
+    if type(x) is Expr:
+        return _traced.expm1(x)
+    if isinstance(x, torch.Tensor):
+        return torch.expm1(x)
+    return _m.expm1(x) if x < 709.0 else _m.exp(x) if x < 709.78 else x * _m.inf
+
+
+def log1p(x: Scalar) -> Scalar:
+    """The natural logarithm of 1 + x, exact to rounding near 0, too; -infinity at -1, NaN below."""
+    if type(x) is Expr:
+        return _traced.log1p(x)
+    if isinstance(x, torch.Tensor):
+        return torch.log1p(x)
+    return _m.log1p(x) if x > -1 else -_m.inf if x == -1 else _m.nan
+
+
+def tanh(x: Scalar) -> Scalar:
+    """The hyperbolic tangent of x."""
+    if type(x) is Expr:
+        return _traced.tanh(x)
+    return torch.tanh(x) if isinstance(x, torch.Tensor) else _m.tanh(x)
+
+
+def asin(x: Scalar) -> Scalar:
+    """The angle in [-pi/2, pi/2] whose sine is x; NaN where x is not in [-1, 1]."""
+    if type(x) is Expr:
+        return _traced.asin(x)
+    if isinstance(x, torch.Tensor):
+        return torch.asin(x)
+    return _m.asin(x) if -1 <= x <= 1 else _m.nan
+
+
+def acos(x: Scalar) -> Scalar:
+    """The angle in [0, pi] whose cosine is x; NaN where x is not in [-1, 1]."""
+    if type(x) is Expr:
+        return _traced.acos(x)
+    if isinstance(x, torch.Tensor):
+        return torch.acos(x)
+    return _m.acos(x) if -1 <= x <= 1 else _m.nan
+
+
 def atan2(y: Scalar, x: Scalar) -> Scalar:
     """The angle of the point (x, y) from the x axis, radians in [-pi, pi]."""
     kind = _kind(y, x)
@@ -144,17 +188,54 @@ def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
 def floor(x: Scalar) -> Scalar:
     """The greatest whole number up to x, as a float; x itself where it is not finite."""
     if type(x) is Expr:
-        nearest = node("rint", x)
-        return nearest - select(x < nearest, 1.0, 0.0)
+        return x.__floor__()
     if isinstance(x, torch.Tensor):
         return torch.floor(x)
     return float(_m.floor(x)) if _m.isfinite(x) else x
+
+
+def ceil(x: Scalar) -> Scalar:
+    """The least whole number from x on, as a float; x itself where it is not finite."""
+    if type(x) is Expr:
+        return x.__ceil__()
+    if isinstance(x, torch.Tensor):
+        return torch.ceil(x)
+    return float(_m.ceil(x)) if _m.isfinite(x) else x
+
+
+def round(x: Scalar) -> Scalar:
+    """The whole number nearest to x, as a float; of two as near the even one; x itself where it is not finite."""
+    if type(x) is Expr:
+        return x.__round__()
+    if isinstance(x, torch.Tensor):
+        return torch.round(x)
+    return float(x.__round__()) if _m.isfinite(x) else x
+
+
+def fmod(x: Scalar, y: Scalar) -> Scalar:
+    """What is left of x when y is taken off a whole number of times, with the sign of x, as C's fmod; exact.
+
+    `x % y` has the sign of y, as in Python. NaN where y is 0 or x is infinite, and, in kernels, where |x / y| is
+    beyond 2**46 (float32) or 2**104 (float64).
+    """
+    kind = _kind(x, y)
+    if kind is Expr:
+        return _traced.fmod(x, y)
+    if kind is not None:
+        return torch.fmod(*_tensors(x, y))
+    return _m.fmod(x, y) if y != 0 and not _m.isinf(x) else _m.nan
+
+
+def sign(x: Scalar) -> Scalar:
+    """1 where x is positive, -1 where it is negative, 0 where it is 0; NaN where it is NaN."""
+    return select(x > 0.0, 1.0, select(x < 0.0, -1.0, x))
 
 
 def select(mask: Mask, a: _Either, b: _Either) -> _Either:
     """Take a where the mask is true, b elsewhere; the one that is not taken may be garbage there."""
     if isinstance(mask, bool):
         return a if mask else b
+    _check_mask(mask)
     if a is b or (type(a) is type(b) is float and a == b):
         return a
     if type(mask) is Expr:
@@ -176,10 +257,17 @@ def _exact_dtype(*xs: float) -> torch.dtype:
     return default if all(float(torch.tensor(x, dtype=default)) == x for x in xs) else torch.float64
 
 
+def _check_mask(m: Any) -> None:
+    if type(m) is int or type(m) is float:
+        text = "; ~ of Python's own True and False gives -2 and -1: use logical_not" if m in (-1, -2) else ""
+        raise TypeError(f"a mask is True, False, a bool tensor or a comparison, not {m!r}{text}")
+
+
 def logical_and(*masks: Mask) -> Mask:
     """A mask that is true where all of these masks are; True if there are none."""
     out: Mask = True
     for m in masks:
+        _check_mask(m)
         if m is False or out is False:
             return False
         if m is True or m is out:
@@ -192,6 +280,7 @@ def logical_or(*masks: Mask) -> Mask:
     """A mask that is true where any of these masks is; False if there are none."""
     out: Mask = False
     for m in masks:
+        _check_mask(m)
         if m is True or out is True:
             return True
         if m is False or m is out:
@@ -204,6 +293,7 @@ def logical_not(mask: Mask) -> Mask:
     """A mask that is true where this one is false."""
     if isinstance(mask, bool):
         return not mask
+    _check_mask(mask)
     if type(mask) is Expr:
         return mask.args[0] if mask.op == "not" else node("not", mask)
     return ~mask

@@ -6,19 +6,20 @@ the model, against what the task declares, and against what the same function re
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import math
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..compiler.expr import type_of
-from ..compiler.random import Random
-from ..compiler.scalar import Scalar
+from ..compiler.scalar import Mask, Scalar, logical_or
 from ..physics.model.model import Model
 from ..physics.params import as_rows, check_names, leaves
+from .entries import BAD_STATE, OWN_REASONS
 from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Task, World
 
@@ -26,13 +27,24 @@ Named = dict[str, Scalar | list[Scalar]]
 Entries = Mapping[str, Scalar | list[Scalar]]  # the same, to be read only
 Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
 
-BAD_STATE = "bad_state"  # the entry of info that the environment adds
-
 RECORDED = (
     "A task's functions are run once, to record what a kernel will compute for every world. Numbers of a world are "
     "known only when the kernel runs: Python's if, and, or, max, float and the functions of math and NumPy do not know "
     "them. torch_mjenvs.scalar has select, logical_and, maximum, sin, ... to be used instead"
 )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A task's outcome, checked: the reward, what each term adds to it, metrics, the end with its reasons, and info."""
+
+    reward: Scalar
+    terms: dict[str, Scalar]
+    metrics: dict[str, Scalar]
+    terminated: Mask
+    truncated: Mask
+    reasons: dict[str, Mask]
+    info: Named
 
 
 @dataclass(frozen=True)
@@ -56,9 +68,36 @@ class Contract:
                 raise self.error("memory", ValueError, f"{name!r} must be of finite numbers that all worlds share")
         return widths, flatten(widths, found)
 
-    def randomize(self, rng: Random) -> dict[str, Any]:
+    def action_space(self) -> tuple[tuple[float, float], ...]:
+        """Return the least and the greatest value of each number of an action."""
+        found = self.call("action_space")
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise self.error("action_space", TypeError, f"must give a tuple of low and high, not {describe(found)}")
+        low, high = (self.bounds(x, what) for x, what in zip(found, ("low", "high"), strict=True))
+        if len(low) != len(high):
+            raise self.error("action_space", ValueError, f"gave {len(low)} numbers for low, and {len(high)} for high")
+        for i, (x, y) in enumerate(zip(low, high, strict=True)):
+            if not x < y:
+                raise self.error("action_space", ValueError, f"low[{i}] must be below high[{i}], not {x} and {y}")
+        if len(low) != self.model.nu and not self.controls:
+            text = f"an action has {len(low)} numbers, and the model's ctrl {self.model.nu}: write `control` as well"
+            raise self.error("action_space", ValueError, text)
+        return tuple(zip(low, high, strict=True))
+
+    def bounds(self, given: Any, what: str) -> list[float]:
+        """Return numbers that all worlds share, which may be infinite."""
+        numbers = given.tolist() if hasattr(given, "tolist") else given  # of a NumPy array
+        found: list[float] = []
+        for i, x in enumerate(self.numbers("action_space", numbers, what)):
+            if not isinstance(x, float) or math.isnan(x):
+                text = f"{what}[{i}] must be a number that all worlds share, not {describe(x)}"
+                raise self.error("action_space", ValueError, text)
+            found.append(x)
+        return found
+
+    def randomize(self, world: World) -> dict[str, Any]:
         """Return the parameters that the task draws for a new episode, by name, each as a flat list."""
-        found = self.call("randomize", rng)
+        found = self.call_with_rng("randomize", world)
         if not isinstance(found, Mapping):
             raise self.error("randomize", TypeError, f"must give a dict of parameters by name, not {describe(found)}")
         try:
@@ -67,9 +106,9 @@ class Contract:
             raise self.error("randomize", ValueError, str(error)) from error
         return {name: [self.number("randomize", x, name) for x in leaves(rows)] for name, rows in found.items()}
 
-    def reset(self, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
-        """Return qpos (nq) and qvel (nv) of a new episode."""
-        m, returned = self.model, self.call("reset", rng)
+    def reset(self, world: World) -> tuple[list[Scalar], list[Scalar]]:
+        """Return qpos (nq) and qvel (nv) of a new episode. `world` is the world before it."""
+        m, returned = self.model, self.call_with_rng("reset", world)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self.error("reset", TypeError, f"must give a tuple of qpos and qvel, not {describe(returned)}")
         qpos = self.numbers("reset", returned[0], "qpos", m.nq)
@@ -96,13 +135,14 @@ class Contract:
         return flatten(widths, declared | found)
 
     def control(self, world: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]]]:
-        """Return ctrl (nu), and the forces that push, as the physics takes them."""
+        """Return ctrl (nu), and pushes, as the physics takes them; of these, "qvel" is a kick."""
         m, returned = self.model, self.call("control", world, action)
         if not isinstance(returned, Control):
             return self.numbers("control", returned, "ctrl", m.nu), {}
         pushes: dict[str, Any] = {}
-        if returned.qfrc_applied is not None:
-            pushes["qfrc_applied"] = self.numbers("control", returned.qfrc_applied, "qfrc_applied", m.nv)
+        for name in ("qfrc_applied", "qvel"):
+            if (given := getattr(returned, name)) is not None:
+                pushes[name] = self.numbers("control", given, name, m.nv)
         wrenches = self.named("control", returned.xfrc_applied, "xfrc_applied")
         for body, wrench in wrenches.items():
             if body not in m.body_names:
@@ -126,17 +166,72 @@ class Contract:
             raise self.error("observe", ValueError, f"gave {len(returned)} numbers, and {width} before: always as many")
         return returned
 
-    def outcome(self, before: World, action: list[Scalar], after: World) -> Outcome:
-        """Return reward, termination and info of a step."""
+    def outcome(self, before: World, action: list[Scalar], after: World) -> Verdict:
+        """Return reward, end and info of a step."""
         returned = self.call("outcome", before, action, after)
         if not isinstance(returned, Outcome):
             raise self.error("outcome", TypeError, f"must give an Outcome, not {describe(returned)}")
-        reward = self.number("outcome", returned.reward, "reward")
-        if not is_mask(returned.terminated):
-            what = describe(returned.terminated)
-            text = f"terminated must be True, False or a comparison such as x > 1.0, not {what}"
-            raise self.error("outcome", TypeError, text)
-        return Outcome(reward, returned.terminated, self.checked_info("outcome", returned.info))
+        checked = self.checked_reward(returned)
+        terms = {name: x * checked.scale for name, x in checked.weighted().items()}
+        ends = {what: getattr(returned, what) for what in ("terminated", "truncated")}
+        named = any(isinstance(x, Mapping) for x in ends.values())
+        reasons: dict[str, Mask] = {}
+        for what, x in ends.items():
+            given = x if isinstance(x, Mapping) else {} if x is False else {what: x}
+            self.check_masks(what, given if isinstance(x, Mapping) else x)
+            taken = [name for name in given if name in reasons or name in OWN_REASONS]
+            if named and taken:
+                others = "is the environment's own" if taken[0] in OWN_REASONS else "is there twice"
+                raise self.error("outcome", ValueError, f"the reason {taken[0]!r} {others}: rename yours")
+            reasons |= given
+            ends[what] = logical_or(*given.values())
+        info = self.checked_info("outcome", returned.info)
+        metrics, reasons = self.singles("metrics", returned.metrics), reasons if named else {}
+        return Verdict(checked.total(), terms, metrics, ends["terminated"], ends["truncated"], reasons, info)
+
+    def checked_reward(self, outcome: Outcome) -> Outcome:
+        """Return an outcome whose reward, weights, scale and clip are checked."""
+        if not isinstance(outcome.reward, Mapping):
+            if outcome.weights is not None:
+                raise self.error("outcome", ValueError, "weights are of terms by name, and the reward is one number")
+            reward: Any = self.number("outcome", outcome.reward, "reward")
+            weights = None
+        else:
+            reward, weights = self.singles("reward", outcome.reward), outcome.weights
+            if weights is not None:
+                weights = self.singles("weights", weights)
+        scale = self.number("outcome", outcome.scale, "scale")
+        ends = outcome.clip
+        if not (isinstance(ends, (tuple, list)) and len(ends) == 2 and all(type(x) in (int, float) for x in ends)):
+            raise self.error("outcome", TypeError, f"clip must be two numbers, (low, high), not {ends!r}")
+        if not ends[0] < ends[1]:
+            raise self.error("outcome", ValueError, f"clip must be (low, high) with low below high, not {ends!r}")
+        checked = replace(outcome, reward=reward, weights=weights, scale=scale)
+        try:
+            checked.weighted()
+        except ValueError as error:
+            raise self.error("outcome", ValueError, str(error)) from error
+        return checked
+
+    def singles(self, what: str, given: Any) -> dict[str, Scalar]:
+        """Return a dict of single numbers by name, from one or from pairs, checked."""
+        try:
+            found = dict(given)
+        except (TypeError, ValueError):
+            found = {None: given}
+        if not all(isinstance(name, str) and name for name in found):
+            raise self.error("outcome", TypeError, f"{what} must be a dict of numbers by name, not {describe(given)}")
+        return {name: self.number("outcome", x, f"{what} {name!r}") for name, x in found.items()}
+
+    def check_masks(self, what: str, given: Any) -> None:
+        """Raise TypeError for what is neither a mask nor a dict of masks by name."""
+        for name, x in given.items() if isinstance(given, Mapping) else ((what, given),):
+            if not (isinstance(name, str) and name):
+                raise self.error("outcome", TypeError, f"{what} must have its masks by name, not by {name!r}")
+            if not is_mask(x):
+                where = what if given is x else f"{what} {name!r}"
+                text = f"{where} must be True, False or a comparison such as x > 1.0, not {describe(x)}"
+                raise self.error("outcome", TypeError, text)
 
     def reset_info(self, world: World) -> Named:
         """Return the info of a reset."""
@@ -148,6 +243,13 @@ class Contract:
             raise self.error(function, ValueError, f"{BAD_STATE!r} is the environment's own: rename yours")
         return {name: x for name, x in self.named(function, info, "info").items() if x != []}
 
+    def with_entries(self, info: Named, names: tuple[str, ...]) -> Named:
+        """Return the info of a step with the environment's own entries. Raises ValueError where a name is taken."""
+        taken = [name for name in names if name in info]
+        if taken:
+            raise self.error("outcome", ValueError, f"{taken[0]!r} is the environment's own: rename yours")
+        return info | dict.fromkeys(names, 0.0)
+
     def same_widths(self, reset_info: Entries, step_info: Entries) -> Widths:
         """Return the widths of the entries of both infos. Raises ValueError where an entry has two widths."""
         widths = {name: width_of(x) for name, x in {**step_info, **reset_info}.items()}
@@ -157,10 +259,16 @@ class Contract:
                 raise self.error("outcome", ValueError, text)
         return widths
 
-    def call(self, function: str, *arguments: Any) -> Any:
+    def call_with_rng(self, function: str, world: World) -> Any:
+        """Call a function that takes random numbers, with the world as well where it has an argument of that name."""
+        wanted = "world" in inspect.signature(getattr(self.task, function)).parameters
+        return self.call(function, world.rng, **({"world": world} if wanted else {}))
+
+    def call(self, function: str, *arguments: Any, **named: Any) -> Any:
         """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line."""
         try:
-            return getattr(self.task, function)(self.model, *map(copy_for_task, arguments))
+            further = {name: copy_for_task(x) for name, x in named.items()}
+            return getattr(self.task, function)(self.model, *map(copy_for_task, arguments), **further)
         except Exception as error:
             error.add_note(f"in {type(self.task).__name__}.{function}, {line_of(error)}")
             if isinstance(error, (TypeError, AttributeError)) and ("traced" in str(error) or "Expr" in str(error)):

@@ -20,7 +20,7 @@ from ..physics.loading.size import sized
 from ..physics.model.model import Model
 from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
-from .contract import BAD_STATE
+from .entries import BAD_STATE
 from .episode import Episode, is_known
 from .model_view import model_view
 from .randomization import as_draws
@@ -72,7 +72,7 @@ class Engine(Varied):
 
     Every attribute that is a tensor keeps its address for the engine's life, and `step` and `reset` write in place:
     `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `act (N, na)`, where actuators have activations, `action
-    (N, nu)`, `obs (N, D)`, `final_obs (N, D)`, `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool,
+    (N, A)`, `obs (N, D)`, `final_obs (N, D)`, `reward (N,)`, `terminated`, `truncated`, `bad_state`, `done (N,)` bool,
     `elapsed_steps (N,)` int32, and `info`, `final_info`: dicts of (N,) or (N, k).
 
     Worlds are numbered from `first_world` on: random numbers depend on a world's number, so engines that share out the
@@ -165,7 +165,7 @@ class Engine(Varied):
     qpos: torch.Tensor = _view("qpos", "Positions, (N, nq), in MuJoCo's order and units.")
     qvel: torch.Tensor = _view("qvel", "Velocities, (N, nv), in MuJoCo's order and units.")
     qacc_warmstart: torch.Tensor = _view("qacc_warmstart", "Accelerations, (N, nv), from which the solver starts.")
-    action: torch.Tensor = _view("action", "Actions of the next step, (N, nu).")
+    action: torch.Tensor = _view("action", "Actions of the next step, (N, A).")
     obs: torch.Tensor = _view("obs", "Observations of the last step or reset, (N, D).")
     final_obs: torch.Tensor = _view("final_obs", "Observations of the last step before any reset, (N, D).")
     reward: torch.Tensor = _view("reward", "Rewards of the last step, (N,).")
@@ -184,6 +184,11 @@ class Engine(Varied):
         if not self.layout.na:
             raise AttributeError("there is no act: no actuator of the model has an activation")
         return self.view("act")
+
+    @property
+    def ctrl(self) -> torch.Tensor:
+        """The ctrl of the last step, (N, nu): what the task's `control` made of the action, or the action itself."""
+        return self.view("ctrl" if self.layout.controls else "action")
 
     @property
     def memory(self) -> dict[str, torch.Tensor]:

@@ -28,7 +28,8 @@ from ..physics.params import Columns, check_names, leaves, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, steps
 from ..physics.world_params import param_buffers
-from .contract import BAD_STATE, Contract, Widths, by_name, flatten
+from .contract import Contract, Named, Verdict, Widths, by_name, flatten
+from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .randomization import Draw
 from .tasks.base import Task, World
 
@@ -41,29 +42,54 @@ class Layout:
     nv: int
     nu: int
     na: int
+    bounds: tuple[tuple[float, float], ...]  # of each number of an action
     obs: int
     memory: Widths
     info: Widths  # of each name of the next two together
     step_info: tuple[str, ...]
     reset_info: tuple[str, ...]
+    rewards: tuple[str, ...]  # the names of the reward's terms, if it has any
+    metrics: tuple[str, ...]  # the names of the task's metrics
+    ends: tuple[str, ...]  # the reasons by which an episode ends, if the task names any
+    truncates: bool  # whether the task itself truncates episodes
+    controls: bool  # whether the task makes ctrl of its action
     params: Columns | None  # where parameters that vary from world to world lie
+
+    @property
+    def action(self) -> int:
+        """The size of an action."""
+        return len(self.bounds)
+
+    @property
+    def logged(self) -> tuple[str, ...]:
+        """The names of the entries of info that tell of an episode."""
+        return entries(self.rewards, self.metrics, self.ends)
+
+    @property
+    def sums(self) -> int:
+        """The size of what is summed over an episode: the reward's terms, metrics, and 1 for every step."""
+        return len(self.rewards) + len(self.metrics) + 1 if self.logged else 0
 
     def buffers(self) -> list[Buffer]:
         """Return the kernels' buffers. State is world-minor; users' inputs and outputs have a row for each world."""
         params = param_buffers(self.params) if self.params else []
         act = [Buffer("act", self.na)] if self.na else []
+        ctrl = [Buffer("ctrl", self.nu)] if self.controls else []
+        sums = [Buffer("episode_sums", self.sums)] if self.sums else []
         return params + [
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
             *act,
+            *ctrl,
+            *sums,
             Buffer("memory", size_of(self.memory)),
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
             Buffer("key", 3, "i"),
             Buffer("done", 1, "b"),
             Buffer("reset_mask", 1, "b"),
-            Buffer("action", self.nu, rows=True),
+            Buffer("action", self.action, rows=True),
             Buffer("obs", self.obs, rows=True),
             Buffer("final_obs", self.obs, rows=True),
             Buffer("reward", 1),
@@ -89,6 +115,8 @@ class WorldState:
     memory: list[Scalar]
     params: list[Scalar] = field(default_factory=list)
     derived: list[Scalar] = field(default_factory=list)
+    ctrl: list[Scalar] = field(default_factory=list)  # of the last step, where the task makes it of its action
+    episode_sums: list[Scalar] = field(default_factory=list)  # of what the task has logged, see `Layout.sums`
 
 
 @dataclass
@@ -161,7 +189,7 @@ class Episode:
     @functools.cached_property
     def params(self) -> Columns | None:
         """The parameters that vary from world to world; None where none does."""
-        by_task = self.contract.randomize(Random(0, 0))
+        by_task = self.contract.randomize(self.before_first(Random(0, 0)))
         m, names = self.model, check_names(self.model, {*self.vary, *self.randomize, *by_task})
         if not names:
             return None
@@ -191,7 +219,8 @@ class Episode:
         if columns is None:
             return [], []
         rng, nominal = random(b, number, PARAMS), columns.nominal()
-        by_task = Contract(self.task, columns.model).randomize(rng)
+        nominal_episode = replace(self, model=columns.model)
+        by_task = nominal_episode.contract.randomize(nominal_episode.before_reset(b, rng))
         if not (by_task or self.randomize):
             return b["params"], b["derived"]
         params = list(b["params"])
@@ -209,7 +238,7 @@ class Episode:
         number = b["episode"][0]
         params, derived = self.draw(b, number)
         own = self.of_world(params, derived)
-        qpos, qvel = own.contract.reset(random(b, number, RESET))
+        qpos, qvel = own.contract.reset(own.before_reset(b, random(b, number, RESET)))
         episode = own.begin_at(b, number, qpos, qvel, [0.0] * self.model.na)
         episode.world.params, episode.world.derived = params, derived
         return episode
@@ -224,6 +253,8 @@ class Episode:
         obs = self.contract.observe(world, self.layout.obs)
         info = flatten(self.layout.info, self.contract.reset_info(world))
         state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory)
+        state.ctrl += [0.0] * len(b.get("ctrl", []))
+        state.episode_sums += [0.0] * len(b.get("episode_sums", []))
         return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
 
     def world_at(self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random) -> World:
@@ -235,13 +266,33 @@ class Episode:
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng, act)
 
+    def before_first(self, rng: Random) -> World:
+        """Return a world before its first episode: at qpos0, at rest, with the memory that the task declares."""
+        m = self.model
+        world = self.world_at(list(m.qpos0), [0.0] * m.nv, [0.0] * m.na, rng)
+        world.memory = by_name(*self.contract.memory())
+        return world
+
+    def before_reset(self, b: Buffers, rng: Random) -> World:
+        """Return a world between two episodes: at qpos0, at rest, with the memory of the episode before."""
+        world = self.before_first(rng)
+        world.memory = self.last_memory(b)
+        return world
+
+    def last_memory(self, b: Buffers) -> Named:
+        """Return the memory of the episode before, which in a world's first is as the task declares it."""
+        widths, first = self.contract.memory()
+        if not widths:
+            return {}
+        seeded = b["episode"][0] < 1  # there was no episode since
+        return by_name(widths, choose_all(seeded, first, b["memory"]))
+
     def first_memory(self, b: Buffers, world: World) -> list[Scalar]:
         """Return the memory of an episode that begins in this world."""
         widths, first = self.contract.memory()
         if not widths:
             return []
-        seeded = b["episode"][0] < 1  # there was no episode since
-        world.memory = by_name(widths, choose_all(seeded, first, b["memory"]))
+        world.memory = self.last_memory(b)
         return self.contract.begin(widths, first, world)
 
     def memory_before_step(self, b: Buffers, old: WorldState, bad: Mask) -> list[Scalar]:
@@ -269,8 +320,9 @@ class Episode:
             b["memory"],
             b.get("params", []),
             b.get("derived", []),
+            episode_sums=b.get("episode_sums", []),
         )
-        action = choose_all(bad_action, [0.0] * m.nu, b["action"])
+        action = choose_all(bad_action, [0.0] * len(b["action"]), b["action"])
         return world, action, bad_state, bad_action
 
     def advance(
@@ -278,11 +330,15 @@ class Episode:
     ) -> tuple[WorldState, World, Mask]:
         """Apply the control for all substeps. Returns the new state, the world in it, and the mask of stopped worlds.
 
-        A world is stopped, and keeps its old state, where any of `bad` is true or its state turns bad.
+        The push "qvel" is a kick, added to the velocities first. A world is stopped, and keeps its old state, where any
+        of `bad` is true or its state turns bad.
         """
         m = self.model
         begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act)
-        moved = steps(m, begun, ctrl, self.task.frame_skip, self.precision, **pushes)
+        pushes = dict(pushes)
+        kick = pushes.pop("qvel", None)
+        kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
+        moved = steps(m, kicked, ctrl, self.task.frame_skip, self.precision, **pushes)
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
@@ -290,7 +346,7 @@ class Episode:
         return new, World(new.qpos, new.qvel, {}, data, rng, new.act), stopped
 
     def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Mask]:
-        """Return ctrl and the forces that push, 0 where any of them is bad, and the mask of where that is."""
+        """Return ctrl and pushes, 0 where any of them is bad, and the mask of where that is."""
         if not self.contract.controls:
             return action, {}, False
         ctrl, pushes = self.contract.control(before, action)
@@ -310,18 +366,37 @@ class Episode:
 
     def judge(
         self, b: Buffers, before: World, action: list[Scalar], after: World, bad: Mask
-    ) -> tuple[StepResult, list[Scalar], list[Scalar]]:
-        """Return the step's result, its observation and its info."""
-        outcome = self.contract.outcome(before, action, after)
+    ) -> tuple[StepResult, list[Scalar], list[Scalar], list[Scalar]]:
+        """Return the step's result, its observation, its info, and the sums over the episode up to here."""
+        verdict = self.contract.outcome(before, action, after)
         limit = self.max_episode_steps
-        result = StepResult(
-            select(bad, 0.0, outcome.reward),
-            logical_or(outcome.terminated, bad),
-            False if limit is None else logical_not(b["elapsed_steps"][0] + 1 < limit),
-            bad,
-        )
+        reward, terminated = select(bad, 0.0, verdict.reward), logical_or(verdict.terminated, bad)
+        late: Mask = False if limit is None else logical_not(b["elapsed_steps"][0] + 1 < limit)
+        result = StepResult(reward, terminated, logical_or(verdict.truncated, late), bad)
         obs = self.contract.observe(after, self.layout.obs)
-        return result, obs, flatten(self.layout.info, outcome.info)
+        self.check_names(verdict)
+        info, sums = verdict.info, b.get("episode_sums", [])
+        if self.layout.logged:
+            added = [select(bad, 0.0, x) for x in (*verdict.terms.values(), *verdict.metrics.values())]
+            sums = [x + y for x, y in zip(sums, [*added, 1.0], strict=True)]
+            terms, (*metrics, steps_made) = sums[: len(verdict.terms)], sums[len(verdict.terms) :]
+            reasons = {name: logical_and(x, logical_not(bad)) for name, x in verdict.reasons.items()}
+            reasons |= {TIME_LIMIT: late, BAD_STATE: bad}
+            ended = [select(reasons[name], 1.0, 0.0) for name in self.layout.ends]
+            told = [*terms, *(x / steps_made for x in metrics), steps_made, *ended]
+            info = info | dict(zip(self.layout.logged, told, strict=True))
+        return result, obs, flatten(self.layout.info, info), sums
+
+    def check_names(self, verdict: Verdict) -> None:
+        """Raise ValueError where the reward's terms or the reasons are not those of the layout, in its order."""
+        for what, known, found in (
+            ("terms of the reward", self.layout.rewards, verdict.terms),
+            ("metrics", self.layout.metrics, verdict.metrics),
+            ("reasons of an end", tuple(x for x in self.layout.ends if x not in OWN_REASONS), verdict.reasons),
+        ):
+            if tuple(found) != known:
+                text = f"the {what} are {[*found]}, and were {[*known]} before: always the same"
+                raise self.contract.error("outcome", ValueError, text)
 
     def restart(self, b: Buffers, mask: Mask, episode: EpisodeState) -> EpisodeState:
         """Return the episode, replaced by a new one in the worlds of the mask."""
@@ -339,14 +414,16 @@ class Episode:
         before.memory = by_name(widths, self.memory_before_step(b, old, bad_state))
         ctrl, pushes, bad_ctrl = self.control(before, action)
         new, after, bad = self.advance(old, ctrl, pushes, rng, bad_action, bad_state, bad_ctrl)
+        new.ctrl = ctrl if self.layout.controls else []
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
-        result, obs, info = self.judge(b, before, action, after, bad)
+        result, obs, info, new.episode_sums = self.judge(b, before, action, after, bad)
         episode = EpisodeState(elapsed, b["episode"][0], info, obs, new)
         done, final = result.ended, {}
         if self.mode == AutoresetMode.SAME_STEP:
             final = {"final_obs": episode.obs, "final_info": episode.info}
-            episode = self.restart(b, result.ended, episode)
+            # the episode that follows is to see what this step left
+            episode = self.restart({**b, "memory": new.memory}, result.ended, episode)
             done = False
         elif self.mode == AutoresetMode.NEXT_STEP:
             waiting = b["done"][0]
@@ -408,11 +485,12 @@ class Episode:
             m = self.model
             return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
         found = []
-        buffers = [Buffer("word", 5, "i"), Buffer("action", self.model.nu)]
+        buffers = [Buffer("word", 5, "i"), Buffer("action", len(self.contract.action_space()))]
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng = Random(*b["word"])
-            found.append(self.find_layout(rng, b["action"], *self.contract.reset(rng)))
+            qpos, qvel = self.contract.reset(self.before_first(rng))
+            found.append(self.find_layout(rng, b["action"], qpos, qvel))
             return {}
 
         record(self.name("layout"), buffers, run, "float64").release()
@@ -429,11 +507,18 @@ class Episode:
         reset_info = contract.reset_info(before)
         contract.control(before, action)
         after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before)))
-        step_info = contract.outcome(before, action, after).info
+        verdict = contract.outcome(before, action, after)
         contract.observe(after, len(obs))
+        rewards, metrics, ends = tuple(verdict.terms), tuple(verdict.metrics), tuple(verdict.reasons)
+        if ends:
+            ends += OWN_REASONS if self.max_episode_steps is not None else (BAD_STATE,)
+        step_info = contract.with_entries(verdict.info, entries(rewards, metrics, ends))
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
-        return Layout(m.nq, m.nv, m.nu, m.na, len(obs), memory, info, *names, self.params)
+        return Layout(
+            m.nq, m.nv, m.nu, m.na, contract.action_space(), len(obs), memory, info, *names, rewards, metrics, ends,
+            verdict.truncated is not False, contract.controls, self.params,
+        )  # fmt: skip
 
     def name(self, what: str) -> str:
         """Return the name of a kernel, for messages and the cache."""
@@ -449,7 +534,7 @@ class Episode:
         task = f"{type(self.task).__qualname__} {vars(self.task)}"
         varied = f"{self.params and self.params.names} {self.randomize}"
         how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied}"
-        return source.origin(task, self.model.key, how)
+        return source.origin(task, self.model.digest, how)
 
     def program(self, what: str, dtype: str) -> Program:
         """Return the kernel `step`, `reset` or `refresh`, recorded."""

@@ -11,8 +11,9 @@ from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_tensor, check_memory
-from .contract import BAD_STATE
 from .engine import MARKED_STEPS, Engine
+from .entries import BAD_STATE
+from .episode_log import of_last_step
 
 Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
 Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors
@@ -45,10 +46,12 @@ class Rollout:
 
     Every call overwrites the same tensors, and returns them by name, (T, N, ...) each:
 
-    - "obs" (T, N, D), what the policy saw; "action" (T, N, nu), and whatever else it gave by name
+    - "obs" (T, N, D), what the policy saw; "action" (T, N, A), and whatever else it gave by name
     - "reward" (T, N), "terminated", "truncated", "bad_state" (T, N) bool
     - in SAME_STEP mode "final_obs" (T, N, D): what each step led to, before any reset
     - "next_obs" (N, D): what the policy would see next
+    - where the task names terms of its reward, metrics or reasons of its ends, these entries of info, as they were
+      before any reset: "episode_reward/NAME", "episode_mean/NAME", "episode_length", "episode_end/NAME" (T, N)
 
     On a GPU the call replays one CUDA graph, without Python. So the policy must be made of operations that a graph can
     hold, on tensors that stay where they are: change parameters in place, as optimisers do. It may be compiled by
@@ -73,6 +76,7 @@ class Rollout:
         self._outputs = ["reward", "terminated", "truncated", BAD_STATE]
         if engine.mode is AutoresetMode.SAME_STEP:
             self._outputs.append("final_obs")
+        self._given = {*self._outputs, *engine.layout.logged}
         self._graph: torch.cuda.CUDAGraph | None = None
         gpus = [engine.device] if engine.device.type == "cuda" else []
         with torch.no_grad(), torch.random.fork_rng(gpus):  # torch's random numbers go on as if nothing had run
@@ -96,7 +100,7 @@ class Rollout:
     def _first_outputs(self, action: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return tensors like those that a step gives; the worlds are afterwards as they were before."""
         if self._around is None:
-            return {name: self._engine.view(name) for name in self._outputs}
+            return {name: self._engine.view(name) for name in self._outputs} | of_last_step(self._engine)
         self._check()
         state = self._around.state_dict()
         try:
@@ -109,11 +113,11 @@ class Rollout:
         if self._around is not None:
             obs, reward, terminated, truncated, info = self._around.step(action)
             given = {"reward": reward, "terminated": terminated, "truncated": truncated} | info
-            return obs, {name: given[name] for name in self._outputs}
+            return obs, {name: given[name] for name in self._outputs} | of_last_step(self._engine)
         engine = self._engine
         engine.action.copy_(action)
         engine.step()
-        return engine.obs, {name: engine.view(name) for name in self._outputs}
+        return engine.obs, {name: engine.view(name) for name in self._outputs} | of_last_step(engine)
 
     def _act(self, obs: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
         given = self._policy(obs)
@@ -122,7 +126,7 @@ class Rollout:
         if not isinstance(action, torch.Tensor) or not isinstance(extras, Mapping):
             raise TypeError("the policy must give a tensor of actions, or a tuple of one and a dict of further tensors")
         action = as_tensor("the policy's actions", action, engine.action.shape, engine.device)
-        taken = {"obs", "action", "next_obs", *self._outputs} & set(extras)
+        taken = {"obs", "action", "next_obs", *self._given} & set(extras)
         if taken:
             raise ValueError(f"the policy may not name what it gives {sorted(taken)}: these are the rollout's own")
         return action, extras

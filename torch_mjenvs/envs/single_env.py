@@ -16,9 +16,9 @@ from gymnasium.vector import AutoresetMode
 from ..calls import exclusive, lasting
 from ..checks import as_options, as_seed, as_tensor
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
-from .contract import BAD_STATE
 from .data_view import DataView
 from .engine import Engine, named_columns
+from .entries import BAD_STATE
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task, World
@@ -132,7 +132,7 @@ class TorchEnv(gymnasium.Env):
     def _bring(self) -> None:
         """Update `data` to the present state, where anybody has asked for it."""
         if self._data is not None:
-            ctrl = self.engine.action[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
+            ctrl = self.engine.ctrl[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
             act = self.act if self.engine.layout.na else np.zeros(0)
             self._data.bring(self.qpos, self.qvel, act, ctrl, self.dt * int(self.engine.elapsed_steps))
 
@@ -169,6 +169,7 @@ class TorchEnv(gymnasium.Env):
         super().reset(seed=seed)
         if seed is not None:
             self.engine.seed(seed)
+        self.engine.action.zero_()  # as mj_resetData leaves ctrl
         self.engine.reset()
         self._ready = True
         self._bring()
@@ -178,10 +179,10 @@ class TorchEnv(gymnasium.Env):
 
     @exclusive
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Step the world under an action (nu,).
+        """Step the world under an action (A,).
 
-        Returns observation (D,), reward, terminated, truncated (always False: `gymnasium.make` adds the time limit),
-        and info.
+        Returns observation (D,), reward, terminated, truncated (by the task alone: `gymnasium.make` adds the time
+        limit), and info.
 
         Raises TypeError or ValueError for an action of another type or shape, ResetNeeded before the first reset,
         ClosedEnvironmentError after `close`.
@@ -192,14 +193,14 @@ class TorchEnv(gymnasium.Env):
         engine = self.engine
         if self._data is not None:
             self._data.check()
-        engine.action[0] = as_tensor("action", action, (engine.layout.nu,), self.device)
+        engine.action[0] = as_tensor("action", action, (engine.layout.action,), self.device)
         engine.step()
         self._bring()
         if self.render_mode == "human":
             self.render()
         info = self._info(engine.layout.step_info)
         info[BAD_STATE] = bool(engine.bad_state)
-        return self._observation(), float(engine.reward), bool(engine.terminated), False, info
+        return self._observation(), float(engine.reward), bool(engine.terminated), bool(engine.truncated), info
 
     def _observation(self) -> np.ndarray:
         return self.engine.obs[0].cpu().numpy().copy()

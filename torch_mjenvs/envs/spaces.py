@@ -16,6 +16,6 @@ def observation_space(engine: Engine) -> Box:
 
 
 def action_space(engine: Engine) -> Box:
-    """Return the space of one world's action, (nu,) float32, between the actuators' ctrlrange."""
-    low, high = engine.mjmodel.actuator_ctrlrange.astype(np.float32).T
-    return Box(low, high, dtype=np.float32)
+    """Return the space of one world's action, (A,) float32, between the bounds that the task gives."""
+    bounds = np.array(engine.layout.bounds, np.float32).reshape(-1, 2)
+    return Box(bounds[:, 0], bounds[:, 1], dtype=np.float32)

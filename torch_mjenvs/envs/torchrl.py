@@ -1,6 +1,6 @@
 """TorchRL's interface to the engine: many worlds, TensorDicts in and out.
 
-N worlds, nu actuators, D numbers in an observation. Needs TorchRL (the extra `torchrl`).
+N worlds, A numbers in an action, D numbers in an observation. Needs TorchRL (the extra `torchrl`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ from torchrl.envs import EnvBase
 from ..calls import exclusive, lasting
 from ..checks import as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
-from .contract import BAD_STATE
 from .engine import Engine, copied
+from .entries import BAD_STATE
 from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task
 from .video import tile_images
 
 # What `get_state` gives, where there is such: with it, an episode goes on exactly.
-STATE = ("qpos", "qvel", "qacc_warmstart", "act", "memory", "elapsed_steps", "obs", "info", "params", "derived")
+STATE = (
+    "qpos", "qvel", "qacc_warmstart", "act", "ctrl", "episode_sums", "memory", "elapsed_steps", "obs", "info", "params",
+    "derived",
+)  # fmt: skip
+BEGUN = ("elapsed_steps", "done", "ctrl", "episode_sums")  # are 0 in a state that does not say otherwise
 
 
 class TorchRLEnv(EnvBase):
@@ -47,7 +51,9 @@ class TorchRLEnv(EnvBase):
             TorchRL then writes NaN where the last observation of an episode would be, and what transforms add to it
             (`episode_reward`), so that off-policy losses are NaN. False keeps it, exact.
         info_keys: names of the task's info ("x_velocity", "reward_forward", ...), or "bad_state", that shall be there
-            as further observations, (N, 1) or (N, width). What a reset does not give is 0 after it.
+            as further observations, (N, 1) or (N, width). What a reset does not give is 0 after it. Where a
+            task names them, the sums of its reward's terms are "episode_reward/NAME", its metrics "episode_mean/NAME",
+            and the reasons of its ends "episode_end/NAME".
         first_world: number of the first world in the random streams; with one seed, world i here is world
             first_world + i of a larger batch.
         randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
@@ -117,7 +123,7 @@ class TorchRLEnv(EnvBase):
         super().__init__(device=engine.device, batch_size=[num_envs])
         self.engine, self.num_envs, self.dtype, self._lock = engine, num_envs, engine.dtype, engine._lock
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
-        self._action_shape = (num_envs, engine.layout.nu)
+        self._action_shape = (num_envs, engine.layout.action)
         self._info_keys = tuple(info_keys)
         known = {*engine.layout.info, BAD_STATE}
         unknown = [name for name in self._info_keys if name not in known]
@@ -139,7 +145,16 @@ class TorchRLEnv(EnvBase):
         n, device = self.num_envs, self.device
         space = action_space(self.engine)
         low, high = (torch.from_numpy(x).to(device, self.dtype) for x in (space.low, space.high))
-        self.action_spec = Bounded(low, high, dtype=self.dtype, device=device).expand(self._action_shape)
+        infinite = np.isinf([space.low, space.high])
+        if infinite.any() and not infinite.all():
+            raise ValueError(
+                f"TorchRL takes actions that are all bounded or all unbounded, not {space}: give the task an "
+                "`action_space`, or every actuator ctrlrange and ctrllimited='true' in the model"
+            )
+        if infinite.any():
+            self.action_spec = Unbounded(self._action_shape, dtype=self.dtype, device=device)
+        else:
+            self.action_spec = Bounded(low, high, dtype=self.dtype, device=device).expand(self._action_shape)
         self.observation_spec = Composite(
             {
                 name: Binary(shape=x.shape, dtype=x.dtype, device=device)
@@ -192,7 +207,7 @@ class TorchRLEnv(EnvBase):
         state = state.select(*known, strict=False).to(self.device)
         engine.set_state(state["qpos"], state["qvel"], mask, state.get("act", None))
         new = engine.state_dict()
-        begun = {name: torch.zeros_like(new[name]) for name in ("elapsed_steps", "done")}
+        begun = {name: torch.zeros_like(new[name]) for name in BEGUN if name in new}
         for name, x in (begun | state.to_dict()).items():
             old = new[name]
             # not by an index: to know how many worlds a mask chooses would be to wait for the device

@@ -3,7 +3,7 @@
 Names, arguments and meaning are Gymnasium's where it has such a wrapper. In SAME_STEP mode info["final_obs"] is changed
 as the observation is; what is kept over steps begins anew with each episode; and a step never waits for the device.
 
-N worlds, nu actuators.
+N worlds, A numbers in an action.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ class ClipAction(TorchVectorWrapper):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """Step the environment under the clipped actions (N, nu)."""
+        """Step the environment under the clipped actions (N, A)."""
         shape = (self.num_envs, *self._low.shape)
         return self.env.step(as_tensor("actions", actions, shape, self.device).clamp(self._low, self._high))
 
@@ -357,7 +357,7 @@ class ActionDelay(TorchVectorWrapper):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """Step the environment under the actions of `delay` steps ago, and keep these actions (N, nu) for later."""
+        """Step the environment under the actions of `delay` steps ago, and keep these actions (N, A) for later."""
         actions = as_tensor("actions", actions, (self.num_envs, *self._width), self.device)
         restarting = self._restarting()
         results = self.env.step(self._waiting[:, 0].clone())

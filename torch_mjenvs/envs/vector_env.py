@@ -1,6 +1,6 @@
 """Gymnasium's vector interface to the engine: many worlds, tensors in and out.
 
-N worlds, nu actuators, D numbers in an observation.
+N worlds, A numbers in an action, D numbers in an observation.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from gymnasium.vector.utils import batch_space
 from ..calls import exclusive, lasting
 from ..checks import as_mask, as_options, as_seeds, as_tensor, check_memory, check_state
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
-from .contract import BAD_STATE
 from .engine import MASKS, Engine, copied, named_columns
+from .entries import BAD_STATE
 from .rollout import Policy, Rollout, Step
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task
 from .tasks.registry import make_task
+from .to_numpy import refuse_wrappers_in_numpy
 
 
 class TorchVectorEnv(VectorEnv):
@@ -156,7 +157,7 @@ class TorchVectorEnv(VectorEnv):
         self._ready = False
         # Whether an ended world is stepped: on a GPU, to know would be to wait for it at every step.
         self._watched = engine.mode is AutoresetMode.DISABLED and self.device.type == "cpu"
-        self._action_shape = (n, engine.layout.nu)
+        self._action_shape = (n, engine.layout.action)
         for name in ("always", "alive"):
             engine.outputs.buffers[name].fill_(True)
         self._mask_views = self._view_masks()
@@ -228,11 +229,14 @@ class TorchVectorEnv(VectorEnv):
         worlds that are reset are seeded.
 
         Raises ValueError for a list of seeds of another length or a mask without any True, TypeError for a mask that
-        is not bool, ResetNeeded if the very first reset leaves worlds out; nothing has changed then. A mask on a GPU
-        without any True is taken, and resets no world: to know would be to wait for the device.
+        is not bool, and within a wrapper of Gymnasium's that computes in NumPy, ResetNeeded if the very first reset
+        leaves worlds out; nothing has changed then. A mask on a GPU without any True is taken, and resets no world: to
+        know would be to wait for the device.
         """
         if self.closed:
             self._refuse()
+        if not torch.compiler.is_compiling():
+            refuse_wrappers_in_numpy()
         engine = self.engine
         chosen = as_options(options)
         mask = self._reset_mask(chosen["reset_mask"]) if "reset_mask" in chosen else None
@@ -268,7 +272,7 @@ class TorchVectorEnv(VectorEnv):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """Step every world under actions (N, nu): a tensor on `device`, or a NumPy array or lists.
+        """Step every world under actions (N, A): a tensor on `device`, or a NumPy array or lists.
 
         Returns observation (N, D), reward (N,), terminated and truncated (N,) bool, and info.
 
@@ -441,7 +445,7 @@ class TorchVectorEnv(VectorEnv):
             rollout = env.capture(policy, 32)
             data = rollout()  # data["obs"] (32, N, D), data["reward"] (32, N), ...
 
-        `policy` takes observations (N, D) and gives actions (N, nu), or a tuple of those and a dict of further tensors
+        `policy` takes observations (N, D) and gives actions (N, A), or a tuple of those and a dict of further tensors
         (N, ...) to record. It runs without gradients. Episodes go on from call to call, and `step` may come between.
 
         Raises ValueError for steps below 1, autoreset DISABLED, results of the policy of a wrong shape, and on a GPU

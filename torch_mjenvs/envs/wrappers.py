@@ -27,6 +27,8 @@ from gymnasium.wrappers.utils import rescale_box
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
+from .entries import END, MEAN, REWARD
+from .episode_log import EpisodeMeans, of_last_step
 from .rollout import Policy, Rollout, Step
 from .vector_env import TorchVectorEnv
 
@@ -166,7 +168,9 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
 
     `step` gives info[stats_key], a dict of (N,) tensors, 0 where no episode ended: "r", the return, float64; "l", its
     steps, int64; "t", its seconds on the host's clock, float64. The mask of those that ended is under "_" + stats_key.
-    Both are there in every step, as are this environment's other entries of info.
+    Both are there in every step, as are this environment's other entries of info. Where the task names terms of its
+    reward, metrics or reasons of its ends, there are dicts of these, (N,) by name: "rewards", the sum of a term over
+    the episode; "metrics", the mean of a metric; "ends", 1 where the reason ended it.
 
     `return_queue`, `length_queue` and `time_queue` are tensors of the last `buffer_length` episodes, the latest last;
     `episode_count` is a tensor of one number. Reading a queue or that number waits for the device; stepping does not.
@@ -219,19 +223,23 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
             self.episode_lengths.add_(~self.prev_dones)
             self._begin(self.prev_dones.clone(), now)
         done = terminated | truncated
-        stats = {
+        stats: dict[str, Any] = {
             "r": torch.where(done, self.episode_returns, 0.0),
             "l": torch.where(done, self.episode_lengths, 0),
             "t": torch.where(done, (now - self.episode_start_times).round(decimals=6), 0.0),
         }
         self._remember(done, stats)
+        named = of_last_step(self.unwrapped.engine)  # type: ignore[attr-defined]
+        for what, prefix in (("rewards", REWARD), ("metrics", MEAN), ("ends", END)):
+            if found := {name.removeprefix(prefix): x for name, x in named.items() if name.startswith(prefix)}:
+                stats[what] = {name: torch.where(done, x, 0.0) for name, x in found.items()}
         if self._same_step:
             self._begin(done, now)
         self.prev_dones.copy_(done)
         info[key], info[mask] = stats, done
         return obs, reward, terminated, truncated, info
 
-    def _remember(self, done: torch.Tensor, stats: dict[str, torch.Tensor]) -> None:
+    def _remember(self, done: torch.Tensor, stats: dict[str, Any]) -> None:
         """Store the episodes that ended, in the order of worlds, as many of the last ones as the ring holds."""
         rank = done.cumsum(0)
         ended = rank[-1]
@@ -282,6 +290,37 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
         """
         super().load_state_dict(state)
         self.episode_start_times.add_(time.perf_counter())
+
+
+class LogEpisodes(TorchVectorWrapper):
+    """Add info[key], numbers by name for a trainer to log: means over the episodes that ended in the step.
+
+    They are what the task names: "episode_reward/NAME", the sum of a term of the reward; "episode_mean/NAME", a metric;
+    "episode_end/NAME", the share of the episodes that the reason ended, from 0 to 1; and "episode_length". Each is a
+    tensor of one number, on the device. Where no episode ended, they are those of the last step in which one did, and
+    NaN before the first.
+
+    Raises ValueError for a task that names none of these, and in `step` where the key is in info already.
+    """
+
+    @lasting
+    def __init__(self, env: VectorEnv, key: str = "log"):
+        super().__init__(env)
+        self._key, self._log = key, EpisodeMeans(self.unwrapped.engine)  # type: ignore[attr-defined]
+        if not self._log.names:
+            raise ValueError("nothing to log: the task names no terms of its reward, metrics or reasons of ends")
+
+    @exclusive
+    def step(self, actions: torch.Tensor) -> Step:
+        """Step the environment, and return its results with info[key]."""
+        obs, reward, terminated, truncated, info = self.env.step(actions)
+        if self._key in info:
+            raise ValueError(f"info has an entry {self._key!r} already: choose another key")
+        info[self._key] = self._log.update(terminated | truncated)
+        return obs, reward, terminated, truncated, info
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        return {"means": self._log.means}
 
 
 class NormalizeObservation(TorchVectorWrapper):
@@ -404,10 +443,10 @@ class NormalizeReward(TorchVectorWrapper):
 class RescaleAction(TorchVectorWrapper):
     """Scale actions linearly from [min_action, max_action] to the environment's own range, as Gymnasium's wrapper.
 
-    Both bounds are numbers or NumPy arrays (nu,). Actions beyond them are not clipped here.
+    Both bounds are numbers or NumPy arrays (A,). Actions beyond them are not clipped here.
 
     Raises `InvalidBound` where min_action equals max_action; ValueError where it is above, for arrays of another shape,
-    and where an actuator has no range.
+    and where the environment's own range is infinite.
     """
 
     @lasting
@@ -415,8 +454,11 @@ class RescaleAction(TorchVectorWrapper):
         super().__init__(env)
         inside = env.single_action_space
         assert isinstance(inside, Box)  # a TorchVectorEnv's
-        if (inside.low == inside.high).any():
-            raise ValueError("an actuator's range is empty: give it ctrlrange and ctrllimited='true' in the model")
+        if not np.isfinite([inside.low, inside.high]).all():
+            raise ValueError(
+                "there is no range to scale to: actions are unbounded. Give the actuators ctrlrange and "
+                "ctrllimited='true' in the model, or the task an `action_space`"
+            )
         bounds = (np.asarray(x, inside.dtype)[()] for x in (min_action, max_action))
         space, _, backward = rescale_box(inside, *bounds)
         if (space.low == space.high).any():
@@ -435,7 +477,7 @@ class RescaleAction(TorchVectorWrapper):
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
-        """Step the environment under actions (N, nu) of this wrapper's range."""
+        """Step the environment under actions (N, A) of this wrapper's range."""
         shape = (self.num_envs, *self._scale.shape)
         actions = as_tensor("actions", actions, shape, self.device)
         return self.env.step(torch.addcmul(self._offset, actions, self._scale))

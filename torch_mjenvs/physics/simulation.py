@@ -100,7 +100,7 @@ def _floats(xs: list[Scalar]) -> list[Scalar]:
 
 def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> launch.Kernel:
     name = "step" if stepping else "forward"
-    origin = source.origin(asked.model.key, f"{asked.outputs} {asked.inputs} {asked.vary}")
+    origin = source.origin(asked.model.digest, f"{asked.outputs} {asked.inputs} {asked.vary}")
 
     def make() -> Program:
         return sized(asked.model, lambda: program(asked, dtype, stepping))

@@ -27,7 +27,7 @@ def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> laun
     def make() -> Program:
         return record(name, buffers, lambda b: {"derived": columns.derive(b["params"])}, dtype)
 
-    origin = source.origin(columns.model.key, f"set_const {columns.names}")
+    origin = source.origin(columns.model.digest, f"set_const {columns.names}")
     return build(Recipe(name, tuple(buffers), dtype, make, origin), device)
 
 

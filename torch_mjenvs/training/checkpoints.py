@@ -39,7 +39,8 @@ class Kept:
     def save(self, seconds: float) -> None:
         """Save the policy and the state to resume from, after so many seconds of training."""
         start, agent = time.perf_counter(), self.agent
-        save({"env": self.run["env"], **agent.networks()}, self.out / "policy.pt")
+        task = self.run.get("task", {})
+        save({"env": self.run["env"], "task": task, **agent.networks()}, self.out / "policy.pt")
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
         save(state, self.out / "checkpoint.pt")
         self.frames, self.at = agent.frames_seen, time.perf_counter()
@@ -71,9 +72,15 @@ def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Return the settings in which two runs differ: name, old value and new value of each."""
-    flat = [run["settings"] | {k: v for k, v in run.items() if k != "settings"} for run in (old, new)]
+    flat = [_flat(run) for run in (old, new)]
     names = sorted(flat[0].keys() | flat[1].keys())
     return [(k, flat[0].get(k), flat[1].get(k)) for k in names if flat[0].get(k) != flat[1].get(k)]
+
+
+def _flat(run: dict[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = run["settings"]
+    task = {f"task.{name}": x for name, x in run.get("task", {}).items()}
+    return settings | task | {k: v for k, v in run.items() if k not in ("settings", "task")}
 
 
 def write(path: Path, content: bytes | memoryview) -> None:

@@ -19,13 +19,12 @@ def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
     No results are overwritten. Raises SystemExit where there is nothing to resume, results of another run are in the
     way, another run is writing there, or no folder can be made.
     """
-    name = name.replace(":", "-")  # of a task's module
-    names = [Path("runs") / name] + [Path("runs") / f"{name}-{k}" for k in range(2, 1000)]
+    names = _names(name)
     lock: BaseFileLock | None
     if given is None and not resume:
         out, lock = _first_free(names)
     else:
-        out = given or next((out for out in reversed(names) if used(out)), names[0])
+        out = given or _last(names)
         if resume and not (out / "checkpoint.pt").exists():
             raise SystemExit(f"there is nothing to resume: {out / 'checkpoint.pt'} does not exist")
         lock = _claim(out)
@@ -39,6 +38,20 @@ def folder(given: Path | None, name: str, resume: bool) -> Iterator[Path]:
         yield out
     finally:
         lock.release()
+
+
+def to_resume(given: Path | None, name: str) -> Path:
+    """Return the checkpoint that a run goes on from: in the folder `given`, or the last of runs/NAME and so on."""
+    return (given or _last(_names(name))) / "checkpoint.pt"
+
+
+def _names(name: str) -> list[Path]:
+    name = name.replace(":", "-")  # of a task's module
+    return [Path("runs") / name] + [Path("runs") / f"{name}-{k}" for k in range(2, 1000)]
+
+
+def _last(names: list[Path]) -> Path:
+    return next((out for out in reversed(names) if used(out)), names[0])
 
 
 def used(out: Path) -> bool:

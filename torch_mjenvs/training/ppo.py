@@ -17,16 +17,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from gymnasium.spaces import Box, Space
 from torch import Tensor
 
 from ..checks import check_memory
-from ..envs.contract import BAD_STATE
+from ..envs.entries import BAD_STATE
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
 from .compiled import Forward, Learned, Loss, Update, networks_of, why_not
 from .health import Faults
 from .networks import ActorCritic, Replayed, RunningMoments
-from .worlds import make, task_id
+from .task_flags import arguments
+from .worlds import make
 
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
@@ -58,12 +60,13 @@ class PPO:
     def __init__(self, env: TorchVectorEnv, settings: Settings, seed: int, compiled: bool = True):
         self.env, self.settings = env, settings
         T, N, device = settings.horizon, env.num_envs, env.device
-        O, A, limit = env.obs.shape[1], env.engine.layout.nu, env.engine.max_episode_steps
+        O, A, limit = env.obs.shape[1], env.engine.layout.action, env.engine.max_episode_steps
         if limit is not None and limit < T:
             raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
         check_memory("hidden", settings.hidden, bytes_a_unit(settings, O, A), device)
         check_memory("horizon", T, 4 * N * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
         self.net = ActorCritic(O, A, settings.hidden, settings.log_std, device)
+        self.net.biases[-1][0, 0].copy_(first_action(env.single_action_space).to(device))
         self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
         capturable = device.type == "cuda"
         self.optimizer = torch.optim.Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
@@ -79,6 +82,10 @@ class PPO:
         self.episode_return = torch.full((N,), torch.nan, device=device)
         self.discounted_return = torch.zeros(N, device=device)
         self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
+        self.named = env.engine.layout.logged  # what the task has logged of an episode
+        self.told: deque[list[float]] = deque(maxlen=100)  # of the last episodes
+        # Whether an episode that is truncated in a rollout may be followed by another one in the same world.
+        self.cut_often = env.engine.layout.truncates
 
         # Of an iteration: steps into bad states, and updates whose gradient was not finite.
         self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
@@ -130,11 +137,15 @@ class PPO:
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
         done = data["terminated"] | data["truncated"]
         cut = data["truncated"] & ~data["terminated"]
-        rewards = data["reward"] * self.reward_scale(data["reward"], done)
+        rewards = data["reward"] * self.reward_scale(data, done)
         next_value = self.forward(data["next_obs"])[1].clone()
-        # A truncated episode would have gone on: what it was still worth counts. No world has two in one rollout.
-        final_obs = data["final_obs"][cut.int().argmax(0), torch.arange(self.env.num_envs, device=done.device)]
-        rewards += s.gamma * cut * self.forward(final_obs)[1]
+        # A truncated episode would have gone on: what it was still worth counts. By the time limit alone, no world has
+        # two in one rollout.
+        worlds, order = torch.arange(self.env.num_envs, device=done.device), cut.cumsum(0)
+        for k in range(int(order[-1].max()) if self.cut_often else 1):
+            this = cut & (order == k + 1)
+            final_obs = data["final_obs"][this.int().argmax(0), worlds]
+            rewards += s.gamma * this * self.forward(final_obs)[1]
 
         advantages = torch.empty_like(rewards)
         advantage: Tensor | float = 0.0
@@ -151,15 +162,19 @@ class PPO:
         torch.cat([part.view(len(self.frames), -1) for part in parts], 1, out=self.frames)
         self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
 
-    def reward_scale(self, rewards: Tensor, done: Tensor) -> Tensor:
-        """Return one over the standard deviation of discounted returns; record the returns of episodes that ended."""
+    def reward_scale(self, data: dict[str, Tensor], done: Tensor) -> Tensor:
+        """Return one over the standard deviation of discounted returns; record the episodes that ended."""
+        rewards = data["reward"]
         returns, discounted = torch.empty_like(rewards), torch.empty_like(rewards)
         for t in range(self.settings.horizon):
             returns[t] = self.episode_return.add_(rewards[t])
             discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(rewards[t])
             self.episode_return.masked_fill_(done[t], 0)
             self.discounted_return.masked_fill_(done[t], 0)
-        self.finished.extend(returns[done & ~returns.isnan()].tolist())  # a wait for the device
+        whole = done & ~returns.isnan()
+        self.finished.extend(returns[whole].tolist())  # a wait for the device
+        if self.named:
+            self.told.extend(torch.stack([data[name][whole] for name in self.named], 1).tolist())
         self.return_moments.update(discounted.flatten())
         return (self.return_moments.var + 1e-8).rsqrt()
 
@@ -211,9 +226,15 @@ class PPO:
         return self.forward(obs)[0]
 
     def measures(self) -> dict[str, float]:
-        """Return the learning rate and the mean log_std, by name, to plot over the run; more of a compiled update."""
+        """Return the learning rate and the mean log_std, by name, to plot over the run.
+
+        With them go the means, over the last 100 episodes, of what the task names: the sums of its reward's terms, its
+        metrics, the length, and the share of episodes that each reason ended; and the statistics of a compiled update.
+        """
         rate, log_std = torch.stack([self.lr, self.net.log_std.mean()]).tolist()
-        return {"learning_rate": rate, "log_std": log_std} | (self.learned.measures() if self.learned else {})
+        means = torch.tensor(list(self.told)).mean(0).tolist() if self.told else []
+        learned = self.learned.measures() if self.learned else {}
+        return {"learning_rate": rate, "log_std": log_std} | learned | dict(zip(self.named, means, strict=False))
 
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
@@ -245,7 +266,7 @@ class PPO:
             "frames_seen": self.frames_seen,
             "random": torch.get_rng_state(),
             "cuda_random": torch.cuda.get_rng_state(self.frames.device) if self.frames.is_cuda else None,
-        }
+        } | ({"told": list(self.told)} if self.named else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.net.theta.copy_(state["theta"])
@@ -257,10 +278,22 @@ class PPO:
         self.episode_return.copy_(state["episode_return"])
         self.discounted_return.copy_(state["discounted_return"])
         self.finished.extend(state["finished"])
+        self.told.extend(state.get("told", ()))
         self.frames_seen = state["frames_seen"]
         torch.set_rng_state(state["random"].cpu())
         if self.frames.is_cuda and state["cuda_random"] is not None:  # None: of a run on the CPU
             torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
+
+
+def first_action(space: Space[Any]) -> Tensor:
+    """Return the action (A,) that the policy is to begin with: 0, or the middle of a range that 0 is not in.
+
+    Of a range with one end it is 1 beyond that, the mean of what Gymnasium's `Box.sample` draws.
+    """
+    assert isinstance(space, Box)  # a TorchVectorEnv's
+    low, high = torch.from_numpy(space.low), torch.from_numpy(space.high)
+    middle = torch.where(low.isfinite() & high.isfinite(), (low + high) / 2, torch.where(low > 0, low + 1, high - 1))
+    return torch.where((low <= 0) & (high >= 0), 0.0, middle)
 
 
 def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
@@ -275,18 +308,17 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--learner", choices=("compiled", "torch"), help="what runs the networks; default compiled, on the CPU"
     )
-    args = parser.parse_args(argv)
+    args, env_id, task = runs.parsed(parser, argv)
     reason = why_not(torch.device(args.device))
     if args.learner == "compiled" and reason:
         raise SystemExit(f"--learner compiled cannot be: {reason}")
-    env_id = task_id(args.env)
     settings = Settings(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
-    env = make(env_id, settings.num_envs, args.device)
+    env = make(env_id, settings.num_envs, args.device, **arguments(env_id, task))
     agent = PPO(env, settings, args.seed, compiled=args.learner != "torch")
-    run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "settings": asdict(settings)}
+    run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "task": task, "settings": asdict(settings)}
     run["learner"] = "compiled" if agent.compiled_update else "torch"
     with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
         history = runs.train(agent, run, out, args)

@@ -19,20 +19,23 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
+from ..envs.tasks.base import Task
+from ..policy import as_fields
 from .agent import Agent
 from .checkpoints import Kept, load, resumed, save, save_json, write
 from .flags import count, device, seed, wandb_project, whole
-from .folders import folder
+from .folders import folder, to_resume
 from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
 from .scores import Score, score, scores, show
 from .settings import RULES, SETTINGS, settings
-from .worlds import make
+from .task_flags import add_fields, arguments, parse, task_behind
+from .worlds import make, task_id
 
 __all__ = [
-    "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "parser", "report", "save", "save_curve",
-    "settings", "train", "training_parser",
+    "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "parsed", "parser", "report", "save",
+    "save_curve", "settings", "train", "training_parser",
 ]  # fmt: skip
 
 EVALUATED = 16  # episodes, each time that a run is evaluated on the way
@@ -41,7 +44,7 @@ EVALUATED = 16  # episodes, each time that a run is evaluated on the way
 def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser:
     """Return an argument parser with the flags that every run takes."""
     known = ", ".join(name for name in tomllib.loads(SETTINGS.read_text()) if name != "defaults")
-    out = argparse.ArgumentParser(prog=prog, description=description)
+    out = argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False)
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"id of the task; settings are tuned for {known}")
     out.add_argument("--num-envs", type=RULES["num_envs"], help="number of worlds, instead of the task's own")
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
@@ -70,6 +73,39 @@ def training_parser(
         if name not in ("num_envs", "total_steps"):
             group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {value}")
     return out
+
+
+def parsed(
+    out: argparse.ArgumentParser, argv: Sequence[str] | None
+) -> tuple[argparse.Namespace, str, dict[str, Any]]:
+    """Parse a command line with flags for the fields of the task that it names.
+
+    Returns the arguments, the full id of the task, and the fields given, by name. A run that is resumed keeps those
+    that it had.
+    """
+    argv = list(sys.argv[1:] if argv is None else argv)
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--env", default=out.get_default("env"))
+    env_id = task_id(first.parse_known_args(argv)[0].env)
+    task = task_behind(env_id)
+    add_fields(out, task, {})
+    args, fields = parse(out, argv, task)
+    if args.resume and (file := to_resume(args.out, f"{env_id}-{args.seed}")).exists():
+        fields = _resumed_fields(file, env_id, task) | fields
+    return args, env_id, fields
+
+
+def _resumed_fields(file: Path, env_id: str, task: Task | None) -> dict[str, Any]:
+    """Return the task's fields of the run that a checkpoint is of; none where it is of another task."""
+    run = load(file, ("run",))["run"]
+    if not isinstance(run, Mapping) or run.get("env") != env_id:
+        return {}
+    try:
+        fields = as_fields(run.get("task", {}))
+        arguments(task, fields)
+    except ValueError as error:
+        raise SystemExit(f"{file} does not fit this run: {error}") from error
+    return fields
 
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
@@ -122,7 +158,7 @@ def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace
             bar.update(frames - bar.n)
             why = found.divergence(frames - last)
             if not why and frames * args.evaluations // total > last * args.evaluations // total:
-                values["evaluation"] = evaluated(agent.act, run["env"], args)
+                values["evaluation"] = evaluated(agent.act, run, args)
                 history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
             log.write(frames, values | history["faults"])
             if why:
@@ -148,17 +184,19 @@ def _diverged(why: str, agent: Agent, kept: Kept) -> str:
     )
 
 
-def evaluated(act: Callable[[Tensor], Tensor], env_id: str, args: argparse.Namespace) -> float:
+def evaluated(act: Callable[[Tensor], Tensor], run: dict[str, Any], args: argparse.Namespace) -> float:
     """Return the mean return of some episodes in the Torch task. Random numbers of the run are left alone."""
     with torch.random.fork_rng(devices=[]):
-        return float(score(act, make(env_id, EVALUATED, args.device), args.seed + 2, args.device).returns.mean())
+        env = make(run["env"], EVALUATED, args.device, **arguments(run["env"], run.get("task", {})))
+        return float(score(act, env, args.seed + 2, args.device).returns.mean())
 
 
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
     """Draw the curve, score the policy here and in Gymnasium's own task, and save all in OUT/result.json."""
     title = f"{run['algorithm']}, {run['env']}, {run['settings']['num_envs']:,} worlds, seed {run['seed']}"
     save_curve(out / "curve.png", title, history["curve"], history["evaluations"])
-    found = scores(agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1)
+    task = run.get("task", {})
+    found = scores(agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=task)
     record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads()}
     report(out, found, run | record | history)
 
@@ -168,6 +206,8 @@ def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
     show(found)
     record |= {"scores": {name: [round(x, 1) for x in one.returns.tolist()] for name, one in found.items()}}
     record |= {"bad_states_in_scores": {name: one.bad_states for name, one in found.items()}}
+    means = {name: {entry: float(x.mean()) for entry, x in one.named.items()} for name, one in found.items()}
+    record |= {"means_in_scores": {name: x for name, x in means.items() if x}}
     save_json(record, out / "result.json")
     print(f"results: {out}")
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from ..envs.contract import BAD_STATE
+from ..envs.entries import BAD_STATE
+from ..envs.episode_log import of_last_step
+from ..envs.vector_env import TorchVectorEnv
+from .task_flags import arguments
 from .worlds import make, make_original, original
 
 Act = Callable[[Tensor], Tensor]  # observations (N, O) to actions (N, A)
@@ -21,18 +25,26 @@ Act = Callable[[Tensor], Tensor]  # observations (N, O) to actions (N, A)
 class Score:
     """The returns (episodes,) of a policy, and the number of episodes that ended with a bad state or action.
 
-    Gymnasium's own tasks do not tell of bad states: there the count is 0.
+    Gymnasium's own tasks do not tell of bad states: there the count is 0. `named` has, by name, (episodes,) each, what
+    the task names: the sums of its reward's terms, metrics, the length, and 1 for the reason that ended the episode.
     """
 
     returns: Tensor
     bad_states: int = 0
+    named: dict[str, Tensor] = field(default_factory=dict)
 
 
-def scores(act: Act, env_id: str, episodes: int, device: str, seed: int) -> dict[str, Score]:
-    """Score a policy in the Torch task, and in Gymnasium's own where there is one; by the ids of the tasks."""
-    found = {env_id: score(act, make(env_id, episodes, device), seed, device)}
+def scores(
+    act: Act, env_id: str, episodes: int, device: str, seed: int, task: Mapping[str, Any] | None = None
+) -> dict[str, Score]:
+    """Score a policy in the Torch task, and in Gymnasium's own where there is one; by the ids of the tasks.
+
+    `task` has fields of the task, as `task_flags` names them; Gymnasium's own takes the same ones.
+    """
+    given = arguments(env_id, task or {})
+    found = {env_id: score(act, make(env_id, episodes, device, **given), seed, device)}
     name = original(env_id)
-    return found | ({name: score(act, make_original(name, episodes), seed, device)} if name else {})
+    return found | ({name: score(act, make_original(name, episodes, **given), seed, device)} if name else {})
 
 
 def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
@@ -41,6 +53,8 @@ def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
     numpy = isinstance(obs, np.ndarray)
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
+    engine = env.unwrapped.engine if isinstance(env.unwrapped, TorchVectorEnv) else None
+    named = {name: torch.zeros_like(returns) for name in engine.layout.logged} if engine else {}
     while alive.any():
         action = act(torch.as_tensor(obs, dtype=torch.float32, device=device))
         obs, *rest, info = env.step(action.cpu().numpy() if numpy else action)
@@ -48,9 +62,13 @@ def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
         returns += torch.where(alive, reward, 0)
         if BAD_STATE in info:
             bad |= alive & info[BAD_STATE].cpu()
-        alive &= ~(terminated | truncated)
+        ended = terminated | truncated
+        if engine and named:
+            last = of_last_step(engine)
+            named = {name: torch.where(alive & ended, last[name].cpu(), x) for name, x in named.items()}
+        alive &= ~ended
     env.close()
-    return Score(returns, int(bad.sum()))
+    return Score(returns, int(bad.sum()), named)
 
 
 def interval(returns: Tensor) -> float:
@@ -59,10 +77,12 @@ def interval(returns: Tensor) -> float:
 
 
 def show(found: Mapping[str, Score]) -> None:
-    """Print the scores, a line for each task."""
+    """Print the scores, a line for each task, and below it the means of what the task names."""
     for name, one in found.items():
         returns, bad = one.returns, one.bad_states
         spread, many = f" ± {interval(returns):.0f}", f"{len(returns)} episodes"
         spread, many = (spread, many) if len(returns) > 1 else ("", "1 episode")
         ended = f", {bad} of them ended by a bad state" if bad else ""
         print(f"score in {name}: {returns.mean():.0f}{spread} ({many}, mean action{ended})")
+        for entry, x in one.named.items():
+            print(f"  {entry}: {x.mean():.4g}")

@@ -55,10 +55,10 @@ def original(env_id: str) -> str | None:
     return name if name in gymnasium.registry else None
 
 
-def make_original(name: str, num_envs: int) -> VectorEnv:
+def make_original(name: str, num_envs: int, **kwargs: Any) -> VectorEnv:
     """Make Gymnasium's own environment, without MuJoCo's warning of `settotalmass` from every half cheetah."""
     with without_the_warning_of_settotalmass():
-        return gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode="sync")
+        return gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode="sync", **kwargs)
 
 
 @contextmanager

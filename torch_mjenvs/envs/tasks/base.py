@@ -6,9 +6,11 @@ kernel. It is a frozen dataclass whose fields are the constructor arguments of t
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from types import MethodType
 from typing import Any, ClassVar
 
@@ -19,7 +21,7 @@ from ...checks import as_count, check_field
 from ...physics.algebra.spatial import dot
 from ...physics.model.data import Data
 from ...physics.model.model import Model
-from ...scalar import Mask, Random, Scalar, logical_and
+from ...scalar import Mask, Random, Scalar, clip, logical_and
 
 
 @dataclass
@@ -47,24 +49,69 @@ class World:
 
 @dataclass(frozen=True)
 class Control:
-    """The inputs of the physics during a step: ctrl (nu numbers), and forces that push from outside.
+    """The inputs of the physics during a step: ctrl (nu numbers), and pushes from outside.
 
     `qfrc_applied` has a force on each dof. `xfrc_applied` has, by names of bodies, force (N) and torque (N m) at the
-    body's centre of mass in world axes: six numbers.
+    body's centre of mass in world axes: six numbers. Both last for the step. `qvel` (nv numbers, in mjData's order and
+    units) is a kick: it is added to the velocities before the step.
     """
 
     ctrl: list[Scalar]
     qfrc_applied: list[Scalar] | None = None
     xfrc_applied: dict[str, list[Scalar]] = field(default_factory=dict)
+    qvel: list[Scalar] | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The reward of a step, whether it terminated the episode, and its info: numbers and lists by name."""
+    """The reward of a step, whether and why it ended the episode, and its info: numbers and lists by name.
 
-    reward: Scalar
-    terminated: Mask
+    `reward` is a number, or a dict of terms by name. The reward is then the sum of the terms, each times its number in
+    `weights` (a dict, or pairs; without it all weigh 1), in the order of the dict. `scale`, such as the seconds of a
+    step, multiplies the sum, and `clip` (low, high) then bounds it. The environment keeps each term's sum over the
+    episode: info["episode_reward/NAME"]. `metrics` are numbers by name that earn nothing, such as how far a command was
+    missed; of these it keeps the mean over the episode, info["episode_mean/NAME"].
+
+    `terminated` and `truncated` are masks, or dicts of masks by name, of which any ends the episode; the names are the
+    reasons in info["episode_end/NAME"]. A truncated episode, like one at the time limit, would have gone on: learners
+    count the value of its last state. One that is terminated has none.
+    """
+
+    reward: Scalar | Mapping[str, Scalar]
+    terminated: Mask | Mapping[str, Mask] = False
     info: Mapping[str, Scalar | list[Scalar]] = field(default_factory=dict)
+    truncated: Mask | Mapping[str, Mask] = False
+    weights: Mapping[str, Scalar] | Iterable[tuple[str, Scalar]] | None = None
+    scale: Scalar = 1.0
+    clip: tuple[float, float] = (-math.inf, math.inf)
+    metrics: Mapping[str, Scalar] = field(default_factory=dict)
+
+    def weighted(self) -> dict[str, Scalar]:
+        """Return the terms times their weights, by name; {} where the reward is a number without a name.
+
+        Raises ValueError for a term without a weight, and for a weight without a term.
+        """
+        terms = dict(self.reward) if isinstance(self.reward, Mapping) else {}
+        if self.weights is None:
+            return terms
+        weights = dict(self.weights)
+        for name in [*terms, *weights]:
+            missing, has, others = ("weight", "term", weights) if name in terms else ("term", "weight", terms)
+            if name not in others:
+                near = get_close_matches(name, others, 3) or list(others)
+                raise ValueError(f"there is no {missing} for the {has} {name!r}; there is one for {near}")
+        return {name: weights[name] * x for name, x in terms.items()}
+
+    def total(self) -> Scalar:
+        """Return the step's reward: the weighted terms summed in their order, or the number; scaled, then clipped."""
+        if isinstance(self.reward, Mapping):
+            reward: Scalar = 0.0
+            for x in self.weighted().values():
+                reward = reward + x
+        else:
+            reward = self.reward
+        low, high = (float(x) for x in self.clip)
+        return clip(reward * self.scale, low, high)
 
 
 @dataclass(frozen=True)
@@ -76,6 +123,10 @@ class Task:
 
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
     `outcome` and `observe`. Every task writes `reset`, `observe` and `outcome`; the others are optional.
+
+    `reset` and `randomize` may take one more argument, named `world`: the world before the episode, at qpos0 and at
+    rest. Its `memory` is what the episode before left, as in `begin`, so that a curriculum can place the robot by its
+    level. Its `rng` is the function's own.
     """
 
     default_camera_config: ClassVar[dict[str, Any]] = {}
@@ -101,26 +152,41 @@ class Task:
         """Load the MuJoCo model. Raises OSError where there is no such file."""
         return mujoco.MjModel.from_xml_path(expand_model_path(os.fspath(self.xml_file)))
 
-    def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
-        """Return qpos (nq) and qvel (nv) of a new episode; activations are 0."""
+    # Any and Any: so that a type checker takes a `reset` with and without `world`.
+    def reset(self, m: Model, *args: Any, **kwargs: Any) -> tuple[list[Scalar], list[Scalar]]:
+        """Return qpos (nq) and qvel (nv) of a new episode; activations are 0.
+
+        Write it as `reset(self, m, rng)`, or as `reset(self, m, rng, world)` where it looks at `world.memory`.
+        """
         raise NotImplementedError
+
+    def action_space(self, m: Model) -> tuple[Sequence[float], Sequence[float]]:
+        """Return the lowest and the highest numbers of an action, of which there may be any number.
+
+        Without a task's own, an action is the model's ctrl (nu), between `actuator_ctrlrange`, and unbounded
+        (infinite) where an actuator has no limit. A task whose action is of another size writes `control`.
+        """
+        ranges = zip(m.actuator_ctrlrange, m.actuator_ctrllimited, strict=True)
+        bounds = [(low, high) if limited else (-math.inf, math.inf) for (low, high), limited in ranges]
+        return [low for low, _ in bounds], [high for _, high in bounds]
 
     def observe(self, m: Model, world: World) -> list[Scalar]:
         """Return the observation, a list of numbers. Use `world.rng` for noise."""
         raise NotImplementedError
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
-        """Return reward, termination and info of the step that led from `before` to `after`."""
+        """Return reward, end and info of the step that led from `before` to `after`."""
         raise NotImplementedError
 
     def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         """Return the info of a reset: numbers and lists by name."""
         return {}
 
-    def randomize(self, m: Model, rng: Random) -> dict[str, Any]:
+    def randomize(self, m: Model, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return parameters of the model for a new episode, by MuJoCo's names, nested as in `m`, the model as loaded.
 
-        In all other functions `m` is the world's own model, with these parameters.
+        In all other functions `m` is the world's own model, with these parameters. Write it as `randomize(self, m,
+        rng)`, or as `randomize(self, m, rng, world)` where it looks at `world.memory`.
         """
         return {}
 
@@ -139,7 +205,7 @@ class Task:
     def control(self, m: Model, world: World, action: list[Scalar]) -> list[Scalar] | Control:
         """Return the model's ctrl (nu) for this step: the action itself, or filtered, delayed or turned into targets.
 
-        Return a `Control` to push bodies too.
+        Return a `Control` to push or kick, too. `torch_mjenvs.controls` has what is often needed here.
         """
         return action
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from ..model.data import Data, stage
 from ..model.enums import EqType
 from ..model.model import Model, Pair
-from .batch.cone_groups import cone_group
 from .batch.contact_groups import ContactGroup, contact_group
 from .batch.pair_batch import PairBatch, batch_pairs
 from .batch.pair_tables import PairTables
@@ -63,6 +62,4 @@ def equalities(m: Model, d: Data) -> list[Equality]:
 
 
 def _group(m: Model, d: Data, pairs: list[Pair]) -> ContactGroup:
-    tables = PairTables(m, d, PairBatch.of(m, pairs))
-    one_row = tables.batch.condim == 1 and tables.batch.one_tree
-    return contact_group(tables) if one_row else cone_group(m, tables)
+    return contact_group(m, PairTables(m, d, PairBatch.of(m, pairs)))

@@ -81,6 +81,7 @@ def most_of(name: str) -> float:
 def _names() -> tuple[str, ...]:
     """Return the fields to check; those that others follow from come first, so that the cause is named."""
     of_model = [f.name for f in dataclasses.fields(Model) if f.init and str(f.type) in ("float", "Floats", "Rows")]
+    of_model = [name for name in of_model if not name.startswith("key_")]  # which physics does not read
     follows = ("body_", "qpos", "tendon_", "eq_data")  # from geoms, bodies, wraps and joints, bodies
     return tuple(sorted((*of_model, *_MORE), key=lambda name: (name in DERIVED, name.startswith(follows))))
 

@@ -17,6 +17,7 @@ import hashlib
 from ..algebra.spatial import rotation
 from .hfield import HField
 from .mesh import Mesh
+from .named import Element, Keyframe, find
 
 Floats = tuple[float, ...]
 Ints = tuple[int, ...]
@@ -251,6 +252,12 @@ class Model:
     actuator_names: tuple[str, ...]
     tendon_names: tuple[str, ...]
     sensor_names: tuple[str, ...]
+    key_names: tuple[str, ...]
+
+    key_qpos: Rows
+    key_qvel: Rows
+    key_act: Rows
+    key_ctrl: Rows
 
     # Where parameters vary from world to world (see `params`):
     switched_off: tuple[str, ...] = ()  # parameters for which a disable flag leaves no use
@@ -268,12 +275,44 @@ class Model:
             quats = getattr(self, name.replace("mat", "quat"))
             object.__setattr__(self, name, tuple(map(rotation, quats)))
 
+    def body(self, which: str | int) -> Element:
+        """Return a body by its name or number. Raises KeyError for an unknown name, IndexError for a number."""
+        return self._element("body", self.body_names, which)
+
+    def joint(self, which: str | int) -> Element:
+        """Return a joint by its name or number. Raises KeyError for an unknown name, IndexError for a number."""
+        return self._element("joint", self.jnt_names, which)
+
+    def geom(self, which: str | int) -> Element:
+        """Return a geom by its name or number. Raises KeyError for an unknown name, IndexError for a number."""
+        return self._element("geom", self.geom_names, which)
+
+    def site(self, which: str | int) -> Element:
+        """Return a site by its name or number. Raises KeyError for an unknown name, IndexError for a number."""
+        return self._element("site", self.site_names, which)
+
+    def actuator(self, which: str | int) -> Element:
+        """Return an actuator by its name or number. Raises KeyError for an unknown name, IndexError for a number."""
+        return self._element("actuator", self.actuator_names, which)
+
+    def tendon(self, which: str | int) -> Element:
+        """Return a tendon by its name or number. Raises KeyError for an unknown name, IndexError for a number."""
+        return self._element("tendon", self.tendon_names, which)
+
+    def key(self, which: str | int) -> Keyframe:
+        """Return a keyframe by its name or number. Raises KeyError for an unknown name, IndexError for a number."""
+        i = find("keyframe", self.key_names, which)
+        numbers = (list(x[i]) for x in (self.key_qpos, self.key_qvel, self.key_act, self.key_ctrl))
+        return Keyframe(i, self.key_names[i], *numbers)
+
     def sensor(self, name: str) -> slice:
         """Return where a sensor's numbers are in `sensordata`, a slice. Raises KeyError for an unknown name."""
-        if name not in self.sensor_names:
-            raise KeyError(f"the model has no sensor {name!r}; it has {', '.join(map(repr, self.sensor_names))}")
-        i = self.sensor_names.index(name)
+        i = find("sensor", self.sensor_names, name)
         return slice(self.sensor_adr[i], self.sensor_adr[i] + self.sensor_dim[i])
+
+    def _element(self, kind: str, names: tuple[str, ...], which: str | int) -> Element:
+        i = find(kind, names, which)
+        return Element(self, kind, i, names[i])
 
     @functools.cached_property
     def constant(self) -> bool:
@@ -281,23 +320,23 @@ class Model:
         return all(is_plain(getattr(self, f.name)) for f in dataclasses.fields(self))
 
     @functools.cached_property
-    def key(self) -> str:
-        """Return a digest of all fields: equal models have equal keys, in every process.
+    def digest(self) -> str:
+        """Return a digest of all fields: equal models have equal ones, in every process.
 
         Raises TypeError if fields are not constant: what follows from such a model must not be kept for another.
         """
         if not self.constant:
-            raise TypeError("a model has a key only while all of its fields are plain numbers")
+            raise TypeError("a model has a digest only while all of its fields are plain numbers")
         fields = [(f.name, getattr(self, f.name)) for f in dataclasses.fields(self)]
         return hashlib.sha256(repr(fields).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         if self is other or not (isinstance(other, Model) and self.constant and other.constant):
             return self is other
-        return self.key == other.key
+        return self.digest == other.digest
 
     def __hash__(self) -> int:
-        return hash(self.key) if self.constant else id(self)
+        return hash(self.digest) if self.constant else id(self)
 
 
 def moving_body(m: Model, body: int) -> int:

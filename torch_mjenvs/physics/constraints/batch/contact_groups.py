@@ -1,23 +1,27 @@
-"""Contacts of a batch of pairs without friction and of one tree: one row each, along one line.
+"""Contacts of a batch of pairs: a row of the Jacobian for each axis of a contact.
 
-All others are in `cone_groups`.
+A line is an axis of the contact as a spatial vector, at the origin of either body's tree: see `body_contacts`.
 
-i number of a contact   J its row of the Jacobian, in the `dofs` that tell its bodies apart, `own` in number
+i number of a contact   J its rows of the Jacobian, in the `dofs` that tell its bodies apart, `own` in number
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.control import add_each, fold_each, when_any
-from ....compiler.scalar import Scalar, absolute, logical_and, minimum, select
-from ...algebra.spatial import Vec, choose, cross, dot, scale
+from ....compiler.scalar import Scalar, absolute, logical_and, select
+from ...algebra.spatial import Vec, choose, dot, scale, sum_of
 from ...model.data import Data
 from ...model.model import Model
-from ..contact_force import Felt
-from ..laws import OneSided
+from ..body_contacts import lines_of
+from ..cones.pyramid import Cone
+from ..contact_force import Felt, in_world
+from ..contacts import cone_of
 from ..rows import Constraint, Hessian
+from ..softening import ContactBound
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
 from .records import Records, records_each
@@ -25,14 +29,16 @@ from .records import Records, records_each
 
 @dataclass
 class ContactGroup(Constraint):
-    """The contacts of a batch of pairs without friction.
+    """The contacts of a batch of pairs, each with a friction cone.
 
-    rows: of those `touching`, line (r x n, n), D, y0 and J.
+    rows: of those `touching`, lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second
+    body; side 1 the first, whose lines are those of side 0 where both are of one tree. cone: of friction and D.
     """
 
     tables: PairTables
     touching: Any
     rows: Records
+    cone: Callable[[list[Scalar], Scalar], Cone]
 
     @property
     def batch(self) -> PairBatch:
@@ -55,15 +61,17 @@ class ContactGroup(Constraint):
 
     def _push(self, i: Any, x: Any) -> list[Any]:
         """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
-        g, row = self.batch, self.rows.at(i, "J")
-        e = dot(row, [x[g.dof(i, c)] for c in range(g.most)]) + self.rows.at(i, "y0")
-        pressed = select(e < 0.0, self.rows.at(i, "D"), 0.0)
-        f = pressed * e
+        jacobian, rows, dofs = self._jacobian(i), range(self.batch.condim), range(self.batch.most)
+        force, weight = self._cone(i).push(self._residual(i, x))
         places, starts = self._places(i)
-        image = scale(row, pressed)
+        image = [[sum_of(weight[k][j] * jacobian[j][v] for j in rows) for v in dofs] for k in rows]
         return [
-            [(place, f * r) for place, r in zip(places, row, strict=True)],
-            [(starts[u] + places[v], image[u] * row[v]) for u in range(g.most) for v in range(u + 1)],
+            [(places[v], -sum_of(force[k] * jacobian[k][v] for k in rows)) for v in dofs],
+            [
+                (starts[u] + places[v], sum_of(jacobian[k][u] * image[k][v] for k in rows))
+                for u in dofs
+                for v in range(u + 1)
+            ],
         ]
 
     def _places(self, i: Any) -> tuple[list[Scalar], list[Scalar]]:
@@ -76,28 +84,29 @@ class ContactGroup(Constraint):
         x, change = self.batch.of_dofs(a), self.batch.of_dofs(dx)
 
         def push(i: Any, carry: list[Scalar]) -> list[Scalar]:
-            e, v = self._along(i, x) + self.rows.at(i, "y0"), self._along(i, change)
-            return OneSided(self.rows.at(i, "D")).fold(carry, e, v, alpha)
+            cone = self._cone(i)
+            y, v = self._residual(i, x), [dot(row, self._at(i, change)) for row in self._jacobian(i)]
+            return cone.fold(carry, cone.rows(y), cone.rows(v), alpha)
 
         return fold_each(self.touching, push, total)
 
     def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
-        x = self.batch.of_dofs(a)
+        x, condim = self.batch.of_dofs(a), range(self.batch.condim)
 
         def push(i: Any) -> list[Any]:
-            force = self._pull(i, x)
-            f = scale(self.rows.at(i, "line"), force)
-            starts = [[6 * body[side] for body in self.batch.bodies] for side in (0, 1)]
-            first, second = (self.batch.per_contact(start, i) for start in starts)
-            return [[(first + c, y) for c, y in enumerate(f)] + [(second + c, -y) for c, y in enumerate(f)]]
+            force = self._cone(i).push(self._residual(i, x))[0]
+            second, *others = (
+                in_world([self.rows.at(i, ("line", side, k)) for k in condim], force) for side in _sides(self.batch)
+            )
+            first = others[0] if others else second
+            one, two = (self.batch.per_contact([6 * body[side] for body in self.batch.bodies], i) for side in (0, 1))
+            return [[(one + c, -y) for c, y in enumerate(first)] + [(two + c, y) for c, y in enumerate(second)]]
 
         (flat,) = add_each(self.touching, push, [[y for w in wrench for y in w]])
         for body in {body for pair in self.batch.bodies for body in pair if body}:
             wrench[body] = flat[6 * body : 6 * body + 6]
 
-    def sum_touch(
-        self, m: Model, d: Data, a: Vec, body: int, felt: Felt, total: Scalar
-    ) -> Scalar:
+    def sum_touch(self, m: Model, d: Data, a: Vec, body: int, felt: Felt, total: Scalar) -> Scalar:
         """Return `total` plus the normal forces on a body of the contacts that are `felt`: see `Contacts.sum_touch`."""
         bodies = self.batch.bodies
         if not any(body in pair for pair in bodies):
@@ -118,34 +127,50 @@ class ContactGroup(Constraint):
 
     def _press(self, i: Any, x: Any) -> Scalar:
         """The normal force of contact i."""
-        return -self._pull(i, x)
+        return self._cone(i).push(self._residual(i, x))[0][0]
 
-    def _pull(self, i: Any, x: Any) -> Scalar:
-        """The opposite of the normal force of contact i."""
-        return self.rows.at(i, "D") * minimum(self._along(i, x) + self.rows.at(i, "y0"), 0.0)
+    def _cone(self, i: Any) -> Cone:
+        return self.cone(self.rows.at(i, "friction"), self.rows.at(i, "D"))
 
-    def _along(self, i: Any, x: Any) -> Scalar:
-        """The product J x of contact i, where x has one number a dof."""
-        return dot(self.rows.at(i, "J"), [x[self.batch.dof(i, k)] for k in range(self.batch.most)])
+    def _jacobian(self, i: Any) -> list[list[Scalar]]:
+        return [self.rows.at(i, ("J", k)) for k in range(self.batch.condim)]
+
+    def _residual(self, i: Any, x: Any) -> list[Scalar]:
+        at = self._at(i, x)
+        return [dot(row, at) + self.rows.at(i, ("y0", k)) for k, row in enumerate(self._jacobian(i))]
+
+    def _at(self, i: Any, x: Any) -> list[Scalar]:
+        """Return contact i's own of these numbers, one a dof."""
+        return [x[self.batch.dof(i, c)] for c in range(self.batch.most)]
 
 
-def contact_group(tables: PairTables) -> ContactGroup:
-    """Make the contacts of a batch of pairs without friction, each within one tree."""
+def contact_group(m: Model, tables: PairTables) -> ContactGroup:
+    """Make the contacts of a batch of pairs."""
     touching = tables.touching()
-    return ContactGroup(tables, touching, records_each(touching, lambda i: _row(tables, i)))
+    rows = records_each(touching, lambda i: _rows(tables, i))
+    return ContactGroup(tables, touching, rows, lambda friction, D: cone_of(m, friction, D, ContactBound(False)))
 
 
-def _row(tables: PairTables, i: Any) -> dict[str, Any]:
-    """Compute the row of contact i, as `ContactGroup.rows` has it."""
+def _rows(tables: PairTables, i: Any) -> dict[Hashable, Any]:
+    """Compute the rows of contact i, as `ContactGroup.rows` has them."""
     batch = tables.batch
     dist, p, frame = tables.contact(i)
-    line = cross(p, frame[0]) + frame[0]
-    row, J = tables.row(i, dist), []
-    speed: Scalar = 0.0
+    lines = lines_of(tables.arms(i, p), frame, batch.condim)
+    row = tables.row(i, dist)
+    jacobian: list[list[Scalar]] = [[] for _ in range(batch.condim)]
+    speed: list[Scalar] = [0.0] * batch.condim
     for c in range(batch.most):
-        dof = batch.dof(i, c)
+        dof, sign = batch.dof(i, c), batch.sign(i, c)
         odof, qvel = tables.moving.at(dof, "odof"), tables.moving.at(dof, "qvel")
-        J.append(dot(line, odof) * batch.sign(i, c))
-        speed = speed + J[-1] * qvel
-    D = row.stiffness()
-    return {"line": line, "D": D, "y0": row.y0([speed])[0], "J": J}
+        for j, (second, first) in enumerate(zip(*lines, strict=True)):
+            line = second if batch.one_tree else choose(sign > 0.0, second, first)
+            jacobian[j].append(dot(line, odof) * sign)
+            speed[j] = speed[j] + jacobian[j][-1] * qvel
+    found: dict[Hashable, Any] = {("line", side, j): x for side in _sides(batch) for j, x in enumerate(lines[side])}
+    found |= {("y0", j): y for j, y in enumerate(row.y0(speed))} | {("J", j): x for j, x in enumerate(jacobian)}
+    return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}
+
+
+def _sides(batch: PairBatch) -> tuple[int, ...]:
+    """Return the sides of a contact whose lines are kept: within one tree both bodies have the same."""
+    return (0,) if batch.one_tree else (0, 1)

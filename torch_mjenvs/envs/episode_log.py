@@ -1,0 +1,41 @@
+"""What a task has logged of its episodes, read from the engine, and averaged for the logs of trainers."""
+
+from __future__ import annotations
+
+import torch
+from gymnasium.vector import AutoresetMode
+
+from .engine import Engine, mark_static_address
+
+
+def of_last_step(engine: Engine) -> dict[str, torch.Tensor]:
+    """Return the sums, means, length and reasons that a task has logged, by name, (N,) each.
+
+    They are of the episodes that the last step belonged to, as they were before any reset; {} where a task names none.
+    """
+    if not engine.layout.logged:
+        return {}
+    info = engine.final_info if engine.mode is AutoresetMode.SAME_STEP else engine.info
+    return {name: info[name] for name in engine.layout.logged}
+
+
+class EpisodeMeans:
+    """Means over the episodes that ended in a step: of what the task has logged of each.
+
+    They lie on the device, and nothing waits for it. So in a step in which no episode ended, they are those of the last
+    step in which one did, and NaN before the first.
+    """
+
+    def __init__(self, engine: Engine):
+        self.engine, self.names = engine, engine.layout.logged
+        means = torch.full((len(self.names),), torch.nan, dtype=engine.dtype, device=engine.device)
+        self.means = mark_static_address(means)
+
+    def update(self, ended: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Take in the last step, in which the episodes of the (N,) bool mask ended; return the means by name."""
+        if not self.names:
+            return {}
+        values = torch.stack([*of_last_step(self.engine).values()])
+        means = torch.where(ended, values, 0.0).sum(1) / ended.sum()
+        self.means.copy_(torch.where(ended.any(), means, self.means))
+        return dict(zip(self.names, self.means.clone().unbind(), strict=True))

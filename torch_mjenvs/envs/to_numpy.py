@@ -1,0 +1,73 @@
+"""NumPy around an environment of tensors: a wrapper that converts, and the answer to those of Gymnasium's that do not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv, VectorWrapper
+
+# Gymnasium's vector wrappers that compute in NumPy, and those of which there is one here for tensors.
+IN_NUMPY = {"DictInfoToList", "NormalizeObservation", "NormalizeReward", "RecordEpisodeStatistics"}
+OURS = IN_NUMPY - {"DictInfoToList"} | {"DtypeObservation", "FlattenObservation", "RescaleAction"}
+
+
+class TorchToNumpy(VectorWrapper):
+    """Hands out NumPy arrays, and takes them as actions: for what knows no tensors, such as Gymnasium's own wrappers.
+
+        env = gymnasium.wrappers.vector.DictInfoToList(wrappers.TorchToNumpy(env))
+
+    Arrays of the entries of `info` are as the tensors there; further values stay. On a GPU every step waits for the
+    device.
+    """
+
+    def __init__(self, env: VectorEnv):
+        super().__init__(env)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start new episodes, as the environment's `reset`; a "reset_mask" of the options may be an array."""
+        obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
+        return as_arrays(obs), as_arrays(info)
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Step every world under actions (N, nu)."""
+        obs, reward, terminated, truncated, info = map(as_arrays, self.env.step(actions))
+        return obs, reward, terminated, truncated, info
+
+
+def as_arrays(x: Any) -> Any:
+    """Return a tensor, or nested dicts of them, as arrays on the host; anything else as it is."""
+    if isinstance(x, torch.Tensor):
+        return x.cpu().numpy()
+    return {name: as_arrays(y) for name, y in x.items()} if isinstance(x, Mapping) else x
+
+
+def refuse_wrappers_in_numpy() -> None:
+    """Raise TypeError where the method that calls this was called by a wrapper of Gymnasium's that computes in NumPy.
+
+    An environment does not know what is around it, and such a wrapper fails only within its own step, for reasons that
+    tell nothing. So the callers are looked at: each wrapper's `reset` calls that of the one inside.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name in ("reset", "watched"):  # the second is that of `exclusive`
+        wrapper = frame.f_locals.get("self")
+        module = "gymnasium.wrappers.vector"
+        kinds = {x.__name__ for x in type(wrapper).__mro__ if x.__module__.startswith(module)}
+        if isinstance(wrapper, TorchToNumpy) or "ArrayConversion" in kinds:
+            return
+        # Those that call a wrapper of single worlds write into what they are given, where its space stays the same.
+        if kinds & IN_NUMPY or (kinds and getattr(wrapper, "same_out", False)):
+            name = type(wrapper).__name__
+            ours = f"use torch_mjenvs.wrappers.{name}, or " if name in OURS else ""
+            raise TypeError(
+                f"{module}.{name} computes in NumPy, and this environment gives tensors: {ours}put "
+                "torch_mjenvs.wrappers.TorchToNumpy(env) in between"
+            )
+        frame = frame.f_back
