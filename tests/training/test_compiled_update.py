@@ -12,6 +12,7 @@ import torch
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
+from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.matrices import Matrix, Memory, Phase, Plan, build, can_build
 from torch_mjenvs.compiler.matrices.kernel import lanes
 from torch_mjenvs.networks.activations import ACTIVATIONS
@@ -115,6 +116,9 @@ def test_the_bits_do_not_depend_on_the_number_of_threads():
             torch.set_num_threads(threads)
             torch.manual_seed(1)
             agent.update()
+            update = agent.compiled_update
+            own = update.own.view(threads, update.scratch.size)
+            assert own.any(1).all() or not cpu.team(), "each thread has written its own memory"
             found.append(torch.cat([agent.net.theta, agent.optimizer.state[agent.net.theta]["exp_avg_sq"]]))
     finally:
         torch.set_num_threads(was)

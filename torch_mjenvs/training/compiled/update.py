@@ -200,7 +200,7 @@ class Update:
 
         `order` has the numbers of frames; they may come more than once, as in several epochs.
         """
-        rounds, threads, n = len(order) // self.size, torch.get_num_threads(), len(self.theta)
+        rounds, threads, n = len(order) // self.size, min(torch.get_num_threads(), PARTS), len(self.theta)
         state = self._state()
         now = (self.theta, state["exp_avg"], state["exp_avg_sq"])
         for ours, theirs in zip(self.parameters, now, strict=True):
