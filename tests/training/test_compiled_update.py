@@ -207,6 +207,56 @@ def test_a_network_of_any_layers_has_the_gradient_of_autograd(name):
     assert not sums[at:].any()
 
 
+def dense(widths: list[int], activation: str, at: int) -> tuple[tuple[Dense, ...], int]:
+    """Layers whose parameters follow each other from a place on, and where they end."""
+    layers = []
+    for k, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+        name = "none" if k == len(widths) - 2 else activation
+        layers.append(Dense(inputs, outputs, at, at + inputs * outputs, name))
+        at += (inputs + 1) * outputs
+    return tuple(layers), at
+
+
+def test_policy_and_value_may_differ_in_inputs_widths_depth_and_activation():
+    """The policy sees the first 6 numbers of an observation of 10, the value all but the first 2."""
+    torch.manual_seed(0)
+    actions, size, columns = 3, 96, [10, 3, 1, 1, 1]
+    policy, at = dense([6, 40, actions], "elu", 0)
+    value, log_std = dense([8, 16, 24, 16, 1], "silu", at)
+    theta = torch.cat([0.4 * torch.randn(log_std), torch.full((actions,), -0.5)])
+    optimizer = torch.optim.Adam([theta], 1e-3, eps=1e-5)
+    networks = Network(policy), Network(value, first=2)
+    update = compiled.Update(networks, theta, log_std, optimizer, columns, size, compiled.Loss(0.2, 0.5, 1.0))
+
+    def run(leaf: torch.Tensor, layers: tuple[Dense, ...], x: torch.Tensor, function) -> torch.Tensor:
+        for k, layer in enumerate(layers):
+            weight = leaf[layer.weight : layer.bias].view(layer.outputs, layer.inputs)
+            x = x @ weight.T + leaf[layer.bias : layer.bias + layer.outputs]
+            x = function(x) if k < len(layers) - 1 else x
+        return x
+
+    frames = torch.randn(size, sum(columns))
+    obs, action, old_log_prob, advantage, target = frames.split(columns, 1)
+    elu, silu = torch.nn.functional.elu, torch.nn.functional.silu
+    action.copy_(run(theta, policy, obs[:, :6], elu) + torch.randn(size, actions) * 0.6)
+    old_log_prob.copy_(-0.5 * torch.randn(size, actions).square().sum(1, keepdim=True) + 1.5)
+    with torch.enable_grad():
+        leaf = theta.clone().requires_grad_()
+        noise = (action - run(leaf, policy, obs[:, :6], elu)) / leaf[log_std:].exp()
+        ratio = (-0.5 * noise.square().sum(1) - leaf[log_std:].sum() - old_log_prob[:, 0]).exp()
+        scaled = (advantage[:, 0] - advantage.mean()) / (advantage.std() + 1e-8)
+        surrogate = torch.min(ratio * scaled, ratio.clamp(0.8, 1.2) * scaled).mean()
+        error = run(leaf, value, obs[:, 2:], silu)[:, 0] - target[:, 0]
+        expected = torch.autograd.grad(0.5 * error.square().mean() - surrogate, leaf)[0]
+    update(frames, torch.randperm(size))
+    assert (update.gradient[: len(theta)] - expected).abs().max() < 1e-5 * expected.abs().max()
+
+    forward = compiled.Forward(networks, theta, columns[0])
+    mean, worth = forward(frames[:, :10], torch.zeros(10), torch.ones(10))
+    torch.testing.assert_close(mean, run(theta, policy, obs[:, :6], elu), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(worth, run(theta, value, obs[:, 2:], silu), rtol=1e-4, atol=1e-5)
+
+
 def test_layers_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="a layer of 4 inputs cannot follow one of 3 outputs"):
         Network((Dense(2, 3, 0, 6), Dense(4, 1, 9, 13)))
