@@ -1,4 +1,4 @@
-"""Which models of other packages `Simulation` takes, and what the others ask for.
+"""Which models of other packages `Simulation` takes, with all of their sensors, and what the others ask for.
 
     pip install --no-deps dm_control gymnasium-robotics brax playground
     python -m benchmarks.models          # a table, and the reasons by how many models they stand for
@@ -23,6 +23,7 @@ import numpy as np
 
 from torch_mjenvs import UnsupportedModel
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.pipeline import derive
 
 PACKAGES = {  # where the models of each are
     "gymnasium": "envs/mujoco/assets",
@@ -41,6 +42,8 @@ class Found:
     taken: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)  # and why
     parts: list[str] = field(default_factory=list)  # files that are no model by themselves
+    sensing: list[str] = field(default_factory=list)  # those taken that have sensors
+    not_sensed: dict[str, str] = field(default_factory=dict)  # of these, whose sensors are not all there, and why
 
 
 def spec_of(path: Path) -> mujoco.MjSpec:
@@ -82,18 +85,26 @@ def look(folder: Path) -> Found:
             found.parts.append(name)
             continue
         try:
-            load(model)
+            m = load(model)
         except UnsupportedModel as error:
             found.refused[name] = str(error)
-        else:
-            found.taken.append(name)
+            continue
+        found.taken.append(name)
+        if model.nsensor:
+            found.sensing.append(name)
+            try:
+                still = [0.0] * m.nv
+                d = derive(m, list(m.qpos0), still, still, [0.0] * m.nu, act=[0.0] * m.na, time=0.0)
+                list(d.sensordata)
+            except UnsupportedModel as error:
+                found.not_sensed[name] = str(error)
     return found
 
 
 def kind(reason: str) -> str:
     """A reason without the names of the elements."""
     what = reason.split(" is not supported")[0].split(" are not supported")[0]
-    named = r"(geom|joint|body|actuator|tendon|equality|site) ('[^']*'|\d+)( of body ('[^']*'|\d+))?"
+    named = r"(geom|joint|body|actuator|tendon|equality|site|sensor) ('[^']*'|\d+)( of body ('[^']*'|\d+))?"
     return re.sub(named, r"\1", what).rstrip(",")
 
 
@@ -118,13 +129,15 @@ def main() -> None:
     args = parser.parse_args()
     mujoco.set_mju_user_warning(lambda _: None)
     why: Counter[str] = Counter()
-    print("| package | models | taken |\n| --- | --: | --: |")
+    print("| package | models | taken | have sensors | all of them taken |\n| --- | --: | --: | --: | --: |")
     refused = {}
     for name, folder in installed():
         found = look(folder)
-        refused |= {f"{name}/{model}": reason for model, reason in found.refused.items()}
-        why.update(map(kind, found.refused.values()))
-        print(f"| {name} | {len(found.taken) + len(found.refused)} | {len(found.taken)} |")
+        reasons = found.refused | found.not_sensed
+        refused |= {f"{name}/{model}": reason for model, reason in reasons.items()}
+        why.update(map(kind, reasons.values()))
+        models, sensed = len(found.taken) + len(found.refused), len(found.sensing) - len(found.not_sensed)
+        print(f"| {name} | {models} | {len(found.taken)} | {len(found.sensing)} | {sensed} |", flush=True)
     print("\n| the first thing that is refused | models |\n| --- | --: |")
     for reason, count in why.most_common():
         print(f"| {reason} | {count} |")

@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "reference.md"
 SECTIONS = {
     "torch_mjenvs": ["envs/vector_env.py", "envs/single_env.py", "physics", "envs", "policy.py"],
     "torch_mjenvs.scalar": ["compiler/scalar.py", "compiler/control.py", "compiler/random.py"],
+    "torch_mjenvs.feet": ["feet.py"],
     "torch_mjenvs.controls": ["controls.py"],
     "torch_mjenvs.vectors": ["vectors.py"],
     "torch_mjenvs.rewards": ["rewards.py"],

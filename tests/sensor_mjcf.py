@@ -72,6 +72,9 @@ MODEL = """<mujoco><compiler angle="radian" autolimits="true"/>
     <rangefinder site="back" data="dir"/>
     <touch name="sole" site="under"/><touch name="side" site="shell"/><touch site="belly"/><touch site="trunk end"/>
     <touch name="ground" site="ground"/><touch name="shin" site="shin"/>
+    <contact geom1="floor" num="2" data="found force torque dist pos normal tangent linvel angvel"/>
+    <contact subtree1="leg" reduce="netforce" data="found force torque dist pos normal tangent"/>
+    <contact site="ground" body2="foot" reduce="maxforce" data="force pos"/>
     <camprojection site="toe" camera="over"/><camprojection site="back" camera="eye"/>
     <e_potential/><e_kinetic/>
     <insidesite site="ball" objtype="site" objname="toe"/><insidesite site="ball" objtype="body" objname="foot"/>

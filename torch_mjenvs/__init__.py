@@ -11,8 +11,9 @@ Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as To
 
 from typing import Any
 
-from . import controls, scalar, wrappers
+from . import controls, feet, rewards, scalar, vectors, wrappers
 from .compiler import source as _source
+from .envs.observation import Normal
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
 from .envs.tasks import registry as _registry
@@ -24,6 +25,7 @@ from .policy import Policy, pretrained
 
 __all__ = [
     "Control",
+    "Normal",
     "Outcome",
     "Policy",
     "Scale",
@@ -36,8 +38,11 @@ __all__ = [
     "UnsupportedModel",
     "World",
     "controls",
+    "feet",
     "pretrained",
+    "rewards",
     "scalar",
+    "vectors",
     "wrappers",
 ]
 __all__ += _registry.__all__

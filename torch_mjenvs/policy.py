@@ -4,6 +4,8 @@ A policy file is a dict that `torch.load(weights_only=True)` takes. "env" is the
 and so on, one pair a layer, are tensors (k, out, in) and (k, 1, out) of k networks; the first network is the policy
 (training keeps the value network behind it). "obs_mean" and "obs_var" are (O,). "about" is optional: what is known of
 the policy. So is "task": fields of the task that the policy was trained with, by name, where they are not as usual.
+Of a task that names its observations there is "observation", shapes as lists by name in the order of those O numbers,
+and where it has groups "obs_groups": the groups that "policy" and "critic" see.
 
 A file may come from a stranger. Reading one runs none of its code: `weights_only` unpickles tensors and plain values
 alone, and nothing here imports the module that `env` names.
@@ -23,12 +25,19 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
+from .envs.observation import chosen_groups
+from .envs.parts import Parts
+from .envs.spaces import parts_of
+
 FOLDER = "policies"
 PLAIN = (bool, int, float, str, type(None))  # what a file may have as a task's fields, or in tuples of them
 
 
 class Policy(nn.Module):
     """A trained policy: maps observations (..., O), as its task gives them, to mean actions (..., A), in float32.
+
+    Of a task that names its observations it takes a dict of them, and reads what it was trained on: `parts` says what
+    that is. Rows (..., O) of just these numbers, in that order, do as well.
 
         policy = torch_mjenvs.pretrained("TorchAnt-v0")
         action = policy(obs)
@@ -43,10 +52,16 @@ class Policy(nn.Module):
     scale: Tensor
 
     def __init__(
-        self, env_id: str, layers: list[tuple[Tensor, Tensor]], mean: Tensor, var: Tensor, about: dict[str, Any]
+        self,
+        env_id: str,
+        layers: list[tuple[Tensor, Tensor]],
+        mean: Tensor,
+        var: Tensor,
+        about: dict[str, Any],
+        parts: Parts | None = None,
     ):
         super().__init__()
-        self.env_id, self.about = env_id, about
+        self.env_id, self.about, self.parts = env_id, about, parts or Parts((len(mean),))
         self.task: dict[str, Any] = {}
         self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action
         self.layers = nn.ModuleList()
@@ -58,8 +73,9 @@ class Policy(nn.Module):
         self.register_buffer("scale", (var + 1e-8).rsqrt())
         self.requires_grad_(False)
 
-    def forward(self, obs: Tensor) -> Tensor:
-        """Return the mean actions (..., A) for observations (..., O)."""
+    def forward(self, obs: Any) -> Tensor:
+        """Return the mean actions (..., A) for observations, (..., O) or by name."""
+        obs = self.parts.join(obs)
         x = ((obs.to(self.mean.dtype) - self.mean) * self.scale).clamp(-10, 10)
         *hidden, last = self.layers
         for layer in hidden:
@@ -69,10 +85,13 @@ class Policy(nn.Module):
 
     def check_spaces(self, env: VectorEnv) -> None:
         """Raise ValueError where the environment's observations or actions are not of this policy's sizes."""
-        sizes = [env.single_observation_space.shape, env.single_action_space.shape]
-        for name, task, policy in zip(("observations", "actions"), sizes, self.sizes, strict=True):
-            if task != (policy,):
-                raise ValueError(f"the policy's {name} are of shape {(policy,)}, the task's of shape {task}")
+        observations, actions = parts_of(env.single_observation_space).shapes, env.single_action_space.shape
+        if not _holds(observations, self.parts.shapes):
+            raise ValueError(
+                f"the policy's observations are of shape {self.parts.shapes}, the task's of shape {observations}"
+            )
+        if actions != self.sizes[1:]:
+            raise ValueError(f"the policy's actions are of shape {self.sizes[1:]}, the task's of shape {actions}")
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Policy:
@@ -85,6 +104,13 @@ class Policy(nn.Module):
         if not file.is_file():
             raise FileNotFoundError(f"there is no policy {str(file)!r}")
         return _read(file.read_bytes(), str(file))
+
+
+def _holds(given: Any, wanted: Any) -> bool:
+    """Say whether a tree of shapes has all the parts of another, of the same shapes."""
+    if isinstance(given, Mapping) and isinstance(wanted, Mapping):
+        return all(name in given and _holds(given[name], x) for name, x in wanted.items())
+    return bool(given == wanted) or (isinstance(wanted, Mapping) and given == (Parts(wanted).size,))
 
 
 def pretrained(env_id: str) -> Policy:
@@ -153,9 +179,38 @@ def _made_of(found: Any) -> Policy:
         layers.append((weight[0], bias[0, 0]))
     if var.shape != mean.shape or (var < 0).any():
         raise ValueError("its 'obs_var' must be as long as 'obs_mean', and not negative")
-    policy = Policy(env_id, layers, mean, var, dict(about))
+    read, columns = _read_parts(found, len(mean))
+    if columns is not None:
+        layers[0] = (layers[0][0][:, columns], layers[0][1])
+        mean, var = mean[columns], var[columns]
+    policy = Policy(env_id, layers, mean, var, dict(about), read)
     policy.task = as_fields(found.get("task", {}))
     return policy
+
+
+def _read_parts(found: Mapping[str, Any], size: int) -> tuple[Parts | None, list[int] | None]:
+    """Return the parts of an observation that the policy reads, and their columns among all; None for all of them."""
+    if "observation" not in found:
+        return None, None
+    whole = Parts(_shapes(found["observation"]))
+    if not whole.named or whole.size != size:
+        raise ValueError(f"its 'observation' must be a dict of shapes, {size} numbers in all")
+    if "obs_groups" not in found:
+        return whole, None
+    given = found["obs_groups"]
+    if not isinstance(given, Mapping) or not all(isinstance(x, list) for x in given.values()):
+        raise ValueError("its 'obs_groups' must be a dict of lists of groups")
+    groups = chosen_groups([*whole.shapes], given)["policy"]
+    return Parts({name: whole.shapes[name] for name in groups}), whole.columns(groups)
+
+
+def _shapes(x: Any) -> Any:
+    """Return the shapes that a file has as lists, as tuples."""
+    if isinstance(x, Mapping) and x and all(isinstance(name, str) for name in x):
+        return {name: _shapes(inside) for name, inside in x.items()}
+    if not isinstance(x, list) or not all(type(n) is int and n > 0 for n in x):
+        raise ValueError("its 'observation' must have shapes, lists of whole numbers above 0, by name")
+    return tuple(x)
 
 
 def _numbers(found: Mapping[str, Any], name: str, ndim: int) -> Tensor:

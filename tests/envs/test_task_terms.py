@@ -17,9 +17,9 @@ import pytest
 import torch
 from carts import LIMIT, TERMS, Carts
 
-from torch_mjenvs import Control, Task, TorchEnv, TorchVectorEnv, World, wrappers
+from torch_mjenvs import Control, Outcome, Task, TorchEnv, TorchVectorEnv, World, wrappers
 from torch_mjenvs.envs.episode_log import of_last_step
-from torch_mjenvs.scalar import Random
+from torch_mjenvs.scalar import Random, sqrt
 
 WORLDS, SEED = 3, 5
 
@@ -244,3 +244,22 @@ def test_a_reset_sees_its_own_model_at_qpos0_and_a_randomize_the_one_that_was_lo
     model.body_pos[:] *= 2.0
     mujoco.mj_forward(model, data)
     close(obs[:, :2].cpu(), [[data.xipos[2, 2], loaded]] * WORLDS)
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 10.0), (-np.inf, 10), (0, np.inf)])
+def test_a_clip_bounds_numbers_and_leaves_a_nan_one(bounds):
+    """It would earn the most that there is, else."""
+
+    @dataclass(frozen=True)
+    class Pays(Carts):
+        def outcome(self, m, before, action, after):
+            return Outcome({"pay": 30.0 * action[0], "root": sqrt(action[1])}, scale=0.5, clip=bounds)
+
+    pay = torch.tensor([[-1.0, 0.0], [1.0, 0.25], [1.0, -1.0]], dtype=torch.float64)
+    env = make(task=Pays())
+    env.reset(seed=SEED)
+    want = np.clip([-15.0, 15.25, np.nan], *bounds)
+    np.testing.assert_array_equal(env.step(pay.to(env.device))[1].cpu(), want)
+    for (a, b), x in zip(pay.tolist(), want, strict=True):
+        plain = Outcome({"pay": 30.0 * a, "root": sqrt(b)}, scale=0.5, clip=bounds)
+        assert plain.total() == pytest.approx(x, nan_ok=True)

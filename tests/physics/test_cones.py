@@ -156,6 +156,34 @@ def test_friction_that_varies_from_world_to_world(cone):
         np.testing.assert_allclose(ours[k], want, rtol=0, atol=1e-9 * np.abs(want).max())
 
 
+@pytest.mark.parametrize(("cone", "condim"), [("pyramidal", 3), ("elliptic", 6)])
+def test_the_friction_of_a_pair_varies_from_world_to_world(cone, condim):
+    """Along each tangent its own; that of the same geoms counts for nothing."""
+    xml = f"""<mujoco><option cone="{cone}"/><worldbody><geom name="floor" type="plane" size="5 5 1"/>
+      <body pos="0 0 .18"><freejoint/><geom name="box" type="box" size=".3 .2 .2"/></body>
+      <body pos="0 .1 .56"><freejoint/><geom name="ball" size=".2"/></body></worldbody><contact>
+      <pair geom1="box" geom2="ball" condim="{condim}" friction=".9 .4 .02 .01 .03"/>
+      <pair geom1="floor" geom2="box" condim="{condim}" friction=".5 .8 .01 .02 .01"/></contact></mujoco>"""
+    mjm, rng = oracle.sharpen(mujoco.MjModel.from_xml_string(xml)), np.random.default_rng(0)
+    found = oracle.scattered(mjm, 8, spread=0.02)
+    frictions = mjm.pair_friction * rng.uniform(0.3, 2, (len(found), mjm.npair, 5))
+    sim = Simulation(mjm, len(found), dtype=torch.float64, outputs="qacc", vary=("pair_friction", "geom_friction"))
+    sim.params["geom_friction"].mul_(3.0)
+    sim.set_params({"pair_friction": torch.tensor(frictions, device=sim.device)})
+    for k, (qpos, qvel) in enumerate(found):
+        sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
+    sim.forward()
+    touching: Counter[tuple[int, ...]] = Counter()
+    for k, state in enumerate(found):
+        mjm.pair_friction[:] = frictions[k]
+        d = oracle.forward(mjm, *state, np.zeros(0))
+        touching.update({tuple(contact.geom) for contact in d.contact})
+        np.testing.assert_allclose(sim.qacc[k].cpu(), d.qacc, rtol=0, atol=1e-9 * np.abs(d.qacc).max())
+    assert min(touching.values()) > 4 and len(touching) == 2
+    with pytest.raises(ValueError, match=r"pair_friction.*not negative"):
+        sim.set_params({"pair_friction": torch.tensor(-frictions, device=sim.device)})
+
+
 # -- The algebra -------------------------------------------------------------------------------------------------------
 
 FRICTIONS = [0.8, 0.8, 0.05, 0.01, 0.02]

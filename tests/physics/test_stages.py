@@ -81,6 +81,8 @@ def test_stages_read_and_compute_what_they_declare() -> None:
             for stage in STAGES:
                 d.read.clear(), d.written.clear()
                 stage(m, d)
+                if "sensordata" in stage.computes:
+                    list(d.sensordata)  # whose sensors are computed when they are read
                 assert d.written == set(stage.computes), stage.__name__
                 read[stage.__name__] |= d.read - set(stage.computes)
     for stage in STAGES:

@@ -36,14 +36,18 @@ def no_gradients():
         yield
 
 
-def learner(observations: int, actions: int, hidden: int, size: int, compile: bool = True) -> ppo.PPO:
+def learner(
+    observations: int, actions: int, hidden: int, size: int, compile: bool = True, sees: torch.Tensor | None = None
+) -> ppo.PPO:
     """A PPO without an environment, and frames such as a policy a little different from its own would have brought."""
     torch.manual_seed(0)
     agent = ppo.PPO.__new__(ppo.PPO)
     agent.settings = ppo.Settings(**runs.settings(hidden=hidden, num_envs=4, horizon=size, minibatch=size))
     agent.columns = [observations, actions, 1, 1, 1]
-    net = agent.net = ppo.ActorCritic(observations, actions, hidden, -1.0, torch.device("cpu"))
+    net = agent.net = ppo.ActorCritic(observations, actions, hidden, -1.0, torch.device("cpu"), sees)
     net.theta.add_(torch.randn_like(net.theta), alpha=0.02)
+    if sees is not None:
+        net.weights[0].masked_fill_(net.unseen, 0.0)
     net.weights[-1][1, 1:] = net.biases[-1][1, 0, 1:] = 0  # as they always are: nothing comes of them
     agent.lr = torch.tensor(1e-3)
     agent.optimizer = torch.optim.Adam([net.theta], agent.lr, eps=1e-5, fused=True)
@@ -87,6 +91,16 @@ def test_two_updates_of_several_epochs_end_where_torch_does(sizes):
     for name in ("exp_avg", "exp_avg_sq"):
         most = states[1][name].abs().max()
         assert (states[0][name] - states[1][name]).abs().max() < 1e-4 * most
+
+
+def test_weights_of_what_a_network_does_not_see_stay():
+    sees = torch.tensor([[True, True, False, True, True], [False, True, True, True, True]])
+    ours, theirs = (learner(*SIZES[2], compile=compile, sees=sees) for compile in (True, False))
+    for agent in (ours, theirs):
+        torch.manual_seed(1)
+        agent.update()
+    torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=1e-5)
+    assert (ours.net.weights[0] != 0).any(1).tolist() == sees.tolist()
 
 
 def test_the_state_of_either_update_goes_on_in_the_other():

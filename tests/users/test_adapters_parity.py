@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs import TorchVectorEnv, adapters, wrappers
 
-SAME_STEP, DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
+SAME_STEP, NEXT_STEP, DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED
 N, STEPS, LIMIT = 4, 60, 20
 TENSORS = ["RslRlVecEnv", "RlGamesVecEnv"]
 
@@ -44,6 +44,35 @@ def actions(seed: int = 1) -> np.ndarray:
 
 
 # -- Stable-Baselines3 -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, DISABLED])
+def test_sb3_is_given_the_same_in_every_autoreset_mode(mode):
+    """Observations, rewards, ends and what is told of them, wrappers included."""
+
+    def made(mode: AutoresetMode) -> Any:
+        env = wrappers.NormalizeObservation(wrappers.RecordEpisodeStatistics(make(mode)))
+        env.update_running_mean = False
+        return adapter("SB3VecEnv")(env)
+
+    ours, same = made(mode), made(SAME_STEP)
+    ours.seed(7), same.seed(7)
+    np.testing.assert_array_equal(ours.reset(), same.reset())
+    ended = 0
+    for action in actions():
+        mine, theirs = ours.step(action), same.step(action)
+        for x, y in zip(mine[:3], theirs[:3], strict=True):
+            np.testing.assert_array_equal(x, y)
+        ended += mine[2].sum()
+        for x, y in zip(mine[3], theirs[3], strict=True):
+            assert x.keys() == y.keys()
+            for name in x:
+                if name == "episode":
+                    assert (x[name]["r"], x[name]["l"]) == (y[name]["r"], y[name]["l"])
+                else:
+                    np.testing.assert_array_equal(x[name], y[name])
+        assert ours.reset_infos == same.reset_infos
+    assert ended > 2 * N
 
 
 def test_sb3_is_given_what_its_own_vector_of_single_worlds_gives():
@@ -238,9 +267,11 @@ def test_tianshou_refuses_wrappers_that_count():
 @pytest.mark.parametrize("name", adapters.__all__)
 def test_what_does_not_fit_is_refused(name):
     ours = adapter(name)
-    mode, wrong = (DISABLED, SAME_STEP) if name == "TianshouVectorEnv" else (SAME_STEP, DISABLED)
-    with pytest.raises(ValueError, match=f"{name} needs an environment made with autoreset_mode='{mode.value}'"):
-        ours(make(wrong))
+    mode = {"TianshouVectorEnv": DISABLED, "SkrlVecEnv": NEXT_STEP}.get(name, SAME_STEP)
+    wrong = SAME_STEP if mode is DISABLED else DISABLED
+    if name != "SB3VecEnv":  # which takes every mode
+        with pytest.raises(ValueError, match=f"{name} needs an environment made with autoreset_mode='{mode.value}'"):
+            ours(make(wrong))
     with pytest.raises(ValueError, match="copy=False"):
         ours(make(mode, copy=False))
     with pytest.raises(TypeError, match="goes around a TorchVectorEnv"):

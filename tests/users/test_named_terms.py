@@ -95,13 +95,14 @@ def test_libraries_that_scale_or_refuse_are_given_bounded_actions_alone(name, lo
         adapter(name)(motor(low, mode=mode))
 
 
-@pytest.mark.parametrize("name", ["SB3VecEnv", "RslRlVecEnv"])
+@pytest.mark.parametrize("name", ["SB3VecEnv", "RslRlVecEnv", "SkrlVecEnv"])
 def test_libraries_that_begin_about_0_warn_where_0_is_no_action(name):
+    mode = "NextStep" if name == "SkrlVecEnv" else "SameStep"
     with pytest.warns(UserWarning, match=r"begin with actions about 0, and entries \[0\].*RescaleAction"):
-        adapter(name)(motor(-2.8, -0.9))
+        adapter(name)(motor(-2.8, -0.9, mode))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        adapter(name)(wrappers.RescaleAction(motor(-2.8, -0.9), -1.0, 1.0))
+        adapter(name)(wrappers.RescaleAction(motor(-2.8, -0.9, mode), -1.0, 1.0))
 
 
 def test_torchrl_takes_actions_that_are_all_bounded_or_all_unbounded():
@@ -195,12 +196,14 @@ def test_rsl_rl_trains_and_logs_the_terms(tmp_path):
 
 
 @pytest.mark.usefixtures("no_default_device")
-def test_skrl_trains_and_tracks_the_terms():
+@pytest.mark.parametrize("adapted", [True, False])
+def test_skrl_trains_and_tracks_the_terms(adapted):
     pytest.importorskip("skrl")
     from skrl.envs.wrappers.torch import wrap_env
     from skrl.utils.runner.torch import Runner
 
-    env = wrap_env(wrappers.LogEpisodes(make("NextStep", device="cpu")))
+    bare = make("NextStep", device="cpu")
+    env = adapters.SkrlVecEnv(bare) if adapted else wrap_env(wrappers.LogEpisodes(bare))
     network = [{"name": "net", "input": "OBSERVATIONS", "layers": [8], "activations": "elu"}]
     config = {
         "seed": 0,
@@ -216,8 +219,7 @@ def test_skrl_trains_and_tracks_the_terms():
         },
         "trainer": {
             "class": "SequentialTrainer", "timesteps": 32, "headless": True, "close_environment_at_exit": False,
-            "environment_info": "log",
-        },
+        } | ({} if adapted else {"environment_info": "log"}),
     }  # fmt: skip
     runner = Runner(env, config)
     runner.run()

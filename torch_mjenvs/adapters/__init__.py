@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .rl_games import RlGamesVecEnv
     from .rsl_rl import RslRlVecEnv
+    from .skrl import SkrlVecEnv
     from .stable_baselines3 import SB3VecEnv
     from .tianshou import TianshouVectorEnv
 
-__all__ = ["RlGamesVecEnv", "RslRlVecEnv", "SB3VecEnv", "TianshouVectorEnv"]
+__all__ = ["RlGamesVecEnv", "RslRlVecEnv", "SB3VecEnv", "SkrlVecEnv", "TianshouVectorEnv"]
 
 # The module here, which is named like the library's own, and what pip calls the library.
 LIBRARIES = {
     "RlGamesVecEnv": ("rl_games", "rl-games"),
     "RslRlVecEnv": ("rsl_rl", "rsl-rl-lib"),
     "SB3VecEnv": ("stable_baselines3", "stable-baselines3"),
+    "SkrlVecEnv": ("skrl", "skrl"),
     "TianshouVectorEnv": ("tianshou", "tianshou"),
 }
 

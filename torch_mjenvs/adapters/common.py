@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from ..envs.observation import POLICY, chosen_groups
+from ..envs.parts import Parts
+from ..envs.spaces import parts_of
 from ..envs.vector_env import TorchVectorEnv
 
 
@@ -20,14 +25,50 @@ def bare(env: VectorEnv) -> TorchVectorEnv:
     return inner
 
 
-def check(env: VectorEnv, mode: AutoresetMode, adapter: str) -> None:
-    """Raise TypeError unless `env` is a `TorchVectorEnv`, ValueError for another autoreset mode or copy=False."""
+def check(env: VectorEnv, mode: AutoresetMode | None, adapter: str) -> None:
+    """Raise TypeError unless `env` is a `TorchVectorEnv`, ValueError for another autoreset mode or copy=False.
+
+    A mode of None is for any.
+    """
     if not isinstance(env, VectorEnv) or not isinstance(env.unwrapped, TorchVectorEnv):
         raise TypeError(f"{adapter} goes around a TorchVectorEnv and wrappers of it, not around {env}")
-    if env.unwrapped.autoreset_mode is not mode:
+    if mode is not None and env.unwrapped.autoreset_mode is not mode:
         raise ValueError(f"{adapter} needs an environment made with autoreset_mode={mode.value!r}")
     if not env.unwrapped.copy:
         raise ValueError(f"{adapter} hands on what a step gives, which with copy=False the next step would overwrite")
+
+
+class Groups:
+    """The groups of an environment's observations as rows, and which of them policy and critic see.
+
+    `groups` says which they are; None is for what `default_groups` says. Without groups, all is the group "policy", and
+    the critic sees the same.
+    """
+
+    def __init__(self, env: VectorEnv, groups: Mapping[str, Sequence[str]] | None = None):
+        space = env.single_observation_space
+        self.there = bare(env).engine.layout.observation.grouped and isinstance(space, Dict)
+        shapes = parts_of(space).shapes
+        self._parts = {name: Parts(x) for name, x in shapes.items()} if self.there else {POLICY: Parts(shapes)}
+        self._given = groups
+
+    @cached_property
+    def seen(self) -> dict[str, list[str]]:
+        """The groups that "policy" and "critic" see. Raises ValueError for groups that are not there."""
+        return chosen_groups([*self._parts], self._given)
+
+    def rows(self, obs: Any) -> dict[str, torch.Tensor]:
+        """Return the observations of each group as one tensor: (N, D), or as they are where they have no names."""
+        given = obs if self.there else {POLICY: obs}
+        return {name: parts.join(given[name]) for name, parts in self._parts.items()}
+
+    def of(self, who: str, rows: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return what "policy" or "critic" sees, (N, D): its groups, one behind the other."""
+        return torch.cat([rows[name].flatten(1) for name in self.seen[who]], 1)
+
+    def space(self, who: str) -> Box:
+        """Return the space of what "policy" or "critic" sees of one world, without bounds, float32."""
+        return Box(-np.inf, np.inf, (sum(self._parts[name].size for name in self.seen[who]),), np.float32)
 
 
 def check_bounded(env: VectorEnv, adapter: str) -> None:

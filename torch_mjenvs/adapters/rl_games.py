@@ -5,16 +5,17 @@ N worlds (rl_games' actors), D numbers in an observation, A numbers in an action
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from rl_games.common import env_configurations, vecenv
 from rl_games.common.ivecenv import IVecEnv
 
 from ..envs.episode_log import EpisodeMeans
-from .common import bare, check, check_bounded
+from .common import Groups, bare, check, check_bounded
 
 
 class RlGamesVecEnv(IVecEnv):
@@ -29,19 +30,28 @@ class RlGamesVecEnv(IVecEnv):
     on. Where the task names terms of its reward, metrics or reasons of its ends, infos["episode"] has numbers of them,
     as `wrappers.LogEpisodes` says it.
 
+    Observations are (N, D); where the task has groups, they are a dict: "obs" is what the policy sees, and "states"
+    what a central value sees (`central_value_config`). `obs_groups` says which groups these are: {"policy": ["policy"],
+    "critic": ["policy", "privileged"]} unless you say otherwise.
+
     The first reset uses `seed`, which rl_games hands over where `env_config` is in its config. Its checkpoints hold the
     worlds' state.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", and
-    for actions without bounds.
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", for
+    actions without bounds, and for groups that the task does not have.
     """
 
-    def __init__(self, env: VectorEnv, seed: int | None = None):
+    def __init__(
+        self, env: VectorEnv, seed: int | None = None, obs_groups: Mapping[str, Sequence[str]] | None = None
+    ):
         check(env, AutoresetMode.SAME_STEP, type(self).__name__)
         check_bounded(env, type(self).__name__)
         self.env, self._bare, self._seed = env, bare(env), seed
         self._log = EpisodeMeans(self._bare.engine)
-        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+        self._groups = Groups(env, obs_groups)
+        space = env.single_observation_space
+        self.observation_space = space if isinstance(space, Box) else self._groups.space("policy")
+        self.action_space = env.single_action_space
 
     @classmethod
     def register(cls, name: str, make: Callable[..., VectorEnv]) -> None:
@@ -56,29 +66,35 @@ class RlGamesVecEnv(IVecEnv):
 
     def get_env_info(self) -> dict[str, Any]:
         """Return the observation space and action space of one world, by name."""
-        return {"observation_space": self.observation_space, "action_space": self.action_space}
+        spaces = {"observation_space": self.observation_space, "action_space": self.action_space}
+        return spaces | ({"state_space": self._groups.space("critic")} if self._groups.there else {})
+
+    def _given(self, obs: Any) -> Any:
+        rows = {name: x.float() for name, x in self._groups.rows(obs).items()}
+        if not self._groups.there:
+            return rows["policy"]
+        return {"obs": self._groups.of("policy", rows), "states": self._groups.of("critic", rows)}
 
     def seed(self, seed: int) -> None:
         """Make the next reset use this seed."""
         self._seed = seed
 
-    def reset(self) -> torch.Tensor:
+    def reset(self) -> Any:
         """Start new episodes in all worlds, and return their observations (N, D), float32."""
         seed, self._seed = self._seed, None
-        obs: torch.Tensor = self.env.reset(seed=seed)[0]
-        return obs.float()
+        return self._given(self.env.reset(seed=seed)[0])
 
-    def step(self, actions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
+    def step(self, actions: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor, dict[str, Any]]:
         """Step all worlds under actions (N, A).
 
         Returns observations (N, D), rewards (N,), flags of the episodes that ended (N,) uint8, and infos.
         """
         obs, reward, terminated, truncated, info = self.env.step(actions)
-        infos = {"time_outs": truncated & ~terminated, "final_obs": info["final_obs"].float()}
+        infos = {"time_outs": truncated & ~terminated, "final_obs": self._given(info["final_obs"])}
         ended = terminated | truncated
         if log := self._log.update(ended):
             infos["episode"] = log
-        return obs.float(), reward.float(), ended.to(torch.uint8), infos
+        return self._given(obs), reward.float(), ended.to(torch.uint8), infos
 
     def get_env_state(self) -> dict[str, torch.Tensor]:
         """Return the state of all worlds, from which `set_env_state` goes on, bit for bit."""

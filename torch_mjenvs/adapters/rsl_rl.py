@@ -14,7 +14,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from ..envs.episode_log import EpisodeMeans
-from .common import bare, box, check, warn_off_centre
+from .common import Groups, bare, box, check, warn_off_centre
 
 
 class RslRlVecEnv(VecEnv):
@@ -23,7 +23,9 @@ class RslRlVecEnv(VecEnv):
         env = RslRlVecEnv(gymnasium.make_vec("TorchAnt-v0", num_envs=4096, autoreset_mode="SameStep"), seed=0)
         OnPolicyRunner(env, config, log_dir=None, device=env.device).learn(200)
 
-    Observations are the group "policy" of a TensorDict, float32: config["obs_groups"] names it for actor and critic.
+    Observations are a TensorDict of the task's groups, (N, D) each, float32; a task without groups has one, "policy".
+    config["obs_groups"] says which of them actor and critic see: {"actor": ["policy"], "critic": ["policy",
+    "privileged"]}.
     extras["time_outs"] (N,) marks episodes that were truncated: rsl_rl adds the value of the state before.
     extras["final_obs"] has the observations from which they would have gone on. Where the task names terms of its
     reward, metrics or reasons of its ends, extras["log"] has numbers of them, as `wrappers.LogEpisodes` says it.
@@ -42,10 +44,12 @@ class RslRlVecEnv(VecEnv):
         self.num_envs, self.device = env.num_envs, self._bare.device
         self.num_actions = box(env.single_action_space).shape[0]
         self.cfg = asdict(self._bare.engine.task)
+        self._groups = Groups(env)
         self._obs = self._named(env.reset(seed=seed)[0])
 
-    def _named(self, obs: torch.Tensor) -> TensorDict:
-        return TensorDict({"policy": obs.float()}, [self.num_envs], device=self.device)
+    def _named(self, obs: Any) -> TensorDict:
+        groups = {name: rows.float() for name, rows in self._groups.rows(obs).items()}
+        return TensorDict(groups, [self.num_envs], device=self.device)
 
     @property
     def max_episode_length(self) -> int:

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
+from ..envs.observation import POLICY, chosen_groups
+from ..envs.parts import mapped
+from ..envs.spaces import each_box, parts_of
 from .common import bare, check, check_bounded, dicts, warn_off_centre
 
 Indices = int | Iterable[int] | None
@@ -32,56 +37,79 @@ class SB3VecEnv(VecEnv):
     `VecMonitor(env, info_keywords=(...))` keeps it. `reset_infos` after a step is filled in the same worlds alone. To
     make the others would cost more than the step.
 
+    A task that names its observations has a Dict of them, for "MultiInputPolicy", in which a number is of shape (1,).
+    Of a task with groups that is the group "policy" alone: policy and value share what they see there.
+
     Seeds are Stable-Baselines3's: `seed(s)` has world i start from s + i at the next reset, as a lone world would.
     Options of a reset are taken and ignored, as by Gymnasium's own MuJoCo tasks. As all worlds share one environment,
     `env_method` calls a method once, and `set_attr` sets an attribute for all of them.
 
-    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for another autoreset mode than "SameStep", and for
-    actions without bounds, which Stable-Baselines3 does not take.
+    An environment of any autoreset mode gives the same; in "SameStep" a step is one launch, in the others the adapter
+    resets the worlds that ended.
+
+    Raises TypeError for anything but a `TorchVectorEnv`, ValueError for actions without bounds, which
+    Stable-Baselines3 does not take.
     """
 
     def __init__(self, env: VectorEnv):
-        check(env, AutoresetMode.SAME_STEP, type(self).__name__)
+        check(env, None, type(self).__name__)
         check_bounded(env, type(self).__name__)
         warn_off_centre(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
+        self._same_step = self._bare.autoreset_mode is AutoresetMode.SAME_STEP
         self._actions: np.ndarray | None = None
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+        space: Any = env.single_observation_space
+        self._group = self._bare.engine.layout.observation.grouped and isinstance(space, Dict)
+        if self._group:
+            chosen_groups([*space])  # refuses groups without "policy"
+            space = space[POLICY]
+        self._parts, space = parts_of(space), each_box(space, with_an_axis, self)
+        self._shown = parts_of(space)
+        super().__init__(env.num_envs, space, env.single_action_space)
 
-    def reset(self) -> np.ndarray:
-        """Start new episodes in all worlds, and return their observations (N, D)."""
+    def _to_numpy(self, obs: Any) -> Any:
+        """Return observations as NumPy's, by name where they have names; of groups, what the policy sees."""
+        rows: torch.Tensor = self._parts.join(obs[POLICY] if self._group else obs)
+        return self._shown.split(rows.cpu().numpy())
+
+    def reset(self) -> Any:
+        """Start new episodes in all worlds, and return their observations, (N, D) or by name."""
         seeds = None if all(seed is None for seed in self._seeds) else self._seeds
-        obs: torch.Tensor
         obs, info = self.env.reset(seed=seeds)
         self.reset_infos = dicts(info, torch.arange(self.num_envs, device=self._bare.device))
         self._reset_seeds()
         self._reset_options()
-        return obs.cpu().numpy()
+        return self._to_numpy(obs)
 
     def step_async(self, actions: np.ndarray) -> None:
         """Store the actions (N, A) that `step_wait` is to take."""
         self._actions = actions
 
-    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+    def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Step all worlds under the actions of `step_async`.
 
-        Returns observations (N, D), rewards (N,), flags of the episodes that ended (N,) bool, and N dicts.
+        Returns observations, (N, D) or by name, rewards (N,), flags of the episodes that ended (N,) bool, and N dicts.
         """
         obs, reward, terminated, truncated, info = self.env.step(self._actions)
         done = terminated | truncated
+        if not self._same_step and done.any():
+            last_obs, last_info = obs, info
+            obs, begun_info = self.env.reset(options={"reset_mask": done})
+            info = last_info | begun_info | {"final_obs": last_obs, "final_info": last_info}
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         ended = done.nonzero()[:, 0]
         if len(ended):
             final, cut = info.pop("final_info"), (truncated & ~terminated)[ended].tolist()
-            last = info.pop("final_obs")[ended].cpu().numpy()
+            last = self._to_numpy(mapped(lambda x: x[ended], info.pop("final_obs")))
             layout = self._bare.engine.layout
             begun = dicts({name: info[name] for name in _with_masks(layout.reset_info)}, ended)
             wrappers = info.keys() - _with_masks(layout.info) - final.keys()  # entries such as "episode"
             told = dicts({name: info[name] for name in wrappers} | final, ended)
             for k, i in enumerate(ended.tolist()):
-                infos[i] = told[k] | {"terminal_observation": last[k], "TimeLimit.truncated": cut[k]}
+                ends = {"terminal_observation": mapped(itemgetter(k), last), "TimeLimit.truncated": cut[k]}
+                infos[i] = told[k] | ends
                 self.reset_infos[i] = begun[k]
-        return obs.cpu().numpy(), reward.cpu().numpy(), done.cpu().numpy(), infos
+        return self._to_numpy(obs), reward.cpu().numpy(), done.cpu().numpy(), infos
 
     def close(self) -> None:
         """Close the environment."""
@@ -122,6 +150,11 @@ class SB3VecEnv(VecEnv):
             return [None]
         frames: Any = self.env.render()
         return list(frames)
+
+
+def with_an_axis(box: Box) -> Box:
+    """Return a Box of a number as one of shape (1,), which Stable-Baselines3 can flatten; others as they are."""
+    return box if box.shape else Box(box.low[None], box.high[None], dtype=box.dtype.type)
 
 
 def _with_masks(names: Iterable[str]) -> set[str]:

@@ -6,6 +6,7 @@ N worlds, R of them in a call, D numbers in an observation, A numbers in an acti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from tianshou.env.venvs import BaseVectorEnv
 
+from ..envs.parts import mapped
 from ..envs.wrappers import TorchVectorWrapper
 from .common import bare, box, check, check_bounded, dicts
 
@@ -31,6 +33,8 @@ class TianshouVectorEnv(BaseVectorEnv):
     Seeds are Tianshou's: `seed(s)` resets all worlds, world i as a lone world with seed s + i. As all worlds share one
     environment, attributes are set for all of them.
 
+    A task that names its observations gives an array of R dicts, nested where there are groups: networks see a Batch.
+
     Of the wrappers in `torch_mjenvs.wrappers`, those without a state may be in between. The others would count the
     worlds that a step leaves out: put Tianshou's own `VectorEnvNormObs` around this instead.
 
@@ -40,9 +44,9 @@ class TianshouVectorEnv(BaseVectorEnv):
 
     def __init__(self, env: VectorEnv):
         check(env, AutoresetMode.DISABLED, type(self).__name__)
-        check_bounded(env, type(self).__name__)
         self.env, self._bare = env, bare(env)
         self._refuse_what_keeps()
+        check_bounded(env, type(self).__name__)
         self.env_num = self.wait_num = env.num_envs
         self.timeout, self.is_async, self.is_closed = None, False, False
         self.waiting_id: list[int] = []
@@ -74,7 +78,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         # Of a mask that takes in all worlds, which the first reset needs, nothing is left.
         options = None if bool(mask.all()) else {"reset_mask": mask}
         obs, _ = self.env.reset(seed=seeds, options=options)  # type: ignore[arg-type]
-        return obs.cpu().numpy()[ids], _named(ids)
+        return _rows(obs, ids), _named(ids)
 
     def _chosen(self, given: Ids) -> tuple[np.ndarray, torch.Tensor]:
         """Return the numbers of the worlds that a call names (all for None), and their (N,) bool mask."""
@@ -109,7 +113,7 @@ class TianshouVectorEnv(BaseVectorEnv):
             for name, x in after.items():
                 x.copy_(torch.where(mask.view(-1, *[1] * (x.ndim - 1)), x, before[name]))
             engine.load_state_dict(after)
-        obs, reward, terminated, truncated = (x.cpu().numpy()[ids] for x in results)
+        obs, (reward, terminated, truncated) = _rows(results[0], ids), (x.cpu().numpy()[ids] for x in results[1:])
         infos = _named(ids)
         ended = np.flatnonzero(terminated | truncated)
         if len(ended):
@@ -152,6 +156,17 @@ class TianshouVectorEnv(BaseVectorEnv):
         self._assert_is_not_closed()
         self.env.close()
         self.is_closed = True
+
+
+def _rows(obs: Any, ids: np.ndarray) -> np.ndarray:
+    """Return the observations of these worlds, (R, D); by name, an array of R dicts as Tianshou's own has them."""
+    if not isinstance(obs, dict):
+        rows: np.ndarray = obs.cpu().numpy()[ids]
+        return rows
+    there = mapped(lambda x: x.cpu().numpy(), obs)
+    rows = np.empty(len(ids), object)
+    rows[:] = [mapped(itemgetter(i), there) for i in ids]
+    return rows
 
 
 def _named(ids: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ import gymnasium
 import torch
 
 from ..envs.camera import endless_floors
+from ..envs.parts import mapped
 from ..envs.vector_env import TorchVectorEnv
 from ..envs.video import tile_images
 from ..policy import Policy
@@ -70,7 +71,7 @@ def watch(found: Acting, seed: int) -> None:
         viewer.cam.distance, viewer.cam.elevation = 4.0, -15.0
         while viewer.is_running():
             due = time.perf_counter() + world.dt
-            obs, _, terminated, truncated, _ = env.step(found.policy(torch.as_tensor(obs)).numpy())
+            obs, _, terminated, truncated, _ = env.step(found.policy(mapped(torch.as_tensor, obs)).numpy())
             if terminated or truncated:
                 obs, _ = env.reset()
             with viewer.lock():

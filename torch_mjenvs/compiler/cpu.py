@@ -21,7 +21,7 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 import torch
 
-from . import fork, launch, loader, source, stacks
+from . import fork, launch, loader, source, stacks, waiting
 from .back_end import BackEnd
 from .entry import FIELDS, entry
 from .llvm import render
@@ -126,7 +126,7 @@ class _Run:
         if threads == 1:
             self._kernel.call(self._job_address)
         elif helpers is not None:
-            helpers.start(self._kernel.address, self._job_address, threads, 0)
+            helpers.run(self._kernel.address, self._job_address, threads)
         else:
             self._share_out(threads)
         if held:
@@ -184,6 +184,11 @@ class Team(NamedTuple):
     number: int  # the address of what tells a thread which of them it is
     size: int  # the address of what tells how many of them there are
     barrier: int  # the address of what returns when all of them have called it
+
+    def run(self, function: int, argument: int, threads: int) -> None:
+        """Call a function, given by its address, on so many threads."""
+        waiting.waiting.look(self.start, self.number, threads)
+        self.start(function, argument, threads, 0)
 
 
 @functools.cache

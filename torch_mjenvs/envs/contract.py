@@ -20,6 +20,8 @@ from ..compiler.scalar import Mask, Scalar, logical_or
 from ..physics.model.model import Model
 from ..physics.params import as_rows, check_names, leaves
 from .entries import BAD_STATE, OWN_REASONS
+from .observation import POLICY, Observation, is_grouped
+from .parts import Shape, Tree
 from .task_view import copy_for_task
 from .tasks.base import Control, Outcome, Task, World
 
@@ -159,12 +161,61 @@ class Contract:
         """True where the task overrides `control`."""
         return getattr(self.task.control, "__func__", None) is not Task.control
 
-    def observe(self, world: World, width: int | None = None) -> list[Scalar]:
-        """Return the observation. Raises ValueError where its length is not `width`."""
-        returned = self.numbers("observe", self.call("observe", world), "observation")
-        if width is not None and len(returned) != width:
-            raise self.error("observe", ValueError, f"gave {len(returned)} numbers, and {width} before: always as many")
-        return returned
+    def observe(self, world: World, shapes: Tree = None) -> tuple[Tree, list[Scalar]]:
+        """Return the shapes of the observation's entries, and its numbers in their order.
+
+        Raises ValueError where names, order or shapes are not those of `shapes`.
+        """
+        returned = self.call("observe", world)
+        found, numbers = self.observed(returned)
+        if shapes is not None and repr(found) != repr(shapes):
+            if isinstance(shapes, Mapping) or isinstance(found, Mapping):
+                text = f"gave {found}, and {shapes} before: always the same names and shapes, in the same order"
+            else:
+                text = f"gave {found[0]} numbers, and {shapes[0]} before: always as many"
+            raise self.error("observe", ValueError, text)
+        return found, numbers
+
+    def observed(self, returned: Any) -> tuple[Tree, list[Scalar]]:
+        """Return shapes and numbers of what `observe` gives: a list, a dict by name, or a dict of groups."""
+        if not isinstance(returned, Mapping):
+            numbers = self.numbers("observe", returned, "observation")
+            return (len(numbers),), numbers
+        if not (returned and all(isinstance(name, str) and name for name in returned)):
+            raise self.error("observe", ValueError, f"observations need names that are strings, not {[*returned]}")
+        groups = {name for name, x in returned.items() if isinstance(x, Mapping)}
+        if groups and (others := [name for name in returned if name not in groups]):
+            text = f"{sorted(groups)} are dicts, which makes them groups, and {others} are not: put them into a group"
+            raise self.error("observe", ValueError, text)
+        shapes: dict[str, Tree] = {}
+        numbers = []
+        for name, x in returned.items():
+            shapes[name], part = self.observed(x) if groups else self.nested("observe", x, name)
+            if groups and is_grouped(shapes[name]):
+                raise self.error("observe", ValueError, f"the group {name!r} holds groups: one level of them is all")
+            numbers += part
+        if not groups and is_grouped(shapes) and any(len(shape) != 1 for shape in shapes.values()):
+            text = f"{POLICY!r} is the name of a group, so all entries must be lists, or dicts of names: {shapes}"
+            raise self.error("observe", ValueError, text)
+        return shapes, numbers
+
+    def nested(self, function: str, x: Any, what: str) -> tuple[Shape, list[Scalar]]:
+        """Return the shape and the numbers of a number, a list, or lists of lists of one shape."""
+        if not isinstance(x, (list, tuple)):
+            return (), [self.number(function, x, what)]
+        if not x:
+            raise self.error(function, ValueError, f"{what!r} is an empty list: leave it out")
+        inside = [self.nested(function, y, f"{what}[{i}]") for i, y in enumerate(x)]
+        if any(shape != inside[0][0] for shape, _ in inside):
+            raise self.error(function, ValueError, f"{what!r} must be of lists that are all of one shape")
+        return (len(x), *inside[0][0]), [y for _, numbers in inside for y in numbers]
+
+    def observation(self, shapes: Tree) -> Observation:
+        """Return the observation of these shapes, with the task's tables of noise and history."""
+        try:
+            return Observation.of(shapes, self.task.noise, self.task.history)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{type(self.task).__name__}.{error}") from error
 
     def outcome(self, before: World, action: list[Scalar], after: World) -> Verdict:
         """Return reward, end and info of a step."""

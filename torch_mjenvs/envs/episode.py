@@ -30,6 +30,7 @@ from ..physics.step import left_by_step, steps
 from ..physics.world_params import param_buffers
 from .contract import Contract, Named, Verdict, Widths, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
+from .observation import Observation
 from .randomization import Draw
 from .tasks.base import Task, World
 
@@ -43,7 +44,7 @@ class Layout:
     nu: int
     na: int
     bounds: tuple[tuple[float, float], ...]  # of each number of an action
-    obs: int
+    observation: Observation
     memory: Widths
     info: Widths  # of each name of the next two together
     step_info: tuple[str, ...]
@@ -54,6 +55,11 @@ class Layout:
     truncates: bool  # whether the task itself truncates episodes
     controls: bool  # whether the task makes ctrl of its action
     params: Columns | None  # where parameters that vary from world to world lie
+
+    @property
+    def obs(self) -> int:
+        """The numbers in an observation."""
+        return self.observation.size
 
     @property
     def action(self) -> int:
@@ -76,6 +82,8 @@ class Layout:
         act = [Buffer("act", self.na)] if self.na else []
         ctrl = [Buffer("ctrl", self.nu)] if self.controls else []
         sums = [Buffer("episode_sums", self.sums)] if self.sums else []
+        kept = self.observation.kept
+        history = [Buffer("history", kept)] if kept else []
         return params + [
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
@@ -84,6 +92,7 @@ class Layout:
             *ctrl,
             *sums,
             Buffer("memory", size_of(self.memory)),
+            *history,
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
             Buffer("key", 3, "i"),
@@ -117,6 +126,7 @@ class WorldState:
     derived: list[Scalar] = field(default_factory=list)
     ctrl: list[Scalar] = field(default_factory=list)  # of the last step, where the task makes it of its action
     episode_sums: list[Scalar] = field(default_factory=list)  # of what the task has logged, see `Layout.sums`
+    history: list[Scalar] = field(default_factory=list)  # of the observation: what its next one shows again
 
 
 @dataclass
@@ -250,12 +260,19 @@ class Episode:
         world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
         memory = self.first_memory(b, world)
         world.memory = by_name(self.layout.memory, memory)
-        obs = self.contract.observe(world, self.layout.obs)
+        obs = self.observe(world, None)
         info = flatten(self.layout.info, self.contract.reset_info(world))
         state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory)
         state.ctrl += [0.0] * len(b.get("ctrl", []))
         state.episode_sums += [0.0] * len(b.get("episode_sums", []))
+        state.history = self.layout.observation.newest(obs)
         return EpisodeState(0, b["episode"][0] + 1, info, obs, state)
+
+    def observe(self, world: World, history: list[Scalar] | None) -> list[Scalar]:
+        """Return the observation: the task's, with noise, behind the history; None where an episode begins."""
+        seen = self.layout.observation
+        _, values = self.contract.observe(world, seen.shapes)
+        return seen.row(seen.noisy(values, world.rng), history)
 
     def world_at(self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random) -> World:
         """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint."""
@@ -320,6 +337,7 @@ class Episode:
             b["memory"],
             b.get("params", []),
             b.get("derived", []),
+            history=b.get("history", []),
             episode_sums=b.get("episode_sums", []),
         )
         action = choose_all(bad_action, [0.0] * len(b["action"]), b["action"])
@@ -373,7 +391,7 @@ class Episode:
         reward, terminated = select(bad, 0.0, verdict.reward), logical_or(verdict.terminated, bad)
         late: Mask = False if limit is None else logical_not(b["elapsed_steps"][0] + 1 < limit)
         result = StepResult(reward, terminated, logical_or(verdict.truncated, late), bad)
-        obs = self.contract.observe(after, self.layout.obs)
+        obs = self.observe(after, b.get("history", []))
         self.check_names(verdict)
         info, sums = verdict.info, b.get("episode_sums", [])
         if self.layout.logged:
@@ -418,6 +436,7 @@ class Episode:
         new.memory = self.remember(before, action, after, bad)
         after.memory = by_name(widths, new.memory)
         result, obs, info, new.episode_sums = self.judge(b, before, action, after, bad)
+        new.history = self.layout.observation.newest(obs)
         episode = EpisodeState(elapsed, b["episode"][0], info, obs, new)
         done, final = result.ended, {}
         if self.mode == AutoresetMode.SAME_STEP:
@@ -459,11 +478,12 @@ class Episode:
         }
 
     def refresh(self, b: Buffers) -> dict[str, list[Scalar]]:
-        """Compute memory, obs and info in the worlds of `reset_mask`, after their state was set from outside."""
+        """Compute memory, histories, obs and info in the worlds of `reset_mask`, whose state was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
         mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state)
+        remembered = {"memory": episode.world.memory, "history": episode.world.history}
         return {
-            "memory": choose_all(mask, episode.world.memory, b["memory"]),
+            **{name: choose_all(mask, x, b[name]) for name, x in remembered.items() if name in b},
             "obs": choose_all(mask, episode.obs, b["obs"]),
             "info": choose_all(mask, episode.info, b["info"]),
         }
@@ -503,12 +523,13 @@ class Episode:
         before = self.world_at(qpos, qvel, [0.0] * m.na, rng)
         before.memory = by_name(memory, first)
         before.memory = by_name(memory, contract.begin(memory, first, before))
-        obs = contract.observe(before)
+        shapes, _ = contract.observe(before)
+        observation = contract.observation(shapes)
         reset_info = contract.reset_info(before)
         contract.control(before, action)
         after = replace(before, memory=by_name(memory, contract.remember(memory, before, action, before)))
         verdict = contract.outcome(before, action, after)
-        contract.observe(after, len(obs))
+        contract.observe(after, shapes)
         rewards, metrics, ends = tuple(verdict.terms), tuple(verdict.metrics), tuple(verdict.reasons)
         if ends:
             ends += OWN_REASONS if self.max_episode_steps is not None else (BAD_STATE,)
@@ -516,7 +537,7 @@ class Episode:
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
         return Layout(
-            m.nq, m.nv, m.nu, m.na, contract.action_space(), len(obs), memory, info, *names, rewards, metrics, ends,
+            m.nq, m.nv, m.nu, m.na, contract.action_space(), observation, memory, info, *names, rewards, metrics, ends,
             verdict.truncated is not False, contract.controls, self.params,
         )  # fmt: skip
 

@@ -14,9 +14,12 @@ from ..checks import as_count, as_tensor, check_memory
 from .engine import MARKED_STEPS, Engine
 from .entries import BAD_STATE
 from .episode_log import of_last_step
+from .parts import Parts
 
-Policy = Callable[[torch.Tensor], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
-Step = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors
+Observations = Any  # a tensor (N, D); of a task that names them, a dict of tensors (N, ...), or of such dicts
+Policy = Callable[[Any], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
+Step = tuple[Observations, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors
+OBSERVATIONS = frozenset(("obs", "next_obs", "final_obs"))
 WARM_UP = 3  # runs before a graph is captured, in which libraries allocate what they need
 
 
@@ -35,7 +38,7 @@ class Around(Protocol):
     """The outermost wrapper of an environment, as far as a rollout goes through it."""
 
     @property
-    def obs(self) -> torch.Tensor: ...
+    def obs(self) -> Observations: ...
     def step(self, actions: torch.Tensor) -> Step: ...
     def state_dict(self) -> dict[str, torch.Tensor]: ...
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None: ...
@@ -53,6 +56,8 @@ class Rollout:
     - where the task names terms of its reward, metrics or reasons of its ends, these entries of info, as they were
       before any reset: "episode_reward/NAME", "episode_mean/NAME", "episode_length", "episode_end/NAME" (T, N)
 
+    Observations by name are dicts of such tensors, as the policy sees them.
+
     On a GPU the call replays one CUDA graph, without Python. So the policy must be made of operations that a graph can
     hold, on tensors that stay where they are: change parameters in place, as optimisers do. It may be compiled by
     torch, but not into CUDA graphs of its own (mode="reduce-overhead"): that raises ValueError.
@@ -60,18 +65,24 @@ class Rollout:
 
     @lasting
     def __init__(
-        self, engine: Engine, check: Callable[[], None], policy: Policy, steps: int, around: Around | None = None
+        self,
+        engine: Engine,
+        check: Callable[[], None],
+        policy: Policy,
+        steps: int,
+        parts: Parts | None = None,
+        around: Around | None = None,
     ):
         """Make the tensors, and on a GPU the CUDA graph.
 
-        `check` raises an exception where the engine is not to be stepped now; `around` is the outermost wrapper, if
-        any.
+        `check` raises an exception where the engine is not to be stepped now; `parts` are those of an observation, None
+        for rows without names; `around` is the outermost wrapper, if any.
         """
         steps = as_count("steps", steps)
         if engine.mode is AutoresetMode.DISABLED:
             raise ValueError("a rollout needs an environment that resets itself: autoreset_mode NEXT_STEP or SAME_STEP")
         self._engine, self._check, self._lock = engine, check, engine._lock
-        self._around, self._whole = around, around or engine
+        self._around, self._parts = around, parts or Parts(())
         self._policy, self._steps, self._device = policy, steps, engine.device
         self._outputs = ["reward", "terminated", "truncated", BAD_STATE]
         if engine.mode is AutoresetMode.SAME_STEP:
@@ -80,12 +91,24 @@ class Rollout:
         self._graph: torch.cuda.CUDAGraph | None = None
         gpus = [engine.device] if engine.device.type == "cuda" else []
         with torch.no_grad(), torch.random.fork_rng(gpus):  # torch's random numbers go on as if nothing had run
-            self.tensors = self._allocate()
+            self._rows = self._allocate()
+            self.tensors = {
+                name: self._parts.split(x) if name in OBSERVATIONS else x for name, x in self._rows.items()
+            }
             if gpus:
                 self._capture()
 
+    @property
+    def _obs(self) -> torch.Tensor:
+        """The present observations, a row a world."""
+        return self._engine.obs if self._around is None else self._parts.join(self._around.obs)
+
+    @property
+    def _whole(self) -> Any:
+        return self._around or self._engine
+
     def _allocate(self) -> dict[str, torch.Tensor]:
-        shape, obs = (self._steps, self._engine.num_envs), self._whole.obs
+        shape, obs = (self._steps, self._engine.num_envs), self._obs
         action, extras = self._act(obs)
         first = {"obs": obs, "action": action} | dict(extras) | self._first_outputs(action)
         for name, x in first.items():
@@ -113,14 +136,17 @@ class Rollout:
         if self._around is not None:
             obs, reward, terminated, truncated, info = self._around.step(action)
             given = {"reward": reward, "terminated": terminated, "truncated": truncated} | info
-            return obs, {name: given[name] for name in self._outputs} | of_last_step(self._engine)
+            if "final_obs" in self._outputs:
+                given["final_obs"] = self._parts.join(given["final_obs"])
+            outputs = {name: given[name] for name in self._outputs} | of_last_step(self._engine)
+            return self._parts.join(obs), outputs
         engine = self._engine
         engine.action.copy_(action)
         engine.step()
         return engine.obs, {name: engine.view(name) for name in self._outputs} | of_last_step(engine)
 
     def _act(self, obs: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
-        given = self._policy(obs)
+        given = self._policy(self._parts.split(obs))
         action, extras = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
         engine = self._engine
         if not isinstance(action, torch.Tensor) or not isinstance(extras, Mapping):
@@ -132,7 +158,7 @@ class Rollout:
         return action, extras
 
     def _run(self) -> None:
-        obs, out = self._whole.obs, self.tensors
+        obs, out = self._obs, self._rows
         for t in range(self._steps):
             out["obs"][t] = obs
             action, extras = self._act(out["obs"][t])
@@ -171,7 +197,7 @@ class Rollout:
         self._graph = graph
 
     @exclusive
-    def __call__(self) -> dict[str, torch.Tensor]:
+    def __call__(self) -> dict[str, Any]:
         """Make the next `steps` steps, and return their tensors by name.
 
         Raises ResetNeeded before the environment's first reset, ClosedEnvironmentError after its `close`.

@@ -19,6 +19,7 @@ from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .data_view import DataView
 from .engine import Engine, named_columns
 from .entries import BAD_STATE
+from .observation import as_form
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task, World
@@ -44,6 +45,7 @@ class TorchEnv(gymnasium.Env):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | str = torch.float64,
+        observation: str = "dict",
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
         render_mode: str | None = None,
@@ -56,8 +58,9 @@ class TorchEnv(gymnasium.Env):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
+        made, form = make_task(task, task_arguments, ARGUMENTS), as_form(observation)
         self.engine = engine = Engine(
-            make_task(task, task_arguments, ARGUMENTS),
+            made,
             1,
             device="cpu" if device is None else device,
             dtype=dtype,
@@ -76,7 +79,8 @@ class TorchEnv(gymnasium.Env):
             camera_id=camera_id, camera_name=camera_name, max_geom=max_geom, visual_options=visual_options,
             default_camera_config=default_camera_config,
         )  # fmt: skip
-        self.observation_space, self.action_space = observation_space(engine), action_space(engine)
+        self._parts = engine.layout.observation.parts(form)
+        self.observation_space, self.action_space = observation_space(engine, self._parts), action_space(engine)
         self._ready = self._closed = False
         self._data: DataView | None = None
         self.frame_skip = engine.task.frame_skip
@@ -158,8 +162,8 @@ class TorchEnv(gymnasium.Env):
     @exclusive
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start a new episode, and return its observation (D,) and info.
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start a new episode, and return its observation, (D,) or by name, and info.
 
         Raises ClosedEnvironmentError after `close`.
         """
@@ -178,11 +182,11 @@ class TorchEnv(gymnasium.Env):
         return self._observation(), self._info(self.engine.layout.reset_info)
 
     @exclusive
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step the world under an action (A,).
 
-        Returns observation (D,), reward, terminated, truncated (by the task alone: `gymnasium.make` adds the time
-        limit), and info.
+        Returns observation, (D,) or by name, reward, terminated, truncated (by the task alone: `gymnasium.make` adds
+        the time limit), and info.
 
         Raises TypeError or ValueError for an action of another type or shape, ResetNeeded before the first reset,
         ClosedEnvironmentError after `close`.
@@ -202,8 +206,8 @@ class TorchEnv(gymnasium.Env):
         info[BAD_STATE] = bool(engine.bad_state)
         return self._observation(), float(engine.reward), bool(engine.terminated), bool(engine.truncated), info
 
-    def _observation(self) -> np.ndarray:
-        return self.engine.obs[0].cpu().numpy().copy()
+    def _observation(self) -> Any:
+        return self._parts.split(self.engine.obs[0].cpu().numpy().copy())
 
     def _info(self, names: tuple[str, ...]) -> dict[str, Any]:
         layout = self.engine.layout

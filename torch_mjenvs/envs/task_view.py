@@ -7,6 +7,7 @@ from typing import Any, NoReturn, cast
 
 from ..compiler.expr import PYTHON_TYPE, Expr
 from ..physics.model.data import FIELDS, Data
+from ..physics.sensors.sensor_data import SensorData
 from .tasks.base import World
 
 NUMBERS = frozenset((Expr, type(None), *PYTHON_TYPE))  # None: of bodies that do not move, say
@@ -28,6 +29,8 @@ def copied(x: Any, leaf: Callable[[Any], Any] = lambda x: x) -> Any:
         return tuple(copied(y, leaf) for y in x)
     if isinstance(x, dict):
         return {name: copied(y, leaf) for name, y in x.items()}
+    if isinstance(x, SensorData):
+        return x.copy()
     return leaf(x)
 
 

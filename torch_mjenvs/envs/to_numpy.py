@@ -37,7 +37,7 @@ class TorchToNumpy(VectorWrapper):
         return as_arrays(obs), as_arrays(info)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step every world under actions (N, nu)."""
+        """Step every world under actions (N, A)."""
         obs, reward, terminated, truncated, info = map(as_arrays, self.env.step(actions))
         return obs, reward, terminated, truncated, info
 

@@ -21,6 +21,8 @@ from ..checks import as_seed, as_tensor
 from .camera import DEFAULT_SIZE, Camera, as_worlds
 from .engine import Engine, copied
 from .entries import BAD_STATE
+from .observation import as_form
+from .parts import Parts, mapped
 from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task
@@ -28,10 +30,11 @@ from .video import tile_images
 
 # What `get_state` gives, where there is such: with it, an episode goes on exactly.
 STATE = (
-    "qpos", "qvel", "qacc_warmstart", "act", "ctrl", "episode_sums", "memory", "elapsed_steps", "obs", "info", "params",
-    "derived",
+    "qpos", "qvel", "qacc_warmstart", "act", "ctrl", "episode_sums", "memory", "history", "elapsed_steps", "obs",
+    "info", "params", "derived",
 )  # fmt: skip
 BEGUN = ("elapsed_steps", "done", "ctrl", "episode_sums")  # are 0 in a state that does not say otherwise
+TAKEN = frozenset(("action", "reward", "done", "terminated", "truncated", "next", "_reset"))  # keys of TorchRL's own
 
 
 class TorchRLEnv(EnvBase):
@@ -45,6 +48,9 @@ class TorchRLEnv(EnvBase):
         num_envs: N.
         device: where the worlds live; None picks.
         dtype: torch.float32 or torch.float64, of state, observation, action and reward.
+        observation: for a task that names its observations. "dict" gives an entry for each name, as TorchRL's GymEnv
+            does: td["gyro"] (N, 3), and (N, 1) for a number; td["policy", "gyro"] where there are groups. "flat" gives
+            all of them as td["observation"] (N, D), or a group as td["policy"].
         max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
         native_autoreset: True has the kernel reset the worlds that end, within the step. Without waiting for the device
             or branching, also under transforms: it is what `compile(fullgraph=True)` of a `TransformedEnv` needs. But
@@ -64,9 +70,9 @@ class TorchRLEnv(EnvBase):
             MujocoEnv takes them.
         further ones: the task's own, which are Gymnasium's v5 arguments.
 
-    Observations are "observation" (N, D) and what `info_keys` names. A world whose action or state is not finite, or
-    beyond 1e10, is terminated with reward 0 and its last good observation; "bad_state" tells it from others. What
-    `step` and `reset` return is yours: no later call writes into it.
+    Observations are "observation" (N, D), or the task's names, and what `info_keys` names. A world whose action or
+    state is not finite, or beyond 1e10, is terminated with reward 0 and its last good observation; "bad_state" tells it
+    from others. What `step` and `reset` return is yours: no later call writes into it.
 
     `set_seed(seed)` gives world i the random stream (seed, first_world + i), as `TorchVectorEnv.reset(seed=seed)`.
     Before that, streams come from torch's global generator.
@@ -91,6 +97,7 @@ class TorchRLEnv(EnvBase):
         *,
         device: torch.device | str | None = None,
         dtype: torch.dtype | str = torch.float32,
+        observation: str = "dict",
         max_episode_steps: int | None = None,
         native_autoreset: bool = False,
         info_keys: Sequence[str] = (),
@@ -107,7 +114,7 @@ class TorchRLEnv(EnvBase):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
-        made = make_task(task, task_arguments, RESERVED)
+        made, form = make_task(task, task_arguments, RESERVED), as_form(observation)
         engine = Engine(
             made,
             num_envs,
@@ -124,11 +131,13 @@ class TorchRLEnv(EnvBase):
         self.engine, self.num_envs, self.dtype, self._lock = engine, num_envs, engine.dtype, engine._lock
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
         self._action_shape = (num_envs, engine.layout.action)
+        self._parts = _keyed(engine.layout.observation.parts(form))
         self._info_keys = tuple(info_keys)
         known = {*engine.layout.info, BAD_STATE}
         unknown = [name for name in self._info_keys if name not in known]
         if unknown:
             raise ValueError(f"info has no {unknown}: info_keys may name {sorted(known)}")
+        self._refuse_taken()
         self._one_picture, self._worlds = render_worlds is not None, as_worlds(render_worlds, num_envs)
         self._camera: Camera | None = None  # made when a picture is first asked for
         self._camera_options: dict[str, Any] = {
@@ -136,6 +145,12 @@ class TorchRLEnv(EnvBase):
             "visual_options": visual_options, "default_camera_config": default_camera_config,
         }  # fmt: skip
         self._make_specs()
+
+    def _refuse_taken(self) -> None:
+        names = {*self._parts.shapes}
+        for taken, what in ((TAKEN, "TorchRL's own"), ({*self._info_keys}, "among info_keys")):
+            if both := sorted(names & taken):
+                raise ValueError(f"the task's observations have the names {both}, which are {what}: rename them")
 
     def extra_repr(self) -> str:
         """Return the text that `repr` shows within the brackets."""
@@ -155,16 +170,14 @@ class TorchRLEnv(EnvBase):
             self.action_spec = Unbounded(self._action_shape, dtype=self.dtype, device=device)
         else:
             self.action_spec = Bounded(low, high, dtype=self.dtype, device=device).expand(self._action_shape)
-        self.observation_spec = Composite(
-            {
-                name: Binary(shape=x.shape, dtype=x.dtype, device=device)
-                if x.dtype == torch.bool
-                else Unbounded(shape=x.shape, dtype=x.dtype, device=device)
-                for name, x in self._seen().items()
-            },
-            shape=(n,),
-            device=device,
-        )
+
+        def spec(x: torch.Tensor | Mapping[str, Any]) -> Any:
+            if isinstance(x, Mapping):
+                return Composite({name: spec(y) for name, y in x.items()}, shape=(n,), device=device)
+            kind = Binary if x.dtype == torch.bool else Unbounded
+            return kind(shape=x.shape, dtype=x.dtype, device=device)
+
+        self.observation_spec = spec(self._seen(self.engine.obs))
         self.reward_spec = Unbounded(shape=(n, 1), dtype=self.dtype, device=device)
         flags = ("done", "terminated", "truncated")
         self.full_done_spec = Composite(
@@ -225,18 +238,18 @@ class TorchRLEnv(EnvBase):
             out[BAD_STATE] &= done
         return out
 
-    def _seen(self) -> dict[str, torch.Tensor]:
-        """Return the entries of an observation, in the engine's own memory."""
-        engine = self.engine
-        seen = {"observation": engine.obs}
+    def _seen(self, obs: torch.Tensor) -> dict[str, Any]:
+        """Return the entries of these observations (N, D), and those of info, in the engine's own memory."""
+        seen: dict[str, Any] = self._parts.split(obs)
         if self._info_keys:
-            info = engine.info | {BAD_STATE: engine.bad_state}
+            info = self.engine.info | {BAD_STATE: self.engine.bad_state}
             seen |= {name: info[name].view(self.num_envs, -1) for name in self._info_keys}
         return seen
 
     def _tensordict(self, **entries: torch.Tensor) -> TensorDict:
         """Return the observation and these entries, none in the engine's memory, which the next step overwrites."""
-        seen = {name: copied(x) for name, x in self._seen().items()}
+        seen = self._seen(copied(self.engine.obs))
+        seen |= {name: copied(seen[name]) for name in self._info_keys}
         return TensorDict(seen | entries, self.batch_size, device=self.device)
 
     @exclusive
@@ -320,6 +333,12 @@ class TorchRLEnv(EnvBase):
         if torch.empty(0, device=device).device != self.device:
             raise ValueError(f"the worlds live on {self.device}: for {device}, make another environment")
         return self
+
+
+def _keyed(parts: Parts) -> Parts:
+    """Return the parts under TorchRL's keys: "observation" for one without a name, and (1,) for single numbers."""
+    shapes = parts.shapes if parts.named else {"observation": parts.shapes}
+    return Parts(mapped(lambda shape: shape or (1,), shapes))
 
 
 # What a task's fields may not be named: the arguments above, and those that TorchRL takes for itself.

@@ -23,21 +23,18 @@ from gymnasium.vector.utils import batch_space
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_seeds, as_tensor
 from .engine import mark_static_address, wrap64
-from .rollout import Step
-from .wrappers import TorchVectorWrapper
+from .parts import mapped
+from .rollout import Observations, Step
+from .spaces import boxes, each_box, parts_of
+from .wrappers import TorchVectorWrapper, without_bounds
 
 Seed = int | Sequence[int | None] | None
 Tensors = Callable[[torch.Tensor], torch.Tensor]
 
 
-def _box(space: gymnasium.Space[Any], wrapper: object) -> Box:
-    if not isinstance(space, Box):
-        raise TypeError(f"{type(wrapper).__name__} takes observations of a Box, not of {space}")
-    return space
-
-
-def _torch_dtype(space: Box) -> torch.dtype:
-    return torch.from_numpy(np.empty(0, space.dtype)).dtype
+def _torch_dtype(space: gymnasium.Space[Any]) -> torch.dtype:
+    kinds = np.result_type(*(box.dtype for box in boxes(space)))
+    return torch.from_numpy(np.empty(0, kinds)).dtype
 
 
 class _Observations(TorchVectorWrapper):
@@ -48,7 +45,7 @@ class _Observations(TorchVectorWrapper):
         return batch_space(self.single_observation_space, self.num_envs)
 
     @exclusive
-    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
+    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment, and return changed observations and info."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         return self._shown(obs), info
@@ -63,7 +60,7 @@ class _Observations(TorchVectorWrapper):
 
 
 class TransformObservation(_Observations):
-    """Apply `func` to the observations (N, ...), as Gymnasium's wrapper of that name.
+    """Apply `func` to the observations (N, ...), or to all of them by name, as Gymnasium's wrapper of that name.
 
     `single_observation_space` is the space of one world's result; None where it stays the environment's. `func` must be
     a function of its argument alone: final observations, and a captured rollout's first one, go through it too.
@@ -72,32 +69,43 @@ class TransformObservation(_Observations):
     """
 
     @lasting
-    def __init__(self, env: VectorEnv, func: Tensors, *, single_observation_space: gymnasium.Space[Any] | None = None):
+    def __init__(
+        self,
+        env: VectorEnv,
+        func: Callable[[Any], Any],
+        *,
+        single_observation_space: gymnasium.Space[Any] | None = None,
+    ):
         super().__init__(env)
         self.func = func
         self.single_observation_space = single_observation_space or env.single_observation_space
 
-    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
+    def _shown(self, obs: Observations) -> Observations:
         changed = self.func(obs)
-        expected = (self.num_envs, *(self.single_observation_space.shape or ()))
-        if changed.shape != expected:
-            raise ValueError(
-                f"func gave shape {tuple(changed.shape)}, not {expected}: say so by single_observation_space"
-            )
+        expected = mapped(lambda shape: (self.num_envs, *shape), parts_of(self.single_observation_space).shapes)
+        given = mapped(lambda x: tuple(x.shape), changed)
+        if given != expected:
+            raise ValueError(f"func gave shape {given}, not {expected}: say so by single_observation_space")
         return changed
 
 
 class FlattenObservation(_Observations):
-    """Flatten observations of any shape to (N, size), as Gymnasium's wrapper of that name."""
+    """Flatten observations of any shape to (N, size), as Gymnasium's wrapper of that name.
+
+    Observations by name become one row, in the order of the space, which is the task's.
+    """
 
     @lasting
     def __init__(self, env: VectorEnv):
         super().__init__(env)
-        inside = _box(env.single_observation_space, self)
-        self.single_observation_space = Box(inside.low.ravel(), inside.high.ravel(), dtype=inside.dtype.type)
+        inside = env.single_observation_space
+        each_box(inside, lambda box: box, self)  # refuses others
+        low, high = (np.concatenate([getattr(x, end).ravel() for x in boxes(inside)]) for end in ("low", "high"))
+        self._parts = parts_of(inside)
+        self.single_observation_space = Box(low, high, dtype=low.dtype.type)
 
-    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
-        return obs.reshape(self.num_envs, -1)
+    def _shown(self, obs: Observations) -> Observations:
+        return self._parts.join(obs).reshape(self.num_envs, -1)
 
 
 class DtypeObservation(_Observations):
@@ -109,15 +117,18 @@ class DtypeObservation(_Observations):
     @lasting
     def __init__(self, env: VectorEnv, dtype: torch.dtype):
         super().__init__(env)
-        inside = _box(env.single_observation_space, self)
         if not isinstance(dtype, torch.dtype) or dtype is torch.bfloat16:
             raise TypeError(f"dtype must be torch's, and one that NumPy has too, not {dtype!r}")
         self.dtype = dtype
         kind = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
-        self.single_observation_space = Box(inside.low.astype(kind), inside.high.astype(kind), dtype=kind.type)
+        self.single_observation_space = each_box(
+            env.single_observation_space,
+            lambda box: Box(box.low.astype(kind), box.high.astype(kind), dtype=kind.type),
+            self,
+        )
 
-    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
-        return obs.to(self.dtype)
+    def _shown(self, obs: Observations) -> Observations:
+        return mapped(lambda x: x.to(self.dtype), obs)
 
 
 class FrameStackObservation(_Observations):
@@ -135,12 +146,17 @@ class FrameStackObservation(_Observations):
         stack_size = as_count("stack_size", stack_size)
         if padding_type not in ("reset", "zero"):
             raise ValueError(f"padding_type must be 'reset' or 'zero', not {padding_type!r}")
-        inside = _box(env.single_observation_space, self)
-        low, high = (np.repeat(x[None], stack_size, 0) for x in (inside.low, inside.high))
-        if padding_type == "zero":
-            low, high = np.minimum(low, 0), np.maximum(high, 0)
-        self.single_observation_space = Box(low, high, dtype=inside.dtype.type)
-        shape = (self.num_envs, stack_size, *inside.shape)
+        zero = padding_type == "zero"
+
+        def stacked(box: Box) -> Box:
+            low, high = (np.repeat(x[None], stack_size, 0) for x in (box.low, box.high))
+            low, high = (np.minimum(low, 0), np.maximum(high, 0)) if zero else (low, high)
+            return Box(low, high, dtype=box.dtype.type)
+
+        inside = env.single_observation_space
+        self.single_observation_space = each_box(inside, stacked, self)
+        self._parts = parts_of(inside)
+        shape = (self.num_envs, stack_size, *self._parts.row_shape)
         self._frames = mark_static_address(torch.zeros(shape, dtype=_torch_dtype(inside), device=self.device))
         self._repeats = padding_type == "reset"
 
@@ -152,29 +168,29 @@ class FrameStackObservation(_Observations):
         self._frames.copy_(torch.where(worlds.view(-1, *[1] * obs.ndim), first, self._frames))
 
     @exclusive
-    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
+    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment; the stacks of the worlds that are reset begin anew."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
-        self._begin(self._all_worlds() if chosen is None else chosen, obs)
-        return self._frames.clone(), info
+        self._begin(self._all_worlds() if chosen is None else chosen, self._parts.join(obs))
+        return self._shown(obs), info
 
     @exclusive
     def step(self, actions: torch.Tensor) -> Step:
         """Step the environment, and return its results with stacks for observations, final ones too."""
         restarting = self._restarting()
         obs, reward, terminated, truncated, info = self.env.step(actions)
-        latest = info["final_obs"] if self._same_step else obs
+        latest = self._parts.join(info["final_obs"] if self._same_step else obs)
         self._frames.copy_(torch.cat([self._frames[:, 1:], latest.unsqueeze(1)], 1))
         if self._same_step:
-            info["final_obs"] = self._frames.clone()
+            info["final_obs"] = self._shown(obs)
             restarting = terminated | truncated
         if restarting is not None:
-            self._begin(restarting, obs)
-        return self._frames.clone(), reward, terminated, truncated, info
+            self._begin(restarting, self._parts.join(obs))
+        return self._shown(obs), reward, terminated, truncated, info
 
-    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
-        return self._frames.clone()
+    def _shown(self, obs: Observations) -> Observations:
+        return self._parts.split(self._frames.clone())
 
     def _state(self) -> dict[str, torch.Tensor]:
         return {"frames": self._frames}
@@ -195,6 +211,9 @@ def _mixed(x: torch.Tensor) -> torch.Tensor:
 class ObservationNoise(_Observations):
     """Add normal noise of standard deviation `scale`, a number or an array of a world's shape, to the observations.
 
+    Of observations by name, the array is (D,), a number for each in the order of the space. A task's own table `noise`
+    says it by name, within the kernel.
+
     The noise is a function of seed, world and number of the observation alone, as the environment's reset noise:
     `reset(seed=...)` fixes it, and no world's depends on how many others there are. In SAME_STEP mode a world's final
     observation and the first one after it, which one step gives, have the same noise added.
@@ -205,19 +224,19 @@ class ObservationNoise(_Observations):
     @lasting
     def __init__(self, env: VectorEnv, scale: float | np.ndarray):
         super().__init__(env)
-        inside = _box(env.single_observation_space, self)
-        self._shape = inside.shape
+        inside = env.single_observation_space
+        self.single_observation_space = each_box(inside, without_bounds, self)
+        self._parts = parts_of(inside)
+        self._shape = self._parts.row_shape
         scales = np.asarray(scale, np.float64)
-        if not (scales >= 0).all() or not np.isfinite(scales).all() or scales.shape not in ((), inside.shape):
+        if not (scales >= 0).all() or not np.isfinite(scales).all() or scales.shape not in ((), self._shape):
             raise ValueError(
-                f"scale must be a number from 0 on, or an array of them of shape {inside.shape}, not {scale}"
+                f"scale must be a number from 0 on, or an array of them of shape {self._shape}, not {scale}"
             )
-        self.single_observation_space = Box(-np.inf, np.inf, inside.shape, inside.dtype.type)
-        dtype = _torch_dtype(inside)
-        self._scale = mark_static_address(torch.tensor(scales, dtype=dtype, device=self.device))
+        self._scale = mark_static_address(torch.tensor(scales, dtype=_torch_dtype(inside), device=self.device))
         self._key = mark_static_address(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
         self._count = mark_static_address(torch.zeros(self.num_envs, dtype=torch.int64, device=self.device))
-        columns = torch.arange(inside.low.size, device=self.device) * GOLDEN
+        columns = torch.arange(self._parts.size, device=self.device) * GOLDEN
         self._columns = mark_static_address(columns)
         self._seed(int(torch.randint(2**62, (), device="cpu").item()), None)
 
@@ -238,7 +257,7 @@ class ObservationNoise(_Observations):
         self._count.masked_fill_(mask, 0)
 
     @exclusive
-    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
+    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment, and return noisy observations; worlds that are not reset keep their noise."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
@@ -253,8 +272,8 @@ class ObservationNoise(_Observations):
         self._count.add_(1)
         noise = self._noise()
         if self._same_step:
-            info["final_obs"] = info["final_obs"] + noise
-        return obs + noise, reward, terminated, truncated, info
+            info["final_obs"] = self._noisy(info["final_obs"], noise)
+        return self._noisy(obs, noise), reward, terminated, truncated, info
 
     def _noise(self) -> torch.Tensor:
         """Return the noise of the present observations, (N, ...), by Box and Muller."""
@@ -264,8 +283,11 @@ class ObservationNoise(_Observations):
         normal: torch.Tensor = radius * (second * (2 * np.pi / 2**BITS)).cos()
         return normal.view(self.num_envs, *self._shape) * self._scale
 
-    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
-        return obs + self._noise()
+    def _noisy(self, obs: Observations, noise: torch.Tensor) -> Observations:
+        return self._parts.split(self._parts.join(obs) + noise)
+
+    def _shown(self, obs: Observations) -> Observations:
+        return self._noisy(obs, self._noise())
 
     def _state(self) -> dict[str, torch.Tensor]:
         return {"key": self._key, "count": self._count}
@@ -345,7 +367,7 @@ class ActionDelay(TorchVectorWrapper):
         self._waiting = mark_static_address(torch.zeros(shape, dtype=self._dtype, device=self.device))
 
     @exclusive
-    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
+    def reset(self, *, seed: Seed = None, options: dict[str, Any] | None = None) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment; actions that wait in the worlds that are reset are forgotten."""
         results = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)

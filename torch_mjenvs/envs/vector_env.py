@@ -23,7 +23,8 @@ from ..checks import as_mask, as_options, as_seeds, as_tensor, check_memory, che
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .engine import MASKS, Engine, copied, named_columns
 from .entries import BAD_STATE
-from .rollout import Policy, Rollout, Step
+from .observation import as_form
+from .rollout import Observations, Policy, Rollout, Step
 from .spaces import action_space, observation_space
 from .spec import telling
 from .tasks.base import Task
@@ -49,6 +50,9 @@ class TorchVectorEnv(VectorEnv):
             compiled code it just goes on: to know would be to wait for the device).
         max_episode_steps: an episode is truncated after so many steps; None for the task's own number, -1 for never.
         copy: False returns the engine's own buffers, which the next `step` or `reset` overwrites.
+        observation: for a task that names its observations. "dict" gives a dict by name, (N, ...) each, in the task's
+            order; where there are groups, a dict of such dicts. "flat" gives all as one (N, D), or a dict of one
+            (N, D) for each group. They are views of one tensor.
         first_world: the number of this environment's first world. Environments in several processes that share out
             the numbers of one large environment, with its seed, go through its trajectories.
         randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
@@ -95,6 +99,7 @@ class TorchVectorEnv(VectorEnv):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = None,
         copy: bool = True,
+        observation: str = "dict",
         first_world: int = 0,
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
@@ -109,7 +114,7 @@ class TorchVectorEnv(VectorEnv):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
-        made = make_task(task, task_arguments, ARGUMENTS)
+        made, form = make_task(task, task_arguments, ARGUMENTS), as_form(observation)
         self.engine = engine = Engine(
             made,
             num_envs,
@@ -137,7 +142,8 @@ class TorchVectorEnv(VectorEnv):
             camera_id=camera_id, camera_name=camera_name, max_geom=max_geom, visual_options=visual_options,
             default_camera_config=default_camera_config,
         )  # fmt: skip
-        self.single_observation_space = observation_space(engine)
+        self._parts = engine.layout.observation.parts(form)
+        self.single_observation_space = observation_space(engine, self._parts)
         self.single_action_space = action_space(engine)
         self._prepare()
 
@@ -190,9 +196,14 @@ class TorchVectorEnv(VectorEnv):
         return batch_space(self.single_action_space, self.num_envs)
 
     @property
-    def obs(self) -> torch.Tensor:
-        """The observations that `reset` or `step` returned last, (N, D), the engine's own memory."""
-        return self.engine.obs
+    def obs(self) -> Observations:
+        """The observations that `reset` or `step` returned last, (N, D) or by name, the engine's own memory."""
+        return self._parts.split(self.engine.obs)
+
+    def _seen(self, name: str) -> Observations:
+        """Return "obs" or "final_obs" as users are to have it: by name, and a copy unless they want none."""
+        rows = self.engine.view(name)
+        return self._parts.split(copied(rows) if self.copy else rows)
 
     @property
     def qpos(self) -> torch.Tensor:
@@ -222,7 +233,7 @@ class TorchVectorEnv(VectorEnv):
     @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[torch.Tensor, dict[str, Any]]:
+    ) -> tuple[Observations, dict[str, Any]]:
         """Start new episodes in all worlds, or in those of options["reset_mask"], (N,) bool.
 
         The mask is a tensor, a NumPy array or a list. Returns the observation (N, D) of all worlds, and info. Only
@@ -253,7 +264,7 @@ class TorchVectorEnv(VectorEnv):
         for (name, mask_name, _), value, by_reset in zip(self._entries, values, self._by_reset, strict=True):
             if by_reset:
                 info[name], info[mask_name] = value, given
-        return copied(engine.obs) if self.copy else engine.obs, info
+        return self._seen("obs"), info
 
     def _reset_mask(self, given: Any) -> torch.Tensor:
         mask = as_mask("options['reset_mask']", given, self.num_envs, self.device)
@@ -304,7 +315,7 @@ class TorchVectorEnv(VectorEnv):
         info[BAD_STATE], info[f"_{BAD_STATE}"] = bad_state, masks[0]
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             self._add_final(info, columns[len(self._entries) :], masks[2])
-        return copied(engine.obs) if self.copy else engine.obs, reward, terminated, truncated, info
+        return self._seen("obs"), reward, terminated, truncated, info
 
     def _masks(self) -> list[torch.Tensor]:
         """Return the masks named in MASKS; made anew, as by `Engine.view`, in code that torch compiles."""
@@ -331,8 +342,7 @@ class TorchVectorEnv(VectorEnv):
             if by_step:
                 final[name], final[mask_name] = value, ended
         final[BAD_STATE], final[f"_{BAD_STATE}"] = info[BAD_STATE], ended
-        obs = copied(self.engine.final_obs) if self.copy else self.engine.final_obs
-        info |= {"final_obs": obs, "_final_obs": ended, "final_info": final, "_final_info": ended}
+        info |= {"final_obs": self._seen("final_obs"), "_final_obs": ended, "final_info": final, "_final_info": ended}
 
     def _check_ready(self) -> None:
         if not self.ready:
@@ -445,15 +455,16 @@ class TorchVectorEnv(VectorEnv):
             rollout = env.capture(policy, 32)
             data = rollout()  # data["obs"] (32, N, D), data["reward"] (32, N), ...
 
-        `policy` takes observations (N, D) and gives actions (N, A), or a tuple of those and a dict of further tensors
-        (N, ...) to record. It runs without gradients. Episodes go on from call to call, and `step` may come between.
+        `policy` takes observations, (N, D) or by name as `step` gives them, and gives actions (N, A), or a tuple of
+        those and a dict of further tensors (N, ...) to record. It runs without gradients. Episodes go on from call to
+        call, and `step` may come between.
 
         Raises ValueError for steps below 1, autoreset DISABLED, results of the policy of a wrong shape, and on a GPU
         for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead").
         """
         if self.closed:
             self._refuse()
-        return Rollout(self.engine, self._check_ready, policy, steps)
+        return Rollout(self.engine, self._check_ready, policy, steps, self._parts)
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:

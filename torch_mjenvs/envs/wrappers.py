@@ -29,7 +29,8 @@ from ..checks import as_count, as_mask, as_tensor, check_state
 from .engine import mark_static_address
 from .entries import END, MEAN, REWARD
 from .episode_log import EpisodeMeans, of_last_step
-from .rollout import Policy, Rollout, Step
+from .rollout import Observations, Policy, Rollout, Step
+from .spaces import each_box, parts_of
 from .vector_env import TorchVectorEnv
 
 
@@ -49,7 +50,7 @@ class TorchVectorWrapper(VectorWrapper):
         self._same_step = self._mode is AutoresetMode.SAME_STEP
 
     @property
-    def obs(self) -> torch.Tensor:
+    def obs(self) -> Observations:
         """The observations that `reset` or `step` returned last.
 
         Raises TypeError if a wrapper is inside that is not of this package.
@@ -61,7 +62,7 @@ class TorchVectorWrapper(VectorWrapper):
             )
         return self._shown(self.env.obs)
 
-    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
+    def _shown(self, obs: Observations) -> Observations:
         """Return an observation as this wrapper changes it, without changing what the wrapper keeps."""
         return obs
 
@@ -74,7 +75,8 @@ class TorchVectorWrapper(VectorWrapper):
         Raises ResetNeeded before the first reset, TypeError if a wrapper is inside that is not of this package.
         """
         bare: Any = self.unwrapped
-        return Rollout(bare.engine, bare._check_ready, policy, steps, around=self)
+        parts = parts_of(self.single_observation_space)
+        return Rollout(bare.engine, bare._check_ready, policy, steps, parts, around=self)
 
     def _restarting(self) -> torch.Tensor | None:
         """Return the worlds, (N,) bool, that the next step will only reset; None in modes where no step does that."""
@@ -125,6 +127,11 @@ class TorchVectorWrapper(VectorWrapper):
         if options is None or "reset_mask" not in options:
             return None
         return as_mask("options['reset_mask']", options["reset_mask"], self.num_envs, self.device)
+
+
+def without_bounds(box: Box) -> Box:
+    """Return a Box of the same shape and dtype without bounds."""
+    return Box(-np.inf, np.inf, box.shape, box.dtype.type)
 
 
 class RunningMeanStd:
@@ -194,7 +201,7 @@ class RecordEpisodeStatistics(TorchVectorWrapper):
     @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[torch.Tensor, dict[str, Any]]:
+    ) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment; the statistics of the worlds that are reset begin anew."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)
@@ -333,6 +340,8 @@ class NormalizeObservation(TorchVectorWrapper):
     Here the dtype stays the environment's; a reset of a part adds their observations alone; and in SAME_STEP mode
     info["final_obs"] is normalised too, but not taken into the moments, since no policy acts on it.
 
+    Of observations by name, each number has moments of its own; `obs_rms` holds them in the order of the space.
+
     Raises `InvalidBound` unless epsilon is above 0.
     """
 
@@ -342,10 +351,9 @@ class NormalizeObservation(TorchVectorWrapper):
         if not epsilon > 0:
             raise InvalidBound(f"`epsilon` should be strictly positive. Received {epsilon}")
         inside = env.single_observation_space
-        if not isinstance(inside, Box):
-            raise TypeError(f"NormalizeObservation takes observations of a Box, not of {inside}")
-        self.single_observation_space = Box(-np.inf, np.inf, inside.shape, inside.dtype.type)
-        self.obs_rms = RunningMeanStd(self.num_envs, inside.shape, self.device)
+        self.single_observation_space = each_box(inside, without_bounds, self)
+        self._parts = parts_of(inside)
+        self.obs_rms = RunningMeanStd(self.num_envs, self._parts.row_shape, self.device)
         self.epsilon, self.update_running_mean = epsilon, True
 
     @cached_property
@@ -355,7 +363,7 @@ class NormalizeObservation(TorchVectorWrapper):
     @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[torch.Tensor, dict[str, Any]]:
+    ) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment, and return normalised observations and info."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         return self._seen(obs, self._chosen(options)), info
@@ -369,18 +377,22 @@ class NormalizeObservation(TorchVectorWrapper):
             info["final_obs"] = self.observations(info["final_obs"])
         return obs, reward, terminated, truncated, info
 
-    def _seen(self, obs: torch.Tensor, chosen: torch.Tensor | None) -> torch.Tensor:
+    def _seen(self, obs: Observations, chosen: torch.Tensor | None) -> Observations:
+        rows = self._parts.join(obs)
         if self.update_running_mean:
-            self.obs_rms.update(obs, chosen)
+            self.obs_rms.update(rows, chosen)
+        return self._parts.split(self._normalised(rows))
+
+    def _shown(self, obs: Observations) -> Observations:
         return self.observations(obs)
 
-    def _shown(self, obs: torch.Tensor) -> torch.Tensor:
-        return self.observations(obs)
+    def observations(self, observations: Observations) -> Observations:
+        """Return observations (..., *shape), or such by name, normalised by the present moments."""
+        return self._parts.split(self._normalised(self._parts.join(observations)))
 
-    def observations(self, observations: torch.Tensor) -> torch.Tensor:
-        """Return observations (..., *shape), normalised by the present moments."""
+    def _normalised(self, rows: torch.Tensor) -> torch.Tensor:
         std = (self.obs_rms.var + self.epsilon).sqrt()
-        return (observations - self.obs_rms.mean.to(observations.dtype)).div_(std.to(observations.dtype))
+        return (rows - self.obs_rms.mean.to(rows.dtype)).div_(std.to(rows.dtype))
 
     def _state(self) -> dict[str, torch.Tensor]:
         return self.obs_rms.state("obs_rms")
@@ -413,7 +425,7 @@ class NormalizeReward(TorchVectorWrapper):
     @exclusive
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[torch.Tensor, dict[str, Any]]:
+    ) -> tuple[Observations, dict[str, Any]]:
         """Reset the environment; the sums of the worlds that are reset begin anew."""
         obs, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         chosen = self._chosen(options)

@@ -18,13 +18,14 @@ def total(parts: Sequence[Scalar]) -> Scalar:
 
 
 def gradient(parts: int) -> Program:
-    """Record the sum of so many parts of a gradient, and its square."""
+    """Record the sum of so many parts of a gradient, times what is 0 for parameters that stay, and its square."""
 
     def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        g = total(b["parts"])
+        g = total(b["parts"]) * b["trained"][0]
         return {"gradient": [g], "square": [g * g]}
 
-    return record("gradient", [Buffer("parts", parts), Buffer("gradient", 1), Buffer("square", 1)], body, "float32")
+    sizes = {"parts": parts, "trained": 1, "gradient": 1, "square": 1}
+    return record("gradient", [Buffer(name, size) for name, size in sizes.items()], body, "float32")
 
 
 def clipping(parts: int, most: float) -> Program:

@@ -46,11 +46,12 @@ TENDONS = (
     "tendon_stiffness", "tendon_damping", "tendon_frictionloss", "tendon_range", "tendon_armature", "wrap_prm",
 )  # fmt: skip
 EQUALITIES = ("eq_solref", "eq_solimp")
-VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS + EQUALITIES
+PAIRS = ("pair_friction",)  # of <contact><pair>, which owes nothing to geom_friction
+VARIABLE = OPTIONS + INERTIAL + FORCES + ACTUATORS + GEOMS + TENDONS + EQUALITIES + PAIRS
 
 NOT_NEGATIVE = (
     "density", "viscosity", "body_mass", "body_inertia", "dof_armature", "dof_damping", "dof_frictionloss",
-    "geom_friction", "tendon_damping", "tendon_frictionloss", "tendon_armature",
+    "geom_friction", "pair_friction", "tendon_damping", "tendon_frictionloss", "tendon_armature",
 )  # fmt: skip
 WHERE_THERE = ("dof_frictionloss", "tendon_frictionloss", "tendon_armature")  # only where the model has some
 RANGES = {  # and what says where they are in use

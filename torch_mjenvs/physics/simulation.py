@@ -34,6 +34,15 @@ def precision_of(dtype: torch.dtype) -> Precision:
     return PRECISIONS[str(dtype).removeprefix("torch.")]
 
 
+def _output(m: Model, d: Data, name: str) -> Any:
+    """Return an output of a world, as nested lists."""
+    if name.startswith(SENSOR):
+        return d.sensordata[m.sensor(name.removeprefix(SENSOR))]
+    if name == "sensordata":
+        return list(d.sensordata)
+    return _mass_matrix(m, d) if name == "M" else getattr(d, name)
+
+
 def _mass_matrix(m: Model, d: Data) -> list[list[Scalar]]:
     full = [zeros(m.nv) for _ in range(m.nv)]
     for i, row in enumerate(d.M):
@@ -42,6 +51,7 @@ def _mass_matrix(m: Model, d: Data) -> list[list[Scalar]]:
     return full
 
 
+SENSOR = "sensor:"  # and a name: an output of that sensor alone
 OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on as the model has them
 
 
@@ -68,11 +78,17 @@ class Asked:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of inputs and outputs in one world: mjData's, but for M the whole matrix."""
-        fields = {name: FIELDS[name].shape for name in self.inputs + self.outputs}
+        fields = {name: self._shape(name) for name in self.inputs + self.outputs}
         return {
             name: tuple(n if isinstance(n, int) else getattr(self.model, n) for n in shape)
             for name, shape in fields.items()
         }
+
+    def _shape(self, name: str) -> tuple[str | int, ...]:
+        if name.startswith(SENSOR):
+            at = self.model.sensor(name.removeprefix(SENSOR))
+            return (at.stop - at.start,)
+        return FIELDS[name].shape
 
     def buffers(self) -> list[Buffer]:
         """Return the buffers of state, parameters, inputs and outputs."""
@@ -118,8 +134,7 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
             m = asked.columns.world(b["params"], b["derived"])
 
         def computed(d: Data) -> dict[str, list[Scalar]]:
-            found = {name: _mass_matrix(m, d) if name == "M" else getattr(d, name) for name in asked.outputs}
-            return {name: _floats(leaves(x)) for name, x in found.items()}
+            return {name: _floats(leaves(_output(m, d, name))) for name in asked.outputs}
 
         act = b.get("act", [])
         warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever
@@ -172,9 +187,10 @@ class Simulation(Varied):
         num_worlds = as_count("num_worlds", num_worlds)
         self.device, self.dtype = devices.choose_device(device), as_dtype(dtype)
         self.outputs = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
-        unknown = [name for name in self.outputs if name not in OUTPUTS]
+        unknown = [name for name in self.outputs if name not in OUTPUTS and not name.startswith(SENSOR)]
         if unknown:
-            raise ValueError(f"unknown outputs {unknown}: choose from {sorted(OUTPUTS)}")
+            choice = f"choose from {sorted(OUTPUTS)}, and 'sensor:' with the name of a sensor"
+            raise ValueError(f"unknown outputs {unknown}: {choice}")
         self.inputs = (inputs,) if isinstance(inputs, str) else tuple(dict.fromkeys(inputs))
         unknown = [name for name in self.inputs if name not in INPUTS]
         if unknown:
@@ -183,9 +199,16 @@ class Simulation(Varied):
         self.model = load(model)
         if "eq_active" in self.inputs and "eq_active" in self.model.switched_off:
             raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
+        sensors = [name.removeprefix(SENSOR) for name in self.outputs if name.startswith(SENSOR)]
+        for name in sensors:
+            if name not in self.model.sensor_names:
+                known = ", ".join(map(repr, self.model.sensor_names)) or "none"
+                raise ValueError(f"unknown output 'sensor:{name}': the model has no sensor {name!r}; it has {known}")
         self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
-        timed = "sensordata" in self.outputs and SensorType.CLOCK in self.model.sensor_type
+        read = self.model.sensor_names if "sensordata" in self.outputs else sensors
+        kinds = zip(self.model.sensor_names, self.model.sensor_type, strict=True)
+        timed = any(kind == SensorType.CLOCK and name in read for name, kind in kinds)
         self._inputs = self.inputs + (MOCAP if self.model.nmocap else ()) + (("time",) if timed else ())
         self._state = STATE + (("act",) if self.model.na else ())
         self._asked = Asked(self.model, self.outputs, self._inputs, self.vary)
@@ -217,6 +240,18 @@ class Simulation(Varied):
     qvel = property(lambda self: self._view("qvel"), doc="(N, nv)")
     qacc_warmstart = property(lambda self: self._view("qacc_warmstart"), doc="(N, nv)")
     ctrl = property(lambda self: self._view("ctrl"), doc="(N, nu)")
+
+    def sensor(self, name: str) -> torch.Tensor:
+        """Return what a sensor gave in every world, (N, dim): of the output `sensor:NAME`, or of `sensordata`.
+
+        Raises KeyError for a sensor that the model does not have, ValueError for one that is not computed.
+        """
+        at = self.model.sensor(name)
+        if f"{SENSOR}{name}" in self.outputs:
+            return self._view(f"{SENSOR}{name}")
+        if "sensordata" in self.outputs:
+            return self._view("sensordata")[:, at]
+        raise ValueError(f"sensor {name!r} is not computed; pass outputs=('{SENSOR}{name}',) to compute it")
 
     def _view_of(self, name: str) -> torch.Tensor:
         columns, worlds = self._buffers[name].shape

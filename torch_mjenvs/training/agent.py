@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from ..envs.rollout import Observations
 from .health import Faults
 
 
@@ -23,8 +24,8 @@ class Agent(Protocol):
     def iterate(self) -> None:
         """Collect frames, and learn from them."""
 
-    def act(self, obs: Tensor) -> Tensor:
-        """Return the mean actions (N, A) for observations (N, O)."""
+    def act(self, obs: Observations) -> Tensor:
+        """Return the mean actions (N, A) for observations, (N, O) or by name."""
 
     def measures(self) -> dict[str, float]:
         """Return numbers to plot over the run, by name. The host waits for the device here, once an iteration."""

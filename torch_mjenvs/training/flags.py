@@ -48,6 +48,14 @@ def seed(text: str) -> int:
     return int(whole(text))
 
 
+def groups(text: str) -> tuple[str, list[str]]:
+    """Return what "critic=policy,privileged" says: who sees which groups of observations."""
+    who, _, names = text.partition("=")
+    if who not in ("policy", "critic") or not all(names.split(",")):
+        raise argparse.ArgumentTypeError(f"{text} is not of the form policy=GROUP,GROUP or critic=GROUP,GROUP")
+    return who, names.split(",")
+
+
 def wandb_project(text: str) -> str:
     """Return the name of a project of Weights & Biases, after checking that its library is installed."""
     try:

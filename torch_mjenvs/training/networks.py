@@ -24,9 +24,13 @@ class ActorCritic:
 
     All parameters are views of one vector, `theta`, and their gradients of `theta.grad`: clipping and Adam are then
     one operation each. Results of `forward` are valid until the next call with as many rows.
+
+    `sees` (2, O) bool says which observations each network sees; None is all. Weights of the others are and stay 0.
     """
 
-    def __init__(self, obs_dim: int, act_dim: int, hidden: int, log_std: float, device: torch.device):
+    def __init__(
+        self, obs_dim: int, act_dim: int, hidden: int, log_std: float, device: torch.device, sees: Tensor | None = None
+    ):
         sizes = (obs_dim, hidden, hidden, act_dim)
         shapes = [(2, *shape) for i, o in itertools.pairwise(sizes) for shape in ((o, i), (1, o))]
         self.theta = torch.zeros(sum(map(math.prod, shapes)) + act_dim, device=device)
@@ -40,6 +44,10 @@ class ActorCritic:
 
         for net in itertools.chain(*self.weights[:-1]):
             net.copy_(orthogonal(net.shape, math.sqrt(2)))
+        self.unseen = None if sees is None else ~sees[:, None].to(device)
+        if sees is not None:
+            for net, seen in zip(self.weights[0], sees.to(device), strict=True):
+                net.zero_()[:, seen] = orthogonal((hidden, int(seen.sum())), math.sqrt(2)).to(device)
         policy, value = self.weights[-1]
         policy.copy_(orthogonal(policy.shape, 0.01))
         value[:1].copy_(orthogonal((1, value.shape[1]), 1.0))  # its other rows stay zero: they get no gradient
@@ -76,6 +84,8 @@ class ActorCritic:
         for layer in reversed(range(len(self.weights))):
             hidden = self.inputs[layer]
             torch.bmm(grad.mT, hidden, out=self.weight_grads[layer])
+            if layer == 0 and self.unseen is not None:
+                self.weight_grads[0].masked_fill_(self.unseen, 0.0)
             torch.sum(grad, 1, keepdim=True, out=self.bias_grads[layer])
             if layer > 0:
                 below = self._buffer(f"backward {layer}", *hidden.shape)

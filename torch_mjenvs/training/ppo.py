@@ -13,6 +13,7 @@ Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A action
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,9 +23,13 @@ from torch import Tensor
 
 from ..checks import check_memory
 from ..envs.entries import BAD_STATE
+from ..envs.observation import Observation, chosen_groups
+from ..envs.parts import mapped
+from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
-from .compiled import Forward, Learned, Loss, Update, networks_of, why_not
+from .compiled import Forward, Learned, Loss, Update, networks_of, trained, why_not
+from .flags import groups
 from .health import Faults
 from .networks import ActorCritic, Replayed, RunningMoments
 from .task_flags import arguments
@@ -53,19 +58,31 @@ class Settings:
 
 
 class PPO:
-    """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: an `Agent`.
+    """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: an `Agent`."""
+    def __init__(
+        self,
+        env: TorchVectorEnv,
+        settings: Settings,
+        seed: int,
+        obs_groups: Mapping[str, Sequence[str]] | None = None,
+        compiled: bool = True,
+    ):
+        """Make the networks, and reset the worlds.
 
-    Where it can be, and unless `compiled` is False, the networks' work is done by compiled kernels.
-    """
-    def __init__(self, env: TorchVectorEnv, settings: Settings, seed: int, compiled: bool = True):
+        `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
+        "critic" where there is such a group, else "policy" and "privileged". Where it can be, and unless `compiled` is
+        False, compiled kernels do the networks' work. Raises SystemExit for groups that are not there, and a horizon
+        longer than an episode.
+        """
         self.env, self.settings = env, settings
+        self.seen = Seen(env.engine.layout.observation, obs_groups)
         T, N, device = settings.horizon, env.num_envs, env.device
-        O, A, limit = env.obs.shape[1], env.engine.layout.action, env.engine.max_episode_steps
+        O, A, limit = env.engine.layout.obs, env.engine.layout.action, env.engine.max_episode_steps
         if limit is not None and limit < T:
             raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
         check_memory("hidden", settings.hidden, bytes_a_unit(settings, O, A), device)
         check_memory("horizon", T, 4 * N * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
-        self.net = ActorCritic(O, A, settings.hidden, settings.log_std, device)
+        self.net = ActorCritic(O, A, settings.hidden, settings.log_std, device, self.seen.columns)
         self.net.biases[-1][0, 0].copy_(first_action(env.single_action_space).to(device))
         self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
         capturable = device.type == "cuda"
@@ -98,14 +115,16 @@ class PPO:
         self.learned: Learned | None = None  # of the last update, where it is compiled
         if compiled and not why_not(device):
             self.compile()
-        self.rollout = env.capture(self.policy, T)
+        self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
 
     def compile(self) -> None:
         """Compile what the networks do."""
         s, net, networks = self.settings, self.net, networks_of(self.net)
         loss, size = Loss(s.clip, s.value_weight, s.max_grad_norm), min(len(self.frames), s.minibatch)
         log_std = int(net.log_std.storage_offset())
-        self.compiled_update = Update(networks, net.theta, log_std, self.optimizer, self.columns, size, loss)
+        self.compiled_update = Update(
+            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net)
+        )
         self.compiled_forward = Forward(networks, net.theta, self.columns[0])
 
     def iterate(self) -> None:
@@ -221,9 +240,9 @@ class PPO:
         torch.sum(noise_grad * noise - log_prob_grad, 0, out=net.log_std_grad)
         net.backward(noise_grad * inv_std, (value - target[:, 0]) * (2 * s.value_weight / len(rows)))
 
-    def act(self, obs: Tensor) -> Tensor:
-        """Return the mean actions (N, A) for observations (N, O), for scoring."""
-        return self.forward(obs)[0]
+    def act(self, obs: Observations) -> Tensor:
+        """Return the mean actions (N, A) for observations, (N, O) or by name, for scoring."""
+        return self.forward(self.seen.parts.join(obs))[0]
 
     def measures(self) -> dict[str, float]:
         """Return the learning rate and the mean log_std, by name, to plot over the run.
@@ -250,7 +269,7 @@ class PPO:
         weights = {f"weights{i}": weight.clone() for i, weight in enumerate(self.net.weights)}
         biases = {f"biases{i}": bias.clone() for i, bias in enumerate(self.net.biases)}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
-        return {**weights, **biases, "log_std": self.net.log_std.clone(), **moments}
+        return {**weights, **biases, "log_std": self.net.log_std.clone(), **moments, **self.seen.told()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state of training: a fresh PPO that loads it ends with the same bits."""
@@ -285,6 +304,29 @@ class PPO:
             torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
 
 
+class Seen:
+    """The parts of an observation, and those that policy and critic see, where the task has groups."""
+
+    def __init__(self, observation: Observation, obs_groups: Mapping[str, Sequence[str]] | None = None):
+        self.parts, self.groups = observation.parts("dict"), None
+        self.columns: Tensor | None = None  # (2, O) bool, of policy and critic
+        if observation.grouped:
+            try:
+                self.groups = chosen_groups([*self.parts.shapes], obs_groups)
+            except ValueError as error:
+                raise SystemExit(str(error)) from error
+            self.columns = torch.zeros(2, self.parts.size, dtype=torch.bool, device="cpu")
+            for row, who in zip(self.columns, ("policy", "critic"), strict=True):
+                row[self.parts.columns(self.groups[who])] = True
+        elif obs_groups:
+            raise SystemExit(f"obs_groups is {obs_groups}, and the task's observations have no groups")
+
+    def told(self) -> dict[str, Any]:
+        """Return the entries of policy.pt that say what the networks read; none where observations have no names."""
+        shapes = {"observation": mapped(list, self.parts.shapes)} if self.parts.named else {}
+        return shapes | ({"obs_groups": self.groups} if self.groups else {})
+
+
 def first_action(space: Space[Any]) -> Tensor:
     """Return the action (A,) that the policy is to begin with: 0, or the middle of a range that 0 is not in.
 
@@ -308,6 +350,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--learner", choices=("compiled", "torch"), help="what runs the networks; default compiled, on the CPU"
     )
+    parser.add_argument(
+        "--obs-groups", nargs="+", type=groups, metavar="WHO=GROUP,GROUP",
+        help="the groups of the task's observations that each network sees: policy=policy critic=policy,privileged",
+    )  # fmt: skip
     args, env_id, task = runs.parsed(parser, argv)
     reason = why_not(torch.device(args.device))
     if args.learner == "compiled" and reason:
@@ -317,9 +363,10 @@ def main(argv: list[str] | None = None) -> None:
     torch.set_float32_matmul_precision(PRECISION)
 
     env = make(env_id, settings.num_envs, args.device, **arguments(env_id, task))
-    agent = PPO(env, settings, args.seed, compiled=args.learner != "torch")
+    agent = PPO(env, settings, args.seed, dict(args.obs_groups or ()), compiled=args.learner != "torch")
     run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "task": task, "settings": asdict(settings)}
     run["learner"] = "compiled" if agent.compiled_update else "torch"
+    run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
     with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
         history = runs.train(agent, run, out, args)
         env.close()

@@ -206,8 +206,9 @@ def report(out: Path, found: dict[str, Score], record: dict[str, Any]) -> None:
     show(found)
     record |= {"scores": {name: [round(x, 1) for x in one.returns.tolist()] for name, one in found.items()}}
     record |= {"bad_states_in_scores": {name: one.bad_states for name, one in found.items()}}
-    means = {name: {entry: float(x.mean()) for entry, x in one.named.items()} for name, one in found.items()}
-    record |= {"means_in_scores": {name: x for name, x in means.items() if x}}
+    named = {name: one.named for name, one in found.items() if one.named}
+    if named:
+        record["means_in_scores"] = {name: {k: float(x.mean()) for k, x in of.items()} for name, of in named.items()}
     save_json(record, out / "result.json")
     print(f"results: {out}")
 

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from ..envs.entries import BAD_STATE
 from ..envs.episode_log import of_last_step
+from ..envs.parts import leaves, mapped
 from ..envs.vector_env import TorchVectorEnv
 from .task_flags import arguments
 from .worlds import make, make_original, original
 
-Act = Callable[[Tensor], Tensor]  # observations (N, O) to actions (N, A)
+Act = Callable[[Any], Tensor]  # observations, (N, O) or by name, to actions (N, A)
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ def scores(
 def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
     """Score a policy over the first episode in each world. Closes `env`, which may speak torch or NumPy."""
     obs, _ = env.reset(seed=seed)
-    numpy = isinstance(obs, np.ndarray)
+    numpy = isinstance(leaves(obs)[0], np.ndarray)
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
     engine = env.unwrapped.engine if isinstance(env.unwrapped, TorchVectorEnv) else None
     named = {name: torch.zeros_like(returns) for name in engine.layout.logged} if engine else {}
     while alive.any():
-        action = act(torch.as_tensor(obs, dtype=torch.float32, device=device))
+        action = act(mapped(lambda x: torch.as_tensor(x, dtype=torch.float32, device=device), obs))
         obs, *rest, info = env.step(action.cpu().numpy() if numpy else action)
         reward, terminated, truncated = (torch.as_tensor(x).cpu() for x in rest)
         returns += torch.where(alive, reward, 0)

@@ -82,4 +82,4 @@ class Kernel:
             self._call(ctypes.addressof(job))
         else:
             job.number, job.size, job.barrier = team.number, team.size, team.barrier
-            team.start(self._address, ctypes.addressof(job), threads, 0)
+            team.run(self._address, ctypes.addressof(job), threads)

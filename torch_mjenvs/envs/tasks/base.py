@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from types import MethodType
@@ -21,7 +21,10 @@ from ...checks import as_count, check_field
 from ...physics.algebra.spatial import dot
 from ...physics.model.data import Data
 from ...physics.model.model import Model
-from ...scalar import Mask, Random, Scalar, clip, logical_and
+from ...scalar import Mask, Random, Scalar, logical_and, maximum, minimum
+
+# An observation: numbers, or numbers and (nested) lists of them by name, or by group and name.
+Observed = list[Scalar] | Mapping[str, Any]
 
 
 @dataclass
@@ -30,9 +33,9 @@ class World:
 
     `act` holds the activations, where actuators have any. `memory` holds what the world remembers: see `Task.memory`.
     `rng` gives the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`,
-    `rng.normal()`. `data` has mjData's further fields (`xpos`, `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`,
-    `ten_length`, ...) as they stand when Gymnasium reads them: of the last evaluation within the step, which for
-    Runge-Kutta is not that of the final qpos and qvel.
+    `rng.normal()`, `rng.exponential(scale)`, `rng.integers(low, high)`. `data` has mjData's further fields (`xpos`,
+    `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as they stand when Gymnasium reads them:
+    of the last evaluation within the step, which for Runge-Kutta is not that of the final qpos and qvel.
 
     Each call of a task's function gets a copy of its own, whose lists it may change in place: neither the physics nor
     any other call sees that. An environment's world raises AttributeError where an attribute is set;
@@ -81,7 +84,7 @@ class Outcome:
     terminated: Mask | Mapping[str, Mask] = False
     info: Mapping[str, Scalar | list[Scalar]] = field(default_factory=dict)
     truncated: Mask | Mapping[str, Mask] = False
-    weights: Mapping[str, Scalar] | Iterable[tuple[str, Scalar]] | None = None
+    weights: Mapping[str, Scalar] | Sequence[tuple[str, Scalar]] | None = None
     scale: Scalar = 1.0
     clip: tuple[float, float] = (-math.inf, math.inf)
     metrics: Mapping[str, Scalar] = field(default_factory=dict)
@@ -110,8 +113,9 @@ class Outcome:
                 reward = reward + x
         else:
             reward = self.reward
-        low, high = (float(x) for x in self.clip)
-        return clip(reward * self.scale, low, high)
+        reward, (low, high) = reward * self.scale, (float(x) for x in self.clip)
+        reward = maximum(reward, low) if low > -math.inf else reward
+        return minimum(high, reward) if high < math.inf else reward  # in this order a NaN stays one
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,9 @@ class Task:
 
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int] = 1000  # where the user names no other number
+
+    noise: ClassVar[Mapping[str, Any]] = {}  # of `observe`'s entries, by name: see there
+    history: ClassVar[Mapping[str, int]] = {}  # steps of `observe`'s entries, by name
 
     reward_threshold: ClassVar[float | None] = None  # the return from which Gymnasium calls the task solved
 
@@ -170,8 +177,18 @@ class Task:
         bounds = [(low, high) if limited else (-math.inf, math.inf) for (low, high), limited in ranges]
         return [low for low, _ in bounds], [high for _, high in bounds]
 
-    def observe(self, m: Model, world: World) -> list[Scalar]:
-        """Return the observation, a list of numbers. Use `world.rng` for noise."""
+    def observe(self, m: Model, world: World) -> Observed:
+        """Return the observation: a list of numbers; a dict of numbers and (nested) lists by name; or a dict of groups.
+
+        A dict of groups holds such dicts, or lists: {"policy": {...}, "privileged": {...}}, where the policy sees the
+        first and the value may see both.
+
+        Two tables, class attributes or fields, change entries by name; where there are groups, those of "policy".
+        `noise` adds to them: a number is the half-width of uniform noise, `Normal(std)` is normal noise, and lists of
+        the entry's shape say it for each number. It is drawn from `world.rng` after the task's own draws, in the order
+        of the entries; 0 draws nothing. `history` has an entry show its last k steps, noise included, as (k, ...), the
+        newest last; at first all k are the first. 0 leaves it as it is.
+        """
         raise NotImplementedError
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:

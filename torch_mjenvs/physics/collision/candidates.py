@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...compiler.scalar import Mask, Scalar, logical_and, maximum
 from ..algebra.spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
@@ -80,31 +80,34 @@ class Candidate:
     _model: Model
     _data: Data
 
-    def near(self) -> Mask:
-        """Mask of the worlds where bounding spheres may meet; True if that is no cheaper to know than the distance."""
+    def near(self, gap: Scalar = 0.0) -> Mask:
+        """Mask of the worlds where bounding spheres may meet; True if that is no cheaper to know than the distance.
+
+        gap: how much further than the margin to look, metres.
+        """
         if not collider_of(self._model, self.pair).cull:
             return True
-        return self.bounds_meet()
+        return self.bounds_meet(gap)
 
-    def bounds_meet(self) -> Mask:
-        """Mask of the worlds where the bounding spheres, or that of geom2 and its ground, come within the margin."""
+    def bounds_meet(self, gap: Scalar = 0.0) -> Mask:
+        """Mask of the worlds where bounding spheres, or that of geom2 and its ground, come within margin and gap."""
         kind = self._model.geom_type[self.pair.geom1]
         if kind == GeomType.PLANE:
-            return self._bound_meets_plane()
-        return self._bound_meets_field() if kind == GeomType.HFIELD else self._spheres_meet()
+            return self._bound_meets_plane(gap)
+        return self._bound_meets_field() if kind == GeomType.HFIELD else self._spheres_meet(gap)
 
-    def _bound_meets_plane(self) -> Mask:
-        """Mask of the worlds where geom2's bounding sphere comes within the margin of the plane geom1."""
+    def _bound_meets_plane(self, gap: Scalar) -> Mask:
+        """Mask of the worlds where geom2's bounding sphere comes within margin and gap of the plane geom1."""
         m, d, g1, g2 = self._model, self._data, self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
-        return dot(apart, column(d.geom_xmat[g1], 2)) < bound_of(m, g2) + contact_param(m, self.pair).margin
+        return dot(apart, column(d.geom_xmat[g1], 2)) < bound_of(m, g2) + (contact_param(m, self.pair).margin + gap)
 
-    def _spheres_meet(self) -> Mask:
-        """Mask of the worlds where the bounding spheres of two geoms, neither endless, come within the margin."""
+    def _spheres_meet(self, gap: Scalar) -> Mask:
+        """Mask of the worlds where the bounding spheres of two geoms, neither endless, come within margin and gap."""
         m, d = self._model, self._data
         g1, g2 = self.pair.geom1, self.pair.geom2
         apart = sub(d.geom_xrel[g2], add(d.geom_xrel[g1], _offset(m, d, self.pair)))
-        reach = bound_of(m, g1) + bound_of(m, g2) + contact_param(m, self.pair).margin
+        reach = bound_of(m, g1) + bound_of(m, g2) + (contact_param(m, self.pair).margin + gap)
         if is_number(reach):
             return dot(apart, apart) < reach * reach if reach > 0 else False
         return dot(apart, apart) < maximum(reach, 0.0) * reach
@@ -123,13 +126,13 @@ class Candidate:
         return logical_and(*within)
 
     def contacts(self) -> list[Contact]:
-        """Compute all `ncon` contacts, also those that do not act; in MuJoCo's order for a noslip sweep."""
+        """Compute all `ncon` contacts, also those that do not act; in MuJoCo's order where `m.orders_contacts`."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
         one = _GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
         two = _GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
         found = collider.found(one, two, self.ncon)
-        if m.noslip_iterations and collider.order:
+        if collider.order and m.orders_contacts:
             found = collider.order(found)
 
         def contact(dist: Scalar, spot: list[Scalar]) -> Contact:
@@ -141,7 +144,12 @@ class Candidate:
 @stage(reads="", computes="candidates")
 def collision(m: Model, d: Data) -> None:
     """Make a candidate of each of `m.pairs`, in order: mj_collision. They read the data when they are asked."""
-    d.candidates = [Candidate(pair, most_contacts(m, pair), m, d) for pair in m.pairs]
+    d.candidates = candidates_of(m, d, m.pairs)
+
+
+def candidates_of(m: Model, d: Data, pairs: Sequence[Pair]) -> list[Candidate]:
+    """Make a candidate of each of some pairs, in order."""
+    return [Candidate(pair, most_contacts(m, pair), m, d) for pair in pairs]
 
 
 def _offset(m: Model, d: Data, pair: Pair) -> list[Scalar]:

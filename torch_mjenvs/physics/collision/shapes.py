@@ -67,6 +67,7 @@ class Collider:
     hulls: reads `Shape.hull` instead of `Shape.size`.
     ccd: stands for MuJoCo's general convex collider, as all that read hulls do.
     order: puts the contacts that `find` gives in MuJoCo's order, where that counts; None: they are in it.
+    loose: they may be in another order than MuJoCo's, whatever `order` does.
     """
 
     ncon: int
@@ -80,6 +81,7 @@ class Collider:
     hulls: bool = False
     ccd: bool = False
     order: Callable[[Found], Found] | None = None
+    loose: bool = False
 
     def found(self, one: Geom, two: Geom, ncon: int) -> Found:
         """Find the contacts: distance and spot of each. ValueError where `find` does not give `ncon`."""
@@ -186,15 +188,15 @@ _BOXES = Collider(box_box.MOST, box_box.find_boxes, box_box.place_boxes, cull=Tr
 _SPHERE_CYLINDER = Collider(1, ball_colliders.find_sphere_cylinder, ball_colliders.place_ball, cull=True)
 _SPHERE_BOX = Collider(1, ball_colliders.find_sphere_box, ball_colliders.place_ball_box, cull=True)
 _CAPSULE_CYLINDER = Collider(
-    2, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot, cull=True, ccd=True
+    2, capsule_cylinder.find_capsule_cylinder, capsule_cylinder.place_spot, cull=True, ccd=True, loose=True
 )
 _CAPSULE_BOX = Collider(2, capsule_box.find_capsule_box, ball_colliders.place_ball_box, cull=True)
 _CONVEX = Collider(1, convex.find_convex, convex.place_convex, cull=True, many=True, hulls=True)
 _ROUND = replace(_CONVEX, find=convex.find_round)
-_FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat)
-_CORNERED = replace(_FLAT, find=convex.find_cornered)
+_FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat, loose=True)
+_CORNERED = replace(_FLAT, find=convex.find_cornered, loose=False)
 _BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
-_ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh)
+_ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh, loose=True)
 _FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)
 _FIELD_CORNERED = replace(_FIELD, find=field_colliders.find_cornered_on_field)
 _FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)

@@ -37,8 +37,6 @@ def make_constraint(m: Model, d: Data) -> None:
     grouped = batch_pairs(m, d.precision)
     in_groups = {id(p) for pairs in grouped for p in pairs}
     alone = [c for c in d.candidates if id(c.pair) not in in_groups]
-    if m.noslip_iterations:  # of two bodies, pairs that the model names come first
-        alone.sort(key=lambda c: c.pair.ipair < 0)
     d.constraints = [
         *equalities(m, d),
         *friction_losses(m, d),

@@ -48,8 +48,8 @@ class BodyContact(ContactForce):
     def wrenches(self, m: Model, d: Data, force: list[Scalar]) -> list[list[Scalar]]:
         return [in_world(lines, force) for lines in reversed(self.lines)]
 
-    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list[Scalar], list[Scalar]]:
-        return self.arms[self.bodies.index(body)], self.lines[0][0][3:]
+    def points(self, m: Model, d: Data) -> list[list[Scalar]]:
+        return list(self.arms)
 
 
 @dataclass

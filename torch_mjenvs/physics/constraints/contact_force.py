@@ -7,28 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Mask, Scalar, logical_and, select
+from ...compiler.scalar import Mask, Scalar, logical_and
 from ..algebra.spatial import Vec, add, scale, zeros
 from ..model.data import Data
-from ..model.model import Model
+from ..model.model import Model, Pair
 from .cones.pyramid import Cone
+from .listed import ByBody, Listed, Visit
 from .rows import Constraint
-
-Felt = Callable[[list[Scalar], list[Scalar]], Mask]  # of a point and a direction, (3) each
 
 
 @dataclass
 class ContactForce:
     """A contact that may touch. Where it is not `active`, what depends on the state is unspecified or None.
 
-    bodies: of geom1 and geom2; the normal points from the first to the second. y0: along the axes (condim), which
-    `pyramid` explains. refine: see `Constraint.needs_refinement`.
+    number: its place among the pair's. bodies: of geom1 and geom2; the normal points from the first to the second.
+    frame: normal and two tangents. y0: along the axes (condim), which `pyramid` explains. refine: see
+    `Constraint.needs_refinement`.
     """
 
     active: Mask
+    pair: Pair
+    number: int
     bodies: tuple[int, int]
+    dist: Scalar
+    frame: list[list[Scalar]]
     cone: Cone
     y0: list[Scalar]
     refine: Mask
@@ -59,8 +64,8 @@ class ContactForce:
         for (_, body), x in zip(touched, new, strict=True):
             wrench[body] = x
 
-    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list[Scalar], list[Scalar]]:
-        """The contact's point, from the origin of the tree of one of the two bodies, and its normal."""
+    def points(self, m: Model, d: Data) -> list[list[Scalar]]:
+        """The contact's point, from the origins of the trees of the first body and of the second."""
         raise NotImplementedError
 
     def residual(self, motion: list[list[Scalar]]) -> list[Scalar]:
@@ -98,24 +103,27 @@ class Contacts(Constraint):
 
             c.pull(m, d, force, wrench)
 
-    def sum_touch(
-        self, m: Model, d: Data, a: Vec, body: int, felt: Felt, total: Scalar
-    ) -> Scalar:
-        """Return `total` plus the normal forces on a body of the contacts that are `felt`.
-
-        felt: of a point (from the origin of the body's tree) and the direction in which the body presses there.
-        """
+    def fold_listed(
+        self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
+    ) -> Any:
+        """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`."""
         motion = body_motion(m, d, a)
-        for c in (c for c in self.contacts if body in c.bodies):
+        for c in self.contacts:
+            if not wanted(c.pair):
+                continue
 
-            def push(carry: list[Scalar], c: ContactForce = c) -> list[Scalar]:
-                force = c.cone.push(c.residual(motion))[0][0]
-                point, normal = c.seen_from(m, d, body)
-                hit = felt(point, scale(normal, 1.0 if body == c.bodies[0] else -1.0))
-                return [carry[0] + select(logical_and(force > 0.0, hit), force, 0.0)]
+            def step(carry: Any, c: ContactForce = c) -> Any:
+                def per_body(name: str) -> list[list[Scalar]]:
+                    return [list(by_body[name][body]) for body in c.bodies]
 
-            (total,) = when_any(c.active, push, [total])
-        return total
+                force = c.cone.push(c.residual(motion))[0]
+                listed = Listed(
+                    c, lambda of: of(c.pair), c.number, c.dist, c.points(m, d), c.frame, force, per_body
+                )
+                return visit(listed, carry)
+
+            carry = when_any(c.active, step, carry)
+        return carry
 
 
 def body_motion(m: Model, d: Data, x: Vec) -> list[list[Scalar]]:

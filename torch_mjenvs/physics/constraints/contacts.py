@@ -25,7 +25,7 @@ from .contact_row import ContactRow, row_param
 from .softening import ContactBound, contact_bound
 from .world_contacts import WorldContact, WorldContacts
 
-_NOTHING: Any = (None, None), None, None  # what is known, in plain Python, of a contact that does not touch
+_NOTHING: Any = (None, None), None, None, None  # what is known, in plain Python, of a contact that does not touch
 
 
 def contacts(m: Model, d: Data, candidates: list[Candidate]) -> tuple[WorldContacts, BodyContacts]:
@@ -53,10 +53,10 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
     param, bound, ovel = row_param(m, pair), contact_bound(m, pair, d.precision), d.ovel
     friction = contact_param(m, pair).friction[: pair.condim - 1]
 
-    def contact(distance: Scalar, where: Callable[[], Any]) -> WorldContact | BodyContact:
+    def contact(number: int, distance: Scalar, where: Callable[[], Any]) -> WorldContact | BodyContact:
         active = distance < param.margin
 
-        def compute() -> tuple[Any, Scalar, list[Scalar]]:
+        def compute() -> tuple[Any, Any, Scalar, list[Scalar]]:
             arm1, arm2, frame = where()
             row = ContactRow(param, distance)
             stiffness = row.stiffness(bound.give)
@@ -64,22 +64,22 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
             if len(sides) == 1:
                 (side,) = sides
                 r = arm2 if side.sign > 0 else arm1
-                place = r, frame
+                place = r
                 velocity = world_contacts.along(r, frame, pair.condim, side.sign, ovel[side.body])
             else:
                 lines = body_contacts.lines_of((arm1, arm2), frame, pair.condim)
                 place = lines, (arm1, arm2)
                 velocity = body_contacts.along(lines, (sides[0], sides[1]), ovel)
-            return place, stiffness, row.y0(velocity)
+            return place, frame, stiffness, row.y0(velocity)
 
-        place, stiffness, y0 = compute_any(active, compute) or _NOTHING
+        place, frame, stiffness, y0 = compute_any(active, compute) or _NOTHING
         cone = cone_of(m, friction, stiffness, bound)
-        common = active, bodies, cone, y0, bound.needs_refinement
+        common = active, pair, number, bodies, distance, frame, cone, y0, bound.needs_refinement
         if len(sides) == 1:
-            return WorldContact(*common, sides[0].body, sides[0].sign, *place)
+            return WorldContact(*common, sides[0].body, sides[0].sign, place)
         return BodyContact(*common, (sides[0], sides[1]), *place)
 
-    return [contact(distance, where) for distance, where in places]
+    return [contact(number, distance, where) for number, (distance, where) in enumerate(places)]
 
 
 def cone_of(m: Model, friction: list[Scalar], D: Scalar, bound: ContactBound) -> Cone:

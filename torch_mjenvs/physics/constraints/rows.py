@@ -8,10 +8,14 @@ accelerations of dofs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
 from ..algebra.spatial import MINVAL, Vec, is_number, is_zero
 from ..model.data import Data
-from ..model.model import Model
+from ..model.model import Model, Pair
+from .listed import ByBody, Visit
 
 MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 
@@ -40,6 +44,15 @@ class Constraint:
     def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         """Add the wrenches on the bodies at a: (torque, force) about the body's origin. Contacts and tendons alone
         make any."""
+
+    def fold_listed(
+        self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
+    ) -> Any:
+        """Run `carry = visit(contact, carry)` over the contacts of wanted pairs, where they act, at a.
+
+        by_body: the tables that `Listed.per_body` looks into. Contacts alone have any.
+        """
+        return carry
 
 
 def reference(solref: Vec, solimp: Vec, direct: bool, timestep: float) -> tuple[Scalar, Scalar]:

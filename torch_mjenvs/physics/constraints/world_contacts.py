@@ -29,19 +29,18 @@ class WorldContact(ContactForce):
     body: int
     sign: float
     r: list[Scalar]
-    frame: list[list[Scalar]]
 
     def along(self, motion: list[list[Scalar]]) -> list[Scalar]:
         return along(self.r, self.frame, self.condim, self.sign, motion[self.body])
 
     def wrenches(self, m: Model, d: Data, force: list[Scalar]) -> list[list[Scalar]]:
-        here = m.body_originid[self.body]
-        arms = [add(self.r, between(d, m.body_originid[body], here)) for body in self.bodies]
+        arms = self.points(m, d)
         f, torque = in_world(self.frame, force[:3]), in_world(self.frame, force[3:])
         return [add(cross(arm, f), torque) + f for arm in arms]
 
-    def seen_from(self, m: Model, d: Data, body: int) -> tuple[list[Scalar], list[Scalar]]:
-        return add(self.r, between(d, m.body_originid[body], m.body_originid[self.body])), self.frame[0]
+    def points(self, m: Model, d: Data) -> list[list[Scalar]]:
+        here = m.body_originid[self.body]
+        return [add(self.r, between(d, m.body_originid[body], here)) for body in self.bodies]
 
 
 @dataclass

@@ -51,10 +51,10 @@ def _binary(path: Path) -> mujoco.MjModel:
 def _read(mjm: mujoco.MjModel) -> Model:
     refuse_numbers(mjm)
     refuse(mjm)
-    pairs = _pairs(mjm)
+    pairs, idle = _pairs(mjm)
     touching = {g for p in pairs for g in (p.geom1, p.geom2)}
     meshes, hfields = read_meshes(mjm, touching), read_hfields(mjm, touching)
-    known: dict[str, Any] = {"pairs": pairs, "meshes": meshes, "hfields": hfields}
+    known: dict[str, Any] = {"pairs": pairs, "idle_pairs": idle, "meshes": meshes, "hfields": hfields}
     known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)
@@ -168,6 +168,7 @@ def _sensors(mjm: mujoco.MjModel) -> dict[str, Any]:
     out = {f"sensor_{name}": _tuple(getattr(mjm, f"sensor_{name}")[:n], int) for name in integers}
     return out | {
         "sensor_dataspec": _tuple(mjm.sensor_intprm[:n, 0], int),
+        "sensor_reduce": _tuple(mjm.sensor_intprm[:n, 1], int),
         "sensor_cutoff": _tuple(mjm.sensor_cutoff[:n], float),
         "sensor_delayed": tuple(bool(mjm.sensor_delay[i] or mjm.sensor_interval[i].any()) for i in range(n)),
         "sensor_names": tuple(_name(mjm, "sensor", i) for i in range(n)),
@@ -251,10 +252,10 @@ def _name(mjm: mujoco.MjModel, kind: str, i: int) -> str:
 # contact candidates
 
 
-def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
-    """Return every geom pair that mj_collision may hand to a collision function, whatever the state."""
+def _pairs(mjm: mujoco.MjModel) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
+    """Return every geom pair that mj_collision may hand to a collision function, and those of them that are idle."""
     if disabled(mjm, "CONTACT") or disabled(mjm, "CONSTRAINT"):
-        return ()
+        return (), ()
     types, affinities, shapes = mjm.geom_contype.tolist(), mjm.geom_conaffinity.tolist(), mjm.geom_type.tolist()
 
     def may_touch(g1: int, g2: int) -> bool:
@@ -268,24 +269,44 @@ def _pairs(mjm: mujoco.MjModel) -> tuple[Pair, ...]:
     found = []
     for b1, others in _body_pairs(mjm):
         found += [(g1, g2) for b2 in others for g1 in geoms[b1] for g2 in geoms[b2] if may_touch(g1, g2)]
-    explicit = _explicit_pairs(mjm)
+    explicit, idle = _explicit_pairs(mjm)
     known = {frozenset((p.geom1, p.geom2)) for p in explicit}
     ordered = [sorted(p, key=shapes.__getitem__) for p in found if frozenset(p) not in known]
-    return (*(Pair(g1, g2, _condim(mjm, g1, g2)) for g1, g2 in ordered), *explicit)
+    pairs = [*(Pair(g1, g2, _condim(mjm, g1, g2)) for g1, g2 in ordered), *explicit, *idle]
+    keys = [_sort_key(mjm, pair) for pair in pairs]
+    for place, k in enumerate(sorted(range(len(pairs)), key=keys.__getitem__)):
+        pairs[k] = dataclasses.replace(pairs[k], place=place)
+    n = len(pairs) - len(idle)
+    return tuple(pairs[:n]), tuple(pairs[n:])
 
 
-def _explicit_pairs(mjm: mujoco.MjModel) -> list[Pair]:
-    """Return the pairs of <contact><pair>, whatever contype, conaffinity and <exclude> say.
+def _sort_key(mjm: mujoco.MjModel, pair: Pair) -> tuple[int, ...]:
+    """Return what mjData.contact is sorted by: mj_collision.
+
+    Pairs of bodies come in order, and of each first those of <contact><pair>. Where bounding volumes are searched for
+    the others (midphase), they are sorted by mjContact.geom; else the geoms of the one body follow one after the other.
+    """
+    if pair.ipair >= 0:
+        return int(mjm.pair_signature[pair.ipair]), 0, pair.ipair
+    (b1, g1), (b2, g2) = sorted((int(mjm.geom_bodyid[g]), g) for g in (pair.geom1, pair.geom2))
+    alone = mjm.body_geomnum[b1] == 1 and mjm.body_geomnum[b2] == 1
+    midphase = not alone and not disabled(mjm, "MIDPHASE") and min(mjm.body_bvhadr[b1], mjm.body_bvhadr[b2]) >= 0
+    return (b1 << 16) + b2, 1, *((pair.geom1, pair.geom2) if midphase else (g1, g2))
+
+
+def _explicit_pairs(mjm: mujoco.MjModel) -> tuple[list[Pair], list[Pair]]:
+    """Return the pairs of <contact><pair>, whatever contype, conaffinity and <exclude> say, and those that are idle.
 
     Each takes the place of the automatic pair of the same geoms. Between bodies welded together there is no force.
     """
-    out = []
+    out: list[Pair] = []
+    idle: list[Pair] = []
     for k, geoms in enumerate(zip(mjm.pair_geom1.tolist(), mjm.pair_geom2.tolist(), strict=True)):
         g1, g2 = sorted(geoms, key=lambda g: mjm.geom_type[g])
         weld1, weld2 = mjm.body_weldid[mjm.geom_bodyid[[g1, g2]]]
-        if weld1 != weld2 and mjm.geom_type[g2] > 1:  # planes and height fields have no collision function
-            out.append(Pair(g1, g2, int(mjm.pair_dim[k]), k))
-    return out
+        if mjm.geom_type[g2] > 1:  # planes and height fields have no collision function
+            (out if weld1 != weld2 else idle).append(Pair(g1, g2, int(mjm.pair_dim[k]), k))
+    return out, idle
 
 
 def _body_pairs(mjm: mujoco.MjModel) -> Iterator[tuple[int, list[int]]]:

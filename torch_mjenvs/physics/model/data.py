@@ -41,7 +41,7 @@ class Field:
         if self.name in d._elsewhere:
             return getattr(d._elsewhere[self.name], self.name)
         if self.name in STAGE_OF:
-            with d._here():
+            with d.where_made():
                 STAGE_OF[self.name](d._model, d)
             return vars(d)[self.name]
         if self.optional:
@@ -149,6 +149,10 @@ class Data:
         vars(self).update(_model=m, _here=here(), _elsewhere={})
         for name, value in ({"precision": DOUBLE} | given).items():
             setattr(self, name, value)
+
+    def where_made(self) -> AbstractContextManager[Any]:
+        """Return a context in which a kernel computes where this `Data` was made, whatever block asks for it."""
+        return self._here()
 
     def take(self, names: Iterable[str], other: Data) -> None:
         """Read these fields from `other`, another evaluation."""

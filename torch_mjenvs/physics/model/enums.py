@@ -8,6 +8,12 @@ from typing import Any
 import mujoco
 
 
+class ContactReduce(IntEnum):
+    """The second number of sensor_intprm of a contact sensor, which MuJoCo has no enum for: its attribute reduce."""
+
+    NONE, MINDIST, MAXFORCE, NETFORCE = range(4)
+
+
 def _enum(kind: Any, prefix: str) -> Any:
     members = {name.removeprefix(prefix): int(value) for name, value in kind.__members__.items()}
     return IntEnum(kind.__name__, members)
@@ -25,3 +31,4 @@ ObjType = _enum(mujoco.mjtObj, "mjOBJ_")
 CamLightType = _enum(mujoco.mjtCamLight, "mjCAMLIGHT_")
 SensorType = _enum(mujoco.mjtSensor, "mjSENS_")
 DataType = _enum(mujoco.mjtDataType, "mjDATATYPE_")
+ConDataField = _enum(mujoco.mjtConDataField, "mjCONDATA_")

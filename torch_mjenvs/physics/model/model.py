@@ -15,6 +15,7 @@ import functools
 import hashlib
 
 from ..algebra.spatial import rotation
+from .enums import ConDataField, ContactReduce, SensorType
 from .hfield import HField
 from .mesh import Mesh
 from .named import Element, Keyframe, find
@@ -35,13 +36,14 @@ class Pair:
     """Two geoms that may touch; `contact_param` gives the parameters of their contacts.
 
     geom1, geom2: in the order of their types (mjtGeom), as in `mjContact.geom`. ipair: the index of their
-    <contact><pair>, or -1.
+    <contact><pair>, or -1. place: their contacts' place in `mjData.contact`, among those of the model's pairs.
     """
 
     geom1: int
     geom2: int
     condim: int
     ipair: int = -1
+    place: int = 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -228,7 +230,9 @@ class Model:
     sensor_objid: Ints
     sensor_reftype: Ints
     sensor_refid: Ints
-    sensor_dataspec: Ints  # which numbers a rangefinder gives, bit by bit: the first of MuJoCo's sensor_intprm
+    sensor_dataspec: Ints  # which numbers a rangefinder or contact sensor gives, bit by bit: the first of MuJoCo's
+    # sensor_intprm
+    sensor_reduce: Ints  # which contacts a contact sensor gives: the second of sensor_intprm
     sensor_dim: Ints
     sensor_adr: Ints
     sensor_cutoff: Floats
@@ -237,6 +241,7 @@ class Model:
     meshes: tuple[Mesh | None, ...]  # None: it touches nothing
     hfields: tuple[HField | None, ...]
     pairs: tuple[Pair, ...]
+    idle_pairs: tuple[Pair, ...]  # of geoms welded together: mjData.contact has their contacts, without a force
     pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters
     pair_solref: Rows
     pair_solreffriction: Rows
@@ -309,6 +314,14 @@ class Model:
         """Return where a sensor's numbers are in `sensordata`, a slice. Raises KeyError for an unknown name."""
         i = find("sensor", self.sensor_names, name)
         return slice(self.sensor_adr[i], self.sensor_adr[i] + self.sensor_dim[i])
+
+    @property
+    def orders_contacts(self) -> bool:
+        """Return whether it matters in which order a pair has its contacts: to noslip sweeps, or contact sensors."""
+        return self.noslip_iterations > 0 or any(
+            kind == SensorType.CONTACT and data != 1 << ConDataField.FOUND and reduce != ContactReduce.NETFORCE
+            for kind, data, reduce in zip(self.sensor_type, self.sensor_dataspec, self.sensor_reduce, strict=True)
+        )
 
     def _element(self, kind: str, names: tuple[str, ...], which: str | int) -> Element:
         i = find(kind, names, which)

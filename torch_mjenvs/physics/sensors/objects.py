@@ -12,14 +12,18 @@ from ..model.data import Data
 from ..model.enums import CamLightType, ObjType, SensorType
 from ..model.model import Model, UnsupportedModel
 
+NOT_SUPPORTED = " is not supported: "
+BY_NAME = (
+    "take it out of the model, or ask for other sensors by name: world.data.sensordata[m.sensor('gyro')] in a task, "
+    "outputs=('sensor:gyro',) of a Simulation"
+)
 
-def not_there(m: Model, i: int, what: str = "") -> UnsupportedModel:
-    """The error that refuses sensor i: it names the sensor, its type, and `what` about it is not supported."""
+
+def not_there(m: Model, i: int, what: str = "", remedy: str = "") -> UnsupportedModel:
+    """The error that refuses sensor i: its name and type, `what` is not supported of it, and a remedy."""
     kind = SensorType(m.sensor_type[i]).name.lower()
-    return UnsupportedModel(
-        f"sensordata with sensor {m.sensor_names[i]!r} ({kind}){what} is not supported: take it out of the model, "
-        "or do not ask for sensordata"
-    )
+    remedy = f"{remedy}, {BY_NAME}" if remedy else BY_NAME
+    return UnsupportedModel(f"sensor {m.sensor_names[i]!r} ({kind}){what}{NOT_SUPPORTED}{remedy}")
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """Sensors: mj_sensorPos, mj_sensorVel, mj_sensorAcc. A function for each type, in the table at the end.
 
-Each gives the numbers of sensor i. What is not in the table is refused by name, when `sensordata` is asked for.
+Each gives the numbers of sensor i. What is not in the table is refused by name, when it is read.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
-from ...compiler.scalar import Mask, Scalar, absolute, clip, logical_and, minimum, select
+from ...compiler.scalar import Scalar, absolute, clip, logical_and, minimum, select
 from ..algebra.sparse import row_times
 from ..algebra.spatial import (
     MINVAL,
@@ -19,19 +20,21 @@ from ..algebra.spatial import (
     quat_conjugate,
     quat_mul,
     quat_normalize,
+    scale,
     sub,
     zeros,
 )
-from ..constraints.batch.contact_groups import ContactGroup
-from ..constraints.contact_force import Contacts
 from ..constraints.limits import Limit
+from ..constraints.listed import Listed
 from ..dynamics.actuators.driven import OF_TENDONS, drivers
 from ..dynamics.energy import kinetic, potential
 from ..model.data import Data, stage
 from ..model.enums import DataType, ObjType, SensorType, TrnType
-from ..model.model import Model
+from ..model.model import Model, Pair
+from .contact_sensor import contact_data
 from .objects import acceleration, camera, measured, not_there, reference, seen_by, velocity
 from .ray import INSIDE, MISS, RAYS, inside, ray
+from .sensor_data import SensorData
 
 RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayDataField
 
@@ -39,25 +42,32 @@ RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayData
 @stage(
     reads="time qpos qvel origin frame odof M xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat "
     "site_xpos site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom "
-    "actuator_length actuator_velocity actuator_force qfrc_actuator constraints qacc_solver oacc cfrc_int",
+    "actuator_length actuator_velocity actuator_force qfrc_actuator candidates constraints qacc_solver slips oacc "
+    "cfrc_int",
     computes="sensordata",
 )
 def sensor(m: Model, d: Data) -> None:
-    """Compute d.sensordata, sensor by sensor. Raises `UnsupportedModel` for a sensor that is not supported."""
-    d.sensordata = zeros(m.nsensordata)
-    for i, kind in enumerate(m.sensor_type):
-        if kind not in SENSORS:
-            raise not_there(m, i)
-        if m.sensor_delayed[i]:
-            raise not_there(m, i, ", which gives what was measured earlier,")
+    """Compute d.sensordata, whose sensors are computed when they are read."""
+    d.sensordata = SensorData(m, functools.cache(lambda i: _measure(m, d, i)))
+
+
+def _measure(m: Model, d: Data, i: int) -> list[Scalar]:
+    """Compute what sensor i gives. Raises `UnsupportedModel` for a sensor that is not supported."""
+    kind = m.sensor_type[i]
+    if kind not in SENSORS:
+        raise not_there(m, i)
+    if m.sensor_delayed[i]:
+        raise not_there(m, i, ", which gives what was measured earlier,")
+    with d.where_made():
         values = SENSORS[kind](m, d, i)
-        adr, dim = m.sensor_adr[i], m.sensor_dim[i]
-        assert len(values) == dim, m.sensor_names[i]
-        d.sensordata[adr : adr + dim] = _cut_off(values, m.sensor_cutoff[i], m.sensor_datatype[i])
+    assert len(values) == m.sensor_dim[i], m.sensor_names[i]
+    return _cut_off(values, kind, m.sensor_cutoff[i], m.sensor_datatype[i])
 
 
-def _cut_off(values: list[Scalar], cutoff: float, datatype: int) -> list[Scalar]:
+def _cut_off(values: list[Scalar], kind: int, cutoff: float, datatype: int) -> list[Scalar]:
     """Clip what a sensor measures to its cutoff. apply_cutoff."""
+    if kind == SensorType.CONTACT:
+        return values
     if cutoff > 0 and datatype == DataType.REAL:
         return [clip(x, -cutoff, cutoff) for x in values]
     return [minimum(cutoff, x) for x in values] if cutoff > 0 and datatype == DataType.POSITIVE else values
@@ -280,14 +290,19 @@ def _touch(m: Model, d: Data, i: int) -> list[Scalar]:
     if m.site_type[s] not in RAYS:
         raise not_there(m, i, " of a mesh")
 
-    def felt(point: list[Scalar], direction: list[Scalar]) -> Mask:
-        return ray(m.site_type[s], *zone, point, direction) < MISS
+    def side(pair: Pair) -> int:
+        """1 where the body is the first one of a pair, which the normal points away from; -1 the second; else 0."""
+        return {m.geom_bodyid[pair.geom2]: -1, m.geom_bodyid[pair.geom1]: 1}.get(body, 0)
 
-    total: Scalar = 0.0
+    def feel(c: Listed, total: list[Scalar]) -> list[Scalar]:
+        way, force = c.of_pair(side), c.force[0]
+        felt = ray(m.site_type[s], *zone, choose(way > 0.0, *c.points), scale(c.frame[0], way)) < MISS
+        return [total[0] + select(logical_and(force > 0.0, felt), force, 0.0)]
+
+    total: list[Scalar] = [0.0]
     for c in d.constraints:
-        if isinstance(c, Contacts | ContactGroup):
-            total = c.sum_touch(m, d, d.qacc_solver, body, felt, total)
-    return [total]
+        total = c.fold_listed(m, d, d.qacc_solver, lambda pair: side(pair) != 0, {}, feel, total)
+    return total
 
 
 # limits: of both ends the lower one, where it acts
@@ -351,6 +366,7 @@ SENSORS: dict[int, Callable[[Model, Data, int], list[Scalar]]] = {
     SensorType.JOINTLIMITVEL: _limit(TrnType.JOINT, _limit_vel),
     SensorType.TENDONLIMITVEL: _limit(TrnType.TENDON, _limit_vel),
     SensorType.TOUCH: _touch,
+    SensorType.CONTACT: contact_data,
     SensorType.ACCELEROMETER: _accelerometer,
     SensorType.FRAMELINACC: _frame_linacc,
     SensorType.FRAMEANGACC: _frame_angacc,

@@ -121,7 +121,7 @@ def _grips(m: Model, d: Data) -> list[Grip]:
     out = [_friction_loss(c, d.qacc, image) for c in d.constraints if isinstance(c, FrictionLoss)]
     motion = body_motion(m, d, d.qacc)
     contacts = [c for kind in d.constraints if isinstance(kind, Contacts) for c in kind.contacts if c.condim > 1]
-    for c in sorted(contacts, key=lambda c: sorted(c.bodies)):
+    for c in sorted(contacts, key=lambda c: (c.pair.place, c.number)):
         out += _contact(m, d, c, motion, image)
     return out
 

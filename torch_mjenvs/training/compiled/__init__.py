@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ...compiler.matrices import can_build
 from ...networks.layers import Dense, Network
@@ -11,7 +12,7 @@ from .forward import Forward
 from .losses import Loss
 from .update import Learned, Update
 
-__all__ = ["Forward", "Learned", "Loss", "Update", "networks_of", "why_not"]
+__all__ = ["Forward", "Learned", "Loss", "Update", "networks_of", "trained", "why_not"]
 
 
 def why_not(device: torch.device) -> str | None:
@@ -32,3 +33,13 @@ def networks_of(net: ActorCritic) -> tuple[Network, Network]:
             weight, bias = int(weights[i].storage_offset()), int(biases[i].storage_offset())
             layers.append(Dense(weights.shape[2], outputs, weight, bias, "none" if last else "tanh"))
     return Network(tuple(policy)), Network(tuple(value))
+
+
+def trained(net: ActorCritic) -> Tensor | None:
+    """Return 1 for each number of `net.theta`, and 0 for weights of what a network does not see; None where all count.
+    """
+    if net.unseen is None:
+        return None
+    found, weights = torch.ones_like(net.theta), net.weights[0]
+    found[: weights.numel()].view_as(weights).masked_fill_(net.unseen, 0.0)  # they come first in theta
+    return found

@@ -104,18 +104,21 @@ class Update:
     """The update of a policy and a value network, whose parameters are `theta`, which `optimizer` would train.
 
     `columns` are the widths of a frame's parts: observation, action, log-probability, advantage, value target.
-    `log_std` is the place in theta of the first action's. A minibatch has `size` frames.
+    `log_std` is the place in theta of the first action's. A minibatch has `size` frames. `trained` has 1 for every
+    parameter, or 0 for one that stays as it is; None is 1 for all.
     """
 
     def __init__(
         self, networks: tuple[Network, Network], theta: Tensor, log_std: int, optimizer: torch.optim.Adam,
-        columns: Sequence[int], size: int, loss: Loss,
+        columns: Sequence[int], size: int, loss: Loss, trained: Tensor | None = None,
     ):  # fmt: skip
         self.theta, self.optimizer, self.columns, self.size = theta, optimizer, tuple(columns), size
         self.tiles_a_part = math.ceil(size / (PARTS * FRAMES))
         self.parts = math.ceil(size / (self.tiles_a_part * FRAMES))
         total = padded_size(len(theta))
         self.parameters = torch.zeros(3, total)  # theta, and Adam's two moments
+        self.trained = torch.zeros(total)
+        self.trained[: len(theta)] = 1.0 if trained is None else trained
         self.gradient, self.sums = torch.zeros(total), torch.zeros(self.parts, total)
         self.weights = torch.zeros(self.parts * self.tiles_a_part * FRAMES)  # of each frame in the mean; 0 of none
         self.weights[:size] = 1 / size
@@ -125,8 +128,9 @@ class Update:
 
     def _kernel(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Kernel:
         phases = (self._learn(networks, log_std, loss), *self._step(loss))
-        names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient", "squares")
-        memories = *map(Memory, (*names, "statistics")), Memory("order", "l"), Memory("own", each=self.scratch.size)
+        names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient")
+        floats = map(Memory, (*names, "squares", "statistics", "trained"))
+        memories = *floats, Memory("order", "l"), Memory("own", each=self.scratch.size)
         return build(Plan("ppo update", memories, phases))
 
     def _learn(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Phase:
@@ -188,7 +192,8 @@ class Update:
         all_found = Matrix("squares", CHUNKS, 1, 1, 0, at=(("round", CHUNKS),))
         rates = Matrix("rates", 2, size, 1, 0, at=(("round", 2),))
         own = [Matrix(name, 1, size, size, at=chunk) for name in ("theta", "mean", "square")]
-        add = Apply(adam.gradient(self.parts), (sums, gradient, squares), size)
+        trained = Matrix("trained", 1, size, size, at=chunk)
+        add = Apply(adam.gradient(self.parts), (sums, trained, gradient, squares), size)
         clipping = Apply(adam.clipping(CHUNKS, loss.max_grad_norm), (all_found, factor), 1)
         group = self.optimizer.param_groups[0]
         everywhere = Matrix("own", 1, size, 1, 0, offset=factor.offset)
@@ -216,7 +221,7 @@ class Update:
             "theta": theta, "mean": mean, "square": square, "frames": frames, "weights": self.weights,
             "advantages": self._advantages(frames, order), "rates": self._rates(int(state["step"]), rounds),
             "own": self.own, "sums": self.sums, "gradient": self.gradient, "squares": squares,
-            "statistics": statistics, "order": filled,
+            "statistics": statistics, "order": filled, "trained": self.trained,
         }  # fmt: skip
         self.kernel(tensors, rounds, threads)
         for ours, theirs in zip(self.parameters, now, strict=True):

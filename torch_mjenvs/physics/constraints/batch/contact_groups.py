@@ -11,15 +11,17 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
+from ....compiler.arrays import Array, Table
 from ....compiler.control import add_each, fold_each, when_any
-from ....compiler.scalar import Scalar, absolute, logical_and, select
-from ...algebra.spatial import Vec, choose, dot, scale, sum_of
+from ....compiler.scalar import Scalar
+from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
-from ...model.model import Model
+from ...model.model import Model, Pair
 from ..body_contacts import lines_of
 from ..cones.pyramid import Cone
-from ..contact_force import Felt, in_world
+from ..contact_force import in_world
 from ..contacts import cone_of
+from ..listed import ByBody, Listed, Visit
 from ..rows import Constraint, Hessian
 from ..softening import ContactBound
 from .pair_batch import PairBatch
@@ -94,7 +96,7 @@ class ContactGroup(Constraint):
         x, condim = self.batch.of_dofs(a), range(self.batch.condim)
 
         def push(i: Any) -> list[Any]:
-            force = self._cone(i).push(self._residual(i, x))[0]
+            force = self._force(i, x)
             second, *others = (
                 in_world([self.rows.at(i, ("line", side, k)) for k in condim], force) for side in _sides(self.batch)
             )
@@ -106,28 +108,41 @@ class ContactGroup(Constraint):
         for body in {body for pair in self.batch.bodies for body in pair if body}:
             wrench[body] = flat[6 * body : 6 * body + 6]
 
-    def sum_touch(self, m: Model, d: Data, a: Vec, body: int, felt: Felt, total: Scalar) -> Scalar:
-        """Return `total` plus the normal forces on a body of the contacts that are `felt`: see `Contacts.sum_touch`."""
-        bodies = self.batch.bodies
-        if not any(body in pair for pair in bodies):
-            return total
-        x = self.batch.of_dofs(a)
+    def fold_listed(
+        self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
+    ) -> Any:
+        """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`."""
+        batch = self.batch
+        of_interest = [float(wanted(pair)) for pair in batch.pairs]
+        if not any(of_interest):
+            return carry
+        x = batch.of_dofs(a)
+        involved = sorted({body for pair in batch.bodies for body in pair})
+        tables = {name: Array([list(vectors[body]) for body in involved]) for name, vectors in by_body.items()}
+        places = [[involved.index(pair[side]) for pair in batch.bodies] for side in (0, 1)]
+        numbers = Table([float(k) for k in range(batch.collider.ncon) for _ in batch.pairs])
 
-        def push(i: Any, carry: list[Scalar]) -> list[Scalar]:
-            side = self.batch.per_contact([1.0 if body == b[0] else -1.0 if body == b[1] else 0.0 for b in bodies], i)
+        def step(i: Any, carry: Any) -> Any:
+            def per_body(name: str) -> list[list[Scalar]]:
+                return [tables[name][batch.per_contact(place, i), :] for place in places]
 
-            def press(inner: list[Scalar]) -> list[Scalar]:
-                force, (first, second, normal) = self._press(i, x), self.tables.seen(i)
-                hit = felt(choose(side > 0.0, first, second), scale(normal, side))
-                return [inner[0] + select(logical_and(force > 0.0, hit), force, 0.0)]
+            def of_pair(of: Callable[[Pair], float]) -> Scalar:
+                number: Scalar = batch.per_contact([float(of(pair)) for pair in batch.pairs], i)
+                return number
 
-            return when_any(absolute(side) > 0.5, press, carry)
+            def look(carry: Any) -> Any:
+                dist, p, frame = self.tables.contact(i)
+                points = list(self.tables.arms(i, p))
+                listed = Listed(None, of_pair, numbers[i], dist, points, frame, self._force(i, x), per_body)
+                return visit(listed, carry)
 
-        return fold_each(self.touching, push, [total])[0]
+            return when_any(of_pair(wanted) > 0.5, look, carry)
 
-    def _press(self, i: Any, x: Any) -> Scalar:
-        """The normal force of contact i."""
-        return self._cone(i).push(self._residual(i, x))[0][0]
+        return fold_each(self.touching, step, carry)
+
+    def _force(self, i: Any, x: Any) -> list[Scalar]:
+        """The force of contact i along its axes (condim)."""
+        return self._cone(i).push(self._residual(i, x))[0]
 
     def _cone(self, i: Any) -> Cone:
         return self.cone(self.rows.at(i, "friction"), self.rows.at(i, "D"))

@@ -185,11 +185,6 @@ class PairTables:
         spot = self._spot(i)
         return self.batch.collider.place(*self._geoms(i), spot)
 
-    def seen(self, i: Any) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
-        """Compute the point of contact i, from the origins of both bodies' trees, and its normal: three vectors (3)."""
-        _, p, frame = self.batch.collider.place(*self._geoms(i), self._spot(i))
-        return *self.arms(i, p), frame[0]
-
     def arms(self, i: Any, p: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
         """Move a point of contact i to the origins of the trees of the first and the second body."""
         return (p if self.batch.one_tree else sub(p, self._offset(i))), p

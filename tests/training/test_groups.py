@@ -1,0 +1,252 @@
+"""PPO on tasks that name and group their observations: who sees what, and the files that know it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("tqdm")
+
+from named import SHAPES, TRUE_WIDTH, WIDTH, Grouped, Named
+
+from torch_mjenvs import Normal, Policy, TorchVectorEnv
+from torch_mjenvs.__main__ import main
+from torch_mjenvs.envs.parts import mapped
+from torch_mjenvs.training import ppo, runs
+from torch_mjenvs.training.worlds import make
+
+pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
+
+
+@dataclass(frozen=True)
+class Tables(Named):
+    """Its tables are fields."""
+
+    noise: dict[str, Any] = field(default_factory=lambda: {"angle": 0.1, "speeds": Normal(0.2)})  # type: ignore[misc]
+    history: dict[str, int] = field(default_factory=lambda: {"angle": 3})  # type: ignore[misc]
+
+
+IDS = {"TorchNamedCart-v0": Named, "TorchGroupedCart-v0": Grouped}
+NAMED, GROUPED = IDS
+TABLES = "TorchTablesCart-v0"
+SMALL = ["--num-envs", "8", "--hidden", "8", "--minibatch", "32", "--horizon", "8", "--episodes", "2"]
+SHORT = [*SMALL, "--evaluations", "1", "--total-steps", "128"]
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    for env_id, task in (IDS | {TABLES: Tables}).items():
+        gymnasium.register(
+            env_id, entry_point="torch_mjenvs.envs.single_env:TorchEnv",
+            vector_entry_point="torch_mjenvs.envs.vector_env:TorchVectorEnv", kwargs={"task": task},
+        )  # fmt: skip
+    yield
+    for env_id in (*IDS, TABLES):
+        del gymnasium.registry[env_id]
+
+
+def agent(task: type = Grouped, obs_groups: Any = None) -> ppo.PPO:
+    torch.manual_seed(0)
+    small = {"num_envs": 8, "horizon": 8, "minibatch": 32, "hidden": 8, "total_steps": 128}
+    env = TorchVectorEnv(task, 8, autoreset_mode="SameStep", copy=False)
+    with torch.no_grad():
+        return ppo.PPO(env, ppo.Settings(**runs.settings("", **small)), 0, obs_groups)
+
+
+def learn(found: ppo.PPO, iterations: int = 3) -> None:
+    with torch.no_grad():
+        for _ in range(iterations):
+            found.iterate()
+
+
+def depends(found: ppo.PPO) -> list[list[bool]]:
+    """On which of the numbers of an observation action and value depend, after all."""
+    obs = torch.randn(1, WIDTH + TRUE_WIDTH, requires_grad=True)
+    outputs = []
+    for k in range(2):
+        x = obs
+        for i, (weight, bias) in enumerate(zip(found.net.weights, found.net.biases, strict=True)):
+            x = x @ weight[k].T + bias[k, 0]
+            x = x.tanh() if i < 2 else x
+        (grad,) = torch.autograd.grad(x[:, 0].sum(), obs)
+        outputs.append((grad[0] != 0).tolist())
+    return outputs
+
+
+SEEN, TRUE = [True] * WIDTH, [True] * TRUE_WIDTH
+UNSEEN, UNTRUE = [False] * WIDTH, [False] * TRUE_WIDTH
+
+
+@pytest.mark.parametrize(
+    ("obs_groups", "expected"),
+    [
+        (None, [SEEN + UNTRUE, SEEN + TRUE]),
+        ({"critic": ["privileged"]}, [SEEN + UNTRUE, UNSEEN + TRUE]),
+        ({"policy": ["policy", "privileged"], "critic": ["policy"]}, [SEEN + TRUE, SEEN + UNTRUE]),
+    ],
+)
+def test_each_network_sees_its_groups_alone(obs_groups, expected):
+    found = agent(obs_groups=obs_groups)
+    assert depends(found) == expected
+    before = found.net.theta.clone()
+    learn(found)
+    assert depends(found) == expected and not torch.equal(before, found.net.theta)
+
+
+def test_isaac_labs_critic_is_a_group_of_its_own():
+    class Lab(Named):
+        noise, history = {}, {}
+
+        def observe(self, m, world):
+            return {"policy": list(world.qpos), "critic": [*world.qpos, *world.qvel]}
+
+    assert agent(Lab).seen.groups == {"policy": ["policy"], "critic": ["critic"]}
+
+
+def test_without_groups_all_is_seen_and_a_list_learns_as_the_same_numbers_by_name():
+    class Rows(Named):
+        noise, history = {}, {}
+
+        def observe(self, m, world):
+            return [*world.qpos, *world.qvel]
+
+    class Names(Rows):
+        def observe(self, m, world):
+            return {"qpos": list(world.qpos), "qvel": list(world.qvel)}
+
+    found = [agent(task) for task in (Rows, Names)]
+    for one in found:
+        torch.manual_seed(1)
+        learn(one)
+    assert torch.equal(found[0].net.theta, found[1].net.theta) and found[1].net.unseen is None
+    assert found[0].networks().keys() == found[1].networks().keys() - {"observation"}
+
+
+def test_groups_that_are_not_there_are_refused():
+    with pytest.raises(SystemExit, match=r"'critic' sees \['truth'\], and the groups are \['policy', 'privileged'\]"):
+        agent(obs_groups={"critic": ["truth"]})
+    with pytest.raises(SystemExit, match="the task's observations have no groups"):
+        agent(Named, {"critic": ["policy"]})
+
+
+def run(out: Path, env_id: str, *more: str) -> dict[str, Any]:
+    main(["train", "--env", env_id, "--out", str(out), *SHORT, *more])
+    return json.loads((out / "result.json").read_text())
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_a_run_is_trained_scored_and_loaded(tmp_path, capsys, env_id):
+    result = run(tmp_path / "run", env_id)
+    groups = {"policy": ["policy"], "critic": ["policy", "privileged"]}
+    assert result.get("obs_groups") == (groups if env_id == GROUPED else None)
+    policy = Policy.load(tmp_path / "run")
+    assert policy.sizes == (WIDTH, 1)
+    env = make(env_id, 4, "cpu")
+    obs, _ = env.reset(seed=0)
+    rows, _ = make(env_id, 4, "cpu", observation="flat").reset(seed=0)
+    expected = policy(obs)
+    assert torch.equal(policy(rows), expected)
+    mine = obs["policy"] if env_id == GROUPED else obs
+    assert torch.equal(policy(torch.cat([x.reshape(4, -1) for x in mine.values()], 1)), expected)
+    lone, _ = gymnasium.make(env_id).reset(seed=0)
+    assert policy(mapped(torch.as_tensor, lone)).shape == (1,)
+    disordered = {name: mine[name] for name in sorted(mine)}
+    assert torch.equal(policy({"policy": disordered} if env_id == GROUPED else disordered), expected)
+    main(["score", str(tmp_path / "run"), "--episodes", "3"])
+    assert f"score in {env_id}" in capsys.readouterr().out
+    del mine["angle"]
+    with pytest.raises(ValueError, match=r"the observation must have 'angle', and has \['speeds', 'table'\]"):
+        policy(obs)
+
+
+def test_a_policy_acts_as_the_agent_did(tmp_path):
+    found = agent()
+    learn(found)
+    torch.save({"env": GROUPED, **found.networks()}, tmp_path / "policy.pt")
+    env = make(GROUPED, 4, "cpu")
+    for _ in range(3):
+        obs, _ = env.reset()
+        with torch.no_grad():
+            torch.testing.assert_close(Policy.load(tmp_path)(obs), found.act(obs), rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_that_is_resumed_ends_with_the_same_bits():
+    found, again = agent(), agent()
+    learn(found, 2)
+    state = copy.deepcopy(found.state_dict())
+    learn(found, 2)
+    again.load_state_dict(state)
+    learn(again, 2)
+    assert torch.equal(found.net.theta, again.net.theta)
+
+
+def test_groups_are_part_of_a_run_and_of_its_policy(tmp_path):
+    run(tmp_path, GROUPED)
+    with pytest.raises(SystemExit, match="obs_groups is"):
+        run(tmp_path, GROUPED, "--resume", "--total-steps", "256", "--obs-groups", "critic=policy")
+    assert run(tmp_path, GROUPED, "--resume", "--total-steps", "256")["frames"] == 256
+    found = torch.load(tmp_path / "policy.pt", weights_only=True)
+    assert found["observation"] == {
+        "policy": {name: list(shape) for name, shape in SHAPES.items()},
+        "privileged": {"speeds": [2], "angle": []},
+    }
+
+
+def test_a_film_is_played(tmp_path):
+    pytest.importorskip("imageio")
+    run(tmp_path / "run", GROUPED)
+    from torch_mjenvs.commands.play import played
+
+    env = make(GROUPED, 2, "cpu")
+    assert list(played(env, Policy.load(tmp_path / "run"), 0, 5)) == list(range(6))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"observation": [3]}, "must be a dict of shapes"),
+        ({"observation": {"policy": {"x": [4]}}}, "16 numbers in all"),
+        ({"observation": {"policy": {"x": ["a"]}}}, "lists of whole numbers"),
+        ({"observation": {"policy": {"x": [-16]}}}, "lists of whole numbers"),
+        ({"obs_groups": ["policy"]}, "'obs_groups' must be a dict"),
+        ({"obs_groups": {"policy": ["truth"]}}, r"'policy' sees \['truth'\]"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(tmp_path, change, said):
+    torch.save({"env": GROUPED, **agent().networks(), **change}, tmp_path / "policy.pt")
+    with pytest.raises(ValueError, match=said):
+        Policy.load(tmp_path)
+
+
+def test_a_policy_of_other_names_is_refused(tmp_path):
+    torch.save({"env": GROUPED, **agent().networks()}, tmp_path / "policy.pt")
+    policy = Policy.load(tmp_path)
+    policy.check_spaces(make(GROUPED, 1, "cpu"))
+    policy.check_spaces(make(GROUPED, 1, "cpu", observation="flat"))
+    for other in (NAMED, "TorchHopper-v0"):
+        with pytest.raises(ValueError, match="the policy's observations are"):
+            policy.check_spaces(make(other, 1, "cpu"))
+
+
+def test_tables_that_are_fields_are_flags(tmp_path):
+    assert run(tmp_path, TABLES, "--noise.angle", "0", "--history.angle", "2")["task"] == {
+        "noise.angle": 0, "history.angle": 2,
+    }  # fmt: skip
+    policy = Policy.load(tmp_path)
+    assert policy.parts.shapes["angle"] == (2,) and policy.parts.shapes["speeds"] == (2,)
+
+
+@pytest.mark.parametrize("text", ["critic", "critic=", "actor=policy", "critic=policy,,privileged"])
+def test_a_flag_of_groups_that_cannot_be_is_told(text, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--env", GROUPED, "--obs-groups", text])
+    assert "is not of the form policy=GROUP,GROUP or critic=GROUP,GROUP" in capsys.readouterr().err
