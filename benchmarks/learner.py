@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    torch.set_float32_matmul_precision(ppo.PRECISION)  # as a run does
     print("| task | minibatch | torch, ms | compiled, ms | ratio | compiled, GFlop/s |")
     print("| --- | --: | --: | --: | --: | --: |")
     for task in args.tasks:
