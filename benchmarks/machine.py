@@ -105,7 +105,7 @@ def counted(recorded: Program) -> int:
     times: dict[Region, int] = {}
     for e in recorded.live:
         if isinstance(e.attr, Repeat):
-            times[e.attr.body] = e.attr.times
+            times[e.attr.body] = e.args[0]
 
     def runs(region: Region | None) -> int:
         return 1 if region is None else times.get(region, 1) * runs(region.parent)

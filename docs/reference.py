@@ -25,6 +25,7 @@ SECTIONS = {
     "torch_mjenvs.controls": ["controls.py"],
     "torch_mjenvs.vectors": ["vectors.py"],
     "torch_mjenvs.rewards": ["rewards.py"],
+    "torch_mjenvs.terrain": ["terrain"],
     "torch_mjenvs.wrappers": ["envs"],
     "torch_mjenvs.adapters": ["adapters"],
 }
@@ -33,8 +34,8 @@ UNNAMED = {"Human", "Varied"}  # bases whose members are shown as those of the c
 HEAD = """# Reference
 
 Made from the docstrings by `python docs/reference.py`. Shapes: N worlds. What a name is good for is said in
-[gymnasium.md](gymnasium.md), [simulation.md](simulation.md), [tasks.md](tasks.md), [torchrl.md](torchrl.md),
-[libraries.md](libraries.md) and [commands.md](commands.md).
+[gymnasium.md](gymnasium.md), [simulation.md](simulation.md), [tasks.md](tasks.md), [terrain.md](terrain.md),
+[torchrl.md](torchrl.md), [libraries.md](libraries.md) and [commands.md](commands.md).
 """
 
 Definition = ast.ClassDef | ast.FunctionDef

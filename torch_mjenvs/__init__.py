@@ -11,7 +11,7 @@ Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as To
 
 from typing import Any
 
-from . import controls, feet, rewards, scalar, vectors, wrappers
+from . import controls, feet, rewards, scalar, terrain, vectors, wrappers
 from .compiler import source as _source
 from .envs.observation import Normal
 from .envs.randomization import Scale, Shift, Uniform
@@ -42,6 +42,7 @@ __all__ = [
     "pretrained",
     "rewards",
     "scalar",
+    "terrain",
     "vectors",
     "wrappers",
 ]

@@ -9,7 +9,6 @@ from graph_eval import run_compiled, run_ptx, trace
 
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import count_while, repeat
-from torch_mjenvs.compiler.dense import factor_dense
 from torch_mjenvs.compiler.scalar import logical_and, number, select
 from torch_mjenvs.physics.algebra.spatial import choose
 
@@ -81,30 +80,56 @@ def test_what_is_read_before_a_loop_stays():
     assert run_compiled(program, inputs)["out"].T.tolist() == want
 
 
-@pytest.mark.parametrize("n", [1, 8, 9, 21])
-def test_a_matrix_is_factored_by_loops(n):
-    """L'DL is the matrix, on floats and in a kernel, with a pivot that is held from below."""
-    rng = np.random.default_rng(n)
-    roots = rng.normal(size=(4, n, n + 3))
-    matrices = roots @ roots.transpose(0, 2, 1)
-    matrices[:, -1, :] = matrices[:, :, -1] = 0.0
-    lower = [(i, j) for i in range(n) for j in range(i + 1)]
-    least = [-1e10] * (n - 1) + [1e-3]
+def triangle(carry):
+    """Rows filled by a loop within a loop, whose length a table says: 0 and 1 times, 2 and so on."""
+    rows, sizes = Array([0.0] * 6), Table([0, 1, 0, 3, 2])
 
-    def factors(entries):
-        rows = [{j: entries[lower.index((i, j))] for j in range(i + 1)} for i in range(n)]
-        found, inverse = factor_dense(rows, least)
-        return [*(row[j] for row in found for j in sorted(row)), *inverse]
+    def outer(i, c):
+        def inner(j, c):
+            rows.put(j, rows[j] + carry * number(i + 1), None)
+            return [c[0] + rows[j], c[1] + 1.0]
 
-    inputs = {"a": np.array([[a[i, j] for a in matrices] for i, j in lower])}
-    program = trace(lambda b: {"f": factors(b["a"])}, inputs, {"f": (n * (n + 1) // 2, "f")}, "float64")
-    compiled = run_compiled(program, inputs)["f"]
-    for world, a in enumerate(matrices):
-        for found in (compiled[:, world], np.array(factors([float(a[i, j]) for i, j in lower]))):
-            L = np.eye(n)
-            L[np.tril_indices(n, -1)] = found[: n * (n - 1) // 2]
-            a[-1, -1] = 1e-3
-            assert np.allclose(L.T @ np.diag(1 / found[n * (n - 1) // 2 :]) @ L, a, rtol=1e-12, atol=1e-12)
+        return repeat(sizes[i], inner, c, [rows])
+
+    total, count = repeat(5, outer, [0.0 * carry, carry], [rows])
+    return [total, count, *(rows[k] for k in range(6))]
+
+
+def test_a_loop_is_repeated_as_often_as_a_table_says_and_fills_an_array():
+    """On floats, tensors, in a kernel and on a GPU; an iteration reads what was there when it began."""
+    want = [[12.0 * x, x + 6.0, 11.0 * x, 9.0 * x, 4.0 * x, 0.0, 0.0, 0.0] for x in (1.0, 2.0, -3.0)]
+    assert [triangle(x) for x in (1.0, 2.0, -3.0)] == want
+    assert torch.stack(triangle(torch.tensor([1.0, 2.0, -3.0])), 1).tolist() == want
+    inputs = {"x": np.array([[1.0, 2.0, -3.0]])}
+    program = trace(lambda b: {"y": triangle(b["x"][0])}, inputs, {"y": (8, "f")}, "float64")
+    for run in (run_compiled, run_ptx):
+        assert run(program, inputs)["y"].T.tolist() == want
+
+
+def test_a_loop_puts_into_an_array_only_for_the_worlds_that_the_code_around_it_is_for():
+    """Unless it says that nobody reads the others'."""
+
+    def body(x):
+        rows = Array([x])
+
+        def put(i, c):
+            rows.put(0, rows[0] + 1.0)
+            return c
+
+        def iteration(i, c):
+            repeat(3, put, 0.0, [rows])
+            return c + 1.0
+
+        count_while(lambda i, c: c < 2.0, iteration, x, 9, [rows])
+        return [rows[0]]
+
+    want = [6.0, 4.0, 2.0, 5.0]
+    assert [body(x)[0] for x in (0.0, 1.0, 2.0, 5.0)] == want
+    assert body(torch.tensor([0.0, 1.0, 2.0, 5.0]))[0].tolist() == want
+    inputs = {"x": np.array([[0.0, 1.0, 2.0, 5.0]])}
+    program = trace(lambda b: {"y": body(b["x"][0])}, inputs, {"y": (1, "f")}, "float64")
+    for run in (run_compiled, run_ptx):
+        assert run(program, inputs)["y"].tolist() == [want]
 
 
 ROWS = [[3.0, -1.0], [4.0, 1.5], [-5.0, 9.0]]

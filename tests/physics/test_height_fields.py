@@ -6,6 +6,8 @@ MuJoCo's own answer is within ccd_tolerance of a distance: there it is asked at 
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import mujoco
 import numpy as np
 import oracle
@@ -15,7 +17,12 @@ from two_geoms import expected
 
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.contact_param import contact_param
-from torch_mjenvs.physics.collision.shapes import most_contacts
+from torch_mjenvs.physics.collision.convex.hull import Hull
+from torch_mjenvs.physics.collision.hfield.prisms import Prism, touch_ball, touch_core
+from torch_mjenvs.physics.collision.shapes import SHAPES, most_contacts
+from torch_mjenvs.physics.collision.solids import NO_CELLS
+from torch_mjenvs.physics.constraints.contacts import MANY
+from torch_mjenvs.physics.model.enums import GeomType
 from torch_mjenvs.physics.model.hfield import MOST
 from torch_mjenvs.physics.pipeline import derive
 from torch_mjenvs.physics.simulation import Simulation
@@ -241,6 +248,43 @@ def test_contacts_written_out_one_by_one_are_as_in_mujoco(option, vary):
     states = oracle.scattered(mjm, 6, 0.03, (0.3,))
     d = oracle.compare_steps(Simulation(mjm, 6, dtype=torch.float64, vary=vary), mjm, states, 10, 3)
     assert sum(x.ncon for x in d) > 2
+
+
+def test_the_depth_of_a_sphere_is_what_the_search_finds():
+    """In single prisms, near and far, from all sides, below, and inside, where MuJoCo itself is less exact."""
+    rng, inside = np.random.default_rng(0), 0
+    for _ in range(300):
+        at = rng.uniform([-0.2, -0.2, -0.3], [0.8, 0.6, 0.6])
+        x, y, (a, b, c) = 0.6, 0.4, rng.uniform(0.1, 0.5, 3)
+        tops = [[[0, y, a], [0, 0, b], [x, y, c]], [[0, 0, a], [x, y, b], [x, 0, c]]][rng.integers(2)]
+        tops = [[float(p - q) for p, q in zip(top, at, strict=True)] for top in tops]
+        prism = Prism(tops, -0.2 - float(at[2]))
+        hull = SHAPES[GeomType.SPHERE].hull
+        assert hull
+        size = hull([0.07]) | NO_CELLS._asdict()
+        ball = Hull(SimpleNamespace(size=size, centre=[0.0] * 3, mat=np.eye(3).ravel().tolist(), solids=None))
+        got, want = touch_ball(prism, ball), touch_core(prism, ball, 10.0)
+        assert abs(got[0] - want[0]) < 1e-6  # of EPA
+        if got[0] > -0.07:  # GJK is exact
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)
+        inside += got[0] < -0.07
+    assert 30 < inside < 200
+
+
+def test_forces_on_feet_are_those_of_mujoco():
+    """What touch sensors feel, and cfrc_ext, of contacts that share a loop."""
+    feet = "".join(
+        f"""<body pos="{x} .3 .42"><freejoint/><geom {g}/><site name="s{k}" size=".2"/></body>"""
+        for k, (x, g) in enumerate(((-0.5, ROUND["sphere"]), (0.4, 'type="sphere" size=".15" condim="4"')))
+    )
+    sensors = "<sensor><touch site='s0'/><touch site='s1'/></sensor>"
+    mjm = terrain(feet, more=f'<option timestep=".002"/>{sensors}')
+    m = load(mjm)
+    assert [most_contacts(m, p) > MANY for p in m.pairs[:2]] == [True, True]
+    sim = Simulation(mjm, 10, dtype=torch.float64, outputs=("sensordata", "cfrc_ext"))
+    states = oracle.scattered(mjm, 10, 0.05, (0.3,))
+    data = oracle.compare_steps(sim, mjm, states, 30, 4, ("qpos", "qvel", "sensordata", "cfrc_ext"), 1e-8)
+    assert np.mean([d.sensordata > 0 for d in data]) > 0.5
 
 
 def test_in_float32_accelerations_are_mujocos_of_the_rounded_states():

@@ -27,7 +27,7 @@ CORE = {"contract.py", "engine.py", "episode.py", "observation.py", "randomizati
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]
 ADAPTERS = [p for p in ENVS if p.name not in CORE]
 
-SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "arrays", "control", "dense", "random")}
+SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "arrays", "control", "random", "tiles")}
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -94,7 +94,7 @@ class Array:
         width = self.columns or 1
         self.rows = len(first) if rows is None else rows
         self._pending: list[tuple[Any, Sequence[Scalar], Mask | None]] = []
-        self._loops = 0  # how many that change it are being run, or traced
+        self._loops: list[Mask] = []  # that change it and are being run, or traced: the worlds that each is for
         filled = [list(row) for row in first] if self.columns else [[x] for x in first]
         self.held: Any
         if is_tracing():
@@ -141,10 +141,10 @@ class Array:
         self.held += [[0.0] * len(values)] * (row + 1 - len(self.held))
         self.held[row], self.rows = list(values), len(self.held)
 
-    def enter(self) -> None:
-        """Begin an iteration: what it reads is not what is known from before the loop."""
+    def enter(self, active: Mask = True) -> None:
+        """Begin an iteration for these worlds: what it reads is not what is known from before the loop."""
         assert not self._pending, "what a loop puts into an array, and what the code around it does, are two things"
-        self._loops += 1
+        self._loops.append(active)
         if is_tracing():
             self.held = fresh("version", self.held, attr=self.held.attr)
 
@@ -154,15 +154,17 @@ class Array:
         for row, values, where in self._pending:
             place = _place(row, self.rows)
             found += [OwnPut(self.held, place, c, where, x) for c, x in enumerate(values)]
-        self._pending, self._loops = [], self._loops - 1
+        self._pending = []
+        self._loops.pop()
         return found
 
     def leave(self, before: Any, region_op: Expr) -> None:
         """End a loop that was traced: what is read from now on is what it left."""
         self.held = fresh("filled", before, region_op, attr=before.attr)
 
-    def do_puts(self, active: Mask) -> None:
-        """End an iteration on floats or tensors: put at once, in the active worlds."""
+    def do_puts(self) -> None:
+        """End an iteration on floats or tensors: put at once, in the worlds that it is for."""
+        active = logical_and(*self._loops)
         for row, values, where in self._pending:
             mask = active if where is None else logical_and(active, where)
             tensors = [x for x in (*values, row, mask) if isinstance(x, torch.Tensor)]
@@ -171,7 +173,8 @@ class Array:
                 self._put_tensors(row, values, mask)
             elif mask:
                 self.held[_place(row, self.rows)][: len(values)] = values
-        self._pending, self._loops = [], self._loops - 1
+        self._pending = []
+        self._loops.pop()
 
     def _make_tensor(self, *others: torch.Tensor) -> None:
         """Turn lists into a tensor (rows, columns, worlds) as precise as their content; `others` have its worlds."""

@@ -16,7 +16,7 @@ import torch
 
 from .arrays import Array
 from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, type_of
-from .region_ops import ForEach, IterArg, Put, RegionOp, Repeat, When, While
+from .region_ops import ForEach, IterArg, OwnPut, Put, RegionOp, Repeat, When, While
 from .scalar import Mask, Scalar, logical_and, select
 
 Carry = Any
@@ -94,20 +94,27 @@ def count_while(
         if active is False or (isinstance(active, torch.Tensor) and not bool(active.any())):
             break
         for array in arrays:
-            array.enter()
+            array.enter(active)
         new = body(i, carry)
         for array in arrays:
-            array.do_puts(active)
+            array.do_puts()
         carry = new if active is True else choose_all(active, new, carry)
     return carry
 
 
-def repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
-    """Run `for i in range(n): carry = body(i, carry)` as a loop whose code is made once."""
-    if n > 1 and is_tracing():
-        return _repeat(n, body, carry)
+def repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Sequence[Array] = ()) -> Carry:
+    """Run `for i in range(n): carry = body(i, carry)` as a loop whose code is made once.
+
+    n is the same in all worlds: an int, or an entry of a table of ints. `arrays`: all that the body puts into.
+    """
+    if is_tracing() and (type(n) is Expr or n > 1 or (n and arrays)):
+        return _repeat(n, body, carry, arrays)
     for i in range(n):
+        for array in arrays:
+            array.enter()
         carry = body(i, carry)
+        for array in arrays:
+            array.do_puts()
     return carry
 
 
@@ -240,15 +247,22 @@ def _for_each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry
     return _region_op("for_each", which, region.mask, attr=loop)
 
 
-def _repeat(n: int, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
+def _repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Sequence[Array]) -> Carry:
     trace = current()
     before, rebuild = _flatten(carry)
+    outside = [array.held for array in arrays]
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
         counter, iter_args = _variables(before)
+        for array in arrays:
+            array.enter()
         new = body(counter, rebuild([x.variable for x in iter_args]))
+        puts, left = _changes(arrays, region)
     _carry_on("repeat", iter_args, new)
-    return rebuild(_results(_region_op("repeat", attr=Repeat(region, iter_args, counter, n))))
+    region_op = _region_op("repeat", n, attr=Repeat(region, iter_args, counter, puts, left))
+    for array, held in zip(arrays, outside, strict=True):
+        array.leave(held, region_op)
+    return rebuild(_results(region_op))
 
 
 def _while(
@@ -271,13 +285,18 @@ def _while(
         region = Region(head, active)
         with trace.inside(region):
             new = body(counter, inner)
-            puts = [put for array in arrays for put in array.puts()]
-            left = [array.held for array in arrays if array.held.region is region]
+            puts, left = _changes(arrays, region)
     _carry_on("while", iter_args, new)
-    region_op = _region_op("while", attr=While(region, iter_args, counter, limit, head, active, puts, left))
+    region_op = _region_op("while", attr=While(region, iter_args, counter, puts, left, limit, head, active))
     for array, held in zip(arrays, outside, strict=True):
         array.leave(held, region_op)
     return rebuild(_results(region_op))
+
+
+def _changes(arrays: Sequence[Array], body: Region) -> tuple[list[OwnPut], list[Expr]]:
+    """Return what an iteration puts into arrays, and those that loops within it change."""
+    puts = [put for array in arrays for put in array.puts()]
+    return puts, [array.held for array in arrays if array.held.region is body]
 
 
 def _variables(before: list[Any]) -> tuple[Expr, list[IterArg]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, final
 
 from .ops import OPS
@@ -236,7 +236,7 @@ class Region:
         self.parent = parent
         self.mask = mask  # an `Expr`, or True: worlds for which the code here counts
         self.nodes: list[Expr] = []
-        self.table: dict[tuple[Any, ...], Expr] = {}
+        self.table: dict[tuple[Any, ...], Any] = {}  # what was asked for, by what it is
 
 
 class Trace:
@@ -304,6 +304,22 @@ def node(op: str, *args: Any, attr: object = None, type_: str | None = None) -> 
     region.table[key] = made
     if op in _COMMUTES:
         region.table[(op, attr, args[1], args[0])] = made
+    return made
+
+
+def once(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Return `make()`, or what was made before by the same key, in the current region or in one around it.
+
+    It is for what `node` does not find again, since it has loops of its own.
+    """
+    if not is_tracing():
+        return make()
+    r: Region | None = _local.trace.region
+    while r is not None:
+        if key in r.table:
+            return r.table[key]
+        r = r.parent
+    made = _local.trace.region.table[key] = make()
     return made
 
 

@@ -84,7 +84,7 @@ OPS: dict[str, Op] = {
     # control
     "when": Op("b*", "c", "When"),
     "while": Op("", "c", "While"),
-    "repeat": Op("", "c", "Repeat"),
+    "repeat": Op("s", "c", "Repeat"),  # as often as the argument says
     "for_each": Op("tb", "c", "ForEach"),
     "counter": Op("", "s"),
     "phi": Op("", "?", "IterArg"),  # what a loop's body sees of it

@@ -71,32 +71,16 @@ class Loop(RegionOp):
 
 
 @dataclass(eq=False, slots=True)
-class Repeat(Loop):
-    """A loop of `times` iterations."""
+class PuttingLoop(Loop):
+    """A loop whose iterations, at their end, can put values into arrays, each world into a row of its own.
 
-    times: int
-
-
-@dataclass(eq=False, slots=True)
-class While(Loop):
-    """A loop that runs until no world of the vector is `active`, at most `limit`. `head` is the code that finds out.
-
-    At its end an iteration can put values into arrays, each world into a row of its own. `left`: arrays that loops
-    within change.
+    `left`: arrays that loops within change.
     """
 
-    limit: int
-    head: Region
-    active: Value
-    puts: list[OwnPut] = field(default_factory=list)
-    left: list[Expr] = field(default_factory=list)
-
-    @property
-    def regions(self) -> tuple[Region, ...]:
-        return (self.head, self.body)
+    puts: list[OwnPut]
+    left: list[Expr]
 
     def reads(self) -> Iterator[Read]:
-        yield self.active, "b", self.head
         for put in self.puts:
             yield put.array, "a", self.body
             yield put.row, put.row_type, self.body
@@ -105,6 +89,28 @@ class While(Loop):
             yield put.value, "f", self.body
         for array in self.left:
             yield array, "a", self.body
+
+
+@dataclass(eq=False, slots=True)
+class Repeat(PuttingLoop):
+    """A loop of as many iterations as its argument says, an index that all worlds share."""
+
+
+@dataclass(eq=False, slots=True)
+class While(PuttingLoop):
+    """A loop that runs until no world of the vector is `active`, at most `limit`. `head` is the code that finds out."""
+
+    limit: int
+    head: Region
+    active: Value
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return (self.head, self.body)
+
+    def reads(self) -> Iterator[Read]:
+        yield self.active, "b", self.head
+        yield from PuttingLoop.reads(self)
 
 
 @dataclass(eq=False, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .expr import Expr, Region
 from .program import Program
-from .region_ops import RegionOp, While
+from .region_ops import PuttingLoop, RegionOp
 from .sink_loads import Homes
 
 LEAVES = ("phi", "counter", "load")
@@ -66,7 +66,7 @@ class _Region:
         """The nodes that must be computed before a block or loop is entered."""
         record: RegionOp = region_op.attr
         needs: dict[Any, None] = dict.fromkeys(region_op.args)
-        written = {_array(put.array) for put in record.puts} if isinstance(record, While) else set()
+        written = {_array(put.array) for put in record.puts} if isinstance(record, PuttingLoop) else set()
         for region in record.regions:
             inner = _Region(region, task)
             needs, written = needs | inner.needs, written | inner.written

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..expr import Expr
-from ..region_ops import IterArg, Repeat, When, While
+from ..region_ops import IterArg, PuttingLoop, Repeat, When, While
 from .arrays import own_places, place, scatter
 from .writer import Row, Writer
 
@@ -81,19 +81,26 @@ def when(w: Writer, e: Expr) -> None:
 
 
 def repeat(w: Writer, e: Expr) -> None:
-    """Write a loop with its test at the end."""
+    """Write a loop with its test at the end, and a branch around it where it may have no iterations."""
     region_op: Repeat = e.attr
+    times, maybe_none, before = w.value(e.args[0], "s"), type(e.args[0]) is Expr, w.block
     head, out = w.fresh_labels("head", "out")
-    variables, iter_args, i = _open(w, region_op, head)
+    some = (w.assign(f"icmp sgt i32 {times}, 0"), out) if maybe_none else None
+    variables, iter_args, i = _open(w, region_op, head, some)
     w.region(region_op.body)
+    put_own(w, region_op, e.region.mask)
     following = w.assign(f"add i32 {i}, 1")
-    again = w.assign(f"icmp slt i32 {following}, {region_op.times}")
-    variables.close([following, *(w.value(x.after, x.type) for x in iter_args)])
+    again = w.assign(f"icmp slt i32 {following}, {times}")
+    back = [w.value(x.after, x.type) for x in iter_args]
+    variables.close([following, *back])
+    after = w.block
     w.put(f"br i1 {again}, label %{head}, label %{out}")
     w.label(out)
-    for x in iter_args:
+    for x, new in zip(iter_args, back, strict=True):
         if x.result in w.live:
-            w.names[x.result] = w.value(x.after, x.type)
+            old = w.value(x.before, x.type) if maybe_none else ""
+            phi = f"phi {w.types.of(x.type)} [ {old}, %{before} ], [ {new}, %{after} ]"
+            w.names[x.result] = w.assign(phi) if maybe_none else new
 
 
 def while_(w: Writer, e: Expr) -> None:
@@ -108,7 +115,7 @@ def while_(w: Writer, e: Expr) -> None:
     w.put(f"br i1 {go}, label %{body}, label %{out}")
     w.label(body)
     w.region(region_op.body)
-    put_own(w, region_op)
+    put_own(w, region_op, region_op.active)
     back = [masked(w, region_op.active, x.after, x.variable, x.type) for x in iter_args]
     variables.close([w.assign(f"add i32 {i}, 1"), *back])
     w.put(f"br label %{head}")
@@ -118,18 +125,18 @@ def while_(w: Writer, e: Expr) -> None:
             w.names[x.result] = w.names[x.variable]
 
 
-def put_own(w: Writer, region_op: While) -> None:
-    """Write what an iteration puts into arrays."""
+def put_own(w: Writer, region_op: PuttingLoop, active: object) -> None:
+    """Write what an iteration, which is for the worlds that are active, puts into arrays."""
     for put in region_op.puts:
         x, vector, own = w.value(put.value, "f"), w.types.of("f"), w.types.own
         if put.row_type == "s":
             at = place(w, put.array, put.row, put.column)
-            if put.mask is not None:
+            if put.mask is not None and not (active is True and put.mask is True):
                 old = w.assign(f"load {vector}, {own} {at}")
-                x = select(w, logical_and(w, region_op.active, put.mask), x, old, "f")
+                x = select(w, logical_and(w, active, put.mask), x, old, "f")
             w.put(f"store {vector} {x}, {own} {at}")
             continue
-        mask = region_op.active if put.mask is None else logical_and(w, region_op.active, put.mask)
+        mask = active if put.mask is None else logical_and(w, active, put.mask)
         at = own_places(w, put.array, w.value(put.row, "i"), put.column)
         scatter(w, at, mask if isinstance(mask, str) else w.value(mask, "b"), x)
 
@@ -143,10 +150,15 @@ def logical_and(w: Writer, a: object, b: object) -> str:
     return w.assign(f"and {w.types.of('b')} {w.value(a, 'b')}, {w.value(b, 'b')}")
 
 
-def _open(w: Writer, region_op: Repeat | While, head: str) -> tuple[Variables, list[IterArg], str]:
-    """Go to the loop's head: its variables, which iteration arguments are alive, and how many turns came before."""
+def _open(
+    w: Writer, region_op: PuttingLoop, head: str, unless: tuple[str, str] | None = None
+) -> tuple[Variables, list[IterArg], str]:
+    """Go to the loop's head: its variables, which iteration arguments are alive, and how many turns came before.
+
+    unless: a bit, and where to go if it is not set.
+    """
     variables = Variables(w, w.block)
-    w.put(f"br label %{head}")
+    w.put(f"br i1 {unless[0]}, label %{head}, label %{unless[1]}" if unless else f"br label %{head}")
     w.label(head)
     i = w.names[region_op.counter] = variables.add(w.fresh("i"), "i32", "0")
     return variables, add_iter_args(w, variables, region_op.iter_args), i

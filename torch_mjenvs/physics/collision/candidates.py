@@ -22,6 +22,7 @@ from ..model.data import Data, stage
 from ..model.enums import GeomType
 from ..model.hfield import Ground
 from ..model.model import Model, Pair
+from .colliders import Found
 from .contact_param import contact_param
 from .shapes import Collider, bound_of, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
 from .solids import Solids, solids_of
@@ -127,18 +128,26 @@ class Candidate:
 
     def contacts(self) -> list[Contact]:
         """Compute all `ncon` contacts, also those that do not act; in MuJoCo's order where `m.orders_contacts`."""
+        return [self.contact(dist, spot) for dist, spot in self.spots()]
+
+    def spots(self) -> Found:
+        """Compute the distance and the spot of each contact, in the order of `contacts`."""
+        m, collider = self._model, collider_of(self._model, self.pair)
+        found = collider.found(*self._geoms(), self.ncon)
+        return collider.order(found) if collider.order and m.orders_contacts else found
+
+    def contact(self, dist: Scalar, spot: list[Scalar]) -> Contact:
+        """Make the contact at a spot."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
+        one, two = self._geoms()
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
+        return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
+
+    def _geoms(self) -> tuple[_GeomAt, _GeomAt]:
+        """Both geoms, as seen from the origin of the second one's tree."""
+        m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         one = _GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
-        two = _GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
-        found = collider.found(one, two, self.ncon)
-        if collider.order and m.orders_contacts:
-            found = collider.order(found)
-
-        def contact(dist: Scalar, spot: list[Scalar]) -> Contact:
-            return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
-
-        return [contact(dist, spot) for dist, spot in found]
+        return one, _GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
 
 
 @stage(reads="", computes="candidates")

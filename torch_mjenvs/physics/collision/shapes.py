@@ -199,7 +199,8 @@ _BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
 _ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh, loose=True)
 _FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)
 _FIELD_CORNERED = replace(_FIELD, find=field_colliders.find_cornered_on_field)
-_FIELD_ROUND = replace(_FIELD, find=field_colliders.find_round_on_field)
+_FIELD_BALL = replace(_FIELD, find=field_colliders.find_ball_on_field)
+_FIELD_ROD = replace(_FIELD, find=field_colliders.find_rod_on_field)
 
 
 def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int], Collider]:
@@ -216,7 +217,8 @@ COLLIDERS = {
         4, plane_colliders.find_plane_box, plane_colliders.place_on_plane, order=plane_colliders.in_order_of_corners
     ),
     (PLANE, MESH): Collider(4, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
-    **_alike(_FIELD_ROUND, (HFIELD, SPHERE), (HFIELD, CAPSULE)),
+    (HFIELD, SPHERE): replace(_FIELD_BALL, many=False, loop=_FIELD_BALL),
+    **_alike(_FIELD_ROD, (HFIELD, CAPSULE)),
     **_alike(_FIELD_CORNERED, (HFIELD, BOX), (HFIELD, MESH)),
     **_alike(_FIELD, (HFIELD, ELLIPSOID), (HFIELD, CYLINDER)),
     (SPHERE, SPHERE): Collider(1, colliders.find_spheres, colliders.place_rods, loop=_RODS),
@@ -249,7 +251,6 @@ def most_contacts(m: Model, pair: Pair) -> int:
 def ground_of(m: Model, pairs: Sequence[Pair]) -> Ground:
     """The height field that all these pairs touch."""
     field = m.hfields[m.geom_dataid[pairs[0].geom1]]
-    assert field, "only height fields that may touch are read"
     params = [contact_param(m, pair) for pair in pairs]
     reaches = [bound_of(m, pair.geom2) + p.margin + p.gap for pair, p in zip(pairs, params, strict=True)]
     return Ground(field, max(field.most_contacts(reach) for reach in reaches))

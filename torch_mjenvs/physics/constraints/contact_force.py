@@ -19,8 +19,43 @@ from .listed import ByBody, Listed, Visit
 from .rows import Constraint
 
 
+class Touch:
+    """One contact, or those of one pair that a loop goes over.
+
+    bodies: of the pair's geom1 and geom2; the normal points from the first to the second.
+    """
+
+    pair: Pair
+    bodies: tuple[int, int]
+
+    def each(self, do: Callable[[Any, Any], Any], carry: Any) -> Any:
+        """Return `carry = do(contact, carry)`, done for each `ContactForce` in the worlds where it is active."""
+        raise NotImplementedError
+
+    @property
+    def uncertain(self) -> Mask:
+        """Mask of the worlds where a contact that is active needs refinement: see `Constraint.needs_refinement`."""
+        raise NotImplementedError
+
+    def pull(
+        self, m: Model, d: Data, force: Callable[[ContactForce], list[Scalar]], wrench: list[list[Scalar]]
+    ) -> None:
+        """Add to `wrench` what the force of each contact along its axes (condim) is to both bodies."""
+        touched = [(side, body) for side, body in enumerate(self.bodies) if body]
+
+        def push(c: ContactForce, carry: list[list[Scalar]]) -> list[list[Scalar]]:
+            pushed = c.wrenches(m, d, force(c))
+            return [
+                add(old, scale(pushed[side], (-1.0, 1.0)[side])) for old, (side, _) in zip(carry, touched, strict=True)
+            ]
+
+        new = self.each(push, [wrench[body] for _, body in touched])
+        for (_, body), x in zip(touched, new, strict=True):
+            wrench[body] = x
+
+
 @dataclass
-class ContactForce:
+class ContactForce(Touch):
     """A contact that may touch. Where it is not `active`, what depends on the state is unspecified or None.
 
     number: its place among the pair's. bodies: of geom1 and geom2; the normal points from the first to the second.
@@ -30,7 +65,7 @@ class ContactForce:
 
     active: Mask
     pair: Pair
-    number: int
+    number: Scalar
     bodies: tuple[int, int]
     dist: Scalar
     frame: list[list[Scalar]]
@@ -50,19 +85,12 @@ class ContactForce:
         """The wrenches (torque, force) on the second body, about each body's origin, by a force along the axes."""
         raise NotImplementedError
 
-    def pull(self, m: Model, d: Data, force: Callable[[], list[Scalar]], wrench: list[list[Scalar]]) -> None:
-        """Add to `wrench` what a force along the axes (condim) is to both bodies, where the contact is active."""
-        touched = [(side, body) for side, body in enumerate(self.bodies) if body]
+    def each(self, do: Callable[[Any, Any], Any], carry: Any) -> Any:
+        return when_any(self.active, lambda carry: do(self, carry), carry)
 
-        def push(carry: list[list[Scalar]]) -> list[list[Scalar]]:
-            pushed = self.wrenches(m, d, force())
-            return [
-                add(old, scale(pushed[side], (-1.0, 1.0)[side])) for old, (side, _) in zip(carry, touched, strict=True)
-            ]
-
-        new = when_any(self.active, push, [wrench[body] for _, body in touched])
-        for (_, body), x in zip(touched, new, strict=True):
-            wrench[body] = x
+    @property
+    def uncertain(self) -> Mask:
+        return False if self.refine is False else logical_and(self.active, self.refine)
 
     def points(self, m: Model, d: Data) -> list[list[Scalar]]:
         """The contact's point, from the origins of the trees of the first body and of the second."""
@@ -77,31 +105,27 @@ class ContactForce:
 class Contacts(Constraint):
     """Contacts of one kind, one after the other."""
 
-    contacts: Sequence[ContactForce]
+    contacts: Sequence[Touch]
 
     @property
     def needs_refinement(self) -> list[Mask]:
-        return [logical_and(c.active, c.refine) for c in self.contacts if c.refine is not False]
+        return [where for where in (c.uncertain for c in self.contacts) if where is not False]
 
     def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         motion, change = body_motion(m, d, a), body_motion(m, d, dx)
+
+        def push(c: ContactForce, carry: list[Scalar]) -> list[Scalar]:
+            rows = c.cone.rows
+            return c.cone.fold(carry, rows(c.residual(motion)), rows(c.along(change)), alpha)
+
         for c in self.contacts:
-
-            def push(carry: list[Scalar], c: ContactForce = c) -> list[Scalar]:
-                rows = c.cone.rows
-                return c.cone.fold(carry, rows(c.residual(motion)), rows(c.along(change)), alpha)
-
-            total = when_any(c.active, push, total)
+            total = c.each(push, total)
         return total
 
     def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         motion = body_motion(m, d, a)
         for c in self.contacts:
-
-            def force(c: ContactForce = c) -> list[Scalar]:
-                return c.cone.push(c.residual(motion))[0]
-
-            c.pull(m, d, force, wrench)
+            c.pull(m, d, lambda c: c.cone.push(c.residual(motion))[0], wrench)
 
     def fold_listed(
         self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
@@ -112,17 +136,18 @@ class Contacts(Constraint):
             if not wanted(c.pair):
                 continue
 
-            def step(carry: Any, c: ContactForce = c) -> Any:
+            def step(c: ContactForce, carry: Any) -> Any:
                 def per_body(name: str) -> list[list[Scalar]]:
                     return [list(by_body[name][body]) for body in c.bodies]
 
                 force = c.cone.push(c.residual(motion))[0]
+                source = c if any(c is x for x in self.contacts) else None  # in a loop many are one object
                 listed = Listed(
-                    c, lambda of: of(c.pair), c.number, c.dist, c.points(m, d), c.frame, force, per_body
+                    source, lambda of: of(c.pair), c.number, c.dist, c.points(m, d), c.frame, force, per_body
                 )
                 return visit(listed, carry)
 
-            carry = when_any(c.active, step, carry)
+            carry = c.each(step, carry)
         return carry
 
 

@@ -8,23 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...compiler.control import compute_any
-from ...compiler.scalar import Scalar, select
+from ...compiler.arrays import Array, Table
+from ...compiler.control import active_set, compute_any
+from ...compiler.scalar import Scalar, logical_and, logical_or, select
 from ..algebra.spatial import is_zero
 from ..collision.candidates import Candidate
 from ..collision.colliders import NEVER
 from ..collision.contact_param import contact_param
+from ..collision.shapes import most_contacts
 from ..model.data import Data
-from ..model.model import Model
+from ..model.model import Model, Pair
 from . import body_contacts, world_contacts
-from .body_contacts import BodyContact, BodyContacts, sides_of
+from .batch.records import records_each
+from .body_contacts import BodyContact, BodyContacts, Side, sides_of
 from .cones.elliptic import EllipticCone
 from .cones.pyramid import Cone, Pyramid
 from .cones.spring_pyramid import SpringPyramid
 from .contact_row import ContactRow, row_param
 from .softening import ContactBound, contact_bound
-from .world_contacts import WorldContact, WorldContacts
+from .world_contacts import WorldContact, WorldContactLoop, WorldContacts
 
+MANY = 4  # contacts of a pair with the world that are written out one by one; more share a loop
 _NOTHING: Any = (None, None), None, None, None  # what is known, in plain Python, of a contact that does not touch
 
 
@@ -32,17 +36,23 @@ def contacts(m: Model, d: Data, candidates: list[Candidate]) -> tuple[WorldConta
     """Make the contacts that the candidates may come to: with the world, and of two bodies. mj_instantiateContact."""
     found = [c for candidate in candidates for c in _contacts(m, d, candidate)]
     return (
-        WorldContacts([c for c in found if isinstance(c, WorldContact)]),
+        WorldContacts([c for c in found if isinstance(c, WorldContact | WorldContactLoop)]),
         BodyContacts([c for c in found if isinstance(c, BodyContact)]),
     )
 
 
-def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | BodyContact]:
-    pair = candidate.pair
-    bodies = m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
-    sides = sides_of(m, *bodies)
+def in_loop(m: Model, pair: Pair) -> bool:
+    """Return whether a pair's contacts share a loop: they are with the world, and many. Noslip takes each alone."""
+    one_moves = len(sides_of(m, m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2])) == 1
+    return one_moves and most_contacts(m, pair) > MANY and not m.noslip_iterations
+
+
+def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | WorldContactLoop | BodyContact]:
+    sides = sides_of(m, *_bodies(m, candidate))
     if not sides:
         return []
+    if in_loop(m, candidate.pair):
+        return [_loop(m, d, candidate, sides[0])]
     near = candidate.near()
     if near is True:  # nothing is saved by a block of its own
         places = [(c.dist, c.oarms) for c in candidate.contacts()]
@@ -50,31 +60,23 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
         found = compute_any(near, lambda: [[c.dist, c.oarms()] for c in candidate.contacts()])
         found = found or [[NEVER, None]] * candidate.ncon  # in plain Python, where nothing was near
         places = [(select(near, dist, NEVER), _always(where)) for dist, where in found]
-    param, bound, ovel = row_param(m, pair), contact_bound(m, pair, d.precision), d.ovel
-    friction = contact_param(m, pair).friction[: pair.condim - 1]
+    maker = _Maker(m, d, candidate)
 
     def contact(number: int, distance: Scalar, where: Callable[[], Any]) -> WorldContact | BodyContact:
-        active = distance < param.margin
+        active = distance < maker.param.margin
 
         def compute() -> tuple[Any, Any, Scalar, list[Scalar]]:
             arm1, arm2, frame = where()
-            row = ContactRow(param, distance)
-            stiffness = row.stiffness(bound.give)
-            place: Any
             if len(sides) == 1:
-                (side,) = sides
-                r = arm2 if side.sign > 0 else arm1
-                place = r
-                velocity = world_contacts.along(r, frame, pair.condim, side.sign, ovel[side.body])
-            else:
-                lines = body_contacts.lines_of((arm1, arm2), frame, pair.condim)
-                place = lines, (arm1, arm2)
-                velocity = body_contacts.along(lines, (sides[0], sides[1]), ovel)
-            return place, frame, stiffness, row.y0(velocity)
+                return maker.on_world(sides[0], distance, arm1, arm2, frame)
+            stiffness, row = maker.row(distance)
+            lines = body_contacts.lines_of((arm1, arm2), frame, candidate.pair.condim)
+            velocity = body_contacts.along(lines, (sides[0], sides[1]), d.ovel)
+            return (lines, (arm1, arm2)), frame, stiffness, row.y0(velocity)
 
         place, frame, stiffness, y0 = compute_any(active, compute) or _NOTHING
-        cone = cone_of(m, friction, stiffness, bound)
-        common = active, pair, number, bodies, distance, frame, cone, y0, bound.needs_refinement
+        cone = maker.cone(stiffness)
+        common = active, maker.pair, number, maker.bodies, distance, frame, cone, y0, maker.bound.needs_refinement
         if len(sides) == 1:
             return WorldContact(*common, sides[0].body, sides[0].sign, place)
         return BodyContact(*common, (sides[0], sides[1]), *place)
@@ -82,11 +84,73 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Bo
     return [contact(number, distance, where) for number, (distance, where) in enumerate(places)]
 
 
+def _loop(m: Model, d: Data, candidate: Candidate, side: Side) -> WorldContactLoop:
+    """Make a loop over the contacts of a pair that may touch the world in many points."""
+    near, maker = candidate.near(), _Maker(m, d, candidate)
+    found = compute_any(near, lambda: [[dist, spot] for dist, spot in candidate.spots()])
+    if not found:  # in plain Python, where nothing was near
+        return WorldContactLoop(maker.pair, maker.bodies, side.body, [], _no_contact, False)
+    spots = Array([[dist, *spot] for dist, spot in found])
+    active = [logical_and(near, dist < maker.param.margin) for dist, _ in found]
+    touching, numbers = active_set(active), Table([float(k) for k in range(len(found))])
+
+    def rows(i: Any) -> dict[str, Any]:
+        dist, *spot = spots[i]
+        r, frame, stiffness, y0 = maker.on_world(side, dist, *candidate.contact(dist, spot).oarms())
+        return {"r": r, "D": stiffness, "y0": y0} | {f"axis{k}": axis for k, axis in enumerate(frame)}
+
+    kept = records_each(touching, rows)
+
+    def contact(i: Any) -> WorldContact:
+        r, stiffness, y0 = (kept.at(i, name) for name in ("r", "D", "y0"))
+        frame, cone = [kept.at(i, f"axis{k}") for k in range(3)], maker.cone(stiffness)
+        common = True, maker.pair, numbers[i], maker.bodies, spots[i, 0], frame, cone, y0, False
+        return WorldContact(*common, side.body, side.sign, r)
+
+    refine = maker.bound.needs_refinement
+    uncertain = False if refine is False else logical_and(logical_or(*active), refine)
+    return WorldContactLoop(maker.pair, maker.bodies, side.body, touching, contact, uncertain)
+
+
+def _bodies(m: Model, candidate: Candidate) -> tuple[int, int]:
+    return m.geom_bodyid[candidate.pair.geom1], m.geom_bodyid[candidate.pair.geom2]
+
+
+class _Maker:
+    """What all contacts of a pair have in common, and what is made of it."""
+
+    def __init__(self, m: Model, d: Data, candidate: Candidate):
+        self.m, self.d, self.pair, self.bodies = m, d, candidate.pair, _bodies(m, candidate)
+        self.param, self.bound = row_param(m, self.pair), contact_bound(m, self.pair, d.precision)
+        self.friction = contact_param(m, self.pair).friction[: self.pair.condim - 1]
+
+    def row(self, distance: Scalar) -> tuple[Scalar, ContactRow]:
+        """The stiffness and the row at a distance."""
+        row = ContactRow(self.param, distance)
+        return row.stiffness(self.bound.give), row
+
+    def cone(self, stiffness: Scalar) -> Cone:
+        return cone_of(self.m, self.friction, stiffness, self.bound)
+
+    def on_world(
+        self, side: Side, distance: Scalar, arm1: list[Scalar], arm2: list[Scalar], frame: list[list[Scalar]]
+    ) -> tuple[list[Scalar], list[list[Scalar]], Scalar, list[Scalar]]:
+        """The place, the frame, the stiffness and y0 of a contact with the world."""
+        stiffness, row = self.row(distance)
+        r = arm2 if side.sign > 0 else arm1
+        velocity = world_contacts.along(r, frame, self.pair.condim, side.sign, self.d.ovel[side.body])
+        return r, frame, stiffness, row.y0(velocity)
+
+
 def cone_of(m: Model, friction: list[Scalar], D: Scalar, bound: ContactBound) -> Cone:
     """Make the cone of a contact of this friction, with D of its rows; of an elliptic cone, D of the normal."""
     if m.cone == "elliptic" and friction:
         return EllipticCone(friction, D, friction[0] * friction[0] / m.impratio, bound.slip)
     return Pyramid(friction, D) if is_zero(bound.spring) else SpringPyramid(friction, D, bound.spring)
+
+
+def _no_contact(i: Any) -> WorldContact:
+    raise IndexError(i)
 
 
 def _always(x: Any) -> Callable[[], Any]:

@@ -10,7 +10,7 @@ import weakref
 from ...compiler.scalar import Scalar
 from ..algebra.spatial import Vec, add, cross, dot, mat_vec, zeros
 from ..collision.shapes import SHAPES
-from ..dynamics.inertia import Factor, solve
+from ..dynamics.inertia import AnyFactor, solve
 from ..dynamics.set_const import at_qpos0
 from ..model.data import Data
 from ..model.model import Floats, Model
@@ -37,7 +37,7 @@ def _geom_invweight0(m: Model) -> Floats:
     return tuple(_mean(m, d, inverse, geom, surfaces[geom]) if geom in surfaces else 0.0 for geom in range(m.ngeom))
 
 
-def _mean(m: Model, d: Data, inverse: Factor, geom: int, surface: list[list[Scalar]]) -> float:
+def _mean(m: Model, d: Data, inverse: AnyFactor, geom: int, surface: list[list[Scalar]]) -> float:
     points = [add(d.geom_xrel[geom], mat_vec(d.geom_xmat[geom], p)) for p in surface]
     rows = [row for p in points for row in _jacobian(m, d, m.geom_bodyid[geom], p)]
     return sum(float(dot(row, solve(inverse, row))) for row in rows) / len(rows)

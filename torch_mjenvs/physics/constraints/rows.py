@@ -12,14 +12,42 @@ from collections.abc import Callable
 from typing import Any
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
-from ..algebra.spatial import MINVAL, Vec, is_number, is_zero
+from ...compiler.tiles import TileMatrix
+from ..algebra.sparse import Row
+from ..algebra.spatial import MINVAL, Vec, add, dot, is_number, is_zero
+from ..dynamics.inertia import Matrix, plus
 from ..model.data import Data
-from ..model.model import Model, Pair
+from ..model.model import Model, Pair, dof_chain
 from .listed import ByBody, Visit
 
 MIN_IMP, MAX_IMP = 1e-4, 0.9999  # mjMINIMP, mjMAXIMP
 
-Hessian = list[dict[int, Scalar]]  # rows of the lower triangle, by column
+
+class Hessian(list[Row]):
+    """The sum of J'DJ: rows of its lower triangle, by column, and what is added to the matrix M where that is in tiles.
+
+    images: by dof i, a spatial force; to the entries (i, j) of all dofs j that move i belongs its product with odof[j].
+    """
+
+    def __init__(self, nv: int, in_tiles: bool):
+        super().__init__({} for _ in range(nv))
+        self.in_tiles, self.images = in_tiles, dict[int, list[Scalar]]()
+
+    def add_image(self, m: Model, d: Data, i: int, image: list[Scalar]) -> None:
+        """Add the products of a spatial force with the motions of all dofs that move dof i, to its row."""
+        if self.in_tiles:
+            self.images[i] = add(self.images[i], image) if i in self.images else image
+            return
+        for j in dof_chain(m, i):
+            self[i][j] = self[i].get(j, 0.0) + dot(d.odof[j], image)
+
+    def with_inertia(self, m: Model, d: Data) -> Matrix:
+        """Return the Hessian of the whole cost: the sum with M."""
+        if not isinstance(d.M, TileMatrix):
+            return plus(self, d.M)
+        columns = [dof_chain(m, i)[::-1] if i in self.images else own for i, own in enumerate(d.M.columns)]
+        return d.M.plus_products(self.images, columns).plus(self)
+
 
 
 class Constraint:

@@ -9,16 +9,17 @@ angular block (lower triangle, 6), angular-linear block (9), linear block (lower
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ...compiler.control import when_any
-from ...compiler.scalar import Scalar
+from ...compiler.control import fold_each
+from ...compiler.scalar import Mask, Scalar
 from ..algebra.spatial import Vec, add, cross, dot, scale, sum_of, zeros
 from ..dynamics.kinematics import between
 from ..model.data import Data
-from ..model.model import Model
-from .contact_force import ContactForce, Contacts, body_motion, in_world
+from ..model.model import Model, Pair
+from .contact_force import ContactForce, Contacts, Touch, body_motion, in_world
 from .rows import Hessian
 
 
@@ -44,26 +45,49 @@ class WorldContact(ContactForce):
 
 
 @dataclass
+class WorldContactLoop(Touch):
+    """The contacts of one pair that may touch in many points, in a loop over those that do.
+
+    body: the one that moves. touching: the active set of their numbers. contact: makes one, of its number.
+    refine: mask of the worlds where one that is active needs refinement.
+    """
+
+    pair: Pair
+    bodies: tuple[int, int]
+    body: int
+    touching: Any
+    contact: Callable[[Any], WorldContact]
+    refine: Mask
+
+    @property
+    def uncertain(self) -> Mask:
+        return self.refine
+
+    def each(self, do: Callable[[Any, Any], Any], carry: Any) -> Any:
+        return fold_each(self.touching, lambda i, carry: do(self.contact(i), carry), carry)
+
+
+@dataclass
 class WorldContacts(Contacts):
     """The contacts with the world: a wrench and a stiffness of each body, summed over its subtree."""
 
-    contacts: Sequence[WorldContact]
+    contacts: Sequence[WorldContact | WorldContactLoop]
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         motion = body_motion(m, d, a)
         wrench: dict[int, list[Scalar]] = {}
         stiffness: dict[int, list[Scalar]] = {}
+
+        def push(c: WorldContact, carry: list[list[Scalar]]) -> list[list[Scalar]]:
+            force, weight = c.cone.push(c.residual(motion))
+            f, torque = (scale(in_world(c.frame, part), -c.sign) for part in (force[:3], force[3:]))
+            k = _in_world_axes(c.frame, [row[:3] for row in weight[:3]])
+            pushing = add(cross(c.r, f), torque) + f
+            return [add(carry[0], pushing), add(carry[1], add(_at(k, c.r), _of_turning(c.r, c.frame, weight)))]
+
         for c in self.contacts:
-
-            def push(carry: list[list[Scalar]], c: WorldContact = c) -> list[list[Scalar]]:
-                force, weight = c.cone.push(c.residual(motion))
-                f, torque = (scale(in_world(c.frame, part), -c.sign) for part in (force[:3], force[3:]))
-                k = _in_world_axes(c.frame, [row[:3] for row in weight[:3]])
-                pushing = add(cross(c.r, f), torque) + f
-                return [add(carry[0], pushing), add(carry[1], add(_at(k, c.r), _of_turning(c.r, c.frame, weight)))]
-
             old = [wrench.get(c.body, [0.0] * 6), stiffness.get(c.body, [0.0] * 21)]
-            wrench[c.body], stiffness[c.body] = when_any(c.active, push, old)
+            wrench[c.body], stiffness[c.body] = c.each(push, old)
         for body in range(m.nbody - 1, 0, -1):  # a subtree's bodies come after its root
             parent = m.body_parentid[body]
             if body not in wrench:
@@ -76,11 +100,7 @@ class WorldContacts(Contacts):
             if body not in wrench:
                 continue
             gradient[i] = gradient[i] + dot(d.odof[i], wrench[body])
-            image = _mul(stiffness[body], d.odof[i])
-            j = i
-            while j >= 0:
-                hessian[i][j] = hessian[i].get(j, 0.0) + dot(d.odof[j], image)
-                j = m.dof_parentid[j]
+            hessian.add_image(m, d, i, _mul(stiffness[body], d.odof[i]))
 
 
 def along(r: Vec, frame: list[list[Scalar]], condim: int, sign: float, motion: list[Scalar]) -> list[Scalar]:

@@ -21,7 +21,7 @@ from ..model.enums import JointType
 from ..model.model import Model, dof_chain
 from .actuators.actuation import force_rate
 from .fluid import fluid_damping, fluid_twist, slows_implicitly
-from .inertia import Rows, factor, mul_m, solve
+from .inertia import Rows, columns_of, factor, mul_m, plus, solve
 from .reflected import dof_damping, tendon_damping
 from .springs import rate_at
 from .tendons.tendon import springy_tendons
@@ -35,8 +35,8 @@ def implicit_acceleration(m: Model, d: Data) -> list[Scalar]:
     damping = _damping(m, d)
     general = range(m.nv) if m.integrator == "implicit" else _lone_dofs(m)
     if any(damping) and len(general) < m.nv:
-        rows = [{j: x + h * damping[i].get(j, 0.0) for j, x in row.items()} for i, row in enumerate(d.M)]
-        out = solve(factor(rows, m.dof_clamped), force)
+        kept = [{j: h * row[j] for j in own if j in row} for row, own in zip(damping, columns_of(d.M), strict=True)]
+        out = solve(factor(plus(d.M, kept), m.dof_clamped), force)
     if general:
         unsymmetric = _solve_general(_general(m, d, damping, general), force)
         out = [unsymmetric.get(i, x) for i, x in enumerate(out)]

@@ -10,12 +10,12 @@ i j k rows and columns
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from ...compiler.dense import factor_dense
 from ...compiler.scalar import Scalar, maximum
+from ...compiler.tiles import TileFactor, TileMatrix, large
 from ..algebra.sparse import Row
 from ..algebra.spatial import (
     IDENTITY,
@@ -44,12 +44,13 @@ from ..algebra.spatial import (
 )
 from ..model.data import Data, stage
 from ..model.enums import JointType
-from ..model.model import Model
+from ..model.model import Model, dof_chain
 from .kinematics import Frame, between
 from .reflected import dof_armature, tendon_armature
 from .tendons.tendon import tendons_with_armature
 
 Rows = list[dict[int, Scalar]]  # row i: {j: entry (i, j)} for j <= i, of a symmetric matrix
+Matrix = Rows | TileMatrix
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,17 +234,31 @@ def crb(m: Model, d: Data) -> None:
             d.crb[parent] = add(d.crb[parent], d.crb[i])
         if composite[i] and carrier > 0:
             composite[carrier] = add(composite[carrier], composite[i])
-    d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
+    columns = [[i] if m.dof_simplenum[i] else dof_chain(m, i)[::-1] for i in range(m.nv)]
+    if large(columns, (x for xs in (*composite, *d.odof) for x in xs or ())):
+        d.M = _in_tiles(m, d, composite, columns)
+    else:
+        d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
     for t in tendons_with_armature(m):
-        _add_armature(d, tendon_armature(m, t), d.ten_J[t])
+        d.M = _with_armature(d.M, tendon_armature(m, t), d.ten_J[t])
 
 
-def _add_armature(d: Data, armature: Scalar, row: Row) -> None:
-    """Add a tendon's armature to M where M has an entry: as in MuJoCo, not between dofs of two branches."""
+def _in_tiles(m: Model, d: Data, composite: list[Vec], columns: list[list[int]]) -> TileMatrix:
+    """Return M without the armature of tendons."""
+    forces = [
+        zeros(6) if m.dof_simplenum[i] else mul_inert_vec(composite[m.dof_bodyid[i]], d.odof[i]) for i in range(m.nv)
+    ]
+    own = [dof_armature(m, i) + (_simple(m, i) if m.dof_simplenum[i] else 0.0) for i in range(m.nv)]
+    return TileMatrix.of_products(forces, d.odof, columns).plus([{i: x} for i, x in enumerate(own)])
+
+
+def _with_armature(M: Matrix, armature: Scalar, row: Row) -> Matrix:
+    """Return M with a tendon's armature where M has an entry: as in MuJoCo, not between dofs of two branches."""
+    columns = columns_of(M)
+    more: Rows = [{} for _ in columns]
     for i, x in row.items():
-        for j, y in row.items():
-            if j in d.M[i]:
-                d.M[i][j] = d.M[i][j] + armature * x * y
+        more[i] = {j: armature * x * y for j, y in row.items() if j in columns[i]}
+    return plus(M, more)
 
 
 def _row(m: Model, d: Data, i: int, composite: Vec) -> dict[int, Scalar]:
@@ -270,9 +285,6 @@ def _simple(m: Model, i: int) -> Scalar:
     return dot(m.body_inertia[body], [x * x for x in principal])
 
 
-UNROLL_LIMIT = 50_000  # products: a matrix that takes more to factor is factored by loops
-
-
 @dataclasses.dataclass(frozen=True)
 class Factor:
     """The factors of A = L^T D L: L unit lower triangular, without its diagonal, and the reciprocals of D."""
@@ -281,15 +293,20 @@ class Factor:
     inverse: list[Scalar]
 
 
-def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
+AnyFactor = Factor | TileFactor
+
+
+def factor(rows: Matrix, clamped: Sequence[bool] = ()) -> AnyFactor:
     """Factor a positive definite matrix of any sparsity pattern, finding its fill-in on the way. mj_factorI.
 
     Pivots that are `clamped` are at least mjMINVAL.
     """
+    if isinstance(rows, TileMatrix):
+        return rows.factor([MINVAL if x else -MAXVAL for x in clamped or [False] * len(rows)])
     a = [{j: x for j, x in row.items() if i == j or not is_zero(x)} for i, row in enumerate(rows)]
     n = len(a)
-    if _elimination(a) > UNROLL_LIMIT:
-        return Factor(*factor_dense(a, [MINVAL if clamped and clamped[k] else -MAXVAL for k in range(n)]))
+    if large(a, (x for row in a for x in row.values()), sum(map(len, a))):
+        return factor(TileMatrix.of(a), clamped)
     inverse: list[Scalar] = [0.0] * n
     L: Rows = [{} for _ in range(n)]
     for k in range(n - 1, -1, -1):
@@ -302,19 +319,10 @@ def factor(rows: Rows, clamped: Sequence[bool] = ()) -> Factor:
     return Factor(L, inverse)
 
 
-def _elimination(a: Rows) -> int:
-    """Return how many products it takes to factor a matrix of this sparsity pattern."""
-    pattern, products = [set(row) for row in a], 0
-    for k in range(len(a) - 1, -1, -1):
-        before = pattern[k] - {k}
-        for i in before:
-            pattern[i] |= {j for j in before if j <= i}
-        products += len(before) * (len(before) + 1) // 2
-    return products
-
-
-def solve(f: Factor, b: Vec) -> list[Scalar]:
+def solve(f: AnyFactor, b: Vec) -> list[Scalar]:
     """Solve L^T D L x = b. mj_solveLD."""
+    if isinstance(f, TileFactor):
+        return f.solve(b)
     x = list(b)
     for k in range(len(x) - 1, -1, -1):
         for j, lower in f.L[k].items():
@@ -326,8 +334,28 @@ def solve(f: Factor, b: Vec) -> list[Scalar]:
     return x
 
 
-def mul_m(rows: Rows, x: Vec) -> list[Scalar]:
+def columns_of(M: Matrix) -> Sequence[Collection[int]]:
+    """Return the columns in which each row of M has entries."""
+    return M.columns if isinstance(M, TileMatrix) else M
+
+
+def plus(a: Matrix, b: Matrix) -> Matrix:
+    """Return the sum of two symmetric matrices, one of which at least is given by rows."""
+    if isinstance(a, TileMatrix):
+        return a.plus(b)
+    if isinstance(b, TileMatrix):
+        return b.plus(a)
+    out = [dict(row) for row in a]
+    for i, row in enumerate(b):
+        for j, x in row.items():
+            out[i][j] = out[i].get(j, 0.0) + x
+    return out
+
+
+def mul_m(rows: Matrix, x: Vec) -> list[Scalar]:
     """Return the product of a symmetric matrix, given by its lower triangle, and x. mj_mulM."""
+    if isinstance(rows, TileMatrix):
+        return rows.times(x)
     out = zeros(len(rows))
     for i, row in enumerate(rows):
         for j, entry in row.items():

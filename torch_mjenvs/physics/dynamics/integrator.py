@@ -19,7 +19,7 @@ from ..model.model import Model
 from ..model.state import Last
 from .actuators.activation import advance, wrapping_setpoints
 from .implicit import implicit_acceleration
-from .inertia import Rows, factor, mul_m, solve
+from .inertia import Matrix, factor, mul_m, plus, solve
 from .reflected import damped_by_actuators, dof_damping
 from .springs import rate_at
 
@@ -109,17 +109,15 @@ def _implicit_damping(m: Model) -> Mask:
     return logical_or(*(damping > 0.0 for damping in m.dof_damping))
 
 
-def euler_inertia(m: Model, d: Data) -> Rows:
+def euler_inertia(m: Model, d: Data) -> Matrix:
     """Return the matrix that Euler's step divides forces by: M, and what implicit joint damping adds to it."""
     implicit = _implicit_damping(m)
-    undamped: Rows = d.M
+    undamped: Matrix = d.M
     if implicit is False:
         return undamped
-    damped = [dict(row) for row in undamped]
-    for v in range(m.nv):
-        rate = rate_at(*dof_damping(m, v), absolute(d.qvel[v]))
-        damped[v][v] = damped[v][v] + m.timestep * select(implicit, rate, 0.0)
-    return damped
+    rates = [rate_at(*dof_damping(m, v), absolute(d.qvel[v])) for v in range(m.nv)]
+    damping = [{v: m.timestep * select(implicit, rate, 0.0)} for v, rate in enumerate(rates)]
+    return plus(undamped, damping)
 
 
 def _euler_acceleration(m: Model, d: Data) -> list[Scalar]:

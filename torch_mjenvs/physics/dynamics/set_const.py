@@ -17,10 +17,10 @@ from ..model.data import Data
 from ..model.enums import EqType, JointType, ObjType
 from ..model.model import Model, dofs_of
 from .actuators.kinds import forces_by_acc0
-from .inertia import Factor, factor, solve
+from .inertia import AnyFactor, factor, solve
 
 
-def at_qpos0(m: Model) -> tuple[Data, Factor]:
+def at_qpos0(m: Model) -> tuple[Data, AnyFactor]:
     """Return the data at qpos0, with M, and M's factors."""
     d = Data(m, qpos=list(m.qpos0), qvel=zeros(m.nv))
     return d, factor(d.M, m.dof_clamped)
@@ -50,7 +50,7 @@ def set_const(m: Model) -> dict[str, Any]:
     }
 
 
-def _actuator_acc0(m: Model, d: Data, f: Factor) -> tuple[Scalar, ...]:
+def _actuator_acc0(m: Model, d: Data, f: AnyFactor) -> tuple[Scalar, ...]:
     """Return for each actuator the length of M^-1 times its moment."""
     rows = [[moment.get(v, 0.0) for v in range(m.nv)] for moment in d.actuator_moment]
     return tuple(norm(solve(f, row)) if row else 0.0 for row in rows)
@@ -63,7 +63,7 @@ def _subtree_mass(m: Model) -> Any:
     return tuple(total)
 
 
-def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
+def _inverse(f: AnyFactor, row: dict[int, Scalar]) -> Scalar:
     """Return row M^-1 row'."""
     y = dict(row)
     total: Scalar = 0.0
@@ -75,7 +75,7 @@ def _inverse(f: Factor, row: dict[int, Scalar]) -> Scalar:
     return total
 
 
-def _body_invweight0(m: Model, d: Data, f: Factor, i: int) -> tuple[Scalar, Scalar]:
+def _body_invweight0(m: Model, d: Data, f: AnyFactor, i: int) -> tuple[Scalar, Scalar]:
     """Return the mean of J M^-1 J' over directions, for the centre of mass and for the rotation of body i."""
     dofs = dofs_of(m, i)
     if not dofs:
@@ -103,7 +103,7 @@ def _slides_alone(m: Model, i: int) -> bool:
     return bool(joints) and all(m.jnt_type[j] == JointType.SLIDE and m.dof_simplenum[m.jnt_dofadr[j]] for j in joints)
 
 
-def _dof_invweight0(m: Model, f: Factor) -> tuple[Scalar, ...]:
+def _dof_invweight0(m: Model, f: AnyFactor) -> tuple[Scalar, ...]:
     """Return the diagonal of M^-1, averaged over the three axes of a translation or a rotation."""
     out = zeros(m.nv)
     for j in range(m.njnt):

@@ -53,7 +53,7 @@ def _read(mjm: mujoco.MjModel) -> Model:
     refuse(mjm)
     pairs, idle = _pairs(mjm)
     touching = {g for p in pairs for g in (p.geom1, p.geom2)}
-    meshes, hfields = read_meshes(mjm, touching), read_hfields(mjm, touching)
+    meshes, hfields = read_meshes(mjm, touching), read_hfields(mjm)
     known: dict[str, Any] = {"pairs": pairs, "idle_pairs": idle, "meshes": meshes, "hfields": hfields}
     known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
@@ -274,8 +274,8 @@ def _pairs(mjm: mujoco.MjModel) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
     ordered = [sorted(p, key=shapes.__getitem__) for p in found if frozenset(p) not in known]
     pairs = [*(Pair(g1, g2, _condim(mjm, g1, g2)) for g1, g2 in ordered), *explicit, *idle]
     keys = [_sort_key(mjm, pair) for pair in pairs]
-    for place, k in enumerate(sorted(range(len(pairs)), key=keys.__getitem__)):
-        pairs[k] = dataclasses.replace(pairs[k], place=place)
+    for rank, k in enumerate(sorted(range(len(pairs)), key=keys.__getitem__)):
+        pairs[k] = dataclasses.replace(pairs[k], rank=rank)
     n = len(pairs) - len(idle)
     return tuple(pairs[:n]), tuple(pairs[n:])
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...compiler.program import Program
+from ...compiler.tiles import pays
 from ..collision.shapes import most_contacts
 from ..constraints.batch.pair_batch import batch_pairs
-from ..dynamics.inertia import UNROLL_LIMIT
+from ..constraints.contacts import in_loop
 from ..model.enums import GeomType
 from ..model.model import Model, Pair, UnsupportedModel, dof_chain
 from ..model.precision import PRECISIONS
@@ -24,7 +25,7 @@ SURELY = 4  # times MOST, by the estimate: not even traced, which would take min
 # LEAP hand's 1.7 million) to 1.6 times what there are, and 2.5 times for a heap of twenty boxes.
 BODY = 350  # that moves
 ROW = 150  # of a limit, friction loss or tendon
-FILL, FILL_IN_LOOPS = 1.7, 18  # for each product of a factorisation, or each entry where that is done by loops
+FILL, TILES = 1.7, 2_000  # for each product of a factorisation, or all of it where that is done in tiles
 LOOP, PAIR_IN_LOOP = 8_000, 55
 SHAPES, AXIS = 1_500, 50  # of a pair that is alone: how two shapes touch, and each axis of a contact, on each side
 
@@ -65,22 +66,21 @@ def estimate(m: Model) -> int:
 def _alone(m: Model, pair: Pair) -> int:
     """Estimate the operations of a pair that shares no loop: to find its contacts and their axes."""
     found = 0 if m.geom_type[pair.geom1] == GeomType.PLANE else SHAPES
-    return found + AXIS * pair.condim * most_contacts(m, pair) * _moving(m, pair)
+    contacts = 1 if in_loop(m, pair) else most_contacts(m, pair)
+    return found + AXIS * pair.condim * contacts * _moving(m, pair)
 
 
-def _fill(depths: list[int]) -> float:
-    """Estimate the operations to factor M and the solver's Hessian.
-
-    depths: how many dofs come before each. Where they are many, factoring is done in loops.
-    """
-    written = sum(d * d for d in depths)
-    return FILL * written if written / 2 < UNROLL_LIMIT else FILL_IN_LOOPS * sum(depths)
+def _fill(columns: list[Sequence[int]]) -> float:
+    """Estimate the operations to factor M and the solver's Hessian, of these columns in the rows of a triangle."""
+    squares = sum(len(row) ** 2 for row in columns)
+    return TILES if pays(columns, squares // 2, 0) else FILL * squares
 
 
-def _coupled(m: Model) -> list[list[int]]:
-    """Return how many dofs the Hessian couples each dof to, by tree, or by trees together that may touch each other.
+def _coupled(m: Model) -> list[list[Sequence[int]]]:
+    """Return the dofs to which the Hessian couples each dof, by tree, or by trees together that may touch each other.
 
-    These are the dofs that move it, or all that come before it where bodies of the tree touch.
+    These are the dofs that move it, or all that come before it where bodies of the tree touch. Dofs are counted from
+    the first of the trees.
     """
     group = {root: root for root in m.body_rootid}
 
@@ -99,8 +99,9 @@ def _coupled(m: Model) -> list[list[int]]:
     for v in range(m.nv):
         of.setdefault(find(m.body_rootid[m.dof_bodyid[v]]), []).append(v)
     dense = {find(root) for root in dense}
+    number = {v: k for dofs in of.values() for k, v in enumerate(dofs)}
     return [
-        list(range(1, len(dofs) + 1)) if root in dense else [len(dof_chain(m, v)) for v in dofs]
+        [range(k + 1) if root in dense else [number[u] for u in dof_chain(m, v)] for k, v in enumerate(dofs)]
         for root, dofs in of.items()
     ]
 

@@ -1,14 +1,15 @@
-"""`HField`, a height field as colliders see it, and how it is read from an `mjModel`.
+"""`HField`, a height field as colliders and rays see it, and how it is read from an `mjModel`.
 
-Only fields of geoms that may touch are read. To MuJoCo such a field is a row of prisms: each cell of the grid is two
-triangles, and each of them stands on a flat base.
+To MuJoCo such a field is a row of prisms: each cell of the grid is two triangles, and each of them stands on a flat
+base.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
-from collections.abc import Collection
+from array import array
 from dataclasses import dataclass
 
 import mujoco
@@ -16,12 +17,11 @@ import mujoco
 from ...compiler.arrays import Table
 from ...compiler.scalar import Scalar
 from ..algebra.spatial import is_number
-from .enums import GeomType
 
 MOST = 50  # mjMAXCONPAIR: how many contacts a pair has at the most
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HField:
     """A height field, in metres.
 
@@ -34,10 +34,20 @@ class HField:
     size: tuple[float, ...]
     data: tuple[float, ...]
 
+    def __repr__(self) -> str:
+        """Tell all of it, but for the elevations, of which there may be a million, by a digest."""
+        digest = hashlib.sha256(array("d", self.data).tobytes()).hexdigest()
+        return f"HField(nrow={self.nrow}, ncol={self.ncol}, size={self.size}, data={digest})"
+
     @functools.cached_property
     def table(self) -> Table:
         """Return `data` as a table, which each world can read at its own index."""
         return Table(self.data)
+
+    @property
+    def within_bounds(self) -> bool:
+        """Return whether all of it is between its base and its highest elevation, which MuJoCo's rays count on."""
+        return min(self.data) >= 0.0 and max(self.data) <= self.size[2]
 
     @property
     def steps(self) -> tuple[float, float]:
@@ -66,10 +76,9 @@ class Ground:
     contacts: int
 
 
-def read_hfields(mjm: mujoco.MjModel, geoms: Collection[int]) -> tuple[HField | None, ...]:
-    """Read the model's height fields: one each, or None for those that none of these geoms has."""
-    wanted = {int(mjm.geom_dataid[g]) for g in geoms if mjm.geom_type[g] == GeomType.HFIELD}
-    return tuple(_read(mjm, k) if k in wanted else None for k in range(mjm.nhfield))
+def read_hfields(mjm: mujoco.MjModel) -> tuple[HField, ...]:
+    """Read the model's height fields."""
+    return tuple(_read(mjm, k) for k in range(mjm.nhfield))
 
 
 def _read(mjm: mujoco.MjModel, k: int) -> HField:

@@ -36,14 +36,14 @@ class Pair:
     """Two geoms that may touch; `contact_param` gives the parameters of their contacts.
 
     geom1, geom2: in the order of their types (mjtGeom), as in `mjContact.geom`. ipair: the index of their
-    <contact><pair>, or -1. place: their contacts' place in `mjData.contact`, among those of the model's pairs.
+    <contact><pair>, or -1. rank: where their contacts come in `mjData.contact`, among those of all pairs.
     """
 
     geom1: int
     geom2: int
     condim: int
     ipair: int = -1
-    place: int = 0
+    rank: int = 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -230,16 +230,15 @@ class Model:
     sensor_objid: Ints
     sensor_reftype: Ints
     sensor_refid: Ints
-    sensor_dataspec: Ints  # which numbers a rangefinder or contact sensor gives, bit by bit: the first of MuJoCo's
-    # sensor_intprm
-    sensor_reduce: Ints  # which contacts a contact sensor gives: the second of sensor_intprm
+    sensor_dataspec: Ints  # which numbers a rangefinder or contact sensor gives, bit by bit: sensor_intprm[0]
+    sensor_reduce: Ints  # how a contact sensor chooses among contacts: sensor_intprm[1]
     sensor_dim: Ints
     sensor_adr: Ints
     sensor_cutoff: Floats
     sensor_delayed: tuple[bool, ...]  # whether it has a delay, or measures at intervals
 
     meshes: tuple[Mesh | None, ...]  # None: it touches nothing
-    hfields: tuple[HField | None, ...]
+    hfields: tuple[HField, ...]
     pairs: tuple[Pair, ...]
     idle_pairs: tuple[Pair, ...]  # of geoms welded together: mjData.contact has their contacts, without a force
     pair_friction: Rows  # of <contact><pair>, which owes nothing to its geoms' parameters

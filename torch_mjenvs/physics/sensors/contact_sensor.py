@@ -159,14 +159,14 @@ class ContactSensor:
         return [x for name in self.fields for x in values[name]] + zeros((self.num - 1) * self.size)
 
     def _keys(self, c: Listed | None) -> list[Scalar]:
-        """Return what contacts are sorted by: distance or force, and then their place in mjData.contact."""
+        """Return what contacts are sorted by: distance or force, and then their rank in mjData.contact."""
         reduce = self.m.sensor_reduce[self.i]
         if c is None:
             return [0.0] * (1 if reduce == ContactReduce.NONE else 2)
-        place = c.of_pair(lambda pair: float(pair.place * MOST)) + c.number
+        rank = c.of_pair(lambda pair: float(pair.rank * MOST)) + c.number
         if reduce == ContactReduce.NONE:
-            return [place]
-        return [c.dist if reduce == ContactReduce.MINDIST else -dot(c.force[:3], c.force[:3]), place]
+            return [rank]
+        return [c.dist if reduce == ContactReduce.MINDIST else -dot(c.force[:3], c.force[:3]), rank]
 
     def _fold(self, visit: Visit, carry: Any) -> Any:
         """Run `visit` over the contacts that match, with force and torque along all axes (6)."""

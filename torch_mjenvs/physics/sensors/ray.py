@@ -10,9 +10,27 @@ from collections.abc import Callable
 
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, minimum, select, sqrt
 from ..algebra.spatial import MINVAL, Vec, dot, is_number, mat_vec, sub, transpose
+from ..model.data import Data
 from ..model.enums import GeomType
+from ..model.model import Model
+from .ray_hfield import MISS, ray_hfield
 
-MISS = 1e10  # mjMAXVAL
+
+def why_not_met(m: Model, g: int) -> str:
+    """Return why rays against geom g are not implemented, as the end of a sentence that names it; "" if they are."""
+    if m.geom_type[g] == GeomType.HFIELD:
+        field = m.hfields[m.geom_dataid[g]]
+        return "" if field.within_bounds else ", whose elevations are not all from 0 to 1,"
+    return "" if m.geom_type[g] in RAYS else ", a mesh,"
+
+
+def ray_geom(m: Model, d: Data, g: int, p: Vec, v: Vec) -> Scalar:
+    """The distance from the point p of the world along v to geom g; MISS where the ray does not meet it. mj_ray."""
+    local = transpose(d.geom_xmat[g])
+    start, way = mat_vec(local, sub(p, d.geom_xpos[g])), mat_vec(local, v)
+    if m.geom_type[g] == GeomType.HFIELD:
+        return ray_hfield(m.hfields[m.geom_dataid[g]], start, way)
+    return RAYS[m.geom_type[g]](m.geom_size[g], start, way)
 
 
 def ray(kind: int, size: Vec, pos: Vec, mat: Vec, p: Vec, v: Vec) -> Scalar:

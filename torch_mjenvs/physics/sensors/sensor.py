@@ -33,7 +33,8 @@ from ..model.enums import DataType, ObjType, SensorType, TrnType
 from ..model.model import Model, Pair
 from .contact_sensor import contact_data
 from .objects import acceleration, camera, measured, not_there, reference, seen_by, velocity
-from .ray import INSIDE, MISS, RAYS, inside, ray
+from .ray import INSIDE, RAYS, inside, ray, ray_geom, why_not_met
+from .ray_hfield import MISS
 from .sensor_data import SensorData
 
 RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayDataField
@@ -169,10 +170,9 @@ def _rangefinder(m: Model, d: Data, i: int) -> list[Scalar]:
     nearest: Scalar = MISS
     for g in range(m.ngeom):
         if m.geom_visible[g] and m.geom_bodyid[g] != x.body:
-            if m.geom_type[g] not in RAYS:
-                raise not_there(m, i, f" that may meet geom {m.geom_names[g]!r}")
-            place = d.geom_xpos[g], d.geom_xmat[g]
-            nearest = minimum(nearest, ray(m.geom_type[g], m.geom_size[g], *place, x.pos, column(x.mat, 2)))
+            if why := why_not_met(m, g):
+                raise not_there(m, i, f" that may meet geom {m.geom_names[g]!r}{why}")
+            nearest = minimum(nearest, ray_geom(m, d, g, x.pos, column(x.mat, 2)))
     hit, way = nearest < MISS, column(x.mat, 2)
     distance = select(hit, nearest, -1.0)
     found = {

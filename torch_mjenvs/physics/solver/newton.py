@@ -15,9 +15,11 @@ from typing import Any
 
 from ...compiler.control import while_any
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
+from ...compiler.tiles import TileMatrix
 from ..algebra.spatial import add, cross, dot, sub, zeros
+from ..constraints.rows import Hessian
 from ..dynamics.forces import applied_wrench
-from ..dynamics.inertia import Rows, factor, mul_m, solve
+from ..dynamics.inertia import Matrix, factor, mul_m, solve
 from ..dynamics.tendons.bias import armature_wrenches
 from ..model.data import Data, stage
 from ..model.model import Model
@@ -59,7 +61,7 @@ def newton(m: Model, d: Data) -> None:
 @stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")
 def constraint_force(m: Model, d: Data) -> None:
     """Compute d.qfrc_constraint = J'f. mj_constraintUpdate."""
-    d.qfrc_constraint = [-x for x in _rows(m, d, d.qacc_solver)[0]]
+    d.qfrc_constraint = [-x for x in _add_rows(m, d, d.qacc_solver, Hessian(m.nv, in_tiles=True))]  # which nobody reads
     for slip in d.slips:
         d.qfrc_constraint = slip.add_force(d.qfrc_constraint)
 
@@ -89,24 +91,21 @@ def rne_post_constraint(m: Model, d: Data) -> None:
     ]
 
 
-def linearise(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Rows]:
-    """Return the gradient of the cost at the acceleration a, and its Hessian: rows of the lower triangle."""
-    pushes, hessian = _rows(m, d, a)
+def linearise(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Matrix]:
+    """Return the gradient of the cost at the acceleration a, and its Hessian."""
+    hessian = Hessian(m.nv, isinstance(d.M, TileMatrix))
+    pushes = _add_rows(m, d, a, hessian)
     inertial = mul_m(d.M, a)
     gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
-    for i, row in enumerate(d.M):
-        for j, x in row.items():
-            hessian[i][j] = hessian[i].get(j, 0.0) + x
-    return gradient, hessian
+    return gradient, hessian.with_inertia(m, d)
 
 
-def _rows(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Rows]:
-    """Return the constraints' share of the cost's gradient and Hessian at the acceleration a."""
+def _add_rows(m: Model, d: Data, a: list[Scalar], hessian: Hessian) -> list[Scalar]:
+    """Return the constraints' share of the cost's gradient at the acceleration a, and add theirs to its Hessian."""
     gradient: list[Scalar] = [0.0] * m.nv
-    hessian: Rows = [{} for _ in range(m.nv)]
     for c in d.constraints:
         c.add_rows(m, d, a, gradient, hessian)
-    return gradient, hessian
+    return gradient
 
 
 def line_search(

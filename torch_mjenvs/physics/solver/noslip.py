@@ -89,7 +89,7 @@ class Slip:
         force = zeros(of.condim)
         for axis, f in zip(self.grip.axes, self.force, strict=True):
             force[axis] = f
-        of.pull(m, d, lambda: force, wrench)
+        of.pull(m, d, lambda _: force, wrench)
 
 
 @stage(reads="qacc_solver M odof constraints", computes="qacc slips")
@@ -120,8 +120,9 @@ def _grips(m: Model, d: Data) -> list[Grip]:
 
     out = [_friction_loss(c, d.qacc, image) for c in d.constraints if isinstance(c, FrictionLoss)]
     motion = body_motion(m, d, d.qacc)
-    contacts = [c for kind in d.constraints if isinstance(kind, Contacts) for c in kind.contacts if c.condim > 1]
-    for c in sorted(contacts, key=lambda c: (c.pair.place, c.number)):
+    of_kinds = [c for kind in d.constraints if isinstance(kind, Contacts) for c in kind.contacts]
+    contacts = [c for c in of_kinds if isinstance(c, ContactForce) and c.condim > 1]
+    for c in sorted(contacts, key=lambda c: (c.pair.rank, c.number)):
         out += _contact(m, d, c, motion, image)
     return out
 

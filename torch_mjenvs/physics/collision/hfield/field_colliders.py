@@ -15,14 +15,14 @@ from typing import Any
 from ....compiler.arrays import Array
 from ....compiler.control import count_while, while_any
 from ....compiler.scalar import Mask, Scalar, floor, logical_and, logical_or, maximum, minimum, select
-from ...algebra.spatial import Vec, add, column, dot, mat_vec, scale, sub, zeros
+from ...algebra.spatial import Vec, add, column, dot, mat_vec, norm, scale, sub, zeros
 from ...model.hfield import HField
 from ..colliders import NEVER, Found, Geom
 from ..convex.convex import SPOT
 from ..convex.deepest import deepest
 from ..convex.hull import Hull
 from .field_corners import touch_cornered
-from .prisms import Prism, touch_core
+from .prisms import Prism, touch_ball, touch_core
 
 
 def find_on_field(field: Geom, geom: Geom) -> Found:
@@ -35,8 +35,13 @@ def find_cornered_on_field(field: Geom, geom: Geom) -> Found:
     return _find(field, geom, lambda prism, hull: touch_cornered(prism, hull, field.margin))
 
 
-def find_round_on_field(field: Geom, geom: Geom) -> Found:
-    """Find the contacts of a sphere or a capsule on a height field."""
+def find_ball_on_field(field: Geom, geom: Geom) -> Found:
+    """Find the contacts of a sphere on a height field."""
+    return _find(field, geom, touch_ball)
+
+
+def find_rod_on_field(field: Geom, geom: Geom) -> Found:
+    """Find the contacts of a capsule on a height field."""
     return _find(field, geom, lambda prism, hull: touch_core(prism, hull, field.margin))
 
 
@@ -48,7 +53,7 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
     hull.axes = [[dot(axis, x) for axis in axes] for x in hull.axes]
     hull.centre = zeros(3)
     grid = _Grid(ground, local)
-    ends = [_ends(hull, k, margin) for k in range(3)]
+    ends = [_ends(hull, [float(j == k) for j in range(3)], margin) for k in range(3)]
     columns, rows = (grid.range_of(k, *ends[k]) for k in range(2))
     low, high = ends[2]
     never = logical_or(local[2] + low > ground.size[2], local[2] + high < -ground.size[3])
@@ -68,13 +73,19 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
             "row": select(over, c["row"] + 1.0, c["row"]),
         }
 
-    def is_low(c: dict[str, Any]) -> Mask:
-        """Mask: there is a prism, and the whole of the shape is above it."""
+    across: Vec = [1.0 / ground.steps[0], -1.0 / ground.steps[1], 0.0]  # the way across the cells' diagonals
+    across = scale(across, 1.0 / norm(across))
+    slant = _ends(hull, across, margin)
+
+    def is_clear(c: dict[str, Any]) -> Mask:
+        """Mask: there is a prism, and the whole of the shape is above it, or beyond its cell's diagonal."""
         tops = grid.triangle(c)
-        return logical_and(c["row"] < rows[1], *(z < low for _, _, z in tops))
+        diagonal = dot(grid.flat(c["row"], c["column"]), across[:2])
+        beyond = select(c["half"] < 0.5, slant[0] > diagonal, slant[1] < diagonal)
+        return logical_and(c["row"] < rows[1], logical_or(beyond, logical_and(*(z < low for _, _, z in tops))))
 
     def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
-        at = while_any(is_low, after, {key: c[key] for key in ("row", "column", "half")}, most)
+        at = while_any(is_clear, after, {key: c[key] for key in ("row", "column", "half")}, most)
         there = at["row"] < rows[1]
         prism = Prism(grid.triangle(at), -ground.size[3] - local[2])
         spot = touch(prism, hull)
@@ -117,14 +128,17 @@ class _Grid:
             self._corner(row + other, column + 1.0),
         ]
 
-    def _corner(self, row: Scalar, column: Scalar) -> list[Scalar]:
+    def flat(self, row: Scalar, column: Scalar) -> list[Scalar]:
+        """Where a corner is along x and y."""
         (x, y), size = self.field.steps, self.field.size
+        return [column * x - size[0] - self.local[0], row * y - size[1] - self.local[1]]
+
+    def _corner(self, row: Scalar, column: Scalar) -> list[Scalar]:
         z = self.field.table[row * float(self.field.ncol) + column]
-        return [column * x - size[0] - self.local[0], row * y - size[1] - self.local[1], z - self.local[2]]
+        return [*self.flat(row, column), z - self.local[2]]
 
 
-def _ends(hull: Hull, k: int, margin: Scalar) -> tuple[Scalar, Scalar]:
-    """The lowest and the highest place of the shape and its margin along axis k, metres."""
-    n = [float(j == k) for j in range(3)]
+def _ends(hull: Hull, n: Vec, margin: Scalar) -> tuple[Scalar, Scalar]:
+    """The least and the greatest place of the shape and its margin along n, a unit vector, metres."""
     reach = hull.skin + margin
-    return hull.furthest(scale(n, -1.0))[k] - reach, hull.furthest(n)[k] + reach
+    return dot(hull.furthest(scale(n, -1.0)), n) - reach, dot(hull.furthest(n), n) + reach

@@ -6,8 +6,8 @@ import copy
 from typing import Any
 
 from ....compiler.control import when_any
-from ....compiler.scalar import Scalar, logical_not, maximum, select
-from ...algebra.spatial import Vec, add_scaled, choose, dot, scale, zeros
+from ....compiler.scalar import Scalar, clip, logical_and, logical_not, maximum, select, sqrt
+from ...algebra.spatial import MINVAL, Vec, add_scaled, choose, cross, dot, norm, scale, sub, zeros
 from ..convex.deepest import deepest
 from ..convex.hull import Hull
 from ..convex.nearest import nearest
@@ -50,3 +50,75 @@ def touch_core(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
     core.skin = 0.0
     apart, spot = nearest(prism, hull, margin)
     return when_any(logical_not(apart), deep, spot)
+
+
+def touch_ball(prism: Prism, hull: Hull) -> list[Scalar]:
+    """Find the spot of a prism and a sphere, whose centre is the origin: `touch_core`, worked out."""
+    gap, n = _from_origin(prism)
+    dist = gap - hull.skin
+    return [dist, *scale(n, -0.5 * (gap + hull.skin)), *n]
+
+
+def _from_origin(prism: Prism) -> tuple[Scalar, list[Scalar]]:
+    """How far the origin is out of a prism, and the unit vector there from the prism's nearest point.
+
+    Inside it is the least distance to a face, negative. Outside, let h be the point of the prism's outline, seen from
+    above, that is nearest to the origin. Where the prism at h reaches from below the origin to above it, the nearest
+    point is beside the origin, where it ends above, that is at the bottom, and where it ends below, somewhere on top.
+    """
+    sides = [_Side(u, v) for u, v in zip(prism.tops, [*prism.tops[1:], prism.tops[0]], strict=True)]
+    a, b, c = prism.tops
+    n = cross(sub(b, a), sub(c, a))
+    turn = select(n[2] > 0.0, 1.0, -1.0)  # the corners go round it one way or the other
+    n = scale(n, turn)
+    rise = dot(n, a)
+    foot = scale(n, rise / dot(n, n))  # of the top's plane
+    over = logical_and(*(side.out(foot, turn) <= 0.0 for side in sides))
+    among = logical_and(*(side.out([0.0, 0.0], turn) <= 0.0 for side in sides))
+
+    beside, on_edge = sides[0].nearest(2), sides[0].nearest(3)
+    for side in sides[1:]:
+        beside, on_edge = (_nearer(x, side.nearest(k), k) for x, k in ((beside, 2), (on_edge, 3)))
+    top = select(among, rise / n[2], beside[2])
+    flat = choose(among, [0.0, 0.0], beside[:2])
+    nearest = choose(top < 0.0, choose(over, foot, on_edge), [*flat, maximum(prism.bottom, 0.0)])
+    inside = logical_and(among, top >= 0.0, prism.bottom <= 0.0)
+    gap = norm(nearest)
+    outside = [gap, *scale(nearest, -1.0 / maximum(gap, MINVAL))]
+
+    def deep(_: Any) -> list[Scalar]:
+        length = norm(n)
+        best = [-rise / length, *scale(n, 1.0 / length)]
+        for face in ([prism.bottom, 0.0, 0.0, -1.0], *(side.face(turn) for side in sides)):
+            best = choose(face[0] > best[0], face, best)
+        return best
+
+    gap, *way = when_any(inside, deep, outside)
+    return gap, way
+
+
+class _Side:
+    """A side of a prism, below the edge from the corner u to the corner v of its top."""
+
+    def __init__(self, u: list[Scalar], v: list[Scalar]):
+        self.u, self.edge = u, sub(v, u)
+
+    def out(self, p: list[Scalar], turn: Scalar) -> Scalar:
+        """How far a point is out of the side, seen from above, in units of the edge's length."""
+        return turn * (self.edge[1] * (p[0] - self.u[0]) - self.edge[0] * (p[1] - self.u[1]))
+
+    def face(self, turn: Scalar) -> list[Scalar]:
+        """How far the origin is out of the side, and the side's normal."""
+        over = turn / sqrt(dot(self.edge[:2], self.edge[:2]))
+        n = [self.edge[1] * over, -self.edge[0] * over]
+        return [-dot(n, self.u[:2]), *n, 0.0]
+
+    def nearest(self, k: int) -> list[Scalar]:
+        """The point of the edge that is nearest to the origin: in space (k = 3), or seen from above (2)."""
+        share = -dot(self.edge[:k], self.u[:k]) / dot(self.edge[:k], self.edge[:k])
+        return add_scaled(self.u, self.edge, clip(share, 0.0, 1.0))
+
+
+def _nearer(p: list[Scalar], q: list[Scalar], k: int) -> list[Scalar]:
+    """Of two points the one that is nearer to the origin, by their first k coordinates."""
+    return choose(dot(q[:k], q[:k]) < dot(p[:k], p[:k]), q, p)
