@@ -1,6 +1,7 @@
 """The tasks by name, from which come Gymnasium's ids, TorchRL's classes and this package's exports.
 
-`TASKS` has Gymnasium's tasks. `torch_mjenvs.playground.TASKS` has those of MuJoCo Playground, such as "Go1Joystick".
+`TASKS` has Gymnasium's tasks. Those of dm_control's suite, such as "walker-walk", are in `torch_mjenvs.dmc.TASKS`, and
+those of MuJoCo Playground, such as "Go1Joystick", in `torch_mjenvs.playground.TASKS`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
+from ...dmc.registry import TASKS as SUITE
 from ...playground.registry import TASKS as PLAYGROUND
 from .ant import Ant
 from .base import Task, copy_of
@@ -50,13 +52,13 @@ TASKS: dict[str, type[Task]] = {
 
 def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reserved: Collection[str]) -> Task:
     """Return the task to be run: an instance, with these fields changed, or a class, called with them. A name stands
-    for the class: one of Gymnasium's tasks, or of MuJoCo Playground's.
+    for either: one of Gymnasium's tasks, dm_control's, or MuJoCo Playground's.
 
     Raises TypeError for an argument that the task does not take, or cannot take once it is made, and where a task's
     argument has the name of one of the environment's own; ValueError for an unknown name.
     """
     if isinstance(task, str):
-        known: dict[str, type[Task]] = {**TASKS, **PLAYGROUND}
+        known: dict[str, Task | type[Task]] = {**TASKS, **SUITE, **PLAYGROUND}
         if task not in known:
             raise ValueError(f"there is no task {task!r}: choose from {sorted(known)}, or give a Task")
         task = known[task]
