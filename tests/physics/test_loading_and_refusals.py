@@ -69,10 +69,6 @@ REFUSED = {
         ),
         "plastic",
     ),
-    "body transmission": (
-        mjcf(more='<actuator><adhesion name="p" body="arm" ctrlrange="0 1"/></actuator>'),
-        "transmission of actuator 'p'",
-    ),
     "gain": (
         mjcf(more='<actuator><pid name="p" joint="elbow" kp="1" ki="1"/></actuator>'),
         "actuator 'p'",

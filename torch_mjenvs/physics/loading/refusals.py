@@ -180,7 +180,7 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
     for i in range(mjm.nactuator):
         who = describe(mjm, "actuator", i)
         if mjm.actuator_trntype[i] not in TRANSMISSIONS:
-            not_supported(f"the transmission of {who}", "drive a joint, a tendon, a site or a slider-crank")
+            not_supported(f"the transmission of {who}", "drive a joint, a tendon, a site, a slider-crank or a body")
         dynamics = DYNAMICS.get(mjm.actuator_dyntype[i])
         if dynamics is None or mjm.actuator_actnum[i] != (dynamics.rate is not None):
             instead = f"use dyntype {_either(DynType, DYNAMICS)}, of one activation"

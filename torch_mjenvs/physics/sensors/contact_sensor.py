@@ -13,13 +13,12 @@ from typing import Any
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, logical_and, logical_or, maximum, select, sqrt
-from ..algebra.spatial import MINVAL, add, choose, column, cross, dot, is_number, is_zero, scale, sub, zeros
-from ..collision.candidates import Candidate, Contact, candidates_of
-from ..collision.contact_param import contact_param
+from ..algebra.spatial import MINVAL, add, choose, column, cross, dot, is_number, scale, sub, zeros
+from ..collision.candidates import candidates_of
 from ..collision.shapes import COLLIDERS, collider_of
-from ..constraints.body_contacts import sides_of
 from ..constraints.contact_force import in_world
-from ..constraints.listed import ByBody, Listed, Visit
+from ..constraints.idle import fold_idle
+from ..constraints.listed import Listed, Visit
 from ..dynamics.velocity import at_point
 from ..model.data import Data
 from ..model.enums import ConDataField, ContactReduce, GeomType, ObjType
@@ -188,7 +187,7 @@ class ContactSensor:
             carry = constraint.fold_listed(m, d, d.qacc_solver, self.may_match, by_body, matched, carry)
         for candidate in (*d.candidates, *candidates_of(m, d, m.idle_pairs)):
             if self.may_match(candidate.pair):
-                carry = _fold_idle(m, d, candidate, by_body, matched, carry)
+                carry = fold_idle(m, d, candidate, by_body, matched, carry)
         return carry
 
     def way(self, c: Listed) -> Scalar:
@@ -256,33 +255,3 @@ def _as_in_mujoco(m: Model, d: Data, c: Listed) -> Listed:
     signs = [1.0, sign, sign] * 2
     frame = [n, scale(t1, sign), scale(t2, sign)]
     return dataclasses.replace(c, force=[x * s for x, s in zip(force, signs, strict=True)], frame=frame)
-
-
-def _fold_idle(m: Model, d: Data, candidate: Candidate, by_body: ByBody, visit: Visit, carry: Any) -> Any:
-    """Run `visit` over a pair's contacts that have no force: in the gap, or where nothing moves the bodies apart."""
-    pair, param = candidate.pair, contact_param(m, candidate.pair)
-    bodies = m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
-    acts = any(side.dofs for side in sides_of(m, *bodies))
-    if acts and is_zero(param.gap):
-        return carry
-
-    def per_body(name: str) -> list[list[Scalar]]:
-        return [list(by_body[name][body]) for body in bodies]
-
-    def look(carry: Any) -> Any:
-        for number, contact in enumerate(candidate.contacts()):
-
-            def step(carry: Any, number: int = number, contact: Contact = contact) -> Any:
-                *points, frame = contact.oarms()
-                nothing = zeros(pair.condim)
-                listed = Listed(
-                    contact, lambda of: of(pair), number, contact.dist, points, frame, nothing, per_body
-                )
-                return visit(listed, carry)
-
-            there = contact.dist < param.margin + param.gap
-            idle = logical_and(there, contact.dist >= param.margin) if acts else there
-            carry = when_any(idle, step, carry)
-        return carry
-
-    return when_any(candidate.near(param.gap), look, carry)
