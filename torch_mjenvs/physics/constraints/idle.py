@@ -9,10 +9,19 @@ from ...compiler.scalar import Scalar, logical_and
 from ..algebra.spatial import is_zero, zeros
 from ..collision.candidates import Candidate, Contact
 from ..collision.contact_param import contact_param
+from ..collision.shapes import COLLIDERS
 from ..model.data import Data
-from ..model.model import Model
+from ..model.model import Model, Pair
 from .body_contacts import sides_of
 from .listed import ByBody, Listed, Visit
+
+
+def can_be_listed(m: Model, pair: Pair) -> bool:
+    """Return whether the contacts of two geoms that are welded together are found as MuJoCo finds them."""
+    geoms = pair.geom1, pair.geom2
+    collider = COLLIDERS.get((m.geom_type[pair.geom1], m.geom_type[pair.geom2]))
+    unread = any(m.geom_dataid[g] >= 0 for g in geoms)  # meshes and height fields that touch nothing else
+    return not (collider is None or collider.hulls or collider.ccd or unread)
 
 
 def fold_idle(m: Model, d: Data, candidate: Candidate, by_body: ByBody, visit: Visit, carry: Any) -> Any:

@@ -15,9 +15,9 @@ from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, logical_and, logical_or, maximum, select, sqrt
 from ..algebra.spatial import MINVAL, add, choose, column, cross, dot, is_number, scale, sub, zeros
 from ..collision.candidates import candidates_of
-from ..collision.shapes import COLLIDERS, collider_of
+from ..collision.shapes import collider_of
 from ..constraints.contact_force import in_world
-from ..constraints.idle import fold_idle
+from ..constraints.idle import can_be_listed, fold_idle
 from ..constraints.listed import Listed, Visit
 from ..dynamics.velocity import at_point
 from ..model.data import Data
@@ -86,11 +86,8 @@ class ContactSensor:
         if self.site is not None and m.site_type[self.site] not in INSIDE:
             raise not_there(m, i, " of a mesh")
         for pair in m.idle_pairs:
-            geoms = pair.geom1, pair.geom2
-            collider = COLLIDERS.get((m.geom_type[pair.geom1], m.geom_type[pair.geom2]))
-            unread = any(m.geom_dataid[g] >= 0 for g in geoms)  # meshes and height fields that touch nothing else
-            if self.may_match(pair) and (collider is None or collider.hulls or collider.ccd or unread):
-                one, two = (m.geom_names[g] for g in geoms)
+            if self.may_match(pair) and not can_be_listed(m, pair):
+                one, two = (m.geom_names[g] for g in (pair.geom1, pair.geom2))
                 raise not_there(m, i, f" that matches <contact><pair> of {one!r} and {two!r}, welded together,")
         if m.sensor_reduce[i] == ContactReduce.NONE and self.fields != ["FOUND"]:
             self._refuse_loose_order()
