@@ -303,6 +303,7 @@ class Maker:
             self.terrain,
             self.reflected,
             self.mesh_couples,
+            self.sticky_bodies,
         )
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -1068,6 +1069,21 @@ class Maker:
             straight = tendon and compared and tendon not in round_geoms
             if (joint or straight) and self.maybe(0.5, "armature by an actuator"):
                 e.set("armature", text(self.log(1e-3, 0.1)))
+
+    def sticky_bodies(self, root: ET.Element) -> None:
+        """Actuators that pull a body to what it touches, some of it across a gap."""
+        bodies = [e for e in root.iter("body") if e.find("geom") is not None]
+        if not bodies or not self.maybe(0.12, "sticky body"):
+            return
+        for _ in range(int(self.rng.integers(1, 3))):
+            body = bodies[int(self.rng.integers(len(bodies)))]
+            if not body.get("name"):
+                body.set("name", f"sticky{len(root.find('actuator'))}")
+            out = self.element(root.find("actuator"), "adhesion", body=body.get("name"), ctrlrange=(0, 2))
+            out.set("gain", text(self.log(0.1, 30)))
+            for geom in body.findall("geom"):
+                if self.maybe(0.4, "gap of a sticky body"):
+                    geom.set("gap", text(self.log(1e-3, 0.1)))
 
     def further_sensors(self, root: ET.Element) -> None:
         section = root.find("sensor")

@@ -332,6 +332,7 @@ def _compare(sim: Simulation, world: int, steps: int, answer: Answer, precision:
         if got.shape != want.shape:
             yield Failure(f"{name} has the shape {got.shape}, not {want.shape}")
             continue
+        got, want = np.atleast_1d(got, want)
         error = np.max(np.abs(got[skip:] - want[skip:]), initial=0.0)
         scale = max(1.0, float(np.max(np.abs(want), initial=0.0)))
         bound = precision.times * answer.moved[name] + precision.floor * scale

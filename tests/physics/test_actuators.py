@@ -78,3 +78,34 @@ def moved(xml: str, control: float) -> mujoco.MjData:
     for got, want in ((state.qpos, d.qpos), (state.qvel, d.qvel), (state.last.cfrc_ext, d.cfrc_ext)):
         np.testing.assert_allclose(np.array(got, float), want, rtol=0, atol=1e-11 * max(1, np.max(np.abs(want))))
     return d
+
+
+STICKY = """<mujoco><option integrator="{integrator}" timestep=".004" cone="{cone}"/><worldbody>
+    <geom type="plane" size="5 5 .1" gap=".02"/>
+    <body name="ball" pos="0 0 .19"><freejoint/><geom name="core" size=".2" gap=".05"/>
+      <body pos="-.25 0 .1"><geom name="knob" size=".07"/></body>
+      <body name="box" pos=".3 0 0"><joint axis="0 1 0"/>
+        <geom type="box" size=".1 .1 .2" condim="4" gap=".02"/></body></body>
+    <body pos="0 .35 .21"><joint type="ball"/><geom type="capsule" size=".1 .1" gap=".03"/></body></worldbody>
+    <contact><pair geom1="core" geom2="knob" margin=".1"/></contact>
+    <actuator><adhesion body="ball" ctrlrange="0 3" gain="2"/><adhesion body="world" ctrlrange="0 3" gain="2"/>
+      <general body="box" gear="7" gainprm="1" biastype="affine" biasprm=".2 1 -3"/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+@pytest.mark.parametrize("integrator", ["Euler", "RK4", "implicit"])
+def test_sticky_bodies_pull_at_all_that_they_touch_also_in_the_gap(integrator, cone):
+    """Contacts without dofs of their own do not count; those of the world do, and the gear does not."""
+    mjm = mujoco.MjModel.from_xml_string(STICKY.format(integrator=integrator, cone=cone))
+    m, d, rng = load(oracle.sharpen(mjm)), mujoco.MjData(mjm), np.random.default_rng(0)
+    d.qvel[:], d.ctrl[:] = rng.normal(size=mjm.nv), (1, 0.7, 0.5)
+    state, acting, gaps = State(d.qpos.tolist(), d.qvel.tolist(), [0.0] * m.nv), set(), 0
+    for _ in range(40):
+        state = step(m, state, d.ctrl.tolist())
+        mujoco.mj_step(mjm, d)
+        acting.add(sum(d.contact.exclude == 0))
+        gaps += sum(d.contact.exclude == 1)
+        np.testing.assert_allclose(state.qpos, d.qpos, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(state.qvel, d.qvel, rtol=0, atol=1e-12)
+        assert np.any(d.qfrc_actuator)
+    assert len(acting) > 2 and gaps > 10

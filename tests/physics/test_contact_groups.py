@@ -73,15 +73,18 @@ SHAPES = ('type="capsule" size=".08 .1"', 'size=".1"', 'type="capsule" size=".06
 ZONES = ("box", "ellipsoid", "capsule")
 
 
-def heap(n: int, condim: int, one_tree: bool, cone: str = "pyramidal") -> mujoco.MjModel:
+def heap(
+    n: int, condim: int, one_tree: bool, cone: str = "pyramidal", actuators: str = "", gap: float = 0
+) -> mujoco.MjModel:
     """Bodies in a heap: free ones of different weight on a floor, or limbs of one that floats."""
     joints = (
         "<freejoint/>" if not one_tree else '<joint type="slide" axis="0 0 1"/><joint axis="1 .5 0" pos="0 0 -.1"/>'
     )
     bodies = "".join(
-        f"""<body pos="{0.12 * (k % 2)} {0.11 * (k // 2 % 2)} {0.15 + 0.06 * k}" euler="0 {30 * k} 0">{joints}
+        f"""<body name="b{k}"
+        pos="{0.12 * (k % 2)} {0.11 * (k // 2 % 2)} {0.15 + 0.06 * k}" euler="0 {30 * k} 0">{joints}
         <geom {SHAPES[k % 3]} condim="{condim}" friction="{0.3 + 0.2 * k} .02 .01" mass="{1 + k}"
-        margin=".01"/><site name="s{k}" type="{ZONES[k % 3]}" size=".08 .05 .1" pos=".05 0 .04"/></body>"""
+        margin=".01" gap="{gap}"/><site name="s{k}" type="{ZONES[k % 3]}" size=".08 .05 .1" pos=".05 0 .04"/></body>"""
         for k in range(n)
     )
     sensors = "".join(f'<touch site="s{k}"/>' for k in range(n))
@@ -89,7 +92,8 @@ def heap(n: int, condim: int, one_tree: bool, cone: str = "pyramidal") -> mujoco
     floor = '<geom type="plane" size="5 5 1" pos="0 0 -.1"/>'
     return oracle.sharpen(
         mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".002" impratio="2" cone="{cone}"/>
-        <worldbody>{floor}{trunk if one_tree else bodies}</worldbody><sensor>{sensors}</sensor></mujoco>""")
+        <worldbody>{floor}{trunk if one_tree else bodies}</worldbody><sensor>{sensors}</sensor>
+        <actuator>{actuators}</actuator></mujoco>""")
     )
 
 
@@ -128,6 +132,32 @@ def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree, cone):
             want = getattr(d, name)
             np.testing.assert_allclose(getattr(ours, name), want, rtol=0, atol=1e-11 * np.abs(want).max(), err_msg=name)
     assert among > 20 and 10 < felt < 55
+
+
+@pytest.mark.parametrize("one_tree", [False, True])
+def test_bodies_stick_to_many_others(one_tree):
+    """Pulls at contacts that share a loop, and at those in the gap, which are looked at one by one."""
+    model = heap(5, 3, one_tree, actuators='<adhesion body="b1" ctrlrange="0 1" gain="20"/>', gap=0.05)
+    m, several, gaps = load(model), 0, 0
+    assert len(batch_pairs(m, DOUBLE)) == 1
+    for qpos, qvel in scattered(model, 12):
+        d = oracle.forward(model, qpos, qvel, np.ones(1))
+        ours = derive(m, qpos.tolist(), qvel.tolist(), None, [1.0])
+        touching = np.any(model.geom_bodyid[d.contact.geom] == model.body("b1").id, axis=1)
+        several += sum(touching & (d.contact.exclude == 0)) > 1
+        gaps += sum(touching & (d.contact.exclude == 1))
+        for name in ("qacc", "qfrc_actuator", "actuator_velocity"):
+            want = getattr(d, name)
+            np.testing.assert_allclose(getattr(ours, name), want, rtol=0, atol=1e-11 * np.abs(want).max(), err_msg=name)
+    assert several > 3 and gaps > 3
+
+
+def test_a_heap_that_sticks_moves_as_in_mujoco():
+    model = heap(5, 3, one_tree=False, actuators='<adhesion body="b1" ctrlrange="0 1" gain="20"/>', gap=0.05)
+    states = [(*state, np.ones(1)) for state in scattered(model, 3)]
+    sim = Simulation(model, 3, dtype=torch.float64, outputs=("qfrc_actuator",))
+    theirs = oracle.compare_steps(sim, model, states, 20, bound=1e-10, names=("qpos", "qvel", "qfrc_actuator"))
+    assert all(np.any(d.qfrc_actuator) for d in theirs)
 
 
 def test_a_heap_of_free_bodies_moves_as_in_mujoco():

@@ -82,3 +82,13 @@ def test_trajectories_of_100_steps(integrator):
 @pytest.mark.parametrize("flag", ["contact", "constraint"])
 def test_switched_off_they_are_not_there(flag):
     assert not load(model(f'/><option><flag {flag}="disable"/></option><option timestep=".002"')).pairs
+
+
+def test_contacts_are_counted_in_the_gap_far_off_and_of_geoms_that_are_welded_together():
+    mjm = mujoco.MjModel.from_xml_string("""<mujoco><worldbody><body pos="0 0 1"><freejoint/>
+        <geom name="a" type="capsule" size=".1 .2" gap=".5"/><geom name="b" size=".1" pos=".15 0 0"/></body>
+        <body pos=".6 0 1"><freejoint/><geom type="capsule" size=".1 .2"/></body></worldbody>
+        <contact><pair geom1="a" geom2="b"/></contact></mujoco>""")
+    d = mujoco.MjData(mjm)
+    mujoco.mj_forward(mjm, d)
+    assert derive(load(mjm), d.qpos.tolist(), d.qvel.tolist(), None, []).ncon == d.ncon == 3

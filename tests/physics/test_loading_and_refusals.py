@@ -50,8 +50,13 @@ REFUSED = {
     ),
     "springyield": (mjcf(joint='stiffness="1" springyield="1"'), "plastic"),
     "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
-    "adhesion": (mjcf(geom='adhesion="1"'), "adhesion"),
-    "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surface velocities"),
+    "adhesion": (mjcf(geom='adhesion="1"'), "adhesion of geom 'rod' is not supported: remove it; an <adhesion>"),
+    "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surfacevel of geom 'rod'"),
+    "flex": (
+        """<mujoco><worldbody><body name="arm"><joint/><geom size="1" contype="0"/></body><flexcomp name="soft"
+        type="grid" count="3 3 1" spacing=".1 .1 .1" dim="2" mass="1"/></worldbody></mujoco>""",
+        "flex 'soft' is not supported: remove it; a chain or grid of bodies",
+    ),
     "pair": (
         mjcf(
             option='cone="elliptic"',
@@ -68,10 +73,6 @@ REFUSED = {
             more='<tendon><fixed stiffness="1" springyield="1"><joint joint="elbow" coef="1"/></fixed></tendon>',
         ),
         "plastic",
-    ),
-    "body transmission": (
-        mjcf(more='<actuator><adhesion name="p" body="arm" ctrlrange="0 1"/></actuator>'),
-        "transmission of actuator 'p'",
     ),
     "gain": (
         mjcf(more='<actuator><pid name="p" joint="elbow" kp="1" ki="1"/></actuator>'),

@@ -148,6 +148,10 @@ def test_parameters_that_make_no_sense_are_refused_by_name_and_nothing_changes()
         sim.set_params({"dof_damping": sim.params["dof_damping"] * 2, "body_mass": bad})
     with pytest.raises(ValueError, match="jnt_range of world 0 makes no sense"):
         sim.set_params({"jnt_range": sim.params["jnt_range"].flip(-1)})
+    nowhere = sim.params["jnt_range"].clone()
+    nowhere[1, 0, 1] = float("nan")  # of a slide without limits
+    with pytest.raises(ValueError, match="jnt_range of world 1 makes no sense: ends of ranges are numbers"):
+        sim.set_params({"jnt_range": nowhere})
     with pytest.raises(ValueError, match="'gravity' does not vary in this Simulation: pass vary="):
         sim.set_params({"gravity": [0, 0, -1.0]})
     assert torch.equal(before, sim._buffers["params"])

@@ -137,6 +137,7 @@ def test_the_random_models_have_what_they_are_to_test():
     assert min(models["mjINT_IMPLICIT"], models["mjINT_IMPLICITFAST"]) > 5
     assert worlds["touching twice"] >= 3
     assert worlds["swept friction"] > 0.02 * n
+    assert worlds["sticky body"] > 0.01 * n
     for what in ("hinge", "slide", "ball", "free", "planar", "welded child", "static root", "inertial", "fluid"):
         assert drawn[what] > 0.1 * len(FEW), what
     rare = (
@@ -235,6 +236,9 @@ def _acting(mjm: mujoco.MjModel, d: mujoco.MjData) -> set[str]:
     if any(limited and x in ends for limited, x, ends in zip(
         mjm.actuator_forcelimited, d.actuator_force, mjm.actuator_forcerange, strict=True)):  # fmt: skip
         found.add("clipped force")
+    on_bodies = np.flatnonzero(mjm.actuator_trntype == mujoco.mjtTrn.mjTRN_BODY)
+    if any(d.actuator_moment[d.moment_rowadr[i] : d.moment_rowadr[i] + d.moment_rownnz[i]].any() for i in on_bodies):
+        found.add("sticky body")
     elliptic = d.efc_type == mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC
     zones = set(d.efc_state[elliptic].tolist())
     if int(mujoco.mjtConstraintState.mjCNSTRSTATE_CONE) in zones:

@@ -102,6 +102,18 @@ def test_a_model_that_takes_minutes_to_build_is_said_to_before_it_is_traced(monk
     assert "8 dofs, and 21 pairs of geoms that may touch, most of them of the bodies 'body 1' and 'body 3' (1)" in text
 
 
+def test_it_is_said_once_for_all_kernels_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is only seen when they are traced, and the next is larger."""
+    for large, operations in ((1, 1), (size.LARGE, size.LARGE)):
+        m = load(chain(3 + operations % 2))
+        monkeypatch.setattr(size, "LARGE", large)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for more in range(3):
+                size.sized(m, lambda n=operations + more: traced(n))
+        assert len(said) == 1
+
+
 def test_a_model_that_is_larger_than_it_seemed_is_said_to_be_when_it_was_traced() -> None:
     with pytest.warns(UserWarning, match="300,000 operations"):
         size.sized(load(chain(2)), lambda: traced(size.LARGE))

@@ -206,11 +206,11 @@ class Columns:
 def sensible(m: Model, values: Mapping[str, Any]) -> Iterator[tuple[str, str, Mask]]:
     """Yield (name, rule, mask of the worlds whose parameters obey the rule) for each rule of these parameters."""
     for name, rows in values.items():
-        numbers = leaves(rows)
+        numbers, most = leaves(rows), most_of(name)
         if name in RANGES:
+            yield name, "ends of ranges are numbers", logical_and(*(absolute(x) <= most for x in numbers))
             yield name, RANGE_RULE, _ordered(m, name, rows)
             continue
-        most = most_of(name)
         yield name, f"numbers are finite, at most {most:.0e}", logical_and(*(absolute(x) <= most for x in numbers))
         if name in DIRECTIONS:
             yield name, "a direction is not 0", logical_and(*(dot(row, row) > MINVAL for row in rows))

@@ -13,6 +13,7 @@ from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec
 from .collision.candidates import collision
 from .constraints import count_contacts, make_constraint
+from .constraints.contact_moment import contact_moment
 from .dynamics.actuators.activation import check_act
 from .dynamics.actuators.actuation import actuation, transmission
 from .dynamics.forces import passive, smooth, smooth_acceleration
@@ -42,6 +43,7 @@ FWD_VELOCITY: tuple[Stage, ...] = (
     com_vel,  # velocities of bodies
     tendon_vel,  # velocities of tendons, and their springs and dampers
     tendon_bias,  # what tendons with armature add to `bias`
+    contact_moment,  # ... of actuators that have a body stick to others
     transmission,  # lengths and velocities of actuators, and what they move
     passive,  # springs, dampers, gravity compensation, fluid
     bias,  # Coriolis, centrifugal and gravitational forces

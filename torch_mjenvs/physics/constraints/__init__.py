@@ -16,10 +16,11 @@ from __future__ import annotations
 from ...compiler.control import fold_each, when_any
 from ...compiler.scalar import Scalar, select
 from ..algebra.spatial import sum_of
-from ..collision.candidates import Candidate
+from ..collision.candidates import Candidate, candidates_of
+from ..collision.contact_param import contact_param
 from ..model.data import Data, stage
 from ..model.enums import EqType
-from ..model.model import Model, Pair
+from ..model.model import Model, Pair, UnsupportedModel
 from .batch.contact_groups import ContactGroup, contact_group
 from .batch.pair_batch import PairBatch, batch_pairs
 from .batch.pair_tables import PairTables
@@ -27,6 +28,7 @@ from .contacts import contacts
 from .couplings import coupling
 from .equality import Equality
 from .friction import friction_losses
+from .idle import can_be_listed
 from .limits import joint_limits, tendon_limits
 from .welds import weld
 
@@ -54,12 +56,18 @@ def count_contacts(m: Model, d: Data) -> None:
     """Count the contacts that mj_collision detects: those within a gap, too, which do not act."""
     alone, grouped = _divided(m, d)
     d.ncon = 0.0
-    for c in alone:
+    for c in (*alone, *candidates_of(m, d, m.idle_pairs)):
+        if c.pair in m.idle_pairs and not can_be_listed(m, c.pair):
+            one, two = (m.geom_names[g] for g in (c.pair.geom1, c.pair.geom2))
+            raise UnsupportedModel(
+                f"ncon with a <contact><pair> of {one!r} and {two!r}, which are welded together, is not supported for "
+                "their shapes: remove the pair, which has no force, or do not read ncon"
+            )
 
         def add(n: Scalar, c: Candidate = c) -> Scalar:
             return n + sum_of(select(x, 1.0, 0.0) for x in c.detected())
 
-        d.ncon = when_any(c.near(), add, d.ncon)
+        d.ncon = when_any(c.near(contact_param(m, c.pair).gap), add, d.ncon)
     for pairs in grouped:
         detected = PairTables(m, d, PairBatch.of(m, pairs)).detected()
         d.ncon = fold_each(detected, lambda i, n: n + 1.0, d.ncon)

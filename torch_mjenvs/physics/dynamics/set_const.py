@@ -22,7 +22,8 @@ from .inertia import AnyFactor, factor, solve
 
 def at_qpos0(m: Model) -> tuple[Data, AnyFactor]:
     """Return the data at qpos0, with M, and M's factors."""
-    d = Data(m, qpos=list(m.qpos0), qvel=zeros(m.nv))
+    nothing_touches: dict[int, Any] = {target: {} for target, _ in m.actuator_trnid}  # as in mj_setConst
+    d = Data(m, qpos=list(m.qpos0), qvel=zeros(m.nv), contact_moment=nothing_touches)
     return d, factor(d.M, m.dof_clamped)
 
 

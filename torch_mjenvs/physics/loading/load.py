@@ -16,6 +16,7 @@ from ..algebra.spatial import snap
 from ..model.hfield import read_hfields
 from ..model.mesh import read_meshes
 from ..model.model import INTEGRATORS, Floats, Ints, Model, Pair, Rows
+from .held import warn_of_held
 from .numbers import refuse_numbers
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
 from .singular import dependent
@@ -58,6 +59,7 @@ def _read(mjm: mujoco.MjModel) -> Model:
     known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
     refuse_pairs(mjm, m)
+    warn_of_held(mjm, m)
     return m
 
 

@@ -44,6 +44,11 @@ _DONE_DISABLE = [
     "FILTERPARENT",
     "ACTUATION",
 ]
+YIELDS = "remove it; the spring is then elastic however far it goes"
+INSTEAD = {
+    "flex": "remove it; a chain or grid of bodies and joints (<replicate>) can stand for it",
+    "plugin": "remove it; what it computes can be given as ctrl, qfrc_applied or xfrc_applied in every step",
+}
 _HARMLESS_ENABLE = ["ENERGY", "FWDINV", "INVDISCRETE"]
 
 
@@ -98,19 +103,17 @@ def _check_flags(mjm: mujoco.MjModel) -> None:
 
 
 def _check_elements(mjm: mujoco.MjModel) -> None:
-    """Refuse elements that add forces, state or constraints of kinds that are not implemented."""
-    found = {
-        "flexes": mjm.nflex,
-        "plugins": mjm.nplugin,
-        "plastic deformation": mjm.nplastic,
-        "plugin state": mjm.npluginstate,
-        "surface velocities (geom surfacevel)": mjm.flg_surfacevel,
-        "adhesion (geom adhesion)": mjm.flg_adhesion,
-        "the implicit metric of deformables": mjm.nefm0dof,
-    }
-    for what, n in found.items():
+    """Refuse elements that add forces, state or constraints of kinds that are not implemented, naming the first."""
+    for kind, n in (("flex", mjm.nflex), ("plugin", mjm.nplugin)):
         if n:
-            not_supported(what, "remove them from the model")
+            not_supported(describe(mjm, kind, 0), INSTEAD[kind])
+    for name, there, instead in (
+        ("surfacevel", mjm.flg_surfacevel, "remove it; a body with a velocity actuator can be a belt or a turntable"),
+        ("adhesion", mjm.flg_adhesion, "remove it; an <adhesion> actuator pulls a body to what it touches"),
+    ):
+        for g in range(mjm.ngeom if there else 0):  # without the flag MuJoCo does not read them
+            if np.any(getattr(mjm, f"geom_{name}")[g]):
+                not_supported(f"{name} of {describe(mjm, 'geom', g)}", instead)
 
 
 def _check_equalities(mjm: mujoco.MjModel) -> None:
@@ -129,8 +132,8 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
     """Refuse tendons with a feature that is not implemented."""
     for i in range(mjm.ntendon):
         who, first = describe(mjm, "tendon", i), mjm.tendon_adr[i]
-        if np.any(mjm.tendon_springyield[i]):
-            not_supported(f"plasticity (springyield) of {who}", "remove it")
+        if mjm.tendon_springyield[i] or mjm.tendon_plasticadr[i] >= 0:
+            not_supported(f"plasticity (springyield) of {who}", YIELDS)
         path = mjm.wrap_type[first : first + mjm.tendon_num[i]]
         drives = np.isin(mjm.actuator_trntype, OF_TENDONS) & (mjm.actuator_trnid[:, 0] == i)
         heavy = mjm.tendon_armature[i] or mjm.actuator_armature[drives].any()
@@ -154,7 +157,7 @@ def _check_tendon_rows(mjm: mujoco.MjModel, i: int) -> None:
 def _check_bodies(mjm: mujoco.MjModel) -> None:
     for i in range(mjm.nbody):
         if mjm.body_plugin[i] >= 0:
-            not_supported(f"the plugin of {describe(mjm, 'body', i)}", "remove it")
+            not_supported(f"the plugin of {describe(mjm, 'body', i)}", INSTEAD["plugin"])
     asleep = mujoco.mjtSleepPolicy.mjSLEEP_INIT
     if any(int(p) == int(asleep) for p in mjm.tree_sleep_policy):
         not_supported("a tree that starts asleep", "remove sleep='init'")
@@ -169,7 +172,7 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
         if mjm.jnt_limited[j] and _mixed(mjm.jnt_solref[j]):
             not_supported(f"solreflimit of {who}, one number positive and one not,", "give both the same sign")
         if mjm.jnt_springyield[j] or mjm.jnt_plasticadr[j] >= 0:
-            not_supported(f"plasticity (springyield) of {who}", "remove it")
+            not_supported(f"plasticity (springyield) of {who}", YIELDS)
     for v in range(mjm.nv):
         who = describe(mjm, "joint", int(mjm.dof_jntid[v]))
         if mjm.dof_frictionloss[v] > 0 and friction and _mixed(mjm.dof_solref[v]):
@@ -180,7 +183,7 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
     for i in range(mjm.nactuator):
         who = describe(mjm, "actuator", i)
         if mjm.actuator_trntype[i] not in TRANSMISSIONS:
-            not_supported(f"the transmission of {who}", "drive a joint, a tendon, a site or a slider-crank")
+            not_supported(f"the transmission of {who}", "drive a joint, a tendon, a site, a slider-crank or a body")
         dynamics = DYNAMICS.get(mjm.actuator_dyntype[i])
         if dynamics is None or mjm.actuator_actnum[i] != (dynamics.rate is not None):
             instead = f"use dyntype {_either(DynType, DYNAMICS)}, of one activation"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -30,24 +31,30 @@ LOOP, PAIR_IN_LOOP = 8_000, 55
 SHAPES, AXIS = 1_500, 50  # of a pair that is alone: how two shapes touch, and each axis of a contact, on each side
 
 
+_estimates: weakref.WeakKeyDictionary[Model, int] = weakref.WeakKeyDictionary()  # of models that were looked at
+
+
 def sized(m: Model, trace: Callable[[], Program]) -> Program:
     """Return `trace()`, a step of the model, unless it is too large.
 
     It warns where the kernel takes minutes to build, and refuses where that would take hours and all memory. Either
     says how long, and which pairs of bodies cost most.
 
-    The warning comes before the work, by an estimate; what is refused is mostly refused by what was traced.
+    The warning comes once for a model, before the work, by an estimate; what is refused is mostly refused by what was
+    traced.
     """
-    expected = estimate(m)
+    expected = _estimates[m] if m in _estimates else estimate(m)
     if expected > SURELY * MOST:
         raise UnsupportedModel(_message(m, expected, "about "))
-    if expected >= LARGE:
+    if expected >= LARGE and m not in _estimates:
         warnings.warn(_message(m, expected, "about "), stacklevel=2)
+    _estimates.setdefault(m, expected)
     program = trace()
     operations = program.count_ops().total()
     if operations > MOST:
         raise UnsupportedModel(_message(m, operations))
-    if operations >= LARGE > expected:
+    if operations >= LARGE > _estimates[m]:
+        _estimates[m] = operations
         warnings.warn(_message(m, operations), stacklevel=2)
     return program
 

@@ -122,6 +122,7 @@ class Data:
     qfrc_gravcomp = output("nv")
     qfrc_fluid = output("nv")
     actuator_length, actuator_velocity = output("nu"), output("nu")
+    contact_moment = field()  # {body: {dof: entry}} of bodies that actuators have stick: of a unit pull at its contacts
     actuator_moment = field("nu")  # {dof: entry} for each actuator
     act_dot = output("na")
     actuator_force = output("nu")  # before the gear

@@ -13,13 +13,12 @@ from typing import Any
 
 from ...compiler.control import when_any
 from ...compiler.scalar import Mask, Scalar, logical_and, logical_or, maximum, select, sqrt
-from ..algebra.spatial import MINVAL, add, choose, column, cross, dot, is_number, is_zero, scale, sub, zeros
-from ..collision.candidates import Candidate, Contact, candidates_of
-from ..collision.contact_param import contact_param
-from ..collision.shapes import COLLIDERS, collider_of
-from ..constraints.body_contacts import sides_of
+from ..algebra.spatial import MINVAL, add, choose, column, cross, dot, is_number, scale, sub, zeros
+from ..collision.candidates import candidates_of
+from ..collision.shapes import collider_of
 from ..constraints.contact_force import in_world
-from ..constraints.listed import ByBody, Listed, Visit
+from ..constraints.idle import can_be_listed, fold_idle
+from ..constraints.listed import Listed, Visit
 from ..dynamics.velocity import at_point
 from ..model.data import Data
 from ..model.enums import ConDataField, ContactReduce, GeomType, ObjType
@@ -87,11 +86,8 @@ class ContactSensor:
         if self.site is not None and m.site_type[self.site] not in INSIDE:
             raise not_there(m, i, " of a mesh")
         for pair in m.idle_pairs:
-            geoms = pair.geom1, pair.geom2
-            collider = COLLIDERS.get((m.geom_type[pair.geom1], m.geom_type[pair.geom2]))
-            unread = any(m.geom_dataid[g] >= 0 for g in geoms)  # meshes and height fields that touch nothing else
-            if self.may_match(pair) and (collider is None or collider.hulls or collider.ccd or unread):
-                one, two = (m.geom_names[g] for g in geoms)
+            if self.may_match(pair) and not can_be_listed(m, pair):
+                one, two = (m.geom_names[g] for g in (pair.geom1, pair.geom2))
                 raise not_there(m, i, f" that matches <contact><pair> of {one!r} and {two!r}, welded together,")
         if m.sensor_reduce[i] == ContactReduce.NONE and self.fields != ["FOUND"]:
             self._refuse_loose_order()
@@ -188,7 +184,7 @@ class ContactSensor:
             carry = constraint.fold_listed(m, d, d.qacc_solver, self.may_match, by_body, matched, carry)
         for candidate in (*d.candidates, *candidates_of(m, d, m.idle_pairs)):
             if self.may_match(candidate.pair):
-                carry = _fold_idle(m, d, candidate, by_body, matched, carry)
+                carry = fold_idle(m, d, candidate, by_body, matched, carry)
         return carry
 
     def way(self, c: Listed) -> Scalar:
@@ -256,33 +252,3 @@ def _as_in_mujoco(m: Model, d: Data, c: Listed) -> Listed:
     signs = [1.0, sign, sign] * 2
     frame = [n, scale(t1, sign), scale(t2, sign)]
     return dataclasses.replace(c, force=[x * s for x, s in zip(force, signs, strict=True)], frame=frame)
-
-
-def _fold_idle(m: Model, d: Data, candidate: Candidate, by_body: ByBody, visit: Visit, carry: Any) -> Any:
-    """Run `visit` over a pair's contacts that have no force: in the gap, or where nothing moves the bodies apart."""
-    pair, param = candidate.pair, contact_param(m, candidate.pair)
-    bodies = m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
-    acts = any(side.dofs for side in sides_of(m, *bodies))
-    if acts and is_zero(param.gap):
-        return carry
-
-    def per_body(name: str) -> list[list[Scalar]]:
-        return [list(by_body[name][body]) for body in bodies]
-
-    def look(carry: Any) -> Any:
-        for number, contact in enumerate(candidate.contacts()):
-
-            def step(carry: Any, number: int = number, contact: Contact = contact) -> Any:
-                *points, frame = contact.oarms()
-                nothing = zeros(pair.condim)
-                listed = Listed(
-                    contact, lambda of: of(pair), number, contact.dist, points, frame, nothing, per_body
-                )
-                return visit(listed, carry)
-
-            there = contact.dist < param.margin + param.gap
-            idle = logical_and(there, contact.dist >= param.margin) if acts else there
-            carry = when_any(idle, step, carry)
-        return carry
-
-    return when_any(candidate.near(param.gap), look, carry)

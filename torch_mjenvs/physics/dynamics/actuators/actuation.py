@@ -19,7 +19,7 @@ from .transmissions import TRANSMISSIONS
 
 
 @stage(
-    reads="qpos qvel ten_length ten_J site_xmat site_xrel xquat origin odof",
+    reads="qpos qvel ten_length ten_J site_xmat site_xrel xquat origin odof contact_moment",
     computes="actuator_length actuator_moment actuator_velocity",
 )
 def transmission(m: Model, d: Data) -> None:

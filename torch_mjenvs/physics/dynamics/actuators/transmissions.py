@@ -77,10 +77,16 @@ def _site_angle(m: Model, i: int) -> Angle | None:
     return Angle(gear[3:], others=gear[:3]) if reference >= 0 else None
 
 
+def _of_body(m: Model, d: Data, i: int) -> tuple[Scalar, Row]:
+    """A pull at the contacts of a body, shared among them. It has no length, and no gear."""
+    return 0.0, d.contact_moment[m.actuator_trnid[i][0]]
+
+
 TRANSMISSIONS: dict[int, Transmission] = {
     TrnType.JOINT: Transmission(_of_joint, _joint_angle),
     TrnType.JOINTINPARENT: Transmission(_of_joint_in_parent, _joint_angle),
     TrnType.TENDON: Transmission(_of_tendon),
     TrnType.SITE: Transmission(of_site, _site_angle),
     TrnType.SLIDERCRANK: Transmission(of_crank),
+    TrnType.BODY: Transmission(_of_body),
 }
