@@ -21,7 +21,7 @@ import gymnasium
 import mujoco
 import numpy as np
 
-FEWEST = 4  # worlds that a process is worth
+FEWEST = 16  # worlds that are worth a process: their episodes take longer than its start
 Step = tuple[Any, Any, Any, Any, dict[str, Any]]  # observations (N, O), rewards, terminated and truncated (N,), nothing
 
 
