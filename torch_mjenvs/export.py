@@ -1,4 +1,4 @@
-"""A policy's file for a robot's computer: ONNX or TorchScript, with what has to be known of its inputs and outputs."""
+"""A policy's file for a robot's computer: ONNX, TorchScript or NumPy, with what has to be known of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from torch import nn
 
 from .envs.parts import Parts, Tree
 
-FORMATS = (".onnx", ".pt", ".ts")
+FORMATS = (".onnx", ".npz", ".pt", ".ts")
 INPUT, OUTPUT, METADATA = "obs", "actions", "metadata.json"
 NEEDS = "needs onnx and onnxscript: pip install '.[export]', in the checkout of torch_mjenvs"
 
 
 def check_format(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file to export to. Raises ValueError unless its name ends in .onnx, .pt or .ts."""
+    """Return the path of a file to export to. Raises ValueError unless its name ends in one of FORMATS."""
     file = Path(path).expanduser()
     if file.suffix not in FORMATS:
-        raise ValueError(f"{str(file)!r} must end in .onnx, for ONNX, or .pt or .ts, for TorchScript")
+        raise ValueError(f"{str(file)!r} must end in .onnx (ONNX), .pt or .ts (TorchScript), or .npz (NumPy)")
     return file
 
 
@@ -79,6 +79,16 @@ def to_torchscript(network: nn.Module, metadata: dict[str, Any], file: Path) -> 
         warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript as a whole
         scripted = torch.jit.script(network.eval())
         torch.jit.save(scripted, str(file), {METADATA: json.dumps(metadata)})
+
+
+def to_numpy(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
+    """Write a policy's network as arrays: mean, scale, and weights0 (out, in), biases0 (out,) and so on by layer."""
+    linear = [x for x in network.modules() if isinstance(x, nn.Linear)]
+    arrays: dict[str, torch.Tensor] = {f"weights{i}": layer.weight for i, layer in enumerate(linear)}
+    arrays |= {f"biases{i}": layer.bias for i, layer in enumerate(linear)}
+    arrays |= dict(network.named_buffers())
+    found: dict[str, Any] = {name: x.numpy() for name, x in arrays.items()}
+    np.savez(file, metadata=np.array(json.dumps(metadata)), **found)
 
 
 def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Path) -> None:

@@ -17,6 +17,7 @@ import copy
 import io
 import itertools
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -75,13 +76,14 @@ class Policy(nn.Module):
         return self.network
 
     def export(self, path: str | os.PathLike[str], action_space: Box | None = None) -> None:
-        """Write the policy to a file that runs without this package: .onnx, or TorchScript in a .pt or .ts.
+        """Write the policy to a file that runs without this package: .onnx, TorchScript in a .pt or .ts, or .npz.
 
             policy.export("ant.onnx", env.single_action_space)
 
         It maps `obs`, rows (batch, O) in float32 of the numbers that the policy reads, to `actions` (batch, A), as
         calling the policy does: normalisation is inside, and actions are not clipped. Its metadata has the id of the
-        task, the names, shapes and slices of the parts of a row, and the bounds of `action_space`, if it is given.
+        task, the names, shapes and slices of the parts of a row, and the bounds of `action_space`, if it is given. An
+        .npz holds the arrays of `network` for NumPy.
 
         Raises ValueError for another kind of file and for a space of another size, FileExistsError where the file is a
         policy that only this package reads, such as a run's policy.pt, and ImportError without the extra `export`,
@@ -92,11 +94,13 @@ class Policy(nn.Module):
         file = export.check_format(path)
         inputs, actions = self.sizes
         metadata = export.described(self.parts, actions, self.env_id, self.task, action_space)
-        if file.suffix != ".onnx" and _is_policy(file):
+        if file.suffix in (".pt", ".ts") and _is_policy(file):
             raise FileExistsError(f"{str(file)!r} holds a policy of a run, which is kept: choose another name")
         network = copy.deepcopy(self.network).cpu()
         if file.suffix == ".onnx":
             export.to_onnx(network, inputs, metadata, file)
+        elif file.suffix == ".npz":
+            export.to_numpy(network, metadata, file)
         else:
             export.to_torchscript(network, metadata, file)
 
@@ -147,8 +151,11 @@ class Network(nn.Module):
 
 
 def _is_policy(file: Path) -> bool:
+    """Say whether a file is one that `Policy.load` reads; a policy as TorchScript is not."""
     try:
-        Policy.load(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, where it is TorchScript
+            Policy.load(file)
     except (FileNotFoundError, ValueError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""`torch_mjenvs export`: a trained policy as ONNX or TorchScript, for a robot's computer."""
+"""`torch_mjenvs export`: a trained policy as ONNX, TorchScript or NumPy arrays, for a robot's computer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from . import acting, add_policy, parser
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `torch_mjenvs export`: write a trained policy to a file that runs without this package."""
-    p = parser("export", "Write a trained policy as ONNX or TorchScript, with its normalisation inside.", False)
+    p = parser("export", "Write a trained policy as ONNX, TorchScript or NumPy arrays.", False)
     add_policy(p)
-    p.add_argument("file", type=_file, help="the file to write: .onnx, or TorchScript as .pt or .ts")
+    p.add_argument("file", type=_file, help="the file to write: .onnx, .npz, or .pt or .ts for TorchScript")
     args, found = acting(p, arguments)
     policy = found.policy
     policy.env_id, policy.task = found.env_id, found.fields
