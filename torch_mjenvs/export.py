@@ -1,4 +1,4 @@
-"""A policy's file for a robot's computer: ONNX, TorchScript or NumPy, with what has to be known of its inputs and outputs."""
+"""A policy's file for a robot's computer: ONNX, TorchScript or NumPy, and what it says of inputs and outputs."""
 
 from __future__ import annotations
 

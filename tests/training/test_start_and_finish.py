@@ -103,7 +103,8 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_is_left_behind(number):
-    process = subprocess.Popen([sys.executable, "-c", SCORING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command, pipe = [sys.executable, "-c", SCORING], subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
     children = process.stdout.readline().split()
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
