@@ -99,7 +99,7 @@ def _eager(method: Any) -> Any:
 
 
 class Adam(torch.optim.Adam):
-    """torch's Adam, not to be compiled by torch: what keeps these methods out of that imports torch._dynamo, for 2 s."""
+    """torch's Adam, never compiled: what keeps these methods out of that imports torch._dynamo, which takes 2 s."""
 
     add_param_group = _eager(torch.optim.Adam.add_param_group)
     load_state_dict = _eager(torch.optim.Adam.load_state_dict)
