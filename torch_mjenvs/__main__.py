@@ -13,6 +13,7 @@ COMMANDS = {
     "list": ("commands.tasks", "the tasks, and the scores of their trained policies"),
     "play": ("commands.play", "watch a trained policy, in a window or in a film"),
     "score": ("commands.score", "returns of a trained policy, here and in Gymnasium's own task"),
+    "export": ("commands.export", "write a trained policy as ONNX, TorchScript or NumPy arrays"),
     "train": ("training.ppo", "train a policy by PPO"),
     "bench": ("commands.bench", "steps a second on this machine"),
     "cache": ("cache", "show or clear the cache of compiled kernels"),

@@ -13,15 +13,18 @@ alone, and nothing here imports the module that `env` names.
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
+from gymnasium.spaces import Box
 from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
@@ -43,13 +46,9 @@ class Policy(nn.Module):
         action = policy(obs)
 
     `env_id` is the id of its task, `task` a dict of the task's fields that were not as usual, `about` a dict of what is
-    known of it: scores, seed, frames. Observations are
-    normalised by the mean and variance of those seen in training, and go through tanh layers. Parameters need no
-    gradient unless you ask for it (`requires_grad_()`).
+    known of it: scores, seed, frames. `network` takes rows alone; it is what `torch.jit.script` compiles. Parameters
+    need no gradient unless you ask for it (`requires_grad_()`).
     """
-
-    mean: Tensor
-    scale: Tensor
 
     def __init__(
         self,
@@ -64,24 +63,46 @@ class Policy(nn.Module):
         self.env_id, self.about, self.parts = env_id, about, parts or Parts((len(mean),))
         self.task: dict[str, Any] = {}
         self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action
-        self.layers = nn.ModuleList()
-        for weight, bias in layers:
-            layer = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device)
-            layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
-            self.layers.append(layer)
-        self.register_buffer("mean", mean.clone())
-        self.register_buffer("scale", (var + 1e-8).rsqrt())
+        self.network = Network(layers, mean, var)
         self.requires_grad_(False)
 
     def forward(self, obs: Any) -> Tensor:
         """Return the mean actions (..., A) for observations, (..., O) or by name."""
-        obs = self.parts.join(obs)
-        x = ((obs.to(self.mean.dtype) - self.mean) * self.scale).clamp(-10, 10)
-        *hidden, last = self.layers
-        for layer in hidden:
-            x = layer(x).tanh()
-        action: Tensor = last(x)
+        action: Tensor = self.network(self.parts.join(obs))
         return action
+
+    def __prepare_scriptable__(self) -> Network:
+        """Return what `torch.jit.script` compiles in place of this module: it has no trees of names."""
+        return self.network
+
+    def export(self, path: str | os.PathLike[str], action_space: Box | None = None) -> None:
+        """Write the policy to a file that runs without this package: .onnx, TorchScript in a .pt or .ts, or .npz.
+
+            policy.export("ant.onnx", env.single_action_space)
+
+        It maps `obs`, rows (batch, O) in float32 of the numbers that the policy reads, to `actions` (batch, A), as
+        calling the policy does: normalisation is inside, and actions are not clipped. Its metadata has the id of the
+        task, the names, shapes and slices of the parts of a row, and the bounds of `action_space`, if it is given. An
+        .npz holds the arrays of `network` for NumPy.
+
+        Raises ValueError for another kind of file and for a space of another size, FileExistsError where the file is a
+        policy that only this package reads, such as a run's policy.pt, and ImportError without the extra `export`,
+        which ONNX needs.
+        """
+        from . import export
+
+        file = export.check_format(path)
+        inputs, actions = self.sizes
+        metadata = export.described(self.parts, actions, self.env_id, self.task, action_space)
+        if file.suffix in (".pt", ".ts") and _is_policy(file):
+            raise FileExistsError(f"{str(file)!r} holds a policy of a run, which is kept: choose another name")
+        network = copy.deepcopy(self.network).cpu()
+        if file.suffix == ".onnx":
+            export.to_onnx(network, inputs, metadata, file)
+        elif file.suffix == ".npz":
+            export.to_numpy(network, metadata, file)
+        else:
+            export.to_torchscript(network, metadata, file)
 
     def check_spaces(self, env: VectorEnv) -> None:
         """Raise ValueError where the environment's observations or actions are not of this policy's sizes."""
@@ -104,6 +125,40 @@ class Policy(nn.Module):
         if not file.is_file():
             raise FileNotFoundError(f"there is no policy {str(file)!r}")
         return _read(file.read_bytes(), str(file))
+
+
+class Network(nn.Module):
+    """The network of a policy: maps rows (..., O) of the numbers that it reads to mean actions (..., A).
+
+    Rows are normalised by the mean and variance (O,) of those seen in training, clipped to [-10, 10], and go through
+    linear layers, pairs of weights (out, in) and biases (out,), with tanh between them.
+    """
+
+    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], mean: Tensor, var: Tensor):
+        super().__init__()
+        found: list[nn.Module] = []
+        for weight, bias in layers:
+            layer = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device)
+            layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
+            found += [layer, nn.Tanh()]
+        self.layers = nn.Sequential(*found[:-1])
+        self.mean, self.scale = nn.Buffer(mean.clone()), nn.Buffer((var + 1e-8).rsqrt())
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return the mean actions (..., A) for rows (..., O)."""
+        x: Tensor = self.layers(((obs.to(self.mean.dtype) - self.mean) * self.scale).clamp(-10, 10))
+        return x
+
+
+def _is_policy(file: Path) -> bool:
+    """Say whether a file is one that `Policy.load` reads; a policy as TorchScript is not."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, where it is TorchScript
+            Policy.load(file)
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
 
 
 def _holds(given: Any, wanted: Any) -> bool:

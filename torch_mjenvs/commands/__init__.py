@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from gymnasium.spaces import Box
 
 from ..policy import Policy, pretrained, pretrained_ids
 from ..training.task_flags import add_fields, arguments, parse, task_behind
@@ -24,6 +26,7 @@ class Acting:
     env_id: str
     fields: dict[str, Any]  # as `task_flags` names them
     arguments: dict[str, Any]
+    action_space: Box
 
 
 def acting(p: argparse.ArgumentParser, argv: Sequence[str] | None) -> tuple[argparse.Namespace, Acting]:
@@ -48,10 +51,11 @@ def acting(p: argparse.ArgumentParser, argv: Sequence[str] | None) -> tuple[argp
     args, fields = parse(p, argv, task)
     fields = trained_with | fields
     try:
-        found = Acting(policy, env_id, fields, arguments(task, fields))
-        env = make(env_id, 1, "cpu", **found.arguments)  # on a CPU its kernels are those that are needed next anyway
+        given = arguments(task, fields)
+        env = make(env_id, 1, "cpu", **given)  # on a CPU its kernels are those that are needed next anyway
         try:
             policy.check_spaces(env)
+            found = Acting(policy, env_id, fields, given, cast(Box, env.single_action_space))
         finally:
             env.close()
     except (OSError, TypeError, ValueError) as error:

@@ -12,7 +12,8 @@ import torch
 
 from ..envs.vector_env import TorchVectorEnv
 from ..training.flags import count, device, positive
-from ..training.worlds import make, original, task_id, without_the_warning_of_settotalmass
+from ..training.originals import without_the_warning_of_settotalmass
+from ..training.worlds import make, original, task_id
 from . import parser
 
 TASKS = [f"Torch{name}-v0" for name in ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")]

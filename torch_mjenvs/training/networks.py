@@ -93,6 +93,19 @@ class ActorCritic:
                 grad = torch.ops.aten.tanh_backward.grad_input(below, hidden, grad_input=below)
 
 
+def _eager(method: Any) -> Any:
+    """Return a method of torch's optimisers without what keeps `torch.compile` out of it."""
+    return getattr(method, "__wrapped__", method)
+
+
+class Adam(torch.optim.Adam):
+    """torch's Adam, never compiled: what keeps these methods out of that imports torch._dynamo, which takes 2 s."""
+
+    add_param_group = _eager(torch.optim.Adam.add_param_group)
+    load_state_dict = _eager(torch.optim.Adam.load_state_dict)
+    state_dict = _eager(torch.optim.Adam.state_dict)
+
+
 class RunningMoments:
     """Mean and variance of all rows seen so far, per column."""
 

@@ -31,7 +31,7 @@ from . import runs
 from .compiled import Forward, Learned, Loss, Update, networks_of, trained, why_not
 from .flags import groups
 from .health import Faults
-from .networks import ActorCritic, Replayed, RunningMoments
+from .networks import ActorCritic, Adam, Replayed, RunningMoments
 from .task_flags import arguments
 from .worlds import make
 
@@ -86,7 +86,7 @@ class PPO:
         self.net.biases[-1][0, 0].copy_(first_action(env.single_action_space).to(device))
         self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
         capturable = device.type == "cuda"
-        self.optimizer = torch.optim.Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
+        self.optimizer = Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
         self.obs_moments = RunningMoments(O, device=device)
         self.return_moments = RunningMoments(device=device)
         self.learn_from = Replayed(self._learn_from)

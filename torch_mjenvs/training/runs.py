@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import io
 import sys
 import time
@@ -15,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
@@ -37,6 +37,9 @@ __all__ = [
     "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "parsed", "parser", "report", "save",
     "save_curve", "settings", "train", "training_parser",
 ]  # fmt: skip
+
+if importlib.util.find_spec("matplotlib") is None:  # imported at the end of a run, and missed before it begins
+    raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
 
 EVALUATED = 16  # episodes, each time that a run is evaluated on the way
 
@@ -218,6 +221,8 @@ def save_curve(path: Path, title: str, curve: Sequence[Any], evaluations: Sequen
 
     `curve` and `evaluations` are rows of (seconds, frames, mean episode return).
     """
+    from matplotlib.figure import Figure  # takes as long to import as all of this package
+
     figure = Figure(figsize=(10, 4), layout="constrained")  # of no window, whatever matplotlib's backend
     axes = figure.subplots(1, 2, sharey=True)
     for rows, style, label in ((curve, "-", "last 100 episodes, with noise"), (evaluations, "o", "mean actions")):

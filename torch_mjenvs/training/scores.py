@@ -16,8 +16,9 @@ from ..envs.entries import BAD_STATE
 from ..envs.episode_log import of_last_step
 from ..envs.parts import leaves, mapped
 from ..envs.vector_env import TorchVectorEnv
+from .originals import Shared, processes_for
 from .task_flags import arguments
-from .worlds import make, make_original, original
+from .worlds import make, original
 
 Act = Callable[[Any], Tensor]  # observations, (N, O) or by name, to actions (N, A)
 
@@ -40,21 +41,28 @@ def scores(
 ) -> dict[str, Score]:
     """Score a policy in the Torch task, and in Gymnasium's own where there is one; by the ids of the tasks.
 
-    `task` has fields of the task, as `task_flags` names them; Gymnasium's own takes the same ones.
+    `task` has fields of the task, as `task_flags` names them; Gymnasium's own takes the same ones. Its worlds are
+    stepped by as many processes as there are cores, which does not change the scores.
     """
-    given = arguments(env_id, task or {})
-    found = {env_id: score(act, make(env_id, episodes, device, **given), seed, device)}
-    name = original(env_id)
-    return found | ({name: score(act, make_original(name, episodes, **given), seed, device)} if name else {})
+    given, name = arguments(env_id, task or {}), original(env_id)
+    # First, as processes take a second to start, in which the Torch task is made and scored.
+    there = Shared(name, episodes, processes_for(name, episodes), given) if name else None
+    try:
+        found = {env_id: score(act, make(env_id, episodes, device, **given), seed, device)}
+        return found | ({name: score(act, there, seed, device)} if name and there else {})
+    finally:
+        if there:
+            there.close()
 
 
-def score(act: Act, env: VectorEnv, seed: int, device: str) -> Score:
+def score(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
     """Score a policy over the first episode in each world. Closes `env`, which may speak torch or NumPy."""
     obs, _ = env.reset(seed=seed)
     numpy = isinstance(leaves(obs)[0], np.ndarray)
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
-    engine = env.unwrapped.engine if isinstance(env.unwrapped, TorchVectorEnv) else None
+    inside = env.unwrapped if isinstance(env, VectorEnv) else None
+    engine = inside.engine if isinstance(inside, TorchVectorEnv) else None
     named = {name: torch.zeros_like(returns) for name in engine.layout.logged} if engine else {}
     while alive.any():
         action = act(mapped(lambda x: torch.as_tensor(x, dtype=torch.float32, device=device), obs))

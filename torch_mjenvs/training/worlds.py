@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, cast
 
 import gymnasium
-import mujoco
 import torch
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
 from ..envs.vector_env import TorchVectorEnv
 
@@ -53,26 +49,3 @@ def original(env_id: str) -> str | None:
     """Return the id of Gymnasium's own task behind a Torch task; None for a task of a user's own."""
     name = env_id.removeprefix("Torch").replace("-v0", "-v5")
     return name if name in gymnasium.registry else None
-
-
-def make_original(name: str, num_envs: int, **kwargs: Any) -> VectorEnv:
-    """Make Gymnasium's own environment, without MuJoCo's warning of `settotalmass` from every half cheetah."""
-    with without_the_warning_of_settotalmass():
-        return gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode="sync", **kwargs)
-
-
-@contextmanager
-def without_the_warning_of_settotalmass() -> Iterator[None]:
-    """Silence MuJoCo's warning of `settotalmass`. Other warnings go where they would have gone, but to no log file."""
-    shown = mujoco.get_mju_user_warning() or (lambda message: print(f"MuJoCo: {message}", file=sys.stderr))
-
-    def show(message: str) -> None:
-        if "settotalmass" not in message:
-            shown(message)
-
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(show)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(before)

@@ -1,0 +1,125 @@
+"""What a command costs besides its work: imports at its start, and Gymnasium's own task at its end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import gymnasium
+import pytest
+import torch
+
+from tests.processes import run
+from torch_mjenvs import pretrained
+from torch_mjenvs.training import originals, scores
+from torch_mjenvs.training.originals import Shared, processes_for, without_the_warning_of_settotalmass
+
+pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
+NEEDLESS = ["torch._dynamo", "torch._inductor", "sympy", "torchrl", "tensordict", "IPython", "onnx"]
+IMPORTED = """
+import sys
+from torch_mjenvs.__main__ import main
+try:
+    main(sys.argv[2:])
+except SystemExit as end:
+    assert not end.code, end.code
+needless = [x for x in sys.argv[1].split(",") if x in sys.modules]
+assert not needless, needless
+"""
+
+
+def test_help_imports_neither_what_draws_nor_what_logs():
+    run(IMPORTED, ",".join([*NEEDLESS, "matplotlib", "tensorboard"]), "train", "--help")
+
+
+def test_training_does_not_import_what_compiles_for_torch(tmp_path):
+    few = ["--num-envs", "4", "--horizon", "8", "--minibatch", "32", "--hidden", "16", "--total-steps", "64"]
+    run(IMPORTED, ",".join(NEEDLESS), "train", "--env", "TorchInvertedPendulum-v0", *few, "--episodes", "2",
+        "--out", str(tmp_path / "run"), "--evaluations", "0")  # fmt: skip
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["frames"] == 64
+
+
+@pytest.mark.parametrize("name", ["HalfCheetah", "Hopper"])
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_scores_are_those_of_gymnasiums_own_vector_environment(name, processes):
+    policy, arguments = pretrained(f"Torch{name}-v0"), {"reset_noise_scale": 0.3}
+    with without_the_warning_of_settotalmass():
+        env = gymnasium.make_vec(f"{name}-v5", num_envs=5, vectorization_mode="sync", max_episode_steps=60, **arguments)
+    expected = scores.score(policy, env, 3, "cpu").returns
+    there = Shared(f"{name}-v5", 5, processes, arguments | {"max_episode_steps": 60})
+    assert torch.equal(scores.score(policy, there, 3, "cpu").returns, expected)
+    assert len(set(expected.tolist())) == 5
+
+
+def test_worlds_are_shared_only_where_that_pays(monkeypatch):
+    monkeypatch.setattr(originals.os, "sched_getaffinity", lambda _: range(3), raising=False)
+    assert [processes_for("Hopper-v5", n) for n in (1, 31, 32, 100)] == [1, 1, 2, 3]
+    monkeypatch.setattr(originals.os, "sched_getaffinity", lambda _: range(1), raising=False)
+    assert processes_for("Hopper-v5", 100) == 1
+    monkeypatch.setattr(originals.os, "sched_getaffinity", lambda _: range(3), raising=False)
+    monkeypatch.setitem(gymnasium.registry, "Own-v5", gymnasium.envs.registration.EnvSpec("Own-v5", "own:Own"))
+    assert processes_for("Own-v5", 100) == 1  # which another process would have to import
+
+
+def test_an_error_there_is_raised_here_and_processes_end():
+    there = Shared("Hopper-v5", 4, 2, {"no_such_argument": 1})
+    with pytest.raises(TypeError, match="no_such_argument"):
+        there.reset(0)
+    there.close()
+    assert all(x.process.returncode is not None for x in there.worlds)
+    there = Shared("Hopper-v5", 4, 2, {})
+    there.reset(0)
+    there.worlds[1].process.kill()
+    with pytest.raises(RuntimeError, match="Gymnasium's task ended with status -9"):
+        there.step(torch.zeros(4, 3).numpy())
+    there.close()
+
+
+SCORING = """
+import os, sys
+import torch
+from torch_mjenvs.training import originals, scores
+originals.processes_for = scores.processes_for = lambda *_: 2
+def act(obs):
+    print(*[x.process.pid for x in there[0].worlds], flush=True)
+    return torch.zeros(len(obs), 3)
+there = []
+class Watched(scores.Shared):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        there.append(self)
+scores.Shared = Watched
+try:
+    scores.scores(act, "TorchHopper-v0", 4, "cpu", 0)
+    while True:
+        scores.scores(act, "TorchHopper-v0", 4, "cpu", 0)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_is_left_behind(number):
+    command, pipe = [sys.executable, "-c", SCORING], subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+    children = process.stdout.readline().split()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -9), said
+    assert "Traceback" not in said
+    for _ in range(200):
+        if not any(_runs(pid) for pid in children):
+            return
+        time.sleep(0.1)
+    pytest.fail("processes are left")
+
+
+def _runs(pid: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

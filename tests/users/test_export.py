@@ -1,0 +1,160 @@
+"""Policies that are written for a robot's computer act there as they do here."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box
+
+from torch_mjenvs import Policy, pretrained
+from torch_mjenvs.__main__ import main
+
+pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
+DOCS = Path(__file__).parents[2] / "docs" / "export.md"
+SHAPES = {"policy": {"angle": [], "speeds": [2, 2]}, "privileged": {"truth": [3]}, "command": [2]}
+
+
+@pytest.fixture
+def grouped(tmp_path):
+    """A policy of a task with groups, of which it reads two."""
+    generator = torch.Generator().manual_seed(0)
+    sizes, file = [(10, 8), (8, 8), (8, 3)], {"env": "mine:TorchMine-v0", "task": {"height": (0.5, float("inf"))}}
+    for k, (width, out) in enumerate(sizes):
+        file[f"weights{k}"] = torch.randn(2, out, width, generator=generator) / 2
+        file[f"biases{k}"] = torch.randn(2, 1, out, generator=generator)
+    file |= {"obs_mean": torch.randn(10, generator=generator), "obs_var": torch.rand(10, generator=generator) * 4}
+    groups = {"policy": ["command", "policy"], "critic": ["privileged"]}
+    torch.save(file | {"observation": SHAPES, "obs_groups": groups}, tmp_path / "policy.pt")
+    return Policy.load(tmp_path)
+
+
+def rows(n: int, size: int) -> torch.Tensor:
+    obs = torch.randn(n, size, generator=torch.Generator().manual_seed(1)) * 3
+    obs[0] = 1000.0  # beyond what was seen: clipped before the first layer
+    return obs
+
+
+@pytest.mark.parametrize("env_id", ["TorchAnt-v0", None])
+def test_onnx_acts_as_the_policy(env_id, grouped, tmp_path):
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    policy = pretrained(env_id) if env_id else grouped
+    inputs, actions = policy.sizes
+    policy.export(tmp_path / "x.onnx")
+    session = runtime.InferenceSession(str(tmp_path / "x.onnx"), providers=["CPUExecutionProvider"])
+    assert [x.name for x in (*session.get_inputs(), *session.get_outputs())] == ["obs", "actions"]
+    for n in (1, 2, 50):  # of any batch
+        obs = rows(n, inputs)
+        (found,) = session.run(["actions"], {"obs": obs.numpy()})
+        assert found.shape == (n, actions) and found.dtype == np.float32
+        np.testing.assert_allclose(found, policy(obs).numpy(), rtol=1e-6, atol=1e-6)
+    about = session.get_modelmeta().custom_metadata_map
+    assert about["env"] == policy.env_id and json.loads(about["actions"]) == actions
+
+
+@pytest.mark.parametrize("suffix", ["pt", "ts"])
+def test_torchscript_acts_as_the_policy(suffix, grouped, tmp_path):
+    for name, policy in {"a": grouped, "b": pretrained("TorchHopper-v0")}.items():
+        policy.export(tmp_path / f"{name}.{suffix}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            found = torch.jit.load(tmp_path / f"{name}.{suffix}")
+        obs = rows(9, policy.sizes[0])
+        assert torch.equal(found(obs), policy(obs))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torch_scripts_and_traces_a_policy(grouped):
+    obs = rows(9, 7)
+    expected = grouped(obs)
+    assert torch.equal(torch.jit.script(grouped)(obs), expected)
+    assert torch.equal(torch.jit.trace(grouped.network, obs)(obs), expected)
+    hopper = pretrained("TorchHopper-v0")
+    assert torch.equal(torch.jit.trace(hopper, rows(3, 11))(rows(9, 11)), hopper(rows(9, 11)))
+
+
+def test_a_file_says_what_the_policy_reads(grouped, tmp_path):
+    space = Box(np.float32([-1, -2, -np.inf]), np.float32([1, 2, 0.5]))
+    grouped.export(tmp_path / "x.npz", space)
+    assert json.loads(str(np.load(tmp_path / "x.npz")["metadata"])) == {
+        "env": "mine:TorchMine-v0",
+        "task": {"height": [0.5, "inf"]},
+        "observation": [
+            {"name": "command", "shape": [2], "slice": [0, 2]},
+            {"name": "policy/angle", "shape": [], "slice": [2, 3]},
+            {"name": "policy/speeds", "shape": [2, 2], "slice": [3, 7]},
+        ],
+        "actions": 3,
+        "action_low": [-1, -2, None],
+        "action_high": [1, 2, 0.5],
+    }
+    with pytest.raises(ValueError, match=r"actions are of shape \(3,\), the action_space's of shape \(2,\)"):
+        grouped.export(tmp_path / "y.npz", Box(-1, 1, (2,)))
+    assert not (tmp_path / "y.npz").exists()
+
+
+def test_the_slices_are_those_of_the_observation_by_name(grouped, tmp_path):
+    obs = {"policy": {"angle": torch.tensor([0.3]), "speeds": torch.randn(1, 2, 2)}, "command": torch.randn(1, 2)}
+    grouped.export(tmp_path / "x.npz")
+    row = torch.zeros(1, 7)
+    for part in json.loads(str(np.load(tmp_path / "x.npz")["metadata"]))["observation"]:
+        value = obs
+        for name in part["name"].split("/"):
+            value = value[name]
+        row[:, slice(*part["slice"])] = value.reshape(1, -1)
+    assert torch.equal(grouped(row), grouped(obs))
+
+
+def test_the_loader_of_the_documentation_acts_as_the_policy(grouped, tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S)
+    assert len(code.partition("def load")[2].strip().splitlines()) <= 12
+    space: dict = {}
+    exec(code, space)
+    for policy in (grouped, pretrained("TorchAnt-v0")):
+        policy.export(tmp_path / "x.npz")
+        obs = rows(9, policy.sizes[0])
+        found = space["load"](tmp_path / "x.npz")(obs.numpy())
+        np.testing.assert_allclose(found, policy(obs).numpy(), rtol=1e-5, atol=2e-6)
+
+
+def test_no_policy_of_a_run_is_written_over(grouped, tmp_path):
+    before = (tmp_path / "policy.pt").read_bytes()
+    with pytest.raises(FileExistsError, match="holds a policy of a run"):
+        grouped.export(tmp_path / "policy.pt")
+    assert (tmp_path / "policy.pt").read_bytes() == before
+    grouped.export(tmp_path / "other.pt")
+    grouped.export(tmp_path / "other.pt")  # an exported one may be
+
+
+def test_other_files_are_refused(grouped, tmp_path):
+    with pytest.raises(ValueError, match=r"must end in .onnx \(ONNX\), .pt or .ts"):
+        grouped.export(tmp_path / "x.tflite")
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxscript"])
+def test_without_onnx_the_extra_is_named(missing, grouped, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r"needs onnx and onnxscript: pip install '.\[export\]'"):
+        grouped.export(tmp_path / "x.onnx")
+    assert not (tmp_path / "x.onnx").exists()
+
+
+def test_the_command_tells_the_bounds_and_the_fields(tmp_path, capsys):
+    file = tmp_path / "hopper.npz"
+    main(["export", "TorchHopper-v0", str(file), "--reset-noise-scale", "0.5"])
+    assert capsys.readouterr().out == f"{file}\n"
+    about = json.loads(str(np.load(file)["metadata"]))
+    assert about["env"] == "TorchHopper-v0" and about["task"] == {"reset_noise_scale": 0.5}
+    assert about["action_low"] == [-1] * 3 and about["action_high"] == [1] * 3
+    with pytest.raises(SystemExit):
+        main(["export", "TorchHopper-v0", str(tmp_path / "hopper.txt")])
+    assert "must end in .onnx" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match=r"No such file"):
+        main(["export", "TorchHopper-v0", str(tmp_path / "nowhere" / "hopper.npz")])

@@ -1,0 +1,128 @@
+"""A policy's file for a robot's computer: ONNX, TorchScript or NumPy, and what it says of inputs and outputs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Box
+from torch import nn
+
+from .envs.parts import Parts, Tree
+
+FORMATS = (".onnx", ".npz", ".pt", ".ts")
+INPUT, OUTPUT, METADATA = "obs", "actions", "metadata.json"
+NEEDS = "needs onnx and onnxscript: pip install '.[export]', in the checkout of torch_mjenvs"
+
+
+def check_format(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file to export to. Raises ValueError unless its name ends in one of FORMATS."""
+    file = Path(path).expanduser()
+    if file.suffix not in FORMATS:
+        raise ValueError(f"{str(file)!r} must end in .onnx (ONNX), .pt or .ts (TorchScript), or .npz (NumPy)")
+    return file
+
+
+def described(parts: Parts, actions: int, env_id: str, task: dict[str, Any], space: Box | None) -> dict[str, Any]:
+    """Return what an exported file says of its policy, as JSON can hold it.
+
+    "observation" is a list of {"name", "shape", "slice"}, the parts of an input row in order; a part of a group goes by
+    "group/name". "action_low" and "action_high" are lists of numbers, null where there is no bound.
+
+    Raises ValueError for a space that is not of the policy's actions.
+    """
+    if space is not None and space.shape != (actions,):
+        raise ValueError(f"the policy's actions are of shape {(actions,)}, the action_space's of shape {space.shape}")
+    at, rows = 0, []
+    for path, shape in _named(parts.shapes):
+        end = at + math.prod(shape)
+        rows.append({"name": "/".join(path) or INPUT, "shape": list(shape), "slice": [at, end]})
+        at = end
+    fields = {name: _as_json(x) for name, x in task.items()}
+    found = {"env": env_id, "task": fields, "observation": rows, "actions": actions}
+    if space is not None:
+        found |= {"action_low": _bounds(space.low), "action_high": _bounds(space.high)}
+    return found
+
+
+def _named(shapes: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], tuple[int, ...]]]:
+    if isinstance(shapes, dict):
+        for name, inside in shapes.items():
+            yield from _named(inside, (*path, name))
+    else:
+        yield path, shapes
+
+
+def _as_json(x: Any) -> Any:
+    """Return a field's value; numbers that JSON does not have become "inf" and so on."""
+    if isinstance(x, tuple):
+        return [_as_json(y) for y in x]
+    return str(x) if isinstance(x, float) and not math.isfinite(x) else x
+
+
+def _bounds(x: Any) -> list[float | None]:
+    return [y if math.isfinite(y) else None for y in np.asarray(x, float).tolist()]
+
+
+def to_torchscript(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
+    """Write a scriptable module as TorchScript; `metadata` is its extra file metadata.json."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript as a whole
+        scripted = torch.jit.script(network.eval())
+        torch.jit.save(scripted, str(file), {METADATA: json.dumps(metadata)})
+
+
+def to_numpy(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
+    """Write a policy's network as arrays: mean, scale, and weights0 (out, in), biases0 (out,) and so on by layer."""
+    linear = [x for x in network.modules() if isinstance(x, nn.Linear)]
+    arrays: dict[str, torch.Tensor] = {f"weights{i}": layer.weight for i, layer in enumerate(linear)}
+    arrays |= {f"biases{i}": layer.bias for i, layer in enumerate(linear)}
+    arrays |= dict(network.named_buffers())
+    found: dict[str, Any] = {name: x.numpy() for name, x in arrays.items()}
+    np.savez(file, metadata=np.array(json.dumps(metadata)), **found)
+
+
+def to_onnx(network: nn.Module, inputs: int, metadata: dict[str, Any], file: Path) -> None:
+    """Write a module as ONNX, from `obs` (batch, inputs) to `actions` (batch, A), both float32, for any batch.
+
+    Each entry of `metadata` is one of the file's: a string as it is, all else as JSON. Raises ImportError without the
+    libraries that torch needs.
+    """
+    try:
+        import onnx
+        import onnxscript  # noqa: F401 (torch imports it)
+    except ImportError as error:
+        raise ImportError(f"to export a policy as ONNX {NEEDS}") from error
+    with warnings.catch_warnings(), _quiet("torch.onnx"):
+        warnings.simplefilter("ignore")  # torch's, of its own code
+        program: Any = torch.onnx.export(
+            network.eval(), (torch.zeros(2, inputs),), dynamo=True, verbose=False, input_names=[INPUT],
+            output_names=[OUTPUT], dynamic_shapes=({0: torch.export.Dim("batch")},),
+        )  # fmt: skip
+    model = program.model_proto
+    texts = {name: x if isinstance(x, str) else json.dumps(x) for name, x in metadata.items()}
+    onnx.helper.set_model_props(model, texts)
+    onnx.save_model(model, str(file))
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Silence a logger and those below it but for errors: torch logs that torchvision is not there, in four lines."""
+    loggers = [logging.getLogger(x) for x in (name, *logging.root.manager.loggerDict) if f"{x}.".startswith(f"{name}.")]
+    before = [(x, x.level) for x in loggers]
+    for x in loggers:
+        x.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for x, level in before:
+            x.setLevel(level)

@@ -1,0 +1,191 @@
+"""Gymnasium's own tasks: a step of them takes the processor as long as thousands of steps here, so cores share them.
+
+This file is also the program of the processes that step them, run by its path: it imports neither torch nor this
+package, whose import would take longer than what a process is for. It speaks through pipes, and is started neither by a
+fork of a program with threads nor by importing that program anew. It ends when the pipe does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import mujoco
+import numpy as np
+
+FEWEST = 16  # worlds that are worth a process: their episodes take longer than its start
+Step = tuple[Any, Any, Any, Any, dict[str, Any]]  # observations (N, O), rewards, terminated and truncated (N,), nothing
+
+
+class Worlds:
+    """Worlds of one of Gymnasium's tasks, each for one episode. A world whose episode has ended keeps still."""
+
+    def __init__(self, name: str, num_envs: int, arguments: dict[str, Any]):
+        with without_the_warning_of_settotalmass():
+            self.envs = [gymnasium.make(name, disable_env_checker=True, **arguments) for _ in range(num_envs)]
+        self.ended = [False] * num_envs
+
+    def reset(self, seed: int) -> Any:
+        """Begin the episodes, of the seeds `seed`, `seed` + 1 and so on. Returns observations (N, O)."""
+        self.obs = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(self.envs)])
+        return self.obs
+
+    def step(self, actions: Any) -> Step:
+        """Step the worlds whose episodes go on; of the others, rewards are 0 and both flags False."""
+        rewards, terminated, truncated = np.zeros(len(self.envs)), *np.zeros((2, len(self.envs)), bool)
+        for i, env in enumerate(self.envs):
+            if not self.ended[i]:
+                self.obs[i], rewards[i], terminated[i], truncated[i], _ = env.step(actions[i])
+                self.ended[i] = bool(terminated[i] or truncated[i])
+        return self.obs, rewards, terminated, truncated, {}
+
+    def close(self) -> None:
+        """Close the worlds."""
+        for env in self.envs:
+            env.close()
+
+
+class Elsewhere:
+    """`Worlds` in a process of their own. A call begins something there, and returns what waits for its result."""
+
+    def __init__(self, *arguments: Any):
+        command, pipe = [sys.executable, "-P", __file__], subprocess.PIPE
+        # Its own session: Ctrl-C is for the program that started it, whose end is its end, too.
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+        assert self.process.stdin and self.process.stdout
+        self.to, self.back = self.process.stdin, self.process.stdout
+        self._send(*arguments)
+
+    def reset(self, seed: int) -> Callable[[], Any]:
+        self._send("reset", seed)
+        return self._result
+
+    def step(self, actions: Any) -> Callable[[], Any]:
+        self._send("step", actions)
+        return self._result
+
+    def _send(self, *message: Any) -> None:
+        try:
+            pickle.dump(message, self.to, pickle.HIGHEST_PROTOCOL)
+            self.to.flush()
+        except BrokenPipeError:
+            self._result()
+
+    def _result(self) -> Any:
+        """Return the result, or raise the error there was. Raises RuntimeError where the process has ended."""
+        try:
+            found = pickle.load(self.back)
+        except EOFError:
+            status = self.process.wait()
+            raise RuntimeError(f"a process that runs Gymnasium's task ended with status {status}") from None
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def close(self) -> None:
+        """End the process, whatever it is at."""
+        self.process.kill()
+        self.process.wait()
+        with suppress(BrokenPipeError):  # of what was not yet sent
+            self.to.close()
+        self.back.close()
+
+
+class Shared:
+    """`Worlds` shared out among processes: the same results, bit for bit, in a share of the time.
+
+    Processes start at once, and make their worlds while this one is at something else. With one of them, worlds are
+    made and stepped here.
+    """
+
+    def __init__(self, name: str, num_envs: int, processes: int, arguments: dict[str, Any]):
+        bounds = [num_envs * i // processes for i in range(processes + 1)]
+        self.num_envs = num_envs
+        self.parts = [slice(a, b) for a, b in itertools.pairwise(bounds)]
+        self.worlds: Sequence[Any]
+        if processes == 1:
+            self.worlds = [Worlds(name, num_envs, arguments)]
+        else:
+            self.worlds = [Elsewhere(name, part.stop - part.start, arguments) for part in self.parts]
+
+    def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
+        """Begin the episodes, of the seeds `seed`, `seed` + 1 and so on. Returns observations (N, O), and nothing."""
+        begun = [worlds.reset(seed + part.start) for worlds, part in zip(self.worlds, self.parts, strict=True)]
+        return np.concatenate([_result(x) for x in begun]), {}
+
+    def step(self, actions: Any) -> Step:
+        """Step all worlds whose episodes go on, with actions (N, A); see `Worlds.step`."""
+        begun = [worlds.step(actions[part]) for worlds, part in zip(self.worlds, self.parts, strict=True)]
+        *found, _ = zip(*map(_result, begun), strict=True)
+        obs, rewards, terminated, truncated = map(np.concatenate, found)
+        return obs, rewards, terminated, truncated, {}
+
+    def close(self) -> None:
+        """Close the worlds, and end their processes."""
+        for worlds in self.worlds:
+            worlds.close()
+
+
+def _result(x: Any) -> Any:
+    return x() if callable(x) else x
+
+
+def processes_for(name: str, num_envs: int) -> int:
+    """Return how many processes are to share worlds: one a core; only one where others could not make them."""
+    known = str(gymnasium.spec(name).entry_point).startswith("gymnasium.")  # others came with a user's module
+    known &= Path(__file__).is_file() and bool(sys.executable)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, num_envs // FEWEST)) if known else 1
+
+
+@contextmanager
+def without_the_warning_of_settotalmass() -> Iterator[None]:
+    """Silence MuJoCo's warning of `settotalmass`. Other warnings go where they would have gone, but to no log file."""
+    shown = mujoco.get_mju_user_warning() or (lambda message: print(f"MuJoCo: {message}", file=sys.stderr))
+
+    def show(message: str) -> None:
+        if "settotalmass" not in message:
+            shown(message)
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(show)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+def _serve() -> None:
+    """Do what the messages on the standard input ask for, until it ends."""
+    inside, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print goes elsewhere than the results
+    worlds: Any = None
+    while True:
+        try:
+            message = pickle.load(inside)
+        except EOFError:
+            return
+        try:
+            if worlds is None:
+                worlds = Worlds(*message)
+                continue
+            found = getattr(worlds, message[0])(*message[1:])
+        except Exception as error:
+            found = error
+        try:
+            pickle.dump(found, out, pickle.HIGHEST_PROTOCOL)
+            out.flush()
+        except BrokenPipeError:
+            os._exit(0)  # what is left in the pipe cannot be flushed
+
+
+if __name__ == "__main__":
+    _serve()
