@@ -76,12 +76,13 @@ class Launch:
     """A kernel with its tensors: call it to run it over all worlds."""
 
     def __init__(self, kernel: Kernel, tensors: list[torch.Tensor]):
-        worlds = {kernel.check(b, x) for b, x in zip(kernel.buffers, tensors, strict=True)} - {None}
+        known = (kernel.check(b, x) for b, x in zip(kernel.buffers, tensors, strict=True))
+        worlds = {n for n in known if n is not None}
         if len(worlds) != 1:
             raise ValueError(f"kernel {kernel.name}: buffers for different numbers of worlds: {sorted(worlds)}")
         self.kernel, self.tensors = kernel, tensors
         self._handle = kernel.handle
-        self._run = kernel.launcher(tensors, worlds.pop() or 0)
+        self._run = kernel.launcher(tensors, worlds.pop())
 
     def __call__(self, times: int = 1) -> None:
         """Run the program `times` times in a row for every world."""

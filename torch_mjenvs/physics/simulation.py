@@ -332,15 +332,16 @@ class Simulation(Varied):
         """Draw what a camera sees of every world, or of some, as they stand, and return its pictures by name.
 
         camera: the number or name of one of the model's, -1 for the free one that looks at the whole model, or an
-        `mujoco.MjvCamera`. outputs: `depth` (worlds, height, width), metres along the camera's axis, in the simulation's
-        dtype, and `segmentation` (worlds, height, width, 2), the number of the object and its type (mjtObj), int32, -1 and
-        -1 where there is nothing. As `mujoco.Renderer` has them, but for `depth` of the background, which is the far
-        end of what is drawn: geoms and sites of groups 0 to 2 whose colour is not wholly transparent. There is no OpenGL.
-        Worlds that are NaN show the background. The tensors keep their addresses; the next call of the same camera, size,
-        outputs and worlds overwrites them. The first such call compiles.
+        `mujoco.MjvCamera`. outputs: `depth` (worlds, height, width), metres along the camera's axis, in the
+        simulation's dtype, and `segmentation` (worlds, height, width, 2), the number of the object and its type
+        (mjtObj) as int32, -1 and -1 where there is nothing. They are as `mujoco.Renderer` has them: of geoms and sites
+        of groups 0 to 2 whose colour is not wholly transparent. The background, which is all that a world of NaN
+        shows, is at the depth where drawing ends (visual/map/zfar). No OpenGL is needed.
 
-        Raises ValueError for an unknown camera, output or world; `UnsupportedModel`, naming the element, for a model with
-        something to see that is not drawn: meshes, tendons, skins.
+        The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
+
+        Raises ValueError for an unknown camera, output or world; `UnsupportedModel`, naming the element, where the
+        camera might see what is not drawn: meshes, spatial tendons, skins.
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]

@@ -1,13 +1,13 @@
 """Cameras: where they are, which way they look, and the rays of their pixels. mj_camlight, mjv_updateCamera.
 
-In a camera's axes x is to the right, y is up, and it looks along -z. A pixel's ray is (x, y, -1), so that what is x times
-as far along it is at depth x.
+In a camera's axes x is to the right, y is up, and it looks along -z. A pixel's ray is (x, y, -1), so that depth is
+counted in its lengths.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 
@@ -26,7 +26,7 @@ _MODES = mujoco.mjtCamLight
 class Camera:
     """A camera of the model, or one that looks at a point from a distance.
 
-    Nothing nearer than `near` or farther than `far` is drawn, metres. The picture ends at `bottom` and `top`, and goes from
+    Nothing nearer than `near` or farther than `far` is drawn, metres. The picture goes from `bottom` to `top`, and from
     `centre` - `width` to `centre` + `width`, in tangents; where `width` is 0 it follows from the picture's shape.
     """
 
@@ -80,21 +80,24 @@ def camera_of(mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera) -> mujo
 
 
 def read(mjm: mujoco.MjModel, made: mujoco.MjvCamera, seen: mujoco.MjvGLCamera) -> Camera:
-    """Return the record of a camera, and of the frustum that MuJoCo gives it. Raises ValueError for what is not drawn."""
+    """Return the record of a camera and of the frustum that MuJoCo gives it. Raises ValueError for other kinds."""
     if seen.orthographic:
         raise ValueError("orthographic cameras are not drawn: give it a perspective projection")
     near, kind = float(seen.frustum_near), int(made.type)
-    frustum = [float(x) / near for x in (seen.frustum_bottom, seen.frustum_top, seen.frustum_center, seen.frustum_width)]
+    bottom, top, centre, width = (
+        float(x) / near for x in (seen.frustum_bottom, seen.frustum_top, seen.frustum_center, seen.frustum_width)
+    )
+    camera = Camera(kind, near, float(seen.frustum_far), bottom, top, centre, width)
     if kind == FIXED:
         k = int(made.fixedcamid)
-        return Camera(kind, near, float(seen.frustum_far), *frustum, fixed=k, target=int(mjm.cam_targetbodyid[k]))
+        return replace(camera, fixed=k, target=int(mjm.cam_targetbodyid[k]))
     if kind not in (FREE, TRACKING):
         raise ValueError(f"an MjvCamera of type {kind} is not drawn: it is free, tracking or fixed")
     if kind == TRACKING and not 0 <= made.trackbodyid < mjm.nbody:
         raise ValueError(f"the model has no body {made.trackbodyid} for a tracking camera")
-    return Camera(
-        kind, near, float(seen.frustum_far), *frustum, tracked=int(made.trackbodyid), lookat=tuple(map(float, made.lookat)),
-        distance=float(made.distance), azimuth=float(made.azimuth), elevation=float(made.elevation),
+    return replace(
+        camera, tracked=int(made.trackbodyid), lookat=tuple(map(float, made.lookat)), distance=float(made.distance),
+        azimuth=float(made.azimuth), elevation=float(made.elevation),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import mujoco
 
 from ..compiler.control import when_any
 from ..compiler.scalar import Scalar, absolute, logical_and, select
-from ..physics.algebra.spatial import Vec, mat_mul, mat_vec, sub, sum_of, transpose
+from ..physics.algebra.spatial import mat_mul, mat_vec, sub, sum_of, transpose
 from ..physics.model.data import Data
 from ..physics.model.enums import GeomType
 from ..physics.model.model import Model, UnsupportedModel

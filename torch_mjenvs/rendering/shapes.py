@@ -13,7 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, minimum, select, sqrt
+from ..compiler.scalar import (
+    Mask,
+    Scalar,
+    absolute,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    select,
+    sqrt,
+)
 from ..physics.algebra.spatial import Vec, column, dot, sub, transpose
 from ..physics.model.enums import GeomType
 
@@ -27,9 +38,10 @@ Points = Callable[[Vec], list[tuple[Vec, Scalar]]]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of shape: how many numbers a picture keeps of it, how they follow from (size, start, turn), the depth at
-    which a ray enters, (numbers, way in the camera's axes), and balls that together bound it, (centre, radius) of a size;
-    None if it may be anywhere.
+    """A kind of shape, as `count` numbers that a picture keeps of it.
+
+    `numbers(size, start, turn)` gives them, `enter(numbers, way)` the depth at which a ray of the camera's axes enters,
+    and `balls(size)` the centres and radii of balls that bound it, in its own axes; None: it may be anywhere.
     """
 
     count: int
@@ -50,7 +62,7 @@ def _scaled(sizes: Vec, start: Vec, turn: Vec) -> tuple[list[Scalar], list[Scala
 
 
 def _first(a: Scalar, b: Scalar, c: Scalar) -> tuple[Mask, Scalar]:
-    """Whether a x² + 2 b x + c has a root, and the lesser one; of a = 0 any."""
+    """Solve a x² + 2 b x + c = 0: a mask of where it has roots, and the lesser one, which is any number if a = 0."""
     square = b * b - a * c
     return square >= 0.0, (-b - sqrt(maximum(square, 0.0))) / maximum(a, TINY)
 
@@ -192,7 +204,8 @@ def bounds(balls: list[tuple[Vec, Scalar]] | None, start: Vec, turn: Vec, near: 
     """
     if balls is None:
         return list(EVERYWHERE)
-    low, high = [NOWHERE, NOWHERE], [-NOWHERE, -NOWHERE]
+    low: list[Scalar] = [NOWHERE, NOWHERE]
+    high: list[Scalar] = [-NOWHERE, -NOWHERE]
     ahead: Mask = False
     anywhere: Mask = False
     for centre, radius in balls:
@@ -207,7 +220,7 @@ def bounds(balls: list[tuple[Vec, Scalar]] | None, start: Vec, turn: Vec, near: 
             ends = [(seen[k] * depth - reach) / square, (seen[k] * depth + reach) / square]
             pad = 1e-4 * (1.0 + absolute(ends[0]) + absolute(ends[1]))
             low[k], high[k] = minimum(low[k], ends[0] - pad), maximum(high[k], ends[1] + pad)
-    out = []
+    out: list[Scalar] = []
     for k in (0, 1):
         out += [select(anywhere, -NOWHERE, low[k]), select(anywhere, NOWHERE, high[k])]
     return [select(ahead, out[0], NOWHERE), *out[1:]]

@@ -30,7 +30,7 @@ def load(model: mujoco.MjModel | str | os.PathLike[str]) -> Model:
 
 
 def parse(model: mujoco.MjModel | str | os.PathLike[str]) -> mujoco.MjModel:
-    """Return the `MjModel` of an MJCF string, or of an MJCF or binary file; an `MjModel` itself. It raises as `load`."""
+    """Return the `MjModel` of an MJCF string, or of an MJCF or binary file; an `MjModel` itself. Errors: see `load`."""
     if isinstance(model, mujoco.MjModel):
         return model
     if isinstance(model, str) and model.lstrip().startswith("<"):
