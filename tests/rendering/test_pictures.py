@@ -106,7 +106,22 @@ def test_pictures_are_those_of_mujocos_renderer(case):
         assert (ours == segmentation).all(-1).mean() >= 0.985
         shown |= set(map(tuple, segmentation.reshape(-1, 2).tolist()))
     renderer.close()
-    assert len(shown) > 2
+    assert len(shown) >= 2
+
+
+@pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize("size", ["0 0 1", "1 .9 1", "0 1 1"])
+def test_a_plane_is_seen_from_below_too(size):
+    model = mujoco.MjModel.from_xml_string(f"""<mujoco><worldbody>
+        <camera name="c" pos=".03 -2 -1" xyaxes="1 0 0 0 -.3 1"/><geom type="plane" size="{size}"/>
+        <geom size=".1" pos="0 0 .5"/><geom size=".1" pos="0 0 -.5"/></worldbody></mujoco>""")
+    simulation, renderer = Simulation(model, 1), mujoco.Renderer(model, 40, 60)
+    depth, segmentation = of_mujoco(renderer, state(model, simulation, 0), 0)
+    renderer.close()
+    ours = simulation.render(0, 60, 40)
+    assert (segmentation[..., 0] == 0).sum() > 100
+    assert (ours["segmentation"][0].cpu().numpy() == segmentation).all(-1).mean() >= 0.985
+    assert (np.abs(ours["depth"][0].cpu().numpy() - depth) <= 0.01 * depth).mean() >= 0.98
 
 
 MOVING = """<mujoco><worldbody><body name="one" pos="1 2 3"><freejoint/><geom size=".1" pos=".2 0 0"/>

@@ -1,8 +1,8 @@
 """Shapes as cameras see them: where a pixel's ray enters each kind, and where it can be in the picture.
 
-A shape is seen from outside alone, as OpenGL draws it: what it shows from within is not there. So all that a pixel asks
-is where its ray enters. All kinds but the capsule are put into axes in which they are of size 1 or a plane, once a
-picture: `Kind.numbers` has what a pixel needs, and `Kind.enter` is what it computes of it.
+A shape is seen from outside alone, as OpenGL draws it: what it shows from within is not there. A plane is seen from both
+sides. So all that a pixel asks is where its ray enters. All kinds but capsules are put into axes in which their size is
+1, once a picture: `Kind.numbers` has what a pixel needs, and `Kind.enter` is what it computes with them.
 
 start   the camera in the shape's own axes     turn   a matrix from the camera's axes to the shape's
 way     a pixel's ray in the shape's own axes; depth is counted in its lengths
@@ -74,10 +74,10 @@ def _plane_numbers(size: Vec, start: Vec, turn: Vec) -> list[Scalar]:
 def _enter_plane(n: Vec, way: Vec) -> Scalar:
     start, width, height = n[:3], *n[12:14]
     v = turned(n[3:12], way)
-    ahead = logical_and(v[2] < 0.0, start[2] > 0.0)
-    x = start[2] / select(ahead, -1.0 * v[2], 1.0)
+    crosses = absolute(v[2]) > TINY
+    x = -1.0 * start[2] / select(crosses, v[2], 1.0)
     inside = [absolute(start[k] + x * v[k]) <= size for k, size in ((0, width), (1, height))]
-    return select(logical_and(ahead, *inside), x, NOWHERE)
+    return select(logical_and(crosses, *inside), x, NOWHERE)
 
 
 def _sphere_numbers(size: Vec, start: Vec, turn: Vec) -> list[Scalar]:
