@@ -17,8 +17,9 @@ from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar, absolute, select
+from ..rendering.camera import which
 from ..rendering.picture import OUTPUTS as PICTURES
-from ..rendering.picture import Picture
+from ..rendering.picture import Picture, bytes_a_picture
 from .algebra.spatial import MAXVAL, zeros
 from .loading.load import load, parse
 from .loading.size import sized
@@ -340,7 +341,7 @@ class Simulation(Varied):
 
         The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
 
-        Raises ValueError for an unknown camera, output or world; `UnsupportedModel`, naming the element, where the
+        Raises ValueError for an unknown camera, output or world, MemoryError for more than fits; `UnsupportedModel`, naming the element, where the
         camera might see what is not drawn: meshes, spatial tendons, skins.
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
@@ -351,7 +352,7 @@ class Simulation(Varied):
         chosen = None if worlds is None else tuple(int(i) for i in worlds)
         if chosen is not None and not (chosen and all(0 <= i < self.num_worlds for i in chosen)):
             raise ValueError(f"worlds must be from 0 to {self.num_worlds - 1}, not {chosen}")
-        key = (repr(camera), size, asked, chosen)
+        key = (which(camera), size, asked, chosen)
         if key not in self._pictures:
             self._pictures[key] = self._picture(camera, size, asked, chosen)
         self._follow()
@@ -373,6 +374,8 @@ class Simulation(Varied):
             m, state = asked.world(b), {name: b[name] for name in STATE}
             return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **asked.pushes(b))
 
+        count = self.num_worlds if worlds is None else len(worlds)
+        check_memory("worlds", count, bytes_a_picture(size, outputs, self.dtype.itemsize), self.device)
         drawn = None if worlds is None else torch.tensor(worlds, dtype=torch.int64, device=self.device)
         return Picture(
             self._mjmodel, self.model, camera, size, outputs, drawn, self.num_worlds, asked.buffers(), self._buffers,

@@ -56,6 +56,16 @@ class Camera:
         return [self.ray(i + 0.5, j + 0.5, width, height) for j in range(height) for i in range(width)]
 
 
+def which(camera: int | str | mujoco.MjvCamera) -> tuple[object, ...]:
+    """Return what tells a camera from others: of an MjvCamera all its numbers."""
+    if not isinstance(camera, mujoco.MjvCamera):
+        return (camera,)
+    c = camera
+    return (
+        c.type, c.fixedcamid, c.trackbodyid, *map(float, c.lookat), c.distance, c.azimuth, c.elevation, c.orthographic
+    )  # fmt: skip
+
+
 def camera_of(mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera) -> mujoco.MjvCamera:
     """Return a camera as MuJoCo's renderer takes it: -1 is the free camera that looks at the whole model.
 

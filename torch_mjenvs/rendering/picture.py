@@ -19,6 +19,11 @@ OUTPUTS = ("depth", "segmentation")
 World = Callable[[dict[str, Any]], tuple[Model, Data]]  # of the buffers' columns
 
 
+def bytes_a_picture(shape: tuple[int, int], outputs: Sequence[str], itemsize: int) -> int:
+    """Return how many bytes the outputs of one picture take."""
+    return launch.padded(shape[0] * shape[1]) * sum(8 if name == "segmentation" else itemsize for name in outputs)
+
+
 class Picture:
     """What a camera sees of worlds, in tensors that keep their addresses.
 

@@ -13,14 +13,15 @@ from typing import Any
 import mujoco
 
 from ..compiler.control import when_any
-from ..compiler.scalar import Scalar, absolute, logical_and, select
-from ..physics.algebra.spatial import mat_mul, mat_vec, sub, sum_of, transpose
+from ..compiler.scalar import Scalar, logical_and, select
+from ..physics.algebra.spatial import mat_mul, mat_vec, sub, transpose
 from ..physics.model.data import Data
 from ..physics.model.enums import GeomType
+from ..physics.model.hfield import read_hfields
 from ..physics.model.model import Model, UnsupportedModel
 from ..physics.sensors.ray_hfield import ray_hfield
 from .camera import Camera, camera_of, pose, read
-from .shapes import KINDS, NOWHERE, Kind, bounds, corners, turned
+from .shapes import KINDS, Kind, bounds, corners, turned
 
 GEOM, SITE = int(mujoco.mjtObj.mjOBJ_GEOM), int(mujoco.mjtObj.mjOBJ_SITE)
 
@@ -88,6 +89,8 @@ def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom) -> Drawn:
         name = f"geom {mjm.geom(k).name!r} (number {k})" if of_geom else f"site {mjm.site(k).name!r}"
         what = mujoco.mjtGeom(shape).name.removeprefix("mjGEOM_").lower()
         raise UnsupportedModel(f"pictures do not draw {name}, a {what}: give it group='3' to leave it out")
+    if shape == GeomType.HFIELD and not read_hfields(mjm)[mjm.geom_dataid[k]].within_bounds:
+        raise UnsupportedModel(f"pictures do not draw height field {k}, whose elevations are not all from 0 to 1")
     return Drawn(int(geom.objtype), k, shape)
 
 
@@ -124,16 +127,14 @@ def see(m: Model, d: Data, scene: Scene) -> list[Scalar]:
         local = transpose(mat)
         start, turn = mat_vec(local, sub(place, pos)), mat_mul(local, axes)
         balls = kind.balls(size) if kind.balls else None
-        found = bounds(balls, start, turn, scene.camera.near)
-        known = sum_of(absolute(y) for y in (*start, *turn)) < NOWHERE  # not so where anything is NaN
-        out += [select(known, found[0], NOWHERE), *found[1:], *kind.numbers(size, start, turn)]
+        out += [*bounds(balls, start, turn, scene.camera.near), *kind.numbers(size, start, turn)]
     return [float(x) if isinstance(x, int) else x for x in out]
 
 
 def look(m: Model, scene: Scene, numbers: Sequence[Scalar], x: Scalar, y: Scalar) -> tuple[Scalar, Any, Any]:
     """Return what the ray (x, y, -1) of a pixel meets first: its depth, metres, and the object's number and mjtObj.
 
-    They are the camera's `far`, -1 and -1 where it meets nothing. What cannot be in any pixel of a vector is skipped.
+    They are the camera's `far`, -1 and -1 where it meets nothing; what is NaN nothing meets. What cannot be in any pixel of a vector is skipped.
     """
     way, near = [x, y, -1.0], scene.camera.near
     found: list[Any] = [scene.camera.far, -1, -1]
