@@ -134,7 +134,8 @@ def see(m: Model, d: Data, scene: Scene) -> list[Scalar]:
 def look(m: Model, scene: Scene, numbers: Sequence[Scalar], x: Scalar, y: Scalar) -> tuple[Scalar, Any, Any]:
     """Return what the ray (x, y, -1) of a pixel meets first: its depth, metres, and the object's number and mjtObj.
 
-    They are the camera's `far`, -1 and -1 where it meets nothing; what is NaN nothing meets. What cannot be in any pixel of a vector is skipped.
+    They are the camera's `far`, -1 and -1 where it meets nothing; what is NaN nothing meets. What cannot be in any
+    pixel of a vector is skipped.
     """
     way, near = [x, y, -1.0], scene.camera.near
     found: list[Any] = [scene.camera.far, -1, -1]

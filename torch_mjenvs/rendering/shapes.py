@@ -1,8 +1,8 @@
 """Shapes as cameras see them: where a pixel's ray enters each kind, and where it can be in the picture.
 
 A shape is seen from outside alone, as OpenGL draws it: what it shows from within is not there. Only planes are seen
-from both sides. So all that a pixel asks is where its ray enters. All kinds but capsules are put into axes in which their
-size is 1, once a picture: `Kind.numbers` has what a pixel needs, and `Kind.enter` is what it computes with them.
+from both sides. So all that a pixel asks is where its ray enters. All kinds but capsules are put into axes in which
+their size is 1, once a picture: `Kind.numbers` has what a pixel needs, and `Kind.enter` is what it computes with them.
 
 start   the camera in the shape's own axes     turn   a matrix from the camera's axes to the shape's
 way     a pixel's ray in the shape's own axes; depth is counted in its lengths
