@@ -96,13 +96,13 @@ def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom) -> Drawn:
 
 def count(drawn: Drawn) -> int:
     """Return how many numbers a picture keeps of the shape itself."""
-    return 12 if drawn.shape == GeomType.HFIELD else KINDS[drawn.shape].count
+    return 12 if drawn.shape == GeomType.HFIELD else KINDS[drawn.shape][0]
 
 
 def kind_of(m: Model, drawn: Drawn) -> Kind:
     """Return the kind of what is drawn. Of a height field each is its own."""
     if drawn.shape != GeomType.HFIELD:
-        return KINDS[drawn.shape]
+        return Kind(*KINDS[drawn.shape])
     field = m.hfields[m.geom_dataid[drawn.id]]
     width, depth, top, base = field.size
     return Kind(

@@ -180,17 +180,18 @@ def _box_balls(sizes: Vec) -> list[tuple[Vec, Scalar]]:
     return corners([-1.0 * x for x in sizes], sizes)
 
 
-KINDS: dict[int, Kind] = {
-    GeomType.PLANE: Kind(14, _plane_numbers, _enter_plane, None),
-    GeomType.SPHERE: Kind(4, _sphere_numbers, _enter_sphere, lambda size: [([0.0] * 3, size[0])]),
-    GeomType.CAPSULE: Kind(
+# Plain tuples, the fields of a `Kind`: by their contents `compiler.source` tells whether kept code is still right.
+KINDS: dict[int, tuple[int, Numbers, Enter, Points | None]] = {
+    GeomType.PLANE: (14, _plane_numbers, _enter_plane, None),
+    GeomType.SPHERE: (4, _sphere_numbers, _enter_sphere, lambda size: [([0.0] * 3, size[0])]),
+    GeomType.CAPSULE: (
         16, _capsule_numbers, _enter_capsule, lambda size: [([0.0, 0.0, s * size[1]], size[0]) for s in (-1.0, 1.0)]
     ),
-    GeomType.ELLIPSOID: Kind(13, _ellipsoid_numbers, _enter_ellipsoid, _box_balls),
-    GeomType.CYLINDER: Kind(
+    GeomType.ELLIPSOID: (13, _ellipsoid_numbers, _enter_ellipsoid, _box_balls),
+    GeomType.CYLINDER: (
         13, _cylinder_numbers, _enter_cylinder, lambda size: _box_balls([size[0], size[0], size[1]])
     ),
-    GeomType.BOX: Kind(12, _box_numbers, _enter_box, _box_balls),
+    GeomType.BOX: (12, _box_numbers, _enter_box, _box_balls),
 }
 
 EVERYWHERE = (-NOWHERE, NOWHERE, -NOWHERE, NOWHERE)
