@@ -17,7 +17,7 @@ import pytest
 import torch
 from kernels import DTYPES, LANES, at_lanes, bits, build, garbage, object_code, record_list, run, tensors
 
-from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler import cpu, launch
 from torch_mjenvs.compiler.control import repeat, when_any
 from torch_mjenvs.compiler.llvm import frames, render
 from torch_mjenvs.compiler.lower import lower
@@ -438,3 +438,50 @@ def test_what_only_a_block_changes_is_stored_by_that_block_and_others_read_it_as
     out = run(program, {"x": x, "params": params})
     np.testing.assert_array_equal(out["params"], params + (x < 0))
     np.testing.assert_array_equal(out["y"], np.where(x < 1, params, out["params"] * seen))
+
+
+# what worlds have in common
+
+COMMON = [Buffer("own", 2), Buffer("row", 3, share=32), Buffer("way", 2, period=32), Buffer("y", 2)]
+
+
+def common_program(dtype: str) -> Program:
+    def body(b):
+        x = when_any(b["own"][0] > 0.0, lambda c: [c[0] + b["row"][1] * b["way"][1]], [b["row"][2]])[0]
+        return {"y": [x, b["own"][1] - b["row"][0] * b["way"][0]]}
+
+    return record("common", COMMON, body, dtype)
+
+
+def common_tensors(kernel: launch.Kernel) -> dict[str, torch.Tensor]:
+    held = {b.name: kernel.allocate(b, 96) for b in COMMON}
+    for x in held.values():
+        x.copy_(torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(x.numel())))
+    return held
+
+
+def expected_of_common(held: dict[str, torch.Tensor]) -> torch.Tensor:
+    own, row, way = (held[name].cpu() for name in ("own", "row", "way"))
+    row, way = row.T.repeat_interleave(32, 1), way.repeat(1, 3)
+    return torch.stack([torch.where(own[0] > 0, row[2] + row[1] * way[1], row[2]), own[1] - row[0] * way[0]])
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_worlds_share_rows_and_repeat_periods(dtype, lanes):
+    kernel = build(common_program(dtype), at_lanes(dtype, lanes))
+    held = common_tensors(kernel)
+    assert held["row"].shape == (3, 3) and held["way"].shape == (2, 32)
+    kernel.bind(held)()
+    torch.testing.assert_close(held["y"].cpu(), expected_of_common(held), rtol=1e-5, atol=1e-5)
+
+
+def test_what_worlds_share_is_checked():
+    with pytest.raises(ValueError, match="'row', which worlds have in common, is read only"):
+        record("bad", COMMON, lambda b: {"row": [0.0] * 3}, "float32")
+    kernel = build(common_program("float32"))
+    held = common_tensors(kernel)
+    with pytest.raises(ValueError, match="'way' of size 2 cannot be of shape"):
+        kernel.bind(held | {"way": kernel.allocate(Buffer("way", 2), 48)})
+    with pytest.raises(ValueError, match="different numbers of worlds"):
+        kernel.bind(held | {"row": held["row"][:2]})

@@ -24,6 +24,7 @@ TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
 EDGE = {"simulation.py", "size.py", "world_params.py"}  # of physics: the files that meet torch and kernels
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {"contract.py", "engine.py", "episode.py", "observation.py", "randomization.py", "task_view.py"}
+RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]
 ADAPTERS = [p for p in ENVS if p.name not in CORE]
 
@@ -114,6 +115,25 @@ def test_an_adapter_holds_no_physics(path):
     assert not meets(path, f"{NAME}.physics", f"{NAME}.compiler")
 
 
+PIXELS = [p for p in RENDERING if p.name != "picture.py"]  # which makes the kernels and holds their tensors
+
+
+@pytest.mark.parametrize("path", PIXELS, ids=ids(PIXELS))
+def test_what_a_pixel_sees_is_only_scalars(path):
+    assert not meets(path, "torch", "llvmlite", f"{NAME}.envs")
+    of_compiler = [x for x in meets(path, f"{NAME}.compiler") if not any(x.startswith(s) for s in SCALARS)]
+    assert not of_compiler, f"it is written in scalars and control flow only, not in {of_compiler}"
+
+
+def test_pictures_are_made_of_physics_and_only_a_simulation_asks_for_them():
+    for module, imported in import_graph().items():
+        if module.startswith(f"{NAME}.rendering"):
+            others = {x.split(".")[1] for x in imported if x != NAME}
+            assert others <= {"compiler", "physics", "rendering"}, f"{module} imports {others}"
+        elif any(x.startswith(f"{NAME}.rendering") for x in imported):
+            assert module == f"{NAME}.physics.simulation"
+
+
 def module_of(path: Path) -> str:
     return ".".join([NAME, *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
 
@@ -192,7 +212,7 @@ def public(path: Path) -> list[ast.AST]:
 TRIVIAL = 2  # a function of so few statements, or fewer, may speak for itself
 
 
-@pytest.mark.parametrize("path", [*PHYSICS, *COMPILER, *TASKS], ids=lambda p: f"{p.parent.name}/{p.name}")
+@pytest.mark.parametrize("path", [*PHYSICS, *COMPILER, *TASKS, *RENDERING], ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_what_is_public_is_explained(path):
     tree = ast.parse(path.read_text())
     assert not tree.body or ast.get_docstring(tree), "the file does not say what it is"

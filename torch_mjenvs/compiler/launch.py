@@ -53,26 +53,31 @@ class Kernel(ABC):
 
     def allocate(self, buffer: Buffer, worlds: int) -> torch.Tensor:
         """Allocate a tensor of zeros for a buffer of so many worlds."""
-        shape = (padded(worlds), buffer.size) if buffer.rows else (buffer.size, padded(worlds))
+        across = padded(worlds)
+        shape = (across, buffer.size) if buffer.rows else (buffer.size, buffer.period or across)
+        shape = (across // buffer.share, buffer.size) if buffer.share > 1 else shape
         dtype = TORCH_TYPES.get(buffer.type, self.float_type)
         return mark_static_address(torch.zeros(shape, dtype=dtype, device=self.device))
 
-    def check(self, buffer: Buffer, x: torch.Tensor) -> int:
-        """The number of worlds that a buffer's tensor is for. Raises ValueError."""
+    def check(self, buffer: Buffer, x: torch.Tensor) -> int | None:
+        """The number of worlds that a buffer's tensor is for; None if it is for any. Raises ValueError."""
         want = TORCH_TYPES.get(buffer.type, self.float_type)
         if x.dtype != want or x.device != self.device or not x.is_contiguous():
             raise ValueError(f"buffer {buffer.name!r} must be a contiguous {want} tensor on {self.device}")
-        size, worlds = (x.shape[1], x.shape[0]) if buffer.rows else (x.shape[0], x.shape[1])
-        if size != buffer.size or worlds % PADDING:
+        in_rows = buffer.rows or buffer.share > 1
+        size, worlds = (x.shape[1], x.shape[0]) if in_rows else (x.shape[0], x.shape[1])
+        worlds *= buffer.share
+        if size != buffer.size or worlds % PADDING or buffer.period not in (0, worlds):
             raise ValueError(f"buffer {buffer.name!r} of size {buffer.size} cannot be of shape {tuple(x.shape)}")
-        return worlds
+        return None if buffer.period else worlds
 
 
 class Launch:
     """A kernel with its tensors: call it to run it over all worlds."""
 
     def __init__(self, kernel: Kernel, tensors: list[torch.Tensor]):
-        worlds = {kernel.check(b, x) for b, x in zip(kernel.buffers, tensors, strict=True)}
+        known = (kernel.check(b, x) for b, x in zip(kernel.buffers, tensors, strict=True))
+        worlds = {n for n in known if n is not None}
         if len(worlds) != 1:
             raise ValueError(f"kernel {kernel.name}: buffers for different numbers of worlds: {sorted(worlds)}")
         self.kernel, self.tensors = kernel, tensors

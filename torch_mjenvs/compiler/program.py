@@ -21,12 +21,24 @@ class Buffer:
 
     `type` is "f" (the kernel's float), "i" (int32) or "b" (bool). World-minor buffers are (size, worlds) tensors, so
     that neighbouring worlds are neighbours in memory; with `rows` they are (worlds, size), as users want them.
+
+    Two kinds are read only, and hold what several worlds have in common. `share`: so many neighbouring worlds read one
+    row of a (worlds / share, size) tensor. `period`: world k reads column k % period of a (size, period) tensor. Both
+    numbers are multiples of `launch.PADDING`. In a kernel of pictures a "world" is a pixel: pixels share what their
+    picture shows, and pictures share the rays of their pixels.
     """
 
     name: str
     size: int
     type: str = "f"
     rows: bool = False
+    share: int = 1
+    period: int = 0
+
+    @property
+    def read_only(self) -> bool:
+        """True if several worlds read the same numbers."""
+        return self.share > 1 or self.period > 0
 
 
 @dataclass
@@ -76,6 +88,8 @@ def record(
         }
         for key, values in body(columns).items():
             buffer = buffers[index[key]]
+            if buffer.read_only:
+                raise ValueError(f"kernel {name}: buffer {key!r}, which worlds have in common, is read only")
             if len(values) != buffer.size:
                 raise ValueError(f"kernel {name}: {len(values)} values for buffer {key!r} of size {buffer.size}")
             for c, value in enumerate(values):

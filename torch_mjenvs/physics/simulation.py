@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,11 @@ from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar, absolute, select
+from ..rendering.camera import which
+from ..rendering.picture import OUTPUTS as PICTURES
+from ..rendering.picture import Picture, bytes_a_picture
 from .algebra.spatial import MAXVAL, zeros
-from .loading.load import load
+from .loading.load import load, parse
 from .loading.size import sized
 from .model.data import FIELDS, Data
 from .model.enums import SensorType
@@ -76,6 +80,10 @@ class Asked:
     def columns(self) -> Columns:
         return Columns(self.model, self.vary)
 
+    def world(self, b: Mapping[str, list[Scalar]]) -> Model:
+        """Return a world's model."""
+        return self.columns.world(b["params"], b["derived"]) if self.vary else self.model
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of inputs and outputs in one world: mjData's, but for M the whole matrix."""
         fields = {name: self._shape(name) for name in self.inputs + self.outputs}
@@ -129,9 +137,7 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
     precision = PRECISIONS[dtype]
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        m, pushes = asked.model, asked.pushes(b)
-        if asked.vary:
-            m = asked.columns.world(b["params"], b["derived"])
+        m, pushes = asked.world(b), asked.pushes(b)
 
         def computed(d: Data) -> dict[str, list[Scalar]]:
             return {name: _floats(leaves(_output(m, d, name))) for name in asked.outputs}
@@ -196,7 +202,8 @@ class Simulation(Varied):
         if unknown:
             raise ValueError(f"unknown inputs {unknown}: choose from {list(INPUTS)}")
         self.num_worlds, self._lock = num_worlds, Lock()
-        self.model = load(model)
+        self._mjmodel = copy.copy(parse(model))
+        self.model = load(self._mjmodel)
         if "eq_active" in self.inputs and "eq_active" in self.model.switched_off:
             raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
         sensors = [name.removeprefix(SENSOR) for name in self.outputs if name.startswith(SENSOR)]
@@ -220,6 +227,7 @@ class Simulation(Varied):
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
+        self._pictures: dict[tuple[Any, ...], Picture] = {}
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         start: dict[str, Sequence[Any]] = {"qpos": m.qpos0}
         if "eq_active" in self.inputs:
@@ -312,6 +320,67 @@ class Simulation(Varied):
                 x.masked_fill_(where, 0.0)
             else:
                 x.copy_(torch.where(where, self._reset_to(name), x))
+
+    @exclusive
+    def render(
+        self,
+        camera: int | str | mujoco.MjvCamera = -1,
+        width: int = 84,
+        height: int = 84,
+        outputs: str | Sequence[str] = ("depth", "segmentation"),
+        worlds: Sequence[int] | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """Draw what a camera sees of every world, or of some, as they stand, and return its pictures by name.
+
+        camera: the number or name of one of the model's, -1 for the free one that looks at the whole model, or an
+        `mujoco.MjvCamera`. outputs: `depth` (worlds, height, width), metres along the camera's axis, in the
+        simulation's dtype, and `segmentation` (worlds, height, width, 2), the number of the object and its type
+        (mjtObj) as int32, -1 and -1 where there is nothing. They are as `mujoco.Renderer` has them: of geoms and sites
+        of groups 0 to 2 whose colour is not wholly transparent. The background, which is all that a world of NaN
+        shows, is at the depth where drawing ends (visual/map/zfar). No OpenGL is needed.
+
+        The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
+
+        Raises ValueError for an unknown camera, output or world, MemoryError for more than fits; `UnsupportedModel`,
+        naming the element, where the camera might see what is not drawn: meshes, spatial tendons, skins.
+        """
+        asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
+        unknown = [name for name in asked if name not in PICTURES]
+        if unknown or not asked:
+            raise ValueError(f"unknown outputs {unknown}: choose from {list(PICTURES)}")
+        size = as_count("width", width), as_count("height", height)
+        chosen = None if worlds is None else tuple(int(i) for i in worlds)
+        if chosen is not None and not (chosen and all(0 <= i < self.num_worlds for i in chosen)):
+            raise ValueError(f"worlds must be from 0 to {self.num_worlds - 1}, not {chosen}")
+        key = (which(camera), size, asked, chosen)
+        if key not in self._pictures:
+            self._pictures[key] = self._picture(camera, size, asked, chosen)
+        self._follow()
+        launch.materialize(*(self._buffers[name] for name in self._written))
+        self._pictures[key].draw()
+        return dict(self._pictures[key].tensors)
+
+    @lasting
+    def _picture(
+        self,
+        camera: int | str | mujoco.MjvCamera,
+        size: tuple[int, int],
+        outputs: tuple[str, ...],
+        worlds: tuple[int, ...] | None,
+    ) -> Picture:
+        asked = Asked(self.model, inputs=tuple(name for name in self._inputs if name in MOCAP), vary=self.vary)
+
+        def world(b: dict[str, Any]) -> tuple[Model, Data]:
+            m, state = asked.world(b), {name: b[name] for name in STATE}
+            return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **asked.pushes(b))
+
+        count = self.num_worlds if worlds is None else len(worlds)
+        check_memory("worlds", count, bytes_a_picture(size, outputs, self.dtype.itemsize), self.device)
+        drawn = None if worlds is None else torch.tensor(worlds, dtype=torch.int64, device=self.device)
+        return Picture(
+            self._mjmodel, self.model, camera, size, outputs, drawn, self.num_worlds, asked.buffers(), self._buffers,
+            world, f"{asked.inputs} {asked.vary}",
+        )  # fmt: skip
 
     def _reset_to(self, name: str) -> torch.Tensor:
         """Return what `reset` puts into a buffer: a row for each world, or one for all alike."""

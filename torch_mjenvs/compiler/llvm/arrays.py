@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..arrays import Table
 from ..expr import Expr
+from .buffers import in_every_lane
 from .writer import Row, Writer
 
 
@@ -15,21 +16,14 @@ def lookup(w: Writer, e: Expr) -> None:
     elif e.type == "s":
         w.names[e] = _entry(w, e, "i32", [str(x) for x in e.attr.values])
     else:
-        w.names[e] = _spread(w, _entry(w, e, w.types.element, [w.types.number(x) for x in e.attr.values]))
+        entry = _entry(w, e, w.types.element, [w.types.number(x) for x in e.attr.values])
+        w.names[e] = in_every_lane(w, entry, w.types.element)
 
 
 def spread(w: Writer, e: Expr) -> None:
     """A counter as a number."""
-    w.names[e] = _spread(w, w.assign(f"sitofp i32 {w.value(e.args[0], 's')} to {w.types.element}"))
-
-
-def _spread(w: Writer, x: str) -> str:
-    """A number in every lane."""
-    if w.types.lanes == 1:
-        return x
-    vector = w.types.of("f")
-    one = w.assign(f"insertelement {vector} poison, {w.types.element} {x}, i32 0")
-    return w.assign(f"shufflevector {vector} {one}, {vector} poison, <{w.types.lanes} x i32> zeroinitializer")
+    x = w.assign(f"sitofp i32 {w.value(e.args[0], 's')} to {w.types.element}")
+    w.names[e] = in_every_lane(w, x, w.types.element)
 
 
 def _own_entry(w: Writer, e: Expr) -> str:

@@ -1,6 +1,7 @@
 """Buffers: loads and stores of a program's columns.
 
-World-minor buffers are read where they stand. Rows are too, where a thread is a world; where a world is a lane, the
+World-minor buffers are read where they stand; so is what worlds have in common, which goes into every lane or repeats.
+Rows are too, where a thread is a world; where a world is a lane, the
 tile's rows are transposed into columns on the stack before the program runs, and back afterwards.
 """
 
@@ -17,7 +18,11 @@ def load(w: Writer, e: Expr) -> None:
     buffer = w.program.buffers[k]
     element, size = w.types.memory(buffer.type)
     vector = w.types.vector(element)
-    x = w.assign(f"load {vector}, {w.types.shared} {_column(w, k, column)}, align {size}")
+    if buffer.share > 1:
+        at = w.assign(f"getelementptr {element}, {w.types.shared} %q{k}, i64 {column}")
+        x = in_every_lane(w, w.assign(f"load {element}, {w.types.shared} {at}, align {size}"), element)
+    else:
+        x = w.assign(f"load {vector}, {w.types.shared} {_column(w, k, column)}, align {size}")
     if buffer.type == "b":
         x = w.assign(f"icmp ne {vector} {x}, {w.types.splat('i8', 0)}")
     w.names[e] = x
@@ -41,6 +46,9 @@ def _column(w: Writer, k: int, column: int) -> str:
     if w.program.buffers[k].rows:
         base = f"%q{k}" if w.types.lanes == 1 else f"%s{k}"
         return w.assign(f"getelementptr {w.types.vector(element)}, {w.types.shared} {base}, i64 {column}")
+    if w.program.buffers[k].period:
+        place = column * w.program.buffers[k].period
+        return w.assign(f"getelementptr {element}, {w.types.shared} %q{k}, i64 {place}")
     offset = w.assign(f"mul i64 %worlds, {column}")
     index = w.assign(f"add i64 {offset}, %world")
     return w.assign(f"getelementptr {element}, {w.types.shared} %p{k}, i64 {index}")
@@ -55,12 +63,29 @@ def rows_used(w: Writer) -> list[int]:
     return [k for k in buffers_used(w) if w.program.buffers[k].rows]
 
 
+def in_every_lane(w: Writer, x: str, element: str) -> str:
+    """A number in every lane."""
+    if w.types.lanes == 1:
+        return x
+    vector = w.types.vector(element)
+    one = w.assign(f"insertelement {vector} poison, {element} {x}, i32 0")
+    return w.assign(f"shufflevector {vector} {one}, {vector} poison, <{w.types.lanes} x i32> zeroinitializer")
+
+
 def find_rows(w: Writer) -> None:
-    """The row of the first world at hand: %qk."""
+    """The row of the first world at hand, or its place within the period: %qk."""
     for k in rows_used(w):
         buffer = w.program.buffers[k]
         w.put(f"%o{k} = mul i64 %world, {buffer.size}")
         w.put(f"%q{k} = getelementptr {w.types.memory(buffer.type)[0]}, {w.types.shared} %p{k}, i64 %o{k}")
+    for k in buffers_used(w):
+        buffer = w.program.buffers[k]
+        if buffer.read_only:
+            place = f"mul i64 %row{k}, {buffer.size}" if buffer.share > 1 else f"urem i64 %world, {buffer.period}"
+            if buffer.share > 1:
+                w.put(f"%row{k} = udiv i64 %world, {buffer.share}")
+            w.put(f"%o{k} = {place}")
+            w.put(f"%q{k} = getelementptr {w.types.memory(buffer.type)[0]}, {w.types.shared} %p{k}, i64 %o{k}")
 
 
 def column_arrays(w: Writer) -> list[str]:

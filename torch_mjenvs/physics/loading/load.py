@@ -27,16 +27,21 @@ def load(model: mujoco.MjModel | str | os.PathLike[str]) -> Model:
 
     Raises: FileNotFoundError, ValueError (a file that MuJoCo does not take), TypeError, `UnsupportedModel`.
     """
+    return _read(parse(model))
+
+
+def parse(model: mujoco.MjModel | str | os.PathLike[str]) -> mujoco.MjModel:
+    """Return the `MjModel` of an MJCF string, or of an MJCF or binary file; an `MjModel` itself. Errors: see `load`."""
     if isinstance(model, mujoco.MjModel):
-        return _read(model)
+        return model
     if isinstance(model, str) and model.lstrip().startswith("<"):
-        return _read(mujoco.MjModel.from_xml_string(model))
+        return mujoco.MjModel.from_xml_string(model)
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(f"load takes an mujoco.MjModel, an MJCF string or a path, not {type(model).__name__}")
     path = Path(model).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"there is no model file {str(path)!r}")
-    return _read(_binary(path) if path.suffix == ".mjb" else mujoco.MjModel.from_xml_path(str(path)))
+    return _binary(path) if path.suffix == ".mjb" else mujoco.MjModel.from_xml_path(str(path))
 
 
 def _binary(path: Path) -> mujoco.MjModel:

@@ -1,0 +1,64 @@
+"""Models for the tests of pictures, and MuJoCo's own pictures of them."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import torch
+
+from torch_mjenvs import Simulation
+
+# every shape, floating, before two cameras; sites, a transparent geom and one of a hidden group
+SHAPES = """<mujoco><default><geom contype="0" conaffinity="0"/></default>
+  <asset><hfield name="hills" nrow="6" ncol="7" size="1 .8 .4 .1"
+    elevation="0 0 0 0 0 0 0  0 3 1 4 1 5 0  0 9 2 6 5 3 0  0 5 8 9 7 9 0  0 3 2 3 8 4 0  0 0 0 0 0 0 0"/></asset>
+<worldbody>
+  <light pos="0 0 4"/><camera name="ahead" pos="0 -4 1" xyaxes="1 0 0 0 .2 1"/>
+  <camera name="wide" pos="3 -2 2" xyaxes=".6 .8 0 -.3 .2 1" resolution="4 3" sensorsize=".004 .003" focal=".0021 .002"
+    principal=".0002 -.0001"/>
+  <geom name="floor" type="plane" size="0 0 1" pos="0 0 -1"/>
+  <geom type="plane" size=".7 .5 1" pos="-2 1 .3" euler="20 30 0"/>
+  <geom type="hfield" hfield="hills" pos="0 2 -.6"/><geom type="sphere" size=".5" pos="0 -2 1" rgba="1 0 0 0"/>
+  <geom type="sphere" size=".5" pos="0 -2 1" group="3"/><site name="mark" type="box" size=".1 .2 .3" pos=".3 -.5 .2"/>
+  <body pos="-1.2 0 1"><freejoint/><geom type="sphere" size=".3"/></body>
+  <body pos="-.4 0 1.2"><freejoint/><geom type="capsule" size=".15 .4"/></body>
+  <body pos=".5 0 1.2"><freejoint/><geom type="ellipsoid" size=".2 .3 .45"/></body>
+  <body pos="1.3 0 1"><freejoint/><geom type="cylinder" size=".25 .3"/></body>
+  <body pos=".2 -.3 0"><freejoint/><geom type="box" size=".2 .3 .25"/><site type="capsule" size=".05 .3"/></body>
+  <body name="handle" mocap="true" pos="-.6 -.5 .1"><geom type="box" size=".1 .1 .1"/></body>
+</worldbody></mujoco>"""
+
+
+def scattered(model: mujoco.MjModel, worlds: int, dtype: torch.dtype = torch.float32, **options: object) -> Simulation:
+    """A simulation with positions about those that the model starts from."""
+    simulation = Simulation(model, worlds, dtype=dtype, **options)  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    q = np.array([model.qpos0 + 0.3 * rng.normal(size=model.nq) for _ in range(worlds)])
+    simulation.qpos.copy_(torch.as_tensor(q, dtype=dtype, device=simulation.qpos.device))
+    return simulation
+
+
+def state(model: mujoco.MjModel, simulation: Simulation, world: int) -> mujoco.MjData:
+    """MuJoCo's data of a world."""
+    d = mujoco.MjData(model)
+    d.qpos[:] = simulation.qpos[world].double().cpu().numpy()
+    if model.nmocap:
+        d.mocap_pos[:] = simulation.mocap_pos[world].cpu().numpy()
+        d.mocap_quat[:] = simulation.mocap_quat[world].cpu().numpy()
+    mujoco.mj_forward(model, d)
+    return d
+
+
+def of_mujoco(
+    renderer: mujoco.Renderer, d: mujoco.MjData, camera: int | str | mujoco.MjvCamera
+) -> tuple[np.ndarray, np.ndarray]:
+    """Depth and segmentation as MuJoCo's renderer draws them."""
+    renderer.enable_depth_rendering()
+    renderer.update_scene(d, camera=camera)
+    depth = renderer.render()
+    renderer.disable_depth_rendering()
+    renderer.enable_segmentation_rendering()
+    renderer.update_scene(d, camera=camera)
+    segmentation = renderer.render()
+    renderer.disable_segmentation_rendering()
+    return depth, segmentation
