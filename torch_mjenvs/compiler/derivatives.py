@@ -263,7 +263,8 @@ class _Local(Tangents):
 
     def __init__(self, solution: Solution, around: Tangents):
         given = [x for x in dict.fromkeys(solution.given) if type(x) is Expr]
-        super().__init__({x: {x: 1.0} for x in given} | {x: NONE for x in solution.values if type(x) is Expr})
+        seeds: dict[Expr, Tangent] = {x: {x: 1.0} for x in given}
+        super().__init__(seeds | {x: NONE for x in solution.values if type(x) is Expr})
         self._around = around
 
     def _operands(self, e: Expr) -> Sequence[Any]:
@@ -372,11 +373,11 @@ def _div(e: Expr, a: Any, b: Any, ta: Tangent, tb: Tangent) -> Tangent:
     return _scaled(_difference(ta, _scaled(tb, e)), 1.0 / b)
 
 
-def _sqrt(e: Expr, x: Any, t: Tangent) -> Tangent:
+def _sqrt(e: Any, x: Any, t: Tangent) -> Tangent:
     if not t:
         return NONE
     at_0 = e <= 0.0  # there it is 0, not infinite: so it makes no NaN where the root goes into a branch not taken
-    return _scaled(t, select(at_0, 0.0, 0.5 / select(at_0, 1.0, e)))
+    return _scaled(t, select(at_0, 0.0, 0.5 / node("select", at_0, 1.0, e)))
 
 
 def _abs(e: Expr, x: Any, t: Tangent) -> Tangent:

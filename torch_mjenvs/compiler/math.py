@@ -87,7 +87,7 @@ def _elementary(function: Callable[_Arguments, _Result]) -> Callable[_Arguments,
     @functools.wraps(function)
     def noting(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         result = function(*args, **kwargs)
-        if type(result) is Expr:
+        if isinstance(result, Expr):
             current().elementary[result] = function.__name__, args
         return result
 

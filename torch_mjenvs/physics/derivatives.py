@@ -94,11 +94,13 @@ def refuse(m: Model, precision: Precision) -> None:
     if m.noslip_iterations:
         raise UnsupportedModel(f"{_CANNOT}noslip_iterations={m.noslip_iterations}: {_NOT_YET}; set it to 0")
     for pairs in batch_pairs(m, precision):
-        kind = f"{len(pairs)} pairs of {_kind(m, pairs[0])} that may touch, which share a loop"
-        raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}; keep apart by contype and conaffinity what need not touch")
+        number = f"{len(pairs)} pairs" if len(pairs) > 1 else "a pair"
+        kind = f"{number} of {_kind(m, pairs[0])} that may touch, which a loop does"
+        advice = "keep apart by contype and conaffinity what need not touch"
+        raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}; {advice}")
     for pair in m.pairs:
         if in_loop(m, pair):
-            kind = f"the many contacts of {_kind(m, pair)} with the world, which share a loop"
+            kind = f"the many contacts of {_kind(m, pair)} with the world, which a loop does"
             raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}")
 
 
