@@ -13,7 +13,7 @@ import torch
 from torch_mjenvs.physics import UnsupportedModel
 from torch_mjenvs.physics.simulation import Simulation
 
-STEPS = (1e-6, 1e-5)  # of differences: rounding spoils those by small steps, curvature those by large ones
+STEPS = (1e-7, 1e-6, 1e-5)  # of differences: rounding spoils those by small steps, curvature those by large ones
 EULER, RK4, IMPLICIT, IMPLICITFAST = range(4)
 
 States = list[torch.Tensor]  # qpos, qvel, ctrl, act, (n, ...) each
@@ -148,13 +148,15 @@ def test_derivatives_of_tasks_models_are_those_of_centred_differences(name):
 def test_derivatives_of_the_half_cheetah_are_mujocos_under_every_cone_and_integrator(option):
     mjm, sim, states = of(asset("half_cheetah"), 64, **option)
     touching = [oracle.forward(mjm, *(x.numpy() for x in state)).ncon > 0 for state in zip(*states[:3], strict=True)]
-    assert 0.25 < np.mean(touching)
+    assert np.mean(touching) > 0.25
     check(mjm, sim, states)
 
 
 @pytest.mark.cpu
-@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
-@pytest.mark.parametrize("integrator", ["Euler", "RK4"])
+@pytest.mark.parametrize(
+    ("cone", "integrator"),
+    [("pyramidal", "Euler"), ("elliptic", "Euler"), pytest.param("elliptic", "RK4", marks=pytest.mark.slow)],
+)
 def test_derivatives_of_quaternions_activations_friction_loss_and_two_bodies_that_touch(
     cone, integrator, quickly_compiled
 ):
