@@ -6,18 +6,19 @@
     env = torch_mjenvs.TorchVectorEnv(MyTask("my_robot.xml", 5), num_envs=4096)  # a task of your own
     simulation = torch_mjenvs.Simulation("my_robot.xml", 4096)  # the physics alone
 
-Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as TorchHopper-v0 and so on.
+Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as TorchHopper-v0 and so on, and those of
+dm_control's suite, as TorchDMC/hopper-hop-v0.
 """
 
 from typing import Any
 
-from . import controls, feet, rewards, scalar, terrain, vectors, wrappers
+from . import controls, dmc, feet, rewards, scalar, terrain, vectors, wrappers
 from .compiler import source as _source
 from .envs.observation import Normal
 from .envs.randomization import Scale, Shift, Uniform
 from .envs.registration import TorchEnv, TorchVectorEnv, register
 from .envs.tasks import registry as _registry
-from .envs.tasks.base import Control, Outcome, Task, World
+from .envs.tasks.base import Control, Outcome, Start, Task, World
 from .envs.tasks.registry import *  # noqa: F403 (the tasks, and TASKS)
 from .physics.model.model import UnsupportedModel
 from .physics.simulation import Simulation
@@ -31,6 +32,7 @@ __all__ = [
     "Scale",
     "Shift",
     "Simulation",
+    "Start",
     "Task",
     "TorchEnv",
     "TorchVectorEnv",
@@ -38,6 +40,7 @@ __all__ = [
     "UnsupportedModel",
     "World",
     "controls",
+    "dmc",
     "feet",
     "pretrained",
     "rewards",

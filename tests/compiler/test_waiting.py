@@ -15,7 +15,7 @@ from torch_mjenvs.compiler import cpu, waiting
 
 pytestmark = [
     pytest.mark.cpu,
-    pytest.mark.skipif(cpu._team() is None, reason="torch's OpenMP is not GNU's"),
+    pytest.mark.skipif(cpu.team() is None, reason="torch's OpenMP is not GNU's"),
 ]
 
 SECOND = 10**9
@@ -40,7 +40,7 @@ def looking(monkeypatch):
     told, found = [1 * SECOND, 0], waiting.Waiting()
     monkeypatch.setattr(waiting, "SECONDS", 0.0)
     monkeypatch.setattr(waiting, "standing_in_line", lambda: tuple(told))
-    team = cpu._team()
+    team = cpu.team()
 
     def tell(ran: float, stood: float) -> bool:
         told[0] += int(ran * SECOND)
@@ -72,7 +72,7 @@ WAITS = """
 import os, time, torch
 from torch_mjenvs.compiler import cpu, waiting
 torch.set_num_threads(2)
-team = cpu._team()
+team = cpu.team()
 def seconds():
     start = time.process_time()
     for _ in range(20):
@@ -116,7 +116,7 @@ def test_nothing_is_watched_where_the_user_chose_or_nothing_is_known(monkeypatch
     for content in ("0 0 0", "", "none"):
         (tmp_path / "schedstat").write_text(content)
         assert waiting.standing_in_line() is None
-    found, team = waiting.Waiting(), cpu._team()
+    found, team = waiting.Waiting(), cpu.team()
     found.look(team.start, team.number, 2)
     assert not found.asleep and found._due == float("inf")
 

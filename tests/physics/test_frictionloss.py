@@ -107,3 +107,10 @@ def test_it_varies_from_world_to_world_where_the_model_has_any():
     free[:, mjm.joint("c").dofadr[0]] = 0.1
     with pytest.raises(ValueError, match="dof_frictionloss of world 0 makes no sense: dofs without any"):
         sim.set_params({"dof_frictionloss": free})
+
+
+def test_on_plain_numbers_friction_that_has_nothing_to_oppose_leaves_a_joint_at_rest():
+    """There the solver's line search divides 0 by 0, which Python's floats refuse."""
+    m = load("""<mujoco><option gravity="0 0 0"/><worldbody><body><joint frictionloss="1"/><geom size=".1"/></body>
+        </worldbody></mujoco>""")
+    assert derive(m, [0.0], [0.0], None, []).qacc == [0.0]

@@ -106,7 +106,7 @@ SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "20000"
 
 def policy(folder: Path) -> dict[str, torch.Tensor]:
     found = torch.load(folder / "policy.pt", weights_only=True)
-    assert found.pop("env") == "TorchHopper-v0"
+    assert found.pop("env") == "TorchHopper-v0" and found.pop("task") == {}
     return found
 
 

@@ -43,6 +43,9 @@ def test_a_run_is_logged_and_evaluated_and_that_changes_nothing(tmp_path):
     seen = accumulator.EventAccumulator(str(tmp_path / "watched"))
     seen.Reload()
     assert {"return", "evaluation", "frames_per_second", "learning_rate", "log_std"} <= set(seen.Tags()["scalars"])
+    if result["learner"] == "compiled":
+        learned = {"approx_kl", "clip_fraction", "policy_loss", "value_loss", "explained_variance"}
+        assert learned <= set(seen.Tags()["scalars"])
     found = [(event.step, round(event.value, 1)) for event in seen.Scalars("evaluation")]
     assert found == [(frames, pytest.approx(mean, abs=0.1)) for _, frames, mean in result["evaluations"]]
     assert found[-1][0] == result["frames"] >= 12000

@@ -14,7 +14,10 @@ NAME = PACKAGE.name
 COMPILER = sorted((PACKAGE / "compiler").rglob("*.py"))
 RECORDING = {"expr", "ops", "region_ops", "program", "verify", "math", "random"}
 RECORDING |= {"lower", "schedule", "sink_loads", "sink_stores", "fuse"}
-PURE = [p for p in COMPILER if p.stem in RECORDING or p.parent.name == "llvm"]
+WRITING = [p for p in COMPILER if p.parent.name in ("llvm", "matrices")]
+RUNNING = [PACKAGE / "compiler" / "matrices" / name for name in ("__init__.py", "kernel.py")]
+PURE = [p for p in COMPILER if p.stem in RECORDING or (p in WRITING and p not in RUNNING)]
+NETWORKS = sorted((PACKAGE / "networks").glob("*.py"))
 PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
@@ -91,6 +94,12 @@ def test_the_compiler_does_not_know_what_it_compiles(path):
 @pytest.mark.parametrize("path", PURE, ids=ids(PURE))
 def test_recording_and_rendering_need_no_torch(path):
     assert not meets(path, "torch", "llvmlite")
+
+
+@pytest.mark.parametrize("path", NETWORKS, ids=ids(NETWORKS))
+def test_networks_know_the_compiler_alone(path):
+    others = ("adapters", "commands", "envs", "physics", "training")
+    assert not meets(path, "torch", "llvmlite", "gymnasium", "mujoco", *(f"{NAME}.{x}" for x in others))
 
 
 @pytest.mark.parametrize("path", TASKS, ids=ids(TASKS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import re
 import runpy
@@ -15,8 +15,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NEEDS = {"dmc.md": pytest.mark.skipif(importlib.util.find_spec("dm_control") is None, reason="needs the extra dmc")}
 BLOCKS = [
-    pytest.param(code, id=f"{page.name}-{k}")
+    pytest.param(code, id=f"{page.name}-{k}", marks=NEEDS.get(page.name, ()))
     for page in PAGES
     if page.name != "libraries.md"  # which test_adapters_training.py runs, where the libraries are installed
     for k, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))

@@ -17,7 +17,7 @@ from torch_mjenvs.envs.engine import Engine
 how, tries, steps = sys.argv[1], int(sys.argv[2]), 20
 torch.set_num_threads(1 if how == "one thread" else 2)
 if how == "threads of ours":
-    cpu._team = lambda: None
+    cpu.team = lambda: None
 engine = Engine(TASKS["Hopper"](), 1024, device="cpu", max_episode_steps=None)
 engine.seed(0)
 engine.reset()

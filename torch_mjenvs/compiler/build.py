@@ -62,7 +62,7 @@ def prepare(what: Program | Recipe, where: torch.device | BackEnd) -> Callable[[
     def kernel() -> Kernel:
         found = _loaded.get(place)
         if found is None:
-            made = _kept_or_made(f"{name}-{back.name}", key, code)
+            made = kept_or_made(f"{name}-{back.name}", key, code)
             with progress(f"loading the kernel {name!r}"):  # to a GPU's driver it is one more language to compile
                 found = _loaded[place] = back.load(name, buffers, dtype, made)
         return found
@@ -83,7 +83,8 @@ def _ir(back: BackEnd, what: Program | Recipe) -> str:
     return ir
 
 
-def _kept_or_made(title: str, key: str, make: Callable[[], bytes]) -> bytes:
+def kept_or_made(title: str, key: str, make: Callable[[], bytes]) -> bytes:
+    """Return the code kept on disk under this key, or make it and keep it."""
     code = cache.kept(title, key)
     if code is None:
         code = make()

@@ -116,18 +116,17 @@ class _Run:
     def __call__(self, times: int) -> None:
         """Run it so many times in a row, on as many threads as torch uses."""
         threads = max(1, min(torch.get_num_threads(), self._tiles // TILES_A_THREAD))
-        team = _team() if threads > 1 else None
+        helpers = team() if threads > 1 else None
         job, stack_bytes = self._job, self._kernel.stack_bytes
         self._counter.value = job.thread_index = 0
         job.chunk, job.times = max(1, self._tiles // (16 * threads)), times
-        job.number = team.number if team else 0
+        job.number = helpers.number if helpers else 0
         held = stacks.take(threads, stack_bytes) if stack_bytes else None
         job.stacks = held.address if held else 0
         if threads == 1:
             self._kernel.call(self._job_address)
-        elif team is not None:
-            waiting.waiting.look(team.start, team.number, threads)
-            team.start(self._kernel.address, self._job_address, threads, 0)
+        elif helpers is not None:
+            helpers.run(self._kernel.address, self._job_address, threads)
         else:
             self._share_out(threads)
         if held:
@@ -178,13 +177,22 @@ class _Job(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
 
 
-class _Team(NamedTuple):
+class Team(NamedTuple):
+    """Functions of an OpenMP runtime, by which threads work together."""
+
     start: Callable[[int, int, int, int], None]  # a function with its argument on so many threads
     number: int  # the address of what tells a thread which of them it is
+    size: int  # the address of what tells how many of them there are
+    barrier: int  # the address of what returns when all of them have called it
+
+    def run(self, function: int, argument: int, threads: int) -> None:
+        """Call a function, given by its address, on so many threads."""
+        waiting.waiting.look(self.start, self.number, threads)
+        self.start(function, argument, threads, 0)
 
 
 @functools.cache
-def _team() -> _Team | None:
+def team() -> Team | None:
     """The OpenMP threads that torch uses; None where its OpenMP does not have GNU's entry.
 
     They stand ready within microseconds, and, unlike threads of ours, are not kept from the cores by torch's, which
@@ -192,11 +200,11 @@ def _team() -> _Team | None:
     """
     try:
         here = ctypes.CDLL(None)
-        start, number = here.GOMP_parallel, here.omp_get_thread_num
+        start, known = here.GOMP_parallel, (here.omp_get_thread_num, here.omp_get_num_threads, here.GOMP_barrier)
     except (AttributeError, OSError, TypeError):  # TypeError: on Windows
         return None
     start.argtypes, start.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
-    return _Team(start, ctypes.cast(number, ctypes.c_void_p).value or 0)
+    return Team(start, *(ctypes.cast(x, ctypes.c_void_p).value or 0 for x in known))
 
 
 @functools.cache

@@ -141,7 +141,7 @@ _ARM = (
 
 def entry(tile: str, lanes: int, vector_bytes: int, triple: str) -> str:
     """`@kernel` for a `@tile`, and `@stack_bytes()`: the bytes of stack for each thread, 0 where it takes its own."""
-    enter, leave = _X86 if triple.startswith("x86_64") else _ARM
+    enter, leave = floating_point_mode(triple)
     places = {name: k for k, name in enumerate(FIELDS)}
     here = "windows" in triple
     parts = (
@@ -150,6 +150,11 @@ def entry(tile: str, lanes: int, vector_bytes: int, triple: str) -> str:
         _STACK_BYTES.replace("{stack_bytes}", "0" if here else str(_stack_bytes(tile, vector_bytes))),
     )
     return "".join(part.format(lanes=lanes, enter=enter, leave=leave, **places) for part in parts)
+
+
+def floating_point_mode(triple: str) -> tuple[str, str]:
+    """IR that sets our floating-point mode, with `%mode` and `%plain` of 32 bits to its use, and that sets it back."""
+    return _X86 if triple.startswith("x86_64") else _ARM
 
 
 def _stack_bytes(tile: str, vector_bytes: int) -> int:

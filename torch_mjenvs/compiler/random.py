@@ -9,15 +9,19 @@ from __future__ import annotations
 import math
 import operator
 import struct
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
-from .expr import Expr, current, node
-from .scalar import Scalar, cos, log, minimum, sin, sqrt
+from .control import count_while
+from .expr import Expr, current, node, type_of
+from .scalar import Mask, Scalar, cos, log, logical_not, minimum, number, sin, sqrt
 
 Word = Expr | int
 
 _ROUNDS = 10
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
+_FORK, _FORKED, _MOST_FORKS = 2**24, 2**8, 127  # blocks of all forks of one kind, and of one of them
 _KEY_STEPS = 0x9E3779B9, 0xBB67AE85  # the golden ratio and sqrt(3) - 1
 
 
@@ -62,17 +66,67 @@ class Random:
     """Random numbers drawn one after the other from the blocks of counters (0, c1, c2, c3), (1, c1, c2, c3), ...
 
     The place in the sequence is a matter of the trace: the body of a loop draws the same numbers in every iteration,
-    unless a counter word changes with it. Where no word is traced, the numbers are Python floats: those that a float64
+    unless it draws from a `fork`. Where no word is traced, the numbers are Python floats: those that a float64
     kernel draws (normal ones to rounding).
     """
 
     def __init__(self, key0: Word, key1: Word, c1: Word = 0, c2: Word = 0, c3: Word = 0):
         self._key = key0, key1
         self._counter = c1, c2, c3
+        self._first_block: Word = 0
+        self._blocks = _FORK
+        self._forks = 0
         self._drawn = 0
         self._pair: int | None = None  # where the words of a normal number begin whose twin is still to be had
         self._plain = all(type(x) is int for x in (*self._key, *self._counter))
         self._kept: dict[int, tuple[Word, Word, Word, Word]] = {}  # blocks, of plain words only
+
+    def fork(self) -> Callable[[Any], Random]:
+        """Return a function that gives, for i = 0, 1, ..., 65535, random numbers of their own.
+
+        So the iterations of a loop draw different numbers: `draws = rng.fork()` before the loop, and
+        `draws(i).uniform()` within it, where i is the loop's counter. A fork has 1,024 words, of which a number of
+        float32 takes one and a number of float64 two, and cannot be forked itself.
+        """
+        if self._blocks != _FORK or self._forks == _MOST_FORKS:
+            raise ValueError(
+                f"these random numbers cannot be forked {'again' if self._forks else ''}: fork those that a task's "
+                f"function is given, {_MOST_FORKS} times at the most"
+            )
+        self._forks += 1
+        start = self._forks * _FORK
+
+        def draws(i: Any) -> Random:
+            fork = Random(*self._key, *self._counter)
+            fork._blocks = _FORKED
+            if type(i) in (int, float):
+                if not 0 <= i < _FORK // _FORKED:
+                    raise ValueError(f"forks are numbered from 0 to {_FORK // _FORKED - 1}, not {i}")
+                fork._first_block = start + int(i) * _FORKED
+            else:
+                if type_of(i) == "s":
+                    i = number(i)
+                word = node("f2i", i) if type_of(i) == "f" else i
+                fork._first_block = node("iadd", node("imul", word, _FORKED), start)
+                fork._plain = False
+            return fork
+
+        return draws
+
+    def draw_until(self, draw: Callable[[Random], Any], ok: Callable[[Any], Mask], attempts: int = 1000) -> Any:
+        """Return what `draw(rng)` gives: drawn again, from random numbers of its own, in worlds where it is not `ok`.
+
+        `draw` gives nested lists or dicts of numbers, and `ok` a mask for them. The last of the attempts is returned
+        whether or not it is ok. Each vector of worlds makes as many attempts as the world in it that needs most.
+        """
+        if not 1 <= attempts <= _FORK // _FORKED:
+            raise ValueError(f"attempts must be from 1 to {_FORK // _FORKED}, not {attempts}")
+        draws = self.fork()
+
+        def again(i: Any, _: Any) -> Any:
+            return draw(draws(number(i) + 1.0))
+
+        return count_while(lambda i, drawn: logical_not(ok(drawn)), again, draw(draws(0)), attempts - 1)
 
     def word(self) -> Word:
         """Draw 32 random bits."""
@@ -82,7 +136,9 @@ class Random:
     def _word(self, i: int) -> Word:
         k = i // 4
         # Asked for anew every time: a kept word may belong to a region closed by then, and an equal one costs nothing.
-        block = self._kept.get(k) or philox((k, *self._counter), self._key)
+        if k >= self._blocks:
+            raise ValueError(f"more than {4 * self._blocks} words of random numbers were drawn from one fork")
+        block = self._kept.get(k) or philox((_add(self._first_block, k), *self._counter), self._key)
         if self._plain:
             self._kept = {k: block}
         return block[i % 4]

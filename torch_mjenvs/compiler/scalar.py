@@ -226,6 +226,13 @@ def fmod(x: Scalar, y: Scalar) -> Scalar:
     return _m.fmod(x, y) if y != 0 and not _m.isinf(x) else _m.nan
 
 
+def quotient(a: Scalar, b: Scalar) -> Scalar:
+    """a / b; NaN or infinite where b is 0, also of Python floats, of which a / b would raise ZeroDivisionError."""
+    if type(b) is float and b == 0.0 and type(a) is float:
+        return _m.copysign(_m.inf, a) * _m.copysign(1.0, b) if a < 0.0 or a > 0.0 else _m.nan
+    return a / b
+
+
 def sign(x: Scalar) -> Scalar:
     """1 where x is positive, -1 where it is negative, 0 where it is 0; NaN where it is NaN."""
     return select(x > 0.0, 1.0, select(x < 0.0, -1.0, x))

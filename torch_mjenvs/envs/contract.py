@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..compiler.expr import type_of
 from ..compiler.scalar import Mask, Scalar, logical_or
@@ -23,11 +23,23 @@ from .entries import BAD_STATE, OWN_REASONS
 from .observation import POLICY, Observation, is_grouped
 from .parts import Shape, Tree
 from .task_view import copy_for_task
-from .tasks.base import Control, Outcome, Task, World
+from .tasks.base import Control, Outcome, Start, Task, World
 
 Named = dict[str, Scalar | list[Scalar]]
 Entries = Mapping[str, Scalar | list[Scalar]]  # the same, to be read only
 Widths = dict[str, int]  # of named numbers; 0: one number, not a list of them
+
+
+
+class Placed(NamedTuple):
+    """The beginning of an episode as `Start` has it, checked, with parameters as flat lists."""
+
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    act: list[Scalar]
+    memory: Named
+    parameters: dict[str, list[Scalar]]
+
 
 RECORDED = (
     "A task's functions are run once, to record what a kernel will compute for every world. Numbers of a world are "
@@ -99,22 +111,39 @@ class Contract:
 
     def randomize(self, world: World) -> dict[str, Any]:
         """Return the parameters that the task draws for a new episode, by name, each as a flat list."""
-        found = self.call_with_rng("randomize", world)
-        if not isinstance(found, Mapping):
-            raise self.error("randomize", TypeError, f"must give a dict of parameters by name, not {describe(found)}")
-        try:
-            found = as_rows(self.model, {name: found[name] for name in check_names(self.model, found)})
-        except ValueError as error:
-            raise self.error("randomize", ValueError, str(error)) from error
-        return {name: [self.number("randomize", x, name) for x in leaves(rows)] for name, rows in found.items()}
+        return self.parameters("randomize", self.call_with_rng("randomize", world))
 
-    def reset(self, world: World) -> tuple[list[Scalar], list[Scalar]]:
-        """Return qpos (nq) and qvel (nv) of a new episode. `world` is the world before it."""
+    def parameters(self, function: str, returned: Any) -> dict[str, list[Scalar]]:
+        """Return parameters that the task gives by name, each as a flat list."""
+        if not isinstance(returned, Mapping):
+            raise self.error(function, TypeError, f"must give a dict of parameters by name, not {describe(returned)}")
+        try:
+            found = as_rows(self.model, {name: returned[name] for name in check_names(self.model, returned)})
+        except ValueError as error:
+            raise self.error(function, ValueError, str(error)) from error
+        return {name: [self.number(function, x, name) for x in leaves(rows)] for name, rows in found.items()}
+
+    def reset(self, world: World) -> Placed:
+        """Return the beginning of a new episode. `world` is the world before it."""
         m, returned = self.model, self.call_with_rng("reset", world)
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            raise self.error("reset", TypeError, f"must give a tuple of qpos and qvel, not {describe(returned)}")
-        qpos = self.numbers("reset", returned[0], "qpos", m.nq)
-        return qpos, self.numbers("reset", returned[1], "qvel", m.nv)
+        if isinstance(returned, tuple) and len(returned) == 2:
+            returned = Start(*returned)
+        if not isinstance(returned, Start):
+            what = f"must give a tuple of qpos and qvel, or a Start, not {describe(returned)}"
+            raise self.error("reset", TypeError, what)
+        parameters = self.parameters("reset", returned.parameters)
+        for name in {*parameters} - {*self.task.reset_parameters}:
+            raise self.error("reset", ValueError, f"parameters: reset_parameters of the task does not name {name!r}")
+        memory = self.named("reset", returned.memory, "memory")
+        if memory:
+            self.changed("reset", *self.memory(), memory)
+        return Placed(
+            self.numbers("reset", returned.qpos, "qpos", m.nq),
+            self.numbers("reset", returned.qvel, "qvel", m.nv),
+            self.numbers("reset", [0.0] * m.na if returned.act is None else returned.act, "act", m.na),
+            memory,
+            parameters,
+        )
 
     def begin(self, widths: Widths, first: list[Scalar], world: World) -> list[Scalar]:
         """Return the memory at the start of an episode: `first`, with what the task's `begin` changes."""

@@ -26,12 +26,13 @@ from ..physics.model.precision import Precision
 from ..physics.model.state import State
 from ..physics.params import Columns, check_names, leaves, sensible
 from ..physics.pipeline import OF_SENSORS, derive
-from ..physics.step import left_by_step, steps
+from ..physics.step import left_by_step, refreshed, steps
 from ..physics.world_params import param_buffers
-from .contract import Contract, Named, Verdict, Widths, by_name, flatten
+from .contract import Contract, Named, Placed, Verdict, Widths, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
 from .observation import Observation
 from .randomization import Draw
+from .task_view import copy_for_task
 from .tasks.base import Task, World
 
 
@@ -193,6 +194,7 @@ class Episode:
     precision: Precision
     randomize: Mapping[str, Draw] = field(default_factory=dict)
     vary: tuple[str, ...] = ()  # beside what is randomised
+    own: tuple[list[Scalar], list[Scalar]] = ([], [])  # of one world's model: its parameters, and what follows of them
 
     # the model of a world
 
@@ -200,7 +202,9 @@ class Episode:
     def params(self) -> Columns | None:
         """The parameters that vary from world to world; None where none does."""
         by_task = self.contract.randomize(self.before_first(Random(0, 0)))
-        m, names = self.model, check_names(self.model, {*self.vary, *self.randomize, *by_task})
+        m, names = self.model, check_names(
+            self.model, {*self.vary, *self.randomize, *by_task, *self.task.reset_parameters}
+        )
         if not names:
             return None
         columns = Columns(m, names)
@@ -219,9 +223,26 @@ class Episode:
         """Return this episode with a world's own model, made from its parameters."""
         if self.params is None:
             return self
-        own = replace(self, model=self.params.world(params, derived))
-        vars(own).update(params=self.params, layout=self.layout)
+        own = replace(self, model=self.params.world(params, derived), own=(params, derived))
+        vars(own).update({name: x for name, x in vars(self).items() if name in ("params", "layout")})
         return own
+
+    def with_parameters(self, parameters: Mapping[str, list[Scalar]]) -> Episode:
+        """Return this episode with other values of some parameters in a world's own model.
+
+        Raises ValueError for parameters that do not vary.
+        """
+        columns = self.params
+        if not parameters or columns is None:
+            if parameters:
+                raise ValueError(f"{[*parameters]} do not vary: name them in the task's reset_parameters")
+            return self
+        params = list(self.own[0] or columns.nominal())
+        for name, x in parameters.items():
+            if name not in columns.names:
+                raise ValueError(f"{name!r} does not vary: name it in the task's reset_parameters")
+            params[columns.places()[name]] = x
+        return self.of_world(params, columns.derive(params))
 
     def draw(self, b: Buffers, number: Word) -> tuple[list[Scalar], list[Scalar]]:
         """Return the parameters of a new episode, and the numbers derived from them."""
@@ -247,18 +268,28 @@ class Episode:
         """Begin a new episode."""
         number = b["episode"][0]
         params, derived = self.draw(b, number)
-        own = self.of_world(params, derived)
-        qpos, qvel = own.contract.reset(own.before_reset(b, random(b, number, RESET)))
-        episode = own.begin_at(b, number, qpos, qvel, [0.0] * self.model.na)
-        episode.world.params, episode.world.derived = params, derived
+        start = self.of_world(params, derived).start(b, number)
+        own = self.of_world(params, derived).with_parameters(start.parameters)
+        episode = own.begin_at(b, number, start.qpos, start.qvel, start.act, start.memory)
+        episode.world.params, episode.world.derived = own.own if own.own[0] else (params, derived)
         return episode
 
+    def start(self, b: Buffers, number: Word) -> Placed:
+        """Return what the task's `reset` gives for the episode of this number."""
+        return self.contract.reset(self.before_reset(b, random(b, number, RESET)))
+
     def begin_at(
-        self, b: Buffers, number: Word, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar]
+        self,
+        b: Buffers,
+        number: Word,
+        qpos: list[Scalar],
+        qvel: list[Scalar],
+        act: list[Scalar],
+        placed: Named | None = None,
     ) -> EpisodeState:
-        """Begin the episode of this number in this state."""
+        """Begin the episode of this number in this state, with the memory that its reset gave, if that is known."""
         world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
-        memory = self.first_memory(b, world)
+        memory = self.first_memory(b, number, world, placed)
         world.memory = by_name(self.layout.memory, memory)
         obs = self.observe(world, None)
         info = flatten(self.layout.info, self.contract.reset_info(world))
@@ -275,13 +306,42 @@ class Episode:
         return seen.row(seen.noisy(values, world.rng), history)
 
     def world_at(self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random) -> World:
-        """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint."""
-        m = self.model
+        """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint.
+
+        Where the task's data are dm_control's, actuators do nothing in that evaluation.
+        """
+        m = replace(self.model, actuation=False) if self.task.data == "fresh" else self.model
         still = [0.0] * m.nu
         data = derive(m, qpos, qvel, None, still, self.precision, act)
         data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act))
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
-        return World(qpos, qvel, {}, data, rng, act)
+        return World(qpos, qvel, {}, data, rng, act, self)
+
+    def put(
+        self,
+        world: World,
+        qpos: list[Scalar],
+        qvel: list[Scalar],
+        act: list[Scalar] | None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> World:
+        """Return this world in another state, as `World.at` does."""
+        if parameters:
+            given = Contract(self.task, (self.params or self).model).parameters("reset", parameters)
+            return self.with_parameters(given).put(world, qpos, qvel, act)
+        m, act = self.model, [0.0] * self.model.na if act is None else act
+        for name, x, n in (("qpos", qpos, m.nq), ("qvel", qvel, m.nv), ("act", act, m.na)):
+            if len(x) != n:
+                raise ValueError(f"world.at was given {len(x)} numbers for {name}, and the model has {n}")
+        found: World = copy_for_task(self.world_at(list(qpos), list(qvel), list(act), world.rng))
+        return replace(found, memory=world.memory)
+
+    def settled(self, world: World, substeps: int, ctrl: list[Scalar] | None) -> World:
+        """Return this world after substeps of physics, as `World.settled` does."""
+        m = self.model
+        begun = State(world.qpos, world.qvel, [0.0] * m.nv, world.act)
+        end = steps(m, begun, [0.0] * m.nu if ctrl is None else ctrl, substeps, self.precision)
+        return self.put(world, end.qpos, end.qvel, end.act)
 
     def before_first(self, rng: Random) -> World:
         """Return a world before its first episode: at qpos0, at rest, with the memory that the task declares."""
@@ -304,20 +364,22 @@ class Episode:
         seeded = b["episode"][0] < 1  # there was no episode since
         return by_name(widths, choose_all(seeded, first, b["memory"]))
 
-    def first_memory(self, b: Buffers, world: World) -> list[Scalar]:
-        """Return the memory of an episode that begins in this world."""
+    def first_memory(self, b: Buffers, number: Word, world: World, placed: Named | None = None) -> list[Scalar]:
+        """Return the memory of the episode of this number, which begins in this world; `placed` by its reset."""
         widths, first = self.contract.memory()
         if not widths:
             return []
+        if placed is None:
+            placed = self.start(b, number).memory
         world.memory = self.last_memory(b)
-        return self.contract.begin(widths, first, world)
+        return self.contract.begin(widths, flatten(widths, by_name(widths, first) | placed), world)
 
     def memory_before_step(self, b: Buffers, old: WorldState, bad: Mask) -> list[Scalar]:
         """Return the memory that a step starts with: a new one where the state was bad."""
 
         def renewed(_: list[Scalar]) -> list[Scalar]:
-            rng = random(b, b["episode"][0] + -1, BEGIN)
-            return self.first_memory(b, self.world_at(old.qpos, old.qvel, old.act, rng))
+            number = b["episode"][0] + -1
+            return self.first_memory(b, number, self.world_at(old.qpos, old.qvel, old.act, random(b, number, BEGIN)))
 
         return when_any(bad, renewed, old.memory) if old.memory else []
 
@@ -360,8 +422,9 @@ class Episode:
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
-        data = left_by_step(m, state, ctrl, self.precision, **pushes)
-        return new, World(new.qpos, new.qvel, {}, data, rng, new.act), stopped
+        left = refreshed if self.task.data == "fresh" else left_by_step
+        data = left(m, state, ctrl, self.precision, **pushes)
+        return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self), stopped
 
     def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Mask]:
         """Return ctrl and pushes, 0 where any of them is bad, and the mask of where that is."""
@@ -503,24 +566,26 @@ class Episode:
         """
         if is_known(self.task):
             m = self.model
-            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv)
+            return self.find_layout(Random(0, 0), [0.0] * m.nu, list(m.qpos0), [0.0] * m.nv, [0.0] * m.na)
         found = []
         buffers = [Buffer("word", 5, "i"), Buffer("action", len(self.contract.action_space()))]
 
         def run(b: Buffers) -> dict[str, list[Scalar]]:
             rng = Random(*b["word"])
-            qpos, qvel = self.contract.reset(self.before_first(rng))
-            found.append(self.find_layout(rng, b["action"], qpos, qvel))
+            start = self.contract.reset(self.before_first(rng))
+            found.append(self.find_layout(rng, b["action"], start.qpos, start.qvel, start.act))
             return {}
 
         record(self.name("layout"), buffers, run, "float64").release()
         return found[0]
 
-    def find_layout(self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar]) -> Layout:
+    def find_layout(
+        self, rng: Random, action: list[Scalar], qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar]
+    ) -> Layout:
         """Run all of the task's functions once, and return the layout that they show."""
         m, contract = self.model, self.contract
         memory, first = contract.memory()
-        before = self.world_at(qpos, qvel, [0.0] * m.na, rng)
+        before = self.world_at(qpos, qvel, act, rng)
         before.memory = by_name(memory, first)
         before.memory = by_name(memory, contract.begin(memory, first, before))
         shapes, _ = contract.observe(before)
@@ -552,7 +617,7 @@ class Episode:
         """
         if not (is_known(self.task) and all(map(is_known, self.randomize.values()))):
             return None
-        task = f"{type(self.task).__qualname__} {vars(self.task)}"
+        task = f"{type(self.task).__module__} {type(self.task).__qualname__} {vars(self.task)}"
         varied = f"{self.params and self.params.names} {self.randomize}"
         how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied}"
         return source.origin(task, self.model.digest, how)

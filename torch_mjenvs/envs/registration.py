@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gymnasium
 
+from ..dmc.registry import TASKS as SUITE
 from .single_env import TorchEnv
+from .tasks.base import Task
 from .tasks.registry import TASKS
 from .vector_env import TorchVectorEnv
 
@@ -12,10 +14,12 @@ __all__ = ["TorchEnv", "TorchVectorEnv", "register"]
 
 
 def register() -> None:
-    """Register the tasks with `gymnasium.make` and `gymnasium.make_vec`, as TorchHopper-v0 and so on."""
-    for name, task in TASKS.items():
+    """Register the tasks with `gymnasium.make` and `gymnasium.make_vec`: TorchHopper-v0, TorchDMC/hopper-hop-v0, ..."""
+    ids: dict[str, tuple[str, Task | type[Task]]] = {f"Torch{name}-v0": (name, task) for name, task in TASKS.items()}
+    ids |= {f"TorchDMC/{name}-v0": (name, task) for name, task in SUITE.items()}
+    for full, (name, task) in ids.items():
         gymnasium.register(
-            f"Torch{name}-v0",
+            full,
             entry_point=f"{TorchEnv.__module__}:TorchEnv",
             vector_entry_point=f"{TorchVectorEnv.__module__}:TorchVectorEnv",
             reward_threshold=task.reward_threshold,

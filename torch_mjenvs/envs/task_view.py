@@ -17,7 +17,7 @@ def copy_for_task(x: Any) -> Any:
     """Return an argument for a task's function: a copy of a world or of a list, and anything else as it is."""
     if isinstance(x, World):
         data = cast(Data, TaskData(x.data))
-        return TaskWorld(copied(x.qpos), copied(x.qvel), copied(x.memory), data, x.rng, copied(x.act))
+        return TaskWorld(copied(x.qpos), copied(x.qvel), copied(x.memory), data, x.rng, copied(x.act), x._physics)
     return copied(x)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec
 from .collision.candidates import collision
-from .constraints import make_constraint
+from .constraints import count_contacts, make_constraint
 from .dynamics.actuators.activation import check_act
 from .dynamics.actuators.actuation import actuation, transmission
 from .dynamics.forces import passive, smooth, smooth_acceleration
@@ -70,12 +70,19 @@ ON_DEMAND: tuple[Stage, ...] = (
     com_acc,  # ... accelerations of bodies
     com_force,  # ... wrenches of parents
     subtree_vel,  # mj_subtreeVel
+    count_contacts,  # of mj_collision: how many contacts there are
     sensor,  # mj_sensorPos, mj_sensorVel and mj_sensorAcc
 )
 
 STAGES: tuple[Stage, ...] = (*FORWARD, *ON_DEMAND)
 
 OF_SENSORS = ("cacc", "cfrc_int", "sensordata")  # what MuJoCo computes with sensors, if any ask for it
+
+# What mj_step2 computes, beside sensors, and mj_step1 leaves as it is
+LATE: tuple[Stage, ...] = (
+    *FWD_ACTUATION, newton, no_slip, smooth_acceleration, constraint_force, rne_post_constraint, com_acc, com_force,
+)  # fmt: skip
+OF_ACCELERATIONS = tuple(name for stage in LATE for name in stage.computes)
 
 
 def compute(d: Data, stages: Iterable[Stage]) -> None:

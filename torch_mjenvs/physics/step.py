@@ -14,10 +14,12 @@ from .algebra.spatial import zeros
 from .dynamics.actuators.activation import check_act, held_to_a_turn
 from .dynamics.integrator import euler, rk4
 from .model.data import STAGE_OF, Data
+from .model.enums import NeedStage
 from .model.model import Model
 from .model.precision import DOUBLE, Precision
 from .model.state import Last, State
-from .pipeline import OF_SENSORS, derive, forward
+from .pipeline import OF_ACCELERATIONS, OF_SENSORS, derive, forward
+from .sensors.sensor_data import SensorData
 from .solver.newton import rne_post_constraint
 
 
@@ -93,3 +95,24 @@ def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precisio
         lengths = zip(first.actuator_length, d.actuator_length, strict=True)
         left.actuator_length = [select(held, x, y) for x, y in lengths]
     return left
+
+
+def refreshed(m: Model, state: State, ctrl: list[Scalar], precision: Precision = DOUBLE, **pushes: Any) -> Data:
+    """Return mjData as mj_step1 leaves it after the step that led to this state; dm_control's `legacy_step`.
+
+    What rests on positions and velocities is of the state itself. Forces of actuators, accelerations, and all that
+    rests on them, sensors included, are as the step left them.
+
+    Raises ValueError for a state that no step led to.
+    """
+    new = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, ctrl=ctrl, precision=precision, **pushes)
+    left = left_by_step(m, state, ctrl, precision, **pushes)
+    new.take(OF_ACCELERATIONS, left)
+    early, late = new.sensordata, left.sensordata
+
+    def measured(i: int) -> list[Scalar]:
+        of_stage: SensorData = late if m.sensor_needstage[i] == NeedStage.ACC else early
+        return of_stage.of_sensor(i)
+
+    new.sensordata = SensorData(m, measured)
+    return new

@@ -1,1 +1,1 @@
-"""PPO in plain torch, for `torch_mjenvs train`, and what runs of any algorithm share. Needs the extra `train`."""
+"""PPO for `torch_mjenvs train`, in torch and compiled, and what all runs share. Needs the extra `train`."""

@@ -1,10 +1,11 @@
-"""PPO in plain torch on one of the Torch tasks, scored at the end in Gymnasium's own.
+"""PPO on one of the Torch tasks, scored at the end in Gymnasium's own.
 
     python -m torch_mjenvs train --env TorchHalfCheetah-v0
 
 Simulation is cheap here, so the learner decides how long training takes. It is therefore written for speed, within
 reason: both networks run as one batched product, their gradient is written by hand, and buffers are allocated once.
 A rollout and the update of a minibatch always do the same operations on the same memory and never wait for the device.
+On the CPU, update and networks are compiled kernels (`compiled/`), which do what is written here.
 
 Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A actions, H hidden units.
 """
@@ -27,6 +28,7 @@ from ..envs.parts import mapped
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
+from .compiled import Forward, Learned, Loss, Update, networks_of, trained, why_not
 from .flags import groups
 from .health import Faults
 from .networks import ActorCritic, Replayed, RunningMoments
@@ -63,12 +65,14 @@ class PPO:
         settings: Settings,
         seed: int,
         obs_groups: Mapping[str, Sequence[str]] | None = None,
+        compiled: bool = True,
     ):
         """Make the networks, and reset the worlds.
 
         `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
-        "critic" where there is such a group, else "policy" and "privileged". Raises SystemExit for groups that are not
-        there, and a horizon longer than an episode.
+        "critic" where there is such a group, else "policy" and "privileged". Where it can be, and unless `compiled` is
+        False, compiled kernels do the networks' work. Raises SystemExit for groups that are not there, and a horizon
+        longer than an episode.
         """
         self.env, self.settings = env, settings
         self.seen = Seen(env.engine.layout.observation, obs_groups)
@@ -103,10 +107,25 @@ class PPO:
         # Of an iteration: steps into bad states, and updates whose gradient was not finite.
         self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
 
-        self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
+        self.compiled_update: Update | None = None
+        self.compiled_forward: Forward | None = None
+        self.learned: Learned | None = None  # of the last update, where it is compiled
+        if compiled and not why_not(device):
+            self.compile()
+        self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
+
+    def compile(self) -> None:
+        """Compile what the networks do."""
+        s, net, networks = self.settings, self.net, networks_of(self.net)
+        loss, size = Loss(s.clip, s.value_weight, s.max_grad_norm), min(len(self.frames), s.minibatch)
+        log_std = int(net.log_std.storage_offset())
+        self.compiled_update = Update(
+            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net)
+        )
+        self.compiled_forward = Forward(networks, net.theta, self.columns[0])
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
@@ -119,25 +138,33 @@ class PPO:
 
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""
-        mean, value = self.net.forward(self.obs_moments.normalise(obs))
+        mean, value = self.forward(obs)
         noise = torch.randn_like(mean)
         return torch.addcmul(mean, noise, self.net.log_std.exp()), {"noise": noise, "value": value}
 
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean actions (N, A) and values (N,) for observations (N, O), valid until the next call for N."""
+        moments = self.obs_moments
+        if self.compiled_forward is None:
+            return self.net.forward(moments.normalise(obs))
+        mean, value = self.compiled_forward(obs, moments.mean, moments.var)
+        return mean, value[:, 0]
+
     def prepare(self, data: dict[str, Tensor]) -> None:
         """Fill `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
-        s, net, normalise = self.settings, self.net, self.obs_moments.normalise
+        s, net = self.settings, self.net
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
         done = data["terminated"] | data["truncated"]
         cut = data["truncated"] & ~data["terminated"]
         rewards = data["reward"] * self.reward_scale(data, done)
-        next_value = net.forward(normalise(data["next_obs"]))[1].clone()
+        next_value = self.forward(data["next_obs"])[1].clone()
         # A truncated episode would have gone on: what it was still worth counts. By the time limit alone, no world has
         # two in one rollout.
         worlds, order = torch.arange(self.env.num_envs, device=done.device), cut.cumsum(0)
         for k in range(int(order[-1].max()) if self.cut_often else 1):
             this = cut & (order == k + 1)
             final_obs = data["final_obs"][this.int().argmax(0), worlds]
-            rewards += s.gamma * this * net.forward(normalise(final_obs))[1]
+            rewards += s.gamma * this * self.forward(final_obs)[1]
 
         advantages = torch.empty_like(rewards)
         advantage: Tensor | float = 0.0
@@ -149,7 +176,8 @@ class PPO:
 
         # Constants are left out of log-probabilities, as they cancel in ratios.
         log_prob = -0.5 * data["noise"].square().sum(2) - net.log_std.sum()
-        parts = (normalise(data["obs"]), data["action"], log_prob, advantages, advantages + data["value"])
+        obs = self.obs_moments.normalise(data["obs"])
+        parts = (obs, data["action"], log_prob, advantages, advantages + data["value"])
         torch.cat([part.view(len(self.frames), -1) for part in parts], 1, out=self.frames)
         self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
 
@@ -172,11 +200,16 @@ class PPO:
     def update(self) -> None:
         """Learn from the frames in `epochs` passes over shuffled minibatches."""
         total, size = len(self.frames), min(len(self.frames), self.settings.minibatch)
-        for _ in range(self.settings.epochs):
-            order = torch.randperm(total, device=self.frames.device)
-            torch.index_select(self.frames, 0, order, out=self.shuffled)
-            for start in range(0, total - size + 1, size):  # what is too few for a minibatch is left out this time
-                self.learn_from(self.shuffled[start : start + size])
+        whole = total // size * size  # what is too few for a minibatch is left out this time
+        orders = (torch.randperm(total, device=self.frames.device)[:whole] for _ in range(self.settings.epochs))
+        if self.compiled_update:
+            self.learned = self.compiled_update(self.frames, torch.cat(list(orders)))
+            self.bad_updates += (~self.learned.norm.isfinite()).sum()
+            return
+        for order in orders:
+            shuffled = torch.index_select(self.frames, 0, order, out=self.shuffled[:whole])
+            for rows in shuffled.split(size):
+                self.learn_from(rows)
 
     def _learn_from(self, rows: Tensor) -> None:
         self.gradient(rows)
@@ -209,17 +242,18 @@ class PPO:
 
     def act(self, obs: Observations) -> Tensor:
         """Return the mean actions (N, A) for observations, (N, O) or by name, for scoring."""
-        return self.net.forward(self.obs_moments.normalise(self.seen.parts.join(obs)))[0]
+        return self.forward(self.seen.parts.join(obs))[0]
 
     def measures(self) -> dict[str, float]:
         """Return the learning rate and the mean log_std, by name, to plot over the run.
 
         With them go the means, over the last 100 episodes, of what the task names: the sums of its reward's terms, its
-        metrics, the length, and the share of episodes that each reason ended.
+        metrics, the length, and the share of episodes that each reason ended; and the statistics of a compiled update.
         """
         rate, log_std = torch.stack([self.lr, self.net.log_std.mean()]).tolist()
         means = torch.tensor(list(self.told)).mean(0).tolist() if self.told else []
-        return {"learning_rate": rate, "log_std": log_std} | dict(zip(self.named, means, strict=False))
+        learned = self.learned.measures() if self.learned else {}
+        return {"learning_rate": rate, "log_std": log_std} | learned | dict(zip(self.named, means, strict=False))
 
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
@@ -305,8 +339,8 @@ def first_action(space: Space[Any]) -> Tensor:
 
 
 def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
-    """Return the bytes that a hidden unit takes: weights, gradients, moments, a copy, and activations of all rows."""
-    return 4 * 2 * 5 * (observations + s.hidden + actions + 3) + 4 * 2 * 4 * (s.num_envs + s.minibatch)
+    """Return the bytes that a hidden unit takes: weights, moments, sums of gradients, and activations of all rows."""
+    return 4 * 2 * 16 * (observations + s.hidden + actions + 3) + 4 * 2 * 4 * (s.num_envs + s.minibatch)
 
 
 @torch.no_grad()  # gradients are written out above
@@ -314,17 +348,24 @@ def main(argv: list[str] | None = None) -> None:
     """Run `torch_mjenvs train`."""
     parser = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train")
     parser.add_argument(
+        "--learner", choices=("compiled", "torch"), help="what runs the networks; default compiled, on the CPU"
+    )
+    parser.add_argument(
         "--obs-groups", nargs="+", type=groups, metavar="WHO=GROUP,GROUP",
         help="the groups of the task's observations that each network sees: policy=policy critic=policy,privileged",
     )  # fmt: skip
     args, env_id, task = runs.parsed(parser, argv)
+    reason = why_not(torch.device(args.device))
+    if args.learner == "compiled" and reason:
+        raise SystemExit(f"--learner compiled cannot be: {reason}")
     settings = Settings(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
     env = make(env_id, settings.num_envs, args.device, **arguments(env_id, task))
-    agent = PPO(env, settings, args.seed, dict(args.obs_groups or ()))
+    agent = PPO(env, settings, args.seed, dict(args.obs_groups or ()), compiled=args.learner != "torch")
     run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "task": task, "settings": asdict(settings)}
+    run["learner"] = "compiled" if agent.compiled_update else "torch"
     run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
     with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
         history = runs.train(agent, run, out, args)

@@ -20,19 +20,12 @@ class ActiveSet(NamedTuple):
     size: str
 
 
-class Writer:
-    """Writes a program's code, an operation at a time, by `rows`: what writes each operation of the table."""
+class Text:
+    """The lines of a function of IR as it grows."""
 
-    def __init__(self, code: Code, types: Types, rows: Mapping[str, Row], templates: Mapping[str, list[str]]):
-        self.program, self.types, self.rows, self.templates = code.program, types, rows, templates
-        self.order, self.sums, self.live = code.order, code.sums, code.program.live
+    def __init__(self) -> None:
         self.lines: list[str] = []
-        self.names: dict[Expr, str] = {}
-        self.active_sets: dict[Expr, ActiveSet] = {}
         self.block = "entry"
-        self.tables: dict[str, str] = {}
-        self.constants: dict[object, str] = {}  # names of tables, by what they are
-        self.arrays: list[str] = []  # in the thread's own memory
         self._count = 0
 
     def fresh(self, stem: str = "v") -> str:
@@ -55,6 +48,20 @@ class Writer:
         """Begin a block."""
         self.lines.append(f"{name}:")
         self.block = name
+
+
+class Writer(Text):
+    """Writes a program's code, an operation at a time, by `rows`: what writes each operation of the table."""
+
+    def __init__(self, code: Code, types: Types, rows: Mapping[str, Row], templates: Mapping[str, list[str]]):
+        super().__init__()
+        self.program, self.types, self.rows, self.templates = code.program, types, rows, templates
+        self.order, self.sums, self.live = code.order, code.sums, code.program.live
+        self.names: dict[Expr, str] = {}
+        self.active_sets: dict[Expr, ActiveSet] = {}
+        self.tables: dict[str, str] = {}
+        self.constants: dict[object, str] = {}  # names of tables, by what they are
+        self.arrays: list[str] = []  # in the thread's own memory
 
     def value(self, x: object, t: str) -> str:
         return self.names[x] if type(x) is Expr else self.types.constant(t, x)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from types import MethodType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import mujoco
 from gymnasium.envs.mujoco.mujoco_env import expand_model_path
@@ -34,8 +34,10 @@ class World:
     `act` holds the activations, where actuators have any. `memory` holds what the world remembers: see `Task.memory`.
     `rng` gives the random numbers of this step, or of this episode's beginning: `rng.uniform(low, high)`,
     `rng.normal()`, `rng.exponential(scale)`, `rng.integers(low, high)`. `data` has mjData's further fields (`xpos`,
-    `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, ...) as they stand when Gymnasium reads them:
-    of the last evaluation within the step, which for Runge-Kutta is not that of the final qpos and qvel.
+    `xipos`, `cinert`, `cvel`, `qfrc_actuator`, `cfrc_ext`, `ten_length`, `sensordata`, `ncon`, ...), of the evaluation
+    that `Task.data` says.
+
+    `at` and `settled` show the world in other states: so `reset` may look before it places anything.
 
     Each call of a task's function gets a copy of its own, whose lists it may change in place: neither the physics nor
     any other call sees that. An environment's world raises AttributeError where an attribute is set;
@@ -48,6 +50,61 @@ class World:
     data: Data
     rng: Random
     act: list[Scalar] = field(default_factory=list)
+    _physics: Physics | None = field(default=None, repr=False, compare=False)
+
+    def at(
+        self,
+        qpos: list[Scalar],
+        qvel: list[Scalar] | None = None,
+        act: list[Scalar] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> World:
+        """Return this world in another state: qpos (nq), qvel (nv) and act (na), which are 0 where left out.
+
+        Its `data` is mjData of that state: kinematics, contacts (`ncon`), sensors. Only what is read of it is computed.
+        `parameters` are the model's, by name and nested as in `m`, of those that vary from world to world; others stay.
+        """
+        return self._has_physics().put(self, qpos, [0.0] * len(self.qvel) if qvel is None else qvel, act, parameters)
+
+    def settled(self, substeps: int, ctrl: list[Scalar] | None = None) -> World:
+        """Return this world after so many substeps of physics under ctrl (nu), which is 0 where left out."""
+        return self._has_physics().settled(self, as_count("substeps", substeps), ctrl)
+
+    def _has_physics(self) -> Physics:
+        if self._physics is None:
+            raise ValueError("this World was made without physics: only an environment's can be asked for other states")
+        return self._physics
+
+
+class Physics(Protocol):
+    """The physics by which a world finds its other states."""
+
+    def put(
+        self,
+        world: World,
+        qpos: list[Scalar],
+        qvel: list[Scalar],
+        act: list[Scalar] | None,
+        parameters: Mapping[str, Any] | None,
+    ) -> World: ...
+
+    def settled(self, world: World, substeps: int, ctrl: list[Scalar] | None) -> World: ...
+
+
+@dataclass(frozen=True)
+class Start:
+    """The beginning of an episode, for a `reset` that says more than qpos (nq) and qvel (nv).
+
+    `act` (na) has activations, which are 0 where left out. `memory` has numbers of the world's memory by name, such as
+    a goal that was drawn together with the state: `begin` may change them. `parameters` has parameters of the model by
+    name, nested as in `m`: those of `Task.reset_parameters`.
+    """
+
+    qpos: list[Scalar]
+    qvel: list[Scalar]
+    act: list[Scalar] | None = None
+    memory: Mapping[str, Scalar | list[Scalar]] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -125,6 +182,11 @@ class Task:
     An environment runs the instance that it is given, with whatever was put on it until then. What its functions are
     given is theirs: `World` says more.
 
+    `data` says which evaluation of mjData `World.data` has after a step. "gymnasium" is what Gymnasium reads: that of
+    the last substep, from which the final qpos and qvel follow (for Runge-Kutta, its last stage). "fresh" is what
+    dm_control reads: all that rests on positions and velocities is of the final state; forces of actuators,
+    accelerations, and sensors of both are of the last substep, and of a reset they are without actuation.
+
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
     `outcome` and `observe`. Every task writes `reset`, `observe` and `outcome`; the others are optional.
 
@@ -133,8 +195,10 @@ class Task:
     level. Its `rng` is the function's own.
     """
 
+    data: ClassVar[str] = "gymnasium"
+    reset_parameters: ClassVar[tuple[str, ...]] = ()  # the model's parameters that `reset` sets
     default_camera_config: ClassVar[dict[str, Any]] = {}
-    max_episode_steps: ClassVar[int] = 1000  # where the user names no other number
+    max_episode_steps: ClassVar[int | None] = 1000  # where the user names no other number
 
     noise: ClassVar[Mapping[str, Any]] = {}  # of `observe`'s entries, by name: see there
     history: ClassVar[Mapping[str, int]] = {}  # steps of `observe`'s entries, by name
@@ -145,6 +209,8 @@ class Task:
     frame_skip: int
 
     def __post_init__(self) -> None:
+        if self.data not in ("gymnasium", "fresh"):
+            raise ValueError(f"data must be 'gymnasium' or 'fresh', not {self.data!r}")
         object.__setattr__(self, "frame_skip", as_count("frame_skip", self.frame_skip))
         for name in (x.name for x in fields(self)):
             value = getattr(self, name)
@@ -160,10 +226,11 @@ class Task:
         return mujoco.MjModel.from_xml_path(expand_model_path(os.fspath(self.xml_file)))
 
     # Any and Any: so that a type checker takes a `reset` with and without `world`.
-    def reset(self, m: Model, *args: Any, **kwargs: Any) -> tuple[list[Scalar], list[Scalar]]:
-        """Return qpos (nq) and qvel (nv) of a new episode; activations are 0.
+    def reset(self, m: Model, *args: Any, **kwargs: Any) -> tuple[list[Scalar], list[Scalar]] | Start:
+        """Return qpos (nq) and qvel (nv) of a new episode, or a `Start`, which may say more.
 
-        Write it as `reset(self, m, rng)`, or as `reset(self, m, rng, world)` where it looks at `world.memory`.
+        Write it as `reset(self, m, rng)`, or as `reset(self, m, rng, world)` where it looks at `world.memory`, or at
+        other states by `world.at` and `world.settled`. `rng.draw_until` draws until a state is good.
         """
         raise NotImplementedError
 

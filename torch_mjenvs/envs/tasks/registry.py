@@ -1,4 +1,7 @@
-"""The tasks by name, from which come Gymnasium's ids, TorchRL's classes and this package's exports."""
+"""The tasks by name, from which come Gymnasium's ids, TorchRL's classes and this package's exports.
+
+`TASKS` has Gymnasium's tasks; those of dm_control's suite, such as "walker-walk", are in `torch_mjenvs.dmc.TASKS`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
+from ...dmc.registry import TASKS as SUITE
 from .ant import Ant
 from .base import Task, copy_of
 from .halfcheetah import HalfCheetah
@@ -45,16 +49,17 @@ TASKS: dict[str, type[Task]] = {
 
 
 def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reserved: Collection[str]) -> Task:
-    """Return the task to be run: an instance, with these fields changed, or a class or name in `TASKS`, called with
-    them.
+    """Return the task to be run: an instance, with these fields changed, or a class, called with them. A name stands
+    for either: one of Gymnasium's tasks, or of dm_control's.
 
     Raises TypeError for an argument that the task does not take, or cannot take once it is made, and where a task's
     argument has the name of one of the environment's own; ValueError for an unknown name.
     """
     if isinstance(task, str):
-        if task not in TASKS:
-            raise ValueError(f"there is no task {task!r}: choose from {sorted(TASKS)}, or give a Task")
-        task = TASKS[task]
+        known: dict[str, Task | type[Task]] = {**TASKS, **SUITE}
+        if task not in known:
+            raise ValueError(f"there is no task {task!r}: choose from {sorted(known)}, or give a Task")
+        task = known[task]
     kind = task if isinstance(task, type) else type(task)
     if not issubclass(kind, Task):
         raise TypeError(f"task must be a Task, a class of tasks or the name of one, not {task!r}")

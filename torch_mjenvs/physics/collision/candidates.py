@@ -149,6 +149,11 @@ class Candidate:
         one = _GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
         return one, _GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)
 
+    def detected(self) -> list[Mask]:
+        """Return for each of its contacts the mask of the worlds where MuJoCo lists it: also within the gap."""
+        param = contact_param(self._model, self.pair)
+        return [c.dist < param.margin + param.gap for c in self.contacts()]
+
 
 @stage(reads="", computes="candidates")
 def collision(m: Model, d: Data) -> None:

@@ -13,6 +13,10 @@
 
 from __future__ import annotations
 
+from ...compiler.control import fold_each, when_any
+from ...compiler.scalar import Scalar, select
+from ..algebra.spatial import sum_of
+from ..collision.candidates import Candidate
 from ..model.data import Data, stage
 from ..model.enums import EqType
 from ..model.model import Model, Pair
@@ -34,9 +38,7 @@ from .welds import weld
 )
 def make_constraint(m: Model, d: Data) -> None:
     """Make d.constraints, the rows that may act: mj_makeConstraint, mj_referenceConstraint."""
-    grouped = batch_pairs(m, d.precision)
-    in_groups = {id(p) for pairs in grouped for p in pairs}
-    alone = [c for c in d.candidates if id(c.pair) not in in_groups]
+    alone, grouped = _divided(m, d)
     d.constraints = [
         *equalities(m, d),
         *friction_losses(m, d),
@@ -45,6 +47,29 @@ def make_constraint(m: Model, d: Data) -> None:
         *contacts(m, d, alone),
         *(_group(m, d, pairs) for pairs in grouped),
     ]
+
+
+@stage(reads="precision origin frame geom_xrel geom_xmat odof qvel candidates", computes="ncon")
+def count_contacts(m: Model, d: Data) -> None:
+    """Count the contacts that mj_collision detects: those within a gap, too, which do not act."""
+    alone, grouped = _divided(m, d)
+    d.ncon = 0.0
+    for c in alone:
+
+        def add(n: Scalar, c: Candidate = c) -> Scalar:
+            return n + sum_of(select(x, 1.0, 0.0) for x in c.detected())
+
+        d.ncon = when_any(c.near(), add, d.ncon)
+    for pairs in grouped:
+        detected = PairTables(m, d, PairBatch.of(m, pairs)).detected()
+        d.ncon = fold_each(detected, lambda i, n: n + 1.0, d.ncon)
+
+
+def _divided(m: Model, d: Data) -> tuple[list[Candidate], list[list[Pair]]]:
+    """Return the candidates whose contacts are written out one by one, and the pairs of those done in loops."""
+    grouped = batch_pairs(m, d.precision)
+    in_groups = {id(p) for pairs in grouped for p in pairs}
+    return [c for c in d.candidates if id(c.pair) not in in_groups], grouped
 
 
 def equalities(m: Model, d: Data) -> list[Equality]:

@@ -164,7 +164,7 @@ def _disabled_groups(mjm: mujoco.MjModel) -> tuple[bool, ...]:
 def _sensors(mjm: mujoco.MjModel) -> dict[str, Any]:
     """Read the sensors: none where they are disabled, though sensordata keeps its size."""
     n = 0 if disabled(mjm, "SENSOR") else mjm.nsensor
-    integers = ["type", "datatype", "objtype", "objid", "reftype", "refid", "dim", "adr"]
+    integers = ["type", "datatype", "needstage", "objtype", "objid", "reftype", "refid", "dim", "adr"]
     out = {f"sensor_{name}": _tuple(getattr(mjm, f"sensor_{name}")[:n], int) for name in integers}
     return out | {
         "sensor_dataspec": _tuple(mjm.sensor_intprm[:n, 0], int),

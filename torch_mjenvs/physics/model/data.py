@@ -132,6 +132,7 @@ class Data:
 
     # constraints
     candidates = field()  # [Candidate], one for each of the model's pairs
+    ncon = output()  # how many contacts there are: detected, whether they act or not
     constraints = field()  # [Constraint], by kind
     qacc_solver = field("nv")  # where the solver ended: forces of constraints are those there, but for `slips`
     slips = field()  # [noslip.Slip]: what was added to the forces of friction

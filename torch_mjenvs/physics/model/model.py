@@ -226,6 +226,7 @@ class Model:
 
     sensor_type: Ints  # empty, like the other fields of sensors, where a flag disables them
     sensor_datatype: Ints
+    sensor_needstage: Ints  # the stage that measures it: of positions, velocities or accelerations
     sensor_objtype: Ints
     sensor_objid: Ints
     sensor_reftype: Ints

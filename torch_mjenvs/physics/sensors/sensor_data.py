@@ -48,6 +48,11 @@ class SensorData(Sequence[Any]):
     def __radd__(self, other: Sequence[Scalar]) -> list[Scalar]:
         return [*other, *self]
 
+    def of_sensor(self, i: int) -> list[Scalar]:
+        """Return the numbers of sensor i alone."""
+        adr = self._model.sensor_adr[i]
+        return self._read(range(adr, adr + self._model.sensor_dim[i]))
+
     def _read(self, places: Sequence[int]) -> list[Scalar]:
         """Return the numbers at these places. Raises `UnsupportedModel`, which names all sensors that are refused."""
         known: dict[int, list[Scalar]] = {}

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...compiler.control import while_any
 from ...compiler.implicit import Equation, solves
-from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, select
+from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, quotient, select
 from ...compiler.tiles import TileMatrix
 from ..algebra.spatial import add, cross, dot, sub, zeros
 from ..constraints.rows import Hessian
@@ -141,7 +141,7 @@ def line_search(
         first, second = first + inertial + alpha * curve, second + curve
         flipped = select(at_end < 0.0, flipped, at_end)  # what the first iteration found, at the full step
         low, high = select(first < 0.0, alpha, low), select(first < 0.0, high, alpha)
-        trial = alpha - first / second
+        trial = alpha - quotient(first, second)
         inside = logical_and(low < trial, trial < high)
         done = logical_or(full, logical_not(flipped > tolerance), logical_not(absolute(first) > enough))
         return [select(done, alpha, select(inside, trial, 0.5 * (low + high))), low, high, flipped, done]

@@ -174,11 +174,17 @@ class PairTables:
 
     def touching(self) -> Any:
         """Find the contacts that act in any world."""
+        return self._within(self.margin)
 
-        def act(i: Any) -> list[Mask]:
-            return [self._dist(i, k) < self.margin.of_pair(i) for k in range(self.batch.collider.ncon)]
+    def detected(self) -> Any:
+        """Find the contacts that MuJoCo lists in any world: those that act, and those within their gap."""
+        return self._within(self.looked_at)
 
-        return choose_each(self._near, act, self.n)
+    def _within(self, bound: PerPair) -> Any:
+        def near(i: Any) -> list[Mask]:
+            return [self._dist(i, k) < bound.of_pair(i) for k in range(self.batch.collider.ncon)]
+
+        return choose_each(self._near, near, self.n)
 
     def contact(self, i: Any) -> Place:
         """Compute the distance of contact i, its point from the origin of the second geom's tree, and its frame."""

@@ -1,0 +1,82 @@
+"""The compiled update of PPO beside the one in torch, in turns, on frames of real rollouts. On the CPU.
+
+    python -m benchmarks.learner                          # four tasks, minibatches of 2,048 and 512
+    python -m benchmarks.learner --tasks Hopper --minibatches 256 --threads 2
+
+Times are the medians of turns, of all epochs of one update. Products alone count as operations: two for each weight and
+frame in each of a layer's three products, of which the first layer needs two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+
+from torch_mjenvs.training import ppo, runs, worlds
+
+TASKS = ("HalfCheetah", "Hopper", "Ant", "Humanoid")
+
+
+def operations(agent: ppo.PPO) -> int:
+    """Count the arithmetic operations of an update's products."""
+    s, (observations, actions, *_) = agent.settings, agent.columns
+    hidden, frames = s.hidden, len(agent.frames) // s.minibatch * s.minibatch
+    weights = 2 * (2 * observations * hidden + 3 * hidden * hidden) + 3 * hidden * (actions + 1)
+    return 2 * weights * frames * s.epochs
+
+
+def seconds(function: Callable[[], None], threads: int) -> float:
+    """Time a call: by the processor's time where there is one thread, which others' work disturbs less."""
+    clock = time.process_time if threads == 1 else time.perf_counter
+    start = clock()
+    function()
+    return clock() - start
+
+
+@torch.no_grad()
+def compared(task: str, minibatch: int, turns: int, threads: int) -> tuple[float, float, int]:
+    """Return the medians of seconds of an update in torch and of a compiled one, and the operations in it."""
+    env_id = f"Torch{task}-v0"
+    settings = ppo.Settings(**runs.settings(env_id, minibatch=minibatch))
+    torch.manual_seed(0)
+    env = worlds.make(env_id, settings.num_envs, "cpu")
+    agents = [ppo.PPO(env, settings, seed=0, compiled=compiled) for compiled in (False, True)]
+    agents[0].prepare(agents[0].rollout())
+    agents[1].frames.copy_(agents[0].frames)
+    start, times = agents[0].net.theta.clone(), ([], [])
+    for turn in range(turns + 1):
+        for agent, found in zip(agents, times, strict=True):
+            agent.net.theta.copy_(start)
+            took = seconds(agent.update, threads)
+            if turn:  # the first one allocates
+                found.append(took)
+    count = operations(agents[0])
+    env.close()
+    return statistics.median(times[0]), statistics.median(times[1]), count
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=TASKS)
+    parser.add_argument("--minibatches", nargs="+", type=int, default=[2048, 512])
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.set_float32_matmul_precision(ppo.PRECISION)  # as a run does
+    print("| task | minibatch | torch, ms | compiled, ms | ratio | compiled, GFlop/s |")
+    print("| --- | --: | --: | --: | --: | --: |")
+    for task in args.tasks:
+        for minibatch in args.minibatches:
+            theirs, ours, count = compared(task, minibatch, args.turns, args.threads)
+            rate = f"{theirs / ours:.2f}x | {count / ours / 1e9:.0f}"
+            print(f"| {task} | {minibatch:,} | {theirs * 1e3:.0f} | {ours * 1e3:.0f} | {rate} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Kernels over matrices: each step against torch, at several widths of vectors, and any number of threads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler.matrices import (
+    Apply,
+    Gather,
+    Loop,
+    Matrix,
+    Memory,
+    Multiply,
+    Phase,
+    Plan,
+    RowSums,
+    Step,
+    Transpose,
+    build,
+    can_build,
+)
+from torch_mjenvs.compiler.matrices.steps import even, runs
+from torch_mjenvs.compiler.program import Buffer, record
+from torch_mjenvs.compiler.scalar import exp
+
+pytestmark = [
+    pytest.mark.usefixtures("no_default_device"),
+    pytest.mark.cpu,
+    pytest.mark.skipif(not can_build(), reason="this processor has no fused multiply-add"),
+]
+LANES = [lanes for lanes in (4, 8, 16) if 4 * lanes <= cpu.host().vector_bytes]
+SLACK = 16  # numbers after a matrix, which a step must leave alone
+
+
+def run(steps: Sequence[Step], lanes: int, **tensors: torch.Tensor) -> None:
+    types = {torch.float32: "f", torch.int64: "l"}
+    memories = tuple(Memory(name, types[x.dtype]) for name, x in tensors.items())
+    plan = Plan("test", memories, (Phase("item", 1, tuple(steps)),))
+    build(plan, replace(cpu.host(), vector_bytes=4 * lanes))(tensors)
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def wide(x: torch.Tensor, lanes: int) -> torch.Tensor:
+    """Rows that reach to whole vectors."""
+    return torch.nn.functional.pad(x, (0, -x.shape[1] % lanes))
+
+
+SHAPES = [(64, 17, 32), (1, 64, 32), (13, 1, 5), (25, 32, 100)]  # rows, inner, columns
+CASES = list(itertools.product(SHAPES, ("zeros", "column", "out"), (False, True)))
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_a_product_is_that_of_torch(lanes):
+    """All of them are steps of one kernel, each with memories of its own."""
+    steps, tensors, expected = [], {}, {}
+    for k, ((rows, inner, columns), start, transposed) in enumerate(CASES):
+        a, b, column = numbers(rows, inner), numbers(inner, columns, seed=1), numbers(rows, seed=2)
+        out = numbers(rows * columns + SLACK, seed=3)
+        left = Matrix(f"a{k}", inner, rows, rows).T if transposed else Matrix(f"a{k}", rows, inner, inner)
+        result = Matrix(f"out{k}", rows, columns, columns)  # without a gap: the next row begins amid a vector
+        begun = {"zeros": None, "column": Matrix(f"column{k}", rows, 1, 1, 0), "out": result}[start]
+        right = wide(b, lanes)
+        steps.append(Multiply(result, left, Matrix(f"b{k}", inner, columns, right.shape[1]), begun))
+        tensors |= {f"out{k}": out, f"a{k}": a.T.contiguous() if transposed else a, f"b{k}": right}
+        tensors[f"column{k}"] = column
+        first = {"zeros": torch.zeros(1, 1), "column": column[:, None], "out": out[:-SLACK].view(rows, columns)}
+        expected[k] = torch.cat([(a @ b + first[start]).flatten(), out[-SLACK:]])
+    run(steps, lanes, **tensors)
+    for k, case in enumerate(CASES):
+        assert (tensors[f"out{k}"] - expected[k]).abs().max() < 2e-5, case
+        assert torch.equal(tensors[f"out{k}"][-SLACK:], expected[k][-SLACK:]), case
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_rows_are_gathered_and_transposed_and_summed(lanes):
+    source, order = numbers(50, 21), torch.randperm(50, generator=torch.Generator().manual_seed(1))[:32]
+    row = -(-21 // lanes) * lanes
+    rows, columns = torch.full((32, row), torch.nan), torch.full((row, 32), torch.nan)
+    sums = numbers(21 + SLACK, seed=2)
+    before = sums.clone()
+    into, turned = Matrix("rows", 32, 21, row), Matrix("columns", 21, 32, 32)
+    steps = (
+        Gather(into, Matrix("source", 50, 21, 21), Matrix("order", 1, 32, 32)),
+        Transpose(turned, into),
+        RowSums(Matrix("sums", 21, 1, 1), turned),
+    )
+    run(steps, lanes, rows=rows, source=source, order=order, columns=columns, sums=sums)
+    assert torch.equal(rows[:, :21], source[order]) and torch.equal(columns[:21], source[order].T)
+    torch.testing.assert_close(sums[:21], before[:21] + source[order].sum(0))
+    assert torch.equal(sums[21:], before[21:])
+
+
+def scaled() -> Apply:
+    """y = exp(x) * factor, where the factor is one number."""
+    buffers = [Buffer("x", 2), Buffer("factor", 1), Buffer("y", 2)]
+    program = record("scaled", buffers, lambda b: {"y": [exp(x) * b["factor"][0] for x in b["x"]]}, "float32")
+    return Apply(program, (Matrix("x", 2, 48, 48), Matrix("factor", 1, 48, 1, 0), Matrix("y", 2, 48, 48)), 48)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_a_program_is_applied_to_every_column(lanes):
+    x, y, factor = numbers(2, 48), torch.full((2, 48), torch.nan), torch.tensor([3.0])
+    run([scaled()], lanes, x=x, factor=factor, y=y)
+    torch.testing.assert_close(y, x.exp() * 3)
+
+
+def test_turns_are_shared_out_and_phases_follow_each_other_in_every_round():
+    """Each turn copies a row to memory of its thread's own and adds that up; the next phase adds up all turns' sums."""
+    items, rounds, width = 11, 50, 256
+    x = numbers(items, width)
+    row, own = Matrix("x", 1, width, width, at=(("item", width),)), Matrix("own", 1, width, width)
+    copy = record("copy", [Buffer("x", 1), Buffer("y", 1)], lambda b: {"y": b["x"]}, "float32")
+    each = Matrix("each", 1, 1, 1, at=(("item", 16),))
+    total = RowSums(Matrix("total", 1, 1, 1), Matrix("each", 1, 16 * items, 16 * items))
+    turn = Loop("turn", 3, (Apply(copy, (row, own), width), RowSums(each, own)))
+    memories = *map(Memory, ("x", "each", "total")), Memory("own", each=width)
+    kernel = build(Plan("test", memories, (Phase("item", items, (turn,)), Phase("one", None, (total,)))))
+    found = []
+    for threads in (1, 2, 3):
+        sums = {"x": x, "each": torch.zeros(items, 16), "total": torch.zeros(16), "own": torch.zeros(threads, width)}
+        kernel(sums, rounds, threads, turns=1)
+        if cpu.team():  # else there is one thread
+            assert sums["own"].any(1).all(), "each thread has written its own memory"
+        found.append((sums["each"][:, 0].clone(), sums["total"][:1].clone()))
+    torch.testing.assert_close(found[0][0], 3 * rounds * x.sum(1), rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close(found[0][1], (3 * rounds * (rounds + 1) / 2 * x.sum())[None], rtol=1e-3, atol=1)
+    for each_sums, sum_of_all in found[1:]:
+        assert torch.equal(each_sums, found[0][0]) and torch.equal(sum_of_all, found[0][1])
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(ValueError, match="a product of"):
+        Multiply(Matrix("out", 2, 3, 3), Matrix("a", 2, 4, 4), Matrix("b", 5, 3, 3))
+    with pytest.raises(ValueError, match="must be neighbours"):
+        Multiply(Matrix("out", 2, 3, 3), Matrix("a", 2, 4, 4), Matrix("b", 3, 4, 4).T)
+    step = scaled()
+    with pytest.raises(ValueError, match="cannot be"):
+        replace(step, matrices=(Matrix("x", 1, 48, 48), *step.matrices[1:]))
+    tensors = {"x": torch.zeros(2, 48), "factor": torch.zeros(1), "y": torch.zeros(2, 48)}
+    kernel = build(Plan("test", tuple(map(Memory, tensors)), (Phase("item", 1, (step,)),)))
+    with pytest.raises(ValueError, match="'y' must be a contiguous"):
+        kernel(tensors | {"y": torch.zeros(2, 48).double()})
+
+
+def test_parts_are_even():
+    assert even(64, 12) == [11, 11, 11, 11, 10, 10] and even(64, 16) == [16] * 4 and even(3, 4) == [3]
+    assert runs([11, 11, 10]) == [(0, 11, 2), (22, 10, 1)] and runs([]) == []

@@ -1,0 +1,119 @@
+"""dm_control as the oracle of its suite's tasks, with a solver that converges. Tests that import this need dm_control.
+
+Its newest release names a field of mjModel that MuJoCo 4.0 no longer has (`flex_vertedge`), in a table of array sizes
+that is read when a physics is made. So fields that are gone are taken out of that table first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+pytest.importorskip("dm_control", reason="the extra dmc is not installed")
+
+from dm_control.mujoco.wrapper.mjbindings import sizes
+
+empty = mujoco.MjModel.from_xml_string("<mujoco/>")
+for table, made in (("mjmodel", empty), ("mjdata", mujoco.MjData(empty))):
+    for name in [name for name in sizes.array_sizes[table] if not hasattr(made, name)]:
+        del sizes.array_sizes[table][name]
+
+from dm_control import suite  # noqa: E402 (it reads the table)
+
+logging.getLogger("absl").setLevel(logging.ERROR)
+
+
+@functools.cache
+def environment(name: str) -> Any:
+    """dm_control's environment of a task such as "walker-walk", after a reset; its solver converges to rounding."""
+    env = suite.load(*name.split("-", 1), task_kwargs={"random": 0})
+    env.reset()
+    option = env.physics.model.opt
+    option.tolerance, option.ls_tolerance, option.ls_iterations = 0.0, 1e-6, 100
+    option.iterations = max(option.iterations, 100)
+    option.ccd_tolerance, option.ccd_iterations = 1e-12, 200
+    return env
+
+
+def target_geom(physics: Any, place: np.ndarray) -> None:
+    physics.named.model.geom_pos["target"][: len(place)] = place
+
+
+def target_site(physics: Any, place: np.ndarray) -> None:
+    x, _, z = physics.named.data.xanchor["hinge"]
+    physics.named.model.site_pos["target", ["x", "z"]] = [x, z] + place
+
+
+def target_body(physics: Any, place: np.ndarray) -> None:
+    """As (x, z), or with the orientation (qw, qy) as well: of a body "target", or one that begins so."""
+    names = [name for name in map(physics.model.id2name, range(physics.model.nbody), ["body"] * physics.model.nbody)]
+    (name,) = (name for name in names if name.startswith("target"))
+    physics.named.model.body_pos[name, ["x", "z"]] = place[:2]
+    if len(place) > 2:
+        physics.named.model.body_quat[name, ["qw", "qy"]] = place[2:]
+
+
+# Where dm_control has what our tasks remember.
+PUT: dict[str, Callable[[Any, np.ndarray], None]] = {
+    "reacher": target_geom, "swimmer": target_geom, "fish": target_geom, "finger": target_site,
+    "manipulator": target_body, "stacker": target_body,
+}  # fmt: skip
+
+
+def put(env: Any, name: str, state: dict[str, np.ndarray]) -> None:
+    """Put dm_control's environment into a state: qpos, qvel, act, and what is remembered and drawn by name."""
+    physics = env.physics
+    for field in ("qpos", "qvel", "act"):
+        if field in state:
+            getattr(physics.data, field)[:] = state[field]
+    physics.data.qacc_warmstart[:] = 0
+    for field, value in state.items():
+        if field.startswith("memory "):
+            PUT[name.split("-")[0]](physics, value)
+        elif field.startswith("param "):
+            getattr(physics.model, field.removeprefix("param "))[:] = value
+    physics.data.time = 0
+    physics.set_control(np.zeros(physics.model.nu))
+    physics.forward()
+    env._reset_next_step, env._step_count = False, 0
+
+
+@contextlib.contextmanager
+def touches_of_ellipsoids(physics: Any) -> Iterator[list[int]]:
+    """Watch a step for contacts of ellipsoids with anything but the floor, in any substep: the list is then not empty.
+
+    Nothing is watched, as nothing can be found, in models without such pairs.
+    """
+    mjm, found = physics.model.ptr, []
+    kinds = mjm.geom_type
+    ellipsoids = {g for g in range(mjm.ngeom) if kinds[g] == mujoco.mjtGeom.mjGEOM_ELLIPSOID and mjm.geom_contype[g]}
+    if ellipsoids:
+        d = mujoco.MjData(mjm)
+        for name in ("qpos", "qvel", "act"):
+            getattr(d, name)[:] = getattr(physics.data, name)
+    yield found
+    for _ in range(round((physics.data.time - d.time) / mjm.opt.timestep) if ellipsoids else 0):
+        d.ctrl[:] = physics.data.ctrl
+        mujoco.mj_step(mjm, d)
+        pairs = [{c.geom1, c.geom2} for c in d.contact]
+        found += [1 for x in pairs if x & ellipsoids and not any(kinds[g] == mujoco.mjtGeom.mjGEOM_PLANE for g in x)]
+
+
+def numbers(observation: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(x) for x in observation.values()])
+
+
+def moved(env: Any, name: str, state: dict[str, np.ndarray]) -> float:
+    """How far dm_control's observation moves, relative to 1 + |x|, when positions move by rounding: by 1e-15."""
+    found = []
+    for share in (0.0, 1e-15, -1e-15):
+        put(env, name, state | {"qpos": state["qpos"] * (1 + share)})
+        found.append(numbers(env.step(state["action"]).observation))
+    return max(float(np.max(np.abs(x - found[0]) / (1 + np.abs(found[0])))) for x in found[1:])

@@ -1,0 +1,89 @@
+"""dm_control's suite behind `dm_env`: its own conformance tests, and the same episode as dm_control's, step by step."""
+
+from __future__ import annotations
+
+import dm_control_oracle as theirs
+import dm_env
+import numpy as np
+import pytest
+import torch
+from absl.testing import absltest
+from dm_env import test_utils
+
+import torch_mjenvs
+
+
+class TestOneWorld(test_utils.EnvironmentTestMixin, absltest.TestCase):
+    """dm_env's own tests of an environment."""
+
+    def make_object_under_test(self) -> dm_env.Environment:
+        return torch_mjenvs.dmc.load("cartpole", "balance", task_kwargs={"random": 0, "time_limit": 0.1})
+
+
+def episode(env: dm_env.Environment, seed: int) -> list[dm_env.TimeStep]:
+    """An agent's loop as in DeepMind's examples."""
+    rng, spec = np.random.default_rng(seed), env.action_spec()
+    steps = [env.reset()]
+    while not steps[-1].last():
+        steps.append(env.step(rng.uniform(spec.minimum, spec.maximum, spec.shape)))
+    return steps
+
+
+def test_an_episode_of_one_world_is_dm_controls() -> None:
+    """From the same beginning under the same actions: step types, rewards, discounts and observations."""
+    ours = torch_mjenvs.dmc.load("cartpole", "swingup", task_kwargs={"random": 0, "time_limit": 0.5})
+    other = theirs.suite.load("cartpole", "swingup", task_kwargs={"random": 0, "time_limit": 0.5})
+    found = episode(ours, 7)
+    assert len(found) == 51 and found[0].first() and found[-1].last()
+    assert found[0].reward is None and found[0].discount is None and found[-1].discount == 1.0
+    assert episode(ours, 7)[0].observation["velocity"].shape == (2,)
+    ours.reset()
+    other.reset()
+    state = {name: getattr(ours.env, name)[0].cpu().numpy() for name in ("qpos", "qvel")}
+    theirs.put(other, "cartpole-swingup", state)
+    assert {name: (x.shape, x.dtype) for name, x in ours.observation_spec().items()} == {
+        name: (x.shape, x.dtype) for name, x in other.observation_spec().items()
+    }
+    assert (ours.action_spec().shape, ours.action_spec().minimum) == (other.action_spec().shape, -1.0)
+    for k in range(20):
+        action = np.array([np.sin(k)])
+        got, want = ours.step(action), other.step(action)
+        assert got.step_type == want.step_type and got.discount == want.discount
+        np.testing.assert_allclose(got.reward, want.reward, atol=1e-11)
+        for name, x in want.observation.items():
+            np.testing.assert_allclose(got.observation[name], x, atol=1e-11)
+
+
+def test_worlds_that_end_begin_anew_while_others_go_on() -> None:
+    """Without a limit, an LQR whose state is 0 ends with discount 0; what follows is FIRST."""
+    env = torch_mjenvs.dmc.load("lqr", "lqr_2_1", num_envs=3, task_kwargs={"random": 0})
+    first = env.reset()
+    assert first.reward is None and (first.step_type == dm_env.StepType.FIRST).all()
+    assert first.observation["position"].shape == (3, 2) and env.action_spec().shape == (3, 1)
+    here = torch.tensor([False, True, False], device=env.env.device)
+    env.env.set_state(torch.zeros_like(env.env.qpos), torch.zeros_like(env.env.qvel), here)
+    ended = env.step(np.zeros((3, 1)))
+    kinds = [dm_env.StepType.MID, dm_env.StepType.LAST, dm_env.StepType.MID]
+    assert list(ended.step_type) == kinds and ended.discount.tolist() == [1.0, 0.0, 1.0] and ended.reward[1] == 1.0
+    begun = env.step(np.zeros((3, 1)))
+    assert begun.step_type[1] == dm_env.StepType.FIRST and begun.reward[1] == 0.0 and begun.discount[1] == 1.0
+    assert np.linalg.norm(begun.observation["position"][1]) == pytest.approx(np.sqrt(2))
+
+
+def test_arguments_are_dm_controls() -> None:
+    env = torch_mjenvs.dmc.load(
+        "cartpole", "balance", 2, {"random": 1, "time_limit": 1}, {"n_sub_steps": 4, "flat_observation": True}
+    )
+    assert [*env.reset().observation] == ["observations"] and env.env.engine.max_episode_steps == 25
+    other = theirs.suite.load("cartpole", "balance", {"time_limit": 1}, {"n_sub_steps": 4, "flat_observation": True})
+    assert other.observation_spec()["observations"].shape == env.observation_spec()["observations"].shape[1:]
+    half = torch_mjenvs.dmc.load("cartpole", "balance", environment_kwargs={"control_timestep": 0.02})
+    assert half.env.engine.max_episode_steps == 500
+    with pytest.raises(ValueError, match=r"no task 'cartpole-fly': choose from \['cartpole-balance'"):
+        torch_mjenvs.dmc.load("cartpole", "fly")
+    with pytest.raises(TypeError, match="cartpole-balance does not take"):
+        torch_mjenvs.dmc.load("cartpole", "balance", task_kwargs={"poles": 2})
+    with pytest.raises(ValueError, match="whole number"):
+        torch_mjenvs.dmc.load("cartpole", "balance", environment_kwargs={"control_timestep": 0.015})
+    with pytest.raises(ValueError, match="not both"):
+        torch_mjenvs.dmc.load("cartpole", "balance", None, {}, {"control_timestep": 0.02, "n_sub_steps": 2})

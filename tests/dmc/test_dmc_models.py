@@ -1,0 +1,87 @@
+"""The models of dm_control's tasks: all that ours hold is what dm_control's hold, also of those put together here."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import dm_control_oracle as theirs
+import gymnasium
+import mujoco
+import numpy as np
+import processes
+import pytest
+import torch
+
+import torch_mjenvs
+from torch_mjenvs.dmc import TASKS
+from torch_mjenvs.physics import load
+
+# Left out: quadruped-escape, whose terrain is another one in every episode; dog's and those not yet there.
+MISSING = {("quadruped", "escape"), *(("dog", task) for task in ("stand", "walk", "trot", "run", "fetch"))}
+OWN = {"finger-spin": ("dof_damping",)}  # which dm_control changes when an episode begins
+
+
+def fields(mjm: mujoco.MjModel) -> dict[str, object]:
+    """All numbers and names of a model by field, those of its options included."""
+    found = {name: getattr(mjm, name) for name in dir(mjm) if not name.startswith("_")}
+    found |= {f"opt.{name}": getattr(mjm.opt, name) for name in dir(mjm.opt) if not name.startswith("_")}
+    return {name: x for name, x in found.items() if isinstance(x, (np.ndarray, int, float, bytes))}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_model_is_dm_controls(name: str) -> None:
+    ours = fields(TASKS[name].load())
+    want = fields(theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0}).physics.model.ptr)
+    assert len(ours) > 300 and ours.keys() == want.keys()
+    paths = {"paths", "npaths", "nbuffer"}  # of files
+    for field in ours.keys() - paths - {*OWN.get(name, ())}:
+        np.testing.assert_array_equal(ours[field], want[field], err_msg=field)
+
+
+@pytest.mark.parametrize("name", ["cartpole-swingup", "finger-turn_hard", "hopper-hop", "pendulum-swingup"])
+def test_an_observation_has_dm_controls_names_and_shapes_in_its_order(name: str) -> None:
+    env = torch_mjenvs.TorchVectorEnv(TASKS[name], 3)
+    obs, _ = env.reset(seed=0)
+    assert not isinstance(obs, torch.Tensor)
+    wanted = theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0}).observation_spec()
+    found = {name: tuple(x.shape[1:]) for name, x in obs.items()}
+    assert [*found.items()] == [(name, spec.shape) for name, spec in wanted.items()]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_action_has_dm_controls_bounds(name: str) -> None:
+    task, wanted = TASKS[name], theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0}).action_spec()
+    low, high = task.action_space(load(task.load()))
+    np.testing.assert_array_equal(low, wanted.minimum)
+    np.testing.assert_array_equal(high, wanted.maximum)
+
+
+def test_every_task_of_the_suite_is_there_or_known_to_be_missing() -> None:
+    assert {(*name.split("-", 1),) for name in TASKS} | MISSING == set(theirs.suite.ALL_TASKS)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_an_episode_is_as_long_as_dm_controls(name: str) -> None:
+    env = theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0})
+    assert TASKS[name].frame_skip == env._n_sub_steps
+    limit = TASKS[name].max_episode_steps
+    assert (np.inf if limit is None else limit) == np.ceil(env._step_limit)
+    assert gymnasium.spec(f"TorchDMC/{name}-v0").max_episode_steps == limit
+
+
+def test_nothing_of_dm_control_is_imported() -> None:
+    """Not even for a model: its import takes seconds, and may fail."""
+    code = """
+import sys, torch_mjenvs
+torch_mjenvs.dmc.TASKS["swimmer-swimmer6"].load()
+assert not [name for name in sys.modules if name.startswith(("dm_control", "lxml"))]
+"""
+    processes.run(code)
+
+
+def test_without_dm_control_its_tasks_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install '\.\[dmc\]'"):
+        torch_mjenvs.TorchVectorEnv("walker-walk", 1)
+    assert "dm_control" in sys.modules

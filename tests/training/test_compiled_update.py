@@ -1,0 +1,296 @@
+"""The compiled update of PPO does what the update in torch does."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("tqdm")
+
+from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler.matrices import Matrix, Memory, Phase, Plan, build, can_build
+from torch_mjenvs.compiler.matrices.kernel import lanes
+from torch_mjenvs.networks.activations import ACTIVATIONS
+from torch_mjenvs.networks.layers import Dense, Network
+from torch_mjenvs.networks.passes import FRAMES, Pass, Scratch
+from torch_mjenvs.training import compiled, ppo, runs
+
+pytestmark = [
+    pytest.mark.usefixtures("no_default_device"),
+    pytest.mark.cpu,
+    pytest.mark.skipif(not can_build(), reason="this processor has no fused multiply-add"),
+]
+# Observations, actions, hidden units, frames of a minibatch: two tasks', and sizes that fill neither vectors nor tiles.
+SIZES = [(17, 6, 64, 512), (348, 17, 64, 128), (5, 2, 20, 70)]
+SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "3000", "--episodes", "2", "--hidden", "16"]
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def learner(
+    observations: int, actions: int, hidden: int, size: int, compile: bool = True, sees: torch.Tensor | None = None
+) -> ppo.PPO:
+    """A PPO without an environment, and frames such as a policy a little different from its own would have brought."""
+    torch.manual_seed(0)
+    agent = ppo.PPO.__new__(ppo.PPO)
+    agent.settings = ppo.Settings(**runs.settings(hidden=hidden, num_envs=4, horizon=size, minibatch=size))
+    agent.columns = [observations, actions, 1, 1, 1]
+    net = agent.net = ppo.ActorCritic(observations, actions, hidden, -1.0, torch.device("cpu"), sees)
+    net.theta.add_(torch.randn_like(net.theta), alpha=0.02)
+    if sees is not None:
+        net.weights[0].masked_fill_(net.unseen, 0.0)
+    net.weights[-1][1, 1:] = net.biases[-1][1, 0, 1:] = 0  # as they always are: nothing comes of them
+    agent.lr = torch.tensor(1e-3)
+    agent.optimizer = torch.optim.Adam([net.theta], agent.lr, eps=1e-5, fused=True)
+    agent.bad_updates, agent.learn_from = torch.zeros((), dtype=torch.int64), agent._learn_from
+    obs, noise = torch.randn(4 * size, observations), torch.randn(4 * size, actions)
+    action = net.forward(obs)[0] + noise * net.log_std.exp()
+    log_prob = -0.5 * noise.square().sum(1, keepdim=True) - net.log_std.sum() + 0.2 * torch.randn(4 * size, 1)
+    agent.frames = torch.cat([obs, action, log_prob, 3 * torch.randn(4 * size, 1) + 1, torch.randn(4 * size, 1)], 1)
+    agent.shuffled = torch.empty_like(agent.frames)
+    agent.learned = agent.compiled_update = agent.compiled_forward = None
+    if compile:
+        agent.compile()
+    return agent
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_the_gradient_and_its_norm_are_those_of_torch(sizes):
+    agent = learner(*sizes)
+    order = torch.randperm(len(agent.frames))[: sizes[-1]]
+    before = agent.net.theta.clone()
+    learned = agent.compiled_update(agent.frames, order)
+    assert not torch.equal(agent.net.theta, before)
+    agent.net.theta.copy_(before)
+    agent.gradient(agent.frames[order])
+    grad = agent.net.grad
+    assert (agent.compiled_update.gradient[: len(grad)] - grad).abs().max() < 1e-5 * grad.abs().max()
+    torch.testing.assert_close(learned.norm[0], grad.norm(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_two_updates_of_several_epochs_end_where_torch_does(sizes):
+    ours, theirs = learner(*sizes), learner(*sizes, compile=False)
+    for rate in (1e-3, 5e-4):
+        for agent in (ours, theirs):
+            torch.manual_seed(1)
+            agent.lr.fill_(rate)
+            agent.update()
+    torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=1e-5)
+    states = [agent.optimizer.state_dict()["state"][0] for agent in (ours, theirs)]
+    assert states[0].keys() == states[1].keys() and states[0]["step"] == states[1]["step"] == 2 * 4 * 4
+    for name in ("exp_avg", "exp_avg_sq"):
+        most = states[1][name].abs().max()
+        assert (states[0][name] - states[1][name]).abs().max() < 1e-4 * most
+
+
+def test_weights_of_what_a_network_does_not_see_stay():
+    sees = torch.tensor([[True, True, False, True, True], [False, True, True, True, True]])
+    ours, theirs = (learner(*SIZES[2], compile=compile, sees=sees) for compile in (True, False))
+    for agent in (ours, theirs):
+        torch.manual_seed(1)
+        agent.update()
+    torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=1e-5)
+    assert (ours.net.weights[0] != 0).any(1).tolist() == sees.tolist()
+
+
+def test_the_state_of_either_update_goes_on_in_the_other():
+    """A state of torch's Adam, in the middle of training, is what both begin from."""
+    one = learner(*SIZES[0], compile=False)
+    one.update()
+    state = copy.deepcopy({"theta": one.net.theta, "optimizer": one.optimizer.state_dict()})
+    ends = []
+    for compile in (True, False):
+        other = learner(*SIZES[0], compile=compile)
+        other.net.theta.copy_(state["theta"])
+        other.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        torch.manual_seed(2)
+        other.update()
+        ends.append(other)
+    torch.testing.assert_close(ends[0].net.theta, ends[1].net.theta, rtol=0, atol=1e-5)
+    assert ends[0].optimizer.state_dict()["state"][0]["step"] == 32
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads():
+    was = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(1)  # torch's own sums, as the frames are made
+            agent = learner(*SIZES[0])
+            torch.set_num_threads(threads)
+            torch.manual_seed(1)
+            agent.update()
+            update = agent.compiled_update
+            own = update.own.view(threads, update.scratch.size)
+            assert own.any(1).all() or not cpu.team(), "each thread has written its own memory"
+            found.append(torch.cat([agent.net.theta, agent.optimizer.state[agent.net.theta]["exp_avg_sq"]]))
+    finally:
+        torch.set_num_threads(was)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_the_statistics_are_those_of_the_frames():
+    agent = learner(*SIZES[0])
+    s, order = agent.settings, torch.randperm(len(agent.frames))[: SIZES[0][-1]]
+    obs, action, old_log_prob, advantage, target = agent.frames[order].split(agent.columns, 1)
+    mean, value = agent.net.forward(obs)
+    log_std = agent.net.log_std
+    log_prob = -0.5 * ((action - mean) / log_std.exp()).square().sum(1, keepdim=True) - log_std.sum()
+    ratio = (log_prob - old_log_prob).exp()
+    advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    gain = torch.minimum(ratio * advantage, ratio.clamp(1 - s.clip, 1 + s.clip) * advantage).mean()
+    error = value - target[:, 0]
+    expected = {
+        "approx_kl": (ratio - 1 - ratio.log()).mean(), "clip_fraction": ((ratio - 1).abs() > s.clip).float().mean(),
+        "policy_loss": -gain, "value_loss": error.square().mean(),
+        "explained_variance": 1 - error.var(correction=0) / target.var(correction=0),
+    }  # fmt: skip
+    found = agent.compiled_update(agent.frames, order).measures()
+    assert found == pytest.approx({name: float(x) for name, x in expected.items()}, rel=1e-4, abs=1e-5)
+    assert 0.05 < found["clip_fraction"] < 0.95
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_actions_and_values_are_those_of_torch_for_any_number_of_observations_and_threads(sizes):
+    agent, was = learner(*sizes), torch.get_num_threads()
+    forward = compiled.Forward(compiled.networks_of(agent.net), agent.net.theta, sizes[0])
+    moments = ppo.RunningMoments(sizes[0], device=torch.device("cpu"))
+    moments.update(torch.randn(50, sizes[0]) * 3 + 1)
+    obs = torch.randn(100, sizes[0]) * 30  # of which normalisation clips some
+    mean, value = agent.net.forward(moments.normalise(obs))
+    first: dict[int, torch.Tensor] = {}
+    try:
+        for n, threads in itertools.product((1, 33, 100), (1, 2)):
+            torch.set_num_threads(threads)
+            ours = forward(obs[:n], moments.mean, moments.var)
+            assert [tuple(x.shape) for x in ours] == [(n, sizes[1]), (n, 1)]
+            torch.testing.assert_close(ours[0], mean[:n], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(ours[1][:, 0], value[:n], rtol=1e-4, atol=1e-5)
+            found = torch.cat(ours, 1).clone()
+            assert torch.equal(found, first.setdefault(n, found))
+    finally:
+        torch.set_num_threads(was)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_a_network_of_any_layers_has_the_gradient_of_autograd(name):
+    """Layers of widths that fill no vector, the inputs from amid a row; outputs of what the activation gives."""
+    widths, first, width = [5, 19, 7, 3], 2, 9
+    layers, at = [], 0
+    for inputs, outputs in itertools.pairwise(widths):
+        layers.append(Dense(inputs, outputs, at, at + inputs * outputs, name))
+        at += (inputs + 1) * outputs
+    generator = torch.Generator().manual_seed(0)
+    theta = torch.randn(at + 16, generator=generator) * 0.5
+    rows, gradient = (torch.randn(FRAMES, n, generator=generator) for n in (width, widths[-1]))
+
+    scratch = Scratch("own", lanes())
+    held, x, back = scratch.matrix(FRAMES, width), scratch.matrix(width, FRAMES), scratch.matrix(3, FRAMES)
+    one = Pass(Network(tuple(layers), first), Matrix("theta", 1, at, at), x, held, scratch)
+    steps = (*one.forward(), *one.backward(back, Matrix("sums", 1, at, at)))
+    plan = Plan("test", tuple(map(Memory, ("theta", "own", "sums"))), (Phase("item", 1, steps),))
+    own, sums = torch.zeros(scratch.size), torch.zeros(at + 16)
+
+    def view(m: Matrix) -> torch.Tensor:
+        return own[m.offset : m.offset + m.rows * m.row].view(m.rows, m.row)[:, : m.columns]
+
+    view(held)[:], view(x)[:], view(back)[:] = rows, rows.T, gradient.T
+    build(plan)({"theta": theta, "own": own, "sums": sums})
+
+    function = {"none": lambda y: y, "tanh": torch.tanh, "relu": torch.relu, "elu": torch.nn.functional.elu,
+                "silu": torch.nn.functional.silu}[name]  # fmt: skip
+    with torch.enable_grad():
+        leaf = theta.clone().requires_grad_()
+        y = rows[:, first : first + widths[0]]
+        for layer in layers:
+            weight = leaf[layer.weight : layer.bias].view(layer.outputs, layer.inputs)
+            y = function(y @ weight.T + leaf[layer.bias : layer.bias + layer.outputs])
+        expected = torch.autograd.grad(y, leaf, gradient)[0]
+    torch.testing.assert_close(view(one.output).T, y.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(sums[:at], expected[:at], rtol=1e-4, atol=1e-4)
+    assert not sums[at:].any()
+
+
+def dense(widths: list[int], activation: str, at: int) -> tuple[tuple[Dense, ...], int]:
+    """Layers whose parameters follow each other from a place on, and where they end."""
+    layers = []
+    for k, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+        name = "none" if k == len(widths) - 2 else activation
+        layers.append(Dense(inputs, outputs, at, at + inputs * outputs, name))
+        at += (inputs + 1) * outputs
+    return tuple(layers), at
+
+
+def test_policy_and_value_may_differ_in_inputs_widths_depth_and_activation():
+    """The policy sees the first 6 numbers of an observation of 10, the value all but the first 2."""
+    torch.manual_seed(0)
+    actions, size, columns = 3, 96, [10, 3, 1, 1, 1]
+    policy, at = dense([6, 40, actions], "elu", 0)
+    value, log_std = dense([8, 16, 24, 16, 1], "silu", at)
+    theta = torch.cat([0.4 * torch.randn(log_std), torch.full((actions,), -0.5)])
+    optimizer = torch.optim.Adam([theta], 1e-3, eps=1e-5)
+    networks = Network(policy), Network(value, first=2)
+    update = compiled.Update(networks, theta, log_std, optimizer, columns, size, compiled.Loss(0.2, 0.5, 1.0))
+
+    def run(leaf: torch.Tensor, layers: tuple[Dense, ...], x: torch.Tensor, function) -> torch.Tensor:
+        for k, layer in enumerate(layers):
+            weight = leaf[layer.weight : layer.bias].view(layer.outputs, layer.inputs)
+            x = x @ weight.T + leaf[layer.bias : layer.bias + layer.outputs]
+            x = function(x) if k < len(layers) - 1 else x
+        return x
+
+    frames = torch.randn(size, sum(columns))
+    obs, action, old_log_prob, advantage, target = frames.split(columns, 1)
+    elu, silu = torch.nn.functional.elu, torch.nn.functional.silu
+    action.copy_(run(theta, policy, obs[:, :6], elu) + torch.randn(size, actions) * 0.6)
+    old_log_prob.copy_(-0.5 * torch.randn(size, actions).square().sum(1, keepdim=True) + 1.5)
+    with torch.enable_grad():
+        leaf = theta.clone().requires_grad_()
+        noise = (action - run(leaf, policy, obs[:, :6], elu)) / leaf[log_std:].exp()
+        ratio = (-0.5 * noise.square().sum(1) - leaf[log_std:].sum() - old_log_prob[:, 0]).exp()
+        scaled = (advantage[:, 0] - advantage.mean()) / (advantage.std() + 1e-8)
+        surrogate = torch.min(ratio * scaled, ratio.clamp(0.8, 1.2) * scaled).mean()
+        error = run(leaf, value, obs[:, 2:], silu)[:, 0] - target[:, 0]
+        expected = torch.autograd.grad(0.5 * error.square().mean() - surrogate, leaf)[0]
+    update(frames, torch.randperm(size))
+    assert (update.gradient[: len(theta)] - expected).abs().max() < 1e-5 * expected.abs().max()
+
+    forward = compiled.Forward(networks, theta, columns[0])
+    mean, worth = forward(frames[:, :10], torch.zeros(10), torch.ones(10))
+    torch.testing.assert_close(mean, run(theta, policy, obs[:, :6], elu), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(worth, run(theta, value, obs[:, 2:], silu), rtol=1e-4, atol=1e-5)
+
+
+def test_layers_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="a layer of 4 inputs cannot follow one of 3 outputs"):
+        Network((Dense(2, 3, 0, 6), Dense(4, 1, 9, 13)))
+    with pytest.raises(ValueError, match="there is no activation 'sine': choose from none, tanh"):
+        Dense(2, 3, 0, 6, "sine")
+
+
+def test_a_run_says_which_learner_it_had_and_may_change_it(tmp_path):
+    ppo.main([*SMALL, "--out", str(tmp_path)])
+    assert json.loads((tmp_path / "result.json").read_text())["learner"] == "compiled"
+    ppo.main([*SMALL, "--out", str(tmp_path), "--learner", "torch", "--resume", "--total-steps", "5000"])
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["learner"] == "torch" and [change[1:] for change in result["changes"]] == [
+        ["learner", "compiled", "torch"], ["total_steps", 3000, 5000],
+    ]  # fmt: skip
+
+
+def test_what_cannot_be_compiled_is_told(monkeypatch, tmp_path):
+    monkeypatch.setattr(compiled, "can_build", lambda: False)
+    with pytest.raises(SystemExit, match="--learner compiled cannot be: this processor has no fused multiply-add"):
+        ppo.main([*SMALL, "--out", str(tmp_path), "--learner", "compiled"])
+    assert not list(tmp_path.iterdir())
+    assert "for the CPU" in compiled.why_not(torch.device("cuda"))

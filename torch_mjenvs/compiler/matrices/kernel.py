@@ -1,0 +1,85 @@
+"""The machine code of a plan, run over torch tensors on the CPU by as many threads as torch uses."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+import torch
+
+from .. import cpu, loader
+from ..build import kept_or_made
+from ..progress import progress
+from .render import FIELDS, render
+from .steps import Plan
+
+TYPES = {"f": torch.float32, "l": torch.int64}
+
+
+def lanes() -> int:
+    """Return how many float32 numbers a vector of this processor holds."""
+    return cpu.lanes_of("float32", cpu.host())
+
+
+def can_build() -> bool:
+    """Say whether this processor has what plans are made for: fused multiply-add, on vectors of 4 numbers or more."""
+    try:
+        target = cpu.host()
+    except OSError:
+        return False
+    return not target.triple.startswith("x86_64") or "+fma" in target.features.split(",")
+
+
+def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
+    """Return the kernel of a plan, for this processor or as the target says. Code kept on disk is not made again."""
+    target = target or cpu.host()
+    back = cpu.back_end(target)
+    ir = assembly(plan, target)
+
+    def make() -> bytes:
+        with progress(f"compiling the kernel {plan.name!r}"):
+            return back.translate(ir)
+
+    return Kernel(plan, kept_or_made(f"{plan.name}-{back.name}", f"{back.toolchain}\n{plan.name}\n{ir}", make))
+
+
+def assembly(plan: Plan, target: cpu.Target) -> str:
+    """Return the whole module of a plan as LLVM IR."""
+    many = not target.triple.startswith("x86_64") or target.vector_bytes == 64
+    return render(plan, cpu.lanes_of("float32", target), 32 if many else 16, target.triple)
+
+
+class _Job(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in FIELDS]
+
+
+class Kernel:
+    """The loaded code of a plan."""
+
+    def __init__(self, plan: Plan, code: bytes):
+        self.plan = plan
+        self._loaded = loader.Loaded(code, ("kernel",), cpu.host().triple)
+        self._address = self._loaded.addresses[0]
+        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._address)
+
+    def __call__(
+        self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0
+    ) -> None:
+        """Do the plan's phases so many times over these tensors, one for each memory by name.
+
+        `turns` is the number of turns of phases that leave it open.
+
+        Raises KeyError for a missing tensor, ValueError for one of a wrong dtype, device or layout.
+        """
+        held = [tensors[m.name] for m in self.plan.memories]
+        for m, x in zip(self.plan.memories, held, strict=True):
+            if x.dtype != TYPES[m.type] or x.device.type != "cpu" or not x.is_contiguous():
+                raise ValueError(f"memory {m.name!r} must be a contiguous {TYPES[m.type]} tensor on the CPU")
+        pointers = (ctypes.c_void_p * len(held))(*[x.data_ptr() for x in held])
+        team = cpu.team() if threads > 1 else None
+        job = _Job(memories=ctypes.addressof(pointers), rounds=rounds, turns=turns)
+        if team is None:
+            self._call(ctypes.addressof(job))
+        else:
+            job.number, job.size, job.barrier = team.number, team.size, team.barrier
+            team.run(self._address, ctypes.addressof(job), threads)

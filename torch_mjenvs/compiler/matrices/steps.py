@@ -1,0 +1,183 @@
+"""The steps of a plan: what a kernel over matrices does, in which order, and where in memory its numbers stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..program import Program
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A tensor that a plan reads or writes; `type` is "f" for float32, "l" for int64.
+
+    Where `each` is not 0, every thread has so many numbers of its own there, one thread's after the other's.
+    """
+
+    name: str
+    type: str = "f"
+    each: int = 0
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix in a memory: entry (i, j) stands `offset + i * row + j * column` numbers after its start.
+
+    `at` has pairs of a loop's index and the numbers by which each turn moves the matrix on; besides the indices of
+    loops there is "round". With `column` 0 all entries of a row are one number.
+
+    The memory of a matrix that is written, or read by rows, reaches to the end of the last vector of each row.
+    """
+
+    memory: str
+    rows: int
+    columns: int
+    row: int
+    column: int = 1
+    offset: int = 0
+    at: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def T(self) -> Matrix:
+        """The transposed matrix, in the same memory."""
+        return replace(self, rows=self.columns, columns=self.rows, row=self.column, column=self.row)
+
+    def part(self, first: int, rows: int) -> Matrix:
+        """Return so many rows of this matrix, from the first on."""
+        return replace(self, rows=rows, offset=self.offset + first * self.row)
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """out = start + a b, of shapes (I, K) and (K, J).
+
+    `start` is None for zeros, a matrix (I, 1), which counts for every column, or `out` itself. The entries of a row of
+    `b` and `out` are neighbours; those of `a` may be anywhere, as in a transposed matrix.
+    """
+
+    out: Matrix
+    a: Matrix
+    b: Matrix
+    start: Matrix | None = None
+
+    def __post_init__(self) -> None:
+        shapes = (self.out.rows, self.out.columns), (self.a.rows, self.b.columns)
+        if shapes[0] != shapes[1] or self.a.columns != self.b.rows:
+            raise ValueError(f"a product of {self.a} and {self.b} is not {self.out}")
+        if self.b.column != 1 or self.out.column != 1:
+            raise ValueError("the entries of a row of b and out must be neighbours")
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        return (self.out, self.a, self.b) if self.start is None else (self.out, self.a, self.b, self.start)
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """out = x transposed. Both are read and written in whole vectors, so their rows reach to the end of one."""
+
+    out: Matrix
+    x: Matrix
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        return self.out, self.x
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """out = out + the sums of the rows of x; `out` is a column whose entries are neighbours: rows=I, row=1."""
+
+    out: Matrix
+    x: Matrix
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        return self.out, self.x
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Copy rows of `source` into `out`: row i of `out` is the row whose number is entry i of `index`, one int64 row."""
+
+    out: Matrix
+    source: Matrix
+    index: Matrix
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        return self.out, self.source, self.index
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Run a program of scalars: its worlds are the columns of the matrices, its buffers' columns are their rows.
+
+    `matrices` are those of the program's buffers, in order. So many worlds are done as fill whole vectors.
+    """
+
+    program: Program
+    matrices: tuple[Matrix, ...]
+    worlds: int
+
+    def __post_init__(self) -> None:
+        for buffer, matrix in zip(self.program.buffers, self.matrices, strict=True):
+            if buffer.size != matrix.rows or buffer.type != "f" or buffer.rows:
+                raise ValueError(f"{self.program.name}: {buffer} cannot be {matrix}")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Steps that are done `count` times; `index` names the number of the turn."""
+
+    index: str
+    count: int
+    steps: tuple[Step, ...]
+
+
+Step = Multiply | Transpose | RowSums | Gather | Apply | Loop
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A loop whose turns are shared out among the threads. The next phase begins when all turns are done.
+
+    `count` is how many there are; None: each launch says it.
+    """
+
+    index: str
+    count: int | None
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a kernel does: a launch does the phases in order, for as many rounds as it is asked for.
+
+    Each turn of a phase writes what is its own, so the results do not depend on the number of threads.
+    """
+
+    name: str
+    memories: tuple[Memory, ...]
+    phases: tuple[Phase, ...]
+
+
+def even(total: int, most: int) -> list[int]:
+    """Split a number into as few parts as do not exceed `most`, as equal as can be, the larger ones first."""
+    parts = -(-total // most)
+    small, larger = divmod(total, parts)
+    return [small + 1] * larger + [small] * (parts - larger)
+
+
+def runs(sizes: Sequence[int]) -> list[tuple[int, int, int]]:
+    """List runs of equal sizes: (where the first one starts, its size, how many there are)."""
+    found: list[tuple[int, int, int]] = []
+    at = 0
+    for size in sizes:
+        if found and found[-1][1] == size:
+            found[-1] = (found[-1][0], size, found[-1][2] + 1)
+        else:
+            found.append((at, size, 1))
+        at += size
+    return found

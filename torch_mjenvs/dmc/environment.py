@@ -1,0 +1,153 @@
+"""dm_control's suite behind DeepMind's interface: batched `dm_env` environments, of NumPy arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import dm_env
+import numpy as np
+import torch
+from dm_env import specs
+
+from ..envs.vector_env import TorchVectorEnv
+from .registry import TASKS
+
+FLAT = "observations"  # the name of an observation in one row, as in dm_control
+
+
+class SuiteEnvironment(dm_env.Environment):
+    """N worlds of a task as a `dm_env.Environment`; without a number of worlds, one world without the axis of worlds.
+
+    A time step has a step type, reward and discount for each world, (N,), and observations by name, (N, ...), all of
+    them NumPy arrays. Reward and discount are None where every world begins an episode; where only some do, theirs are
+    0 and 1. At the time limit the discount is 1, where a task ends it is 0. What follows LAST is FIRST.
+    """
+
+    def __init__(self, env: TorchVectorEnv, seed: int | None, batched: bool, flat: bool):
+        self._env, self._seed, self._batched, self._flat = env, seed, batched, flat
+        self._waiting = np.ones(env.num_envs, bool)  # worlds that begin an episode with the next step
+        self._begun = False
+
+    @property
+    def env(self) -> TorchVectorEnv:
+        """The `TorchVectorEnv` beneath."""
+        return self._env
+
+    def reset(self) -> dm_env.TimeStep:
+        """Begin a new episode in every world."""
+        obs, _ = self._env.reset(seed=None if self._begun else self._seed)
+        self._begun, self._waiting = True, np.zeros(self._env.num_envs, bool)
+        first = np.full(self._env.num_envs, dm_env.StepType.FIRST)
+        return dm_env.TimeStep(self._kinds(first), None, None, self._named(obs))
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        """Take one control step with actions (N, A); worlds whose episode had ended begin a new one instead."""
+        if not self._begun or self._waiting.all():
+            return self.reset()
+        n, dtype = self._env.num_envs, self._env.engine.dtype
+        actions = torch.as_tensor(np.asarray(action), dtype=dtype, device=self._env.device)
+        obs, reward, terminated, truncated, _ = self._env.step(actions if self._batched else actions[None])
+        ended, cut = (terminated | truncated).cpu().numpy(), truncated.cpu().numpy()
+        kinds = np.full(n, dm_env.StepType.MID)
+        kinds[ended] = dm_env.StepType.LAST
+        kinds[self._waiting] = dm_env.StepType.FIRST
+        discount = np.where(ended & ~cut, 0.0, 1.0)
+        self._waiting = ended
+        found = self._one(reward.cpu().numpy().astype(float)), self._one(discount)
+        return dm_env.TimeStep(self._kinds(kinds), *found, self._named(obs))
+
+    def action_spec(self) -> specs.BoundedArray:
+        """Return the bounds of an action, dm_control's: (A,), and (N, A) where there is a number of worlds."""
+        low, high = np.array(self._env.engine.layout.bounds, float).T
+        shape = (self._env.num_envs, len(low)) if self._batched else (len(low),)
+        return specs.BoundedArray(shape, float, np.broadcast_to(low, shape), np.broadcast_to(high, shape))
+
+    def observation_spec(self) -> dict[str, specs.Array]:
+        """Return the shapes of an observation by name."""
+        found = self._named(self._env.obs)
+        return {name: specs.Array(x.shape, x.dtype, name) for name, x in found.items()}
+
+    def reward_spec(self) -> specs.Array:
+        """Return the shape of a reward: () or (N,)."""
+        return specs.Array(self._shape, float, "reward")
+
+    def discount_spec(self) -> specs.BoundedArray:
+        """Return shape and bounds of a discount: () or (N,), from 0 to 1."""
+        return specs.BoundedArray(self._shape, float, 0.0, 1.0, "discount")
+
+    def close(self) -> None:
+        """Close the environment beneath."""
+        self._env.close()
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (self._env.num_envs,) if self._batched else ()
+
+    def _named(self, obs: Any) -> dict[str, np.ndarray]:
+        parts = {FLAT: obs} if self._flat else obs
+        found = {name: x.cpu().numpy().copy() for name, x in parts.items()}
+        return found if self._batched else {name: x[0] for name, x in found.items()}
+
+    def _kinds(self, kinds: np.ndarray) -> Any:
+        return kinds if self._batched else dm_env.StepType(int(kinds[0]))
+
+    def _one(self, x: np.ndarray) -> Any:
+        """Take the axis of worlds off where there is one world without it."""
+        return x if self._batched else x[0] if x.ndim > 1 else float(x[0])
+
+
+def load(
+    domain_name: str,
+    task_name: str,
+    num_envs: int | None = None,
+    task_kwargs: Mapping[str, Any] | None = None,
+    environment_kwargs: Mapping[str, Any] | None = None,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> SuiteEnvironment:
+    """Load a task of dm_control's suite, as dm_control.suite.load does, with `num_envs` worlds that step together.
+
+        env = torch_mjenvs.dmc.load("walker", "walk", num_envs=256, task_kwargs={"random": 0})
+
+    task_kwargs: "random" is a seed, "time_limit" is in seconds; all else are fields of the task, such as "num_poles" or
+    "fully_observable". environment_kwargs: "control_timestep" in seconds or "n_sub_steps", and "flat_observation".
+
+    Raises ValueError for an unknown domain or task, a control step that is no whole number of substeps, or both ways to
+    say how long it is; TypeError for any other argument; ImportError where dm_control is not installed.
+    """
+    name = f"{domain_name}-{task_name}"
+    if name not in TASKS:
+        of_domain = [x for x in TASKS if x.startswith(f"{domain_name}-")]
+        raise ValueError(f"there is no task {name!r}: choose from {of_domain or [*TASKS]}")
+    task, of_task, given = TASKS[name], dict(task_kwargs or {}), dict(environment_kwargs or {})
+    seed, limit = of_task.pop("random", None), of_task.pop("time_limit", None)
+    unknown = [x for x in of_task if x not in {field.name for field in fields(task)}]
+    others = [x for x in given if x not in ("control_timestep", "n_sub_steps", "flat_observation")]
+    if unknown or others:
+        raise TypeError(f"{name} does not take {[*unknown, *others]}")
+    timestep = task.load().opt.timestep
+    if "control_timestep" in given:
+        if "n_sub_steps" in given:
+            raise ValueError("give control_timestep or n_sub_steps, not both")
+        substeps = given["control_timestep"] / timestep
+        if abs(substeps - round(substeps)) > 1e-8 or round(substeps) < 1:
+            raise ValueError(f"control_timestep must be a whole number of timesteps of {timestep} s")
+        of_task["frame_skip"] = round(substeps)
+    elif "n_sub_steps" in given:
+        of_task["frame_skip"] = given["n_sub_steps"]
+    task = replace(task, **of_task)
+    steps = task.max_episode_steps
+    if limit is not None:
+        steps = None if math.isinf(limit) else math.ceil(limit / (timestep * task.frame_skip))
+    elif steps is not None and task.frame_skip != TASKS[name].frame_skip:
+        steps = math.ceil(steps * TASKS[name].frame_skip / task.frame_skip)
+    flat = bool(given.get("flat_observation", False))
+    env = TorchVectorEnv(
+        task, num_envs or 1, device=device, dtype=dtype, max_episode_steps=steps,
+        observation="flat" if flat else "dict",
+    )  # fmt: skip
+    return SuiteEnvironment(env, seed, num_envs is not None, flat)

@@ -1,0 +1,48 @@
+"""Finds the models of the installed dm_control, and puts together those that it generates."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import mujoco
+
+INCLUDED = ("./common/materials.xml", "./common/skybox.xml", "./common/visual.xml")
+
+
+def suite_folder() -> Path:
+    """Return the folder of dm_control's suite, which is found without importing it: that takes seconds, and may fail.
+
+    Raises ImportError where dm_control is not installed.
+    """
+    found = importlib.util.find_spec("dm_control")
+    if found is None or not found.submodule_search_locations:
+        raise ImportError(
+            "the models of these tasks are dm_control's: pip install '.[dmc]', in the checkout of torch_mjenvs"
+        )
+    return Path(found.submodule_search_locations[0]) / "suite"
+
+
+def parse(name: str) -> ElementTree.Element:
+    """Return a model of the suite as XML, to be changed: by the name of its file, or its path."""
+    return ElementTree.parse(suite_folder() / name).getroot()
+
+
+def compiled(mjcf: ElementTree.Element) -> mujoco.MjModel:
+    """Compile a model of the suite that was changed, with the files that all of them include."""
+    assets = {name: (suite_folder() / name).read_bytes() for name in INCLUDED}
+    return mujoco.MjModel.from_xml_string(ElementTree.tostring(mjcf, "unicode"), assets)
+
+
+def remove(mjcf: ElementTree.Element, kind: str, names: Iterable[str]) -> None:
+    """Remove the elements of a kind, such as "body", that have these names.
+
+    Raises ValueError for a name that there is not.
+    """
+    for name in names:
+        parent = mjcf.find(f".//{kind}[@name='{name}']/..")
+        if parent is None:
+            raise ValueError(f"the model has no {kind} {name!r}")
+        parent.remove(next(x for x in parent.findall(kind) if x.get("name") == name))

@@ -1,0 +1,257 @@
+"""PPO's update as one compiled kernel: a launch learns from all minibatches of all epochs. For the CPU, in float32.
+
+A tile of 32 frames is gathered, goes forward and backward through a network while it is in the nearest caches, and
+adds to a sum of gradients; then the sums are added up, and Adam takes its step. `PPO.gradient` is the same in torch,
+and what this is tested against.
+
+A minibatch is split into at most PARTS parts, each with a sum of its own. Sums are added in an order that does not
+depend on who computed them, so any number of threads gives the same bits.
+
+Shapes: N frames, R minibatches of B frames each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...compiler.matrices import (
+    Apply,
+    Gather,
+    Kernel,
+    Loop,
+    Matrix,
+    Memory,
+    Phase,
+    Plan,
+    RowSums,
+    Step,
+    Transpose,
+    build,
+)
+from ...compiler.matrices.kernel import lanes
+from ...compiler.program import Buffer, Program, record
+from ...compiler.scalar import exp
+from ...networks import adam
+from ...networks.layers import Network
+from ...networks.passes import FRAMES, Pass, Scratch
+from .losses import POLICY_SUMS, SUMS, VALUE_SUMS, Loss, policy_loss, value_loss
+
+PARTS = 8  # of a minibatch: so many threads have work
+CHUNKS = 16  # of the parameters, for Adam's step
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The statistics of R minibatches, (R,) each.
+
+    These are, over a minibatch's frames, the means of r - 1 - log r, which approximates the divergence of the policy
+    from the one that acted (Schulman, 2020), of how often r was clipped, of min(r a, clip(r) a), of v - target and its
+    square, and of the target and its square; and the norm of the gradient before it was clipped.
+    """
+
+    approx_kl: Tensor
+    clip_fraction: Tensor
+    gain: Tensor
+    error: Tensor
+    error_squared: Tensor
+    target: Tensor
+    target_squared: Tensor
+    norm: Tensor
+
+    def measures(self) -> dict[str, float]:
+        """Return what runs plot, as means over all minibatches, by the names that are usual."""
+        gain, error, errors, target, targets = (
+            float(x.double().mean())
+            for x in (self.gain, self.error, self.error_squared, self.target, self.target_squared)
+        )
+        spread = targets - target**2
+        return {
+            "approx_kl": float(self.approx_kl.mean()),
+            "clip_fraction": float(self.clip_fraction.mean()),
+            "policy_loss": -gain,
+            "value_loss": errors,
+            "explained_variance": 1 - (errors - error**2) / spread if spread > 0 else 0.0,
+        }
+
+
+def padded_size(parameters: int) -> int:
+    """Return how many numbers the memory of so many parameters has: whole vectors for every chunk of Adam's.
+
+    The last parameters may be read as parts of a vector, so one more vector follows them.
+    """
+    return -(-(parameters + 16) // (16 * CHUNKS)) * 16 * CHUNKS
+
+
+def inverse_std() -> Program:
+    """Record exp(-log_std)."""
+    buffers = [Buffer("log_std", 1), Buffer("inv_std", 1)]
+    return record("inverse std", buffers, lambda b: {"inv_std": [exp(-b["log_std"][0])]}, "float32")
+
+
+def zeros() -> Program:
+    """Record zeros."""
+    return record("zeros", [Buffer("x", 1)], lambda b: {"x": [0.0]}, "float32")
+
+
+class Update:
+    """The update of a policy and a value network, whose parameters are `theta`, which `optimizer` would train.
+
+    `columns` are the widths of a frame's parts: observation, action, log-probability, advantage, value target.
+    `log_std` is the place in theta of the first action's. A minibatch has `size` frames. `trained` has 1 for every
+    parameter, or 0 for one that stays as it is; None is 1 for all.
+    """
+
+    def __init__(
+        self, networks: tuple[Network, Network], theta: Tensor, log_std: int, optimizer: torch.optim.Adam,
+        columns: Sequence[int], size: int, loss: Loss, trained: Tensor | None = None,
+    ):  # fmt: skip
+        self.theta, self.optimizer, self.columns, self.size = theta, optimizer, tuple(columns), size
+        self.tiles_a_part = math.ceil(size / (PARTS * FRAMES))
+        self.parts = math.ceil(size / (self.tiles_a_part * FRAMES))
+        total = padded_size(len(theta))
+        self.parameters = torch.zeros(3, total)  # theta, and Adam's two moments
+        self.trained = torch.zeros(total)
+        self.trained[: len(theta)] = 1.0 if trained is None else trained
+        self.gradient, self.sums = torch.zeros(total), torch.zeros(self.parts, total)
+        self.weights = torch.zeros(self.parts * self.tiles_a_part * FRAMES)  # of each frame in the mean; 0 of none
+        self.weights[:size] = 1 / size
+        self.scratch = Scratch("own", lanes())
+        self.kernel = self._kernel(networks, log_std, loss)
+        self.own = torch.zeros(0)
+
+    def _kernel(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Kernel:
+        phases = (self._learn(networks, log_std, loss), *self._step(loss))
+        names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient")
+        floats = map(Memory, (*names, "squares", "statistics", "trained"))
+        memories = *floats, Memory("order", "l"), Memory("own", each=self.scratch.size)
+        return build(Plan("ppo update", memories, phases))
+
+    def _learn(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Phase:
+        """Plan the sums of gradients: each part of the minibatch its own."""
+        scratch, actions, width, total = self.scratch, self.columns[1], sum(self.columns), len(self.gradient)
+        part = self.tiles_a_part * FRAMES
+        here = ("part", part), ("tile", FRAMES)
+        order = Matrix("order", 1, FRAMES, FRAMES, at=(("round", self.parts * part), *here))
+        weights = Matrix("weights", 1, FRAMES, FRAMES, at=here)
+        advantages = Matrix("advantages", 2, FRAMES, 1, 0, at=(("round", 2),))
+        theta, sums = Matrix("theta", 1, total, total), Matrix("sums", 1, total, total, at=(("part", total),))
+
+        inv_std = scratch.matrix(1, actions)
+        rows = scratch.matrix(FRAMES, width)
+        x = scratch.matrix(width, FRAMES)
+        mean_grad, log_std_grad = scratch.matrix(actions, FRAMES), scratch.matrix(actions, FRAMES)
+        value_grad, found = scratch.matrix(1, FRAMES), scratch.matrix(len(SUMS), FRAMES)
+        acting, valuing = (Pass(network, theta, x, rows, scratch) for network in networks)
+        starts = list(itertools.accumulate(self.columns, initial=0))
+        _, action, old_log_prob, advantage, target = (x.part(a, n) for a, n in zip(starts, self.columns, strict=False))
+
+        shared = Matrix("theta", actions, FRAMES, 1, 0, offset=log_std)
+        scales = Matrix("own", actions, FRAMES, 1, 0, offset=inv_std.offset)
+        policy_sums, value_sums = found.part(0, len(POLICY_SUMS)), found.part(len(POLICY_SUMS), len(VALUE_SUMS))
+        statistics = Matrix("statistics", len(SUMS), 1, 1, at=(("round", self.parts * 16), ("part", 16)))
+        tile: list[Step] = [
+            Gather(rows, Matrix("frames", 1, width, width), order),
+            Transpose(x, rows),
+            *acting.forward(),
+            Apply(
+                policy_loss(actions, loss),
+                (acting.output, action, old_log_prob, advantage, weights, shared, scales, advantages, mean_grad,
+                 log_std_grad, policy_sums),
+                FRAMES,
+            ),
+            RowSums(Matrix("sums", actions, 1, 1, offset=log_std, at=sums.at), log_std_grad),
+            *acting.backward(mean_grad, sums),
+            *valuing.forward(),
+            Apply(value_loss(loss), (valuing.output, target, weights, value_grad, value_sums), FRAMES),
+            *valuing.backward(value_grad, sums),
+            RowSums(statistics, found),
+        ]  # fmt: skip
+        steps = (
+            Apply(zeros(), (sums,), total),
+            Apply(inverse_std(), (Matrix("theta", 1, actions, 1, offset=log_std), inv_std), actions),
+            Loop("tile", self.tiles_a_part, tuple(tile)),
+        )
+        return Phase("part", self.parts, steps)
+
+    def _step(self, loss: Loss) -> tuple[Phase, Phase]:
+        """Plan the sum of the parts, and Adam's step."""
+        total = len(self.gradient)
+        size = total // CHUNKS
+        chunk = (("chunk", size),)
+        squares, factor = self.scratch.matrix(1, size), self.scratch.matrix(1, 1)
+        gradient = Matrix("gradient", 1, size, size, at=chunk)
+        sums = Matrix("sums", self.parts, size, total, at=chunk)
+        found = Matrix("squares", 1, 1, 1, at=(("round", CHUNKS), ("chunk", 1)))
+        all_found = Matrix("squares", CHUNKS, 1, 1, 0, at=(("round", CHUNKS),))
+        rates = Matrix("rates", 2, size, 1, 0, at=(("round", 2),))
+        own = [Matrix(name, 1, size, size, at=chunk) for name in ("theta", "mean", "square")]
+        trained = Matrix("trained", 1, size, size, at=chunk)
+        add = Apply(adam.gradient(self.parts), (sums, trained, gradient, squares), size)
+        clipping = Apply(adam.clipping(CHUNKS, loss.max_grad_norm), (all_found, factor), 1)
+        group = self.optimizer.param_groups[0]
+        everywhere = Matrix("own", 1, size, 1, 0, offset=factor.offset)
+        step = Apply(adam.adam(group["betas"], group["eps"]), (*own, gradient, everywhere, rates), size)
+        return Phase("chunk", CHUNKS, (add, RowSums(found, squares))), Phase("chunk", CHUNKS, (clipping, step))
+
+    def __call__(self, frames: Tensor, order: Tensor) -> Learned:
+        """Learn from frames (N, columns), in minibatches as they come in `order` (R B,); moves theta and the optimizer.
+
+        `order` has the numbers of frames; they may come more than once, as in several epochs.
+        """
+        rounds, threads, n = len(order) // self.size, min(torch.get_num_threads(), PARTS), len(self.theta)
+        state = self._state()
+        now = (self.theta, state["exp_avg"], state["exp_avg_sq"])
+        for ours, theirs in zip(self.parameters, now, strict=True):
+            ours[:n] = theirs
+        if len(self.own) < threads * self.scratch.size:
+            self.own = torch.zeros(threads * self.scratch.size)
+        order = order.view(rounds, self.size)
+        filled = torch.zeros(rounds, len(self.weights), dtype=torch.int64) if len(self.weights) > self.size else order
+        filled[:, : self.size] = order
+        squares, statistics = torch.zeros(rounds, CHUNKS), torch.zeros(rounds, self.parts, 16)
+        theta, mean, square = self.parameters
+        tensors = {
+            "theta": theta, "mean": mean, "square": square, "frames": frames, "weights": self.weights,
+            "advantages": self._advantages(frames, order), "rates": self._rates(int(state["step"]), rounds),
+            "own": self.own, "sums": self.sums, "gradient": self.gradient, "squares": squares,
+            "statistics": statistics, "order": filled, "trained": self.trained,
+        }  # fmt: skip
+        self.kernel(tensors, rounds, threads)
+        for ours, theirs in zip(self.parameters, now, strict=True):
+            theirs.copy_(ours[:n])
+        state["step"] += rounds
+        means = dict(zip(SUMS, statistics.sum(1).unbind(1), strict=False))
+        return Learned(**means, norm=squares.sum(1).sqrt())
+
+    def _state(self) -> dict[str, Tensor]:
+        """Return the optimizer's state of theta, as torch's Adam begins it where there is none yet."""
+        state: dict[str, Tensor] = self.optimizer.state[self.theta]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
+        return state
+
+    def _advantages(self, frames: Tensor, order: Tensor) -> Tensor:
+        """Return the mean of each minibatch's advantages, and one over their standard deviation, (R, 2).
+
+        NumPy's sums do not depend on the number of threads.
+        """
+        advantages = frames[:, sum(self.columns[:3])].contiguous().numpy()[order.numpy()].astype(np.float64)
+        mean = advantages.mean(1, keepdims=True)
+        advantages -= mean
+        spread = np.sqrt(np.einsum("ij,ij->i", advantages, advantages) / (self.size - 1))
+        return torch.from_numpy(np.stack([mean[:, 0], 1 / (spread + 1e-8)], 1)).float()
+
+    def _rates(self, taken: int, rounds: int) -> Tensor:
+        """Return the two numbers that a step of Adam depends on besides the gradient, (R, 2)."""
+        group = self.optimizer.param_groups[0]
+        steps = np.arange(taken + 1, taken + rounds + 1)
+        bias = [1 - beta**steps for beta in group["betas"]]
+        return torch.from_numpy(np.stack([float(group["lr"]) / bias[0], 1 / np.sqrt(bias[1])], 1)).float()
