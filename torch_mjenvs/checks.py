@@ -81,6 +81,25 @@ def as_tensor(
     return found.detach() if found.requires_grad else found
 
 
+def as_rows(name: str, x: Any, size: int, device: torch.device) -> torch.Tensor:
+    """Read x as a real tensor of shape (..., size). Raises as `as_tensor`."""
+    try:
+        shape = tuple(x.shape if isinstance(x, torch.Tensor) else np.shape(x))
+    except ValueError as error:
+        raise TypeError(f"{name} must be a tensor, an array or nested lists of numbers: {error}") from error
+    if not shape or shape[-1] != size:
+        raise ValueError(f"{name} must be of shape (..., {size}), not {shape}")
+    return as_tensor(name, x, shape, device)
+
+
+def broadcast(what: str, shapes: Sequence[torch.Size]) -> torch.Size:
+    """Return the shape that these are broadcast to. Raises ValueError, naming them."""
+    try:
+        return torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        raise ValueError(f"{what} cannot be broadcast: {', '.join(str(tuple(x)) for x in shapes)}") from None
+
+
 def _check_place(name: str, x: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
     if x.device != device:
         raise ValueError(f"{name} must be on {device}, not on {x.device}")

@@ -21,14 +21,14 @@ NETWORKS = sorted((PACKAGE / "networks").glob("*.py"))
 PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
-EDGE = {"simulation.py", "size.py", "world_params.py"}  # of physics: the files that meet torch and kernels
+EDGE = {"derivatives.py", "simulation.py", "size.py", "world_params.py"}  # of physics: what meets torch and kernels
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {"contract.py", "engine.py", "episode.py", "observation.py", "randomization.py", "task_view.py"}
 RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]
 ADAPTERS = [p for p in ENVS if p.name not in CORE]
 
-SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "arrays", "control", "random", "tiles")}
+SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "arrays", "control", "implicit", "random", "tiles")}
 
 
 def imports(path: Path) -> Iterator[str]:

@@ -247,6 +247,9 @@ class Trace:
             raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
         self.dtype = dtype
         self.top = self.region = Region(None)
+        # For derivatives: which elementary function of what a node is, and which equation it was found to solve.
+        self.elementary: dict[Expr, tuple[str, tuple[Any, ...]]] = {}
+        self.solutions: dict[Expr, Any] = {}
 
     @contextlib.contextmanager
     def inside(self, region: Region) -> Iterator[Region]:
@@ -283,6 +286,8 @@ def tracing(dtype: str) -> Iterator[Trace]:
     try:
         yield _local.trace
     finally:
+        _local.trace.elementary.clear()
+        _local.trace.solutions.clear()  # which hold what holds the trace
         _local.trace = None
 
 

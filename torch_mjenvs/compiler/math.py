@@ -10,9 +10,10 @@ The stated bounds are in units in the last place (ulp) of the result in the kern
 
 from __future__ import annotations
 
+import functools
 import math as _m
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from .expr import Expr, current, node, remainder
 
@@ -76,7 +77,24 @@ _ATAN = {
     ),
 }  # fmt: skip
 
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
+
+def _elementary(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Have the trace note what function a result is, whose derivative is not to be that of the polynomials."""
+
+    @functools.wraps(function)
+    def noting(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        result = function(*args, **kwargs)
+        if isinstance(result, Expr):
+            current().elementary[result] = function.__name__, args
+        return result
+
+    return noting
+
+
+@_elementary
 def sin(x: Expr) -> Expr:
     """The sine of x. With `cos` of the same x it costs little more than alone.
 
@@ -87,6 +105,7 @@ def sin(x: Expr) -> Expr:
     return _fma(a, s, b * c)
 
 
+@_elementary
 def cos(x: Expr) -> Expr:
     """The cosine of x, within the bounds of `sin`."""
     s, c, a, b = _reduced(x)
@@ -115,6 +134,7 @@ def _reduced(x: Expr) -> tuple[Expr, Expr | float, Expr | float, Expr]:
     return s, c, a, _fma(quarter, a, quarter)
 
 
+@_elementary
 def exp(x: Expr) -> Expr | float:
     """e to the power of x: 1.5 ulp where that is a normal number; the least normal number below, infinity above."""
     p, n = _exp_parts(x)
@@ -122,6 +142,7 @@ def exp(x: Expr) -> Expr | float:
     return y * node("pow2", node("f2i", n))
 
 
+@_elementary
 def expm1(x: Expr) -> Expr:
     """e to the power of x, less 1: 3 ulp; infinity above the range."""
     p, n = _exp_parts(x)
@@ -129,6 +150,7 @@ def expm1(x: Expr) -> Expr:
     return _fma(p, power, power - 1.0)
 
 
+@_elementary
 def tanh(x: Expr) -> Expr:
     """The hyperbolic tangent: 4 ulp."""
     t = expm1(node("min", 50.0, 2.0 * node("abs", x)))  # in this order a NaN stays one; from 2 * 19.1 on it is 1
@@ -149,6 +171,7 @@ def _exp_parts(x: Expr) -> tuple[Expr, Expr]:
     return _fma(r * r, _horner(_EXP[dtype], r), r), n
 
 
+@_elementary
 def log(x: Expr) -> Expr:
     """The natural logarithm of a positive normal x: 1.5 ulp; of anything else, some number or NaN."""
     dtype = current().dtype
@@ -163,6 +186,7 @@ def log(x: Expr) -> Expr:
     return _fma(k, high, f - _fma(k, -low, correction))
 
 
+@_elementary
 def log1p(x: Expr) -> Expr:
     """The natural logarithm of 1 + x: 3 ulp; -infinity for x = -1, NaN below."""
     u = node("add", x, 1.0)
@@ -189,6 +213,7 @@ def fmod(x: Any, y: Any) -> Expr | float:
     return _select(x < 0.0, -left, left)
 
 
+@_elementary
 def atan2(y: Any, x: Any) -> Expr | float:
     """The angle of the finite point (x, y) in [-pi, pi]: 2 ulp; atan2(0, 0) = 0, and a zero's sign does not count."""
     dtype = current().dtype

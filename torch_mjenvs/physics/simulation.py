@@ -5,22 +5,25 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mujoco
 import torch
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_count, as_dtype, as_mask, check_memory
+from ..checks import as_count, as_dtype, as_mask, as_rows, broadcast, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
+from ..compiler.derivatives import NotDifferentiable
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar, absolute, select
 from ..rendering.camera import which
 from ..rendering.picture import OUTPUTS as PICTURES
 from ..rendering.picture import Picture, bytes_a_picture
+from . import derivatives
 from .algebra.spatial import MAXVAL, zeros
+from .derivatives import Linearization
 from .loading.load import load, parse
 from .loading.size import sized
 from .model.data import FIELDS, Data
@@ -122,6 +125,10 @@ def _floats(xs: list[Scalar]) -> list[Scalar]:
     return [float(x) if isinstance(x, int) else x for x in xs]
 
 
+def _usable(warmstart: list[Scalar]) -> list[Scalar]:
+    return [select(absolute(x) <= MAXVAL, x, 0.0) for x in warmstart]  # NaN would stay for ever
+
+
 def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> launch.Kernel:
     name = "step" if stepping else "forward"
     origin = source.origin(asked.model.digest, f"{asked.outputs} {asked.inputs} {asked.vary}")
@@ -143,7 +150,7 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
             return {name: _floats(leaves(_output(m, d, name))) for name in asked.outputs}
 
         act = b.get("act", [])
-        warmstart = [select(absolute(x) <= MAXVAL, x, 0.0) for x in b["qacc_warmstart"]]  # NaN would stay for ever
+        warmstart = _usable(b["qacc_warmstart"])
         if not stepping:
             state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart, "act": act}
             return computed(Data(m, **state, precision=precision, **pushes))
@@ -155,6 +162,43 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
         return state | ({"act": s.act} if m.na else {}) | out
 
     return record("step" if stepping else "forward", asked.buffers(), body, dtype)
+
+
+def linearized(asked: Asked, dtype: str) -> Program:
+    """Record one step of the model, and its derivatives by the state and the controls it starts from.
+
+    Raises UnsupportedModel, naming what of the model has no derivatives.
+    """
+    precision = PRECISIONS[dtype]
+    derivatives.refuse(asked.model, precision)
+
+    def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
+        m, act = asked.model, b.get("act", [])
+        if asked.vary:
+            m = asked.columns.world(b["params"], b["derived"])
+        start = State(b["qpos"], b["qvel"], _usable(b["qacc_warmstart"]), act)
+        s = step(m, start, b["ctrl"], precision=precision, **asked.pushes(b))
+        A, B = derivatives.jacobian(
+            m, derivatives.seeds(m, b["qpos"], b["qvel"], act, b["ctrl"]), s.qpos, s.qvel, s.act
+        )
+        state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}
+        return state | ({"act": s.act} if m.na else {}) | {"A": _floats(leaves(A)), "B": _floats(leaves(B))}
+
+    try:
+        return record("linearize", _linearize_buffers(asked), body, dtype)
+    except NotDifferentiable as error:
+        raise derivatives.refused(asked.model, error) from None
+
+
+def _linearize_buffers(asked: Asked) -> list[Buffer]:
+    n = 2 * asked.model.nv + asked.model.na
+    return [*asked.buffers(), Buffer("A", n * n, rows=True), Buffer("B", n * asked.model.nu, rows=True)]
+
+
+def _linearize_kernel(asked: Asked, dtype: str, device: torch.device) -> launch.Kernel:
+    origin = source.origin(asked.model.digest, f"{asked.inputs} {asked.vary}")
+    recipe = Recipe("linearize", tuple(_linearize_buffers(asked)), dtype, lambda: linearized(asked, dtype), origin)
+    return build(recipe, device)
 
 
 class Simulation(Varied):
@@ -228,6 +272,8 @@ class Simulation(Varied):
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
         self._pictures: dict[tuple[Any, ...], Picture] = {}
+        self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
+        self._linearize: launch.Kernel | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         start: dict[str, Sequence[Any]] = {"qpos": m.qpos0}
         if "eq_active" in self.inputs:
@@ -297,6 +343,53 @@ class Simulation(Varied):
         self._follow()
         launch.materialize(*(self._buffers[name] for name in self._written))
         self._forward()
+
+    @exclusive
+    def linearize(
+        self, qpos: Any = None, qvel: Any = None, ctrl: Any = None, act: Any = None, *, nstep: int = 1
+    ) -> Linearization:
+        """Return the derivatives of `nstep` steps under constant ctrl, by where they start and by ctrl: exact ones.
+
+        A (..., 2 nv + na, 2 nv + na) and B (..., 2 nv + na, nu) are of (positions, velocities, activations), in the
+        meaning and order of mjd_transitionFD: changes of a quaternion are rotation vectors in the body's frame.
+
+        qpos (..., nq), qvel (..., nv), ctrl (..., nu) and act (..., na) are those of the worlds, (N, ...), where not
+        given; leading dimensions are broadcast, say to knots x worlds. Parameters, mocap bodies and inputs are always
+        the worlds'. Nothing is changed. The kernel is built on first use, which may take many times as long as that of
+        a step.
+
+        Raises UnsupportedModel, naming what of the model has no derivatives; ValueError for another shape.
+        """
+        nstep = as_count("nstep", nstep)
+        self._follow()
+        if self._linearize is None:
+            self._linearize = _linearize_kernel(self._linearized, self._name, self.device)
+        m, kernel = self.model, self._linearize
+        sizes = {"qpos": m.nq, "qvel": m.nv, "ctrl": m.nu, "act": m.na}
+        given = dict(zip(sizes, (qpos, qvel, ctrl, act), strict=True))
+        known = {k: as_rows(k, x, sizes[k], self.device).to(self.dtype) for k, x in given.items() if x is not None}
+        if "act" in known and not m.na:
+            raise ValueError("act is given, but no actuator of the model has an activation")
+        own = [b.name for b in self._linearized.buffers() if b.name not in known and b.name != "qacc_warmstart"]
+        lead = [x.shape[:-1] for x in known.values()] + [torch.Size([self.num_worlds])] * any(
+            self._buffers[name].shape[0] for name in own
+        )
+        shape = broadcast("the leading dimensions of qpos, qvel, ctrl, act and of the worlds", lead)
+        worlds = shape.numel()
+        check_memory("linearize()", worlds, launch.bytes_a_world(kernel.buffers, self.dtype), self.device)
+        buffers = {b.name: kernel.allocate(b, worlds) for b in kernel.buffers}
+        for name in [*own, *known, "qacc_warmstart"]:
+            values = known[name] if name in known else self._buffers[name][:, : self.num_worlds].T
+            if name == "qacc_warmstart" and shape[-1:] != (self.num_worlds,):
+                continue  # the solver ends where it ends, wherever it starts
+            columns = values.expand(*shape, values.shape[-1]).reshape(worlds, -1)
+            buffers[name][:, :worlds].copy_(columns.T)
+        run, n, found = kernel.bind(buffers), 2 * m.nv + m.na, []
+        for _ in range(nstep):
+            run()
+            A, B = (buffers[name][:worlds].clone().view(*shape, n, -1) for name in ("A", "B"))
+            found.append(Linearization(A, B))
+        return derivatives.chained(found)
 
     @exclusive
     def reset(self, mask: torch.Tensor | None = None) -> None:

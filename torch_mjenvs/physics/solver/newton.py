@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...compiler.control import while_any
+from ...compiler.implicit import Equation, solves
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, quotient, select
 from ...compiler.tiles import TileMatrix
 from ..algebra.spatial import add, cross, dot, sub, zeros
@@ -33,7 +34,10 @@ LS_TOLERANCE = 0.01  # the share of the first slope at which a line search ends
 FULL_STEPS = {"pyramidal": 4, "elliptic": 2}
 
 
-@stage(reads="precision qvel qacc_warmstart odof M qfrc_smooth constraints", computes="qacc_solver solver_niter")
+@stage(
+    reads="precision qpos qvel act ctrl qacc_warmstart odof M qfrc_smooth constraints",
+    computes="qacc_solver solver_niter",
+)
 def newton(m: Model, d: Data) -> None:
     """Compute d.qacc_solver from the warm start d.qacc_warmstart, and d.solver_niter. mj_fwdConstraint."""
     if not m.nv:  # nothing moves
@@ -56,6 +60,13 @@ def newton(m: Model, d: Data) -> None:
 
     first = [start(m, d), False, 0.0] + [False] * bool(uncertain)
     d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, first, ITERATIONS)
+
+    def optimum() -> Equation:
+        gradient, hessian = linearise(m, d, d.qacc_solver)
+        factors = factor(hessian, m.dof_clamped)
+        return gradient, lambda b: solve(factors, list(b))
+
+    solves(d.qacc_solver, [*d.qpos, *d.qvel, *d.act, *d.ctrl], optimum)
 
 
 @stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")

@@ -1,0 +1,248 @@
+"""Simulation.linearize: against centred differences of our own step, and of MuJoCo's (mjd_transitionFD)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import torch
+
+from torch_mjenvs.physics import UnsupportedModel
+from torch_mjenvs.physics.simulation import Simulation
+
+STEPS = (1e-7, 1e-6, 1e-5)  # of differences: rounding spoils those by small steps, curvature those by large ones
+EULER, RK4, IMPLICIT, IMPLICITFAST = range(4)
+
+States = list[torch.Tensor]  # qpos, qvel, ctrl, act, (n, ...) each
+
+FREE = """
+<mujoco>
+  <option cone="{cone}" integrator="{integrator}"/>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body pos="0 0 0.09"><freejoint/><geom type="sphere" size="0.1"/>
+      <body pos="0.2 0 0"><joint type="ball" damping="0.1"/>
+        <geom type="capsule" size="0.05 0.1" contype="0" conaffinity="0"/></body>
+    </body>
+    <body pos="0.1 0 0.3"><freejoint/><geom type="sphere" size="0.12" condim="4"/></body>
+    <body pos="1 0 1"><joint name="slide" type="slide" frictionloss="0.3" stiffness="5"/>
+      <joint name="hinge" type="hinge" axis="0 1 0" limited="true" range="-10 10"/>
+      <geom type="capsule" size="0.05 0.1" contype="0" conaffinity="0"/></body>
+  </worldbody>
+  <tendon><fixed name="both"><joint joint="slide" coef="1"/><joint joint="hinge" coef="0.5"/></fixed></tendon>
+  <actuator>
+    <motor joint="hinge" ctrlrange="-1 1" ctrllimited="true"/>
+    <general joint="slide" dyntype="filter" dynprm="0.05" gainprm="2"/>
+    <position tendon="both" kp="3"/>
+  </actuator>
+</mujoco>
+"""
+
+
+def near_contact(mjm: mujoco.MjModel, n: int, seed: int = 0) -> States:
+    """States along rollouts under random controls, in which robots touch the floor, each other and their limits."""
+    rng, d, found = np.random.default_rng(seed), mujoco.MjData(mjm), []
+    while len(found) < n:
+        mujoco.mj_resetData(mjm, d)
+        d.qvel[:] = rng.normal(0, 0.3, mjm.nv)
+        for k in range(250):
+            if k % 10 == 0:
+                d.ctrl[:] = rng.uniform(-0.9, 0.9, mjm.nu)
+            mujoco.mj_step(mjm, d)
+            if k > 30 and rng.random() < 0.08:
+                found.append([x.copy() for x in (d.qpos, d.qvel, d.ctrl, d.act)])
+    return [torch.tensor(np.stack(x)) for x in zip(*found[:n], strict=True)]
+
+
+def differences(mjm: mujoco.MjModel, sim: Simulation, states: States, h: float) -> np.ndarray:
+    """(A, B) side by side by centred differences of our own step."""
+    qpos, qvel, ctrl, act = states
+    columns = []
+    for c in range(2 * mjm.nv + mjm.na + mjm.nu):
+        ends = []
+        for eps in (h, -h):
+            change = np.zeros(2 * mjm.nv + mjm.na + mjm.nu)
+            change[c] = eps
+            moved = qpos.numpy().copy()
+            for q in moved:
+                mujoco.mj_integratePos(mjm, q, change[: mjm.nv], 1.0)
+            sim.qpos.copy_(torch.tensor(moved))
+            of_v, of_act, of_ctrl = np.split(change[mjm.nv :], [mjm.nv, mjm.nv + mjm.na])
+            sim.qvel.copy_(qvel + torch.tensor(of_v))
+            sim.ctrl.copy_(ctrl + torch.tensor(of_ctrl))
+            if mjm.na:
+                sim.act.copy_(act + torch.tensor(of_act))
+            sim.step()
+            ends.append([sim.qpos.numpy().copy(), sim.qvel.numpy().copy(), sim.act.numpy().copy() if mjm.na else act])
+        (q1, v1, a1), (q0, v0, a0) = ends
+        turned = np.zeros_like(v0)
+        for out, one, two in zip(turned, q0, q1, strict=True):
+            mujoco.mj_differentiatePos(mjm, out, 1.0, one, two)
+        columns.append(np.concatenate([turned, v1 - v0, np.asarray(a1 - a0)], axis=1) / (2 * h))
+    return np.stack(columns, axis=2)
+
+
+def transition_fd(mjm: mujoco.MjModel, states: States, h: float) -> np.ndarray:
+    """(A, B) side by side by MuJoCo's own centred differences."""
+    n, d, found = 2 * mjm.nv + mjm.na, mujoco.MjData(mjm), []
+    for qpos, qvel, ctrl, act in zip(*states, strict=True):
+        mujoco.mj_resetData(mjm, d)
+        d.qpos[:], d.qvel[:], d.ctrl[:] = qpos, qvel, ctrl
+        d.act[:] = act
+        A, B = np.zeros((n, n)), np.zeros((n, mjm.nu))
+        mujoco.mjd_transitionFD(mjm, d, h, True, A, B, None, None)
+        found.append(np.concatenate([A, B], axis=1))
+    return np.stack(found)
+
+
+def share_equal(got: np.ndarray, *wants: np.ndarray, bound: float = 1e-6) -> float:
+    """The share of the states in which every column is as one of these is, to the bound times the column's scale."""
+    errors = [np.abs(got - want).max(1) / (1e-3 + np.abs(want).max(1)) for want in wants]
+    return float((np.min(errors, axis=0).max(1) <= bound).mean())
+
+
+def put(sim: Simulation, states: States) -> None:
+    for name, x in zip(("qpos", "qvel", "ctrl", "act"), states, strict=True):
+        if x.shape[1]:
+            getattr(sim, name).copy_(x)
+
+
+def of(mjm: mujoco.MjModel, n: int, **option: Any) -> tuple[mujoco.MjModel, Simulation, States]:
+    for name, x in option.items():
+        setattr(mjm.opt, name, x)
+    oracle.sharpen(mjm)
+    sim, states = Simulation(mjm, n, dtype=torch.float64), near_contact(mjm, n)
+    put(sim, states)
+    return mjm, sim, states
+
+
+def asset(name: str) -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_path(str(oracle.ASSETS / f"{name}.xml"))
+
+
+def check(mjm: mujoco.MjModel, sim: Simulation, states: States) -> None:
+    got = torch.cat(sim.linearize(), dim=-1).numpy()
+    assert np.isfinite(got).all()
+    assert share_equal(got, *(differences(mjm, sim, states, h) for h in STEPS)) >= 0.98
+    if mjm.opt.integrator != RK4:  # of which MuJoCo has no derivatives
+        assert share_equal(got, *(transition_fd(mjm, states, h) for h in STEPS)) >= 0.98
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize(
+    "name", ["inverted_pendulum", "inverted_double_pendulum", "reacher", "swimmer", "hopper", "walker2d_v5"]
+)
+def test_derivatives_of_tasks_models_are_those_of_centred_differences(name):
+    check(*of(asset(name), 64))
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize(
+    "option",
+    [{}, {"cone": mujoco.mjtCone.mjCONE_ELLIPTIC}, {"integrator": IMPLICITFAST}, {"integrator": IMPLICIT}],
+    ids=str,
+)
+def test_derivatives_of_the_half_cheetah_are_mujocos_under_every_cone_and_integrator(option):
+    mjm, sim, states = of(asset("half_cheetah"), 64, **option)
+    touching = [oracle.forward(mjm, *(x.numpy() for x in state)).ncon > 0 for state in zip(*states[:3], strict=True)]
+    assert np.mean(touching) > 0.25
+    check(mjm, sim, states)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize(
+    ("cone", "integrator"),
+    [("pyramidal", "Euler"), ("elliptic", "Euler"), pytest.param("elliptic", "RK4", marks=pytest.mark.slow)],
+)
+def test_derivatives_of_quaternions_activations_friction_loss_and_two_bodies_that_touch(
+    cone, integrator, quickly_compiled
+):
+    check(*of(mujoco.MjModel.from_xml_string(FREE.format(cone=cone, integrator=integrator)), 48))
+
+
+@pytest.mark.cpu
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", [EULER, RK4])
+def test_derivatives_of_the_ant_are_those_of_centred_differences(integrator):
+    check(*of(asset("ant"), 64, integrator=integrator))
+
+
+def test_nothing_is_changed_and_several_steps_are_those_of_one_chained():
+    _, sim, _ = of(asset("half_cheetah"), 4)
+    before = [x.clone() for x in (sim.qpos, sim.qvel, sim.ctrl, sim.qacc_warmstart)]
+    A, B = sim.linearize(nstep=3)
+    assert all(map(torch.equal, before, (sim.qpos, sim.qvel, sim.ctrl, sim.qacc_warmstart)))
+    by_hand_A, by_hand_B = torch.eye(18, dtype=torch.float64), torch.zeros(18, 6, dtype=torch.float64)
+    for _ in range(3):
+        one = sim.linearize()
+        by_hand_A, by_hand_B = one.A @ by_hand_A, one.A @ by_hand_B + one.B
+        sim.step()
+    torch.testing.assert_close(A, by_hand_A, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(B, by_hand_B, rtol=1e-9, atol=1e-9)
+
+
+def test_states_given_have_leading_dimensions_of_their_own_and_the_worlds_stand_in_for_what_is_not_given():
+    _, sim, (qpos, qvel, ctrl, _) = of(asset("half_cheetah"), 4)
+    own = sim.linearize()
+    knots = sim.linearize(qpos=torch.stack([qpos, qpos + 0.01]))
+    assert knots.A.shape == (2, 4, 18, 18) and knots.B.shape == (2, 4, 18, 6)
+    torch.testing.assert_close(knots.A[0], own.A, rtol=1e-9, atol=1e-9)
+    one = sim.linearize(qpos[1], qvel[1].tolist(), ctrl[1].numpy())
+    assert one.A.shape == (18, 18)
+    torch.testing.assert_close(one.A, own.A[1], rtol=1e-8, atol=1e-8)
+    with pytest.raises(ValueError, match=r"qvel must be of shape \(\.\.\., 9\)"):
+        sim.linearize(qvel=qvel[:, :5])
+    with pytest.raises(ValueError, match="cannot be broadcast"):
+        sim.linearize(qpos[:3], qvel)
+    with pytest.raises(ValueError, match="no actuator of the model has an activation"):
+        sim.linearize(act=torch.zeros(4, 0))
+
+
+@pytest.mark.parametrize("name", ["half_cheetah", "hopper"])
+def test_derivatives_at_rest_and_just_touching_are_numbers(name):
+    mjm = asset(name)
+    sim = Simulation(mjm, 16, dtype=torch.float64)
+    sim.qpos[:, 1] += torch.linspace(-0.2, 0.2, 16).to(sim.qpos)
+    A, B = sim.linearize()
+    assert A.isfinite().all() and B.isfinite().all()
+    sim.step(500)
+    assert all(x.isfinite().all() for x in sim.linearize())
+
+
+def test_a_control_at_the_end_of_its_range_has_the_derivative_from_inside_and_none_beyond():
+    _, sim, (qpos, qvel, ctrl, _) = of(asset("half_cheetah"), 4)
+    ctrl[:, 0], ctrl[:, 1], ctrl[:, 2], ctrl[:, 3] = 1.0, -1.0, 1.5, -1.5
+    inside = torch.zeros_like(ctrl)
+    B = sim.linearize(qpos, qvel, ctrl).B
+    assert (B[..., :2].abs().amax(1) > 1e-3).all() and (B[..., 2:4] == 0).all()
+    assert (sim.linearize(qpos, qvel, inside).B[..., 2:4].abs().amax(1) > 1e-3).all()
+
+
+def test_float32_is_float64_to_its_rounding():
+    mjm, sim, states = of(asset("half_cheetah"), 64)
+    exact = torch.cat(sim.linearize(), dim=-1)
+    single = Simulation(mjm, 64, dtype=torch.float32)
+    put(single, [x.float() for x in states])
+    got = torch.cat(single.linearize(), dim=-1)
+    assert got.dtype == torch.float32 and got.isfinite().all()
+    assert share_equal(got.double().numpy(), exact.numpy(), bound=1e-3) >= 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "what"),
+    [
+        ("humanoid", {}, "109 pairs of capsules with capsules"),
+        ("pusher_v5", {}, "capsules with cylinders"),
+        ("half_cheetah", {"noslip_iterations": 2}, "noslip_iterations=2"),
+    ],
+)
+def test_what_has_no_derivatives_is_refused_by_name(name, option, what):
+    mjm = asset(name)
+    for key, x in option.items():
+        setattr(mjm.opt, key, x)
+    sim = Simulation(mjm, 1)
+    with pytest.raises(UnsupportedModel, match=what):
+        sim.linearize()

@@ -1,0 +1,128 @@
+"""Derivatives of a step by the state and the controls that it starts from: mjd_transitionFD, but exact.
+
+The step is recorded as ever, and its derivatives beside it, in forward mode (`compiler.derivatives`). The solver's
+search has none: its solution has that of the equation which it solves.
+
+Changes of positions are rotation vectors where positions are quaternions, in the body's frame: tangents, of which there
+are as many as velocities. Rows and columns are in MuJoCo's order: positions (nv), velocities (nv), activations (na).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..compiler.derivatives import NotDifferentiable, Tangent, Tangents
+from ..compiler.expr import Expr
+from ..compiler.scalar import Scalar
+from .algebra.spatial import Vec, dot
+from .collision.shapes import SHAPES
+from .constraints.batch.pair_batch import batch_pairs
+from .constraints.contacts import in_loop
+from .dynamics.integrator import rotations
+from .model.model import Model, Pair, UnsupportedModel
+from .model.precision import Precision
+
+
+class Linearization(NamedTuple):
+    """The derivatives of a step, dx' = A dx + B du, where x is (positions as tangents, velocities, activations).
+
+    A: (..., 2 nv + na, 2 nv + na). B: (..., 2 nv + na, nu).
+    """
+
+    A: torch.Tensor
+    B: torch.Tensor
+
+
+def seeds(m: Model, qpos: Vec, qvel: Vec, act: Vec, ctrl: Vec) -> dict[Expr, Tangent]:
+    """Return the tangents of a state and its controls by themselves, by column of (A, B)."""
+    found: dict[Any, Tangent] = {}
+    linear, quats = _positions(m)
+    for q, v in linear:
+        found[qpos[q]] = {v: 1.0}
+    for q, v in quats:  # d quat = quat (0, th) / 2 for a small rotation vector th in the body's frame
+        half = [[0.5 * x for x in row] for row in _body_rates(qpos[q : q + 4])]
+        for k in range(4):
+            found[qpos[q + k]] = {v + axis: half[axis][k] for axis in range(3)}
+    for k, x in enumerate((*qvel, *act, *ctrl)):
+        found[x] = {m.nv + k: 1.0}
+    return found
+
+
+def jacobian(
+    m: Model, at: dict[Expr, Tangent], qpos: Vec, qvel: Vec, act: Vec
+) -> tuple[list[list[Scalar]], list[list[Scalar]]]:
+    """Return A and B, the derivatives of a state by the `seeds` that it was made of, row by row."""
+    tangents = Tangents(at)
+    of_pos = tangents.of(qpos)
+    rows: list[Tangent] = [{} for _ in range(m.nv)] + tangents.of([*qvel, *act])
+    linear, quats = _positions(m)
+    for q, v in linear:
+        rows[v] = of_pos[q]
+    for q, v in quats:  # th = 2 (conjugate of quat) d quat
+        twice = [[2.0 * x for x in row] for row in _body_rates(qpos[q : q + 4])]
+        for column in dict.fromkeys(column for tangent in of_pos[q : q + 4] for column in tangent):
+            change = [tangent.get(column, 0.0) for tangent in of_pos[q : q + 4]]
+            for axis in range(3):
+                rows[v + axis][column] = dot(twice[axis], change)
+    n = 2 * m.nv + m.na
+    whole = [[row.get(column, 0.0) for column in range(n + m.nu)] for row in rows]
+    return [row[:n] for row in whole], [row[n:] for row in whole]
+
+
+def _positions(m: Model) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return (address in qpos, address in qvel) of each number that moves on a line, and of each quaternion."""
+    quats = rotations(m)
+    turning = {v + k for _, v in quats for k in range(3)}
+    of_quats = {q + k for q, _ in quats for k in range(4)}
+    lines = zip(
+        [q for q in range(m.nq) if q not in of_quats], [v for v in range(m.nv) if v not in turning], strict=True
+    )
+    return list(lines), quats
+
+
+def _body_rates(quat: Vec) -> list[list[Scalar]]:
+    """Return quat times each of the imaginary units (3 x 4)."""
+    w, x, y, z = quat
+    return [[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]]
+
+
+def refuse(m: Model, precision: Precision) -> None:
+    """Raise UnsupportedModel, naming it, for what of a model has no derivative yet."""
+    if m.noslip_iterations:
+        raise UnsupportedModel(f"{_CANNOT}noslip_iterations={m.noslip_iterations}: {_NOT_YET}; set it to 0")
+    for pairs in batch_pairs(m, precision):
+        number = f"{len(pairs)} pairs" if len(pairs) > 1 else "a pair"
+        kind = f"{number} of {_kind(m, pairs[0])} that may touch, which a loop does"
+        advice = "keep apart by contype and conaffinity what need not touch"
+        raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}; {advice}")
+    for pair in m.pairs:
+        if in_loop(m, pair):
+            kind = f"the many contacts of {_kind(m, pair)} with the world, which a loop does"
+            raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}")
+
+
+def refused(m: Model, why: NotDifferentiable) -> UnsupportedModel:
+    """Return the error for what `refuse` did not find, and the graph's derivatives did."""
+    kinds = ", ".join(dict.fromkeys(_kind(m, pair) for pair in m.pairs))
+    has = [f"contacts of {kinds}"] * bool(kinds) + [f"{m.ntendon} tendons"] * bool(m.ntendon) + [f"{m.nv} dofs"]
+    return UnsupportedModel(f"{_CANNOT}one of {', '.join(has)}: {why}")
+
+
+_CANNOT = "linearize() has no derivatives of a model with "
+_NOT_YET = "their derivatives are not there yet"
+
+
+def _kind(m: Model, pair: Pair) -> str:
+    one, two = (SHAPES[m.geom_type[g]] for g in (pair.geom1, pair.geom2))
+    return f"{one.plural} with {two.plural}"
+
+
+def chained(steps: Sequence[Linearization]) -> Linearization:
+    """Return the derivatives of several steps in a row, under the same controls."""
+    A, B = steps[0]
+    for step in steps[1:]:
+        A, B = step.A @ A, step.A @ B + step.B
+    return Linearization(A, B)
