@@ -260,6 +260,13 @@ class Reach(Task):
         return Outcome(after.act[0] - before.act[0], absolute(after.qpos[0]) > 1.0, {"early": after.data.act[1]})
 
 
+class ReachWithin(Reach):
+    """Bounded in all its actions, as TorchRL wants them: one motor of the arm has no limits."""
+
+    def action_space(self, m):
+        return [-2.0] * m.nu, [2.0] * m.nu
+
+
 class Beside:
     """One world of it in MuJoCo C."""
 
@@ -351,7 +358,7 @@ def test_one_world_shows_its_activations():
 
 def test_torchrl_keeps_activations_in_its_state():
     torchrl = pytest.importorskip("torch_mjenvs.envs.torchrl")
-    env = torchrl.TorchRLEnv(Reach(), 3, dtype=torch.float64)
+    env = torchrl.TorchRLEnv(ReachWithin(), 3, dtype=torch.float64)
     env.set_seed(0)
     data = env.reset()
     for _ in range(4):

@@ -155,4 +155,4 @@ def test_elevations_beyond_mujocos_bounds_are_refused_where_rays_may_meet_them()
     mjm.hfield_data[3] = 1.5
     m = load(mjm)
     with pytest.raises(UnsupportedModel, match="geom 'ground', whose elevations are not all from 0 to 1"):
-        _ = derive(m, list(m.qpos0), [0.0] * m.nv, None, []).sensordata
+        list(derive(m, list(m.qpos0), [0.0] * m.nv, None, []).sensordata)
