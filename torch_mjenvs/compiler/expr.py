@@ -200,7 +200,7 @@ def _check_masks(*xs: Any) -> None:
 
 
 def remainder(x: Any, y: Any) -> Expr:
-    """What is left of |x| when |y| is taken off as often as it goes: C's fmod without its sign. One of x, y is traced.
+    """Return what is left of |x| when |y| is taken off as often as it goes: C's fmod without its sign. One is traced.
 
     It is exact while |x / y| is below 2**46 (float32) or 2**104 (float64); NaN beyond, and where C's is NaN.
     """

@@ -213,7 +213,7 @@ def round(x: Scalar) -> Scalar:
 
 
 def fmod(x: Scalar, y: Scalar) -> Scalar:
-    """What is left of x when y is taken off a whole number of times, with the sign of x, as C's fmod; exact.
+    """Return what is left of x when y is taken off a whole number of times, with the sign of x, as C's fmod; exact.
 
     `x % y` has the sign of y, as in Python. NaN where y is 0 or x is infinite, and, in kernels, where |x / y| is
     beyond 2**46 (float32) or 2**104 (float64).

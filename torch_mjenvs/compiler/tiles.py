@@ -128,7 +128,7 @@ class Pattern:
 
     @property
     def tiles(self) -> list[tuple[int, int]]:
-        """All tiles."""
+        """Return all tiles."""
         return [(I, J) for I, x in enumerate(self.before) for J in (*x, I)]
 
     @property
@@ -157,7 +157,7 @@ class Lists:
 
 
 class Places:
-    """Where a tile (I, J) is among all tiles J <= I of so many blocks, for loops."""
+    """Return where a tile (I, J) is among all tiles J <= I of so many blocks, for loops."""
 
     def __init__(self, blocks: int):
         self._starts = Table([I * (I + 1) // 2 for I in range(blocks)])
@@ -302,7 +302,7 @@ class TileMatrix:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        """All that tells it from other matrices of a kernel."""
+        """Return what tells it from other matrices of a kernel."""
         more = tuple((i, j, x) for i, row in enumerate(self.more) for j, x in sorted(row.items()))
         return self.base and self.base.tiles.held, tuple(self.diagonal), more
 

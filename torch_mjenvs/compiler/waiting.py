@@ -1,4 +1,4 @@
-"""How OpenMP's threads wait for work: they spin while the processors are theirs, and sleep while others want them.
+"""Makes OpenMP's threads spin for work while the processors are theirs, and sleep while others want them.
 
 GNU's runtime has a thread spin for some milliseconds before it sleeps, which is the fastest way to hear of work. Where
 other processes want the processors, too, it uses up the time that the system has for the thread, which then stands in

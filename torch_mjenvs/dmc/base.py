@@ -1,4 +1,4 @@
-"""What the tasks of dm_control's suite have in common: the base of them all, random joints, frames of bodies."""
+"""The base of the tasks of dm_control's suite, random joints, and frames of bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task has logged of its episodes, read from the engine, and averaged for the logs of trainers."""
+"""Reads what a task has logged of its episodes from the engine, and averages it for the logs of trainers."""
 
 from __future__ import annotations
 

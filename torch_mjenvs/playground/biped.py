@@ -1,4 +1,4 @@
-"""What Playground's humanoids have in common: a gait to keep, kicks of the trunk, and most terms of the reward."""
+"""The base of Playground's humanoids: a gait to keep, kicks of the trunk, and most terms of the reward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Playground's quadrupeds have in common: gains, pushes of the trunk, and most terms of the reward."""
+"""The base of Playground's quadrupeds: gains, pushes of the trunk, and most terms of the reward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs from episode to episode in Playground's training: friction, losses, armatures, masses, zeros."""
+"""Draws what differs from episode to episode in Playground's training: friction, losses, armatures, masses, zeros."""
 
 from __future__ import annotations
 

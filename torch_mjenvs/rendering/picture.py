@@ -25,7 +25,7 @@ def bytes_a_picture(shape: tuple[int, int], outputs: Sequence[str], itemsize: in
 
 
 class Picture:
-    """What a camera sees of worlds, in tensors that keep their addresses.
+    """Pictures that a camera takes of worlds, in tensors that keep their addresses.
 
     `model` is that of the worlds, `state` the buffers that `world` makes a world's model and data of, `tensors` are
     theirs, and `worlds` says which worlds are drawn, None: all.

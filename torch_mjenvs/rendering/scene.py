@@ -1,4 +1,4 @@
-"""What is drawn of a model, and where it is as a camera sees it.
+"""The shapes that are drawn of a model, and where a camera sees them.
 
 What is drawn is what MuJoCo's own list of a scene has (mjv_updateScene), under the default visual options: geoms and
 sites of groups 0 to 2 whose colour is not wholly transparent. Rangefinders' rays are left out.
@@ -44,7 +44,7 @@ class Scene:
 
     @property
     def size(self) -> int:
-        """How many numbers a picture keeps."""
+        """Return how many numbers a picture keeps."""
         return sum(4 + count(x) for x in self.drawn)
 
 

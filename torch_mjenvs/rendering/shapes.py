@@ -132,7 +132,7 @@ def _cylinder_numbers(size: Vec, start: Vec, turn: Vec) -> list[Scalar]:
 
 
 def _between(start: Scalar, way: Scalar) -> tuple[Scalar, Scalar]:
-    """Where a ray goes into, and out of, what is between -1 and 1."""
+    """Return where a ray goes into, and out of, what is between -1 and 1."""
     crosses = absolute(way) > TINY
     over = 1.0 / select(crosses, way, 1.0)
     middle, reach = -1.0 * start * over, absolute(over)

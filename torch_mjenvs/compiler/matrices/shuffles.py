@@ -1,4 +1,4 @@
-"""What moves numbers from lane to lane: transposes and sums of rows; and the gathering of rows."""
+"""Steps that move numbers from lane to lane: transposes and sums of rows; and the gathering of rows."""
 
 from __future__ import annotations
 

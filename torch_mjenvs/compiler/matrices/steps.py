@@ -153,7 +153,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a kernel does: a launch does the phases in order, for as many rounds as it is asked for.
+    """The plan of a kernel: a launch does the phases in order, for as many rounds as it is asked for.
 
     Each turn of a phase writes what is its own, so the results do not depend on the number of threads.
     """

@@ -144,7 +144,7 @@ class Candidate:
         return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
 
     def _geoms(self) -> tuple[_GeomAt, _GeomAt]:
-        """Both geoms, as seen from the origin of the second one's tree."""
+        """Return both geoms as seen from the origin of the second one's tree."""
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         one = _GeomAt(m, d, pair, pair.geom1, collider, _offset(m, d, pair))
         return one, _GeomAt(m, d, pair, pair.geom2, collider, [0.0] * 3)

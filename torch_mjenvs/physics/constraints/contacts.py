@@ -117,7 +117,7 @@ def _bodies(m: Model, candidate: Candidate) -> tuple[int, int]:
 
 
 class _Maker:
-    """What all contacts of a pair have in common, and what is made of it."""
+    """Makes the contacts of a pair from what they have in common."""
 
     def __init__(self, m: Model, d: Data, candidate: Candidate):
         self.m, self.d, self.pair, self.bodies = m, d, candidate.pair, _bodies(m, candidate)

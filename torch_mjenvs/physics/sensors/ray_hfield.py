@@ -64,7 +64,7 @@ def _walk(field: HField, p: Vec, v: Vec, start: Scalar, end: Scalar) -> Scalar:
     ahead = [select(x > 0.0, 1.0, 0.0) for x in way]
 
     def above(x: Scalar, cell: _Cell, place: list[Scalar]) -> Scalar:
-        """How high above the surface the ray is at a distance x."""
+        """Return how high above the surface the ray is at a distance x."""
         return p[2] + x * v[2] - cell.height(*(at[k] + x * way[k] - place[k] for k in (0, 1)))
 
     def step(c: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _walk(field: HField, p: Vec, v: Vec, start: Scalar, end: Scalar) -> Scalar:
 
 
 def _zero(x: Scalar, one: Scalar, y: Scalar, two: Scalar) -> Scalar:
-    """Where a line that is `one` at x and `two` at y, of other signs, is 0."""
+    """Return where a line that is `one` at x and `two` at y, of other signs, is 0."""
     change = one - two
     return x + (y - x) * clip(one / select(absolute(change) > 0.0, change, 1.0), 0.0, 1.0)
 

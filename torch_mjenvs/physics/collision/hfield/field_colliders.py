@@ -129,7 +129,7 @@ class _Grid:
         ]
 
     def flat(self, row: Scalar, column: Scalar) -> list[Scalar]:
-        """Where a corner is along x and y."""
+        """Return where a corner is along x and y."""
         (x, y), size = self.field.steps, self.field.size
         return [column * x - size[0] - self.local[0], row * y - size[1] - self.local[1]]
 

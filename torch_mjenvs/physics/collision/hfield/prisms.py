@@ -60,7 +60,7 @@ def touch_ball(prism: Prism, hull: Hull) -> list[Scalar]:
 
 
 def _from_origin(prism: Prism) -> tuple[Scalar, list[Scalar]]:
-    """How far the origin is out of a prism, and the unit vector there from the prism's nearest point.
+    """Return how far the origin is out of a prism, and the unit vector there from the prism's nearest point.
 
     Inside it is the least distance to a face, negative. Outside, let h be the point of the prism's outline, seen from
     above, that is nearest to the origin. Where the prism at h reaches from below the origin to above it, the nearest
@@ -104,11 +104,11 @@ class _Side:
         self.u, self.edge = u, sub(v, u)
 
     def out(self, p: list[Scalar], turn: Scalar) -> Scalar:
-        """How far a point is out of the side, seen from above, in units of the edge's length."""
+        """Return how far a point is out of the side, seen from above, in units of the edge's length."""
         return turn * (self.edge[1] * (p[0] - self.u[0]) - self.edge[0] * (p[1] - self.u[1]))
 
     def face(self, turn: Scalar) -> list[Scalar]:
-        """How far the origin is out of the side, and the side's normal."""
+        """Return how far the origin is out of the side, and the side's normal."""
         over = turn / sqrt(dot(self.edge[:2], self.edge[:2]))
         n = [self.edge[1] * over, -self.edge[0] * over]
         return [-dot(n, self.u[:2]), *n, 0.0]
@@ -120,5 +120,5 @@ class _Side:
 
 
 def _nearer(p: list[Scalar], q: list[Scalar], k: int) -> list[Scalar]:
-    """Of two points the one that is nearer to the origin, by their first k coordinates."""
+    """Return the one of two points that is nearer to the origin, by their first k coordinates."""
     return choose(dot(q[:k], q[:k]) < dot(p[:k], p[:k]), q, p)
