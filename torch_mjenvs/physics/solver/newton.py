@@ -66,7 +66,8 @@ def newton(m: Model, d: Data) -> None:
         factors = factor(hessian, m.dof_clamped)
         return gradient, lambda b: solve(factors, list(b))
 
-    solves(d.qacc_solver, [*d.qpos, *d.qvel, *d.act, *d.ctrl], optimum)
+    given = [*d.qpos, *d.qvel, *(d.act if m.na else []), *(d.ctrl if m.nu else [])]
+    solves(d.qacc_solver, given, optimum)
 
 
 @stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")
