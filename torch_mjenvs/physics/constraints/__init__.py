@@ -60,8 +60,8 @@ def count_contacts(m: Model, d: Data) -> None:
         if c.pair in m.idle_pairs and not can_be_listed(m, c.pair):
             one, two = (m.geom_names[g] for g in (c.pair.geom1, c.pair.geom2))
             raise UnsupportedModel(
-                f"ncon with a <contact><pair> of {one!r} and {two!r}, which are welded together and of such shapes, is not "
-                "supported: remove the pair, which has no force, or do not read ncon"
+                f"ncon with a <contact><pair> of {one!r} and {two!r}, which are welded together and of such shapes, "
+                "is not supported: remove the pair, which has no force, or do not read ncon"
             )
 
         def add(n: Scalar, c: Candidate = c) -> Scalar:
