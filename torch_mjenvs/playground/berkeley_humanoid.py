@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ..envs.tasks.base import World
+from ..envs.tasks.base import World, squared
+from ..physics.algebra.spatial import sum_of
 from ..physics.model.model import Model
 from ..scalar import Random, Scalar, absolute
 from ..vectors import norm
 from .biped import Biped
-from .joystick import Weights, absolute_sum, as_number, squared, total
+from .joystick import Weights, absolute_sum, as_number
 from .randomization import dynamics, floor_friction
 
 LEG = (0.03, 0.03, 0.03, 0.05, 0.08, 0.03)  # noise of a leg's angles (rad)
@@ -57,5 +58,5 @@ class BerkeleyHumanoidJoystick(Biped):
             "feet_air_time": told * common["feet_air_time"],
             "stand_still": as_number(norm(command) < 0.1) * absolute_sum(offsets),
             "joint_deviation_hip": as_number(absolute(command[1]) > 0.1) * absolute_sum(self.of(m, offsets, self.hips)),
-            "pose": total([w * x * x for w, x in zip(WEIGHTS, offsets, strict=True)]),
+            "pose": sum_of([w * x * x for w, x in zip(WEIGHTS, offsets, strict=True)]),
         }

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..envs.tasks.base import Control, World
+from ..envs.tasks.base import Control, World, squared
+from ..physics.algebra.spatial import sum_of
 from ..physics.model.model import Model
 from ..scalar import Mask, Random, Scalar, absolute, cos, exp, fmod, minimum, round, select, sin
 from ..vectors import norm, sub
-from .joystick import Joystick, absolute_sum, squared, total
+from .joystick import Joystick, absolute_sum
 
 WAIT, KICK = (5.0, 10.0), (0.1, 2.0)  # of kicks: s, m/s
 GAIT = (1.25, 1.5)  # steps of each foot a second
@@ -104,9 +105,9 @@ class Biped(Joystick):
             "lin_vel_z": velocity[2] * velocity[2], "ang_vel_xy": squared(turning[:2]),
             "base_height": height * height, "torques": absolute_sum(forces),
             "action_rate": squared(sub(action, before.memory["action"])),
-            "energy": total([absolute(v * f) for v, f in zip(after.qvel[6:], forces, strict=True)]),
-            "feet_slip": norm(velocity[:2]) * total(new["contact"]),
-            "feet_air_time": total([minimum((t - 0.2) * x, 0.3) for t, x in lands]),
+            "energy": sum_of([absolute(v * f) for v, f in zip(after.qvel[6:], forces, strict=True)]),
+            "feet_slip": norm(velocity[:2]) * sum_of(new["contact"]),
+            "feet_air_time": sum_of([minimum((t - 0.2) * x, 0.3) for t, x in lands]),
             "feet_phase": self.gait(m, before, after), "alive": 1.0,
             "joint_deviation_knee": absolute_sum(self.of(m, offsets, self.knees)),
             "dof_pos_limits": self.beyond(m, after, [soft(*bounds) for bounds in m.jnt_range[1:]]),

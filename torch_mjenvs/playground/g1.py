@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ..envs.tasks.base import World
+from ..envs.tasks.base import World, squared
+from ..physics.algebra.spatial import sum_of
 from ..physics.model.model import Model
 from ..scalar import Mask, Random, Scalar, absolute, maximum, select
 from ..vectors import norm, sub
 from .biped import Biped
-from .joystick import Weights, absolute_sum, as_number, squared, total
+from .joystick import Weights, absolute_sum, as_number
 from .randomization import dynamics, pair_friction
 
 SIDES = ("left", "right")
@@ -83,6 +84,6 @@ class G1Joystick(Biped):
             "dof_acc": squared(after.data.qacc[6:]), "pose": squared(offsets),
             "stand_still": as_number(norm(command) < 0.01) * absolute_sum(offsets),
             "collision": as_number(hands[0] | hands[1]),
-            "contact_force": total([maximum(absolute(f) - self.max_contact_force, 0.0) for f in forces]),
+            "contact_force": sum_of([maximum(absolute(f) - self.max_contact_force, 0.0) for f in forces]),
             "joint_deviation_hip": hips * absolute_sum(self.of(m, offsets, self.hips)),
         }  # fmt: skip

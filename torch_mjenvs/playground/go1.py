@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ..envs.tasks.base import World
+from ..envs.tasks.base import World, squared
+from ..physics.algebra.spatial import sum_of
 from ..physics.model.model import Model
 from ..scalar import Mask, Random, Scalar, exp, round, select
 from ..vectors import norm, sub
-from .joystick import Weights, as_number, squared, total
+from .joystick import Weights, as_number
 from .quadruped import Quadruped
 from .randomization import centre_of_mass, dynamics, floor_friction
 
@@ -83,7 +84,7 @@ class Go1Joystick(Quadruped):
         pose = [w * x * x for w, x in zip((1.0, 1.0, 0.1) * 4, self.offsets(m, after), strict=True)]
         return super().terms(m, before, action, after) | {
             "dof_pos_limits": self.beyond(m, after, [(0.95 * low, 0.95 * high) for low, high in m.jnt_range[1:]]),
-            "pose": exp(-total(pose)),
+            "pose": exp(-sum_of(pose)),
             "action_rate": squared(sub(action, before.memory["action"])),
             "feet_slip": as_number(norm(before.memory["command"]) > 0.01) * self.slip(m, after),
         }

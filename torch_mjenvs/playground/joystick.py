@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 import mujoco
 
-from ..envs.tasks.base import Outcome, Task, World
+from ..envs.tasks.base import Outcome, Task, World, squared
 from ..feet import contacts, touchdown
+from ..physics.algebra.spatial import sum_of
 from ..physics.model.model import Model
 from ..scalar import Mask, Random, Scalar, absolute, exp, maximum, select, sqrt
 from ..vectors import dot, from_axis_angle, multiply, norm, sub
@@ -232,7 +233,7 @@ class Joystick(Task):
             maximum(low - x, 0.0) + maximum(x - high, 0.0)
             for x, (low, high) in zip(world.qpos[7:], bounds, strict=True)
         ]
-        return total(outside)
+        return sum_of(outside)
 
 
 def as_number(mask: Mask) -> Scalar:
@@ -240,19 +241,9 @@ def as_number(mask: Mask) -> Scalar:
     return select(mask, 1.0, 0.0)
 
 
-def total(values: Sequence[Scalar]) -> Scalar:
-    """Return the sum of numbers."""
-    return sum(values, 0.0)
-
-
-def squared(x: Vector) -> Scalar:
-    """Return the sum of squares."""
-    return dot(x, x)
-
-
 def absolute_sum(x: Vector) -> Scalar:
     """Return the sum of absolute values."""
-    return total([absolute(y) for y in x])
+    return sum_of([absolute(y) for y in x])
 
 
 def draw_or_stop(rng: Random, fastest: Sequence[float]) -> list[Scalar]:

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import mujoco
 
-from ..envs.tasks.base import Control, World
+from ..envs.tasks.base import Control, World, squared
 from ..feet import contacts, slip
+from ..physics.algebra.spatial import sum_of
 from ..physics.model.model import Model
 from ..scalar import Scalar, absolute, cos, logical_and, logical_not, round, select, sin, sqrt
 from ..vectors import norm
-from .joystick import Joystick, absolute_sum, as_number, squared, total
+from .joystick import Joystick, absolute_sum, as_number
 
 WAIT, SECONDS, KICK = (1.0, 3.0), (0.05, 0.2), (0.0, 3.0)  # of pushes: s, s, m/s
 
@@ -99,9 +100,9 @@ class Quadruped(Joystick):
             "orientation": squared(self.sensor(m, after, "upvector")[:2]),
             "stand_still": (1.0 - told) * absolute_sum(offsets),
             "torques": sqrt(squared(forces)) + absolute_sum(forces),
-            "energy": total([absolute(v * f) for v, f in zip(after.qvel[6:], forces, strict=True)]),
+            "energy": sum_of([absolute(v * f) for v, f in zip(after.qvel[6:], forces, strict=True)]),
             "feet_clearance": swing["feet_clearance"], "feet_height": told * swing["feet_height"],
-            "feet_air_time": told * total([(t - 0.1) * x for t, x in lands]),
+            "feet_air_time": told * sum_of([(t - 0.1) * x for t, x in lands]),
         }  # fmt: skip
 
     def slip(self, m: Model, after: World) -> Scalar:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ..envs.tasks.base import World
+from ..envs.tasks.base import World, squared
 from ..physics.model.model import Model
 from ..scalar import Mask, Random, Scalar, clip, exp
 from ..vectors import norm, sub
-from .joystick import Weights, as_number, squared
+from .joystick import Weights, as_number
 from .quadruped import Quadruped
 
 HISTORY = 3  # steps

@@ -48,8 +48,17 @@ class Matrix:
         return replace(self, rows=rows, offset=self.offset + first * self.row)
 
 
+class _Step:
+    """A step on matrices, which are its fields."""
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """The matrices of the step, in the order of its fields."""
+        return tuple(x for x in vars(self).values() if isinstance(x, Matrix))
+
+
 @dataclass(frozen=True)
-class Multiply:
+class Multiply(_Step):
     """out = start + a b, of shapes (I, K) and (K, J).
 
     `start` is None for zeros, a matrix (I, 1), which counts for every column, or `out` itself. The entries of a row of
@@ -68,46 +77,30 @@ class Multiply:
         if self.b.column != 1 or self.out.column != 1:
             raise ValueError("the entries of a row of b and out must be neighbours")
 
-    @property
-    def matrices(self) -> tuple[Matrix, ...]:
-        return (self.out, self.a, self.b) if self.start is None else (self.out, self.a, self.b, self.start)
-
 
 @dataclass(frozen=True)
-class Transpose:
+class Transpose(_Step):
     """out = x transposed. Both are read and written in whole vectors, so their rows reach to the end of one."""
 
     out: Matrix
     x: Matrix
 
-    @property
-    def matrices(self) -> tuple[Matrix, ...]:
-        return self.out, self.x
-
 
 @dataclass(frozen=True)
-class RowSums:
+class RowSums(_Step):
     """out = out + the sums of the rows of x; `out` is a column whose entries are neighbours: rows=I, row=1."""
 
     out: Matrix
     x: Matrix
 
-    @property
-    def matrices(self) -> tuple[Matrix, ...]:
-        return self.out, self.x
-
 
 @dataclass(frozen=True)
-class Gather:
+class Gather(_Step):
     """Copy rows of `source` into `out`: row i of `out` is the row whose number is entry i of `index`, one int64 row."""
 
     out: Matrix
     source: Matrix
     index: Matrix
-
-    @property
-    def matrices(self) -> tuple[Matrix, ...]:
-        return self.out, self.source, self.index
 
 
 @dataclass(frozen=True)

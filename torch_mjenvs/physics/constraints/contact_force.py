@@ -15,7 +15,7 @@ from ..algebra.spatial import Vec, add, scale, zeros
 from ..model.data import Data
 from ..model.model import Model, Pair
 from .cones.pyramid import Cone
-from .listed import ByBody, Listed, Visit
+from .listed import ByBody, Listed, PerBody, Visit, of_bodies
 from .rows import Constraint
 
 
@@ -132,22 +132,20 @@ class Contacts(Constraint):
     ) -> Any:
         """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`."""
         motion = body_motion(m, d, a)
-        for c in self.contacts:
-            if not wanted(c.pair):
+        for touch in self.contacts:
+            if not wanted(touch.pair):
                 continue
+            per_body = of_bodies(by_body, touch.bodies)
 
-            def step(c: ContactForce, carry: Any) -> Any:
-                def per_body(name: str) -> list[list[Scalar]]:
-                    return [list(by_body[name][body]) for body in c.bodies]
-
+            def step(c: ContactForce, carry: Any, touch: Touch = touch, per_body: PerBody = per_body) -> Any:
                 force = c.cone.push(c.residual(motion))[0]
-                source = c if any(c is x for x in self.contacts) else None  # in a loop many are one object
+                source = c if c is touch else None  # in a loop one object stands for many
                 listed = Listed(
-                    source, lambda of: of(c.pair), c.number, c.dist, c.points(m, d), c.frame, force, per_body
+                    source, lambda of: of(touch.pair), c.number, c.dist, c.points(m, d), c.frame, force, per_body
                 )
                 return visit(listed, carry)
 
-            carry = c.each(step, carry)
+            carry = touch.each(step, carry)
         return carry
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Scalar, logical_and
+from ...compiler.scalar import logical_and
 from ..algebra.spatial import is_zero, zeros
 from ..collision.candidates import Candidate, Contact
 from ..collision.contact_param import contact_param
@@ -13,7 +13,7 @@ from ..collision.shapes import COLLIDERS
 from ..model.data import Data
 from ..model.model import Model, Pair
 from .body_contacts import sides_of
-from .listed import ByBody, Listed, Visit
+from .listed import ByBody, Listed, Visit, of_bodies
 
 
 def can_be_listed(m: Model, pair: Pair) -> bool:
@@ -32,8 +32,7 @@ def fold_idle(m: Model, d: Data, candidate: Candidate, by_body: ByBody, visit: V
     if acts and is_zero(param.gap):
         return carry
 
-    def per_body(name: str) -> list[list[Scalar]]:
-        return [list(by_body[name][body]) for body in bodies]
+    per_body = of_bodies(by_body, bodies)
 
     def look(carry: Any) -> Any:
         for number, contact in enumerate(candidate.contacts()):

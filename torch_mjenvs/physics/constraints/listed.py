@@ -11,6 +11,7 @@ from ..algebra.spatial import Vec
 from ..model.model import Pair
 
 ByBody = Mapping[str, Sequence[Vec]]  # vectors of all bodies, by name
+PerBody = Callable[[str], list[list[Scalar]]]  # gives the vectors of a contact's two bodies from the table of a name
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,12 @@ class Listed:
     points: list[list[Scalar]]
     frame: list[list[Scalar]]
     force: list[Scalar]
-    per_body: Callable[[str], list[list[Scalar]]]
+    per_body: PerBody
 
 
 Visit = Callable[[Listed, Any], Any]  # of a contact and a carry; gives the carry
+
+
+def of_bodies(by_body: ByBody, bodies: tuple[int, int]) -> PerBody:
+    """Return what gives the vectors of these two bodies, from the table of a name."""
+    return lambda name: [list(by_body[name][body]) for body in bodies]
