@@ -114,7 +114,7 @@ def _resumed_fields(file: Path, env_id: str, task: Task | None) -> dict[str, Any
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     """Return the settings, among these names, that the command line gives."""
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    return {name: x for name in names if (x := getattr(args, name, None)) is not None}
 
 
 def chosen(env_id: str, args: argparse.Namespace) -> dict[str, Any]:
