@@ -1,4 +1,4 @@
-"""dm_control as the oracle of its suite's tasks, with a solver that converges. Tests that import this need dm_control."""
+"""dm_control as the oracle of its suite's tasks, with a solver that converges. Tests of it need dm_control."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ def environment(name: str) -> Any:
 
 def target_geom(physics: Any, place: np.ndarray) -> None:
     physics.named.model.geom_pos["target"][: len(place)] = place
+    if "target_light" in [physics.model.id2name(i, "light") for i in range(physics.model.nlight)]:
+        physics.named.model.light_pos["target_light"][: len(place)] = place
 
 
 def target_site(physics: Any, place: np.ndarray) -> None:
