@@ -23,7 +23,7 @@ from torch_mjenvs.training.worlds import original
 
 PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
 SEED = 1_000_003  # of the fresh scores
-KEPT = ("env", "task", "obs_mean", "obs_var", "observation", "obs_groups")  # beside the layers
+KEPT = ("env", "task", "activation", "obs_mean", "obs_var", "observation", "obs_groups")  # beside the layers
 
 
 def main(argv: list[str] | None = None) -> None:
