@@ -31,7 +31,7 @@ class NotDifferentiable(NotImplementedError):
 
 
 # Operations whose derivative is 0 wherever there is one: what they give is constant piece by piece.
-STEPS = frozenset(("rint", "load", "lookup", "i2f", "u2f", "spread", "pow2"))
+STEPS = frozenset(("rint", "load", "lookup", "fetch", "i2f", "u2f", "spread", "pow2"))
 
 
 class Tangents:
