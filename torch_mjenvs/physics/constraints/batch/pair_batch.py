@@ -92,13 +92,13 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
     found: dict[tuple[Any, ...], list[Pair]] = {}
-    varies, m = m.nominal is not None, m.nominal or m
+    world, m = m, m.nominal or m
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop, moving = collider_of(m, p).loop, len(sides_of(m, *bodies))
-        if varies and p.condim > 1:  # what friction makes stiff is softened, world by world, one by one
-            continue
+        if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
+            continue  # what friction makes stiff is softened, world by world, one by one
         if loop and moving >= (1 if loop.many else 2) and not contact_bound(m, p, precision).needs_refinement:
             found.setdefault((id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
     return [pairs for pairs in found.values() if collider_of(m, pairs[0]).many or len(pairs) >= FEWEST]
