@@ -464,7 +464,11 @@ def test_sets_are_put_together_in_an_order_and_numbered_anew():
 
         swept = repeat(3, sweep, first, [kept])
         again = Packed.of([both], [[9 - k for k in range(10)]], 10)  # the same, from the last to the first
-        turned = fold_each(again.which, lambda i, c: [0.5 * c[0] + kept[both.slot(Table(range(9, -1, -1))[again.place(i)]), 0]], [0.0])
+
+        def backwards(i: object, carry: list) -> list:
+            return [0.5 * carry[0] + kept[both.slot(Table(range(9, -1, -1))[again.place(i)]), 0]]
+
+        turned = fold_each(again.which, backwards, [0.0])
         return [*first, *swept, *turned]
 
     check(body, whole_numbers(5), LANES)

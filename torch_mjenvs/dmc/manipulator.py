@@ -158,8 +158,8 @@ class ManipulatorInsert(Manipulator):
     tilt: ClassVar[float] = math.pi / 3
 
     @property
-    def reset_parameters(self) -> dict[str, list[str]]:
-        return dict.fromkeys(("body_pos", "body_quat"), [f"target_{self.held}", *self.receptacles()])
+    def reset_parameters(self) -> dict[str, list[str]]:  # type: ignore[override]
+        return {name: [f"target_{self.held}", *self.receptacles()] for name in ("body_pos", "body_quat")}
 
     def receptacles(self) -> list[str]:
         return ["slot" if self.use_peg else "cup"]

@@ -210,7 +210,7 @@ class Columns:
             if name in given:
                 usual, known = getattr(self.model, name), names_of(self.model, name)
                 others = [(x, y) for i, (x, y) in enumerate(zip(given[name], usual, strict=True)) if i not in rows]
-                same = [absolute(x - y) <= 1e-5 for x, y in zip(*map(leaves, zip(*others)), strict=True)]
+                same = [absolute(x - y) <= 1e-5 for x, y in zip(*map(leaves, zip(*others, strict=True)), strict=True)]
                 what = ", ".join(repr(known[i]) for i in rows)
                 yield name, f"only that of {what} varies: pass vary=({name!r},) to have all vary", logical_and(*same)
 
