@@ -293,7 +293,8 @@ def crowd(option: str, surface: str) -> mujoco.MjModel:
     return oracle.sharpen(
         mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".002" {option}/>
         <default><geom {surface}/></default><worldbody>
-        <geom type="plane" size="5 5 1" contype="3" conaffinity="3"/><geom type="box" size=".3 .3 .05" pos=".6 0 .05"/>{free}
+        <geom type="plane" size="5 5 1" contype="3" conaffinity="3"/>
+        <geom type="box" size=".3 .3 .05" pos=".6 0 .05"/>{free}
         <body pos="-.3 0 .1"><freejoint/><geom type="capsule" size=".06 .1"/>{chain}{chain}{chain}</body></body></body>
         </body></worldbody></mujoco>""")
     )
