@@ -1,7 +1,8 @@
 """How well do trained policies of MuJoCo Playground's robots follow their commands, here and in MuJoCo C?
 
     python -m benchmarks.playground                                   # the policies that come with the package
-    python -m benchmarks.playground --runs runs/TorchGo1Joystick-v0-0 # and of runs
+    python -m benchmarks.playground --runs runs/TorchGo1Joystick-v0-0 # those of runs
+    python -m benchmarks.playground --keep --runs ...                 # which the package then has
     python -m benchmarks.playground --render                          # the table, from the data that is there
 
 Both make the same draws: states, commands, robots, noise and kicks are those of an environment in float64, as a task's
@@ -33,14 +34,16 @@ from torch_mjenvs.envs.tasks.base import Control
 from torch_mjenvs.physics import load
 from torch_mjenvs.playground import TASKS
 from torch_mjenvs.playground.joystick import Joystick
-from torch_mjenvs.policy import pretrained_ids
+from torch_mjenvs.policy import FOLDER, pretrained_ids
 from torch_mjenvs.scalar import Random
-from torch_mjenvs.training.scores import score
+from torch_mjenvs.training.scores import interval, score
 
 from . import machine
 from .report import table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "playground.json"
+PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
+KEPT = "env", "task", "activation", "obs_mean", "obs_var", "observation", "obs_groups"  # of a run's policy
 SEED = 1_000_003  # worlds that no training saw
 ERRORS = "linear_error", "angular_error"
 
@@ -129,10 +132,12 @@ def here(policy: Policy, task: Joystick, episodes: int) -> tuple[dict[str, Any],
     """Score a policy in this package, in float64; return also the layout of the task's observations."""
     env = TorchVectorEnv(task, episodes, dtype=torch.float64, device="cpu")
     seen = env.engine.layout.observation
-    found = score(policy, env, SEED, "cpu").named
+    scored = score(policy, env, SEED, "cpu")
+    found, returns = scored.named, scored.returns
     fell = torch.stack([x for name, x in found.items() if name.startswith(END) and name != f"{END}time_limit"]).sum(0)
     means = {name: found[MEAN + name].tolist() for name in ERRORS}
-    return summary(means, fell.tolist(), found[LENGTH].tolist()), seen
+    worth = {"return": round(float(returns.mean()), 2), "interval": round(interval(returns), 2)}
+    return summary(means, fell.tolist(), found[LENGTH].tolist()) | worth, seen
 
 
 def there(policy: Policy, task: Joystick, seen: Observation, episodes: int) -> dict[str, Any]:
@@ -154,12 +159,37 @@ def summary(means: dict[str, list[float]], fell: Sequence[float], lengths: Seque
     return found | {"falls": int(sum(fell)), "length": round(float(np.mean(lengths)), 1)}
 
 
-def measure(policy: Policy, episodes: int) -> dict[str, Any]:
+def told(folder: Path) -> dict[str, Any]:
+    """Return what is known of the training of a run: frames and seconds are also those of runs that it started from."""
+    result = json.loads((folder / "result.json").read_text())
+    about = {name: result[name] for name in ("algorithm", "seed", "threads")}
+    about |= {"frames": result["frames"] + result.get("frames_before", 0), "seconds": result["curve"][-1][0]}
+    while "start" in result:
+        result = json.loads((Path(result["start"]) / "result.json").read_text())
+        about["seconds"] += result["curve"][-1][0]
+    return about
+
+
+def keep(folder: Path, about: dict[str, Any], found: dict[str, Any]) -> None:
+    """Put the policy of a run into the package, without its value network, and what is known of it."""
+    trained = torch.load(folder / "policy.pt", map_location="cpu", weights_only=True)
+    layers = {name: x[:1].clone() for name, x in trained.items() if name.startswith(("weights", "biases"))}
+    kept = {name: trained[name] for name in KEPT if name in trained}
+    env_id, ours = found["env"], found["here"]
+    worth = {"scores": {env_id: ours["return"]}, "intervals": {env_id: ours["interval"]}}
+    about = about | worth | {"episodes": found["episodes"]} | {name: ours[name] for name in (*ERRORS, "falls")}
+    terrain = "" if found["terrain"] == "flat" else f"-{found['terrain']}"
+    file = PACKAGE / FOLDER / f"{env_id}{terrain}.pt"
+    torch.save({**kept, **layers, "about": about}, file)
+    print(f"{file}: {file.stat().st_size / 1e3:.0f} kB, from {folder}")
+
+
+def measure(policy: Policy, about: dict[str, Any], episodes: int) -> dict[str, Any]:
     """Score a policy here and in MuJoCo C."""
     task = replace(TASKS[policy.env_id.removeprefix("Torch").removesuffix("-v0")](), **policy.task)
     began = time.perf_counter()
     ours, seen = here(policy, task, episodes)
-    about = {name: policy.about[name] for name in ("seed", "frames", "seconds", "threads") if name in policy.about}
+    about = {name: about[name] for name in ("seed", "frames", "seconds", "threads")}
     found = {"env": policy.env_id, "task": policy.task, "terrain": task.terrain, "episodes": episodes, "policy": about}
     found |= {"here": ours, "MuJoCo C": there(policy, task, seen, episodes)}
     return found | {"seconds": round(time.perf_counter() - began)}
@@ -171,8 +201,7 @@ def markdown(results: dict[str, Any]) -> str:
     rows = []
     for x in sorted(results["policies"], key=lambda x: (x["env"], x["terrain"])):
         both, about = (x["here"], x["MuJoCo C"]), x["policy"]
-        took = f"{about['seconds'] / 60:.0f}, {about['threads']}" if "seconds" in about else ""
-        frames = f"{about['frames'] / 1e6:.0f} M" if "frames" in about else ""
+        took, frames = f"{about['seconds'] / 60:.0f}, {about['threads']}", f"{about['frames'] / 1e6:.0f} M"
         errors = [f"{one[name]:.2f}" for name in ERRORS for one in both]
         falls = [f"{one['falls']} of {x['episodes']}" for one in both]
         rows.append([f"`{x['env']}`", x["terrain"], frames, took, *errors, *falls])
@@ -182,16 +211,20 @@ def markdown(results: dict[str, Any]) -> str:
 def main(argv: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--runs", nargs="+", type=Path, help="folders of runs, in place of the policies of the package")
+    p.add_argument("--keep", action="store_true", help="put the runs' policies into the package")
     p.add_argument("--episodes", type=int, default=100)
     p.add_argument("--out", type=Path, default=RESULTS)
     p.add_argument("--render", action="store_true", help="only make the table")
     args = p.parse_args(argv)
     results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {"policies": []}
-    known = [f"Torch{name}-v0" for name in TASKS]
-    shipped = [x for x in pretrained_ids() if x in known]
-    policies = [Policy.load(x) for x in args.runs] if args.runs else [pretrained(x) for x in shipped]
-    for policy in [] if args.render else policies:
-        found = measure(policy, args.episodes)
+    known = tuple(f"Torch{name}-v0" for name in TASKS)
+    shipped = [x for x in pretrained_ids() if x.startswith(known)]
+    policies = [(Policy.load(x), told(x)) for x in args.runs or ()]
+    policies = policies or [(policy, policy.about) for policy in map(pretrained, shipped)]
+    for k, (policy, about) in enumerate([] if args.render else policies):
+        found = measure(policy, about, args.episodes)
+        if args.keep:
+            keep(args.runs[k], about, found)
         print(json.dumps(found), flush=True)
         same = [x for x in results["policies"] if (x["env"], x["task"]) == (found["env"], found["task"])]
         results["policies"] = [x for x in results["policies"] if x not in same] + [found]

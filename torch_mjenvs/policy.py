@@ -176,6 +176,9 @@ def _holds(given: Any, wanted: Any) -> bool:
 def pretrained(env_id: str) -> Policy:
     """Return the trained policy that this package has for a task, on the CPU: `pretrained("TorchAnt-v0")`.
 
+    One that was trained with other fields of the task (`Policy.task`) has a name behind the id:
+    `pretrained("TorchGo1Joystick-v0-rough")`.
+
     `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's own.
 
     Raises ValueError for a task without a trained policy in the package.
