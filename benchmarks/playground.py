@@ -25,13 +25,15 @@ from typing import Any
 import mujoco
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs import Policy, TorchVectorEnv, World, pretrained
 from torch_mjenvs.envs.entries import END, LENGTH, MEAN
-from torch_mjenvs.envs.episode import BEGIN, PARAMS, RESET
+from torch_mjenvs.envs.episode import BEGIN, PARAMS, RESET, Episode
 from torch_mjenvs.envs.observation import Observation
 from torch_mjenvs.envs.tasks.base import Control
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.playground import TASKS
 from torch_mjenvs.playground.joystick import Joystick
 from torch_mjenvs.policy import FOLDER, pretrained_ids
@@ -39,9 +41,11 @@ from torch_mjenvs.scalar import Random
 from torch_mjenvs.training.scores import interval, score
 
 from . import machine
-from .report import table
+from .report import put, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "playground.json"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "playground.md"
+MARKS = "<!-- trained policies: written by python -m benchmarks.playground -->", "<!-- end of trained policies -->"
 PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
 KEPT = "env", "task", "activation", "obs_mean", "obs_var", "observation", "obs_groups"  # of a run's policy
 SEED = 1_000_003  # worlds that no training saw
@@ -49,13 +53,14 @@ ERRORS = "linear_error", "angular_error"
 
 
 class Numbers:
-    """MjData whose arrays are lists of Python's numbers, as a task's functions take them."""
+    """MjData whose arrays are lists of Python's numbers, as a task's functions take them, each as first asked for."""
 
     def __init__(self, data: mujoco.MjData):
         self._data = data
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._data, name).tolist()
+        self.__dict__[name] = found = getattr(self._data, name).tolist()
+        return found
 
 
 class InMujoco:
@@ -128,20 +133,36 @@ def edited(model: mujoco.MjModel, parameters: dict[str, Any]) -> mujoco.MjModel:
     return out
 
 
-def here(policy: Policy, task: Joystick, episodes: int) -> tuple[dict[str, Any], Observation]:
-    """Score a policy in this package, in float64; return also the layout of the task's observations."""
+def shipped() -> list[str]:
+    """Return the names of the policies of Playground's robots that come with the package."""
+    return [name for name in pretrained_ids() if name.startswith(tuple(f"Torch{task}-v0" for task in TASKS))]
+
+
+def task_of(policy: Policy, **fields: Any) -> Joystick:
+    """Return the task that a policy was trained for, with some fields changed."""
+    return replace(TASKS[policy.env_id.removeprefix("Torch").removesuffix("-v0")](), **policy.task | fields)
+
+
+def layout(task: Joystick) -> Observation:
+    """Return the layout of a task's observations."""
+    m = load(task.load())
+    return Episode(task, m, AutoresetMode.NEXT_STEP, None, DOUBLE).layout.observation
+
+
+def here(policy: Policy, task: Joystick, episodes: int) -> dict[str, Any]:
+    """Score a policy in this package, in float64."""
     env = TorchVectorEnv(task, episodes, dtype=torch.float64, device="cpu")
-    seen = env.engine.layout.observation
     scored = score(policy, env, SEED, "cpu")
     found, returns = scored.named, scored.returns
     fell = torch.stack([x for name, x in found.items() if name.startswith(END) and name != f"{END}time_limit"]).sum(0)
     means = {name: found[MEAN + name].tolist() for name in ERRORS}
     worth = {"return": round(float(returns.mean()), 2), "interval": round(interval(returns), 2)}
-    return summary(means, fell.tolist(), found[LENGTH].tolist()) | worth, seen
+    return summary(means, fell.tolist(), found[LENGTH].tolist()) | worth
 
 
-def there(policy: Policy, task: Joystick, seen: Observation, episodes: int) -> dict[str, Any]:
+def there(policy: Policy, task: Joystick, episodes: int) -> dict[str, Any]:
     """Score a policy in MuJoCo C."""
+    seen = layout(task)
     robots, size = [InMujoco(task, seen, SEED, k) for k in range(episodes)], policy.sizes[0]
     while active := [robot for robot in robots if not robot.ended]:
         actions = policy(torch.tensor([robot.obs[:size] for robot in active], dtype=torch.float32))
@@ -186,12 +207,10 @@ def keep(folder: Path, about: dict[str, Any], found: dict[str, Any]) -> None:
 
 def measure(policy: Policy, about: dict[str, Any], episodes: int) -> dict[str, Any]:
     """Score a policy here and in MuJoCo C."""
-    task = replace(TASKS[policy.env_id.removeprefix("Torch").removesuffix("-v0")](), **policy.task)
-    began = time.perf_counter()
-    ours, seen = here(policy, task, episodes)
+    task, began = task_of(policy), time.perf_counter()
     about = {name: about[name] for name in ("seed", "frames", "seconds", "threads")}
     found = {"env": policy.env_id, "task": policy.task, "terrain": task.terrain, "episodes": episodes, "policy": about}
-    found |= {"here": ours, "MuJoCo C": there(policy, task, seen, episodes)}
+    found |= {"here": here(policy, task, episodes), "MuJoCo C": there(policy, task, episodes)}
     return found | {"seconds": round(time.perf_counter() - began)}
 
 
@@ -217,10 +236,8 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument("--render", action="store_true", help="only make the table")
     args = p.parse_args(argv)
     results: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {"policies": []}
-    known = tuple(f"Torch{name}-v0" for name in TASKS)
-    shipped = [x for x in pretrained_ids() if x.startswith(known)]
     policies = [(Policy.load(x), told(x)) for x in args.runs or ()]
-    policies = policies or [(policy, policy.about) for policy in map(pretrained, shipped)]
+    policies = policies or [(policy, policy.about) for policy in map(pretrained, shipped())]
     for k, (policy, about) in enumerate([] if args.render else policies):
         found = measure(policy, about, args.episodes)
         if args.keep:
@@ -230,9 +247,8 @@ def main(argv: list[str] | None = None) -> None:
         results["policies"] = [x for x in results["policies"] if x not in same] + [found]
         results["machine"] = machine.describe()
         args.out.write_text(json.dumps(results, indent=1) + "\n")
-    text = f"# Playground's robots\n\nWritten by `python -m benchmarks.playground`.\n\n{markdown(results)}\n"
-    args.out.with_suffix(".md").write_text(text)
-    print(text)
+    put(PAGE, *MARKS, markdown(results))
+    print(markdown(results))
 
 
 if __name__ == "__main__":

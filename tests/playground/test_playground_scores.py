@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import playground as benchmark
-from torch_mjenvs import TorchVectorEnv
+from torch_mjenvs import TorchVectorEnv, pretrained
 from torch_mjenvs.playground import G1Joystick, Go1Joystick
 from torch_mjenvs.playground.joystick import Joystick
 
@@ -44,3 +44,21 @@ def test_a_robot_in_mujoco_draws_and_steps_as_in_an_environment(task: Joystick) 
         for name in benchmark.ERRORS:
             means = [np.mean([x[name] for x in robot.errors]) for robot in robots]
             np.testing.assert_allclose(means, info[f"episode_mean/{name}"], rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", benchmark.shipped())
+def test_a_policy_of_the_package_follows_commands_in_mujoco(name: str) -> None:
+    """For 6 s, of which the first second does not count: nothing falls, and commands are followed."""
+    policy = pretrained(name)
+    task = benchmark.task_of(policy, pushed=False)
+    seen = benchmark.layout(task)
+    robots = [benchmark.InMujoco(task, seen, SEED, k) for k in range(3)]
+    for _ in range(300):
+        actions = policy(torch.tensor([robot.obs[: policy.sizes[0]] for robot in robots], dtype=torch.float32))
+        for robot, action in zip(robots, actions.tolist(), strict=True):
+            robot.step(action)
+    assert not any(robot.ended for robot in robots)
+    moves = [np.linalg.norm(robot.memory["command"]) for robot in robots]
+    assert max(moves) > 0.5
+    errors = [np.mean([x["linear_error"] for x in robot.errors[50:]]) for robot in robots]
+    assert max(errors) < 0.35, errors
