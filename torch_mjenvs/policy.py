@@ -19,8 +19,9 @@ import io
 import itertools
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,8 @@ def pretrained(env_id: str) -> Policy:
     One that was trained with other fields of the task (`Policy.task`) has a name behind the id:
     `pretrained("TorchGo1Joystick-v0-rough")`.
 
-    `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's own.
+    `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's or
+    dm_control's own.
 
     Raises ValueError for a task without a trained policy in the package.
     """
@@ -193,10 +195,18 @@ def pretrained(env_id: str) -> Policy:
 
 
 def pretrained_ids() -> list[str]:
-    """Return the ids of the tasks for which `pretrained` has a policy, in alphabetical order."""
+    """Return the names for which `pretrained` has a policy, ids of tasks for the most part, in alphabetical order."""
     folder = resources.files(__package__) / FOLDER
-    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    return sorted(name.removesuffix(".pt") for name in names if name.endswith(".pt"))
+    return sorted(_ids_in(folder, "")) if folder.is_dir() else []
+
+
+def _ids_in(folder: Traversable, namespace: str) -> Iterator[str]:
+    """Yield the ids of the policies in a folder; those of a namespace such as "TorchDMC/" are in a folder within."""
+    for file in folder.iterdir():
+        if file.is_dir():
+            yield from _ids_in(file, f"{namespace}{file.name}/")
+        elif file.name.endswith(".pt"):
+            yield namespace + file.name.removesuffix(".pt")
 
 
 def as_fields(task: Any) -> dict[str, Any]:

@@ -95,7 +95,8 @@ def _policy(what: str) -> Policy:
         return Policy.load(what)
     if what in pretrained_ids():
         return pretrained(what)
-    if "/" in what or "\\" in what or what.endswith(".pt"):
+    named = any(what in (env_id, env_id.rpartition("-v")[0]) for env_id in task_ids())
+    if not named and ("/" in what or "\\" in what or what.endswith(".pt")):
         raise SystemExit(f"there is no file or folder {what!r}")
     env_id = task_id(what)
     if env_id not in pretrained_ids():
