@@ -40,7 +40,7 @@ from torch_mjenvs.policy import FOLDER, pretrained_ids
 from torch_mjenvs.scalar import Random
 from torch_mjenvs.training.scores import interval, score
 
-from . import machine
+from . import machine, parity
 from .report import put, table
 
 RESULTS = Path(__file__).resolve().parent / "results" / "playground.json"
@@ -50,6 +50,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
 KEPT = "env", "task", "activation", "obs_mean", "obs_var", "observation", "obs_groups"  # of a run's policy
 SEED = 1_000_003  # worlds that no training saw
 ERRORS = "linear_error", "angular_error"
+CONVERGED, OWN = "MuJoCo C, converged", "MuJoCo C, the scene's settings"
 
 
 class Numbers:
@@ -160,10 +161,12 @@ def here(policy: Policy, task: Joystick, episodes: int) -> dict[str, Any]:
     return summary(means, fell.tolist(), found[LENGTH].tolist()) | worth
 
 
-def there(policy: Policy, task: Joystick, episodes: int) -> dict[str, Any]:
-    """Score a policy in MuJoCo C."""
+def there(policy: Policy, task: Joystick, episodes: int, converged: bool) -> dict[str, Any]:
+    """Score a policy in MuJoCo C, with a solver that converges, or with the scene's own settings."""
     seen = layout(task)
     robots, size = [InMujoco(task, seen, SEED, k) for k in range(episodes)], policy.sizes[0]
+    for robot in robots if converged else ():
+        parity.converge(robot.model)
     while active := [robot for robot in robots if not robot.ended]:
         actions = policy(torch.tensor([robot.obs[:size] for robot in active], dtype=torch.float32))
         for robot, action in zip(active, actions.tolist(), strict=True):
@@ -210,20 +213,21 @@ def measure(policy: Policy, about: dict[str, Any], episodes: int) -> dict[str, A
     task, began = task_of(policy), time.perf_counter()
     about = {name: about[name] for name in ("seed", "frames", "seconds", "threads")}
     found = {"env": policy.env_id, "task": policy.task, "terrain": task.terrain, "episodes": episodes, "policy": about}
-    found |= {"here": here(policy, task, episodes), "MuJoCo C": there(policy, task, episodes)}
+    found |= {"here": here(policy, task, episodes)}
+    found |= {name: there(policy, task, episodes, name == CONVERGED) for name in (CONVERGED, OWN)}
     return found | {"seconds": round(time.perf_counter() - began)}
 
 
 def markdown(results: dict[str, Any]) -> str:
-    header = ["task", "terrain", "frames", "minutes, threads", "m/s here", "in MuJoCo C", "rad/s here", "in MuJoCo C",
-              "falls here", "in MuJoCo C"]  # fmt: skip
+    header = ["task", "terrain", "frames", "minutes", "", "m/s", "rad/s", "falls"]
     rows = []
     for x in sorted(results["policies"], key=lambda x: (x["env"], x["terrain"])):
-        both, about = (x["here"], x["MuJoCo C"]), x["policy"]
-        took, frames = f"{about['seconds'] / 60:.0f}, {about['threads']}", f"{about['frames'] / 1e6:.0f} M"
-        errors = [f"{one[name]:.2f}" for name in ERRORS for one in both]
-        falls = [f"{one['falls']} of {x['episodes']}" for one in both]
-        rows.append([f"`{x['env']}`", x["terrain"], frames, took, *errors, *falls])
+        about = x["policy"]
+        first = [f"`{x['env']}`", x["terrain"], f"{about['frames'] / 1e6:.0f} M", f"{about['seconds'] / 60:.0f}"]
+        for name in [name for name in ("here", CONVERGED, OWN) if name in x]:
+            errors = [f"{x[name][error]:.2f}" for error in ERRORS]
+            rows.append([*first, name, *errors, f"{x[name]['falls']} of {x['episodes']}"])
+            first = [""] * len(first)
     return table(header, rows)
 
 

@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     p.add_argument("--out", type=Path, default=FILM)
     p.add_argument("--seconds", type=float, default=6.0)
-    p.add_argument("--seed", type=int, default=4)
+    p.add_argument("--seed", type=int, default=7)
     p.add_argument("--menagerie", default="", help="a checkout of MuJoCo Menagerie, for the robots' meshes")
     args = p.parse_args(arguments)
     count = round(args.seconds / (0.02 * EVERY))
@@ -55,7 +55,7 @@ def pictures(policy: Policy, count: int, seed: int, menagerie: str) -> Iterator[
         robot.step(action)
         if step >= BEFORE and (step - BEFORE) % EVERY == 0:
             renderer.update_scene(robot.data, "track")
-            forward, left, turn = robot.memory["seen_command"]
+            forward, left, turn = (x + 0.0 for x in robot.memory["seen_command"])
             command = f"{forward:+.1f}, {left:+.1f} m/s, {turn:+.1f} rad/s"
             yield titled(renderer.render(), f"{task.robot}, {task.terrain}: {command}")
     renderer.close()
