@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ from ..envs.parts import mapped
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
+from .checkpoints import misfit
 from .compiled import Forward, Loss, Update, networks_of, trained, why_not
 from .flags import groups
 from .health import Faults
@@ -39,6 +41,7 @@ from .statistics import STATISTICS, measures
 from .task_flags import arguments
 from .worlds import make
 
+LEARNED = "theta", "obs_moments", "return_moments"  # entries of a PPO's state that a run may start with
 RATES = 1e-5, 1e-2  # between which target_kl moves the learning rate, as rsl_rl does
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
@@ -125,6 +128,7 @@ class PPO:
         self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
         self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
+        self.frames_before = 0  # by runs that this one started from
         self.compiled_update: Update | None = None
         self.compiled_forward: Forward | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
@@ -355,6 +359,7 @@ class PPO:
             "discounted_return": self.discounted_return,
             "finished": list(self.finished),
             "frames_seen": self.frames_seen,
+            "frames_before": self.frames_before,
             "random": torch.get_rng_state(),
             "cuda_random": torch.cuda.get_rng_state(self.frames.device) if self.frames.is_cuda else None,
         }
@@ -374,10 +379,28 @@ class PPO:
         self.discounted_return.copy_(state["discounted_return"])
         self.finished.extend(state["finished"])
         self.told.extend(state.get("told", ()))
-        self.frames_seen = state["frames_seen"]
+        self.frames_seen, self.frames_before = state["frames_seen"], state["frames_before"]
         torch.set_rng_state(state["random"].cpu())
         if self.frames.is_cuda and state["cuda_random"] is not None:  # None: of a run on the CPU
             torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
+
+    def start_from(self, run: Mapping[str, Any], folder: Path) -> None:
+        """Begin with what the networks of another run have learned; `run` is what identifies this one.
+
+        Raises SystemExit where that run is of another task or learner, or its networks read or are something else.
+        """
+        found = runs.load(folder / "checkpoint.pt", ("run", "agent"))
+        theirs, state, ours = found["run"], found["agent"], self.state_dict()
+        for name in ("algorithm", "env", "obs_groups"):
+            if theirs.get(name) != run.get(name):
+                raise SystemExit(f"{folder} cannot be started from: {name} is {theirs.get(name)}, here {run.get(name)}")
+        wrong = misfit(state, {name: ours[name] for name in LEARNED})
+        if wrong:
+            raise SystemExit(f"{folder} cannot be started from: {wrong}")
+        self.net.theta.copy_(state["theta"])
+        self.obs_moments.load_state_dict(state["obs_moments"])
+        self.return_moments.load_state_dict(state["return_moments"])
+        self.frames_before = int(state["frames_seen"]) + int(state.get("frames_before", 0))
 
 
 class Seen:
@@ -433,7 +456,13 @@ def main(argv: list[str] | None = None) -> None:
         "--obs-groups", nargs="+", type=groups, metavar="WHO=GROUP,GROUP",
         help="the groups of the task's observations that each network sees: policy=policy critic=policy,privileged",
     )  # fmt: skip
+    parser.add_argument(
+        "--start", type=Path, metavar="RUN",
+        help="begin with the networks of this run, whose task had the same id, but maybe other fields",
+    )  # fmt: skip
     args, env_id, task = runs.parsed(parser, argv)
+    if args.start and args.resume:
+        raise SystemExit("--start begins a run, and --resume goes on with one: give one of them")
     reason = why_not(torch.device(args.device))
     if args.learner == "compiled" and reason:
         raise SystemExit(f"--learner compiled cannot be: {reason}")
@@ -446,7 +475,11 @@ def main(argv: list[str] | None = None) -> None:
     run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "task": task, "settings": asdict(settings)}
     run["learner"] = "compiled" if agent.compiled_update else "torch"
     run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
+    if args.start:
+        agent.start_from(run, args.start)
     with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
         history = runs.train(agent, run, out, args)
         env.close()
+        history |= {"frames_before": agent.frames_before} if agent.frames_before else {}
+        history |= {"start": str(args.start)} if args.start else {}
         runs.finish(agent, run, out, args, history)
