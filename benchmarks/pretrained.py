@@ -57,7 +57,7 @@ def keep(folder: Path, result: dict[str, Any], file: Path, episodes: int) -> Non
     }
     trained = torch.load(folder / "policy.pt", map_location="cpu", weights_only=True)
     layers = {name: x[:1].clone() for name, x in trained.items() if name.startswith(("weights", "biases"))}
-    kept = {name: trained[name] for name in ("env", "obs_mean", "obs_var")}
+    kept = {name: trained[name] for name in ("env", "activation", "obs_mean", "obs_var")}
     torch.save({**kept, **layers, "about": about}, file)
     print(f"{file}: {file.stat().st_size / 1e3:.0f} kB, from {folder}")
 

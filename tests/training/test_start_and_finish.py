@@ -36,7 +36,7 @@ def test_help_imports_neither_what_draws_nor_what_logs():
 
 
 def test_training_does_not_import_what_compiles_for_torch(tmp_path):
-    few = ["--num-envs", "4", "--horizon", "8", "--minibatch", "32", "--hidden", "16", "--total-steps", "64"]
+    few = ["--num-envs", "4", "--horizon", "8", "--minibatch", "32", "--actor", "16", "--total-steps", "64"]
     run(IMPORTED, ",".join(NEEDLESS), "train", "--env", "TorchInvertedPendulum-v0", *few, "--episodes", "2",
         "--out", str(tmp_path / "run"), "--evaluations", "0")  # fmt: skip
     assert json.loads((tmp_path / "run" / "result.json").read_text())["frames"] == 64

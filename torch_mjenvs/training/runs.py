@@ -62,7 +62,7 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
 
 
 def training_parser(
-    description: str, defaults: Mapping[str, float], prog: str | None = None
+    description: str, defaults: Mapping[str, Any], prog: str | None = None
 ) -> argparse.ArgumentParser:
     """Return `parser` with a flag for every setting, and flags for the evaluations and logs of a run."""
     out = parser(description, prog)
@@ -74,7 +74,8 @@ def training_parser(
     group = out.add_argument_group("settings", "A flag overrides the task's setting, which overrides the default.")
     for name, value in defaults.items():
         if name not in ("num_envs", "total_steps"):
-            group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {value}")
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else value
+            group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {text}")
     return out
 
 
