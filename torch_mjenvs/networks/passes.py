@@ -16,7 +16,7 @@ from ..compiler.program import Buffer, Program, record
 from .activations import ACTIVATIONS
 from .layers import Dense, Network
 
-FRAMES = 32  # of a tile: activations of common networks stay in the nearest caches, and vectors of 4, 8, 16 fit in
+FRAMES = 64  # of a tile: activations of common networks stay in near caches, and each weight is used for many frames
 
 
 class Scratch:
