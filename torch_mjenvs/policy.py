@@ -19,8 +19,9 @@ import io
 import itertools
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,8 @@ def _holds(given: Any, wanted: Any) -> bool:
 def pretrained(env_id: str) -> Policy:
     """Return the trained policy that this package has for a task, on the CPU: `pretrained("TorchAnt-v0")`.
 
-    `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's own.
+    `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's or
+    dm_control's own.
 
     Raises ValueError for a task without a trained policy in the package.
     """
@@ -192,8 +194,16 @@ def pretrained(env_id: str) -> Policy:
 def pretrained_ids() -> list[str]:
     """Return the ids of the tasks for which `pretrained` has a policy, in alphabetical order."""
     folder = resources.files(__package__) / FOLDER
-    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    return sorted(name.removesuffix(".pt") for name in names if name.endswith(".pt"))
+    return sorted(_ids_in(folder, "")) if folder.is_dir() else []
+
+
+def _ids_in(folder: Traversable, namespace: str) -> Iterator[str]:
+    """Yield the ids of the policies in a folder; those of a namespace such as "TorchDMC/" are in a folder within."""
+    for file in folder.iterdir():
+        if file.is_dir():
+            yield from _ids_in(file, f"{namespace}{file.name}/")
+        elif file.name.endswith(".pt"):
+            yield namespace + file.name.removesuffix(".pt")
 
 
 def as_fields(task: Any) -> dict[str, Any]:

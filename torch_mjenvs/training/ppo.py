@@ -1,4 +1,4 @@
-"""PPO on one of the Torch tasks, scored at the end in Gymnasium's own.
+"""PPO on one of the Torch tasks, scored at the end in Gymnasium's or dm_control's own.
 
     python -m torch_mjenvs train --env TorchHalfCheetah-v0
 

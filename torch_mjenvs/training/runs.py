@@ -53,7 +53,7 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
     out.add_argument("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
     out.add_argument("--seed", type=seed, default=0)
-    out.add_argument("--episodes", type=count, default=100, help="episodes of the final score, here and in Gymnasium's")
+    out.add_argument("--episodes", type=count, default=100, help="episodes of the final scores, here and there")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
     out.add_argument(
         "--resume", action="store_true", help="go on from OUT/checkpoint.pt; with more --total-steps, beyond its end"
@@ -196,7 +196,7 @@ def evaluated(act: Callable[[Tensor], Tensor], run: dict[str, Any], args: argpar
 
 
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
-    """Draw the curve, score the policy here and in Gymnasium's own task, and save all in OUT/result.json."""
+    """Draw the curve, score the policy here and in the original task, and save all in OUT/result.json."""
     title = f"{run['algorithm']}, {run['env']}, {run['settings']['num_envs']:,} worlds, seed {run['seed']}"
     save_curve(out / "curve.png", title, history["curve"], history["evaluations"])
     task = run.get("task", {})
