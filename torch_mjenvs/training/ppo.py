@@ -14,6 +14,7 @@ Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A action
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
 from .checkpoints import misfit
-from .compiled import Forward, Loss, Update, networks_of, trained, why_not
+from .compiled import Forward, Loss, Update, networks_of, trained, why_no_bfloat16, why_not
 from .flags import groups
 from .health import Faults
 from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
@@ -81,13 +82,14 @@ class PPO:
         seed: int,
         obs_groups: Mapping[str, Sequence[str]] | None = None,
         compiled: bool = True,
+        rounded: bool = False,
     ):
         """Make the networks, and reset the worlds.
 
         `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
         "critic" where there is such a group, else "policy" and "privileged". Where it can be, and unless `compiled` is
-        False, compiled kernels do the networks' work. Raises SystemExit for groups that are not there, and a horizon
-        longer than an episode.
+        False, compiled kernels do the networks' work; `rounded` has them round the factors of products to bfloat16.
+        Raises SystemExit for groups that are not there, and a horizon longer than an episode.
         """
         self.env, self.settings = env, settings
         self.seen = Seen(env.engine.layout.observation, obs_groups)
@@ -133,19 +135,19 @@ class PPO:
         self.compiled_forward: Forward | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
         if compiled and not why_not(device):
-            self.compile()
+            self.compile(rounded)
         self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
 
-    def compile(self) -> None:
-        """Compile what the networks do."""
+    def compile(self, rounded: bool = False) -> None:
+        """Compile what the networks do; with `rounded`, factors of products are bfloat16."""
         s, net, networks = self.settings, self.net, networks_of(self.net)
         loss = Loss(s.clip, s.value_weight, s.max_grad_norm, s.entropy, s.value_clip)
         size = min(len(self.frames), s.minibatch)
         log_std = int(net.log_std.storage_offset())
         self.compiled_update = Update(
-            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net)
+            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net), rounded
         )
-        self.compiled_forward = Forward(networks, net.theta, self.columns[0])
+        self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
@@ -453,6 +455,10 @@ def main(argv: list[str] | None = None) -> None:
         "--learner", choices=("compiled", "torch"), help="what runs the networks; default compiled, on the CPU"
     )
     parser.add_argument(
+        "--precision", choices=("float32", "bfloat16"), default="float32",
+        help="of the factors of a compiled learner's products, whose sums are float32; default float32",
+    )  # fmt: skip
+    parser.add_argument(
         "--obs-groups", nargs="+", type=groups, metavar="WHO=GROUP,GROUP",
         help="the groups of the task's observations that each network sees: policy=policy critic=policy,privileged",
     )  # fmt: skip
@@ -466,14 +472,18 @@ def main(argv: list[str] | None = None) -> None:
     reason = why_not(torch.device(args.device))
     if args.learner == "compiled" and reason:
         raise SystemExit(f"--learner compiled cannot be: {reason}")
+    rounded, compiled = args.precision == "bfloat16", args.learner != "torch" and not reason
+    if rounded and (why := (why_no_bfloat16() if compiled else reason or "it is for the compiled learner")):
+        print(f"--precision bfloat16 is float32 here: {why}", file=sys.stderr)
+        rounded = False
     settings = Settings(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
     env = make(env_id, settings.num_envs, args.device, **arguments(env_id, task))
-    agent = PPO(env, settings, args.seed, dict(args.obs_groups or ()), compiled=args.learner != "torch")
+    agent = PPO(env, settings, args.seed, dict(args.obs_groups or ()), compiled, rounded)
     run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "task": task, "settings": asdict(settings)}
-    run["learner"] = "compiled" if agent.compiled_update else "torch"
+    run |= {"learner": "compiled" if compiled else "torch", "precision": "bfloat16" if rounded else "float32"}
     run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
     if args.start:
         agent.start_from(run, args.start)
