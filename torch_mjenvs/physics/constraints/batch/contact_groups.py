@@ -8,7 +8,7 @@ i number of a contact   J its rows of the Jacobian, in the `dofs` that tell its 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ....compiler.arrays import Array, Table
@@ -26,7 +26,7 @@ from ..rows import Constraint, Hessian
 from ..softening import ContactBound
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
-from .records import Records, records_each
+from .records import Computed, Records, records_each
 
 
 @dataclass
@@ -39,12 +39,16 @@ class ContactGroup(Constraint):
 
     tables: PairTables
     touching: Any
-    rows: Records
+    rows: Records | Computed
     cone: Callable[[list[Scalar], Scalar], Cone]
 
     @property
     def batch(self) -> PairBatch:
         return self.tables.batch
+
+    def recomputed(self) -> ContactGroup:
+        tables = self.tables.recomputed()
+        return replace(self, tables=tables, rows=Computed(lambda i: _rows(tables, i)))
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         g, x = self.batch, self.batch.of_dofs(a)
