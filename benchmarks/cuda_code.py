@@ -284,10 +284,14 @@ def in_play(task: str) -> Engine:
 # tables
 
 
+def resident_warps(registers: int) -> int:
+    """How many warps a multiprocessor holds at once, as `cuda.Kernel` counts them: a scheduler has a quarter of it."""
+    return min(32, 4 * (REGISTERS // 4 // (-(-registers // 8) * 8 * 32)))
+
+
 def limits(code: dict, run: dict) -> dict[str, float]:
     """Physics steps a second at the most, and what is resident at once."""
-    # As `cuda.Kernel` counts them: a quarter for each scheduler, 32 blocks at the most.
-    warps = min(32, 4 * (REGISTERS // 4 // (-(-code["registers"] // 8) * 8 * 32)))
+    warps = resident_warps(code["registers"])
     cycles = MULTIPROCESSORS * HERTZ
     worlds = 32 * run["physics_steps"]
     lines = [x / L1_WAVEFRONTS_A_CYCLE for x in (run["wavefronts"], run["scattered_wavefronts"])]

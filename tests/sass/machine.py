@@ -55,6 +55,12 @@ class _Launch(ctypes.Structure):
     ]  # fmt: skip
 
 
+SPENT = (
+    "cycles", "issued", "active", "busiest", "issue_slots", "fetch_slots", "barrier_slots", "stall_slots", "unit_slots",
+    "empty_slots", "l1_accesses", "l1_misses", "l2_bytes", "written_back", "dram_bytes", "fetched_bytes",
+)  # fmt: skip
+
+
 @functools.cache
 def library() -> ctypes.CDLL:
     """The emulator, compiled if it has not been since its sources changed."""
@@ -118,6 +124,23 @@ class Machine:
         if failed:
             raise self.fault(where.value, message.value.decode())
         self.issued, self.active = counts
+
+    def time(
+        self, tensors: Sequence[torch.Tensor], worlds: int, chip: Sequence[float], first: int, warps: int, resident: int
+    ) -> dict[str, int]:
+        """Run `warps` warps from the `first` on as one multiprocessor would, `resident` at once, on the model of
+        `multiprocessor.cc`; what that took, by the names of SPENT. `chip` are the numbers of its `Chip`.
+        """
+        launch, held = self._launch(tensors, worlds)
+        numbers, spent = (ctypes.c_double * len(chip))(*chip), (ctypes.c_uint64 * len(SPENT))()
+        message = ctypes.create_string_buffer(200)
+        failed = library().sass_time(
+            ctypes.byref(launch), numbers, first, warps, resident, spent, message, len(message)
+        )
+        del held
+        if failed:
+            raise SassError(message.value.decode())
+        return dict(zip(SPENT, spent, strict=True))
 
     def fault(self, address: int, message: str) -> SassError:
         return SassError(f"{self.code.text[address // SIZE]!r} at {address:#x}, {message}")
