@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
@@ -19,6 +20,7 @@ from ..compiler.packed_outputs import PackedOutputs
 from ..physics.loading.load import load
 from ..physics.loading.size import sized
 from ..physics.model.model import Model
+from ..physics.params import DIRECTIONS, OPTIONS
 from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
 from .entries import BAD_STATE
@@ -228,6 +230,13 @@ class Engine(Varied):
         """Return the first row of each entry of info in its buffer."""
         widths = [max(1, width) for width in self.layout.info.values()]
         return dict(zip(self.layout.info, itertools.accumulate([0, *widths]), strict=False))
+
+    def own_fields(self, world: int) -> dict[str, np.ndarray]:
+        """Return a world's own parameters as fields of an MjModel, by name; those of mjOption are left out."""
+        fields = {name: x[world].double().cpu().numpy() for name, x in self.params.items() if name not in OPTIONS}
+        for name in {*fields} & {*DIRECTIONS}:  # of any length here, and in MuJoCo of unit length
+            fields[name] /= np.linalg.norm(fields[name], axis=-1, keepdims=True)
+        return fields
 
     @property
     def output_bytes(self) -> int:
