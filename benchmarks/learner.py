@@ -10,6 +10,7 @@ frame in each of a layer's three products, of which the first layer needs two.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -24,9 +25,10 @@ TASKS = ("HalfCheetah", "Hopper", "Ant", "Humanoid")
 def operations(agent: ppo.PPO) -> int:
     """Count the arithmetic operations of an update's products."""
     s, (observations, actions, *_) = agent.settings, agent.columns
-    hidden, frames = s.hidden, len(agent.frames) // s.minibatch * s.minibatch
-    weights = 2 * (2 * observations * hidden + 3 * hidden * hidden) + 3 * hidden * (actions + 1)
-    return 2 * weights * frames * s.epochs
+    frames = len(agent.frames) // s.minibatch * s.minibatch
+    networks = (observations, *s.actor, actions), (observations, *s.critic, 1)
+    layers = [[i * o for i, o in itertools.pairwise(widths)] for widths in networks]
+    return 2 * sum(3 * sum(sizes) - sizes[0] for sizes in layers) * frames * s.epochs
 
 
 def seconds(function: Callable[[], None], threads: int) -> float:

@@ -3,8 +3,8 @@
     python -m torch_mjenvs train --env TorchHalfCheetah-v0          # and so on; results go to runs/
     python -m benchmarks.pretrained runs/*                          # of each task the best run, with fresh scores
 
-A run is judged by its score in Gymnasium's own task. The one that is taken is then scored anew, in worlds that did not
-choose it.
+A run is judged by its score in Gymnasium's or dm_control's own task. The one that is taken is then scored
+anew, in worlds that did not choose it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from torch_mjenvs.training.worlds import original
 
 PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
 SEED = 1_000_003  # of the fresh scores
+KEPT = ("env", "task", "activation", "obs_mean", "obs_var", "observation", "obs_groups")  # beside the layers
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -38,9 +39,10 @@ def main(argv: list[str] | None = None) -> None:
         score = statistics.mean(result["scores"][original(env_id)])
         if env_id not in best or score > best[env_id][0]:
             best[env_id] = score, folder, result
-    args.to.mkdir(exist_ok=True)
     for env_id, (_, folder, result) in sorted(best.items()):
-        keep(folder, result, args.to / f"{env_id}.pt", args.episodes)
+        file = args.to / f"{env_id}.pt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        keep(folder, result, file, args.episodes)
 
 
 def keep(folder: Path, result: dict[str, Any], file: Path, episodes: int) -> None:
@@ -57,7 +59,7 @@ def keep(folder: Path, result: dict[str, Any], file: Path, episodes: int) -> Non
     }
     trained = torch.load(folder / "policy.pt", map_location="cpu", weights_only=True)
     layers = {name: x[:1].clone() for name, x in trained.items() if name.startswith(("weights", "biases"))}
-    kept = {name: trained[name] for name in ("env", "obs_mean", "obs_var")}
+    kept = {name: trained[name] for name in KEPT if name in trained}
     torch.save({**kept, **layers, "about": about}, file)
     print(f"{file}: {file.stat().st_size / 1e3:.0f} kB, from {folder}")
 

@@ -19,7 +19,9 @@ PAGE = ROOT / "docs" / "reference.md"
 
 # What users import from where, and the folders or files in which that is defined.
 SECTIONS = {
-    "torch_mjenvs": ["envs/vector_env.py", "envs/single_env.py", "physics", "envs", "policy.py"],
+    "torch_mjenvs": [
+        "envs/vector_env.py", "envs/single_env.py", "rendering/simulation.py", "physics", "envs", "policy.py",
+    ],
     "torch_mjenvs.scalar": ["compiler/scalar.py", "compiler/control.py", "compiler/random.py"],
     "torch_mjenvs.feet": ["feet.py"],
     "torch_mjenvs.controls": ["controls.py"],
@@ -31,7 +33,8 @@ SECTIONS = {
     "torch_mjenvs.adapters": ["adapters"],
 }
 LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported, with its library, when asked for
-UNNAMED = {"Human", "Varied"}  # bases whose members are shown as those of the classes made from them
+# Bases whose members are shown as those of the classes made from them.
+UNNAMED = {"Human", "Varied", "simulation.Simulation"}
 HEAD = """# Reference
 
 Made from the docstrings by `python docs/reference.py`. Shapes: N worlds. What a name is good for is said in
@@ -85,9 +88,10 @@ def _section(module: str, places: list[str]) -> Iterator[str]:
 def _whole(node: Definition) -> Definition:
     """With what a class has from bases that users do not know."""
     if isinstance(node, ast.ClassDef):
-        for name in [x.id for x in node.bases if isinstance(x, ast.Name) and x.id in UNNAMED]:
-            base = find(name, ["physics", "envs"])
+        for name in [x for x in map(ast.unparse, node.bases) if x in UNNAMED]:
+            base = find(name.rpartition(".")[2], ["physics", "envs"])
             assert isinstance(base, ast.ClassDef)
+            _whole(base)
             node.bases, node.body = base.bases, [node.body[0], *base.body[1:], *node.body[1:]]  # first the docstring
     return node
 

@@ -31,6 +31,7 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 from torch_mjenvs import TorchRLEnv
+from torch_mjenvs.policy import ACTIVATIONS
 from torch_mjenvs.training import runs
 from torch_mjenvs.training.health import Faults
 from torch_mjenvs.training.worlds import task_id
@@ -50,17 +51,18 @@ def make_env(env_id: str, num_envs: int, device: str) -> TransformedEnv:
     return TransformedEnv(env, Compose(difference, normalise, clip, RewardSum()))
 
 
-def make_networks(env: TransformedEnv, hidden: int, log_std: float) -> tuple[ProbabilisticActor, ValueOperator]:
-    """Separate tanh networks for the policy and the value."""
+def make_networks(env: TransformedEnv, s: SimpleNamespace) -> tuple[ProbabilisticActor, ValueOperator]:
+    """Separate networks for the policy and the value."""
     (obs_dim,), (act_dim,) = env.observation_spec_unbatched["observation"].shape, env.action_spec_unbatched.shape
-    sizes = dict(in_features=obs_dim, num_cells=[hidden, hidden], activation_class=nn.Tanh, device=env.device)
-    policy, value = MLP(out_features=act_dim, **sizes), MLP(out_features=1, **sizes)
+    kind = dict(in_features=obs_dim, activation_class=ACTIVATIONS[s.activation], device=env.device)
+    policy = MLP(out_features=act_dim, num_cells=list(s.actor), **kind)
+    value = MLP(out_features=1, num_cells=list(s.critic), **kind)
     for net, last_gain in ((policy, 0.01), (value, 1.0)):
         layers = [module for module in net if isinstance(module, nn.Linear)]
         for layer in layers:
             nn.init.orthogonal_(layer.weight, last_gain if layer is layers[-1] else 2**0.5)
             nn.init.zeros_(layer.bias)
-    noise = AddStateIndependentNormalScale(act_dim, init_value=log_std, device=env.device)
+    noise = AddStateIndependentNormalScale(act_dim, init_value=s.log_std, device=env.device)
     space = env.action_spec_unbatched.space
     actor = ProbabilisticActor(
         TensorDictModule(nn.Sequential(policy, noise), in_keys=["observation"], out_keys=["loc", "scale"]),
@@ -95,7 +97,7 @@ class PPO:
     def __init__(self, env: TransformedEnv, settings: SimpleNamespace, seed: int):
         self.env, self.settings = env, settings
         s, n, device = settings, env.batch_size.numel(), env.device
-        self.actor, critic = make_networks(env, s.hidden, s.log_std)
+        self.actor, critic = make_networks(env, s)
         self.advantage = GAE(gamma=s.gamma, lmbda=s.lam, value_network=critic, average_gae=False, device=device)
         self.loss = ClipPPOLoss(
             self.actor, critic, clip_epsilon=s.clip, entropy_bonus=False, critic_coeff=s.value_weight,

@@ -40,16 +40,17 @@ SETTINGS = {
     "learning_rate": 3e-4,
     "gamma": 0.99,
     "tau": 0.005,  # by which the target networks follow at each update
-    "hidden": 256,  # units of both layers of all networks
+    "actor": (256, 256),  # units of the hidden layers
+    "critic": (256, 256),
 }
 
 
-def make_networks(env: TorchRLEnv, hidden: int) -> tuple[ProbabilisticActor, ValueOperator]:
+def make_networks(env: TorchRLEnv, s: SimpleNamespace) -> tuple[ProbabilisticActor, ValueOperator]:
     """A policy squashed into the box of actions, and a critic."""
     obs_dim, act_dim = env.observation_spec["observation"].shape[1], env.action_spec.shape[1]
-    sizes = dict(num_cells=[hidden, hidden], activation_class=nn.ReLU, device=env.device)
+    kind = dict(activation_class=nn.ReLU, device=env.device)
     space = env.action_spec_unbatched.space
-    policy = MLP(in_features=obs_dim, out_features=2 * act_dim, **sizes)
+    policy = MLP(in_features=obs_dim, out_features=2 * act_dim, num_cells=list(s.actor), **kind)
     normal = nn.Sequential(policy, NormalParamExtractor(scale_mapping="biased_softplus_1.0", scale_lb=0.01))
     actor = ProbabilisticActor(
         TensorDictModule(normal, in_keys=["observation"], out_keys=["loc", "scale"]),
@@ -59,7 +60,7 @@ def make_networks(env: TorchRLEnv, hidden: int) -> tuple[ProbabilisticActor, Val
         distribution_kwargs={"low": space.low, "high": space.high, "tanh_loc": False},
         default_interaction_type=ExplorationType.RANDOM,
     )
-    critic = MLP(in_features=obs_dim + act_dim, out_features=1, **sizes)
+    critic = MLP(in_features=obs_dim + act_dim, out_features=1, num_cells=list(s.critic), **kind)
     return actor, ValueOperator(critic, in_keys=["observation", "action"])
 
 
@@ -67,7 +68,7 @@ class SAC:
     def __init__(self, env: TorchRLEnv, settings: SimpleNamespace, seed: int):
         self.env, self.settings = env, settings
         s, n, device = settings, env.num_envs, env.device
-        self.actor, critic = make_networks(env, s.hidden)
+        self.actor, critic = make_networks(env, s)
         self.loss = SACLoss(
             self.actor, critic, num_qvalue_nets=2, loss_function="l2", action_spec=env.action_spec_unbatched
         )

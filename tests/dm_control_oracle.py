@@ -1,8 +1,4 @@
-"""dm_control as the oracle of its suite's tasks, with a solver that converges. Tests that import this need dm_control.
-
-Its newest release names a field of mjModel that MuJoCo 4.0 no longer has (`flex_vertedge`), in a table of array sizes
-that is read when a physics is made. So fields that are gone are taken out of that table first.
-"""
+"""dm_control as the oracle of its suite's tasks, with a solver that converges. Tests of it need dm_control."""
 
 from __future__ import annotations
 
@@ -18,15 +14,9 @@ import pytest
 
 pytest.importorskip("dm_control", reason="the extra dmc is not installed")
 
-from dm_control.mujoco.wrapper.mjbindings import sizes
+from torch_mjenvs.training import originals
 
-empty = mujoco.MjModel.from_xml_string("<mujoco/>")
-for table, made in (("mjmodel", empty), ("mjdata", mujoco.MjData(empty))):
-    for name in [name for name in sizes.array_sizes[table] if not hasattr(made, name)]:
-        del sizes.array_sizes[table][name]
-
-from dm_control import suite  # noqa: E402 (it reads the table)
-
+suite = originals.suite()
 logging.getLogger("absl").setLevel(logging.ERROR)
 
 
@@ -44,6 +34,8 @@ def environment(name: str) -> Any:
 
 def target_geom(physics: Any, place: np.ndarray) -> None:
     physics.named.model.geom_pos["target"][: len(place)] = place
+    if "target_light" in [physics.model.id2name(i, "light") for i in range(physics.model.nlight)]:
+        physics.named.model.light_pos["target_light"][: len(place)] = place
 
 
 def target_site(physics: Any, place: np.ndarray) -> None:

@@ -21,8 +21,8 @@ from .envs.tasks import registry as _registry
 from .envs.tasks.base import Control, Outcome, Start, Task, World
 from .envs.tasks.registry import *  # noqa: F403 (the tasks, and TASKS)
 from .physics.model.model import UnsupportedModel
-from .physics.simulation import Simulation
 from .policy import Policy, pretrained
+from .rendering.simulation import Simulation
 
 __all__ = [
     "Control",

@@ -1,11 +1,12 @@
 """Trained policies: those of `python -m torch_mjenvs train`, and those that come with the package.
 
 A policy file is a dict that `torch.load(weights_only=True)` takes. "env" is the id of the task. "weights0", "biases0"
-and so on, one pair a layer, are tensors (k, out, in) and (k, 1, out) of k networks; the first network is the policy
-(training keeps the value network behind it). "obs_mean" and "obs_var" are (O,). "about" is optional: what is known of
-the policy. So is "task": fields of the task that the policy was trained with, by name, where they are not as usual.
-Of a task that names its observations there is "observation", shapes as lists by name in the order of those O numbers,
-and where it has groups "obs_groups": the groups that "policy" and "critic" see.
+and so on, one pair a layer, are tensors (k, out, in) and (k, 1, out) of k networks; the first network is the policy.
+"activation" is what stands between the layers, one of ACTIVATIONS; without it, tanh. "obs_mean" and "obs_var" are (O,).
+"about" is optional: what is known of the policy. So is "task": fields of the task that the policy was trained with, by
+name, where they are not as usual. Of a task that names its observations there is "observation", shapes as lists by name
+in the order of those O numbers, and where it has groups "obs_groups": the groups that "policy" and "critic" see.
+Training adds the value network, "value_weights0" and so on.
 
 A file may come from a stranger. Reading one runs none of its code: `weights_only` unpickles tensors and plain values
 alone, and nothing here imports the module that `env` names.
@@ -18,8 +19,9 @@ import io
 import itertools
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ from .envs.parts import Parts
 from .envs.spaces import parts_of
 
 FOLDER = "policies"
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "silu": nn.SiLU}
 PLAIN = (bool, int, float, str, type(None))  # what a file may have as a task's fields, or in tuples of them
 
 
@@ -58,12 +61,14 @@ class Policy(nn.Module):
         var: Tensor,
         about: dict[str, Any],
         parts: Parts | None = None,
+        activation: str = "tanh",
     ):
         super().__init__()
         self.env_id, self.about, self.parts = env_id, about, parts or Parts((len(mean),))
         self.task: dict[str, Any] = {}
+        self.activation = activation
         self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action
-        self.network = Network(layers, mean, var)
+        self.network = Network(layers, mean, var, activation)
         self.requires_grad_(False)
 
     def forward(self, obs: Any) -> Tensor:
@@ -82,8 +87,8 @@ class Policy(nn.Module):
 
         It maps `obs`, rows (batch, O) in float32 of the numbers that the policy reads, to `actions` (batch, A), as
         calling the policy does: normalisation is inside, and actions are not clipped. Its metadata has the id of the
-        task, the names, shapes and slices of the parts of a row, and the bounds of `action_space`, if it is given. An
-        .npz holds the arrays of `network` for NumPy.
+        task, the activation, the names, shapes and slices of the parts of a row, and the bounds of `action_space`, if
+        it is given. An .npz holds the arrays of `network` for NumPy.
 
         Raises ValueError for another kind of file and for a space of another size, FileExistsError where the file is a
         policy that only this package reads, such as a run's policy.pt, and ImportError without the extra `export`,
@@ -94,6 +99,7 @@ class Policy(nn.Module):
         file = export.check_format(path)
         inputs, actions = self.sizes
         metadata = export.described(self.parts, actions, self.env_id, self.task, action_space)
+        metadata["activation"] = self.activation
         if file.suffix in (".pt", ".ts") and _is_policy(file):
             raise FileExistsError(f"{str(file)!r} holds a policy of a run, which is kept: choose another name")
         network = copy.deepcopy(self.network).cpu()
@@ -131,16 +137,16 @@ class Network(nn.Module):
     """The network of a policy: maps rows (..., O) of the numbers that it reads to mean actions (..., A).
 
     Rows are normalised by the mean and variance (O,) of those seen in training, clipped to [-10, 10], and go through
-    linear layers, pairs of weights (out, in) and biases (out,), with tanh between them.
+    linear layers, pairs of weights (out, in) and biases (out,), with an activation between them.
     """
 
-    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], mean: Tensor, var: Tensor):
+    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], mean: Tensor, var: Tensor, activation: str = "tanh"):
         super().__init__()
         found: list[nn.Module] = []
         for weight, bias in layers:
             layer = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device)
             layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
-            found += [layer, nn.Tanh()]
+            found += [layer, ACTIVATIONS[activation]()]
         self.layers = nn.Sequential(*found[:-1])
         self.mean, self.scale = nn.Buffer(mean.clone()), nn.Buffer((var + 1e-8).rsqrt())
 
@@ -171,7 +177,8 @@ def _holds(given: Any, wanted: Any) -> bool:
 def pretrained(env_id: str) -> Policy:
     """Return the trained policy that this package has for a task, on the CPU: `pretrained("TorchAnt-v0")`.
 
-    `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's own.
+    `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's or
+    dm_control's own.
 
     Raises ValueError for a task without a trained policy in the package.
     """
@@ -187,8 +194,16 @@ def pretrained(env_id: str) -> Policy:
 def pretrained_ids() -> list[str]:
     """Return the ids of the tasks for which `pretrained` has a policy, in alphabetical order."""
     folder = resources.files(__package__) / FOLDER
-    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    return sorted(name.removesuffix(".pt") for name in names if name.endswith(".pt"))
+    return sorted(_ids_in(folder, "")) if folder.is_dir() else []
+
+
+def _ids_in(folder: Traversable, namespace: str) -> Iterator[str]:
+    """Yield the ids of the policies in a folder; those of a namespace such as "TorchDMC/" are in a folder within."""
+    for file in folder.iterdir():
+        if file.is_dir():
+            yield from _ids_in(file, f"{namespace}{file.name}/")
+        elif file.name.endswith(".pt"):
+            yield namespace + file.name.removesuffix(".pt")
 
 
 def as_fields(task: Any) -> dict[str, Any]:
@@ -234,11 +249,14 @@ def _made_of(found: Any) -> Policy:
         layers.append((weight[0], bias[0, 0]))
     if var.shape != mean.shape or (var < 0).any():
         raise ValueError("its 'obs_var' must be as long as 'obs_mean', and not negative")
+    activation = found.get("activation", "tanh")
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        raise ValueError(f"its 'activation' is {activation!r}, not one of {', '.join(ACTIVATIONS)}")
     read, columns = _read_parts(found, len(mean))
     if columns is not None:
         layers[0] = (layers[0][0][:, columns], layers[0][1])
         mean, var = mean[columns], var[columns]
-    policy = Policy(env_id, layers, mean, var, dict(about), read)
+    policy = Policy(env_id, layers, mean, var, dict(about), read, activation)
     policy.task = as_fields(found.get("task", {}))
     return policy
 

@@ -19,7 +19,10 @@ from torch_mjenvs.physics import load
 
 # Left out: quadruped-escape, whose terrain is another one in every episode; dog's and those not yet there.
 MISSING = {("quadruped", "escape"), *(("dog", task) for task in ("stand", "walk", "trot", "run", "fetch"))}
-OWN = {"finger-spin": ("dof_damping",)}  # which dm_control changes when an episode begins
+OWN = {  # which dm_control changes when an episode begins
+    "finger-spin": ("dof_damping", "site_rgba"), "finger-turn_easy": ("site_size",), "fish-upright": ("geom_rgba",),
+    "reacher-hard": ("geom_size",),
+}  # fmt: skip
 
 
 def fields(mjm: mujoco.MjModel) -> dict[str, object]:

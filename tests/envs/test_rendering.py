@@ -107,6 +107,29 @@ def test_frames_of_the_chosen_worlds():
     env.close()
 
 
+def test_a_picture_shows_a_worlds_own_parameters():
+    """As Gymnasium's environment draws a model with these numbers; the model itself stays as it was loaded."""
+    seen = {"default_camera_config": {"lookat": np.zeros(3), "distance": 2.0}}  # else from where the geoms are
+    small = {"render_mode": "rgb_array", "width": 64, "height": 48} | seen
+    env = TorchVectorEnv("InvertedPendulum", 2, vary=["geom_size", "body_pos"], **small)
+    env.reset(seed=0)
+    sizes, places = env.params["geom_size"].clone(), env.params["body_pos"].clone()
+    sizes[1], places[1, 1, 2] = sizes[1] * 1.5, 0.2
+    env.set_params({"geom_size": sizes, "body_pos": places})
+    loaded, frames = env.model.geom_size.copy(), env.render()
+    for i in range(2):
+        real = gymnasium.make("InvertedPendulum-v5", **small)
+        real.reset()
+        real.unwrapped.model.geom_size[:] = sizes[i].cpu().numpy()
+        real.unwrapped.model.body_pos[:] = places[i].cpu().numpy()
+        real.unwrapped.set_state(*(x[i].double().cpu().numpy() for x in (env.qpos, env.qvel)))
+        np.testing.assert_array_equal(frames[i], real.render())
+        real.close()
+    assert (frames[0] != frames[1]).any(2).mean() > 0.02
+    np.testing.assert_array_equal(env.model.geom_size, loaded)
+    env.close()
+
+
 def test_environments_that_draw_by_turns_keep_their_own_skies():
     """Each has an OpenGL context of its own; textures are those of the one that is current."""
 

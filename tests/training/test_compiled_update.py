@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from torch_mjenvs.networks.activations import ACTIVATIONS
 from torch_mjenvs.networks.layers import Dense, Network
 from torch_mjenvs.networks.passes import FRAMES, Pass, Scratch
 from torch_mjenvs.training import compiled, ppo, runs
+from torch_mjenvs.training.statistics import STATISTICS, measures
 
 pytestmark = [
     pytest.mark.usefixtures("no_default_device"),
@@ -27,7 +30,8 @@ pytestmark = [
 ]
 # Observations, actions, hidden units, frames of a minibatch: two tasks', and sizes that fill neither vectors nor tiles.
 SIZES = [(17, 6, 64, 512), (348, 17, 64, 128), (5, 2, 20, 70)]
-SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "3000", "--episodes", "2", "--hidden", "16"]
+SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "3000", "--episodes", "2", "--actor", "16,16",
+         "--critic", "24"]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -37,27 +41,35 @@ def no_gradients():
 
 
 def learner(
-    observations: int, actions: int, hidden: int, size: int, compile: bool = True, sees: torch.Tensor | None = None
-) -> ppo.PPO:
+    observations: int, actions: int, hidden: int, size: int, compile: bool = True, sees: torch.Tensor | None = None,
+    **instead: Any,
+) -> ppo.PPO:  # fmt: skip
     """A PPO without an environment, and frames such as a policy a little different from its own would have brought."""
     torch.manual_seed(0)
     agent = ppo.PPO.__new__(ppo.PPO)
-    agent.settings = ppo.Settings(**runs.settings(hidden=hidden, num_envs=4, horizon=size, minibatch=size))
+    usual = {"actor": [hidden, hidden], "critic": [hidden, hidden], "num_envs": 4, "horizon": size, "minibatch": size}
+    s = agent.settings = ppo.Settings(**runs.settings(**usual | instead))
     agent.columns = [observations, actions, 1, 1, 1]
-    net = agent.net = ppo.ActorCritic(observations, actions, hidden, -1.0, torch.device("cpu"), sees)
-    net.theta.add_(torch.randn_like(net.theta), alpha=0.02)
+    net = agent.net = ppo.ActorCritic(
+        observations, actions, s.actor, s.critic, s.activation, -1.0, torch.device("cpu"), sees
+    )
+    for x in itertools.chain(*net.policy, *net.value):
+        x.add_(torch.randn_like(x), alpha=0.02)
     if sees is not None:
-        net.weights[0].masked_fill_(net.unseen, 0.0)
-    net.weights[-1][1, 1:] = net.biases[-1][1, 0, 1:] = 0  # as they always are: nothing comes of them
+        net.stacks[0].weights[0].masked_fill_(net.stacks[0].unseen, 0.0)
     agent.lr = torch.tensor(1e-3)
     agent.optimizer = torch.optim.Adam([net.theta], agent.lr, eps=1e-5, fused=True)
     agent.bad_updates, agent.learn_from = torch.zeros((), dtype=torch.int64), agent._learn_from
+    agent.learned, agent.sums = torch.zeros(2, len(STATISTICS)).unbind()
     obs, noise = torch.randn(4 * size, observations), torch.randn(4 * size, actions)
-    action = net.forward(obs)[0] + noise * net.log_std.exp()
+    mean, value = net.forward(obs)
+    action = mean + noise * net.log_std.exp()
     log_prob = -0.5 * noise.square().sum(1, keepdim=True) - net.log_std.sum() + 0.2 * torch.randn(4 * size, 1)
-    agent.frames = torch.cat([obs, action, log_prob, 3 * torch.randn(4 * size, 1) + 1, torch.randn(4 * size, 1)], 1)
+    advantage = 3 * torch.randn(4 * size, 1) + 1
+    before = value[:, None] + 0.2 * torch.randn(4 * size, 1)
+    agent.frames = torch.cat([obs, action, log_prob, advantage, before + advantage], 1)
     agent.shuffled = torch.empty_like(agent.frames)
-    agent.learned = agent.compiled_update = agent.compiled_forward = None
+    agent.compiled_update = agent.compiled_forward = None
     if compile:
         agent.compile()
     return agent
@@ -74,7 +86,34 @@ def test_the_gradient_and_its_norm_are_those_of_torch(sizes):
     agent.gradient(agent.frames[order])
     grad = agent.net.grad
     assert (agent.compiled_update.gradient[: len(grad)] - grad).abs().max() < 1e-5 * grad.abs().max()
-    torch.testing.assert_close(learned.norm[0], grad.norm(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(learned[0, -1], grad.norm(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        {"actor": [40, 24, 12], "critic": [20], "activation": "elu", "entropy": 0.01},
+        {"actor": [33], "critic": [16, 16], "activation": "silu", "value_clip": 0.1},
+        {"activation": "relu", "value_clip": 0.2, "entropy": 0.3},
+    ],
+)
+def test_the_gradient_of_other_networks_and_losses_is_that_of_torch(instead):
+    """The bounds on values leave some frames of them out, and not all."""
+    agent = learner(11, 3, 20, 96, **instead)
+    order = torch.randperm(len(agent.frames))[:96]
+    before = agent.net.theta.clone()
+    found = agent.compiled_update(agent.frames, order)[0]
+    agent.net.theta.copy_(before)
+    agent.gradient(agent.frames[order])
+    grad = agent.net.grad
+    assert (agent.compiled_update.gradient[: len(grad)] - grad).abs().max() < 1e-5 * grad.abs().max()
+    torch.testing.assert_close(found[:-1], agent.sums[:-1], rtol=1e-4, atol=1e-5)
+    value = agent.net.value[-1][0].storage_offset()
+    for name, place in (("entropy", -1), ("value_clip", value)):
+        if name in instead:
+            agent.settings = replace(agent.settings, **{name: 0.0})
+            agent.gradient(agent.frames[order])
+            assert (agent.compiled_update.gradient[: len(grad)] - grad)[place].abs() > 1e-3 * grad.abs().max()
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -100,7 +139,7 @@ def test_weights_of_what_a_network_does_not_see_stay():
         torch.manual_seed(1)
         agent.update()
     torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=1e-5)
-    assert (ours.net.weights[0] != 0).any(1).tolist() == sees.tolist()
+    assert (ours.net.stacks[0].weights[0] != 0).any(1).tolist() == sees.tolist()
 
 
 def test_the_state_of_either_update_goes_on_in_the_other():
@@ -139,8 +178,9 @@ def test_the_bits_do_not_depend_on_the_number_of_threads():
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
-def test_the_statistics_are_those_of_the_frames():
-    agent = learner(*SIZES[0])
+@pytest.mark.parametrize("compile", [True, False])
+def test_the_statistics_are_those_of_the_frames(compile):
+    agent = learner(*SIZES[0], compile=compile)
     s, order = agent.settings, torch.randperm(len(agent.frames))[: SIZES[0][-1]]
     obs, action, old_log_prob, advantage, target = agent.frames[order].split(agent.columns, 1)
     mean, value = agent.net.forward(obs)
@@ -155,9 +195,28 @@ def test_the_statistics_are_those_of_the_frames():
         "policy_loss": -gain, "value_loss": error.square().mean(),
         "explained_variance": 1 - error.var(correction=0) / target.var(correction=0),
     }  # fmt: skip
-    found = agent.compiled_update(agent.frames, order).measures()
+    found = measures(agent.epoch(order, len(order)))
+    assert found.pop("grad_norm") > 0
     assert found == pytest.approx({name: float(x) for name, x in expected.items()}, rel=1e-4, abs=1e-5)
     assert 0.05 < found["clip_fraction"] < 0.95
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_the_learning_rate_follows_the_divergence(compile):
+    """Half as much again after each epoch in which the policy hardly moved, and back where it moved too far."""
+    agent = learner(*SIZES[2], compile=compile, target_kl=1e6)
+    agent.update()
+    assert float(agent.lr) == pytest.approx(1e-3 * 1.5**4)
+    for _ in range(3):
+        agent.update()
+    assert float(agent.lr) == pytest.approx(1e-2)
+    agent = learner(*SIZES[2], compile=compile, target_kl=1e-9)
+    agent.update()
+    assert float(agent.lr) == pytest.approx(1e-3 / 1.5**4)
+    found = float(agent.learned[0])
+    agent = learner(*SIZES[2], compile=compile, target_kl=found)
+    agent.update()
+    assert float(agent.lr) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("sizes", SIZES)

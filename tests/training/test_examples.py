@@ -12,6 +12,7 @@ import time
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("no_default_device")
 TUNED = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
 
 
-def settings(**instead: float) -> ppo.Settings:
+def settings(**instead: Any) -> ppo.Settings:
     return ppo.Settings(**(runs.settings("no task's") | instead))
 
 
@@ -52,43 +53,56 @@ def test_arguments_go_over_the_table_that_goes_over_the_defaults():
     assert runs.settings("TorchHopper-v0", gamma=0.5) == tuned | {"gamma": 0.5}
 
 
-def reference_loss(net: ppo.ActorCritic, s: ppo.Settings, rows: torch.Tensor, columns: list[int]) -> torch.Tensor:
-    """The loss as a textbook writes it, over `net`'s parameters; autograd differentiates it."""
+def reference_loss(
+    net: ppo.ActorCritic, theta: torch.Tensor, s: ppo.Settings, rows: torch.Tensor, columns: list[int]
+) -> torch.Tensor:
+    """The loss as a textbook writes it, over the parameters `theta`; autograd differentiates it."""
     obs, action, old_log_prob, advantage, target = rows.split(columns, 1)
+    act = {"tanh": torch.tanh, "relu": torch.relu, "elu": torch.nn.functional.elu, "silu": torch.nn.functional.silu}
     outputs = []
-    for i in range(2):
+    for layers in (net.policy, net.value):
         x = obs
-        for layer, (weight, bias) in enumerate(zip(net.weights, net.biases, strict=True)):
-            x = x @ weight[i].T + bias[i]
-            x = torch.tanh(x) if layer < 2 else x
+        for layer, wb in enumerate(layers):
+            weight, bias = (theta[p.storage_offset() :][: p.numel()].view_as(p) for p in wb)
+            x = x @ weight.T + bias
+            x = act[s.activation](x) if layer < len(layers) - 1 else x
         outputs.append(x)
-    policy = torch.distributions.Normal(outputs[0], net.log_std.exp())
+    policy = torch.distributions.Normal(outputs[0], theta[-3:].exp())
     constant = 0.5 * torch.log(torch.tensor(2 * torch.pi))
     ratio = ((policy.log_prob(action) + constant).sum(1) - old_log_prob[:, 0]).exp()
-    advantage = (advantage[:, 0] - advantage.mean()) / (advantage.std() + 1e-8)
-    surrogate = torch.min(ratio * advantage, ratio.clamp(1 - s.clip, 1 + s.clip) * advantage).mean()
-    return s.value_weight * (outputs[1][:, 0] - target[:, 0]).square().mean() - surrogate
+    normalised = (advantage[:, 0] - advantage.mean()) / (advantage.std() + 1e-8)
+    surrogate = torch.min(ratio * normalised, ratio.clamp(1 - s.clip, 1 + s.clip) * normalised).mean()
+    value, target, before = outputs[1][:, 0], target[:, 0], (target - advantage)[:, 0]
+    loss = (value - target).square()
+    if s.value_clip:
+        loss = torch.max(loss, (before + (value - before).clamp(-s.value_clip, s.value_clip) - target).square())
+    return s.value_weight * loss.mean() - surrogate - s.entropy * policy.entropy().sum(1).mean()
 
 
-def test_gradient_is_autograds():
+@pytest.mark.parametrize(
+    "instead",
+    [
+        {},
+        {"actor": (8, 6, 4), "critic": (7,), "activation": "elu", "entropy": 0.1},
+        {"activation": "silu", "value_clip": 0.3},
+        {"activation": "relu", "critic": (8, 9)},
+    ],
+)
+def test_gradient_is_autograds(instead):
     torch.manual_seed(0)
-    s, columns = settings(hidden=8), [5, 3, 1, 1, 1]
+    s, columns = settings(**{"actor": (8, 8), "critic": (8, 8)} | instead), [5, 3, 1, 1, 1]
     agent = ppo.PPO.__new__(ppo.PPO)  # no environment is needed for this
-    agent.settings, agent.columns = s, columns
+    agent.settings, agent.columns, agent.sums = s, columns, torch.zeros(8)
     with torch.no_grad():
-        net = agent.net = ppo.ActorCritic(5, 3, s.hidden, s.log_std, torch.device("cpu"))
+        net = agent.net = ppo.ActorCritic(5, 3, s.actor, s.critic, s.activation, s.log_std, torch.device("cpu"))
         net.theta.normal_(std=0.3)
         net.theta.grad.fill_(torch.nan)  # every entry is to be written
         rows = torch.randn(64, sum(columns))
         agent.gradient(rows)
-    written = [*net.weight_grads, *net.bias_grads, net.log_std_grad]
-    leaves = [*net.weights, *net.biases, net.log_std]
-    detached = [x.detach().clone().requires_grad_() for x in leaves]
-    net.weights, net.biases, net.log_std = detached[:3], detached[3:6], detached[6]
     with torch.enable_grad():
-        expected = torch.autograd.grad(reference_loss(net, s, rows, columns), detached)
-    for ours, theirs in zip(written, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+        theta = net.theta.clone().requires_grad_()
+        (expected,) = torch.autograd.grad(reference_loss(net, theta, s, rows, columns), theta)
+    torch.testing.assert_close(net.grad, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_running_moments():
@@ -106,12 +120,13 @@ SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "20000"
 
 def policy(folder: Path) -> dict[str, torch.Tensor]:
     found = torch.load(folder / "policy.pt", weights_only=True)
-    assert found.pop("env") == "TorchHopper-v0" and found.pop("task") == {}
+    assert found.pop("env") == "TorchHopper-v0" and found.pop("task") == {} and found.pop("activation")
     return found
 
 
-def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatch):
-    ppo.main([*SMALL, "--out", str(tmp_path / "whole")])
+@pytest.mark.parametrize("more", [[], ["--target-kl", "0.02", "--critic", "24", "--activation", "elu"]])
+def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatch, more):
+    ppo.main([*SMALL, *more, "--out", str(tmp_path / "whole")])
 
     update, calls = ppo.PPO.update, []
 
@@ -121,7 +136,7 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
             raise KeyboardInterrupt
         update(agent)
 
-    parted = [*SMALL, "--out", str(tmp_path / "parted")]
+    parted = [*SMALL, *more, "--out", str(tmp_path / "parted")]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(ppo.PPO, "update", interrupted)
         ppo.main(parted)

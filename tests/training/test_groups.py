@@ -38,7 +38,7 @@ class Tables(Named):
 IDS = {"TorchNamedCart-v0": Named, "TorchGroupedCart-v0": Grouped}
 NAMED, GROUPED = IDS
 TABLES = "TorchTablesCart-v0"
-SMALL = ["--num-envs", "8", "--hidden", "8", "--minibatch", "32", "--horizon", "8", "--episodes", "2"]
+SMALL = ["--num-envs", "8", "--actor", "8", "--critic", "8", "--minibatch", "32", "--horizon", "8", "--episodes", "2"]
 SHORT = [*SMALL, "--evaluations", "1", "--total-steps", "128"]
 
 
@@ -56,7 +56,7 @@ def registered() -> Iterator[None]:
 
 def agent(task: type = Grouped, obs_groups: Any = None) -> ppo.PPO:
     torch.manual_seed(0)
-    small = {"num_envs": 8, "horizon": 8, "minibatch": 32, "hidden": 8, "total_steps": 128}
+    small = {"num_envs": 8, "horizon": 8, "minibatch": 32, "actor": [8, 8], "critic": [8, 8], "total_steps": 128}
     env = TorchVectorEnv(task, 8, autoreset_mode="SameStep", copy=False)
     with torch.no_grad():
         return ppo.PPO(env, ppo.Settings(**runs.settings("", **small)), 0, obs_groups)
@@ -74,8 +74,8 @@ def depends(found: ppo.PPO) -> list[list[bool]]:
     outputs = []
     for k in range(2):
         x = obs
-        for i, (weight, bias) in enumerate(zip(found.net.weights, found.net.biases, strict=True)):
-            x = x @ weight[k].T + bias[k, 0]
+        for i, (weight, bias) in enumerate((found.net.policy, found.net.value)[k]):
+            x = x @ weight.T + bias
             x = x.tanh() if i < 2 else x
         (grad,) = torch.autograd.grad(x[:, 0].sum(), obs)
         outputs.append((grad[0] != 0).tolist())

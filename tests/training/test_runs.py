@@ -32,7 +32,8 @@ from torch_mjenvs.training.worlds import make
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 ENV = "TorchInvertedPendulum-v0"
 SMALL = [
-    *("--env", ENV, "--num-envs", "8", "--hidden", "8", "--minibatch", "128", "--episodes", "2", "--evaluations", "0"),
+    *("--env", ENV, "--num-envs", "8", "--actor", "8,8", "--critic", "8"),
+    *("--minibatch", "128", "--episodes", "2", "--evaluations", "0"),
 ]
 
 
@@ -98,7 +99,7 @@ def test_bad_states_in_a_rollout_are_counted_shown_and_kept(tmp_path, monkeypatc
 
 
 def test_a_gradient_that_is_not_finite_is_counted_whatever_became_of_the_weights():
-    s = ppo.Settings(**runs.settings(ENV, num_envs=8, horizon=4, hidden=8, minibatch=16))
+    s = ppo.Settings(**runs.settings(ENV, num_envs=8, horizon=4, actor=[8], critic=[8], minibatch=16))
     with torch.no_grad():
         agent = ppo.PPO(make(ENV, 8, "cpu"), s, seed=0)
         agent.iterate()
@@ -108,6 +109,17 @@ def test_a_gradient_that_is_not_finite_is_counted_whatever_became_of_the_weights
         agent.update()
         found = agent.faults()
     assert found.bad_updates > 0 and found.bad_weights > 0 and found.divergence(32)
+
+
+def test_log_std_is_held_to_its_bounds():
+    s = runs.settings(ENV, num_envs=8, horizon=4, actor=[8], critic=[8], minibatch=16, log_std_min=-1.5, log_std_max=-1)
+    with torch.no_grad():
+        agent = ppo.PPO(make(ENV, 8, "cpu"), ppo.Settings(**s), seed=0)
+        assert agent.measures()["std"] == pytest.approx(math.exp(-1))
+        for given, held in ((-3.0, -1.5), (2.0, -1.0)):
+            agent.net.log_std.fill_(given)
+            agent.iterate()
+            assert agent.net.log_std.sub(held).abs().max() < 0.05  # the update moved it a little
 
 
 def test_when_a_run_has_diverged():
@@ -374,7 +386,12 @@ def test_a_checkpoint_that_does_not_fit_is_refused_in_a_line(tmp_path, sound):
         ("--log-std", "1e3", "1e3 is not a number from -20 to 10"),
         ("--max-grad-norm", "-1", "-1 is not a number above 0"),
         ("--value-weight", "-1", "-1 is not a number from 0 on"),
-        ("--hidden", "1000000", "hidden=1000000 takes "),
+        ("--actor", "1000000,1000000", "actor units=2000000 takes "),
+        ("--critic", "64,0", "0 is not a whole number from 1 to 1,000,000"),
+        ("--actor", "", " is not a whole number"),
+        ("--activation", "sine", "sine is not one of tanh, relu, elu, silu"),
+        ("--log-std-min", "0", "log_std: -1.0 is not between log_std_min, 0.0, and log_std_max, 10.0"),
+        ("--target-kl", "-1", "-1 is not a number from 0 on"),
         ("--horizon", "1001", "a horizon of 1001 steps is longer than an episode of 1000"),
         ("--num-envs", "1e10", "1e10 is not a whole number from 1 to 2,147,483,647"),
         ("--seed", "1" * 30, "is not below 2**63"),

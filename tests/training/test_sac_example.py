@@ -19,7 +19,8 @@ from torch_mjenvs import TorchRLEnv
 HERE = torch.get_default_device()
 pytestmark = pytest.mark.usefixtures("no_default_device")
 SMALL = [
-    *("--env", "TorchHopper-v0", "--num-envs", "16", "--total-steps", "3000", "--episodes", "2", "--hidden", "16"),
+    *("--env", "TorchHopper-v0", "--num-envs", "16", "--total-steps", "3000", "--episodes", "2"),
+    *("--actor", "16,16", "--critic", "16"),
     *("--batch", "64", "--updates", "4", "--random-frames", "500", "--buffer", "2000", "--evaluations", "1"),
 ]
 
@@ -57,7 +58,8 @@ def test_it_balances_a_pendulum():
     torch.manual_seed(0)
     env = TorchRLEnv("InvertedPendulum", 32, device=str(HERE))
     chosen = {"num_envs": 32, "horizon": 4, "updates": 32, "batch": 256, "buffer": 20000, "random_frames": 1000}
-    agent = sac.SAC(env, SimpleNamespace(**sac.SETTINGS | chosen | {"hidden": 32, "learning_rate": 1e-3}), seed=0)
+    chosen |= {"actor": (32, 32), "critic": (32, 32), "learning_rate": 1e-3}
+    agent = sac.SAC(env, SimpleNamespace(**sac.SETTINGS | chosen), seed=0)
     returns = []
     while agent.frames_seen < 20000:
         agent.iterate()

@@ -36,7 +36,7 @@ def test_help_imports_neither_what_draws_nor_what_logs():
 
 
 def test_training_does_not_import_what_compiles_for_torch(tmp_path):
-    few = ["--num-envs", "4", "--horizon", "8", "--minibatch", "32", "--hidden", "16", "--total-steps", "64"]
+    few = ["--num-envs", "4", "--horizon", "8", "--minibatch", "32", "--actor", "16", "--total-steps", "64"]
     run(IMPORTED, ",".join(NEEDLESS), "train", "--env", "TorchInvertedPendulum-v0", *few, "--episodes", "2",
         "--out", str(tmp_path / "run"), "--evaluations", "0")  # fmt: skip
     assert json.loads((tmp_path / "run" / "result.json").read_text())["frames"] == 64
@@ -73,7 +73,7 @@ def test_an_error_there_is_raised_here_and_processes_end():
     there = Shared("Hopper-v5", 4, 2, {})
     there.reset(0)
     there.worlds[1].process.kill()
-    with pytest.raises(RuntimeError, match="Gymnasium's task ended with status -9"):
+    with pytest.raises(RuntimeError, match="the original task ended with status -9"):
         there.step(torch.zeros(4, 3).numpy())
     there.close()
 

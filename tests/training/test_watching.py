@@ -24,25 +24,27 @@ def test_every_setting_is_a_flag():
     p = runs.training_parser("", defaults)
     assert runs.given(p.parse_args([]), defaults) == {}
     for field in fields(ppo.Settings):
-        value = 7 if isinstance(defaults[field.name], int) else 0.5
-        args = p.parse_args([f"--{field.name.replace('_', '-')}", str(value)])
+        text, value = {int: ("7", 7), float: ("0.5", 0.5), tuple: ("7,8", (7, 8)), str: ("elu", "elu")}[
+            type(defaults[field.name])
+        ]
+        args = p.parse_args([f"--{field.name.replace('_', '-')}", text])
         assert runs.given(args, defaults) == {field.name: value}
 
 
 def test_a_run_is_logged_and_evaluated_and_that_changes_nothing(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    ppo.main([*SMALL, "--hidden", "16", "--evaluations", "3", "--out", str(tmp_path / "watched")])
-    ppo.main([*SMALL, "--hidden", "16", "--evaluations", "0", "--out", str(tmp_path / "alone")])
+    ppo.main([*SMALL, "--actor", "16,12", "--evaluations", "3", "--out", str(tmp_path / "watched")])
+    ppo.main([*SMALL, "--actor", "16,12", "--evaluations", "0", "--out", str(tmp_path / "alone")])
     policies = [torch.load(tmp_path / name / "policy.pt", weights_only=True) for name in ("watched", "alone")]
     assert all(torch.equal(x, policies[1][name]) for name, x in policies[0].items() if isinstance(x, torch.Tensor))
 
     result, alone = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("watched", "alone"))
-    assert result["settings"]["hidden"] == 16 and result["settings"]["gamma"] == 0.995  # Hopper's own
+    assert result["settings"]["actor"] == [16, 12] and result["settings"]["gamma"] == 0.995  # Hopper's own
     assert len(result["evaluations"]) == 3 and alone["evaluations"] == []
     assert result["scores"] == alone["scores"]
     seen = accumulator.EventAccumulator(str(tmp_path / "watched"))
     seen.Reload()
-    assert {"return", "evaluation", "frames_per_second", "learning_rate", "log_std"} <= set(seen.Tags()["scalars"])
+    assert {"return", "evaluation", "frames_per_second", "learning_rate", "std"} <= set(seen.Tags()["scalars"])
     if result["learner"] == "compiled":
         learned = {"approx_kl", "clip_fraction", "policy_loss", "value_loss", "explained_variance"}
         assert learned <= set(seen.Tags()["scalars"])

@@ -23,7 +23,10 @@ ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
 EDGE = {"derivatives.py", "simulation.py", "size.py", "world_params.py"}  # of physics: what meets torch and kernels
 # Of envs: what makes and holds the kernels; all else there is an adapter.
-CORE = {"contract.py", "engine.py", "episode.py", "observation.py", "randomization.py", "task_view.py"}
+CORE = {
+    "contract.py", "engine.py", "episode.py", "layout.py", "observation.py", "randomization.py", "records.py",
+    "task_view.py",
+}  # fmt: skip
 RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]
 ADAPTERS = [p for p in ENVS if p.name not in CORE]
@@ -115,7 +118,7 @@ def test_an_adapter_holds_no_physics(path):
     assert not meets(path, f"{NAME}.physics", f"{NAME}.compiler")
 
 
-PIXELS = [p for p in RENDERING if p.name != "picture.py"]  # which makes the kernels and holds their tensors
+PIXELS = [p for p in RENDERING if p.name not in ("picture.py", "simulation.py")]  # which hold kernels and tensors
 
 
 @pytest.mark.parametrize("path", PIXELS, ids=ids(PIXELS))
@@ -125,13 +128,28 @@ def test_what_a_pixel_sees_is_only_scalars(path):
     assert not of_compiler, f"it is written in scalars and control flow only, not in {of_compiler}"
 
 
-def test_pictures_are_made_of_physics_and_only_a_simulation_asks_for_them():
+# What each of these rooms may know of the package's other rooms: none knows one that is made of it.
+ROOMS = {
+    "compiler": set(),
+    "networks": {"compiler"},
+    "physics": {"compiler"},
+    "rendering": {"compiler", "physics"},
+}
+FILES = {"calls", "checks", "memory"}  # beside the rooms, which know no room but the compiler
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_knows_only_those_it_is_made_of(room):
     for module, imported in import_graph().items():
-        if module.startswith(f"{NAME}.rendering"):
-            others = {x.split(".")[1] for x in imported if x != NAME}
-            assert others <= {"compiler", "physics", "rendering"}, f"{module} imports {others}"
-        elif any(x.startswith(f"{NAME}.rendering") for x in imported):
-            assert module == f"{NAME}.physics.simulation"
+        if module.startswith(f"{NAME}.{room}"):
+            others = {x.split(".")[1] for x in imported if x != NAME} - {room}
+            assert others <= ROOMS[room] | FILES, f"{module} imports {others - ROOMS[room] - FILES}"
+
+
+def test_what_is_beside_the_rooms_knows_none_but_the_compiler():
+    for name in FILES:
+        others = {x.split(".")[1] for x in import_graph()[f"{NAME}.{name}"] if x != NAME}
+        assert others <= FILES | {"compiler"}, f"{name} imports {others}"
 
 
 def module_of(path: Path) -> str:

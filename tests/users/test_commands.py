@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 def agent() -> ppo.PPO:
     """One that has learnt nothing, but has seen something."""
     torch.manual_seed(0)
-    s = ppo.Settings(**runs.settings("TorchHopper-v0", num_envs=4) | {"horizon": 8, "minibatch": 32, "hidden": 16})
+    small = {"horizon": 8, "minibatch": 32, "actor": (16, 16), "critic": (20,), "activation": "elu"}
+    s = ppo.Settings(**runs.settings("TorchHopper-v0", num_envs=4) | small)
     with torch.no_grad():
         found = ppo.PPO(make("TorchHopper-v0", 4, "cpu"), s, seed=0)
         found.obs_moments.update(torch.randn(100, 11) * 3 + 1)
@@ -54,7 +55,7 @@ def test_the_policy_of_a_run_acts_as_the_agent_did(agent, run):
     torch.testing.assert_close(policy(obs[3].double()), expected[3], rtol=1e-5, atol=1e-6)
     assert policy.env_id == "TorchHopper-v0" and not policy(obs).requires_grad
     again = Policy.load(run / "policy.pt")
-    assert again.state_dict().keys() == policy.state_dict().keys()
+    assert again.state_dict().keys() == policy.state_dict().keys() and again.activation == "elu"
 
 
 def test_what_is_no_policy_is_refused_by_name(tmp_path):
@@ -78,12 +79,14 @@ def test_what_is_no_policy_is_refused_by_name(tmp_path):
     ("wrong", "said"),
     [
         ({"env": 3}, "its 'env' must be a string"),
+        ({"activation": "sine"}, "its 'activation' is 'sine', not one of tanh, relu, elu, silu"),
+        ({"activation": ["elu"]}, "its 'activation' is ['elu'], not one of"),
         ({"about": [1]}, "its 'about' a dict"),
         ({"obs_mean": [0.0] * 11}, "its 'obs_mean' must be a float32 tensor of 1 dimensions"),
-        ({"obs_mean": torch.zeros(12)}, "its 'weights0' is of shape (2, 16, 11), and must be of (2, 16, 12)"),
+        ({"obs_mean": torch.zeros(12)}, "its 'weights0' is of shape (1, 16, 11), and must be of (1, 16, 12)"),
         ({"obs_var": torch.ones(12)}, "its 'obs_var' must be as long as 'obs_mean'"),
         ({"obs_var": -torch.ones(11)}, "not negative"),
-        ({"weights1": torch.zeros(2, 16, 15)}, "its 'weights1' is of shape (2, 16, 15), and must be of (2, 16, 16)"),
+        ({"weights1": torch.zeros(1, 16, 15)}, "its 'weights1' is of shape (1, 16, 15), and must be of (1, 16, 16)"),
         ({"weights1": torch.zeros(2, 16, 16).to_sparse()}, "its 'weights1' must be a float32 tensor"),
         ({"weights0": torch.zeros(0, 16, 11)}, "its 'weights0' is of shape (0, 16, 11)"),
         ({"biases2": torch.zeros(2, 3)}, "its 'biases2' must be a float32 tensor of 3 dimensions"),

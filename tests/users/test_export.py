@@ -92,6 +92,7 @@ def test_a_file_says_what_the_policy_reads(grouped, tmp_path):
             {"name": "policy/speeds", "shape": [2, 2], "slice": [3, 7]},
         ],
         "actions": 3,
+        "activation": "tanh",
         "action_low": [-1, -2, None],
         "action_high": [1, 2, 0.5],
     }
@@ -122,6 +123,20 @@ def test_the_loader_of_the_documentation_acts_as_the_policy(grouped, tmp_path):
         obs = rows(9, policy.sizes[0])
         found = space["load"](tmp_path / "x.npz")(obs.numpy())
         np.testing.assert_allclose(found, policy(obs).numpy(), rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["relu", "elu", "silu"])
+def test_other_activations_are_exported_with_their_name(grouped, tmp_path, name):
+    file = torch.load(tmp_path / "policy.pt", weights_only=True) | {"activation": name}
+    torch.save(file, tmp_path / "policy.pt")
+    policy, space = Policy.load(tmp_path), {}
+    exec(re.search(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[1], space)
+    obs = rows(9, policy.sizes[0])
+    policy.export(tmp_path / "x.npz")
+    policy.export(tmp_path / "x.ts")
+    np.testing.assert_allclose(space["load"](tmp_path / "x.npz")(obs.numpy()), policy(obs), rtol=1e-5, atol=2e-6)
+    torch.testing.assert_close(torch.jit.load(str(tmp_path / "x.ts"))(obs), policy(obs))
+    assert not torch.allclose(policy(obs), grouped(obs), atol=1e-2)
 
 
 def test_no_policy_of_a_run_is_written_over(grouped, tmp_path):

@@ -299,7 +299,8 @@ def agent_of(env: TorchVectorEnv, horizon: int):
     ppo = pytest.importorskip("torch_mjenvs.training.ppo")
     from torch_mjenvs.training.settings import settings
 
-    chosen = settings("TorchInvertedPendulum-v0", num_envs=N, horizon=horizon, hidden=8, minibatch=32, epochs=1)
+    small = {"actor": [8], "critic": [8], "minibatch": 32, "epochs": 1}
+    chosen = settings("TorchInvertedPendulum-v0", num_envs=N, horizon=horizon, **small)
     return ppo, ppo.PPO(env, ppo.Settings(**chosen), 0)
 
 
@@ -374,7 +375,7 @@ def test_a_run_logs_the_terms_and_says_them(tmp_path, capsys):
     env_id = "TorchCarts-v0"
     vector = "torch_mjenvs.envs.vector_env:TorchVectorEnv"
     gymnasium.register(env_id, vector_entry_point=vector, max_episode_steps=LIMIT, kwargs={"task": Carts})
-    small = ["--env", env_id, "--num-envs", "8", "--hidden", "8", "--minibatch", "64", "--episodes", "3"]
+    small = ["--env", env_id, "--num-envs", "8", "--actor", "8", "--minibatch", "64", "--episodes", "3"]
     try:
         main(["train", *small, "--evaluations", "0", "--horizon", "12", "--total-steps", "600", "--out", str(tmp_path)])
     finally:

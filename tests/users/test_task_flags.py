@@ -17,7 +17,7 @@ from torch_mjenvs.training.task_flags import arguments, task_behind
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 
-SMALL = ["--num-envs", "16", "--horizon", "8", "--minibatch", "64", "--hidden", "8", "--total-steps", "128"]
+SMALL = ["--num-envs", "16", "--horizon", "8", "--minibatch", "64", "--actor", "8", "--total-steps", "128"]
 SMALL += ["--episodes", "2", "--evaluations", "1"]
 PENDULUM = ["--env", "TorchInvertedPendulum-v0", *SMALL]
 

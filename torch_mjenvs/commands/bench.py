@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import gymnasium
 import torch
 
 from ..envs.vector_env import TorchVectorEnv
 from ..training.flags import count, device, positive
-from ..training.originals import without_the_warning_of_settotalmass
+from ..training.originals import make_original
 from ..training.worlds import make, original, task_id
 from . import parser
 
@@ -20,15 +19,15 @@ TASKS = [f"Torch{name}-v0" for name in ("HalfCheetah", "Walker2d", "Hopper", "An
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `torch_mjenvs bench`: print the steps a second of some tasks, and of Gymnasium's own beside them."""
+    """Run `torch_mjenvs bench`: print the steps a second of some tasks, and of their originals beside them."""
     p = parser("bench", "Steps a second under random actions, with observation, reward and autoreset.")
     p.add_argument("--env", nargs="+", type=task_id, default=TASKS)
     p.add_argument("--num-envs", type=count, default=4096)
     p.add_argument("--seconds", type=positive, default=2.0, help="how long to measure each number")
     p.add_argument("--device", type=device, help="default: the GPU where there is one, else the CPU")
     args = p.parse_args(arguments)
-    print(f"{args.num_envs:,} worlds in float32 on {torch.get_num_threads()} threads; Gymnasium's own: one world\n")
-    print(f"{'':28}{'made in':>10}{'steps/s here':>16}{'in Gymnasium':>16}")
+    print(f"{args.num_envs:,} worlds in float32 on {torch.get_num_threads()} threads; originals: one world\n")
+    print(f"{'':28}{'made in':>10}{'steps/s here':>16}{'in the original':>17}")
     for env_id in args.env:
         start = time.perf_counter()
         env = make(env_id, args.num_envs, args.device)
@@ -36,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         here = args.num_envs * calls_a_second(stepping(env), args.seconds)
         env.close()
         name = original(env_id)
-        there = f"{calls_a_second(stepping_gymnasiums(name), args.seconds):,.0f}" if name else "-"
-        print(f"{env_id:28}{made:8.2f} s{here:16,.0f}{there:>16}", flush=True)
+        there = f"{calls_a_second(stepping_original(name), args.seconds):,.0f}" if name else "-"
+        print(f"{env_id:28}{made:8.2f} s{here:16,.0f}{there:>17}", flush=True)
 
 
 def calls_a_second(call: Callable[[], Any], seconds: float) -> float:
@@ -59,10 +58,9 @@ def stepping(env: TorchVectorEnv) -> Callable[[], Any]:
     return lambda: env.step(next(actions))[1].sum().item()
 
 
-def stepping_gymnasiums(name: str) -> Callable[[], Any]:
-    """Return a function that steps Gymnasium's own task once, and resets it where the episode ended."""
-    with without_the_warning_of_settotalmass():
-        env = gymnasium.make(name)
+def stepping_original(name: str) -> Callable[[], Any]:
+    """Return a function that steps Gymnasium's or dm_control's own task once; resets it where the episode ended."""
+    env = make_original(name)
     env.reset(seed=0)
     actions = itertools.cycle([env.action_space.sample() for _ in range(8)])
 

@@ -74,9 +74,8 @@ def watch(found: Acting, seed: int) -> None:
             obs, _, terminated, truncated, _ = env.step(found.policy(mapped(torch.as_tensor, obs)).numpy())
             if terminated or truncated:
                 obs, _ = env.reset()
-            with viewer.lock():
-                world.mujoco_renderer  # noqa: B018 (brings the state into the data that the viewer shows)
-            viewer.sync()
+            with viewer.lock(), world._camera.showing(0):  # brings the state into the data that the viewer shows
+                viewer.sync()
             time.sleep(max(0.0, due - time.perf_counter()))
     env.close()
 

@@ -1,4 +1,4 @@
-"""`torch_mjenvs score`: the returns of a trained policy, here and in Gymnasium's own task."""
+"""`torch_mjenvs score`: the returns of a trained policy, here and in Gymnasium's or dm_control's."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from . import acting, add_policy, parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `torch_mjenvs score`: print the mean return of a trained policy, here and in Gymnasium's own task."""
-    p = parser("score", "Returns of a trained policy's mean actions, in the Torch task and in Gymnasium's own.", False)
+    """Run `torch_mjenvs score`: print the mean return of a trained policy, here and in the original."""
+    p = parser("score", "Returns of a trained policy's mean actions, in the Torch task and in the original.", False)
     add_policy(p)
     p.add_argument("--episodes", type=count, default=100)
     p.add_argument("--seed", type=seed, default=1)
     p.add_argument(
-        "--device", type=device, default="cpu", help="for the Torch task and the policy; Gymnasium's runs on the CPU"
+        "--device", type=device, default="cpu", help="for the Torch task and the policy; the original runs on the CPU"
     )
     args, found = acting(p, arguments)
     policy = found.policy.to(args.device)

@@ -69,6 +69,13 @@ def apart(m: Model, rng: Random, world: World) -> list[Scalar]:
     return rng.draw_until(lambda r: random_joints(m, r), lambda qpos: world.at(qpos).data.ncon < 0.5)
 
 
+def changed(field: Any, row: int, columns: Sequence[int], values: Sequence[float]) -> Any:
+    """Return a copy of a model's field in which some columns of a row have other values: for `Task.pictured`."""
+    new = field.copy()
+    new[row, columns] = values
+    return new
+
+
 def unit(x: list[Scalar]) -> list[Scalar]:
     """Return x, made of unit length."""
     length = norm(x)

@@ -8,10 +8,12 @@ from dataclasses import fields, replace
 from typing import Any
 
 import dm_env
+import mujoco
 import numpy as np
 import torch
 from dm_env import specs
 
+from ..envs.camera import Camera
 from ..envs.vector_env import TorchVectorEnv
 from .registry import TASKS
 
@@ -30,6 +32,7 @@ class SuiteEnvironment(dm_env.Environment):
         self._env, self._seed, self._batched, self._flat = env, seed, batched, flat
         self._waiting = np.ones(env.num_envs, bool)  # worlds that begin an episode with the next step
         self._begun = False
+        self._cameras: dict[tuple[int, int], Camera] = {}  # by height and width
 
     @property
     def env(self) -> TorchVectorEnv:
@@ -78,8 +81,37 @@ class SuiteEnvironment(dm_env.Environment):
         """Return shape and bounds of a discount: () or (N,), from 0 to 1."""
         return specs.BoundedArray(self._shape, float, 0.0, 1.0, "discount")
 
+    @property
+    def physics(self) -> Physics:
+        """An object with dm_control's `physics.render`, for agents that learn from pictures."""
+        return Physics(self)
+
+    def render(self, height: int = 240, width: int = 320, camera_id: int | str = -1) -> np.ndarray:
+        """Draw every world as dm_control's `physics.render` does: (N, height, width, 3) bytes.
+
+        Where there is one world without an axis of worlds, (height, width, 3). `camera_id` is the number or name of a
+        camera of the model, -1 the free one. Raises ValueError for a camera that is not there; RuntimeError where there
+        is no OpenGL, and says what to do.
+        """
+        model = self._env.model
+        number = camera_id if isinstance(camera_id, int) else named_camera(model, camera_id)
+        if not -1 <= number < model.ncam:
+            raise ValueError(f"the model has no camera {number}: it has {model.ncam}, and -1 is the free one")
+        if (height, width) not in self._cameras:
+            free = mujoco.MjvCamera()
+            mujoco.mjv_defaultFreeCamera(model, free)
+            view = {name: getattr(free, name) for name in ("lookat", "distance", "azimuth", "elevation")}
+            self._cameras[height, width] = Camera(
+                self._env.engine, "rgb_array", ["rgb_array"], width, height, camera_id=-1, camera_name=None,
+                max_geom=1000, visual_options=None, default_camera_config=view,
+            )  # fmt: skip
+        frames = [self._cameras[height, width].frame(i, number) for i in range(self._env.num_envs)]
+        return np.stack(frames) if self._batched else frames[0]
+
     def close(self) -> None:
-        """Close the environment beneath."""
+        """Close the environment beneath, and what draws."""
+        for camera in self._cameras.values():
+            camera.close()
         self._env.close()
 
     @property
@@ -97,6 +129,22 @@ class SuiteEnvironment(dm_env.Environment):
     def _one(self, x: np.ndarray) -> Any:
         """Take the axis of worlds off where there is one world without it."""
         return x if self._batched else x[0] if x.ndim > 1 else float(x[0])
+
+
+class Physics:
+    """An environment's pictures under the name by which agents ask dm_control for them: `env.physics.render(...)`."""
+
+    def __init__(self, env: SuiteEnvironment):
+        self.render = env.render
+
+
+def named_camera(model: mujoco.MjModel, name: str) -> int:
+    """Return the number of the model's camera of this name. Raises ValueError where there is none."""
+    found: int = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, name)
+    if found < 0:
+        known = [model.camera(i).name for i in range(model.ncam)]
+        raise ValueError(f"the model has no camera {name!r}; it has {known}")
+    return found
 
 
 def load(

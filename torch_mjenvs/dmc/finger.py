@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..envs.tasks.base import Outcome, World
 from ..physics.model.model import Model
 from ..scalar import Random, Scalar, cos, log1p, select, sin
 from ..vectors import norm, sub
-from .base import DMControlTask, apart
+from .base import DMControlTask, apart, changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class FingerSpin(DMControlTask):
     def load(self) -> mujoco.MjModel:
         mjm = super().load()
         mjm.dof_damping[mjm.joint("hinge").dofadr[0]] = 0.03
+        for name in ("target", "tip"):  # of no concern
+            mjm.site(name).rgba[3] = 0.0
         return mjm
 
     def reset(self, m: Model, rng: Random, world: World) -> tuple[list[Scalar], list[Scalar]]:
@@ -55,7 +58,14 @@ class FingerTurn(FingerSpin):
     target_radius: float = 0.07
 
     def load(self) -> mujoco.MjModel:
-        return super(FingerSpin, self).load()
+        mjm = super(FingerSpin, self).load()
+        mjm.site("target").size[0] = self.target_radius
+        return mjm
+
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
+        x, _, z = mjm.body("spinner").pos + mjm.joint("hinge").pos
+        place = [x + memory["target"][0], z + memory["target"][1]]
+        return {"site_pos": changed(mjm.site_pos, mjm.site("target").id, (0, 2), place)}
 
     def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
         return {"target": [0.0, 0.0]}

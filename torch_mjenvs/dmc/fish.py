@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import mujoco
 
 from ..envs.tasks.base import Outcome, World
 from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar
 from ..vectors import norm, sub
-from .base import DMControlTask, seen_from, unit
+from .base import DMControlTask, changed, seen_from, unit
 
 JOINTS = ("tail1", "tail_twist", "tail2", "finright_roll", "finright_pitch", "finleft_roll", "finleft_pitch")
 
@@ -21,6 +24,11 @@ class FishUpright(DMControlTask):
 
     xml_file: str = "fish.xml"
     frame_skip: int = 10
+
+    def load(self) -> mujoco.MjModel:
+        mjm = super().load()
+        mjm.geom("target").rgba[3] = 0.0  # there is none
+        return mjm
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         qpos: list[Scalar] = list(m.qpos0)
@@ -47,6 +55,12 @@ class FishSwim(FishUpright):
 
     Where the target is, in world axes, is the memory "target" (3).
     """
+
+    def load(self) -> mujoco.MjModel:
+        return super(FishUpright, self).load()
+
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
+        return {"geom_pos": changed(mjm.geom_pos, mjm.geom("target").id, (0, 1, 2), memory["target"])}
 
     def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
         return {"target": [0.0, 0.0, 0.0]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar, atan2, cos, log1p, maximum, select, sin, while_any
 from ..vectors import add, rotate
-from .base import DMControlTask, distance
+from .base import DMControlTask, changed, distance
 from .models import compiled, parse, remove
 
 ARM = ("arm_root", "arm_shoulder", "arm_elbow", "arm_wrist", "finger", "fingertip", "thumb", "thumbtip")
@@ -85,6 +85,13 @@ class Manipulator(Arm):
     def receptacles(self) -> list[str]:
         """Return the names of what the object is put into."""
         return []
+
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
+        (x, z, w, y), body = memory["target"], mjm.body(f"target_{self.held}").id
+        return {
+            "body_pos": changed(mjm.body_pos, body, (0, 2), (x, z)),
+            "body_quat": changed(mjm.body_quat, body, (0, 2), (w, y)),
+        }
 
     def parameters(self, m: Model, target: list[Scalar]) -> dict[str, Any]:
         """Return the model's parameters that go with a target."""

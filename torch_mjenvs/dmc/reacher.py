@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import mujoco
 
 from ..envs.tasks.base import Outcome, World
 from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar, cos, sin
 from ..vectors import norm, sub
-from .base import DMControlTask, random_joints
+from .base import DMControlTask, changed, random_joints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,14 @@ class Reacher(DMControlTask):
     xml_file: str = "reacher.xml"
     frame_skip: int = 1
     target_size: float = 0.05
+
+    def load(self) -> mujoco.MjModel:
+        mjm = super().load()
+        mjm.geom("target").size[0] = self.target_size
+        return mjm
+
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
+        return {"geom_pos": changed(mjm.geom_pos, mjm.geom("target").id, (0, 1), memory["target"])}
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return random_joints(m, rng), [0.0] * m.nv

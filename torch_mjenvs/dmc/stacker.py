@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..envs.tasks.base import Outcome, World
 from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar, minimum
-from .base import distance
+from .base import changed, distance
 from .manipulator import CLOSE, Arm, pose
 from .models import compiled, parse, remove
 
@@ -37,6 +38,9 @@ class Stacker(Arm):
         mjcf = parse(self.xml_file)
         remove(mjcf, "body", [f"box{k}" for k in range(self.num_boxes, MOST)])
         return compiled(mjcf)
+
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
+        return {"body_pos": changed(mjm.body_pos, mjm.body("target").id, (0, 2), memory["target"])}
 
     def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
         return {"target": [0.0, 0.0]}

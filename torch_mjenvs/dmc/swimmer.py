@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
@@ -13,7 +14,7 @@ from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar, select
 from ..vectors import norm, sub
-from .base import DMControlTask, random_joints, seen_from
+from .base import DMControlTask, changed, random_joints, seen_from
 from .models import compiled, parse
 
 
@@ -50,6 +51,13 @@ class Swimmer(DMControlTask):
             if camera.get("mode") == "trackcom":
                 camera.set("pos", " ".join(str(float(x) * (n / 6.0)) for x in camera.get("pos", "").split()))
         return compiled(mjcf)
+
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
+        target, light = mjm.geom("target").id, mjm.light("target_light").id
+        return {
+            "geom_pos": changed(mjm.geom_pos, target, (0, 1), memory["target"]),
+            "light_pos": changed(mjm.light_pos, light, (0, 1), memory["target"]),
+        }
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return random_joints(m, rng), [0.0] * m.nv

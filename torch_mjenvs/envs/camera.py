@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -65,28 +65,61 @@ class Camera:
 
     def at(self, world: int) -> Any:
         """Return Gymnasium's renderer with one world's state in its `data`."""
-        renderer = self.prepare()
-        renderer.data.qpos[:] = self.engine.qpos[world].cpu().numpy()
-        renderer.data.qvel[:] = self.engine.qvel[world].cpu().numpy()
-        if self.engine.layout.na:  # by which tendons are coloured
-            renderer.data.act[:] = self.engine.act[world].cpu().numpy()
-        mujoco.mj_forward(renderer.model, renderer.data)
-        return renderer
+        with self.showing(world) as renderer:
+            return renderer
+
+    @contextlib.contextmanager
+    def showing(self, world: int) -> Iterator[Any]:
+        """Give Gymnasium's renderer one world's state, and for as long as the block lasts the world's own model.
+
+        That is the model with the world's own parameters, and with what the task shows of its memory.
+        """
+        renderer, engine = self.prepare(), self.engine
+        model, data = renderer.model, renderer.data
+        kept: dict[str, np.ndarray] = {}
+
+        def put(fields: Mapping[str, Any]) -> None:
+            for name, x in fields.items():
+                array = mujoco.MjModel.__getattribute__(model, name)  # past the view that keeps users from writing
+                kept.setdefault(name, array.copy())
+                array[:] = x
+
+        try:
+            put(engine.own_fields(world))
+            put(engine.task.pictured(model, {name: x[world].tolist() for name, x in engine.memory.items()}))
+            data.qpos[:] = engine.qpos[world].cpu().numpy()
+            data.qvel[:] = engine.qvel[world].cpu().numpy()
+            if engine.layout.na:  # by which tendons are coloured
+                data.act[:] = engine.act[world].cpu().numpy()
+            for body in (model.body_mocapid >= 0).nonzero()[0]:
+                data.mocap_pos[model.body_mocapid[body]] = model.body_pos[body]
+                data.mocap_quat[model.body_mocapid[body]] = model.body_quat[body]
+            mujoco.mj_forward(model, data)
+            yield renderer
+        finally:
+            put(dict(kept))
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Make a new camera for `copy.deepcopy` and pickle, as OpenGL's context cannot be copied."""
         arguments, options = self._made
         return partial(Camera, **options), arguments
 
-    def frame(self, world: int) -> Any:
+    def frame(self, world: int, camera_id: int | None = None) -> Any:
         """Draw one world: a NumPy array, or what the render_mode gives; None and a warning without a render_mode.
 
-        Raises RuntimeError where there is no OpenGL or display, and says what to do.
+        `camera_id` is a camera of the model, -1 the free one, None the one that was chosen at first. Raises
+        RuntimeError where there is no OpenGL or display, and says what to do.
         """
         if self.mode is None:
             logger.warn("render() gives nothing without a render_mode: name one when making the environment")
             return None
-        renderer = self.at(world)
+        with self.showing(world) as renderer:
+            if camera_id is not None:
+                renderer.camera_id = camera_id
+            return self._frame(renderer)
+
+    def _frame(self, renderer: Any) -> Any:
+        assert self.mode is not None
         if failed:
             raise RuntimeError(failed[0])
         if renderer.viewer is not None:  # another environment may have drawn since, with textures of its own

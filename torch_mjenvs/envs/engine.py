@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
@@ -18,6 +19,7 @@ from ..compiler.packed_outputs import PackedOutputs
 from ..physics.loading.load import load
 from ..physics.loading.size import sized
 from ..physics.model.model import Model
+from ..physics.params import DIRECTIONS, OPTIONS
 from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
 from .entries import BAD_STATE
@@ -217,6 +219,13 @@ class Engine(Varied):
     def final_info_values(self) -> torch.Tensor:
         """The entries of `final_info` in one tensor, world-minor, for `named_columns`."""
         return self.view("final_info").T
+
+    def own_fields(self, world: int) -> dict[str, np.ndarray]:
+        """Return a world's own parameters as fields of an MjModel, by name; those of mjOption are left out."""
+        fields = {name: x[world].double().cpu().numpy() for name, x in self.params.items() if name not in OPTIONS}
+        for name in {*fields} & {*DIRECTIONS}:  # of any length here, and in MuJoCo of unit length
+            fields[name] /= np.linalg.norm(fields[name], axis=-1, keepdims=True)
+        return fields
 
     @property
     def output_bytes(self) -> int:

@@ -27,138 +27,15 @@ from ..physics.model.state import State
 from ..physics.params import Columns, check_names, leaves, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
-from ..physics.world_params import param_buffers
-from .contract import Contract, Named, Placed, Verdict, Widths, by_name, flatten
+from .contract import Contract, Named, Placed, Verdict, by_name, flatten
 from .entries import BAD_STATE, OWN_REASONS, TIME_LIMIT, entries
-from .observation import Observation
+from .layout import Layout
 from .randomization import Draw
+from .records import EpisodeState, StepResult, WorldState
 from .task_view import copy_for_task
 from .tasks.base import Task, World
 
-
-@dataclass(frozen=True)
-class Layout:
-    """The widths of a task's buffers, and the names in its info."""
-
-    nq: int
-    nv: int
-    nu: int
-    na: int
-    bounds: tuple[tuple[float, float], ...]  # of each number of an action
-    observation: Observation
-    memory: Widths
-    info: Widths  # of each name of the next two together
-    step_info: tuple[str, ...]
-    reset_info: tuple[str, ...]
-    rewards: tuple[str, ...]  # the names of the reward's terms, if it has any
-    metrics: tuple[str, ...]  # the names of the task's metrics
-    ends: tuple[str, ...]  # the reasons by which an episode ends, if the task names any
-    truncates: bool  # whether the task itself truncates episodes
-    controls: bool  # whether the task makes ctrl of its action
-    params: Columns | None  # where parameters that vary from world to world lie
-
-    @property
-    def obs(self) -> int:
-        """The numbers in an observation."""
-        return self.observation.size
-
-    @property
-    def action(self) -> int:
-        """The size of an action."""
-        return len(self.bounds)
-
-    @property
-    def logged(self) -> tuple[str, ...]:
-        """The names of the entries of info that tell of an episode."""
-        return entries(self.rewards, self.metrics, self.ends)
-
-    @property
-    def sums(self) -> int:
-        """The size of what is summed over an episode: the reward's terms, metrics, and 1 for every step."""
-        return len(self.rewards) + len(self.metrics) + 1 if self.logged else 0
-
-    def buffers(self) -> list[Buffer]:
-        """Return the kernels' buffers. State is world-minor; users' inputs and outputs have a row for each world."""
-        params = param_buffers(self.params) if self.params else []
-        act = [Buffer("act", self.na)] if self.na else []
-        ctrl = [Buffer("ctrl", self.nu)] if self.controls else []
-        sums = [Buffer("episode_sums", self.sums)] if self.sums else []
-        kept = self.observation.kept
-        history = [Buffer("history", kept)] if kept else []
-        return params + [
-            Buffer("qpos", self.nq),
-            Buffer("qvel", self.nv),
-            Buffer("qacc_warmstart", self.nv),
-            *act,
-            *ctrl,
-            *sums,
-            Buffer("memory", size_of(self.memory)),
-            *history,
-            Buffer("elapsed_steps", 1, "i"),
-            Buffer("episode", 1, "i"),
-            Buffer("key", 3, "i"),
-            Buffer("done", 1, "b"),
-            Buffer("reset_mask", 1, "b"),
-            Buffer("action", self.action, rows=True),
-            Buffer("obs", self.obs, rows=True),
-            Buffer("final_obs", self.obs, rows=True),
-            Buffer("reward", 1),
-            Buffer("terminated", 1, "b"),
-            Buffer("truncated", 1, "b"),
-            Buffer(BAD_STATE, 1, "b"),
-            Buffer("info", size_of(self.info)),
-            Buffer("final_info", size_of(self.info)),
-        ]
-
-
 Buffers = Mapping[str, list[Any]]  # what they hold of a world, by name: scalars, masks and words
-
-
-@dataclass
-class WorldState:
-    """The state that a world carries from one step to the next, and the parameters of its own model."""
-
-    qpos: list[Scalar]
-    qvel: list[Scalar]
-    qacc_warmstart: list[Scalar]
-    act: list[Scalar]
-    memory: list[Scalar]
-    params: list[Scalar] = field(default_factory=list)
-    derived: list[Scalar] = field(default_factory=list)
-    ctrl: list[Scalar] = field(default_factory=list)  # of the last step, where the task makes it of its action
-    episode_sums: list[Scalar] = field(default_factory=list)  # of what the task has logged, see `Layout.sums`
-    history: list[Scalar] = field(default_factory=list)  # of the observation: what its next one shows again
-
-
-@dataclass
-class EpisodeState:
-    """The state of a world within its episode: steps taken, episodes begun, and the info and observation users see."""
-
-    elapsed: Scalar
-    count: Word
-    info: list[Scalar]
-    obs: list[Scalar]
-    world: WorldState
-
-
-@dataclass
-class StepResult:
-    """The reward of a step, and the flags that say whether it ended the episode and why."""
-
-    reward: Scalar
-    terminated: Mask
-    truncated: Mask
-    bad: Mask
-
-    @property
-    def ended(self) -> Mask:
-        return logical_or(self.terminated, self.truncated)
-
-
-def size_of(widths: Widths) -> int:
-    """Return how many scalars these named numbers are in all."""
-    return sum(max(1, width) for width in widths.values())
-
 
 # What a stream of random numbers is for, beside the steps of an episode, which are counted from 1.
 RESET, BEGIN, PARAMS = 0, -1, -2

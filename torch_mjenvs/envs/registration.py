@@ -11,14 +11,16 @@ from .tasks.base import Task
 from .tasks.registry import TASKS
 from .vector_env import TorchVectorEnv
 
-__all__ = ["TorchEnv", "TorchVectorEnv", "register"]
+__all__ = ["SUITE_IDS", "TorchEnv", "TorchVectorEnv", "register"]
+
+SUITE_IDS = "TorchDMC/"  # before the ids of dm_control's tasks
 
 
 def register() -> None:
     """Register the tasks with `gymnasium.make` and `gymnasium.make_vec`: TorchHopper-v0, TorchDMC/hopper-hop-v0, ..."""
     plain: dict[str, type[Task]] = {**TASKS, **PLAYGROUND}
     ids: dict[str, tuple[str, Task | type[Task]]] = {f"Torch{name}-v0": (name, task) for name, task in plain.items()}
-    ids |= {f"TorchDMC/{name}-v0": (name, task) for name, task in SUITE.items()}
+    ids |= {f"{SUITE_IDS}{name}-v0": (name, task) for name, task in SUITE.items()}
     for full, (name, task) in ids.items():
         gymnasium.register(
             full,

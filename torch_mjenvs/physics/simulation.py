@@ -1,4 +1,4 @@
-"""`Simulation`: compiled, batched stepping of any supported model."""
+"""Compiled, batched stepping of any supported model: all of `torch_mjenvs.Simulation` but its pictures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,6 @@ from ..compiler.build import Recipe, build
 from ..compiler.derivatives import NotDifferentiable
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar, absolute, select
-from ..rendering.camera import which
-from ..rendering.picture import OUTPUTS as PICTURES
-from ..rendering.picture import Picture, bytes_a_picture
-from ..rendering.scene import EFFECTS
 from . import derivatives
 from .algebra.spatial import MAXVAL, zeros
 from .derivatives import Linearization
@@ -203,26 +199,7 @@ def _linearize_kernel(asked: Asked, dtype: str, device: torch.device) -> launch.
 
 
 class Simulation(Varied):
-    """`num_worlds` copies of a MuJoCo model, stepped together by code compiled for that model.
-
-    model: an `mujoco.MjModel`, an MJCF string, or a path. outputs: names of further `mjData` fields to compute.
-    vary: names of the model's parameters that may differ from world to world, as `body_mass`: `params` has a tensor
-    (N, ...) for each, which holds the model's values at first. inputs: which of `xfrc_applied (N, nbody, 6)`,
-    `qfrc_applied (N, nv)` and `eq_active (N, neq)` there are; like `ctrl` they are read by every step and changed by
-    none. `eq_active` says which equality constraints act, 0 for those that do not; `reset` has it as the model does.
-
-    `qpos (N, nq)`, `qvel (N, nv)`, `qacc_warmstart (N, nv)`, `ctrl (N, nu)` and a tensor for each output, (N, ...), are
-    attributes, in MuJoCo's order and units; so are `act (N, na)` where actuators have activations, `mocap_pos (N,
-    nmocap, 3)` and `mocap_quat (N, nmocap, 4)` where the model has mocap bodies, which `reset` puts where the model has
-    them, and `time (N,)` where `sensordata` has a clock. They keep their addresses for the simulation's
-    life: write into them, and read them before the next call overwrites them. As in MuJoCo, outputs after `step` belong
-    to the state *before* an Euler step, or to the last stage of a Runge-Kutta step; `forward` computes them for the
-    present state.
-
-    Raises `UnsupportedModel`, naming the element, if the model asks for a feature that is not there; ValueError for an
-    unknown output, a parameter that cannot vary, an unknown dtype or device, or a number of worlds below 1; MemoryError
-    for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread is in one.
-    """
+    """The physics of `torch_mjenvs.Simulation`, which adds pictures, and says what its arguments and tensors are."""
 
     @lasting
     def __init__(
@@ -272,7 +249,6 @@ class Simulation(Varied):
         self._views = {name: self._view_of(name) for name in self._buffers}
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
-        self._pictures: dict[tuple[Any, ...], Picture] = {}
         self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
         self._linearize: launch.Kernel | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
@@ -414,75 +390,6 @@ class Simulation(Varied):
                 x.masked_fill_(where, 0.0)
             else:
                 x.copy_(torch.where(where, self._reset_to(name), x))
-
-    @exclusive
-    def render(
-        self,
-        camera: int | str | mujoco.MjvCamera = -1,
-        width: int = 84,
-        height: int = 84,
-        outputs: str | Sequence[str] = ("depth", "segmentation"),
-        worlds: Sequence[int] | None = None,
-        without: str | Sequence[str] = (),
-    ) -> dict[str, torch.Tensor]:
-        """Draw what a camera sees of every world, or of some, as they stand, and return its pictures by name.
-
-        camera: the number or name of one of the model's, -1 for the free one that looks at the whole model, or an
-        `mujoco.MjvCamera`. outputs: `rgb` (worlds, height, width, 3), uint8, `depth` (worlds, height, width), metres
-        along the camera's axis, in the simulation's dtype, and `segmentation` (worlds, height, width, 2), the number of
-        the object and its type (mjtObj) as int32, -1 and -1 where there is nothing. They are as `mujoco.Renderer` has
-        them: of geoms and sites of groups 0 to 2 whose colour is not wholly transparent. The background, which is all
-        that a world of NaN shows, is at the depth where drawing ends (visual/map/zfar). No OpenGL is needed. without:
-        which of `shadow`, `reflection` and `skybox` colours are to do without.
-
-        The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
-
-        Raises ValueError for an unknown camera, output or world, MemoryError for more than fits; `UnsupportedModel`,
-        naming the element, where the camera might see what is not drawn: meshes, spatial tendons, skins; in colour,
-        flat textures on shapes other than planes.
-        """
-        asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
-        unknown = [name for name in asked if name not in PICTURES]
-        if unknown or not asked:
-            raise ValueError(f"unknown outputs {unknown}: choose from {list(PICTURES)}")
-        size = as_count("width", width), as_count("height", height)
-        chosen = None if worlds is None else tuple(int(i) for i in worlds)
-        if chosen is not None and not (chosen and all(0 <= i < self.num_worlds for i in chosen)):
-            raise ValueError(f"worlds must be from 0 to {self.num_worlds - 1}, not {chosen}")
-        left_out = (without,) if isinstance(without, str) else tuple(dict.fromkeys(without))
-        unknown = [name for name in left_out if name not in EFFECTS]
-        if unknown:
-            raise ValueError(f"unknown effects {unknown} to do without: choose from {list(EFFECTS)}")
-        key = (which(camera), size, asked, chosen, left_out)
-        if key not in self._pictures:
-            self._pictures[key] = self._picture(camera, size, asked, chosen, left_out)
-        self._follow()
-        launch.materialize(*(self._buffers[name] for name in self._written))
-        self._pictures[key].draw()
-        return dict(self._pictures[key].tensors)
-
-    @lasting
-    def _picture(
-        self,
-        camera: int | str | mujoco.MjvCamera,
-        size: tuple[int, int],
-        outputs: tuple[str, ...],
-        worlds: tuple[int, ...] | None,
-        without: tuple[str, ...],
-    ) -> Picture:
-        asked = Asked(self.model, inputs=tuple(name for name in self._inputs if name in MOCAP), vary=self.vary)
-
-        def world(b: dict[str, Any]) -> tuple[Model, Data]:
-            m, state = asked.world(b), {name: b[name] for name in STATE}
-            return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **asked.pushes(b))
-
-        count = self.num_worlds if worlds is None else len(worlds)
-        check_memory("worlds", count, bytes_a_picture(size, outputs, self.dtype.itemsize), self.device)
-        drawn = None if worlds is None else torch.tensor(worlds, dtype=torch.int64, device=self.device)
-        return Picture(
-            self._mjmodel, self.model, camera, size, outputs, drawn, self.num_worlds, asked.buffers(), self._buffers,
-            world, f"{asked.inputs} {asked.vary}", without,
-        )  # fmt: skip
 
     def _reset_to(self, name: str) -> torch.Tensor:
         """Return what `reset` puts into a buffer: a row for each world, or one for all alike."""

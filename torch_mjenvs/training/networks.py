@@ -1,6 +1,6 @@
-"""The networks of PPO, made fast: one batched product for both, gradients by hand, memory that is kept.
+"""The networks of PPO, made fast: batched products, gradients by hand, memory that is kept.
 
-Shapes: B rows, O observations, A actions, H hidden units.
+Shapes: B rows, O observations, A actions.
 """
 
 from __future__ import annotations
@@ -8,10 +8,56 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+aten: Any = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation y(x) that works in place, and its way back, which turns the gradient by y into that by x in place.
+
+    `value` takes scale x and a tensor to put y into, which is another one if `input_kept`; `back` takes gradient, scale
+    x and y.
+    """
+
+    value: Callable[[Tensor, Tensor], Any]
+    back: Callable[[Tensor, Tensor, Tensor], Any]
+    scale: float = 1.0
+    input_kept: bool = False
+
+
+@cache
+def _minus_one(device: torch.device) -> Tensor:
+    return torch.tensor(-1.0, device=device)
+
+
+ACTIVATIONS = {
+    # tanh(x) = 2 sigmoid(2 x) - 1, as torch's own tanh is ten times slower on the CPU.
+    "tanh": Activation(
+        lambda x, y: torch.add(_minus_one(x.device), x.sigmoid_(), alpha=2, out=y),
+        lambda g, x, y: aten.tanh_backward.grad_input(g, y, grad_input=g),
+        scale=2.0,
+    ),
+    "relu": Activation(
+        lambda x, y: x.relu_(),
+        lambda g, x, y: aten.threshold_backward.grad_input(g, y, 0, grad_input=g),
+    ),
+    "elu": Activation(
+        lambda x, y: torch.nn.functional.elu_(x),
+        lambda g, x, y: aten.elu_backward.grad_input(g, 1, 1, 1, True, y, grad_input=g),
+    ),
+    "silu": Activation(
+        lambda x, y: aten.silu.out(x, out=y),
+        lambda g, x, y: aten.silu_backward.grad_input(g, x, grad_input=g),
+        input_kept=True,
+    ),
+}
 
 
 def orthogonal(shape: Sequence[int], gain: float) -> Tensor:
@@ -19,68 +65,59 @@ def orthogonal(shape: Sequence[int], gain: float) -> Tensor:
     return torch.nn.init.orthogonal_(torch.empty(*shape), gain)
 
 
-class ActorCritic:
-    """Two separate tanh networks, run side by side: 0 gives the mean action, 1 (its first output) the value.
+def parameters(count: int, widths: Sequence[int]) -> int:
+    """Return how many parameters so many networks have whose layers, inputs first, are of these widths."""
+    return count * sum((i + 1) * o for i, o in itertools.pairwise(widths))
 
-    All parameters are views of one vector, `theta`, and their gradients of `theta.grad`: clipping and Adam are then
-    one operation each. Results of `forward` are valid until the next call with as many rows.
 
-    `sees` (2, O) bool says which observations each network sees; None is all. Weights of the others are and stay 0.
+class Stack:
+    """Networks of the same widths, run side by side: a layer of all of them is one batched product.
+
+    Weights (n, out, in) and biases (n, 1, out) of each layer are views of `theta`, and their gradients of `grad`.
+    Hidden layers begin with orthogonal weights. `sees` (n, O) bool says which inputs each network sees; None is all.
+    Weights of the others are and stay 0. Results of `forward` are valid until the next call with as many rows.
     """
 
     def __init__(
-        self, obs_dim: int, act_dim: int, hidden: int, log_std: float, device: torch.device, sees: Tensor | None = None
+        self, count: int, widths: Sequence[int], activation: str, theta: Tensor, grad: Tensor, sees: Tensor | None
     ):
-        sizes = (obs_dim, hidden, hidden, act_dim)
-        shapes = [(2, *shape) for i, o in itertools.pairwise(sizes) for shape in ((o, i), (1, o))]
-        self.theta = torch.zeros(sum(map(math.prod, shapes)) + act_dim, device=device)
-        self.theta.grad = self.grad = torch.zeros_like(self.theta)
-        *params, self.log_std = self._views(self.theta, [*shapes, (act_dim,)])
-        *grads, self.log_std_grad = self._views(self.grad, [*shapes, (act_dim,)])
-        self.weights, self.biases = params[0::2], params[1::2]  # (2, out, in) and (2, 1, out) per layer
+        shapes = [(count, *shape) for i, o in itertools.pairwise(widths) for shape in ((o, i), (1, o))]
+        params, grads = _views(theta, shapes), _views(grad, shapes)
+        self.weights, self.biases = params[0::2], params[1::2]
         self.weight_grads, self.bias_grads = grads[0::2], grads[1::2]
-        self.minus_one = torch.tensor(-1.0, device=device)
+        self.count, self.activation = count, ACTIVATIONS[activation]
+        self.unseen = None if sees is None else ~sees[:, None].to(theta.device)
         self.buffers: dict[tuple[Any, ...], Tensor] = {}
-
         for net in itertools.chain(*self.weights[:-1]):
             net.copy_(orthogonal(net.shape, math.sqrt(2)))
-        self.unseen = None if sees is None else ~sees[:, None].to(device)
         if sees is not None:
-            for net, seen in zip(self.weights[0], sees.to(device), strict=True):
-                net.zero_()[:, seen] = orthogonal((hidden, int(seen.sum())), math.sqrt(2)).to(device)
-        policy, value = self.weights[-1]
-        policy.copy_(orthogonal(policy.shape, 0.01))
-        value[:1].copy_(orthogonal((1, value.shape[1]), 1.0))  # its other rows stay zero: they get no gradient
-        self.log_std.fill_(log_std)
+            for net, seen in zip(self.weights[0], sees.to(theta.device), strict=True):
+                net.zero_()[:, seen] = orthogonal((len(net), int(seen.sum())), math.sqrt(2)).to(theta.device)
 
-    @staticmethod
-    def _views(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-        parts = flat.split([math.prod(shape) for shape in shapes])
-        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
-
-    def _buffer(self, name: str, *shape: int) -> Tensor:
+    def buffer(self, name: str, *shape: int) -> Tensor:
         """Return scratch memory that is kept: fresh memory costs more in page faults than the arithmetic on it."""
         if (name, *shape) not in self.buffers:
-            self.buffers[name, *shape] = torch.empty(shape, device=self.theta.device)
+            self.buffers[name, *shape] = torch.empty(shape, device=self.weights[0].device)
         return self.buffers[name, *shape]
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean actions (B, A) and values (B,) for normalised observations (B, O)."""
-        self.inputs = [obs.expand(2, -1, -1)]  # of each layer, for backward
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return the outputs (n, B, out) for inputs (B, O)."""
+        self.before: list[Tensor] = []  # of each hidden layer's activation, and
+        self.inputs = [obs.expand(self.count, -1, -1)]  # of each layer, for `backward`
+        kind, last = self.activation, len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            out = self._buffer(f"forward {layer}", 2, len(obs), weight.shape[1])
-            if layer == len(self.weights) - 1:
-                torch.baddbmm(bias, self.inputs[-1], weight.mT, out=out)
-            else:  # tanh(x) = 2 sigmoid(2 x) - 1, as torch's own tanh is ten times slower on the CPU
-                torch.baddbmm(bias, self.inputs[-1], weight.mT, beta=2, alpha=2, out=out).sigmoid_()
-                torch.add(self.minus_one, out, alpha=2, out=out)
-                self.inputs.append(out)
-        return out[0], out[1, :, 0]
+            shape, scale = (self.count, len(obs), weight.shape[1]), 1.0 if layer == last else kind.scale
+            x = self.buffer(f"before {layer}", *shape)
+            torch.baddbmm(bias, self.inputs[-1], weight.mT, beta=scale, alpha=scale, out=x)
+            if layer < last:
+                y = self.buffer(f"after {layer}", *shape) if kind.input_kept else x
+                kind.value(x, y)
+                self.before.append(x)
+                self.inputs.append(y)
+        return x
 
-    def backward(self, mean_grad: Tensor, value_grad: Tensor) -> None:
-        """Overwrite the gradient of every weight and bias, from the loss's gradients by the results of `forward`."""
-        grad = self._buffer("backward", 2, *mean_grad.shape).zero_()
-        grad[0], grad[1, :, 0] = mean_grad, value_grad
+    def backward(self, grad: Tensor) -> None:
+        """Overwrite the gradient of every weight and bias, from the loss's gradient by the outputs of `forward`."""
         for layer in reversed(range(len(self.weights))):
             hidden = self.inputs[layer]
             torch.bmm(grad.mT, hidden, out=self.weight_grads[layer])
@@ -88,9 +125,70 @@ class ActorCritic:
                 self.weight_grads[0].masked_fill_(self.unseen, 0.0)
             torch.sum(grad, 1, keepdim=True, out=self.bias_grads[layer])
             if layer > 0:
-                below = self._buffer(f"backward {layer}", *hidden.shape)
+                below = self.buffer(f"backward {layer}", *hidden.shape)
                 torch.bmm(grad, self.weights[layer], out=below)
-                grad = torch.ops.aten.tanh_backward.grad_input(below, hidden, grad_input=below)
+                self.activation.back(below, self.before[layer - 1], hidden)
+                grad = below
+
+
+class ActorCritic:
+    """Two separate networks: one gives the mean action, the other the value. Those of the same widths share a `Stack`.
+
+    All parameters are views of one vector, `theta`, and their gradients of `theta.grad`: clipping and Adam are then
+    one operation each. `policy` and `value` are the layers, pairs of weights (out, in) and biases (out,). Results of
+    `forward` are valid until the next call with as many rows.
+
+    `actor` and `critic` are the widths of their hidden layers. `sees` (2, O) bool says which observations each network
+    sees; None is all. Weights of the others are and stay 0.
+    """
+
+    def __init__(
+        self, obs_dim: int, act_dim: int, actor: Sequence[int], critic: Sequence[int], activation: str, log_std: float,
+        device: torch.device, sees: Tensor | None = None,
+    ):  # fmt: skip
+        self.activation = activation
+        kinds = [(1, (obs_dim, *actor, act_dim)), (1, (obs_dim, *critic, 1))]
+        if tuple(actor) == tuple(critic):  # of what the value network then gives, the first number is the value
+            kinds = [(2, (obs_dim, *actor, act_dim))]
+        sizes = [parameters(*kind) for kind in kinds] + [act_dim]
+        self.theta = torch.zeros(sum(sizes), device=device)
+        self.theta.grad = self.grad = torch.zeros_like(self.theta)
+        *params, self.log_std = self.theta.split(sizes)
+        *grads, self.log_std_grad = self.grad.split(sizes)
+        seen = [None] * len(kinds) if sees is None else sees.split([count for count, _ in kinds])
+        self.stacks = [
+            Stack(*kind, activation, *own) for kind, *own in zip(kinds, params, grads, seen, strict=True)
+        ]
+        self.policy, value = (
+            [(weight[k], bias[k, 0]) for weight, bias in zip(stack.weights, stack.biases, strict=True)]
+            for stack in self.stacks
+            for k in range(stack.count)
+        )
+        self.value = [*value[:-1], (value[-1][0][:1], value[-1][1][:1])]
+        self.policy[-1][0].copy_(orthogonal(self.policy[-1][0].shape, 0.01))
+        self.value[-1][0].copy_(orthogonal(self.value[-1][0].shape, 1.0))
+        self.log_std.fill_(log_std)
+        self.unseen = None if sees is None else ~sees.to(device)  # (2, O)
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean actions (B, A) and values (B,) for normalised observations (B, O)."""
+        mean, value = (out for stack in self.stacks for out in stack.forward(obs))
+        return mean, value[:, 0]
+
+    def backward(self, mean_grad: Tensor, value_grad: Tensor) -> None:
+        """Overwrite the gradient of every weight and bias, from the loss's gradients by the results of `forward`."""
+        if len(self.stacks) == 2:
+            self.stacks[0].backward(mean_grad[None])
+            self.stacks[1].backward(value_grad[None, :, None])
+            return
+        grad = self.stacks[0].buffer("gradients", 2, *mean_grad.shape).zero_()
+        grad[0], grad[1, :, 0] = mean_grad, value_grad
+        self.stacks[0].backward(grad)
+
+
+def _views(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    parts = flat.split([math.prod(shape) for shape in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _eager(method: Any) -> Any:

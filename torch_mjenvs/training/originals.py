@@ -1,4 +1,4 @@
-"""Gymnasium's own tasks: a step of them takes the processor as long as thousands of steps here, so cores share them.
+"""Gymnasium's and dm_control's own tasks: a step of them takes as long as thousands of steps here, so cores share them.
 
 This file is also the program of the processes that step them, run by its path: it imports neither torch nor this
 package, whose import would take longer than what a process is for. It speaks through pipes, and is started neither by a
@@ -12,6 +12,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,12 +26,75 @@ FEWEST = 16  # worlds that are worth a process: their episodes take longer than 
 Step = tuple[Any, Any, Any, Any, dict[str, Any]]  # observations (N, O), rewards, terminated and truncated (N,), nothing
 
 
+SUITE = "dm_control/"  # before the names of dm_control's tasks: "dm_control/walker-walk"
+
+
+class Suite(gymnasium.Env[Any, Any]):
+    """A task of dm_control's suite, such as "walker-walk", as one of Gymnasium's environments.
+
+    An observation is a row of its numbers, (O,) in dm_control's order.
+    """
+
+    def __init__(self, name: str):
+        domain, _, task = name.partition("-")
+        self.env = suite().load(domain, task)
+        spec, shapes = self.env.action_spec(), [x.shape for x in self.env.observation_spec().values()]
+        size = sum(int(np.prod(shape)) for shape in shapes)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float64)
+        self.action_space = gymnasium.spaces.Box(spec.minimum, spec.maximum, spec.shape, np.float64)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode, of this seed where there is one."""
+        if seed is not None:
+            self.env.task.random.seed(seed)
+        return _row(self.env.reset().observation), {}
+
+    def step(self, action: Any) -> Step:
+        """Take one control step. An episode that dm_control ends with discount 0 is terminated, else truncated."""
+        found = self.env.step(action)
+        terminated = bool(found.last() and found.discount == 0.0)
+        return _row(found.observation), found.reward, terminated, found.last() and not terminated, {}
+
+    def close(self) -> None:
+        """Close the environment beneath."""
+        self.env.close()
+
+
+def _row(observation: Any) -> Any:
+    return np.concatenate([np.ravel(x) for x in observation.values()])
+
+
+def suite() -> Any:
+    """Import dm_control's suite.
+
+    dm_control 1.0.50 has a table of array sizes with fields that MuJoCo 4.0 no longer has; they are taken out first.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of GLFW's, where there is no display
+        from dm_control.mujoco.wrapper.mjbindings import sizes
+
+    model = mujoco.MjModel.from_xml_string("<mujoco/>")
+    for table, made in (("mjmodel", model), ("mjdata", mujoco.MjData(model))):
+        for name in [name for name in sizes.array_sizes[table] if not hasattr(made, name)]:
+            del sizes.array_sizes[table][name]
+    from dm_control import suite
+
+    return suite
+
+
+def make_original(name: str, **arguments: Any) -> gymnasium.Env[Any, Any]:
+    """Make one of Gymnasium's tasks, by its id, or one of dm_control's, "dm_control/walker-walk", without arguments."""
+    if name.startswith(SUITE):
+        return Suite(name.removeprefix(SUITE), **arguments)
+    with without_the_warning_of_settotalmass():
+        return gymnasium.make(name, disable_env_checker=True, **arguments)
+
+
 class Worlds:
-    """Worlds of one of Gymnasium's tasks, each for one episode. A world whose episode has ended keeps still."""
+    """Worlds of one of these tasks, each for one episode. A world whose episode has ended keeps still."""
 
     def __init__(self, name: str, num_envs: int, arguments: dict[str, Any]):
-        with without_the_warning_of_settotalmass():
-            self.envs = [gymnasium.make(name, disable_env_checker=True, **arguments) for _ in range(num_envs)]
+        self.envs = [make_original(name, **arguments) for _ in range(num_envs)]
         self.ended = [False] * num_envs
 
     def reset(self, seed: int) -> Any:
@@ -85,7 +149,7 @@ class Elsewhere:
             found = pickle.load(self.back)
         except EOFError:
             status = self.process.wait()
-            raise RuntimeError(f"a process that runs Gymnasium's task ended with status {status}") from None
+            raise RuntimeError(f"a process that runs the original task ended with status {status}") from None
         if isinstance(found, BaseException):
             raise found
         return found
@@ -140,7 +204,8 @@ def _result(x: Any) -> Any:
 
 def processes_for(name: str, num_envs: int) -> int:
     """Return how many processes are to share worlds: one a core; only one where others could not make them."""
-    known = str(gymnasium.spec(name).entry_point).startswith("gymnasium.")  # others came with a user's module
+    # Others came with a user's module.
+    known = name.startswith(SUITE) or str(gymnasium.spec(name).entry_point).startswith("gymnasium.")
     known &= Path(__file__).is_file() and bool(sys.executable)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, num_envs // FEWEST)) if known else 1

@@ -1,17 +1,19 @@
-"""PPO on one of the Torch tasks, scored at the end in Gymnasium's own.
+"""PPO on one of the Torch tasks, scored at the end in Gymnasium's or dm_control's own.
 
     python -m torch_mjenvs train --env TorchHalfCheetah-v0
 
 Simulation is cheap here, so the learner decides how long training takes. It is therefore written for speed, within
-reason: both networks run as one batched product, their gradient is written by hand, and buffers are allocated once.
-A rollout and the update of a minibatch always do the same operations on the same memory and never wait for the device.
+reason: networks of the same widths run as one batched product, gradients are written by hand, and buffers are allocated
+once. A rollout and the update of a minibatch always do the same operations on the same memory and never wait for the
+device.
 On the CPU, update and networks are compiled kernels (`compiled/`), which do what is written here.
 
-Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A actions, H hidden units.
+Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A actions.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,13 +30,15 @@ from ..envs.parts import mapped
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
-from .compiled import Forward, Learned, Loss, Update, networks_of, trained, why_not
+from .compiled import Forward, Loss, Update, networks_of, trained, why_not
 from .flags import groups
 from .health import Faults
-from .networks import ActorCritic, Adam, Replayed, RunningMoments
+from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
+from .statistics import STATISTICS, SUMS, measures
 from .task_flags import arguments
 from .worlds import make
 
+RATES = 1e-5, 1e-2  # between which target_kl moves the learning rate, as rsl_rl does
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
 
@@ -47,14 +51,21 @@ class Settings:
     horizon: int  # steps per world and iteration; no longer than an episode may be
     epochs: int
     minibatch: int
-    learning_rate: float  # falls linearly to a tenth
+    learning_rate: float  # falls linearly to a tenth, unless there is a target_kl
+    target_kl: float  # by which the learning rate goes up and down; 0 is none
     gamma: float
     lam: float
     clip: float
     value_weight: float
+    value_clip: float  # 0 is none
+    entropy: float  # the weight of its bonus
     max_grad_norm: float
     log_std: float  # at the start
-    hidden: int
+    log_std_min: float
+    log_std_max: float
+    actor: tuple[int, ...]  # widths of the policy's hidden layers
+    critic: tuple[int, ...]  # and of the value network's
+    activation: str
 
 
 class PPO:
@@ -80,10 +91,12 @@ class PPO:
         O, A, limit = env.engine.layout.obs, env.engine.layout.action, env.engine.max_episode_steps
         if limit is not None and limit < T:
             raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
-        check_memory("hidden", settings.hidden, bytes_a_unit(settings, O, A), device)
+        for name, hidden, outputs in (("actor", settings.actor, A), ("critic", settings.critic, 1)):
+            check_memory(f"{name} units", sum(hidden), bytes_a_unit(settings, (O, *hidden, outputs)), device)
         check_memory("horizon", T, 4 * N * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
-        self.net = ActorCritic(O, A, settings.hidden, settings.log_std, device, self.seen.columns)
-        self.net.biases[-1][0, 0].copy_(first_action(env.single_action_space).to(device))
+        s = settings
+        self.net = ActorCritic(O, A, s.actor, s.critic, s.activation, s.log_std, device, self.seen.columns)
+        self.net.policy[-1][1].copy_(first_action(env.single_action_space).to(device))
         self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
         capturable = device.type == "cuda"
         self.optimizer = Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
@@ -112,7 +125,7 @@ class PPO:
         self.frames_seen = 0
         self.compiled_update: Update | None = None
         self.compiled_forward: Forward | None = None
-        self.learned: Learned | None = None  # of the last update, where it is compiled
+        self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
         if compiled and not why_not(device):
             self.compile()
         self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
@@ -120,7 +133,8 @@ class PPO:
     def compile(self) -> None:
         """Compile what the networks do."""
         s, net, networks = self.settings, self.net, networks_of(self.net)
-        loss, size = Loss(s.clip, s.value_weight, s.max_grad_norm), min(len(self.frames), s.minibatch)
+        loss = Loss(s.clip, s.value_weight, s.max_grad_norm, s.entropy, s.value_clip)
+        size = min(len(self.frames), s.minibatch)
         log_std = int(net.log_std.storage_offset())
         self.compiled_update = Update(
             networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net)
@@ -129,8 +143,10 @@ class PPO:
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
-        progress = self.frames_seen / self.settings.total_steps
-        self.lr.fill_(self.settings.learning_rate * (1 - 0.9 * progress))
+        s = self.settings
+        if not s.target_kl:
+            self.lr.fill_(s.learning_rate * (1 - 0.9 * self.frames_seen / s.total_steps))
+        self.net.log_std.clamp_(s.log_std_min, s.log_std_max)  # now: `faults` is to see what an update made of it
         self.bad_updates.zero_()
         self.prepare(self.rollout())
         self.update()
@@ -198,31 +214,55 @@ class PPO:
         return (self.return_moments.var + 1e-8).rsqrt()
 
     def update(self) -> None:
-        """Learn from the frames in `epochs` passes over shuffled minibatches."""
-        total, size = len(self.frames), min(len(self.frames), self.settings.minibatch)
+        """Learn from the frames in `epochs` passes over shuffled minibatches. `learned` is then their mean STATISTICS.
+        """
+        s, total = self.settings, len(self.frames)
+        size = min(total, s.minibatch)
         whole = total // size * size  # what is too few for a minibatch is left out this time
-        orders = (torch.randperm(total, device=self.frames.device)[:whole] for _ in range(self.settings.epochs))
+        self.learned.zero_()
+        for _ in range(s.epochs):
+            found = self.epoch(torch.randperm(total, device=self.frames.device)[:whole], size)
+            self.learned += found / s.epochs
+            if s.target_kl:
+                self.adapt(found[STATISTICS.index("approx_kl")])
+
+    def epoch(self, order: Tensor, size: int) -> Tensor:
+        """Learn from minibatches of so many frames, as they come in `order`. Returns the means of STATISTICS (8,)."""
         if self.compiled_update:
-            self.learned = self.compiled_update(self.frames, torch.cat(list(orders)))
-            self.bad_updates += (~self.learned.norm.isfinite()).sum()
-            return
-        for order in orders:
-            shuffled = torch.index_select(self.frames, 0, order, out=self.shuffled[:whole])
-            for rows in shuffled.split(size):
-                self.learn_from(rows)
+            rounds = self.compiled_update(self.frames, order)
+            self.bad_updates += (~rounds[:, -1].isfinite()).sum()
+            return rounds.mean(0)
+        self.sums.zero_()
+        shuffled = torch.index_select(self.frames, 0, order, out=self.shuffled[: len(order)])
+        for rows in shuffled.split(size):
+            self.learn_from(rows)
+        return self.sums / (len(order) // size)
+
+    def adapt(self, kl: Tensor) -> None:
+        """Raise or lower the learning rate by half after an epoch in which the policy moved too little or too far.
+
+        This is the rule of rsl_rl (Rudin et al., 2022), which has it after each minibatch: so many of them as here
+        would move the rate back and forth.
+        """
+        target = self.settings.target_kl
+        self.lr *= torch.where(kl > 2 * target, 1 / 1.5, torch.where(kl < target / 2, 1.5, 1.0))
+        self.lr.clamp_(*RATES)
 
     def _learn_from(self, rows: Tensor) -> None:
         self.gradient(rows)
         grad = self.net.grad
         norm = grad.norm()
+        self.sums[-1] += norm
         self.bad_updates += ~norm.isfinite()
         grad *= (self.settings.max_grad_norm / (norm + 1e-6)).clamp(max=1)
         self.optimizer.step()
 
     def gradient(self, rows: Tensor) -> None:
-        """Compute the gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²).
+        """Compute the gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²) - entropy H.
 
-        r is the probability ratio, a the normalised advantage, v the value.
+        r is the probability ratio, a the normalised advantage, v the value, H the policy's entropy. With `value_clip`
+        the value's loss is the larger one of that and of the same with v held to the rollout's value ± value_clip
+        (Schulman et al., 2017, in their code). STATISTICS of the rows are added to `sums`.
         """
         s, net = self.settings, self.net
         obs, action, old_log_prob, advantage, target = rows.split(self.columns, 1)
@@ -230,30 +270,47 @@ class PPO:
         inv_std = (-net.log_std).exp()
         noise = (action - mean) * inv_std
         log_prob = -0.5 * noise.square().sum(1, keepdim=True) - net.log_std.sum()
-        ratio = (log_prob - old_log_prob).exp()
-        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        gain = ratio * advantage
-        unclipped = gain <= ratio.clamp(1 - s.clip, 1 + s.clip) * advantage
+        log_ratio = log_prob - old_log_prob
+        ratio = log_ratio.exp()
+        normalised = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        gain = ratio * normalised
+        bounded = ratio.clamp(1 - s.clip, 1 + s.clip) * normalised
 
-        log_prob_grad = gain * unclipped * (-1 / len(rows))
+        log_prob_grad = gain * (gain <= bounded) * (-1 / len(rows))
         noise_grad = log_prob_grad * noise
         torch.sum(noise_grad * noise - log_prob_grad, 0, out=net.log_std_grad)
-        net.backward(noise_grad * inv_std, (value - target[:, 0]) * (2 * s.value_weight / len(rows)))
+        net.log_std_grad -= s.entropy
+        target = target[:, 0]
+        error = value - target
+        value_grad = error * (2 * s.value_weight / len(rows))
+        if s.value_clip:
+            before = target - advantage[:, 0]
+            move = value - before
+            held = before + move.clamp(-s.value_clip, s.value_clip) - target
+            value_grad *= (move.abs() <= s.value_clip) | (held.abs() <= error.abs())  # else the loss is constant
+        net.backward(noise_grad * inv_std, value_grad)
+
+        found = [ratio - 1 - log_ratio, (ratio - 1).abs() > s.clip, torch.minimum(gain, bounded)]
+        found = [x[:, 0] for x in found] + [error, error.square(), target, target.square()]
+        self.sums[: len(SUMS)] += torch.stack(found).mean(1)
 
     def act(self, obs: Observations) -> Tensor:
         """Return the mean actions (N, A) for observations, (N, O) or by name, for scoring."""
         return self.forward(self.seen.parts.join(obs))[0]
 
     def measures(self) -> dict[str, float]:
-        """Return the learning rate and the mean log_std, by name, to plot over the run.
+        """Return numbers to plot over the run, by name: the learning rate, the policy's spread, and the last update's.
 
-        With them go the means, over the last 100 episodes, of what the task names: the sums of its reward's terms, its
-        metrics, the length, and the share of episodes that each reason ended; and the statistics of a compiled update.
+        "std" is the mean standard deviation of the noise, "entropy" that of an action. With them go the means, over the
+        last 100 episodes, of what the task names: the sums of its reward's terms, its metrics, the length, and the
+        share of episodes that each reason ended.
         """
-        rate, log_std = torch.stack([self.lr, self.net.log_std.mean()]).tolist()
+        log_std = self.net.log_std
+        rate, std, size = torch.stack([self.lr, log_std.exp().mean(), log_std.sum()]).tolist()
+        entropy = size + 0.5 * len(log_std) * (1 + math.log(2 * math.pi))
         means = torch.tensor(list(self.told)).mean(0).tolist() if self.told else []
-        learned = self.learned.measures() if self.learned else {}
-        return {"learning_rate": rate, "log_std": log_std} | learned | dict(zip(self.named, means, strict=False))
+        spread = {"learning_rate": rate, "std": std, "entropy": entropy}
+        return spread | measures(self.learned) | dict(zip(self.named, means, strict=False))
 
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
@@ -261,19 +318,22 @@ class PPO:
         finite = torch.cat([self.net.theta, log_std.exp(), (-log_std).exp()]).isfinite()
         return Faults(*torch.stack([self.bad_states, self.bad_updates, (~finite).sum()]).tolist())
 
-    def networks(self) -> dict[str, Tensor]:
+    def networks(self) -> dict[str, Any]:
         """Return the entries of policy.pt but for the id of the task, in the format of `torch_mjenvs.policy`.
 
-        Layer i of the policy is weights{i}[0], biases{i}[0], and of the value weights{i}[1], biases{i}[1].
+        The value network's layers go by value_weights{i} and value_biases{i}.
         """
-        weights = {f"weights{i}": weight.clone() for i, weight in enumerate(self.net.weights)}
-        biases = {f"biases{i}": bias.clone() for i, bias in enumerate(self.net.biases)}
+        layers: dict[str, Tensor | str] = {"activation": self.net.activation}
+        for name, network in (("", self.net.policy), ("value_", self.net.value)):
+            for i, (weight, bias) in enumerate(network):
+                layers |= {f"{name}weights{i}": weight.clone()[None], f"{name}biases{i}": bias.clone()[None, None]}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
-        return {**weights, **biases, "log_std": self.net.log_std.clone(), **moments, **self.seen.told()}
+        return {**layers, "log_std": self.net.log_std.clone(), **moments, **self.seen.told()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state of training: a fresh PPO that loads it ends with the same bits."""
-        return {
+        s = self.settings
+        state = {
             "theta": self.net.theta,
             "optimizer": self.optimizer.state_dict(),
             "obs_moments": self.obs_moments.state_dict(),
@@ -285,12 +345,16 @@ class PPO:
             "frames_seen": self.frames_seen,
             "random": torch.get_rng_state(),
             "cuda_random": torch.cuda.get_rng_state(self.frames.device) if self.frames.is_cuda else None,
-        } | ({"told": list(self.told)} if self.named else {})
+        }
+        state |= {"told": list(self.told)} if self.named else {}
+        return state | ({"rate": self.lr, "first_rate": s.learning_rate} if s.target_kl else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.net.theta.copy_(state["theta"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.optimizer.param_groups[0]["lr"] = self.lr
+        if self.settings.target_kl and state["first_rate"] == self.settings.learning_rate:
+            self.lr.copy_(state["rate"])  # else the run was resumed with another one
         self.obs_moments.load_state_dict(state["obs_moments"])
         self.return_moments.load_state_dict(state["return_moments"])
         self.env.load_state_dict(state["env"])
@@ -338,9 +402,12 @@ def first_action(space: Space[Any]) -> Tensor:
     return torch.where((low <= 0) & (high >= 0), 0.0, middle)
 
 
-def bytes_a_unit(s: Settings, observations: int, actions: int) -> int:
-    """Return the bytes that a hidden unit takes: weights, moments, sums of gradients, and activations of all rows."""
-    return 4 * 2 * 16 * (observations + s.hidden + actions + 3) + 4 * 2 * 4 * (s.num_envs + s.minibatch)
+def bytes_a_unit(s: Settings, widths: Sequence[int]) -> int:
+    """Return the bytes of a network of these widths, on average of its hidden units.
+
+    These are weights, moments, sums of gradients, and activations of all rows.
+    """
+    return 4 * 16 * parameters(1, widths) // sum(widths[1:-1]) + 4 * 4 * (s.num_envs + s.minibatch)
 
 
 @torch.no_grad()  # gradients are written out above

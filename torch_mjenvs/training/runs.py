@@ -53,7 +53,7 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
     out.add_argument("--total-steps", type=count, help="frames to train on, instead of the task's own number")
     out.add_argument("--device", type=device, default="cuda" if torch.cuda.is_available() else "cpu")
     out.add_argument("--seed", type=seed, default=0)
-    out.add_argument("--episodes", type=count, default=100, help="episodes of the final score, here and in Gymnasium's")
+    out.add_argument("--episodes", type=count, default=100, help="episodes of the final scores, here and there")
     out.add_argument("--out", type=Path, help="folder for the results; default runs/ENV-SEED, or ENV-SEED-2 ...")
     out.add_argument(
         "--resume", action="store_true", help="go on from OUT/checkpoint.pt; with more --total-steps, beyond its end"
@@ -62,7 +62,7 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
 
 
 def training_parser(
-    description: str, defaults: Mapping[str, float], prog: str | None = None
+    description: str, defaults: Mapping[str, Any], prog: str | None = None
 ) -> argparse.ArgumentParser:
     """Return `parser` with a flag for every setting, and flags for the evaluations and logs of a run."""
     out = parser(description, prog)
@@ -74,7 +74,8 @@ def training_parser(
     group = out.add_argument_group("settings", "A flag overrides the task's setting, which overrides the default.")
     for name, value in defaults.items():
         if name not in ("num_envs", "total_steps"):
-            group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {value}")
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else value
+            group.add_argument(f"--{name.replace('_', '-')}", type=RULES[name], metavar="X", help=f"default {text}")
     return out
 
 
@@ -195,7 +196,7 @@ def evaluated(act: Callable[[Tensor], Tensor], run: dict[str, Any], args: argpar
 
 
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
-    """Draw the curve, score the policy here and in Gymnasium's own task, and save all in OUT/result.json."""
+    """Draw the curve, score the policy here and in the original task, and save all in OUT/result.json."""
     title = f"{run['algorithm']}, {run['env']}, {run['settings']['num_envs']:,} worlds, seed {run['seed']}"
     save_curve(out / "curve.png", title, history["curve"], history["evaluations"])
     task = run.get("task", {})

@@ -1,4 +1,4 @@
-"""Scores of a policy: returns of whole episodes, in the Torch task and in Gymnasium's own."""
+"""Scores of a policy: returns of whole episodes, in the Torch task and in Gymnasium's or dm_control's own."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ Act = Callable[[Any], Tensor]  # observations, (N, O) or by name, to actions (N,
 class Score:
     """The returns (episodes,) of a policy, and the number of episodes that ended with a bad state or action.
 
-    Gymnasium's own tasks do not tell of bad states: there the count is 0. `named` has, by name, (episodes,) each, what
-    the task names: the sums of its reward's terms, metrics, the length, and 1 for the reason that ended the episode.
+    Gymnasium's and dm_control's own tasks do not tell of bad states: there the count is 0. `named` has, by name,
+    (episodes,) each, what the task names: the sums of its reward's terms, metrics, the length, and 1 for the reason
+    that ended the episode.
     """
 
     returns: Tensor
@@ -39,12 +40,14 @@ class Score:
 def scores(
     act: Act, env_id: str, episodes: int, device: str, seed: int, task: Mapping[str, Any] | None = None
 ) -> dict[str, Score]:
-    """Score a policy in the Torch task, and in Gymnasium's own where there is one; by the ids of the tasks.
+    """Score a policy in the Torch task, and in the original where there is one; by the names of the tasks.
 
-    `task` has fields of the task, as `task_flags` names them; Gymnasium's own takes the same ones. Its worlds are
-    stepped by as many processes as there are cores, which does not change the scores.
+    `task` has fields of the task, as `task_flags` names them. Gymnasium's own task takes the same ones; dm_control's
+    takes none, and is left out where there are any. Its worlds are stepped by as many processes as there are cores,
+    which does not change the scores.
     """
-    given, name = arguments(env_id, task or {}), original(env_id)
+    given = arguments(env_id, task or {})
+    name = original(env_id, given)
     # First, as processes take a second to start, in which the Torch task is made and scored.
     there = Shared(name, episodes, processes_for(name, episodes), given) if name else None
     try:

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 import argparse
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .flags import Number, count, positive, whole
+from .networks import ACTIVATIONS
 
 SETTINGS = Path(__file__).with_name("settings.toml")
 
 _several = Number("a whole number from 2 on, as the advantages of one frame have no spread", lambda x: x >= 2, True)
 _few = Number("a whole number from 1 to 2,147,483,647", lambda x: 1 <= x < 2**31, True)
+_wide = Number("a whole number from 1 to 1,000,000", lambda x: 1 <= x <= 10**6, True)
+_amount = Number("a number from 0 on", lambda x: x >= 0)
+_log_std = Number("a number from -20 to 10", lambda x: -20 <= x <= 10)  # e^10: the noise is 22,000 then
 _share = Number("a number from 0 to 1", lambda x: 0 <= x <= 1)
 
+
+def widths(given: str | Sequence[int]) -> tuple[int, ...]:
+    """Return the widths of a network's hidden layers: "512,256,128", or a list of them."""
+    found = given.split(",") if isinstance(given, str) else given
+    if not isinstance(found, list | tuple) or not found:
+        raise argparse.ArgumentTypeError(f"{given} is not a list of widths, as in 512,256,128")
+    return tuple(int(_wide(width)) for width in found)
+
+
+def activation(given: str) -> str:
+    """Return the name of an activation, after checking that it is there."""
+    if given not in ACTIVATIONS:
+        raise argparse.ArgumentTypeError(f"{given} is not one of {', '.join(ACTIVATIONS)}")
+    return given
+
+
 # Every setting of a run, here and in the examples: it is refused by this rule on the command line and in a table alike.
-RULES = {
+RULES: dict[str, Callable[[Any], Any]] = {
     "num_envs": _few,
     "total_steps": count,
     "horizon": _few,
@@ -27,10 +47,17 @@ RULES = {
     "gamma": _share,
     "lam": _share,
     "clip": positive,
-    "value_weight": Number("a number from 0 on", lambda x: x >= 0),
+    "value_weight": _amount,
+    "value_clip": _amount,
+    "entropy": _amount,
+    "target_kl": _amount,
     "max_grad_norm": positive,
-    "log_std": Number("a number from -20 to 10", lambda x: -20 <= x <= 10),  # e^10: the noise is 22,000 then
-    "hidden": _few,
+    "log_std": _log_std,
+    "log_std_min": _log_std,
+    "log_std_max": _log_std,
+    "actor": widths,
+    "critic": widths,
+    "activation": activation,
     "updates": _few,  # from here on: of SAC
     "batch": _few,
     "buffer": _few,
@@ -40,7 +67,7 @@ RULES = {
 
 
 def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as numbers. Raises ValueError for an unknown setting or a bad value."""
+    """Return the settings as their rules have them. Raises ValueError for an unknown setting or a bad value."""
     found = {}
     for name, value in settings.items():
         if name not in RULES:
@@ -56,7 +83,7 @@ def settings(env_id: str = "", **instead: Any) -> dict[str, Any]:
     """Return PPO's settings for a task: the arguments, else its table in settings.toml, else the defaults.
 
     A minibatch of the tables is at most a batch. Raises ValueError for a bad setting, among them a minibatch that was
-    asked for and is larger than the batch.
+    asked for and is larger than the batch, and a log_std beyond its bounds.
     """
     tables = tomllib.loads(SETTINGS.read_text())
     found = checked(tables["defaults"] | tables.get(env_id, {}) | instead)
@@ -66,4 +93,7 @@ def settings(env_id: str = "", **instead: Any) -> dict[str, Any]:
             f"minibatch: {found['minibatch']} frames are more than a batch has, {batch} = "
             f"{found['num_envs']} worlds (num_envs) x {found['horizon']} steps (horizon)"
         )
+    low, start, high = (found[name] for name in ("log_std_min", "log_std", "log_std_max"))
+    if not low <= start <= high:
+        raise ValueError(f"log_std: {start} is not between log_std_min, {low}, and log_std_max, {high}")
     return checked(found | {"minibatch": min(found["minibatch"], batch)})

@@ -1,15 +1,18 @@
-"""The environments that training uses, made by id: Torch tasks, and Gymnasium's own of the same name."""
+"""The environments that training uses, made by id: Torch tasks, and the originals that they are equal to."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Collection
 from typing import Any, cast
 
 import gymnasium
 import torch
 from gymnasium.vector import AutoresetMode
 
+from ..envs.registration import SUITE_IDS
 from ..envs.vector_env import TorchVectorEnv
+from .originals import SUITE
 
 
 def task_ids() -> list[str]:
@@ -45,7 +48,12 @@ def make(env_id: str, num_envs: int, device: str | None, **kwargs: Any) -> Torch
     return cast(TorchVectorEnv, gymnasium.make_vec(env_id, num_envs=num_envs, **kwargs))
 
 
-def original(env_id: str) -> str | None:
-    """Return the id of Gymnasium's own task behind a Torch task; None for a task of a user's own."""
+def original(env_id: str, fields: Collection[str] = ()) -> str | None:
+    """Return the name of the task that a Torch task is equal to: an id of Gymnasium's, or "dm_control/walker-walk".
+
+    None for a task of a user's own, and for a task of dm_control's with fields, which are given, of other values.
+    """
+    if env_id.startswith(SUITE_IDS):
+        return None if fields else SUITE + env_id.removeprefix(SUITE_IDS).removesuffix("-v0")
     name = env_id.removeprefix("Torch").replace("-v0", "-v5")
     return name if name in gymnasium.registry else None

@@ -297,6 +297,14 @@ class Task:
         """Return the memory after a step, for `after.memory`; names left out stay as they are in `before.memory`."""
         return {}
 
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields of the model, by MuJoCo's names, that a picture of a world shows in place of the model's own.
+
+        For what is remembered and has a place: a target, say. `mjm` has the world's own parameters, and `memory` is the
+        world's, in plain numbers. Physics never asks.
+        """
+        return {}
+
     def dt(self, m: Model) -> float:
         """Return the seconds that an environment step lasts."""
         return m.timestep * self.frame_skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -10,9 +12,9 @@ from ...networks.layers import Dense, Network
 from ..networks import ActorCritic
 from .forward import Forward
 from .losses import Loss
-from .update import Learned, Update
+from .update import Update
 
-__all__ = ["Forward", "Learned", "Loss", "Update", "networks_of", "trained", "why_not"]
+__all__ = ["Forward", "Loss", "Update", "networks_of", "trained", "why_not"]
 
 
 def why_not(device: torch.device) -> str | None:
@@ -24,15 +26,18 @@ def why_not(device: torch.device) -> str | None:
 
 def networks_of(net: ActorCritic) -> tuple[Network, Network]:
     """Describe the policy and the value network of `net`, by where their weights stand in `net.theta`."""
-    policy: list[Dense] = []
-    value: list[Dense] = []
-    for k, (weights, biases) in enumerate(zip(net.weights, net.biases, strict=True)):
-        last = k == len(net.weights) - 1
-        for i, layers in enumerate((policy, value)):
-            outputs = 1 if last and layers is value else weights.shape[1]
-            weight, bias = int(weights[i].storage_offset()), int(biases[i].storage_offset())
-            layers.append(Dense(weights.shape[2], outputs, weight, bias, "none" if last else "tanh"))
-    return Network(tuple(policy)), Network(tuple(value))
+    policy, value = (_network(layers, net.activation) for layers in (net.policy, net.value))
+    return policy, value
+
+
+def _network(layers: Sequence[tuple[Tensor, Tensor]], activation: str) -> Network:
+    kinds = [activation] * (len(layers) - 1) + ["none"]
+    return Network(
+        tuple(
+            Dense(weight.shape[1], weight.shape[0], int(weight.storage_offset()), int(bias.storage_offset()), kind)
+            for (weight, bias), kind in zip(layers, kinds, strict=True)
+        )
+    )
 
 
 def trained(net: ActorCritic) -> Tensor | None:
@@ -40,6 +45,8 @@ def trained(net: ActorCritic) -> Tensor | None:
     """
     if net.unseen is None:
         return None
-    found, weights = torch.ones_like(net.theta), net.weights[0]
-    found[: weights.numel()].view_as(weights).masked_fill_(net.unseen, 0.0)  # they come first in theta
+    found = torch.ones_like(net.theta)
+    for layers, unseen in zip((net.policy, net.value), net.unseen, strict=True):
+        weight = layers[0][0]
+        found[weight.storage_offset() :][: weight.numel()].view_as(weight).masked_fill_(unseen, 0.0)
     return found

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.program import Buffer, Program, record
-from ...compiler.scalar import absolute, clip, exp, minimum, select
-
-POLICY_SUMS = ("approx_kl", "clip_fraction", "gain")
-VALUE_SUMS = ("error", "error_squared", "target", "target_squared")
-SUMS = POLICY_SUMS + VALUE_SUMS  # what a launch returns the means of, over each minibatch
+from ...compiler.scalar import Scalar, absolute, clip, exp, minimum, select
+from ..statistics import POLICY_SUMS, VALUE_SUMS
 
 
 @dataclass(frozen=True)
@@ -23,12 +20,14 @@ class Loss:
     clip: float
     value_weight: float
     max_grad_norm: float
+    entropy: float = 0.0  # the weight of its bonus
+    value_clip: float = 0.0  # how far a value may move from that of the rollout and be paid for it; 0 is any way
 
 
 def policy_loss(actions: int, loss: Loss) -> Program:
-    """Record the gradient of -min(r a, clip(r) a) of a frame, times its weight, by mean action and log_std.
+    """Record the gradient of -min(r a, clip(r) a) - entropy H of a frame, times its weight, by mean action and log_std.
 
-    r is the probability ratio, a the normalised advantage.
+    r is the probability ratio, a the normalised advantage, H the policy's entropy.
     """
     sizes = {
         "mean": actions, "action": actions, "old_log_prob": 1, "advantage": 1, "weight": 1, "log_std": actions,
@@ -53,7 +52,9 @@ def policy_loss(actions: int, loss: Loss) -> Program:
         clipped = select(absolute(ratio - 1.0) > loss.clip, weight, 0.0)
         return {
             "mean_grad": [g * s for g, s in zip(noise_grad, b["inv_std"], strict=True)],
-            "log_std_grad": [g * n - log_prob_grad for g, n in zip(noise_grad, noise, strict=True)],
+            "log_std_grad": [
+                g * n - log_prob_grad - loss.entropy * weight for g, n in zip(noise_grad, noise, strict=True)
+            ],
             "sums": [kl * weight, clipped, minimum(gain, bounded) * weight],
         }
 
@@ -61,14 +62,25 @@ def policy_loss(actions: int, loss: Loss) -> Program:
 
 
 def value_loss(loss: Loss) -> Program:
-    """Record the gradient of value_weight (v - target)² of a frame, times its weight, by the value v."""
-    sizes = {"value": 1, "target": 1, "weight": 1, "value_grad": 1, "sums": len(VALUE_SUMS)}
+    """Record the gradient of value_weight (v - target)² of a frame, times its weight, by the value v.
+
+    With `value_clip` the loss is the larger one of that and of the same with v held to the rollout's value, give or
+    take value_clip.
+    """
+    sizes = {"value": 1, "target": 1, "advantage": 1, "weight": 1, "value_grad": 1, "sums": len(VALUE_SUMS)}
 
     def body(b: dict[str, list[Any]]) -> dict[str, list[Any]]:
         (value,), (target,), (weight,) = b["value"], b["target"], b["weight"]
         error = value - target
+        counts: Scalar = weight
+        if loss.value_clip:
+            before = target - b["advantage"][0]
+            move = value - before
+            held = before + clip(move, -loss.value_clip, loss.value_clip) - target
+            worse = select(absolute(held) > absolute(error), 0.0, weight)  # the loss is then constant
+            counts = select(absolute(move) > loss.value_clip, worse, weight)
         return {
-            "value_grad": [2.0 * loss.value_weight * weight * error],
+            "value_grad": [2.0 * loss.value_weight * counts * error],
             "sums": [error * weight, error * error * weight, target * weight, target * target * weight],
         }
 

@@ -1,4 +1,6 @@
-"""PPO's update as one compiled kernel: a launch learns from all minibatches of all epochs. For the CPU, in float32.
+"""PPO's update as one compiled kernel: a launch learns from all minibatches of an epoch.
+
+For the CPU, in float32.
 
 A tile of 32 frames is gathered, goes forward and backward through a network while it is in the nearest caches, and
 adds to a sum of gradients; then the sums are added up, and Adam takes its step. `PPO.gradient` is the same in torch,
@@ -15,7 +17,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -41,44 +42,11 @@ from ...compiler.scalar import exp
 from ...networks import adam
 from ...networks.layers import Network
 from ...networks.passes import FRAMES, Pass, Scratch
-from .losses import POLICY_SUMS, SUMS, VALUE_SUMS, Loss, policy_loss, value_loss
+from ..statistics import POLICY_SUMS, SUMS, VALUE_SUMS
+from .losses import Loss, policy_loss, value_loss
 
 PARTS = 8  # of a minibatch: so many threads have work
 CHUNKS = 16  # of the parameters, for Adam's step
-
-
-@dataclass(frozen=True)
-class Learned:
-    """The statistics of R minibatches, (R,) each.
-
-    These are, over a minibatch's frames, the means of r - 1 - log r, which approximates the divergence of the policy
-    from the one that acted (Schulman, 2020), of how often r was clipped, of min(r a, clip(r) a), of v - target and its
-    square, and of the target and its square; and the norm of the gradient before it was clipped.
-    """
-
-    approx_kl: Tensor
-    clip_fraction: Tensor
-    gain: Tensor
-    error: Tensor
-    error_squared: Tensor
-    target: Tensor
-    target_squared: Tensor
-    norm: Tensor
-
-    def measures(self) -> dict[str, float]:
-        """Return what runs plot, as means over all minibatches, by the names that are usual."""
-        gain, error, errors, target, targets = (
-            float(x.double().mean())
-            for x in (self.gain, self.error, self.error_squared, self.target, self.target_squared)
-        )
-        spread = targets - target**2
-        return {
-            "approx_kl": float(self.approx_kl.mean()),
-            "clip_fraction": float(self.clip_fraction.mean()),
-            "policy_loss": -gain,
-            "value_loss": errors,
-            "explained_variance": 1 - (errors - error**2) / spread if spread > 0 else 0.0,
-        }
 
 
 def padded_size(parameters: int) -> int:
@@ -169,7 +137,7 @@ class Update:
             RowSums(Matrix("sums", actions, 1, 1, offset=log_std, at=sums.at), log_std_grad),
             *acting.backward(mean_grad, sums),
             *valuing.forward(),
-            Apply(value_loss(loss), (valuing.output, target, weights, value_grad, value_sums), FRAMES),
+            Apply(value_loss(loss), (valuing.output, target, advantage, weights, value_grad, value_sums), FRAMES),
             *valuing.backward(value_grad, sums),
             RowSums(statistics, found),
         ]  # fmt: skip
@@ -200,10 +168,11 @@ class Update:
         step = Apply(adam.adam(group["betas"], group["eps"]), (*own, gradient, everywhere, rates), size)
         return Phase("chunk", CHUNKS, (add, RowSums(found, squares))), Phase("chunk", CHUNKS, (clipping, step))
 
-    def __call__(self, frames: Tensor, order: Tensor) -> Learned:
+    def __call__(self, frames: Tensor, order: Tensor) -> Tensor:
         """Learn from frames (N, columns), in minibatches as they come in `order` (R B,); moves theta and the optimizer.
 
-        `order` has the numbers of frames; they may come more than once, as in several epochs.
+        `order` has the numbers of frames; they may come more than once, as in several epochs. Returns STATISTICS of
+        each minibatch, (R, 8).
         """
         rounds, threads, n = len(order) // self.size, min(torch.get_num_threads(), PARTS), len(self.theta)
         state = self._state()
@@ -227,8 +196,7 @@ class Update:
         for ours, theirs in zip(self.parameters, now, strict=True):
             theirs.copy_(ours[:n])
         state["step"] += rounds
-        means = dict(zip(SUMS, statistics.sum(1).unbind(1), strict=False))
-        return Learned(**means, norm=squares.sum(1).sqrt())
+        return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
 
     def _state(self) -> dict[str, Tensor]:
         """Return the optimizer's state of theta, as torch's Adam begins it where there is none yet."""

@@ -1,0 +1,63 @@
+"""Pictures of dm_control's tasks against dm_control's own, in processes of their own, whose OpenGL is EGL."""
+
+from __future__ import annotations
+
+import pytest
+from processes import run
+
+from torch_mjenvs.dmc import TASKS
+
+FAST = (
+    "acrobot-swingup", "ball_in_cup-catch", "cartpole-balance", "cheetah-run", "finger-turn_hard", "hopper-hop",
+    "pendulum-swingup", "point_mass-hard", "reacher-hard", "walker-walk",
+)  # fmt: skip
+
+DRAWN = """
+import sys
+sys.path.insert(0, "tests")
+import numpy as np
+import dm_control_oracle as theirs
+import torch_mjenvs
+
+for name in sys.argv[1:]:
+    ours = torch_mjenvs.dmc.load(*name.split("-", 1), num_envs=2, task_kwargs={"random": 3})
+    other = theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0})
+    other.reset()
+    ours.reset()
+    spec = ours.action_spec()
+    for _ in range(5):
+        ours.step(np.random.default_rng(0).uniform(np.maximum(spec.minimum, -1), np.minimum(spec.maximum, 1)))
+    engine = ours.env.engine
+    state = {x: getattr(engine, x) for x in ("qpos", "qvel")} | ({"act": engine.act} if engine.layout.na else {})
+    state |= {f"memory {x}": y for x, y in engine.memory.items()} | {f"param {x}": y for x, y in engine.params.items()}
+    loaded, cameras = ours.env.model.geom_pos.copy(), range(-1, ours.env.model.ncam)
+    for camera in cameras:
+        frames = ours.render(84, 84, camera)
+        for i in range(2):
+            theirs.put(other, name, {x: y[i].cpu().numpy() for x, y in state.items()})
+            want = other.physics.render(84, 84, camera)
+            assert frames[i].shape == want.shape and len(np.unique(want)) > 10
+            off = (frames[i] != want).any(2).sum()
+            assert off == 0, f"{name}, camera {camera}: {off} pixels of another colour"
+    np.testing.assert_array_equal(ours.env.model.geom_pos, loaded)
+    print(name, len(cameras), (frames[0] != frames[1]).any(2).sum())
+"""
+
+
+@pytest.fixture(scope="module")
+def opengl() -> None:
+    code = "import mujoco; mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 8, 8).render()"
+    try:
+        run(code, MUJOCO_GL="egl")
+    except AssertionError as error:
+        pytest.skip(f"no OpenGL to draw with, MUJOCO_GL=egl: {error}")
+
+
+def test_a_picture_is_dm_controls(opengl: None) -> None:
+    """From every camera, each world with its own target and parameters, pixel for pixel."""
+    run(DRAWN, *FAST, seconds=300, MUJOCO_GL="egl")
+
+
+@pytest.mark.slow
+def test_a_picture_of_any_task_is_dm_controls(opengl: None) -> None:
+    run(DRAWN, *TASKS, seconds=1800, MUJOCO_GL="egl")

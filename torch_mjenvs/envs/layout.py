@@ -1,0 +1,92 @@
+"""The buffers of a task's kernels: their widths, and the names of what its info has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..compiler.program import Buffer
+from ..physics.params import Columns
+from ..physics.world_params import param_buffers
+from .contract import Widths
+from .entries import BAD_STATE, entries
+from .observation import Observation
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The widths of a task's buffers, and the names in its info."""
+
+    nq: int
+    nv: int
+    nu: int
+    na: int
+    bounds: tuple[tuple[float, float], ...]  # of each number of an action
+    observation: Observation
+    memory: Widths
+    info: Widths  # of each name of the next two together
+    step_info: tuple[str, ...]
+    reset_info: tuple[str, ...]
+    rewards: tuple[str, ...]  # the names of the reward's terms, if it has any
+    metrics: tuple[str, ...]  # the names of the task's metrics
+    ends: tuple[str, ...]  # the reasons by which an episode ends, if the task names any
+    truncates: bool  # whether the task itself truncates episodes
+    controls: bool  # whether the task makes ctrl of its action
+    params: Columns | None  # where parameters that vary from world to world lie
+
+    @property
+    def obs(self) -> int:
+        """The numbers in an observation."""
+        return self.observation.size
+
+    @property
+    def action(self) -> int:
+        """The size of an action."""
+        return len(self.bounds)
+
+    @property
+    def logged(self) -> tuple[str, ...]:
+        """The names of the entries of info that tell of an episode."""
+        return entries(self.rewards, self.metrics, self.ends)
+
+    @property
+    def sums(self) -> int:
+        """The size of what is summed over an episode: the reward's terms, metrics, and 1 for every step."""
+        return len(self.rewards) + len(self.metrics) + 1 if self.logged else 0
+
+    def buffers(self) -> list[Buffer]:
+        """Return the kernels' buffers. State is world-minor; users' inputs and outputs have a row for each world."""
+        params = param_buffers(self.params) if self.params else []
+        act = [Buffer("act", self.na)] if self.na else []
+        ctrl = [Buffer("ctrl", self.nu)] if self.controls else []
+        sums = [Buffer("episode_sums", self.sums)] if self.sums else []
+        kept = self.observation.kept
+        history = [Buffer("history", kept)] if kept else []
+        return params + [
+            Buffer("qpos", self.nq),
+            Buffer("qvel", self.nv),
+            Buffer("qacc_warmstart", self.nv),
+            *act,
+            *ctrl,
+            *sums,
+            Buffer("memory", size_of(self.memory)),
+            *history,
+            Buffer("elapsed_steps", 1, "i"),
+            Buffer("episode", 1, "i"),
+            Buffer("key", 3, "i"),
+            Buffer("done", 1, "b"),
+            Buffer("reset_mask", 1, "b"),
+            Buffer("action", self.action, rows=True),
+            Buffer("obs", self.obs, rows=True),
+            Buffer("final_obs", self.obs, rows=True),
+            Buffer("reward", 1),
+            Buffer("terminated", 1, "b"),
+            Buffer("truncated", 1, "b"),
+            Buffer(BAD_STATE, 1, "b"),
+            Buffer("info", size_of(self.info)),
+            Buffer("final_info", size_of(self.info)),
+        ]
+
+
+def size_of(widths: Widths) -> int:
+    """Return how many scalars these named numbers are in all."""
+    return sum(max(1, width) for width in widths.values())
