@@ -97,27 +97,47 @@ class Kernel:
     def __init__(self, plan: Plan, code: bytes):
         self.plan = plan
         self._loaded = loader.Loaded(code, ("kernel",), cpu.host().triple)
-        self._address = self._loaded.addresses[0]
-        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._address)
+        self.address = self._loaded.addresses[0]
+        self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
 
     def __call__(
         self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0
     ) -> None:
-        """Do the plan's phases so many times over these tensors, one for each memory by name.
+        """Do the plan's phases so many times over these tensors: what `Launch` does, once."""
+        Launch(self, tensors)(rounds, threads, turns)
 
-        `turns` is the number of turns of phases that leave it open.
+
+class Launch:
+    """A kernel and the tensors that it runs over."""
+
+    def __init__(self, kernel: Kernel, tensors: Mapping[str, torch.Tensor]):
+        """Take a tensor for each memory by name, which keeps its place.
 
         Raises KeyError for a missing tensor, ValueError for one of a wrong dtype, device or layout.
         """
-        held = [tensors[m.name] for m in self.plan.memories]
-        for m, x in zip(self.plan.memories, held, strict=True):
-            if x.dtype != TYPES[m.type] or x.device.type != "cpu" or not x.is_contiguous():
-                raise ValueError(f"memory {m.name!r} must be a contiguous {TYPES[m.type]} tensor on the CPU")
-        pointers = (ctypes.c_void_p * len(held))(*[x.data_ptr() for x in held])
+        self.kernel, memories = kernel, kernel.plan.memories
+        self._places = {m.name: (k, TYPES[m.type]) for k, m in enumerate(memories)}
+        self._pointers = (ctypes.c_void_p * len(memories))()
+        self._held: dict[str, torch.Tensor] = {}
+        self._job = _Job(memories=ctypes.addressof(self._pointers))
+        for m in memories:
+            self.take(m.name, tensors[m.name])
+
+    def take(self, name: str, x: torch.Tensor) -> None:
+        """Take another tensor for a memory."""
+        place, dtype = self._places[name]
+        if x.dtype != dtype or x.device.type != "cpu" or not x.is_contiguous():
+            raise ValueError(f"memory {name!r} must be a contiguous {dtype} tensor on the CPU")
+        self._pointers[place], self._held[name] = x.data_ptr(), x
+
+    def __call__(self, rounds: int = 1, threads: int = 1, turns: int = 0) -> None:
+        """Do the plan's phases so many times. `turns` is the number of turns of phases that leave it open."""
+        job, kernel = self._job, self.kernel
         team = cpu.team() if threads > 1 else None
-        job = _Job(memories=ctypes.addressof(pointers), rounds=rounds, turns=turns)
+        job.rounds, job.turns = rounds, turns
         if team is None:
-            self._call(ctypes.addressof(job))
+            job.number = job.size = job.barrier = 0
+            kernel.call(ctypes.addressof(job))
         else:
             job.number, job.size, job.barrier = team.number, team.size, team.barrier
-            team.run(self._address, ctypes.addressof(job), threads)
+            team.run(kernel.address, ctypes.addressof(job), threads)
