@@ -72,7 +72,7 @@ def learner(
     before = value[:, None] + 0.2 * torch.randn(4 * size, 1)
     agent.frames = torch.cat([obs, action, log_prob, advantage, before + advantage], 1)
     agent.shuffled = torch.empty_like(agent.frames)
-    agent.compiled_update = agent.compiled_forward = None
+    agent.compiled_update = agent.compiled_forward = agent.compiled_advantages = agent.compiled_returns = None
     if compile:
         agent.compile(rounded)
     return agent
@@ -441,3 +441,27 @@ def test_what_cannot_be_compiled_is_told(monkeypatch, tmp_path):
         ppo.main([*SMALL, "--out", str(tmp_path), "--learner", "compiled"])
     assert not list(tmp_path.iterdir())
     assert "for the CPU" in compiled.why_not(torch.device("cuda"))
+
+
+@pytest.mark.parametrize("worlds", [34, 128])
+def test_advantages_and_returns_are_those_of_torch(worlds):
+    """Twice, as returns go on from one rollout to the next; in some worlds the first episode's return is unknown."""
+    generator, steps = torch.Generator().manual_seed(0), 9
+    agents = []
+    for compile in (True, False):
+        agent = learner(*SIZES[2], compile=compile, num_envs=worlds, horizon=steps)
+        agent.episode_return, agent.discounted_return = torch.zeros(2, worlds).unbind()
+        agent.episode_return[:5] = torch.nan
+        agents.append(agent)
+    for _ in range(2):
+        rewards, values = torch.randn(2, steps, worlds, generator=generator).unbind()
+        done = torch.rand(steps, worlds, generator=generator) < 0.2
+        next_value = torch.randn(worlds, generator=generator)
+        found = [
+            (agent.advantages(rewards, values, done, next_value), *agent.returns(rewards, done),
+             agent.episode_return, agent.discounted_return)
+            for agent in agents
+        ]  # fmt: skip
+        assert found[0][1].isnan().any()
+        for ours, theirs in zip(*found, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, equal_nan=True)
