@@ -453,7 +453,7 @@ def test_advantages_and_returns_are_those_of_torch(worlds):
         agent.episode_return, agent.discounted_return = torch.zeros(2, worlds).unbind()
         agent.episode_return[:5] = torch.nan
         agents.append(agent)
-    for _ in range(2):
+    for rollout in range(2):
         rewards, values = torch.randn(2, steps, worlds, generator=generator).unbind()
         done = torch.rand(steps, worlds, generator=generator) < 0.2
         next_value = torch.randn(worlds, generator=generator)
@@ -462,6 +462,6 @@ def test_advantages_and_returns_are_those_of_torch(worlds):
              agent.episode_return, agent.discounted_return)
             for agent in agents
         ]  # fmt: skip
-        assert found[0][1].isnan().any()
+        assert rollout > 0 or found[0][1].isnan().any()
         for ours, theirs in zip(*found, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, equal_nan=True)
