@@ -248,6 +248,27 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(rounded):
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
+def test_what_changes_in_place_from_call_to_call_is_seen():
+    """Frames are written anew by every rollout, and moments and weights go on: none of them may be remembered."""
+    ours, theirs = learner(*SIZES[2]), learner(*SIZES[2], compile=False)
+    moments = ppo.RunningMoments(SIZES[2][0], device=torch.device("cpu"))
+    for turn in range(2):
+        for agent in (ours, theirs):
+            torch.manual_seed(turn)
+            agent.update()
+        torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=1e-5)
+        obs = torch.randn(30, SIZES[2][0])
+        for _ in range(2):  # moments that change, and others in their place
+            mean, value = theirs.net.forward(moments.normalise(obs))
+            found = ours.compiled_forward(obs, moments.mean, moments.var)
+            torch.testing.assert_close(found[0], mean, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(found[1][:, 0], value, rtol=1e-4, atol=1e-4)
+            moments.update(torch.randn(50, SIZES[2][0]) * 3 + 1)
+        moments.mean, moments.var = moments.mean * 2, moments.var * 2
+        for agent in (ours, theirs):
+            agent.frames[:, -2] = agent.frames[:, -2].flip(0)  # advantages
+
+
 @pytest.mark.parametrize("compile", [True, False])
 def test_the_statistics_are_those_of_the_frames(compile):
     agent = learner(*SIZES[0], compile=compile)

@@ -81,10 +81,12 @@ def assembly(plan: Plan, target: cpu.Target) -> str:
 
     Raises ValueError where the plan has products of bfloat16, and the target none.
     """
-    if any(m.type == "p" for m in plan.memories) and not _has(target, "avx512bf16"):
+    pairs = any(m.type == "p" for m in plan.memories)
+    if pairs and not _has(target, "avx512bf16"):
         raise ValueError(f"the plan {plan.name!r} has products of bfloat16, and the processor {target.cpu!r} none")
     many = not target.triple.startswith("x86_64") or target.vector_bytes == 64
-    return render(plan, cpu.lanes_of("float32", target), 32 if many else 16, target.triple, _has_tiles(target))
+    lanes, registers = cpu.lanes_of("float32", target), 32 if many else 16
+    return render(plan, lanes, registers, target.triple, tiles=pairs and _has_tiles(target))
 
 
 class _Job(ctypes.Structure):
