@@ -199,9 +199,10 @@ def evaluated(act: Callable[[Tensor], Tensor], run: dict[str, Any], args: argpar
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
     """Draw the curve, score the policy here and in the original task, and save all in OUT/result.json."""
     title = f"{run['algorithm']}, {run['env']}, {run['settings']['num_envs']:,} worlds, seed {run['seed']}"
-    save_curve(out / "curve.png", title, history["curve"], history["evaluations"])
-    task = run.get("task", {})
-    found = scores(agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=task)
+    found = scores(
+        agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=run.get("task", {}),
+        meanwhile=lambda: save_curve(out / "curve.png", title, history["curve"], history["evaluations"]),
+    )  # fmt: skip
     record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads()}
     report(out, found, run | record | history)
 
