@@ -89,7 +89,7 @@ def operations() -> dict[str, int]:
 
 class Machine:
     """A kernel's machine code. `code` is as decoded; after a launch `issued` are the instructions that warps issued,
-    and `active` the threads that these were for.
+    `active` the threads that these were for, and `visits` how often each was issued.
     """
 
     def __init__(self, ptx: str):
@@ -98,6 +98,7 @@ class Machine:
         self._tables = np.frombuffer(self.code.tables, np.uint8).copy()
         self._bank4 = np.array([self._tables.ctypes.data + at for at in self.code.addresses], np.uint64)
         self.issued = self.active = 0
+        self.visits = np.zeros(len(self.code.instructions), np.uint64)
 
     def _launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> tuple[_Launch, list]:
         """The arguments of a launch over a kernel's buffers, and what they point to."""
@@ -117,8 +118,10 @@ class Machine:
         launch, held = self._launch(tensors, worlds)
         counts = (ctypes.c_uint64 * 2)()
         where, message = ctypes.c_uint32(), ctypes.create_string_buffer(200)
+        self.visits[:] = 0
+        blocks, visits = -(-worlds // NVIDIA.threads), ctypes.c_void_p(self.visits.ctypes.data)
         failed = library().sass_run(
-            ctypes.byref(launch), -(-worlds // NVIDIA.threads), counts, ctypes.byref(where), message, len(message)
+            ctypes.byref(launch), blocks, visits, counts, ctypes.byref(where), message, len(message)
         )
         del held
         if failed:
