@@ -23,7 +23,7 @@ import torch
 from benchmarks import cuda_code
 from torch_mjenvs.compiler.llvm import NVIDIA
 
-from .decode import INSTRUCTION, SIZE, SassError, decode
+from .decode import SIZE, SassError, decode
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build"
@@ -94,7 +94,6 @@ class Machine:
 
     def __init__(self, ptx: str):
         self.code = decode(ptx, operations())
-        assert library().sass_operation and self.code.instructions.dtype == INSTRUCTION
         self._tables = np.frombuffer(self.code.tables, np.uint8).copy()
         self._bank4 = np.array([self._tables.ctypes.data + at for at in self.code.addresses], np.uint64)
         self.issued = self.active = 0
