@@ -73,7 +73,10 @@ def library() -> ctypes.CDLL:
         subprocess.run([compiler() or "c++", *FLAGS, "-shared", "-fPIC", *sources, "-o", str(mine)], check=True)
         mine.replace(path)  # whole, whoever else compiles it now
     loaded = ctypes.CDLL(str(path))
-    loaded.sass_operation.restype = ctypes.c_char_p
+    place, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
+    loaded.sass_operation.restype, loaded.sass_operation.argtypes = ctypes.c_char_p, [ctypes.c_int]
+    loaded.sass_run.argtypes = [place, u32, place, place, place, place, u64]
+    loaded.sass_time.argtypes = [place, place, u32, u32, u32, place, place, u64]
     return loaded
 
 
@@ -118,7 +121,7 @@ class Machine:
         counts = (ctypes.c_uint64 * 2)()
         where, message = ctypes.c_uint32(), ctypes.create_string_buffer(200)
         self.visits[:] = 0
-        blocks, visits = -(-worlds // NVIDIA.threads), ctypes.c_void_p(self.visits.ctypes.data)
+        blocks, visits = -(-worlds // NVIDIA.threads), self.visits.ctypes.data
         failed = library().sass_run(
             ctypes.byref(launch), blocks, visits, counts, ctypes.byref(where), message, len(message)
         )
