@@ -28,9 +28,10 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs import Policy, TorchVectorEnv, World, pretrained
-from torch_mjenvs.envs.entries import END, LENGTH, MEAN
+from torch_mjenvs.envs.entries import LENGTH, MEAN, TIME_LIMIT
 from torch_mjenvs.envs.episode import BEGIN, PARAMS, RESET, Episode
 from torch_mjenvs.envs.observation import Observation
+from torch_mjenvs.envs.parts import mapped
 from torch_mjenvs.envs.tasks.base import Control
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.model.precision import DOUBLE
@@ -38,7 +39,7 @@ from torch_mjenvs.playground import TASKS
 from torch_mjenvs.playground.joystick import Joystick
 from torch_mjenvs.policy import FOLDER, pretrained_ids
 from torch_mjenvs.scalar import Random
-from torch_mjenvs.training.scores import interval, score
+from torch_mjenvs.training.scores import interval
 
 from . import machine, parity
 from .report import put, table
@@ -50,6 +51,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
 KEPT = "env", "task", "activation", "obs_mean", "obs_var", "observation", "obs_groups"  # of a run's policy
 SEED = 1_000_003  # worlds that no training saw
 ERRORS = "linear_error", "angular_error"
+NEAR = 0.3  # m from the edge: about half a robot's length
 CONVERGED, OWN = "MuJoCo C, converged", "MuJoCo C, the scene's settings"
 
 
@@ -103,8 +105,8 @@ class InMujoco:
         self.obs = self._observation(after)
         self.errors.append({name: float(outcome.metrics[name]) for name in ERRORS})
         reasons = [name for name, happened in dict(outcome.terminated).items() if happened]
-        late = ["time_limit"] if self.elapsed == task.max_episode_steps else []
-        self.ended = next(iter(reasons + late), None)
+        late = [TIME_LIMIT] if self.elapsed == task.max_episode_steps else []
+        self.ended = end_of(self.model, data.qpos.tolist()) if reasons else next(iter(late), None)
 
     def _random(self, what: int) -> Random:
         return Random(*self.key, 0, 0, what)
@@ -152,13 +154,29 @@ def layout(task: Joystick) -> Observation:
 
 def here(policy: Policy, task: Joystick, episodes: int) -> dict[str, Any]:
     """Score a policy in this package, in float64."""
-    env = TorchVectorEnv(task, episodes, dtype=torch.float64, device="cpu")
-    scored = score(policy, env, SEED, "cpu")
-    found, returns = scored.named, scored.returns
-    fell = torch.stack([x for name, x in found.items() if name.startswith(END) and name != f"{END}time_limit"]).sum(0)
-    means = {name: found[MEAN + name].tolist() for name in ERRORS}
+    env = TorchVectorEnv(task, episodes, dtype=torch.float64, device="cpu", autoreset_mode="NextStep")
+    means: dict[str, list[float]] = {name: [0.0] * episodes for name in ERRORS}
+    returns, lengths, ends = torch.zeros(episodes), [0.0] * episodes, [""] * episodes
+    obs, _ = env.reset(seed=SEED)
+    alive = torch.ones(episodes, dtype=torch.bool)
+    while alive.any():
+        obs, reward, terminated, truncated, info = env.step(policy(mapped(torch.Tensor.float, obs)))
+        returns += torch.where(alive, reward, 0.0)
+        for k in (alive & (terminated | truncated)).nonzero().ravel().tolist():
+            lengths[k] = float(info[LENGTH][k])
+            for name, values in means.items():
+                values[k] = float(info[MEAN + name][k])
+            ends[k] = end_of(env.model, env.qpos[k].tolist()) if terminated[k] else TIME_LIMIT
+        alive &= ~(terminated | truncated)
+    env.close()
     worth = {"return": round(float(returns.mean()), 2), "interval": round(interval(returns), 2)}
-    return summary(means, fell.tolist(), found[LENGTH].tolist()) | worth
+    return summary(means, ends, lengths) | worth
+
+
+def end_of(model: mujoco.MjModel, qpos: list[float]) -> str:
+    """Say whether a robot that lies there fell, or walked over the edge of rough ground, which is 20 m wide."""
+    over = model.nhfield and max(abs(qpos[0]), abs(qpos[1])) > model.hfield_size[0, 0] - NEAR
+    return "edge" if over else "fell"
 
 
 def there(policy: Policy, task: Joystick, episodes: int, converged: bool) -> dict[str, Any]:
@@ -172,15 +190,15 @@ def there(policy: Policy, task: Joystick, episodes: int, converged: bool) -> dic
         for robot, action in zip(active, actions.tolist(), strict=True):
             robot.step(action)
     means = {name: [float(np.mean([x[name] for x in robot.errors])) for robot in robots] for name in ERRORS}
-    fell = [float(robot.ended != "time_limit") for robot in robots]
-    return summary(means, fell, [float(robot.elapsed) for robot in robots])
+    return summary(means, [str(robot.ended) for robot in robots], [float(robot.elapsed) for robot in robots])
 
 
-def summary(means: dict[str, list[float]], fell: Sequence[float], lengths: Sequence[float]) -> dict[str, Any]:
-    """Return means over episodes, how far they spread, and how many episodes ended by a fall or crossed legs."""
+def summary(means: dict[str, list[float]], ends: Sequence[str], lengths: Sequence[float]) -> dict[str, Any]:
+    """Return means over episodes, how far they spread, and how many ended by a fall (or crossed legs) or an edge."""
     found: dict[str, Any] = {name: round(float(np.mean(x)), 4) for name, x in means.items()}
     found |= {f"{name}_spread": round(float(np.std(x)), 4) for name, x in means.items()}
-    return found | {"falls": int(sum(fell)), "length": round(float(np.mean(lengths)), 1)}
+    counts = {"falls": ends.count("fell"), "over the edge": ends.count("edge")}
+    return found | counts | {"length": round(float(np.mean(lengths)), 1)}
 
 
 def told(folder: Path) -> dict[str, Any]:
@@ -226,7 +244,8 @@ def markdown(results: dict[str, Any]) -> str:
         first = [f"`{x['env']}`", x["terrain"], f"{about['frames'] / 1e6:.0f} M", f"{about['seconds'] / 60:.0f}"]
         for name in [name for name in ("here", CONVERGED, OWN) if name in x]:
             errors = [f"{x[name][error]:.2f}" for error in ERRORS]
-            rows.append([*first, name, *errors, f"{x[name]['falls']} of {x['episodes']}"])
+            edge = f", {x[name]['over the edge']} over the edge" if x[name].get("over the edge") else ""
+            rows.append([*first, name, *errors, f"{x[name]['falls']} of {x['episodes']}{edge}"])
             first = [""] * len(first)
     return table(header, rows)
 

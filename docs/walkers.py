@@ -34,7 +34,7 @@ EVERY, BEFORE = 3, 50  # steps from one picture to the next, and before the firs
 def main(arguments: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     p.add_argument("--out", type=Path, default=FILM)
-    p.add_argument("--seconds", type=float, default=6.0)
+    p.add_argument("--seconds", type=float, default=4.0)
     p.add_argument("--seed", type=int, default=7)
     p.add_argument("--menagerie", default="", help="a checkout of MuJoCo Menagerie, for the robots' meshes")
     args = p.parse_args(arguments)
@@ -49,6 +49,8 @@ def pictures(policy: Policy, count: int, seed: int, menagerie: str) -> Iterator[
     task = task_of(policy, menagerie=menagerie)
     robot = InMujoco(task, layout(task), seed, 0)
     robot.model.vis.quality.shadowsize = SHADOW
+    if task.terrain == "rough":  # whose scene is dark
+        robot.model.vis.headlight.ambient[:] = 0.7
     renderer, size = mujoco.Renderer(robot.model, HEIGHT, WIDTH), policy.sizes[0]
     for step in range(BEFORE + EVERY * count):
         (action,) = policy(torch.tensor([robot.obs[:size]], dtype=torch.float32)).tolist()
