@@ -81,7 +81,11 @@ OPS: dict[str, Op] = {
     "spread": Op("s", "f"),  # the same number in all worlds
     # active sets
     "active_set": Op("b*", "t", "int"),  # which of attr masks hold in any world
+    "everything": Op("", "t", "int"),  # all of attr numbers, in all worlds
     "chosen": Op("c", "t", "int"),  # which of attr parts a `for_each` chose
+    "packed": Op("t*", "t", "Packing"),  # several together in one order, numbered anew without gaps
+    "number": Op("ts", "s"),  # where that which now has this number stands in the order
+    "slot": Op("ts", "s"),  # and the other way round
     # control
     "when": Op("b*", "c", "When"),
     "while": Op("", "c", "While"),

@@ -19,7 +19,7 @@ from ..compiler.expr import Expr
 from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec, dot
 from .collision.shapes import SHAPES
-from .constraints.batch.pair_batch import batch_pairs
+from .constraints.batch.pair_batch import divided
 from .constraints.contacts import in_loop
 from .dynamics.integrator import rotations
 from .model.model import Model, Pair, UnsupportedModel
@@ -93,7 +93,8 @@ def refuse(m: Model, precision: Precision) -> None:
     """Raise UnsupportedModel, naming it, for what of a model has no derivative yet."""
     if m.noslip_iterations:
         raise UnsupportedModel(f"{_CANNOT}noslip_iterations={m.noslip_iterations}: {_NOT_YET}; set it to 0")
-    for pairs in batch_pairs(m, precision):
+    grouped, pools = divided(m, precision)
+    for pairs in (*grouped, *(pairs for batches in pools for pairs in batches)):
         number = f"{len(pairs)} pairs" if len(pairs) > 1 else "a pair"
         kind = f"{number} of {_kind(m, pairs[0])} that may touch, which a loop does"
         advice = "keep apart by contype and conaffinity what need not touch"

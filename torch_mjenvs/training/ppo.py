@@ -14,6 +14,7 @@ Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A action
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +35,7 @@ from .compiled import Forward, Loss, Update, networks_of, trained, why_not
 from .flags import groups
 from .health import Faults
 from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
-from .statistics import STATISTICS, SUMS, measures
+from .statistics import STATISTICS, measures
 from .task_flags import arguments
 from .worlds import make
 
@@ -117,12 +118,13 @@ class PPO:
         # Whether an episode that is truncated in a rollout may be followed by another one in the same world.
         self.cut_often = env.engine.layout.truncates
 
-        # Of an iteration: steps into bad states, and updates whose gradient was not finite.
+        # Of an iteration: steps into bad states, and updates whose losses or gradient were not finite.
         self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
 
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
+        self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
         self.compiled_update: Update | None = None
         self.compiled_forward: Forward | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
@@ -143,14 +145,22 @@ class PPO:
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
-        s = self.settings
+        s, start = self.settings, time.perf_counter()
         if not s.target_kl:
             self.lr.fill_(s.learning_rate * (1 - 0.9 * self.frames_seen / s.total_steps))
         self.net.log_std.clamp_(s.log_std_min, s.log_std_max)  # now: `faults` is to see what an update made of it
         self.bad_updates.zero_()
         self.prepare(self.rollout())
+        collected = self._now()
         self.update()
+        self.seconds = collected - start, self._now() - collected
         self.frames_seen += len(self.frames)
+
+    def _now(self) -> float:
+        """Return the time, in seconds, once the device has done all that it was given."""
+        if self.frames.is_cuda:
+            torch.cuda.synchronize(self.frames.device)
+        return time.perf_counter()
 
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""
@@ -230,7 +240,7 @@ class PPO:
         """Learn from minibatches of so many frames, as they come in `order`. Returns the means of STATISTICS (8,)."""
         if self.compiled_update:
             rounds = self.compiled_update(self.frames, order)
-            self.bad_updates += (~rounds[:, -1].isfinite()).sum()
+            self.bad_updates += (~rounds.isfinite().all(1)).sum()
             return rounds.mean(0)
         self.sums.zero_()
         shuffled = torch.index_select(self.frames, 0, order, out=self.shuffled[: len(order)])
@@ -249,20 +259,20 @@ class PPO:
         self.lr.clamp_(*RATES)
 
     def _learn_from(self, rows: Tensor) -> None:
-        self.gradient(rows)
-        grad = self.net.grad
+        means, grad = self.gradient(rows), self.net.grad
         norm = grad.norm()
-        self.sums[-1] += norm
-        self.bad_updates += ~norm.isfinite()
+        found = torch.cat([means, norm[None]])
+        self.sums += found
+        self.bad_updates += ~found.isfinite().all()
         grad *= (self.settings.max_grad_norm / (norm + 1e-6)).clamp(max=1)
         self.optimizer.step()
 
-    def gradient(self, rows: Tensor) -> None:
+    def gradient(self, rows: Tensor) -> Tensor:
         """Compute the gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²) - entropy H.
 
         r is the probability ratio, a the normalised advantage, v the value, H the policy's entropy. With `value_clip`
         the value's loss is the larger one of that and of the same with v held to the rollout's value ± value_clip
-        (Schulman et al., 2017, in their code). STATISTICS of the rows are added to `sums`.
+        (as in the code of Schulman et al., 2017). Returns the means that SUMS names (7,).
         """
         s, net = self.settings, self.net
         obs, action, old_log_prob, advantage, target = rows.split(self.columns, 1)
@@ -292,7 +302,7 @@ class PPO:
 
         found = [ratio - 1 - log_ratio, (ratio - 1).abs() > s.clip, torch.minimum(gain, bounded)]
         found = [x[:, 0] for x in found] + [error, error.square(), target, target.square()]
-        self.sums[: len(SUMS)] += torch.stack(found).mean(1)
+        return torch.stack(found).mean(1)
 
     def act(self, obs: Observations) -> Tensor:
         """Return the mean actions (N, A) for observations, (N, O) or by name, for scoring."""
@@ -301,16 +311,18 @@ class PPO:
     def measures(self) -> dict[str, float]:
         """Return numbers to plot over the run, by name: the learning rate, the policy's spread, and the last update's.
 
-        "std" is the mean standard deviation of the noise, "entropy" that of an action. With them go the means, over the
-        last 100 episodes, of what the task names: the sums of its reward's terms, its metrics, the length, and the
-        share of episodes that each reason ended.
+        "std" is the mean standard deviation of the noise, "entropy" that of an action; "collection_seconds" and
+        "learning_seconds" are what the last iteration took. With them go the means, over the last 100 episodes, of what
+        the task names: the sums of its reward's terms, its metrics, the length, and the share of episodes that each
+        reason ended.
         """
         log_std = self.net.log_std
         rate, std, size = torch.stack([self.lr, log_std.exp().mean(), log_std.sum()]).tolist()
         entropy = size + 0.5 * len(log_std) * (1 + math.log(2 * math.pi))
         means = torch.tensor(list(self.told)).mean(0).tolist() if self.told else []
-        spread = {"learning_rate": rate, "std": std, "entropy": entropy}
-        return spread | measures(self.learned) | dict(zip(self.named, means, strict=False))
+        found = {"learning_rate": rate, "std": std, "entropy": entropy} | measures(self.learned)
+        found |= dict(zip(("collection_seconds", "learning_seconds"), self.seconds, strict=True))
+        return found | dict(zip(self.named, means, strict=False))
 
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""

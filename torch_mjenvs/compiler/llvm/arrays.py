@@ -30,7 +30,7 @@ def _own_entry(w: Writer, e: Expr) -> str:
     """Write the reading of a table at each world's own place."""
     table: Table = e.attr
     if table not in w.constants:
-        w.constants[table] = _table(w, w.types.element, [w.types.number(x) for x in table.values])
+        w.constants[table] = table_of(w, w.types.element, [w.types.number(x) for x in table.values])
     step = w.assign(f"zext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")
     place = f"{w.types.element}, {w.types.shared} {w.constants[table]}, {w.types.vector('i64')} {step}"
     return gather(w, w.assign(f"getelementptr {place}"), w.types.shared)
@@ -49,8 +49,8 @@ def fetch(w: Writer, e: Expr) -> None:
     w.names[e] = in_every_lane(w, w.assign(f"load {element}, {shared} {at}"), element)
 
 
-def _table(w: Writer, element: str, values: list[str]) -> str:
-    """The name of a table of these."""
+def table_of(w: Writer, element: str, values: list[str]) -> str:
+    """The name of a table of these constants."""
     entries = ", ".join(f"{element} {x}" for x in values)
     space = w.types.shared.removeprefix("ptr")
     text = f"private unnamed_addr{space} constant [{len(values)} x {element}] [{entries}]"
@@ -60,7 +60,7 @@ def _table(w: Writer, element: str, values: list[str]) -> str:
 
 
 def _entry(w: Writer, e: Expr, element: str, values: list[str]) -> str:
-    name = _table(w, element, values)
+    name = table_of(w, element, values)
     at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {w.names[e.args[0]]}")
     return w.assign(f"load {element}, {w.types.shared} {at}")
 
