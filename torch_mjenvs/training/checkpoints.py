@@ -20,7 +20,7 @@ from .agent import Agent
 CHECKPOINTS = 20  # in a run, and besides:
 EVERY = 60.0  # seconds from one checkpoint to the next, at most ...
 SHARE = 0.05  # ... of the time, where checkpoints are large and take long
-CHANGEABLE = ("learning_rate", "total_steps", "learner")  # when a run is resumed
+CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a run is resumed
 
 
 class Kept:

@@ -7,6 +7,7 @@ i number of a contact   J its rows of the Jacobian, in the `dofs` that tell its 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ from ..rows import Constraint, Hessian
 from ..softening import ContactBound
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
-from .records import Records, records_each
+from .records import Computed, Records, records_each
 
 
 @dataclass
@@ -37,20 +38,24 @@ class ContactGroup(Constraint):
     rows: of them lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second body; side 1 the
     first, whose lines are those of side 0 where both are of one tree. cone: of one of them. place: gives its distance,
     its point from the origins of the trees of the first body and of the second, and its frame. refine: the masks of
-    `Constraint.needs_refinement`.
+    `Constraint.needs_refinement`. again: makes what `recomputed` gives.
     """
 
     batch: PairBatch
     touching: Any
-    rows: Records
+    rows: Records | Computed
     cone: Callable[[Any], Cone]
     place: Callable[[Any], tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]]
     number: Callable[[Any], Any] = lambda i: i
     refine: Sequence[Mask] = ()
+    again: Callable[[], ContactGroup] | None = None
 
     @property
     def needs_refinement(self) -> list[Mask]:
         return list(self.refine)
+
+    def recomputed(self) -> ContactGroup:
+        return self.again() if self.again else self
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         g, x = self.batch, self.batch.of_dofs(a)
@@ -175,15 +180,10 @@ class ContactGroup(Constraint):
 def contact_group(m: Model, tables: PairTables) -> ContactGroup:
     """Make the contacts of a batch of pairs."""
     touching = tables.touching()
+    return _group(m, tables, touching, records_each(touching, functools.partial(_row, tables)))
 
-    def row(i: Any) -> dict[Hashable, Any]:
-        dist, p, frame = tables.contact(i)
-        lines, row = lines_of(tables.arms(i, p), frame, tables.batch.condim), tables.row(i, dist)
-        found = rows_of(tables.batch, tables.moving, i, lines, row.y0)
-        return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}
 
-    rows = records_each(touching, row)
-
+def _group(m: Model, tables: PairTables, touching: Any, rows: Records | Computed) -> ContactGroup:
     def cone(i: Any) -> Cone:
         return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False))
 
@@ -191,7 +191,19 @@ def contact_group(m: Model, tables: PairTables) -> ContactGroup:
         dist, p, frame = tables.contact(i)
         return dist, list(tables.arms(i, p)), frame
 
-    return ContactGroup(tables.batch, touching, rows, cone, place)
+    def again() -> ContactGroup:
+        anew = tables.recomputed()
+        return _group(m, anew, touching, Computed(functools.partial(_row, anew)))
+
+    return ContactGroup(tables.batch, touching, rows, cone, place, again=again)
+
+
+def _row(tables: PairTables, i: Any) -> dict[Hashable, Any]:
+    """Compute what `ContactGroup.rows` has of contact i."""
+    dist, p, frame = tables.contact(i)
+    lines, row = lines_of(tables.arms(i, p), frame, tables.batch.condim), tables.row(i, dist)
+    found = rows_of(tables.batch, tables.moving, i, lines, row.y0)
+    return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}
 
 
 def rows_of(
