@@ -87,6 +87,7 @@ def test_a_shadow_takes_all_of_a_light():
     assert np.abs(shown(FLOOR + light) - want).max() <= 1.5
     assert (shown(f'{FLOOR}{light}<geom size=".2" pos=".5 0 .5"/>') == 0).all()
     assert (shown(f'{FLOOR}{light}<geom size=".2" pos="-.5 0 .5"/>') > 0).any()
+    assert (shown(f'{FLOOR}{light}<geom size=".2" pos="1.5 0 1.5"/>') > 0).any()  # behind the light
 
 
 def test_what_is_behind_glass_is_seen_through_both_of_its_sides():
