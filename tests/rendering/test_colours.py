@@ -87,6 +87,7 @@ def test_a_shadow_takes_all_of_a_light():
     assert np.abs(shown(FLOOR + light) - want).max() <= 1.5
     assert (shown(f'{FLOOR}{light}<geom size=".2" pos=".5 0 .5"/>') == 0).all()
     assert (shown(f'{FLOOR}{light}<geom size=".2" pos="-.5 0 .5"/>') > 0).any()
+    assert (shown(f'{FLOOR}{light}<geom size=".2" pos="1.5 0 1.5"/>') > 0).any()  # behind the light
 
 
 def test_what_is_behind_glass_is_seen_through_both_of_its_sides():
@@ -138,6 +139,23 @@ def test_a_flat_texture_on_a_round_shape_is_refused():
         Simulation(text, 1).render(outputs="rgb")
 
 
+@pytest.mark.usefixtures("opengl")
+def test_four_samples_smooth_edges_as_mujocos():
+    model = gymnasium.make("Reacher-v5").unwrapped.model
+    simulation = scattered(model, 1)
+    renderer = mujoco.Renderer(model, 84, 84)
+    renderer.update_scene(state(model, simulation, 0))
+    theirs = renderer.render().astype(int)
+    renderer.close()
+    smooth, plain = (
+        np.abs(simulation.render(-1, 84, 84, outputs="rgb", samples=n)["rgb"][0].cpu().numpy() - theirs).mean()
+        for n in (4, 1)
+    )
+    assert smooth < 0.6 and smooth < 0.6 * plain
+
+
 def test_an_unknown_effect_is_named():
+    with pytest.raises(ValueError, match="samples must be one of"):
+        Simulation(COLOURS, 1).render("ahead", samples=2)
     with pytest.raises(ValueError, match=r"unknown effects \['glare'\]"):
         Simulation(COLOURS, 1).render("ahead", without="glare")

@@ -18,7 +18,7 @@ from ..compiler.program import Buffer
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.world_params import param_buffers
-from ..rendering.picture import Picture, bytes_a_picture
+from ..rendering.picture import SAMPLES, Picture, bytes_a_picture
 from ..rendering.scene import EFFECTS
 from .engine import Engine
 from .tasks.base import Task
@@ -35,6 +35,7 @@ class PixelOptions:
     stack: so many pictures, the newest last, one behind the other in the channels; an episode begins with its first
     picture so many times. state: whether the task's own observation is there beside them. channels_first: (channels,
     height, width), as networks of torch have it. without: which of `shadow`, `reflection`, `skybox` to do without.
+    samples: 4 smooths edges, as MuJoCo does by default, and takes longer.
     """
 
     width: int = 84
@@ -45,12 +46,15 @@ class PixelOptions:
     state: bool = False
     channels_first: bool = False
     without: str | Sequence[str] = ()
+    samples: int = 1
 
     def __post_init__(self) -> None:
         for name in ("width", "height", "stack"):
             as_count(f"pixels: {name}", getattr(self, name))
         if self.outputs not in CHANNELS:
             raise ValueError(f"pixels: outputs must be one of {list(CHANNELS)}, not {self.outputs!r}")
+        if self.samples not in SAMPLES:
+            raise ValueError(f"pixels: samples must be one of {list(SAMPLES)}, not {self.samples!r}")
         unknown = [x for x in self.effects if x not in EFFECTS]
         if unknown:
             raise ValueError(f"pixels: unknown effects {unknown} to do without: choose from {list(EFFECTS)}")
@@ -112,7 +116,7 @@ class Pixels:
         self._picture = Picture(
             engine.mjmodel, engine.model, camera, size, outputs, None, n, buffers,
             {b.name: engine.buffers[b.name] for b in buffers}, world, f"{params.names if params else ()}",
-            options.effects,
+            options.effects, options.samples,
         )  # fmt: skip
         latest = self._picture.tensors[options.outputs]
         self._latest = latest if options.outputs == "rgb" else latest[..., None]

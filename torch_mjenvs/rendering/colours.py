@@ -155,11 +155,13 @@ def _open(pixel: Pixel, j: int, point: Vec) -> Mask:
     light_number = scene.casting[j]
     light, place = scene.lights[light_number], pixel.views[0].lights[light_number]
     axes, bounds = pixel.shadows[j]
-    if light.directional:
-        to, ends = [-NOWHERE * 1e-6 * x for x in place[3:]], NOWHERE
+    before: Mask = True
+    if light.directional:  # what is behind it casts no shadow, as in MuJoCo, though it shines from everywhere
+        reach = dot(sub(point, place[:3]), place[3:])
+        before, to = reach > 0.0, [-1.0 * reach * x for x in place[3:]]
         x, y, _ = mat_vec(transpose(axes), sub(point, place[:3]))
     else:
-        to, ends = sub(place[:3], point), 1.0
+        to = sub(place[:3], point)
         across, up, back = mat_vec(transpose(axes), sub(point, place[:3]))
         over = 1.0 / maximum(-1.0 * back, 1e-9)
         x, y = across * over, up * over
@@ -169,7 +171,7 @@ def _open(pixel: Pixel, j: int, point: Vec) -> Mask:
             continue
         left, right, bottom, top = bounds[4 * k : 4 * k + 4]
         own = pixel.views[0].shapes[k][1]
-        may = logical_and(x >= left, x <= right, y >= bottom, y <= top, logical_not(blocked))
+        may = logical_and(x >= left, x <= right, y >= bottom, y <= top, before, logical_not(blocked))
 
         def meet(c: list[Any], shape: int = drawn.shape, own: list[Scalar] = own) -> list[Any]:
             at = 4 if shape == GeomType.SPHERE else 0
@@ -181,7 +183,7 @@ def _open(pixel: Pixel, j: int, point: Vec) -> Mask:
             from_here = add(start, mat_vec(turn, point))
             way = [0.0, 0.0, -1.0]
             t = kind.enter(kind.numbers(size, from_here, along), way)
-            return [logical_and(t > 0.0, t < ends)]
+            return [logical_and(t > 0.0, t < 1.0)]
 
         (blocked,) = when_any(may, meet, [blocked])
     return logical_not(blocked)

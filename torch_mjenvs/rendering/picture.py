@@ -9,10 +9,12 @@ import mujoco
 import torch
 
 from ..compiler import launch, source
+from ..compiler.arrays import Table
 from ..compiler.build import Recipe, build
+from ..compiler.control import repeat
 from ..compiler.expr import node
 from ..compiler.program import Buffer, Program, record
-from ..compiler.scalar import clip, floor
+from ..compiler.scalar import Scalar, clip, floor
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from . import textures
@@ -20,6 +22,8 @@ from .colours import Pixel, colour
 from .scene import Scene, View, look, scene_of, see
 
 OUTPUTS = ("rgb", "depth", "segmentation")
+# Where in a pixel its colour is found, in pixels from the middle: in each row and column of a grid once.
+SAMPLES = {1: [(0.0, 0.0)], 4: [(-0.125, -0.375), (0.375, -0.125), (-0.375, 0.125), (0.125, 0.375)]}
 World = Callable[[dict[str, Any]], tuple[Model, Data]]  # of the buffers' columns
 
 
@@ -50,6 +54,7 @@ class Picture:
         world: World,
         what: str,
         without: Sequence[str] = (),
+        samples: int = 1,
     ):
         width, height = shape
         one = tensors[state[0].name]
@@ -73,7 +78,7 @@ class Picture:
         texels = torch.from_numpy(textures.read(mjm)[1]).to(one)
         if "rgb" in outputs:
             drawing.append(Buffer("texels", len(texels), table=True))
-        kernel = build(_drawing(model, scene, drawing, self.outputs, shape, dtype), device)
+        kernel = build(_drawing(model, scene, drawing, self.outputs, shape, samples, dtype), device)
         held = {b.name: kernel.allocate(b, drawn * pixels) for b in drawing[1:]}
         if "rgb" in outputs:
             held["texels"].copy_(texels)
@@ -118,7 +123,13 @@ def _placing(model: Model, scene: Scene, buffers: list[Buffer], world: World, dt
 
 
 def _drawing(
-    model: Model, scene: Scene, buffers: list[Buffer], outputs: tuple[str, ...], shape: tuple[int, int], dtype: str
+    model: Model,
+    scene: Scene,
+    buffers: list[Buffer],
+    outputs: tuple[str, ...],
+    shape: tuple[int, int],
+    samples: int,
+    dtype: str,
 ) -> Recipe:
     """Return the recipe of the kernel in which a lane is a pixel."""
     corner, right, below = (scene.camera.ray(i, j, *shape) for i, j in ((0, 0), (1, 0), (0, 1)))
@@ -134,7 +145,14 @@ def _drawing(
             out = {"depth": [depth], "segmentation": [number, kind]}
         if "rgb" in outputs:
             x, y = b["rays"]
-            shown = colour(Pixel(model, scene, b["scene"], b["texels"], x, y, step))
+            places = Table([[step[0] * u, step[1] * v] for u, v in SAMPLES[samples]])
+
+            def sample(i: Any, c: list[Scalar]) -> list[Scalar]:
+                there = x + places[i, 0], y + places[i, 1]
+                more = colour(Pixel(model, scene, b["scene"], b["texels"], *there, step))
+                return [a + e * (1.0 / samples) for a, e in zip(c, more, strict=True)]
+
+            shown = repeat(samples, sample, [0.0, 0.0, 0.0])
             whole = [clip(floor(255.0 * x + 0.5), 0.0, 255.0) for x in shown]
             out["rgb"] = [node("f2i", whole[0] + 256.0 * whole[1] + 65536.0 * whole[2])]
         return {name: out[name] for name in outputs}
@@ -142,4 +160,5 @@ def _drawing(
     def make() -> Program:
         return record("picture", buffers, body, dtype)
 
-    return Recipe("picture", tuple(buffers), dtype, make, source.origin(model.digest, f"{scene} {outputs} {step}"))
+    origin = source.origin(model.digest, f"{scene} {outputs} {step} {samples}")
+    return Recipe("picture", tuple(buffers), dtype, make, origin)
