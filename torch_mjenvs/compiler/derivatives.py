@@ -39,7 +39,7 @@ class NotDifferentiable(NotImplementedError):
 LARGE = 5000  # columns times the square of the unknowns, from which equations are solved in a loop over the columns
 
 # Operations whose derivative is 0 wherever there is one: what they give is constant piece by piece.
-STEPS = frozenset(("rint", "load", "lookup", "i2f", "u2f", "spread", "pow2"))
+STEPS = frozenset(("rint", "load", "lookup", "fetch", "i2f", "u2f", "spread", "pow2"))
 
 
 class Tangents:

@@ -19,8 +19,10 @@ from ..compiler.expr import Expr
 from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec, dot
 from .collision.shapes import SHAPES
+from .constraints.batch.pair_batch import divided
 from .dynamics.integrator import rotations
 from .model.model import Model, Pair, UnsupportedModel
+from .model.precision import Precision
 
 
 class Linearization(NamedTuple):
@@ -106,10 +108,15 @@ def _body_rates(quat: Vec) -> list[list[Scalar]]:
     return [[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]]
 
 
-def refuse(m: Model) -> None:
+def refuse(m: Model, precision: Precision) -> None:
     """Raise UnsupportedModel, naming it, for what of a model has no derivative yet."""
     if m.noslip_iterations:
         raise UnsupportedModel(f"{_CANNOT}noslip_iterations={m.noslip_iterations}: {_NOT_YET}; set it to 0")
+    _, pools = divided(m, precision)
+    if pools:
+        number = sum(len(pairs) for batches in pools for pairs in batches)
+        kind, advice = f"{number} pairs of geoms that may touch", "keep apart by contype and conaffinity what need not"
+        raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}; {advice}")
 
 
 def refused(m: Model, why: NotDifferentiable) -> UnsupportedModel:

@@ -185,7 +185,7 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
     params: those that vary by which there are derivatives. Raises UnsupportedModel, naming what of the model has none.
     """
     precision = PRECISIONS[dtype]
-    derivatives.refuse(asked.model)
+    derivatives.refuse(asked.model, precision)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         m, act, pushes, by = asked.model, b.get("act", []), asked.pushes(b), []
@@ -237,7 +237,7 @@ def transition_program(asked: Asked, dtype: str, backward: bool) -> Program:
     started from in the buffers of that. Raises UnsupportedModel, naming what of the model has none.
     """
     precision = PRECISIONS[dtype]
-    derivatives.refuse(asked.model)
+    derivatives.refuse(asked.model, precision)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         m, act, pushes, by = asked.model, b.get("act", []), asked.pushes(b), []
