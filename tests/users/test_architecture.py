@@ -21,7 +21,9 @@ NETWORKS = sorted((PACKAGE / "networks").glob("*.py"))
 PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
-EDGE = {"derivatives.py", "simulation.py", "size.py", "world_params.py"}  # of physics: what meets torch and kernels
+EDGE = {  # of physics: what meets torch and kernels
+    "derivatives.py", "simulation.py", "size.py", "transition.py", "world_params.py",
+}  # fmt: skip
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {
     "contract.py", "engine.py", "episode.py", "layout.py", "observation.py", "pixels.py", "randomization.py",

@@ -107,7 +107,7 @@ def repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Se
 
     n is the same in all worlds: an int, or an entry of a table of ints. `arrays`: all that the body puts into.
     """
-    if is_tracing() and (type(n) is Expr or n > 1 or (n and arrays)):
+    if is_tracing() and (type(n) is Expr or (n > 1 and not current().unrolled) or (n and arrays)):
         return _repeat(n, body, carry, arrays)
     for i in range(n):
         for array in arrays:
@@ -116,6 +116,16 @@ def repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Se
         for array in arrays:
             array.do_puts()
     return carry
+
+
+@contextlib.contextmanager
+def unrolled() -> Iterator[None]:
+    """Write out what `repeat` loops over while the block runs, but for loops that put into arrays."""
+    before, current().unrolled = current().unrolled, True
+    try:
+        yield
+    finally:
+        current().unrolled = before
 
 
 def choose_all(mask: Any, a: Carry, b: Carry) -> Carry:

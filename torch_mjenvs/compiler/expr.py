@@ -250,6 +250,7 @@ class Trace:
         # For derivatives: which elementary function of what a node is, and which equation it was found to solve.
         self.elementary: dict[Expr, tuple[str, tuple[Any, ...]]] = {}
         self.solutions: dict[Expr, Any] = {}
+        self.unrolled = False  # whether a `repeat` is written out
 
     @contextlib.contextmanager
     def inside(self, region: Region) -> Iterator[Region]:

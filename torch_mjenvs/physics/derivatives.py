@@ -126,7 +126,7 @@ def refused(m: Model, why: NotDifferentiable) -> UnsupportedModel:
     return UnsupportedModel(f"{_CANNOT}one of {', '.join(has)}: {why}")
 
 
-_CANNOT = "linearize() has no derivatives of a model with "
+_CANNOT = "there are no derivatives of a model with "
 _NOT_YET = "their derivatives are not there yet"
 
 

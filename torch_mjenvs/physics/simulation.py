@@ -18,7 +18,7 @@ from ..compiler.build import Recipe, build
 from ..compiler.derivatives import NotDifferentiable
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar, absolute, select
-from . import derivatives
+from . import derivatives, transition
 from .algebra.spatial import MAXVAL, zeros
 from .derivatives import Linearization
 from .loading.load import load, parse
@@ -30,6 +30,7 @@ from .model.precision import PRECISIONS, Precision
 from .model.state import State
 from .params import Columns, check_names, deciding, leaves
 from .step import left_by_step, step
+from .transition import Transition
 from .world_params import Params, Varied, param_buffers
 
 
@@ -229,6 +230,55 @@ def _linearize_kernel(asked: Asked, params: tuple[str, ...], dtype: str, device:
     return build(Recipe("linearize", buffers, dtype, lambda: linearized(asked, dtype, params), origin), device)
 
 
+def transition_program(asked: Asked, dtype: str, backward: bool) -> Program:
+    """Record one step that leaves what its adjoint starts from, or that adjoint: see `transition`.
+
+    The adjoint finds those of the state after the step in `bar_qpos` and so on, and puts those of what the step
+    started from in the buffers of that. Raises UnsupportedModel, naming what of the model has none.
+    """
+    precision = PRECISIONS[dtype]
+    derivatives.refuse(asked.model, precision)
+
+    def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
+        m, act, pushes, by = asked.model, b.get("act", []), asked.pushes(b), []
+        if asked.vary:
+            by = b["params"]
+            m = asked.columns.world(by, asked.columns.derive(by))
+        start = State(b["qpos"], b["qvel"], _usable(b["qacc_warmstart"]), act)
+        if not backward:
+            (qpos, qvel, act), ended = transition.transition(m, start, b["ctrl"], precision, **pushes)
+            return {"qpos": qpos, "qvel": qvel, "qaccs": ended} | ({"act": act} if m.na else {})
+        bars = [b.get(f"bar_{name}", []) for name in ("qpos", "qvel", "act")]
+        found = transition.adjoint(m, start, b["ctrl"], by, b["qaccs"], bars, precision, **pushes)
+        return {name: _floats(xs) for name, xs in found.items() if xs}
+
+    name = "backward" if backward else "transition"
+    try:
+        return record(name, _transition_buffers(asked, backward), body, dtype)
+    except NotDifferentiable as error:
+        raise derivatives.refused(asked.model, error) from None
+
+
+def _transition_buffers(asked: Asked, backward: bool) -> list[Buffer]:
+    m = asked.model
+    buffers = [replace(b, rows=True) for b in asked.buffers() if b.name != "derived"]
+    buffers.append(Buffer("qaccs", transition.evaluations(m) * m.nv, rows=True))
+    bars = [replace(b, name=f"bar_{b.name}") for b in buffers if b.name in ("qpos", "qvel", "act")]
+    return buffers + bars * backward
+
+
+def _transition_kernel(asked: Asked, backward: bool, dtype: str, device: torch.device) -> launch.Kernel:
+    origin = source.origin(asked.model.digest, f"{asked.inputs} {asked.vary}")
+    recipe = Recipe(
+        "backward" if backward else "transition",
+        tuple(_transition_buffers(asked, backward)),
+        dtype,
+        lambda: transition_program(asked, dtype, backward),
+        origin,
+    )
+    return build(recipe, device)
+
+
 class Simulation(Varied):
     """The physics of `torch_mjenvs.Simulation`, which adds pictures, and says what its arguments and tensors are."""
 
@@ -275,6 +325,7 @@ class Simulation(Varied):
         self._forward: launch.Launch | None = None
         self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
         self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], launch.Kernel] = {}
+        self._transition: launch.Kernel | None = None
         self._held: tuple[launch.Kernel, int, dict[str, torch.Tensor], launch.Launch] | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         start: dict[str, Sequence[Any]] = {"qpos": m.qpos0}
@@ -420,6 +471,95 @@ class Simulation(Varied):
             }
             found.append(Linearization(**matrices))
         return derivatives.chained(found)
+
+    @exclusive
+    def transition(
+        self,
+        qpos: Any = None,
+        qvel: Any = None,
+        ctrl: Any = None,
+        act: Any = None,
+        *,
+        nstep: int = 1,
+        params: Mapping[str, Any] | None = None,
+    ) -> Transition:
+        """Return the state after `nstep` steps under constant ctrl, as a function that torch's autograd goes through.
+
+        qpos (..., nq), qvel (..., nv), ctrl (..., nu), act (..., na) and `params`, tensors (..., *shape) by name of
+        those that vary, are those of the worlds, (N, ...), where not given; leading dimensions are broadcast. There are
+        gradients by all of them, by parameters with what mj_setConst derives from them. Mocap bodies and inputs are
+        always the worlds', and have none. Nothing is changed.
+
+        Gradients are exact, as those of `linearize`. Of a quaternion's only that by rotations has a meaning. They have
+        no gradients themselves. Each step is a kernel, and so is its way back, built on first use.
+
+        Raises UnsupportedModel in backward, naming what of the model has no gradients; ValueError for another shape or
+        a parameter that does not vary here.
+        """
+        nstep, m, given_params = as_count("nstep", nstep), self.model, dict(params or {})
+        for name in given_params:
+            if name not in self.vary:
+                raise ValueError(f"{name!r} does not vary in this Simulation: pass vary=({name!r},) when making it")
+        self._follow()
+        kernel = self._transition_kernel()
+        sizes = {"qpos": m.nq, "qvel": m.nv, "ctrl": m.nu, "act": m.na}
+        given = dict(zip(sizes, (qpos, qvel, ctrl, act), strict=True))
+        read = {k: as_rows(k, x, sizes[k], self.device) for k, x in given.items() if x is not None}
+        known = {k: (given[k] if isinstance(given[k], torch.Tensor) else x).to(self.dtype) for k, x in read.items()}
+        if "act" in known and not m.na:
+            raise ValueError("act is given, but no actuator of the model has an activation")
+        if self.vary and given_params:
+            shapes, flat = self._asked.columns.shapes, []
+            for name, present in self.params.items():
+                x, n = given_params.get(name, present), torch.Size(shapes[name]).numel()
+                x = torch.as_tensor(x, device=self.device).to(self.dtype)
+                if x.shape[x.ndim - len(shapes[name]) :] != shapes[name]:
+                    raise ValueError(f"{name} must be of shape (..., {', '.join(map(str, shapes[name]))})")
+                flat.append(x.reshape(*x.shape[: x.ndim - len(shapes[name])], n))
+            lead = broadcast("the leading dimensions of params", [x.shape[:-1] for x in flat])
+            known["params"] = torch.cat([x.expand(*lead, x.shape[-1]) for x in flat], dim=-1)
+        names = [b.name for b in kernel.buffers if b.name not in ("qacc_warmstart", "qaccs")]
+        own = {
+            name: self._buffers[name][:, : self.num_worlds].T.clone()
+            for name in names
+            if name not in known and self._buffers[name].shape[0]
+        }
+        shape = broadcast(
+            "the leading dimensions of what is given and of the worlds",
+            [x.shape[:-1] for x in (*known.values(), *own.values())],
+        )
+        known |= own
+        if shape[-1:] == (self.num_worlds,):
+            known["qacc_warmstart"] = self._buffers["qacc_warmstart"][:, : self.num_worlds].T.clone()
+        like, rows = next(iter(known.values())), {}
+        for b in kernel.buffers:
+            x = known.get(b.name)
+            rows[b.name] = like.new_zeros(*shape, b.size) if x is None else x.expand(*shape, b.size)
+        for _ in range(nstep):
+            out = launch.differentiable(kernel, list(rows.values()))
+            after = dict(zip(rows, out, strict=True))
+            rows |= {name: after[name] for name in ("qpos", "qvel", "act") if name in rows}
+            rows["qacc_warmstart"] = after["qaccs"][..., -m.nv :].detach()
+        return Transition(rows["qpos"], rows["qvel"], rows.get("act", like.new_zeros(*shape, 0)))
+
+    @lasting
+    def _transition_kernel(self) -> launch.Kernel:
+        if self._transition is None:
+            asked, dtype, device = self._linearized, self._name, self.device
+            kernel = _transition_kernel(asked, False, dtype, device)
+            built: list[launch.Kernel] = []
+
+            def backward() -> launch.Kernel:
+                if not built:
+                    built.append(_transition_kernel(asked, True, dtype, device))
+                return built[0]
+
+            names = [b.name for b in kernel.buffers]
+            state = [name for name in ("qpos", "qvel", "act") if name in names]
+            wanted = [*state, *(name for name in ("ctrl", "params") if name in names)]
+            kernel.adjoint = launch.Adjoint(backward, state, wanted, ("qaccs",))
+            self._transition = kernel
+        return self._transition
 
     @exclusive
     def reset(self, mask: torch.Tensor | None = None) -> None:

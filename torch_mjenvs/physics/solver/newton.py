@@ -62,14 +62,18 @@ def newton(m: Model, d: Data) -> None:
     first = [start(m, d), False, 0.0] + [False] * bool(uncertain)
     d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, first, ITERATIONS)
 
-    def optimum() -> Equation:
-        # derivatives of what a loop keeps for the next one would be kept by the thousand
-        gradient, hessian = linearise(m, d, d.qacc_solver, [c.recomputed() for c in d.constraints])
-        factors = factor(hessian, m.dof_clamped)
-        return gradient, lambda b: solve(factors, list(b))
-
     given = [*d.qpos, *d.qvel, *(d.act if m.na else []), *(d.ctrl if m.nu else [])]
-    solves(d.qacc_solver, given, optimum)
+    solves(d.qacc_solver, given, lambda: optimum(m, d, d.qacc_solver))
+
+
+def optimum(m: Model, d: Data, a: list[Scalar]) -> Equation:
+    """Return the equation of the acceleration a at which the cost is lowest: its gradient is 0, the matrix the Hessian.
+
+    It keeps no lists of contacts between loops: their derivatives would be as many for each dof.
+    """
+    gradient, hessian = linearise(m, d, a, [c.recomputed() for c in d.constraints])
+    factors = factor(hessian, m.dof_clamped)
+    return gradient, lambda b: solve(factors, list(b))
 
 
 @stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")

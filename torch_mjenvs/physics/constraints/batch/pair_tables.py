@@ -138,6 +138,7 @@ class PairTables:
         self._near = choose_each(near, self._boxes_meet, self.n) if self._boxes else near
         # where a pair's two contacts are measured at once, they are in one row
         self._by_part = collider.many or collider.ncon != 2
+        self._at_contact = False
         self._found: Records | Computed = records_parts(self._near, self._measure, self.n)
 
     def recomputed(self) -> PairTables:
@@ -145,7 +146,7 @@ class PairTables:
         if self.batch.collider.many or self.batch.collider.ncon > 2:
             return self
         found = copy.copy(self)
-        found._found = Computed(lambda i: self._measure(i)[0])
+        found._found, found._at_contact = Computed(lambda i: self._measure(i, first=False)[0]), True
         return found
 
     def _bounds_that_meet(self, m: Model, d: Data) -> Any:
@@ -271,8 +272,9 @@ class PairTables:
         )
         return [boxes_meet(one, two, self.looked_at.of_pair(i))]
 
-    def _measure(self, i: Any) -> list[dict[Any, Any]]:
-        one, two = (dataclasses.replace(geom, first=True) for geom in self._geoms(i))
+    def _measure(self, i: Any, first: bool = True) -> list[dict[Any, Any]]:
+        """Measure the pair of contact i, which may be the pair's first."""
+        one, two = (dataclasses.replace(geom, first=first) for geom in self._geoms(i))
         collider = self.batch.collider
         found = collider.found(one, two, collider.ncon)
         if collider.order and self._ordered:
@@ -292,7 +294,8 @@ class PairTables:
             return self._found.at(i, "spot")
         # the second contact's numbers stand behind the first's
         n, found = self.n, self._found
-        pair, is_second = self.batch.per_contact(range(n), i), Table([0.0] * n + [1.0] * n)[i] > 0.5
+        pair = i if self._at_contact else self.batch.per_contact(range(n), i)
+        is_second = Table([0.0] * n + [1.0] * n)[i] > 0.5
         places = range(1, self._spots)  # after a distance
         return [select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in places]
 

@@ -1,0 +1,162 @@
+"""Simulation.transition: its gradients against the matrices of `linearize`, and against differences by gradcheck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mujoco
+import pytest
+import test_derivatives as known
+import torch
+
+from torch_mjenvs.physics import UnsupportedModel
+from torch_mjenvs.physics.derivatives import _body_rates, _positions
+from torch_mjenvs.physics.simulation import Simulation
+
+
+def of_rotations(sim: Simulation, qpos: torch.Tensor) -> torch.Tensor:
+    """How fast positions (n, nq) change with the velocities that `linearize` knows them by: (n, nq, nv)."""
+    lines, quats = _positions(sim.model)
+    found = torch.zeros(len(qpos), sim.model.nq, sim.model.nv, dtype=qpos.dtype)
+    for q, v in lines:
+        found[:, q, v] = 1.0
+    for q, v in quats:
+        for axis, rate in enumerate(_body_rates(list(qpos[:, q : q + 4].T))):
+            found[:, q : q + 4, v + axis] = 0.5 * torch.stack(list(rate), dim=-1)
+    return found
+
+
+def check(sim: Simulation, states: Sequence[torch.Tensor], params: Sequence[str] = ()) -> None:
+    """Compare the gradients of a random sum of what a step gives with that sum of `linearize`'s rows."""
+    m, n = sim.model, len(states[0])
+    known.put(sim, list(states))
+    wanted = torch.cat(sim.linearize(params=params)[:3], dim=-1)
+    given = [x.clone().requires_grad_() for x in states[: 3 + bool(m.na)]]
+    own = {name: x.clone().requires_grad_() for name, x in sim.params.items() if name in params}
+    after = sim.transition(*given, params=own)
+    sim.step()
+    torch.testing.assert_close(after.qpos, sim.qpos, rtol=0, atol=1e-12)
+    torch.testing.assert_close(after.qvel, sim.qvel, rtol=1e-12, atol=1e-12)
+    weights = torch.randn(n, 2 * m.nv + m.na, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    of_pos, of_vel, of_act = weights.split([m.nv, m.nv, m.na], dim=1)
+    scale = torch.ones(m.nv, dtype=torch.float64)
+    for _, v in _positions(m)[1]:  # dq = R th has th = 4 R' dq
+        scale[v : v + 3] = 4.0
+    bars = torch.einsum("nqv,v,nv->nq", of_rotations(sim, after.qpos.detach()), scale, of_pos)
+    parts = 2 + bool(m.na)
+    found = torch.autograd.grad(list(after[:parts]), [*given, *own.values()], [bars, of_vel, of_act][:parts])
+    by_pos = torch.einsum("nq,nqv->nv", found[0], of_rotations(sim, states[0]))
+    order = [by_pos, found[1], *found[3 : len(given)], found[2], *(x.flatten(1) for x in found[len(given) :])]
+    want = torch.einsum("ni,nij->nj", weights, wanted)
+    got = torch.cat(order, dim=1)
+    assert got.isfinite().all()
+    assert ((got - want).abs() / (1.0 + want.abs().amax(1, keepdim=True))).max() < 1e-9
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("integrator", [known.EULER, known.IMPLICITFAST, known.IMPLICIT])
+def test_gradients_of_the_half_cheetah_are_linearizes(integrator):
+    _, sim, states = known.of(known.asset("half_cheetah"), 64, integrator=integrator)
+    check(sim, states)
+
+
+@pytest.mark.cpu
+def test_gradients_of_a_runge_kutta_step_are_linearizes():
+    _, sim, states = known.of(known.asset("hopper"), 64)
+    check(sim, states)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize(("cone", "integrator"), [("pyramidal", "Euler"), ("elliptic", "RK4")])
+def test_gradients_by_parameters_go_through_what_is_derived_from_them(cone, integrator):
+    _, sim, states = known.leg(32, cone, integrator)
+    check(sim, states, known.VARIED)
+
+
+@pytest.mark.cpu
+def test_gradients_of_many_pairs_that_share_a_loop_are_linearizes(quickly_compiled):
+    xml = known.ALIKE.format(cone="pyramidal", integrator="Euler", limbs=known.LIMBS)
+    _, sim, states = known.of(mujoco.MjModel.from_xml_string(xml), 32)
+    check(sim, states)
+
+
+@pytest.mark.cpu
+def test_gradients_of_quaternions_activations_friction_loss_and_two_bodies_that_touch_are_linearizes(quickly_compiled):
+    xml = known.FREE.format(cone="elliptic", integrator="Euler")
+    _, sim, states = known.of(mujoco.MjModel.from_xml_string(xml), 48)
+    check(sim, states)
+
+
+@pytest.mark.cpu
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "integrator"), [("ant", known.EULER), ("humanoid", known.RK4)])
+def test_gradients_of_large_robots_are_linearizes(name, integrator, quickly_compiled):
+    _, sim, states = known.of(known.asset(name), 64, integrator=integrator)
+    check(sim, states)
+
+
+def test_gradcheck_holds():
+    _, sim, states = known.of(known.asset("half_cheetah"), 2)
+    given = [x.clone().requires_grad_() for x in states[:3]]
+    assert torch.autograd.gradcheck(lambda *x: sim.transition(*x)[:2], given, atol=1e-4, rtol=1e-4)
+
+
+def test_torch_func_goes_through_steps_and_maps_over_worlds():
+    _, sim, (qpos, qvel, ctrl, _) = known.of(known.asset("half_cheetah"), 4)
+
+    def speed(ctrl: torch.Tensor, qpos: torch.Tensor, qvel: torch.Tensor) -> torch.Tensor:
+        return sim.transition(qpos, qvel, ctrl, nstep=2).qvel.square().sum()
+
+    leaf = ctrl.clone().requires_grad_()
+    (want,) = torch.autograd.grad(speed(leaf, qpos, qvel), leaf)
+    torch.testing.assert_close(torch.func.grad(speed)(ctrl, qpos, qvel), want)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(speed))(ctrl, qpos, qvel), want)
+    rows = torch.func.jacrev(lambda u: sim.transition(qpos[0], qvel[0], u).qvel)(ctrl[0])
+    torch.testing.assert_close(rows, sim.linearize(qpos[0], qvel[0], ctrl[0]).B[9:])
+
+
+def test_several_steps_are_those_of_step_and_nothing_is_changed():
+    _, sim, states = known.of(known.asset("half_cheetah"), 4)
+    before = [x.clone() for x in (sim.qpos, sim.qvel, sim.ctrl, sim.qacc_warmstart)]
+    given = [x.clone().requires_grad_() for x in states[:3]]
+    after = sim.transition(*given, nstep=3)
+    assert all(map(torch.equal, before, (sim.qpos, sim.qvel, sim.ctrl, sim.qacc_warmstart)))
+    (found,) = torch.autograd.grad(after.qvel.sum(), given[2])
+    torch.testing.assert_close(found, sim.linearize(nstep=3).B[:, 9:].sum(1), rtol=1e-8, atol=1e-8)
+    assert sim.transition(ctrl=torch.zeros(5, 1, 6, dtype=torch.float64)).qpos.shape == (5, 4, 9)
+    sim.step(3)
+    torch.testing.assert_close(after.qpos, sim.qpos, rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match=r"ctrl must be of shape \(\.\.\., 6\)"):
+        sim.transition(ctrl=torch.zeros(4, 5))
+    with pytest.raises(ValueError, match="'body_mass' does not vary"):
+        sim.transition(params={"body_mass": torch.ones(8)})
+
+
+def test_gradients_in_float32_are_those_of_float64_and_at_rest_and_just_touching_they_are_numbers():
+    mjm, sim, states = known.of(known.asset("half_cheetah"), 64)
+    weights, found = torch.randn(64, 9, generator=torch.Generator().manual_seed(0)), []
+    for x in (sim, Simulation(mjm, 64, dtype=torch.float32)):
+        given = [s.to(x.dtype).requires_grad_() for s in states[:3]]
+        total = (x.transition(*given).qvel * weights).sum()
+        found.append(torch.cat(torch.autograd.grad(total, given), dim=1).double())
+    errors = (found[1] - found[0]).abs().amax(1) / (1.0 + found[0].abs().amax(1))
+    assert errors.max() < 1e-3
+    sim.reset()
+    sim.qpos[:, 1] += torch.linspace(-0.2, 0.2, 64).to(sim.qpos)
+    for _ in range(2):
+        given = [y.clone().requires_grad_() for y in (sim.qpos, sim.qvel)]
+        assert all(y.isfinite().all() for y in torch.autograd.grad(sim.transition(*given).qvel.sum(), given))
+        sim.step(500)
+
+
+def test_what_has_no_gradients_is_refused_by_name_in_backward(quickly_compiled):
+    xml = known.ON_FLOOR.format(geom='type="box" size="0.1 0.08 0.06"', floor="box", floor_z=-1.0)
+    sim = Simulation(mujoco.MjModel.from_xml_string(xml), 1)
+    qvel = sim.qvel.clone().requires_grad_()
+    with pytest.raises(UnsupportedModel, match=r"contacts of boxes with boxes.*in reverse mode"):
+        sim.transition(qvel=qvel).qvel.sum().backward()
+    once = Simulation(known.asset("hopper"), 1)
+    qvel = once.qvel.clone().requires_grad_()
+    (found,) = torch.autograd.grad(once.transition(qvel=qvel).qvel.sum(), qvel, create_graph=True)
+    with pytest.raises(RuntimeError, match="have no gradients themselves"):
+        found.sum().backward()
