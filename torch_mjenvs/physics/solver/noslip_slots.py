@@ -73,23 +73,23 @@ class SlotGrips:
 
             def change(i: Any, pool: ContactPool = pool, order: Sequence[int] = order) -> list[Scalar]:
                 slot = self.slots.slot(Table(order)[pool.number(i)])
-                return [0.0, *self._change(slot)[: pool.batch.condim - 1]]
+                return [0.0, *self._change(slot)[: pool.condim - 1]]
 
             pool.pull(change, wrench)
 
 
 def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
     """Make the grips of all contacts with friction that are in pools; None where there are none."""
-    pools = [c for c in d.constraints if isinstance(c, ContactPool) and c.batch.condim > 1]
+    pools = [c for c in d.constraints if isinstance(c, ContactPool) and c.condim > 1]
     if not pools:
         return None
-    axes = max(pool.batch.condim for pool in pools) - 1
+    axes = max(pool.condim for pool in pools) - 1
     known = [
         (pair.rank, k, p, number)
         for p, pool in enumerate(pools)
-        for number, (pair, k) in enumerate(zip(pool.batch.pairs, pool.batch.numbers, strict=True))
+        for number, (pair, k) in enumerate(zip(pool.pairs, pool.kth, strict=True))
     ]
-    orders = [[0] * len(pool.batch.pairs) for pool in pools]
+    orders = [[0] * len(pool.pairs) for pool in pools]
     for place, (_, _, p, number) in enumerate(sorted(known)):
         orders[p][number] = place
     slots = Packed.of([pool.slots for pool in pools], orders, len(known))
@@ -118,7 +118,7 @@ def _fill(
     force: Array,
 ) -> None:
     """Compute the rows of a pool's contacts, and the forces that they start from, as `SlotGrips` has them."""
-    x, friction = pool.batch.of_dofs(d.qacc_solver), range(1, pool.batch.condim)
+    x, friction = pool.of_dofs(d.qacc_solver), range(1, pool.condim)
     none, missing = zeros(m.nv), axes - len(friction)
 
     def slot(i: Any) -> Any:
@@ -134,7 +134,7 @@ def _fill(
         images = [solve(inverse, one) for one in J]
         vectors = [*J, *[none] * missing, *images, *[none] * missing]
         numbers = [
-            [pool.rows.at(i, ("y0", k)) for k in friction],
+            [pool.y0[i, k] for k in friction],
             [dot(one, image) for one, image in zip(J, images, strict=True)],
             cone.friction,
             start(i)[: len(friction)],
@@ -142,5 +142,5 @@ def _fill(
         ]
         return [y for one in vectors for y in one] + [y for one in numbers for y in [*one, *zeros(missing)]]
 
-    put_each(pool.touching, lambda i: (slot(i), row(i)), found)
-    put_each(pool.touching, lambda i: (slot(i), start(i)), force)
+    put_each(pool.slots.which, lambda i: (slot(i), row(i)), found)
+    put_each(pool.slots.which, lambda i: (slot(i), start(i)), force)
