@@ -203,6 +203,26 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """The tiles of a matrix in which loops may add up entries, and the columns of each row that have any."""
+
+    blocks: Blocks
+    tiles: Sequence[tuple[int, int]]
+    columns: Sequence[Columns]
+
+    def zeros(self) -> Part:
+        """Return these tiles, all 0."""
+        tiles = Array(rows=len(self.tiles) + 1, columns=SIDE * SIDE)
+
+        def clear(t: Any, nothing: Any) -> Any:
+            tiles.put(t, ZEROS, None)
+            return nothing
+
+        repeat(tiles.rows, clear, [], [tiles])
+        return Part(tiles, Part.rows(self.tiles, self.blocks))
+
+
+@dataclass(frozen=True)
 class TileMatrix:
     """A large symmetric matrix: tiles in an array, and what is added to them.
 
@@ -288,10 +308,10 @@ class TileMatrix:
                     more[i][j] = more[i].get(j, 0.0) + x
         return TileMatrix(self.blocks, columns, self.base, diagonal, more, self.parts)
 
-    def plus_parts(self, parts: Sequence[Part], columns: Sequence[Columns]) -> TileMatrix:
+    def plus_part(self, part: Part, columns: Sequence[Columns]) -> TileMatrix:
         """Return the sum with tiles of the same blocks, which have entries in these columns of each row."""
         union = [sorted({*old, *new}) for old, new in zip(self.columns, columns, strict=True)]
-        return TileMatrix(self.blocks, union, self.base, self.diagonal, self.more, (*self.parts, *parts))
+        return TileMatrix(self.blocks, union, self.base, self.diagonal, self.more, (*self.parts, part))
 
     def plus_products(self, left: Mapping[int, Sequence[Scalar]], columns: list[list[int]]) -> TileMatrix:
         """Return the sum of a matrix `of_products` and those of further vectors with the same ones on the right.

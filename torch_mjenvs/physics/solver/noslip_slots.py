@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.arrays import Array, Table
-from ...compiler.control import Packed, fold_each, put_each, revise_each
+from ...compiler.control import Packed, fold_each, put_each, repeat, revise_each
 from ...compiler.scalar import Scalar, clip, maximum, select
+from ...compiler.tiles import SIDE
 from ..algebra.spatial import MINVAL, add_scaled, dot, sub, zeros
 from ..constraints.batch.contact_pool import ContactPool
 from ..constraints.batch.records import Records
@@ -130,8 +131,8 @@ def _fill(
     def row(i: Any) -> list[Scalar]:
         cone: Any = pool.cone(i)
         edges = cone.edges(pool.residual(i, x))
-        J = pool.dense(i, friction, m.nv)
-        images = [solve(inverse, one) for one in J]
+        J = _rows(pool, i, friction)
+        images = _images(J, inverse)
         vectors = [*J, *[none] * missing, *images, *[none] * missing]
         numbers = [
             [pool.y0[i, k] for k in friction],
@@ -144,3 +145,21 @@ def _fill(
 
     put_each(pool.slots.which, lambda i: (slot(i), row(i)), found)
     put_each(pool.slots.which, lambda i: (slot(i), start(i)), force)
+
+
+def _rows(pool: ContactPool, i: Any, axes: Sequence[int]) -> list[list[Scalar]]:
+    """Return J of these axes of contact i, with an entry for each dof."""
+    by_block = pool.dense(i, axes)
+    return [[by_block[I, SIDE * k + e] for I, e in pool.blocks.of_row] for k in range(len(axes))]
+
+
+def _images(J: list[list[Scalar]], inverse: AnyFactor) -> list[list[Scalar]]:
+    """Return M^-1 J' of each row, by a loop: the code of a solution is there once."""
+    rows, images = Array(J), Array(rows=len(J), columns=len(J[0]))
+
+    def solve_one(k: Any, nothing: Any) -> Any:
+        images.put(k, solve(inverse, rows[k]), None)
+        return nothing
+
+    repeat(len(J), solve_one, [], [images])
+    return [images[k] for k in range(len(J))]

@@ -23,7 +23,7 @@ from typing import Any
 from ....compiler.arrays import Array, Table
 from ....compiler.control import Packed, change_each, fold_each, put_each, repeat
 from ....compiler.scalar import Mask, Scalar, logical_or, select
-from ....compiler.tiles import SIDE, Blocks, Part
+from ....compiler.tiles import SIDE, Blocks, Layout
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
 from ...model.model import Model, Pair
@@ -56,33 +56,38 @@ class Couples:
     signs: Sequence[Table]
     most: int
     alike: bool
-    columns: list[set[int]]  # of each dof those before it that it shares a contact with
-    tiles: list[tuple[int, int]]  # of the Hessian, which contacts have entries in
 
     @staticmethod
     def make(m: Model, bodies: Sequence[tuple[int, int]], blocks: Blocks) -> Couples:
         """Make the couples of contacts of these bodies."""
         known: dict[tuple[int, int], int] = {}
         of = [known.setdefault(couple, len(known)) for couple in bodies]
-        columns: list[set[int]] = [set() for _ in range(m.nv)]
-        lists, signs, tiles = list[list[int]](), list[list[float]](), set[tuple[int, int]]()
+        lists, signs = list[list[int]](), list[list[float]]()
         for couple in known:
             moved = {v: side.sign for side in sides_of(m, *couple) for v in side.dofs}
             mine = sorted({blocks.of_row[v][0] for v in moved})
             sign = {place: moved.get(v, 0.0) for v, place in enumerate(blocks.of_row)}
             signs += [[sign.get((I, e), 0.0) for e in range(SIDE)] for I in mine]
-            for v in moved:
-                columns[v] |= {u for u in moved if u <= v}
-            tiles |= {(I, J) for I in mine for J in mine if J <= I}
             lists.append(mine)
         starts = list(itertools.accumulate(map(len, lists), initial=0))[:-1]
         flat = [I for mine in lists for I in mine]
         alike = all(not one or m.body_originid[one] == m.body_originid[two] for one, two in known)
         of_signs = [Table([row[e] for row in signs]) for e in range(SIDE)]
         counts = [len(mine) for mine in lists]
-        return Couples(
-            Table(of), Table(starts), Table(counts), Table(flat), of_signs, max(counts), alike, columns, sorted(tiles)
-        )  # fmt: skip
+        return Couples(Table(of), Table(starts), Table(counts), Table(flat), of_signs, max(counts), alike)
+
+
+def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
+    """Return the tiles of the Hessian in which contacts of these pairs have entries."""
+    columns: list[set[int]] = [set() for _ in range(m.nv)]
+    tiles, blocks = set[tuple[int, int]](), blocks_of(m)
+    for couple in {(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs}:
+        moved = sorted(v for side in sides_of(m, *couple) for v in side.dofs)
+        for k, v in enumerate(moved):
+            columns[v].update(moved[: k + 1])
+        mine = {blocks.of_row[v][0] for v in moved}
+        tiles |= {(I, J) for I in mine for J in mine if J <= I}
+    return Layout(blocks, sorted(tiles), columns)
 
 
 @dataclass
@@ -91,7 +96,7 @@ class ContactPool(Constraint):
 
     pairs, kth: by place, each contact's pair and which of the pair's it is. slots: those that act. found: where they
     are, and the numbers of their rows, by slot. jacobian: by slot and block, the entries of each axis (condim x SIDE).
-    y0: by slot (condim). refine: the masks of `Constraint.needs_refinement`.
+    y0: by slot (condim). layout: of all pools' tiles. refine: the masks of `Constraint.needs_refinement`.
     """
 
     m: Model
@@ -100,11 +105,16 @@ class ContactPool(Constraint):
     condim: int
     slots: Packed
     couples: Couples
-    blocks: Blocks
+    layout: Layout
     found: Records
     jacobian: Array
     y0: Array
     refine: Sequence[Mask]
+
+    @property
+    def blocks(self) -> Blocks:
+        """The blocks of dofs."""
+        return self.layout.blocks
 
     @property
     def needs_refinement(self) -> list[Mask]:
@@ -115,16 +125,10 @@ class ContactPool(Constraint):
         return Array(self.blocks.cut(x, 0.0))
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
-        x, push = self.of_dofs(a), Array([[0.0] * SIDE] * self.blocks.count)
-        row, n, axes = Part.rows(self.couples.tiles, self.blocks), len(self.couples.tiles) + 1, range(self.condim)
-        tiles, starts = Array(rows=n, columns=SIDE * SIDE), Table([I * (I + 1) // 2 for I in range(self.blocks.count)])
+        x, push, part = self.of_dofs(a), Array([[0.0] * SIDE] * self.blocks.count), hessian.part(self.layout)
+        tiles, row, axes = part.tiles, part.row, range(self.condim)
+        starts = Table([I * (I + 1) // 2 for I in range(self.blocks.count)])
         following = Table(range(1, self.couples.most + 1))
-
-        def clear(t: Any, nothing: Any) -> Any:
-            tiles.put(t, [0.0] * SIDE * SIDE, None)
-            return nothing
-
-        repeat(n, clear, [], [tiles])
 
         def add(i: Any) -> None:
             acts = self.found.at(i, "acts") > 0.5
@@ -155,7 +159,6 @@ class ContactPool(Constraint):
         change_each(self.slots.which, add, [tiles, push])
         for v, x_v in enumerate(self.blocks.joined(push)):
             gradient[v] = gradient[v] + x_v
-        hessian.parts.append((Part(tiles, row), self.couples.columns))
 
     def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         x, change = self.of_dofs(a), self.of_dofs(dx)
@@ -209,10 +212,9 @@ class ContactPool(Constraint):
         axes = [self.found.at(i, ("axis", k)) for k in range(3)]
         return self.found.at(i, "dist"), [self.found.at(i, "arm1"), self.found.at(i, "arm2")], axes
 
-    def dense(self, i: Any, axes: Sequence[int], nv: int) -> list[list[Scalar]]:
-        """Return rows of the Jacobian of contact i with an entry for each dof (axes, nv)."""
-        width = len(axes) * SIDE
-        entries = Array([[0.0] * width] * self.blocks.count)
+    def dense(self, i: Any, axes: Sequence[int]) -> Array:
+        """Return rows of the Jacobian of contact i, by block (a row for each block, of all these axes)."""
+        entries = Array([[0.0] * (len(axes) * SIDE)] * self.blocks.count)
 
         def scatter(b: Any, nothing: Any) -> Any:
             mine = self._entries(i, b)
@@ -220,7 +222,7 @@ class ContactPool(Constraint):
             return nothing
 
         repeat(self._count(i), scatter, [], [entries])
-        return [[entries[I, SIDE * k + e] for I, e in self.blocks.of_row] for k in range(len(axes))]
+        return entries
 
     @property
     def bodies(self) -> list[tuple[int, int]]:
@@ -300,20 +302,27 @@ class ContactPool(Constraint):
         put_each(self.slots.which, row, self.y0, within=[self.jacobian])
 
 
-def contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]]) -> ContactPool:
-    """Make the contacts of batches of pairs of one condim."""
+def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) -> list[ContactPool]:
+    """Make the contacts of pools, each batches of pairs of one condim."""
+    if not pools:
+        return []
+    layout = layout_of(m, [pair for batches in pools for pairs in batches for pair in pairs])
+    return [_contact_pool(m, d, batches, layout) for batches in pools]
+
+
+def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: Layout) -> ContactPool:
     finders = [PairTables(m, d, PairBatch.of(m, list(pairs))) for pairs in batches]
     known = [list(zip(f.batch.pairs * f.batch.collider.ncon, f.batch.numbers, strict=True)) for f in finders]
     contacts = sorted((c for some in known for c in some), key=lambda c: (c[0].rank, c[1]))
     place, n = {(id(pair), k): n for n, (pair, k) in enumerate(contacts)}, len(contacts)
     orders = [[place[id(pair), k] for pair, k in some] for some in known]
-    acting, blocks, condim = [f.touching() for f in finders], blocks_of(m), batches[0][0].condim
+    acting, condim = [f.touching() for f in finders], batches[0][0].condim
     slots, pairs = Packed.of(acting, orders, n), [pair for pair, _ in contacts]
-    couples = Couples.make(m, [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs], blocks)
+    couples = Couples.make(m, [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs], layout.blocks)
     jacobian, y0 = Array(rows=n * couples.most, columns=condim * SIDE), Array(rows=n, columns=condim)
     found, refine = _found(finders, acting, orders, slots, condim, n), _refined(m, d.precision, pairs, slots)
     kth = [k for _, k in contacts]
-    pool = ContactPool(m, pairs, kth, condim, slots, couples, blocks, found, jacobian, y0, refine)
+    pool = ContactPool(m, pairs, kth, condim, slots, couples, layout, found, jacobian, y0, refine)
     pool.compute_rows(d)
     return pool
 
