@@ -24,7 +24,7 @@ from ..body_contacts import sides_of
 from ..softening import contact_bound
 
 FEWEST = 8  # pairs for which a loop is worth while
-VERY_MANY = 2_000  # pairs of all kinds from which their contacts share slots: see `contact_pool`
+VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
 
 
 @dataclass(frozen=True)
