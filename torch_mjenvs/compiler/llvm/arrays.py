@@ -36,6 +36,19 @@ def _own_entry(w: Writer, e: Expr) -> str:
     return gather(w, w.assign(f"getelementptr {place}"), w.types.shared)
 
 
+def fetch(w: Writer, e: Expr) -> None:
+    """A number of a buffer that is a table."""
+    place, buffer = e.args[0], f"%p{e.attr[0]}"
+    element, shared = w.types.element, w.types.shared
+    if type(place) is Expr and place.type == "i":
+        step = w.assign(f"zext {w.types.of('i')} {w.names[place]} to {w.types.vector('i64')}")
+        at = w.assign(f"getelementptr {element}, {shared} {buffer}, {w.types.vector('i64')} {step}")
+        w.names[e] = gather(w, at, shared)
+        return
+    at = w.assign(f"getelementptr {element}, {shared} {buffer}, i32 {w.value(place, 's')}")
+    w.names[e] = in_every_lane(w, w.assign(f"load {element}, {shared} {at}"), element)
+
+
 def table_of(w: Writer, element: str, values: list[str]) -> str:
     """The name of a table of these constants."""
     entries = ", ".join(f"{element} {x}" for x in values)
@@ -133,6 +146,7 @@ def _masked(w: Writer, what: str) -> tuple[str, int]:
 
 ROWS: dict[str, Row] = {
     "lookup": lookup,
+    "fetch": fetch,
     "sadd": add_indices,
     "spread": spread,
     "array": array,

@@ -7,6 +7,7 @@ i number of a contact   J its rows of the Jacobian, in the `dofs` that tell its 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
-from .records import Records, records_each
+from .records import Computed, Records, records_each
 
 
 @dataclass
@@ -33,17 +34,20 @@ class ContactGroup(Constraint):
     """The contacts of a batch of pairs, each with a friction cone.
 
     rows: of those `touching`, lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second
-    body; side 1 the first, whose lines are those of side 0 where both are of one tree. cone: of friction and D.
+    body; side 1 the first, whose lines are those of side 0 where both are of one tree. cone: of one of them. place:
+    gives its distance, its point from the origins of the trees of the first body and of the second, and its frame.
+    again: makes what `recomputed` gives.
     """
 
-    tables: PairTables
+    batch: PairBatch
     touching: Any
-    rows: Records
-    cone: Callable[[list[Scalar], Scalar], Cone]
+    rows: Records | Computed
+    cone: Callable[[Any], Cone]
+    place: Callable[[Any], tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]]
+    again: Callable[[], ContactGroup] | None = None
 
-    @property
-    def batch(self) -> PairBatch:
-        return self.tables.batch
+    def recomputed(self) -> ContactGroup:
+        return self.again() if self.again else self
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         g, x = self.batch, self.batch.of_dofs(a)
@@ -63,7 +67,7 @@ class ContactGroup(Constraint):
     def _push(self, i: Any, x: Any) -> list[Any]:
         """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
         jacobian, rows, dofs = self._jacobian(i), range(self.batch.condim), range(self.batch.most)
-        force, weight = self._cone(i).push(self._residual(i, x))
+        force, weight = self.cone(i).push(self._residual(i, x))
         places, starts = self._places(i)
         image = [[sum_of(weight[k][j] * jacobian[j][v] for j in rows) for v in dofs] for k in rows]
         return [
@@ -85,7 +89,7 @@ class ContactGroup(Constraint):
         x, change = self.batch.of_dofs(a), self.batch.of_dofs(dx)
 
         def push(i: Any, carry: list[Scalar]) -> list[Scalar]:
-            cone = self._cone(i)
+            cone = self.cone(i)
             y, v = self._residual(i, x), [dot(row, self._at(i, change)) for row in self._jacobian(i)]
             return cone.fold(carry, cone.rows(y), cone.rows(v), alpha)
 
@@ -110,22 +114,14 @@ class ContactGroup(Constraint):
         if not any(map(wanted, batch.pairs)):
             return carry
         x = batch.of_dofs(a)
-
-        def where(i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
-            dist, p, frame = self.tables.contact(i)
-            return dist, list(self.tables.arms(i, p)), frame
-
         return fold_in_loop(
-            self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.numbers, where,
+            self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.numbers, self.place,
             lambda i: self._force(i, x), wanted, by_body, visit, carry,
         )  # fmt: skip
 
     def _force(self, i: Any, x: Any) -> list[Scalar]:
         """The force of contact i along its axes (condim)."""
-        return self._cone(i).push(self._residual(i, x))[0]
-
-    def _cone(self, i: Any) -> Cone:
-        return self.cone(self.rows.at(i, "friction"), self.rows.at(i, "D"))
+        return self.cone(i).push(self._residual(i, x))[0]
 
     def _jacobian(self, i: Any) -> list[list[Scalar]]:
         return [self.rows.at(i, ("J", k)) for k in range(self.batch.condim)]
@@ -142,28 +138,54 @@ class ContactGroup(Constraint):
 def contact_group(m: Model, tables: PairTables) -> ContactGroup:
     """Make the contacts of a batch of pairs."""
     touching = tables.touching()
-    rows = records_each(touching, lambda i: _rows(tables, i))
-    return ContactGroup(tables, touching, rows, lambda friction, D: cone_of(m, friction, D, ContactBound(False)))
+    return _group(m, tables, touching, records_each(touching, functools.partial(_row, tables)))
 
 
-def _rows(tables: PairTables, i: Any) -> dict[Hashable, Any]:
-    """Compute the rows of contact i, as `ContactGroup.rows` has them."""
-    batch = tables.batch
+def _group(m: Model, tables: PairTables, touching: Any, rows: Records | Computed) -> ContactGroup:
+    def cone(i: Any) -> Cone:
+        return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False))
+
+    def place(i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
+        dist, p, frame = tables.contact(i)
+        return dist, list(tables.arms(i, p)), frame
+
+    def again() -> ContactGroup:
+        anew = tables.recomputed()
+        return _group(m, anew, touching, Computed(functools.partial(_row, anew)))
+
+    return ContactGroup(tables.batch, touching, rows, cone, place, again=again)
+
+
+def _row(tables: PairTables, i: Any) -> dict[Hashable, Any]:
+    """Compute what `ContactGroup.rows` has of contact i."""
     dist, p, frame = tables.contact(i)
-    lines = lines_of(tables.arms(i, p), frame, batch.condim)
-    row = tables.row(i, dist)
+    lines, row = lines_of(tables.arms(i, p), frame, tables.batch.condim), tables.row(i, dist)
+    found = rows_of(tables.batch, tables.moving, i, lines, row.y0)
+    return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}
+
+
+def rows_of(
+    batch: PairBatch,
+    moving: Records,
+    i: Any,
+    lines: list[list[list[Scalar]]],
+    y0: Callable[[list[Scalar]], list[Scalar]],
+) -> dict[Hashable, Any]:
+    """Compute lines, y0 and J of contact i of a batch, as `ContactGroup.rows` has them.
+
+    moving: the motion axes and speeds of the batch's dofs. y0: of the velocity along each axis.
+    """
     jacobian: list[list[Scalar]] = [[] for _ in range(batch.condim)]
     speed: list[Scalar] = [0.0] * batch.condim
     for c in range(batch.most):
         dof, sign = batch.dof(i, c), batch.sign(i, c)
-        odof, qvel = tables.moving.at(dof, "odof"), tables.moving.at(dof, "qvel")
+        odof, qvel = moving.at(dof, "odof"), moving.at(dof, "qvel")
         for j, (second, first) in enumerate(zip(*lines, strict=True)):
             line = second if batch.one_tree else choose(sign > 0.0, second, first)
             jacobian[j].append(dot(line, odof) * sign)
             speed[j] = speed[j] + jacobian[j][-1] * qvel
     found: dict[Hashable, Any] = {("line", side, j): x for side in _sides(batch) for j, x in enumerate(lines[side])}
-    found |= {("y0", j): y for j, y in enumerate(row.y0(speed))} | {("J", j): x for j, x in enumerate(jacobian)}
-    return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}
+    return found | {("y0", j): y for j, y in enumerate(y0(speed))} | {("J", j): x for j, x in enumerate(jacobian)}
 
 
 def _sides(batch: PairBatch) -> tuple[int, ...]:

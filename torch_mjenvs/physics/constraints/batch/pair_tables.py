@@ -5,6 +5,7 @@ Letters: i the number of a pair or contact, as in `pair_batch`; p a point.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from ...model.hfield import Ground
 from ...model.model import Model
 from ..contact_row import ContactRow, row_param
 from .pair_batch import PairBatch, field_of
-from .records import records, records_parts
+from .records import Computed, Records, records, records_parts
 
 IN_LOOP = 256  # pairs from which a loop compares bounding spheres
 
@@ -137,7 +138,15 @@ class PairTables:
         self._near = choose_each(near, self._boxes_meet, self.n) if self._boxes else near
         # where a pair's two contacts are measured at once, they are in one row
         self._by_part = collider.many or collider.ncon != 2
-        self._found = records_parts(self._near, self._measure, self.n)
+        self._found: Records | Computed = records_parts(self._near, self._measure, self.n)
+
+    def recomputed(self) -> PairTables:
+        """Return the same pairs, measured wherever a measure is asked for, unless that is much code."""
+        if self.batch.collider.many or self.batch.collider.ncon > 2:
+            return self
+        found = copy.copy(self)
+        found._found = Computed(lambda i: self._measure(i)[0])
+        return found
 
     def _bounds_that_meet(self, m: Model, d: Data) -> Any:
         """Find the pairs whose bounding spheres, or that of geom2 and its ground, come within margin and gap."""
@@ -270,6 +279,7 @@ class PairTables:
             found = collider.order(found)
         if self._by_part:
             return [{"dist": dist, "spot": spot} for dist, spot in found]
+        self._spots = 1 + len(found[0][1])
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
 
     def _dist(self, i: Any, k: int) -> Scalar:
@@ -283,7 +293,7 @@ class PairTables:
         # the second contact's numbers stand behind the first's
         n, found = self.n, self._found
         pair, is_second = self.batch.per_contact(range(n), i), Table([0.0] * n + [1.0] * n)[i] > 0.5
-        places = range(1, len(found.columns) // 2)  # a distance and a spot each
+        places = range(1, self._spots)  # after a distance
         return [select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in places]
 
 
