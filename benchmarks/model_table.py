@@ -40,7 +40,7 @@ from . import machine, models, parity, report
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "models.json"
-LIMIT = 400  # seconds for a model
+LIMIT = 1_200  # seconds for a model
 COMPARED, WORLDS, STEPS, ROUNDS = 32, 256, 10, 3
 DTYPES = ("float32", "float64")
 
