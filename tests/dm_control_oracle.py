@@ -29,6 +29,7 @@ def environment(name: str) -> Any:
     option.tolerance, option.ls_tolerance, option.ls_iterations = 0.0, 1e-6, 100
     option.iterations = max(option.iterations, 100)
     option.ccd_tolerance, option.ccd_iterations = 1e-12, 200
+    option.noslip_tolerance = 0.0
     return env
 
 

@@ -13,9 +13,9 @@ from torch_mjenvs.dmc import TASKS
 
 # Tasks whose episodes begin as those of another do.
 ALIKE = (
-    "acrobot-swingup_sparse", "cartpole-balance_sparse", "cartpole-swingup_sparse", "finger-turn_easy", "hopper-stand",
-    "humanoid-stand", "humanoid-run", "humanoid-run_pure_state", "humanoid_CMU-stand", "humanoid_CMU-run",
-    "quadruped-run", "reacher-easy", "walker-stand", "walker-run",
+    "acrobot-swingup_sparse", "cartpole-balance_sparse", "cartpole-swingup_sparse", "dog-walk", "dog-trot", "dog-run",
+    "finger-turn_easy", "hopper-stand", "humanoid-stand", "humanoid-run", "humanoid-run_pure_state",
+    "humanoid_CMU-stand", "humanoid_CMU-run", "quadruped-run", "reacher-easy", "walker-stand", "walker-run",
 )  # fmt: skip
 
 

@@ -191,21 +191,54 @@ class Packed:
         return node("slot", self.which, place) if type(self.which) is Expr else list(self.places).index(place)
 
 
-def put_each(which: Any, compute: Callable[[Any], tuple[Any, Sequence[Scalar]]], array: Array) -> None:
+def put_each(
+    which: Any,
+    compute: Callable[[Any], tuple[Any, Sequence[Scalar]]],
+    array: Array,
+    elsewhere: float | None = None,
+    within: Sequence[Array] = (),
+) -> None:
     """Put rows into an array: for each i of `which`, `compute(i)` gives the number of a row, and what is in it.
 
-    As of `compute_each`, what the row has in other worlds is unspecified.
+    elsewhere: what the row has in other worlds, which is unspecified otherwise. within: the arrays that loops within
+    change; what these put is for the worlds of the mask alone, and unspecified in others.
     """
     if type(which) is not Expr:
-        for i, _ in which:
-            array.set_row(*compute(i))
+        for i, mask in which:
+            for other in within:
+                other.enter(mask)
+            row, values = compute(i)
+            for other in within:
+                other.do_puts()
+            array.set_row(row, values if elsewhere is None else [select(mask, x, elsewhere) for x in values])
         return
 
     def iteration(i: Any, _: Carry) -> Iteration:
         row, values = compute(i)
-        return Iteration(puts=[Put(array.held, row, c, x, None) for c, x in enumerate(values)])
+        return Iteration(puts=[Put(array.held, row, c, x, elsewhere) for c, x in enumerate(values)])
 
-    array.leave(array.held, _for_each(which, iteration, []))
+    array.leave(array.held, _for_each(which, iteration, [], within))
+
+
+def change_each(which: Any, body: Callable[[Any], None], arrays: Sequence[Array]) -> None:
+    """Run `body(i)` for each i of `which`, whose inner loops change arrays.
+
+    These loops put in all worlds: what a body adds where a world is not of the i-th mask has to be 0.
+    """
+    if type(which) is not Expr:
+        for i, mask in which:
+            for array in arrays:
+                array.enter(mask)
+            body(i)
+            for array in arrays:
+                array.do_puts()
+        return
+
+    def iteration(i: Any, _: Carry) -> Iteration:
+        body(i)
+        return Iteration()
+
+    _for_each(which, iteration, [], arrays)
 
 
 def revise_each(
@@ -317,17 +350,27 @@ class Iteration:
     chosen: Sequence[Mask] = ()
 
 
-def _for_each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry) -> Expr:
-    """The region op beneath the loops over an active set."""
+def _for_each(
+    which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry, arrays: Sequence[Array] = ()
+) -> Expr:
+    """The region op beneath the loops over an active set. arrays: those that loops within change."""
     trace = current()
     before, rebuild = _flatten(carry)
+    outside = [array.held for array in arrays]
     region = Region(trace.region, trace.region.mask)
     with trace.inside(region):
         number, iter_args = _variables(before)
+        for array in arrays:
+            array.enter()
         made = body(number, rebuild([x.variable for x in iter_args]))
+        puts, left = _changes(arrays, region)
+        assert not puts, "an iteration over an active set puts into these arrays by loops within it alone"
     _carry_on("for_each", iter_args, made.carry)
-    loop = ForEach(region, iter_args, number, list(made.puts), list(made.chosen))
-    return _region_op("for_each", which, region.mask, attr=loop)
+    loop = ForEach(region, iter_args, number, list(made.puts), list(made.chosen), left)
+    region_op = _region_op("for_each", which, region.mask, attr=loop)
+    for array, held in zip(arrays, outside, strict=True):
+        array.leave(held, region_op)
+    return region_op
 
 
 def _repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Sequence[Array]) -> Carry:

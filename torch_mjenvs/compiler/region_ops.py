@@ -118,11 +118,13 @@ class ForEach(Loop):
     """A loop with an iteration for each number of an active set (its first argument); here `counter` is that number.
 
     It is skipped where no world of the number is one of those that the code around is for (its second argument).
-    An iteration can put values into arrays, and choose parts: a mask for each part of this number.
+    An iteration can put values into arrays, and choose parts: a mask for each part of this number. `left`: arrays that
+    loops within change.
     """
 
     puts: list[Put] = field(default_factory=list)
     chosen: list[Value] = field(default_factory=list)
+    left: list[Expr] = field(default_factory=list)
 
     def reads(self) -> Iterator[Read]:
         for put in self.puts:
@@ -133,6 +135,8 @@ class ForEach(Loop):
                 yield put.otherwise, "f", self.body
         for mask in self.chosen:
             yield mask, "b", self.body
+        for array in self.left:
+            yield array, "a", self.body
 
 
 @dataclass(eq=False, slots=True)

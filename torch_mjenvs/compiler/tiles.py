@@ -203,11 +203,31 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """The tiles of a matrix in which loops may add up entries, and the columns of each row that have any."""
+
+    blocks: Blocks
+    tiles: Sequence[tuple[int, int]]
+    columns: Sequence[Columns]
+
+    def zeros(self) -> Part:
+        """Return these tiles, all 0."""
+        tiles = Array(rows=len(self.tiles) + 1, columns=SIDE * SIDE)
+
+        def clear(t: Any, nothing: Any) -> Any:
+            tiles.put(t, ZEROS, None)
+            return nothing
+
+        repeat(tiles.rows, clear, [], [tiles])
+        return Part(tiles, Part.rows(self.tiles, self.blocks))
+
+
+@dataclass(frozen=True)
 class TileMatrix:
     """A large symmetric matrix: tiles in an array, and what is added to them.
 
-    It is read as the rows of its lower triangle, {column: entry}. columns: of each row, in order. diagonal (n) and
-    more, rows, are added to what is in tiles.
+    It is read as the rows of its lower triangle, {column: entry}. columns: of each row, in order. diagonal (n), more,
+    rows, and parts are added to what is in `base`.
     """
 
     blocks: Blocks
@@ -215,12 +235,13 @@ class TileMatrix:
     base: Part | None
     diagonal: list[Scalar]
     more: list[Row]
+    parts: tuple[Part, ...] = ()
 
     @staticmethod
-    def of(rows: Sequence[Row]) -> TileMatrix:
+    def of(rows: Sequence[Row], blocks: Blocks | None = None) -> TileMatrix:
         """Make one of the rows of its lower triangle."""
-        nothing = TileMatrix(Blocks.of(rows), [[] for _ in rows], None, [0.0] * len(rows), [{} for _ in rows])
-        return nothing.plus(rows)
+        blocks = blocks or Blocks.of(rows)
+        return TileMatrix(blocks, [[] for _ in rows], None, [0.0] * len(rows), [{} for _ in rows]).plus(rows)
 
     @staticmethod
     def of_products(
@@ -271,6 +292,8 @@ class TileMatrix:
         for j in self.columns[i]:
             added = self.diagonal[i] if i == j else self.more[i].get(j, 0.0)
             found[j] = added if self.base is None else self.base.entry(of_row[i], of_row[j]) + added
+            for part in self.parts:
+                found[j] = found[j] + part.entry(of_row[i], of_row[j])
         return found
 
     def plus(self, rows: Iterable[Row]) -> TileMatrix:
@@ -283,7 +306,12 @@ class TileMatrix:
             for j, x in row.items():
                 if j != i:
                     more[i][j] = more[i].get(j, 0.0) + x
-        return TileMatrix(self.blocks, columns, self.base, diagonal, more)
+        return TileMatrix(self.blocks, columns, self.base, diagonal, more, self.parts)
+
+    def plus_part(self, part: Part, columns: Sequence[Columns]) -> TileMatrix:
+        """Return the sum with tiles of the same blocks, which have entries in these columns of each row."""
+        union = [sorted({*old, *new}) for old, new in zip(self.columns, columns, strict=True)]
+        return TileMatrix(self.blocks, union, self.base, self.diagonal, self.more, (*self.parts, part))
 
     def plus_products(self, left: Mapping[int, Sequence[Scalar]], columns: list[list[int]]) -> TileMatrix:
         """Return the sum of a matrix `of_products` and those of further vectors with the same ones on the right.
@@ -298,13 +326,13 @@ class TileMatrix:
             for i, old in enumerate(self.base.left)
         ]
         base = TileMatrix.of_products(vectors, self.base.right, columns, self.blocks).base
-        return TileMatrix(self.blocks, columns, base, self.diagonal, self.more)
+        return TileMatrix(self.blocks, columns, base, self.diagonal, self.more, self.parts)
 
     @property
     def _key(self) -> tuple[Any, ...]:
         """Return what tells it from other matrices of a kernel."""
         more = tuple((i, j, x) for i, row in enumerate(self.more) for j, x in sorted(row.items()))
-        return self.base and self.base.tiles.held, tuple(self.diagonal), more
+        return self.base and self.base.tiles.held, tuple(self.diagonal), more, *(x.tiles.held for x in self.parts)
 
     def times(self, x: Sequence[Scalar]) -> list[Scalar]:
         """Return the product with a vector (n)."""
@@ -394,7 +422,7 @@ class TileMatrix:
 
     def _reader(self) -> Callable[[Any, Any], Tile]:
         """Return a function that reads a tile in a loop; its diagonal is to be added."""
-        parts = [] if self.base is None else [self.base]
+        parts = [*([] if self.base is None else [self.base]), *self.parts]
         if any(self.more) or not parts:
             parts.append(Part.of(self.more, self.blocks))
         place = Places(self.blocks.count)

@@ -30,9 +30,14 @@ def parse(name: str) -> ElementTree.Element:
     return ElementTree.parse(suite_folder() / name).getroot()
 
 
-def compiled(mjcf: ElementTree.Element) -> mujoco.MjModel:
-    """Compile a model of the suite that was changed, with the files that all of them include."""
+def compiled(mjcf: ElementTree.Element, folder: str = "") -> mujoco.MjModel:
+    """Compile a model of the suite that was changed, with the files that all of them include.
+
+    folder: where further files of its own are, which it names without it.
+    """
     assets = {name: (suite_folder() / name).read_bytes() for name in INCLUDED}
+    if folder:
+        assets |= {path.name: path.read_bytes() for path in (suite_folder() / folder).iterdir() if path.is_file()}
     return mujoco.MjModel.from_xml_string(ElementTree.tostring(mjcf, "unicode"), assets)
 
 

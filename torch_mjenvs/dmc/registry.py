@@ -7,6 +7,7 @@ from .ball_in_cup import BallInCup
 from .base import DMControlTask
 from .cartpole import Cartpole
 from .cheetah import Cheetah
+from .dog import Dog, DogFetch
 from .finger import FingerSpin, FingerTurn
 from .fish import FishSwim, FishUpright
 from .hopper import Hopper
@@ -32,6 +33,11 @@ TASKS: dict[str, DMControlTask] = {
     "cartpole-two_poles": Cartpole(swing_up=True, num_poles=2),
     "cartpole-three_poles": Cartpole(swing_up=True, num_poles=3),
     "cheetah-run": Cheetah(),
+    "dog-stand": Dog(speed=0.0),
+    "dog-walk": Dog(speed=1.0),
+    "dog-trot": Dog(speed=3.0),
+    "dog-run": Dog(speed=9.0),
+    "dog-fetch": DogFetch(),
     "finger-spin": FingerSpin(),
     "finger-turn_easy": FingerTurn(target_radius=0.07),
     "finger-turn_hard": FingerTurn(target_radius=0.03),

@@ -22,7 +22,7 @@ from ..model.data import Data, stage
 from ..model.enums import EqType
 from ..model.model import Model, Pair, UnsupportedModel
 from .batch.contact_groups import ContactGroup, contact_group
-from .batch.contact_pool import contact_pool
+from .batch.contact_pool import contact_pools
 from .batch.pair_batch import PairBatch, divided
 from .batch.pair_tables import PairTables
 from .contacts import contacts
@@ -49,7 +49,7 @@ def make_constraint(m: Model, d: Data) -> None:
         *tendon_limits(m, d),
         *contacts(m, d, alone),
         *(_group(m, d, pairs) for pairs in grouped),
-        *(contact_pool(m, d, batches) for batches in pools),
+        *contact_pools(m, d, pools),
     ]
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
-from ...compiler.tiles import TileMatrix
+from ...compiler.tiles import Blocks, Layout, Part, TileMatrix
 from ..algebra.sparse import Row
 from ..algebra.spatial import MINVAL, Vec, add, dot, is_number, is_zero
-from ..dynamics.inertia import Matrix, plus
+from ..dynamics.inertia import Matrix, dof_columns, plus
 from ..model.data import Data
 from ..model.model import Model, Pair, dof_chain
 from .listed import ByBody, Visit
@@ -32,6 +32,7 @@ class Hessian(list[Row]):
     def __init__(self, nv: int, in_tiles: bool):
         super().__init__({} for _ in range(nv))
         self.in_tiles, self.images = in_tiles, dict[int, list[Scalar]]()
+        self._parts: dict[int, tuple[Part, Layout]] = {}
 
     def add_image(self, m: Model, d: Data, i: int, image: list[Scalar]) -> None:
         """Add the products of a spatial force with the motions of all dofs that move dof i, to its row."""
@@ -41,13 +42,29 @@ class Hessian(list[Row]):
         for j in dof_chain(m, i):
             self[i][j] = self[i].get(j, 0.0) + dot(d.odof[j], image)
 
+    def part(self, layout: Layout) -> Part:
+        """Return the tiles of a layout, which are part of the sum, and 0 when they are first asked for."""
+        if id(layout) not in self._parts:
+            self._parts[id(layout)] = layout.zeros(), layout
+        return self._parts[id(layout)][0]
+
     def with_inertia(self, m: Model, d: Data) -> Matrix:
         """Return the Hessian of the whole cost: the sum with M."""
         if not isinstance(d.M, TileMatrix):
-            return plus(self, d.M)
+            rows = plus(self, d.M)
+            return self._with_parts(TileMatrix.of(list(rows), blocks_of(m))) if self._parts else rows
         columns = [dof_chain(m, i)[::-1] if i in self.images else own for i, own in enumerate(d.M.columns)]
-        return d.M.plus_products(self.images, columns).plus(self)
+        return self._with_parts(d.M.plus_products(self.images, columns).plus(self))
 
+    def _with_parts(self, matrix: TileMatrix) -> TileMatrix:
+        for part, layout in self._parts.values():
+            matrix = matrix.plus_part(part, layout.columns)
+        return matrix
+
+
+def blocks_of(m: Model) -> Blocks:
+    """Return the blocks of dofs by which M and Hessians are in tiles, where they are."""
+    return Blocks.of(dof_columns(m))
 
 
 class Constraint:

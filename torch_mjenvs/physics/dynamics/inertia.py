@@ -234,13 +234,18 @@ def crb(m: Model, d: Data) -> None:
             d.crb[parent] = add(d.crb[parent], d.crb[i])
         if composite[i] and carrier > 0:
             composite[carrier] = add(composite[carrier], composite[i])
-    columns = [[i] if m.dof_simplenum[i] else dof_chain(m, i)[::-1] for i in range(m.nv)]
+    columns = dof_columns(m)
     if large(columns, (x for xs in (*composite, *d.odof) for x in xs or ())):
         d.M = _in_tiles(m, d, composite, columns)
     else:
         d.M = [_row(m, d, i, composite[m.dof_bodyid[i]]) for i in range(m.nv)]
     for t in tendons_with_armature(m):
         d.M = _with_armature(d.M, tendon_armature(m, t), d.ten_J[t])
+
+
+def dof_columns(m: Model) -> list[list[int]]:
+    """Return the columns of the entries in each row of M's lower triangle, but for the armature of tendons."""
+    return [[i] if m.dof_simplenum[i] else dof_chain(m, i)[::-1] for i in range(m.nv)]
 
 
 def _in_tiles(m: Model, d: Data, composite: list[Vec], columns: list[list[int]]) -> TileMatrix:

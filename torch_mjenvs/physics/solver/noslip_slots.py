@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.arrays import Array, Table
-from ...compiler.control import Packed, fold_each, put_each, revise_each
+from ...compiler.control import Packed, fold_each, put_each, repeat, revise_each
 from ...compiler.scalar import Scalar, clip, maximum, select
+from ...compiler.tiles import SIDE
 from ..algebra.spatial import MINVAL, add_scaled, dot, sub, zeros
 from ..constraints.batch.contact_pool import ContactPool
 from ..constraints.batch.records import Records
@@ -73,23 +74,23 @@ class SlotGrips:
 
             def change(i: Any, pool: ContactPool = pool, order: Sequence[int] = order) -> list[Scalar]:
                 slot = self.slots.slot(Table(order)[pool.number(i)])
-                return [0.0, *self._change(slot)[: pool.batch.condim - 1]]
+                return [0.0, *self._change(slot)[: pool.condim - 1]]
 
             pool.pull(change, wrench)
 
 
 def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
     """Make the grips of all contacts with friction that are in pools; None where there are none."""
-    pools = [c for c in d.constraints if isinstance(c, ContactPool) and c.batch.condim > 1]
+    pools = [c for c in d.constraints if isinstance(c, ContactPool) and c.condim > 1]
     if not pools:
         return None
-    axes = max(pool.batch.condim for pool in pools) - 1
+    axes = max(pool.condim for pool in pools) - 1
     known = [
         (pair.rank, k, p, number)
         for p, pool in enumerate(pools)
-        for number, (pair, k) in enumerate(zip(pool.batch.pairs, pool.batch.numbers, strict=True))
+        for number, (pair, k) in enumerate(zip(pool.pairs, pool.kth, strict=True))
     ]
-    orders = [[0] * len(pool.batch.pairs) for pool in pools]
+    orders = [[0] * len(pool.pairs) for pool in pools]
     for place, (_, _, p, number) in enumerate(sorted(known)):
         orders[p][number] = place
     slots = Packed.of([pool.slots for pool in pools], orders, len(known))
@@ -118,7 +119,7 @@ def _fill(
     force: Array,
 ) -> None:
     """Compute the rows of a pool's contacts, and the forces that they start from, as `SlotGrips` has them."""
-    x, friction = pool.batch.of_dofs(d.qacc_solver), range(1, pool.batch.condim)
+    x, friction = pool.of_dofs(d.qacc_solver), range(1, pool.condim)
     none, missing = zeros(m.nv), axes - len(friction)
 
     def slot(i: Any) -> Any:
@@ -130,11 +131,11 @@ def _fill(
     def row(i: Any) -> list[Scalar]:
         cone: Any = pool.cone(i)
         edges = cone.edges(pool.residual(i, x))
-        J = pool.dense(i, friction, m.nv)
-        images = [solve(inverse, one) for one in J]
+        J = _rows(pool, i, friction)
+        images = _images(J, inverse)
         vectors = [*J, *[none] * missing, *images, *[none] * missing]
         numbers = [
-            [pool.rows.at(i, ("y0", k)) for k in friction],
+            [pool.y0[i, k] for k in friction],
             [dot(one, image) for one, image in zip(J, images, strict=True)],
             cone.friction,
             start(i)[: len(friction)],
@@ -142,5 +143,23 @@ def _fill(
         ]
         return [y for one in vectors for y in one] + [y for one in numbers for y in [*one, *zeros(missing)]]
 
-    put_each(pool.touching, lambda i: (slot(i), row(i)), found)
-    put_each(pool.touching, lambda i: (slot(i), start(i)), force)
+    put_each(pool.slots.which, lambda i: (slot(i), row(i)), found)
+    put_each(pool.slots.which, lambda i: (slot(i), start(i)), force)
+
+
+def _rows(pool: ContactPool, i: Any, axes: Sequence[int]) -> list[list[Scalar]]:
+    """Return J of these axes of contact i, with an entry for each dof."""
+    by_block = pool.dense(i, axes)
+    return [[by_block[I, SIDE * k + e] for I, e in pool.blocks.of_row] for k in range(len(axes))]
+
+
+def _images(J: list[list[Scalar]], inverse: AnyFactor) -> list[list[Scalar]]:
+    """Return M^-1 J' of each row, by a loop: the code of a solution is there once."""
+    rows, images = Array(J), Array(rows=len(J), columns=len(J[0]))
+
+    def solve_one(k: Any, nothing: Any) -> Any:
+        images.put(k, solve(inverse, rows[k]), None)
+        return nothing
+
+    repeat(len(J), solve_one, [], [images])
+    return [images[k] for k in range(len(J))]

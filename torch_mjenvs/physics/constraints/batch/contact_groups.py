@@ -8,23 +8,22 @@ i number of a contact   J its rows of the Jacobian, in the `dofs` that tell its 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from ....compiler.arrays import Array, Table
-from ....compiler.control import add_each, fold_each, when_any
-from ....compiler.scalar import Mask, Scalar
+from ....compiler.control import add_each, fold_each
+from ....compiler.scalar import Scalar
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
 from ...model.model import Model, Pair
 from ..body_contacts import lines_of
 from ..cones.pyramid import Cone
-from ..contact_force import in_world
 from ..contacts import cone_of
-from ..listed import ByBody, Listed, Visit
+from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian
 from ..softening import ContactBound
+from .in_loop import fold_in_loop, pull_in_loop
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
 from .records import Computed, Records, records_each
@@ -34,11 +33,10 @@ from .records import Computed, Records, records_each
 class ContactGroup(Constraint):
     """The contacts of a batch of pairs, each with a friction cone.
 
-    touching: those that act, by whatever number loops know them. number: gives the number of such a one in the batch.
-    rows: of them lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second body; side 1 the
-    first, whose lines are those of side 0 where both are of one tree. cone: of one of them. place: gives its distance,
-    its point from the origins of the trees of the first body and of the second, and its frame. refine: the masks of
-    `Constraint.needs_refinement`. again: makes what `recomputed` gives.
+    rows: of those `touching`, lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second
+    body; side 1 the first, whose lines are those of side 0 where both are of one tree. cone: of one of them. place:
+    gives its distance, its point from the origins of the trees of the first body and of the second, and its frame.
+    again: makes what `recomputed` gives.
     """
 
     batch: PairBatch
@@ -46,13 +44,7 @@ class ContactGroup(Constraint):
     rows: Records | Computed
     cone: Callable[[Any], Cone]
     place: Callable[[Any], tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]]
-    number: Callable[[Any], Any] = lambda i: i
-    refine: Sequence[Mask] = ()
     again: Callable[[], ContactGroup] | None = None
-
-    @property
-    def needs_refinement(self) -> list[Mask]:
-        return list(self.refine)
 
     def recomputed(self) -> ContactGroup:
         return self.again() if self.again else self
@@ -75,7 +67,7 @@ class ContactGroup(Constraint):
     def _push(self, i: Any, x: Any) -> list[Any]:
         """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
         jacobian, rows, dofs = self._jacobian(i), range(self.batch.condim), range(self.batch.most)
-        force, weight = self.cone(i).push(self.residual(i, x))
+        force, weight = self.cone(i).push(self._residual(i, x))
         places, starts = self._places(i)
         image = [[sum_of(weight[k][j] * jacobian[j][v] for j in rows) for v in dofs] for k in rows]
         return [
@@ -89,92 +81,58 @@ class ContactGroup(Constraint):
 
     def _places(self, i: Any) -> tuple[list[Scalar], list[Scalar]]:
         """Places of contact i's dofs in the gradient, and of their rows in the Hessian's lower triangle."""
-        g, i = self.batch, self.number(i)
+        g = self.batch
         places = [g.dof(i, c) for c in range(g.most)]
-        return places, [g.start(i, c) for c in range(g.most)]
+        return places, [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
 
     def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         x, change = self.batch.of_dofs(a), self.batch.of_dofs(dx)
 
         def push(i: Any, carry: list[Scalar]) -> list[Scalar]:
             cone = self.cone(i)
-            y, v = self.residual(i, x), [dot(row, self._at(i, change)) for row in self._jacobian(i)]
+            y, v = self._residual(i, x), [dot(row, self._at(i, change)) for row in self._jacobian(i)]
             return cone.fold(carry, cone.rows(y), cone.rows(v), alpha)
 
         return fold_each(self.touching, push, total)
 
     def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
-        x = self.batch.of_dofs(a)
-        self.pull(lambda i: self._force(i, x), wrench)
+        x, condim = self.batch.of_dofs(a), range(self.batch.condim)
 
-    def pull(self, force: Callable[[Any], list[Scalar]], wrench: list[list[Scalar]]) -> None:
-        """Add to `wrench` what the force of each contact along its axes (condim) is to both bodies."""
-        condim = range(self.batch.condim)
+        def lines(i: Any, side: int) -> list[list[Scalar]]:
+            return [self.rows.at(i, ("line", side, k)) for k in condim]
 
-        def push(i: Any) -> list[Any]:
-            along = force(i)
-            second, *others = (
-                in_world([self.rows.at(i, ("line", side, k)) for k in condim], along) for side in _sides(self.batch)
-            )
-            first, number = others[0] if others else second, self.number(i)
-            one, two = (
-                self.batch.per_contact([6 * body[side] for body in self.batch.bodies], number) for side in (0, 1)
-            )
-            return [[(one + c, -y) for c, y in enumerate(first)] + [(two + c, y) for c, y in enumerate(second)]]
-
-        (flat,) = add_each(self.touching, push, [[y for w in wrench for y in w]])
-        for body in {body for pair in self.batch.bodies for body in pair if body}:
-            wrench[body] = flat[6 * body : 6 * body + 6]
+        pull_in_loop(
+            self.touching, self.batch.bodies, self.batch.per_contact, lambda i: self._force(i, x), lines,
+            self.batch.one_tree, wrench,
+        )  # fmt: skip
 
     def fold_listed(
         self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
     ) -> Any:
         """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`."""
         batch = self.batch
-        of_interest = [float(wanted(pair)) for pair in batch.pairs]
-        if not any(of_interest):
+        if not any(map(wanted, batch.pairs)):
             return carry
         x = batch.of_dofs(a)
-        involved = sorted({body for pair in batch.bodies for body in pair})
-        tables = {name: Array([list(vectors[body]) for body in involved]) for name, vectors in by_body.items()}
-        places = [[involved.index(pair[side]) for pair in batch.bodies] for side in (0, 1)]
-        numbers = Table([float(k) for k in batch.numbers])
-
-        def step(i: Any, carry: Any) -> Any:
-            k = self.number(i)
-
-            def per_body(name: str) -> list[list[Scalar]]:
-                return [tables[name][batch.per_contact(place, k), :] for place in places]
-
-            def of_pair(of: Callable[[Pair], float]) -> Scalar:
-                number: Scalar = batch.per_contact([float(of(pair)) for pair in batch.pairs], k)
-                return number
-
-            def look(carry: Any) -> Any:
-                dist, points, frame = self.place(i)
-                listed = Listed(None, of_pair, numbers[k], dist, points, frame, self._force(i, x), per_body)
-                return visit(listed, carry)
-
-            return when_any(of_pair(wanted) > 0.5, look, carry)
-
-        return fold_each(self.touching, step, carry)
+        return fold_in_loop(
+            self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.numbers, self.place,
+            lambda i: self._force(i, x), wanted, by_body, visit, carry,
+        )  # fmt: skip
 
     def _force(self, i: Any, x: Any) -> list[Scalar]:
         """The force of contact i along its axes (condim)."""
-        return self.cone(i).push(self.residual(i, x))[0]
+        return self.cone(i).push(self._residual(i, x))[0]
 
     def _jacobian(self, i: Any) -> list[list[Scalar]]:
         return [self.rows.at(i, ("J", k)) for k in range(self.batch.condim)]
 
-    def residual(self, i: Any, x: Any) -> list[Scalar]:
-        """The residual J a + y0 of contact i along its axes (condim). x: a as `PairBatch.of_dofs` gives it."""
+    def _residual(self, i: Any, x: Any) -> list[Scalar]:
         at = self._at(i, x)
         return [dot(row, at) + self.rows.at(i, ("y0", k)) for k, row in enumerate(self._jacobian(i))]
 
     def _at(self, i: Any, x: Any) -> list[Scalar]:
         """Return contact i's own of these numbers, one a dof."""
-        number = self.number(i)
-        return [x[self.batch.dof(number, c)] for c in range(self.batch.most)]
+        return [x[self.batch.dof(i, c)] for c in range(self.batch.most)]
 
 
 def contact_group(m: Model, tables: PairTables) -> ContactGroup:

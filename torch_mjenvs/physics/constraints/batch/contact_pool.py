@@ -5,146 +5,345 @@ dm_control's dog has 5,557 pairs of geoms that may touch, of 14 kinds. Each kind
 
 A contact is a number, its place in MuJoCo's order. Those that act are packed into slots, so that what is kept of them
 lies together, whichever they are. There is a slot for each contact that there may be, so none is ever left out.
+
+Rows of the Jacobian are in blocks of dofs, those of the Hessian's tiles: a contact has the blocks in which there is a
+dof that tells its bodies apart, and loops go through these. So a contact costs as much as its own bodies' dofs, and the
+code is that of one tile.
+
+Letters: i a slot   e one of a block's dofs   k one of a contact's axes
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array, Table
-from ....compiler.control import Packed, fold_each, put_each, repeat
-from ....compiler.scalar import Mask, Scalar, logical_or
+from ....compiler.control import Packed, change_each, fold_each, put_each, repeat
+from ....compiler.scalar import Mask, Scalar, logical_or, select
+from ....compiler.tiles import SIDE, Blocks, Layout
+from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
 from ...model.model import Model, Pair
 from ...model.precision import Precision
-from ..body_contacts import lines_of
+from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
+from ..listed import ByBody, Visit
+from ..rows import Constraint, Hessian, blocks_of
 from ..softening import ContactBound, contact_bound
-from .contact_groups import ContactGroup, rows_of
+from .in_loop import fold_in_loop, pull_in_loop
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
-from .records import Records, records, records_each
+from .records import Records
 
 
 @dataclass(frozen=True)
-class PoolBatch(PairBatch):
-    """The contacts of a pool as a batch: a pair for each contact, in MuJoCo's order.
+class Couples:
+    """The couples of bodies of contacts, each with its blocks of dofs in order, in tables for loops.
 
-    couples: of each contact which of the couples of bodies it is of, by which tables of dofs go.
+    of: each contact's couple. start, count: where a couple's blocks are in `blocks`, and how many. signs: of each of
+    these, and each of its dofs, as `PairBatch.signs` has them. alike: the motion axes of a contact's both bodies are
+    seen from one origin, or nothing moves the first.
     """
 
-    kth: Sequence[int] = ()
-    couples: Sequence[int] = ()
+    of: Table
+    start: Table
+    count: Table
+    blocks: Table
+    signs: Sequence[Table]
+    most: int
+    alike: bool
 
-    @classmethod
-    def of_contacts(cls, m: Model, contacts: Sequence[tuple[Pair, int]]) -> PoolBatch:
-        """Make the batch of contacts, each given by its pair and which of the pair's it is."""
-        bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p, _ in contacts]
+    @staticmethod
+    def make(m: Model, bodies: Sequence[tuple[int, int]], blocks: Blocks) -> Couples:
+        """Make the couples of contacts of these bodies."""
         known: dict[tuple[int, int], int] = {}
-        couples = [known.setdefault(couple, len(known)) for couple in bodies]
-        first = [contacts[couples.index(k)][0] for k in range(len(known))]
-        of_couples = PairBatch.of(m, first)
-        fields = {f.name: getattr(of_couples, f.name) for f in dataclasses.fields(PairBatch)}
+        of = [known.setdefault(couple, len(known)) for couple in bodies]
+        lists, signs = list[list[int]](), list[list[float]]()
+        for couple in known:
+            moved = {v: side.sign for side in sides_of(m, *couple) for v in side.dofs}
+            mine = sorted({blocks.of_row[v][0] for v in moved})
+            sign = {place: moved.get(v, 0.0) for v, place in enumerate(blocks.of_row)}
+            signs += [[sign.get((I, e), 0.0) for e in range(SIDE)] for I in mine]
+            lists.append(mine)
+        starts = list(itertools.accumulate(map(len, lists), initial=0))[:-1]
+        flat = [I for mine in lists for I in mine]
         alike = all(not one or m.body_originid[one] == m.body_originid[two] for one, two in known)
-        fields |= {"pairs": [p for p, _ in contacts], "bodies": bodies, "one_tree": alike, "ncon": 1}
-        return cls(**fields, kth=[k for _, k in contacts], couples=couples)
+        of_signs = [Table([row[e] for row in signs]) for e in range(SIDE)]
+        counts = [len(mine) for mine in lists]
+        return Couples(Table(of), Table(starts), Table(counts), Table(flat), of_signs, max(counts), alike)
 
-    @property
-    def numbers(self) -> list[int]:
-        return list(self.kth)
 
-    def dof(self, i: Any, k: int) -> Any:
-        return self._per_couple([own[k] for own in self.own], i)
-
-    def sign(self, i: Any, k: int) -> Any:
-        return self._per_couple([sign[k] for sign in self.signs], i)
-
-    def start(self, i: Any, k: int) -> Any:
-        return self._per_couple([own[k] * (own[k] + 1) // 2 for own in self.own], i)
-
-    def _per_couple(self, values: Sequence[Any], i: Any) -> Any:
-        return Table(values)[Table(self.couples)[i]]
+def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
+    """Return the tiles of the Hessian in which contacts of these pairs have entries."""
+    columns: list[set[int]] = [set() for _ in range(m.nv)]
+    tiles, blocks = set[tuple[int, int]](), blocks_of(m)
+    for couple in {(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs}:
+        moved = sorted(v for side in sides_of(m, *couple) for v in side.dofs)
+        for k, v in enumerate(moved):
+            columns[v].update(moved[: k + 1])
+        mine = {blocks.of_row[v][0] for v in moved}
+        tiles |= {(I, J) for I in mine for J in mine if J <= I}
+    return Layout(blocks, sorted(tiles), columns)
 
 
 @dataclass
-class ContactPool(ContactGroup):
-    """The contacts of a pool. slots: those that act, by their places in MuJoCo's order."""
+class ContactPool(Constraint):
+    """The contacts of a pool, of one condim, in slots.
 
-    slots: Packed = dataclasses.field(kw_only=True)
+    pairs, kth: by place, each contact's pair and which of the pair's it is. slots: those that act. found: where they
+    are, and the numbers of their rows, by slot. jacobian: by slot and block, the entries of each axis (condim x SIDE).
+    y0: by slot (condim). layout: of all pools' tiles. refine: the masks of `Constraint.needs_refinement`.
+    """
 
-    def dense(self, i: Any, axes: Sequence[int], nv: int) -> list[list[Scalar]]:
-        """Return rows of the Jacobian of contact i with an entry for each dof (axes, nv)."""
-        batch, number = self.batch, self.number(i)
-        rows = [self.rows.at(i, ("J", k)) for k in axes]
-        entries = Array([[0.0] * len(rows)] * (len(batch.dofs) + 1))
+    m: Model
+    pairs: list[Pair]
+    kth: list[int]
+    condim: int
+    slots: Packed
+    couples: Couples
+    layout: Layout
+    found: Records
+    jacobian: Array
+    y0: Array
+    refine: Sequence[Mask]
 
-        def scatter(_: Any, nothing: Any) -> Any:
-            for c in range(batch.most):
-                entries.put(batch.dof(number, c), [row[c] for row in rows], None)
+    @property
+    def blocks(self) -> Blocks:
+        """The blocks of dofs."""
+        return self.layout.blocks
+
+    @property
+    def needs_refinement(self) -> list[Mask]:
+        return list(self.refine)
+
+    def of_dofs(self, x: Vec) -> Array:
+        """Make x (nv) an array with a row for each block."""
+        return Array(self.blocks.cut(x, 0.0))
+
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
+        x, push, part = self.of_dofs(a), Array([[0.0] * SIDE] * self.blocks.count), hessian.part(self.layout)
+        tiles, row, axes = part.tiles, part.row, range(self.condim)
+        starts = Table([I * (I + 1) // 2 for I in range(self.blocks.count)])
+        following = Table(range(1, self.couples.most + 1))
+
+        def add(i: Any) -> None:
+            acts = self.found.at(i, "acts") > 0.5
+            force, weight = self.cone(i).push(self.residual(i, x))
+            force = [select(acts, f, 0.0) for f in force]
+            weight = [[select(acts, w, 0.0) for w in some] for some in weight]
+
+            def do_block(b: Any, nothing: Any) -> Any:
+                I, mine = self._block(i, b), self._entries(i, b)
+                pushed = [sum_of(force[k] * mine[k][e] for k in axes) for e in range(SIDE)]
+                push.put(I, [old - p for old, p in zip(push[I], pushed, strict=True)], None)
+                image = [[sum_of(weight[k][j] * mine[j][e] for j in axes) for e in range(SIDE)] for k in axes]
+
+                def do_tile(c: Any, nothing: Any) -> Any:
+                    at, other = row[starts[I] + self._block(i, c)], self._entries(i, c)
+                    tile = tiles[at]
+                    for k in axes:
+                        tile = [
+                            tile[SIDE * e + f] + image[k][e] * other[k][f] for e in range(SIDE) for f in range(SIDE)
+                        ]
+                    tiles.put(at, tile, None)
+                    return nothing
+
+                return repeat(following[b], do_tile, nothing, [tiles])
+
+            repeat(self._count(i), do_block, [], [tiles, push])
+
+        change_each(self.slots.which, add, [tiles, push])
+        for v, x_v in enumerate(self.blocks.joined(push)):
+            gradient[v] = gradient[v] + x_v
+
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
+        x, change = self.of_dofs(a), self.of_dofs(dx)
+
+        def push(i: Any, carry: list[Scalar]) -> list[Scalar]:
+            cone = self.cone(i)
+            y, v = self._times(i, [x, change])
+            y = [one + y0 for one, y0 in zip(y, self.y0[i], strict=True)]
+            return cone.fold(carry, cone.rows(y), cone.rows(v), alpha)
+
+        return list(fold_each(self.slots.which, push, total))
+
+    def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
+        x = self.of_dofs(a)
+        self.pull(lambda i: self.force(i, x), wrench)
+
+    def pull(self, force: Callable[[Any], list[Scalar]], wrench: list[list[Scalar]]) -> None:
+        """Add to `wrench` what the force of each contact along its axes (condim) is to both bodies."""
+        pull_in_loop(
+            self.slots.which, self.bodies, self._per_contact, force, lambda i, side: self._lines(i)[side],
+            self.couples.alike, wrench,
+        )  # fmt: skip
+
+    def fold_listed(
+        self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
+    ) -> Any:
+        """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`."""
+        if not any(map(wanted, self.pairs)):
+            return carry
+        x = self.of_dofs(a)
+        return fold_in_loop(
+            self.slots.which, self.pairs, self.bodies, self._per_contact, self.kth, self.where,
+            lambda i: self.force(i, x), wanted, by_body, visit, carry,
+        )  # fmt: skip
+
+    def force(self, i: Any, x: Array) -> list[Scalar]:
+        """The force of contact i along its axes (condim)."""
+        return self.cone(i).push(self.residual(i, x))[0]
+
+    def residual(self, i: Any, x: Array) -> list[Scalar]:
+        """The residual J a + y0 of contact i along its axes (condim). x: a as `of_dofs` gives it."""
+        (y,) = self._times(i, [x])
+        return [one + y0 for one, y0 in zip(y, self.y0[i], strict=True)]
+
+    def cone(self, i: Any) -> Cone:
+        """The cone of contact i."""
+        return cone_of(self.m, self.found.at(i, "friction"), self.found.at(i, "D"), ContactBound(False))
+
+    def where(self, i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
+        """The distance of contact i, its point from the origins of the trees of both bodies, and its frame."""
+        axes = [self.found.at(i, ("axis", k)) for k in range(3)]
+        return self.found.at(i, "dist"), [self.found.at(i, "arm1"), self.found.at(i, "arm2")], axes
+
+    def dense(self, i: Any, axes: Sequence[int]) -> Array:
+        """Return rows of the Jacobian of contact i, by block (a row for each block, of all these axes)."""
+        entries = Array([[0.0] * (len(axes) * SIDE)] * self.blocks.count)
+
+        def scatter(b: Any, nothing: Any) -> Any:
+            mine = self._entries(i, b)
+            entries.put(self._block(i, b), [x for k in axes for x in mine[k]], None)
             return nothing
 
-        repeat(1, scatter, [], [entries])
-        place = {v: k for k, v in enumerate(batch.dofs)}
-        return [[entries[place[v], k] if v in place else 0.0 for v in range(nv)] for k in range(len(rows))]
+        repeat(self._count(i), scatter, [], [entries])
+        return entries
+
+    @property
+    def bodies(self) -> list[tuple[int, int]]:
+        """The bodies of geom1 and geom2 of each contact, by place."""
+        return [(self.m.geom_bodyid[p.geom1], self.m.geom_bodyid[p.geom2]) for p in self.pairs]
+
+    def number(self, i: Any) -> Any:
+        """The place of contact i in MuJoCo's order, among those of the pool."""
+        return self.slots.place(i)
+
+    def _per_contact(self, values: Sequence[Any], i: Any) -> Any:
+        return Table(values)[self.slots.place(i)]
+
+    def _lines(self, i: Any) -> list[list[list[Scalar]]]:
+        """The lines of contact i, of the second body and of the first: see `body_contacts`."""
+        _, arms, axes = self.where(i)
+        return lines_of((arms[0], arms[1]), axes, self.condim)
+
+    def _couple(self, i: Any) -> Any:
+        return self.couples.of[self.slots.place(i)]
+
+    def _count(self, i: Any) -> Any:
+        return self.couples.count[self._couple(i)]
+
+    def _at(self, i: Any, b: Any) -> Any:
+        """Where the b-th block of contact i is in the couples' lists."""
+        return self.couples.start[self._couple(i)] + b
+
+    def _block(self, i: Any, b: Any) -> Any:
+        return self.couples.blocks[self._at(i, b)]
+
+    def row_of(self, i: Any, b: Any) -> Any:
+        """Where the b-th block of contact i is in `jacobian`."""
+        return Table([k * self.couples.most for k in range(len(self.pairs))])[i] + b
+
+    def _entries(self, i: Any, b: Any) -> list[list[Scalar]]:
+        row = self.jacobian[self.row_of(i, b)]
+        return [row[SIDE * k : SIDE * k + SIDE] for k in range(self.condim)]
+
+    def _times(self, i: Any, xs: Sequence[Array]) -> list[list[Scalar]]:
+        """The products of the Jacobian of contact i with some vectors (condim each)."""
+
+        def add(b: Any, carry: list[list[Scalar]]) -> list[list[Scalar]]:
+            mine, I, out = self._entries(i, b), self._block(i, b), []
+            for x, total in zip(xs, carry, strict=True):
+                there = x[I]
+                out.append([old + dot(row, there) for old, row in zip(total, mine, strict=True)])
+            return out
+
+        return list(repeat(self._count(i), add, [[0.0] * self.condim for _ in xs]))
+
+    def compute_rows(self, d: Data) -> None:
+        """Compute `jacobian` and `y0`."""
+        still = {"odof": [0.0] * 6, "qvel": 0.0}
+        cut = self.blocks.cut([{"odof": list(x), "qvel": v} for x, v in zip(d.odof, d.qvel, strict=True)], still)
+        moving = Array([[y for dof in block for y in (*dof["odof"], dof["qvel"])] for block in cut])
+
+        def row(i: Any) -> tuple[Any, list[Scalar]]:
+            second, first = self._lines(i)
+
+            def do_block(b: Any, speed: list[Scalar]) -> list[Scalar]:
+                at, dofs = self._at(i, b), moving[self._block(i, b)]
+                signs = [sign[at] for sign in self.couples.signs]
+                entries, speed = [], list(speed)
+                for k, (one, two) in enumerate(zip(first, second, strict=True)):
+                    for e, sign in enumerate(signs):
+                        line = two if self.couples.alike else choose(sign > 0.0, two, one)
+                        entries.append(dot(line, dofs[7 * e : 7 * e + 6]) * sign)
+                        speed[k] = speed[k] + entries[-1] * dofs[7 * e + 6]
+                self.jacobian.put(self.row_of(i, b), entries, None)
+                return speed
+
+            speed = repeat(self._count(i), do_block, [0.0] * self.condim, [self.jacobian])
+            y0 = [b * v for b, v in zip(self.found.at(i, "damping"), speed, strict=True)]
+            return i, [y0[0] + self.found.at(i, "pull"), *y0[1:]]
+
+        put_each(self.slots.which, row, self.y0, within=[self.jacobian])
 
 
-def contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]]) -> ContactPool:
-    """Make the contacts of batches of pairs of one condim."""
+def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) -> list[ContactPool]:
+    """Make the contacts of pools, each batches of pairs of one condim."""
+    if not pools:
+        return []
+    layout = layout_of(m, [pair for batches in pools for pairs in batches for pair in pairs])
+    return [_contact_pool(m, d, batches, layout) for batches in pools]
+
+
+def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: Layout) -> ContactPool:
     finders = [PairTables(m, d, PairBatch.of(m, list(pairs))) for pairs in batches]
-    known = [list(zip(f.batch.pairs * f.batch.ncon, f.batch.numbers, strict=True)) for f in finders]
+    known = [list(zip(f.batch.pairs * f.batch.collider.ncon, f.batch.numbers, strict=True)) for f in finders]
     contacts = sorted((c for some in known for c in some), key=lambda c: (c[0].rank, c[1]))
-    place = {(id(pair), k): n for n, (pair, k) in enumerate(contacts)}
+    place, n = {(id(pair), k): n for n, (pair, k) in enumerate(contacts)}, len(contacts)
     orders = [[place[id(pair), k] for pair, k in some] for some in known]
-    batch, acting = PoolBatch.of_contacts(m, contacts), [f.touching() for f in finders]
-    touching = Packed.of(acting, orders, len(contacts))
-    found = _found(finders, acting, orders, touching, batch)
-    moving = records(
-        [*({"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in batch.dofs), {"odof": [0.0] * 6, "qvel": 0.0}]
-    )
-
-    def row(i: Any) -> dict[Any, Any]:
-        arms, axes = (found.at(i, "arm1"), found.at(i, "arm2")), [found.at(i, ("axis", k)) for k in range(3)]
-
-        def y0(speed: list[Scalar]) -> list[Scalar]:
-            damped = [b * v for b, v in zip(found.at(i, "damping"), speed, strict=True)]
-            return [damped[0] + found.at(i, "pull"), *damped[1:]]
-
-        return rows_of(batch, moving, touching.place(i), lines_of(arms, axes, batch.condim), y0)
-
-    rows = records_each(touching.which, row)
-
-    def cone(i: Any) -> Cone:
-        return cone_of(m, found.at(i, "friction"), found.at(i, "D"), ContactBound(False))
-
-    def where(i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
-        arms = [found.at(i, "arm1"), found.at(i, "arm2")]
-        return found.at(i, "dist"), arms, [found.at(i, ("axis", k)) for k in range(3)]
-
-    refine = _refined(m, d.precision, batch, touching)
-    return ContactPool(batch, touching.which, rows, cone, where, touching.place, refine, slots=touching)
+    acting, condim = [f.touching() for f in finders], batches[0][0].condim
+    slots, pairs = Packed.of(acting, orders, n), [pair for pair, _ in contacts]
+    couples = Couples.make(m, [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs], layout.blocks)
+    jacobian, y0 = Array(rows=n * couples.most, columns=condim * SIDE), Array(rows=n, columns=condim)
+    found, refine = _found(finders, acting, orders, slots, condim, n), _refined(m, d.precision, pairs, slots)
+    kth = [k for _, k in contacts]
+    pool = ContactPool(m, pairs, kth, condim, slots, couples, layout, found, jacobian, y0, refine)
+    pool.compute_rows(d)
+    return pool
 
 
 def _found(
     finders: Sequence[PairTables],
     acting: Sequence[Any],
     orders: Sequence[Sequence[int]],
-    touching: Packed,
-    batch: PoolBatch,
+    slots: Packed,
+    condim: int,
+    n: int,
 ) -> Records:
-    """Compute by slot where each contact is, and the numbers of its rows."""
-    condim = batch.condim
-    columns: dict[Any, int | slice] = {"dist": 0, "D": 1, "pull": 2}
-    width = 3
+    """Compute by slot where each contact is, and the numbers of its rows; all 0 in worlds where it does not act."""
+    columns: dict[Any, int | slice] = {"dist": 0, "acts": 1, "D": 2, "pull": 3}
+    width = len(columns)
     sizes: dict[Any, int] = dict.fromkeys(("arm1", "arm2", *(("axis", k) for k in range(3))), 3)
     sizes |= {"damping": condim, "friction": condim - 1}
     for name, size in sizes.items():
         columns[name] = slice(width, width + size)
         width += size
-    found = Array(rows=len(batch.pairs), columns=width)
+    found = Array(rows=n, columns=width)
     for tables, which, order in zip(finders, acting, orders, strict=True):
 
         def put(i: Any, tables: PairTables = tables, order: Sequence[int] = order) -> tuple[Any, list[Scalar]]:
@@ -153,22 +352,23 @@ def _found(
             pull = row.y0([0.0] * condim)[0]
             friction = [x.of_contact(i) for x in tables.friction]
             flat = [x for vector in (*arms, *frame) for x in vector]
-            return touching.slot(Table(order)[i]), [dist, row.stiffness(), pull, *flat, *row.param.damping, *friction]
+            numbers = [dist, 1.0, row.stiffness(), pull, *flat, *row.param.damping, *friction]
+            return slots.slot(Table(order)[i]), numbers
 
-        put_each(which, put, found)
+        put_each(which, put, found, elsewhere=0.0)
     return Records(found, columns)
 
 
-def _refined(m: Model, precision: Precision, batch: PoolBatch, touching: Packed) -> list[Mask]:
+def _refined(m: Model, precision: Precision, pairs: Sequence[Pair], slots: Packed) -> list[Mask]:
     """Return the masks of the worlds where a contact that acts needs refinement."""
-    pairs = {id(pair): pair for pair in batch.pairs}
     nominal = m.nominal or m
-    needed = {key: bool(contact_bound(nominal, pair, precision).needs_refinement) for key, pair in pairs.items()}
+    different = {id(pair): pair for pair in pairs}
+    needed = {key: bool(contact_bound(nominal, pair, precision).needs_refinement) for key, pair in different.items()}
     if not any(needed.values()):
         return []
-    if all(needed.values()):
-        return [fold_each(touching.which, lambda i, c: [True], [False])[0]]
-    table = Table([float(needed[id(pair)]) for pair in batch.pairs])
-    return [
-        fold_each(touching.which, lambda i, c: [logical_or(c[0], table[touching.place(i)] > 0.5)], [False])[0]
-    ]
+    table = Table([float(needed[id(pair)]) for pair in pairs])
+
+    def look(i: Any, found: list[Mask]) -> list[Mask]:
+        return [logical_or(found[0], table[slots.place(i)] > 0.5)]
+
+    return list(fold_each(slots.which, look, [False]))

@@ -24,7 +24,7 @@ from ..body_contacts import sides_of
 from ..softening import contact_bound
 
 FEWEST = 8  # pairs for which a loop is worth while
-VERY_MANY = 2_000  # pairs of all kinds from which their contacts share slots: see `contact_pool`
+VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ class PairBatch:
     signs: list[list[float]]
     condim: int
     one_tree: bool
-    ncon: int  # the most contacts of a pair
 
     @classmethod
     def of(cls, m: Model, pairs: list[Pair]) -> PairBatch:
@@ -62,12 +61,12 @@ class PairBatch:
         if field_of(m, pairs[0]) >= 0:
             collider = dataclasses.replace(collider, ncon=ground_of(m, pairs).contacts)
         one_tree = m.body_originid[bodies[0][0]] == m.body_originid[bodies[0][1]]
-        return cls(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree, collider.ncon)
+        return cls(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree)
 
     @property
     def numbers(self) -> list[int]:
         """Which of its pair's contacts each is."""
-        return [k for k in range(self.ncon) for _ in self.pairs]
+        return [k for k in range(self.collider.ncon) for _ in self.pairs]
 
     @property
     def most(self) -> int:
@@ -76,7 +75,7 @@ class PairBatch:
 
     def per_contact(self, values: Sequence[Any], i: Any) -> Any:
         """The entry for contact i of a table with an entry a pair."""
-        return Table([*values] * self.ncon)[i]
+        return Table([*values] * self.collider.ncon)[i]
 
     def dof(self, i: Any, k: int) -> Any:
         """The place in `dofs` of the k-th dof of contact i."""
@@ -85,10 +84,6 @@ class PairBatch:
     def sign(self, i: Any, k: int) -> Any:
         """The sign of the k-th dof of contact i."""
         return self.per_contact([sign[k] for sign in self.signs], i)
-
-    def start(self, i: Any, k: int) -> Any:
-        """Where the row of the k-th dof of contact i begins in the lower triangle of a matrix of `dofs`."""
-        return self.per_contact([own[k] * (own[k] + 1) // 2 for own in self.own], i)
 
     def of_dofs(self, x: Vec) -> Array:
         """Pick from x (nv) one number for each of `dofs`, and 0 for the one that never moves."""
