@@ -20,7 +20,9 @@ ALIKE = (
 
 
 def ours(name: str, n: int) -> dict[str, np.ndarray]:
-    env = TorchVectorEnv(TASKS[name], n, dtype=torch.float64, device="cpu", observation="flat")
+    env = TorchVectorEnv(  # of the kernels that the comparison of steps has built
+        TASKS[name], n, dtype=torch.float64, device="cpu", observation="flat", autoreset_mode="Disabled"
+    )
     obs, _ = env.reset(seed=5)
     found = {"obs": obs, "qpos": env.qpos, "qvel": env.qvel}
     found |= {x: y.flatten(1) for x, y in (env.params if env.engine.layout.params else {}).items()}
