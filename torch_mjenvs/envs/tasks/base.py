@@ -190,6 +190,10 @@ class Task:
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
     `outcome` and `observe`. Every task writes `reset`, `observe` and `outcome`; the others are optional.
 
+    A `reset` that takes long, as by `World.settled`, holds up the other worlds of its vector. With `resets_ahead` it is
+    computed ahead, for many worlds at a time, with the same numbers. It may then not look at `world.memory`, and gives
+    positions, velocities and activations alone. Where parameters vary, and on a GPU, nothing is computed ahead.
+
     `reset` and `randomize` may take one more argument, named `world`: the world before the episode, at qpos0 and at
     rest. Its `memory` is what the episode before left, as in `begin`, so that a curriculum can place the robot by its
     level. Its `rng` is the function's own.
@@ -197,6 +201,7 @@ class Task:
 
     data: ClassVar[str] = "gymnasium"
     reset_parameters: ClassVar[tuple[str, ...]] = ()  # the model's parameters that `reset` sets
+    resets_ahead: ClassVar[bool] = False  # whether resets are computed ahead: see above
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int | None] = 1000  # where the user names no other number
 
