@@ -71,7 +71,8 @@ def test_thousands_of_episodes_begin_as_dm_controls(name: str) -> None:
 
 def test_what_is_computed_ahead_changes_no_number() -> None:
     """Cheetahs of random ages begin their episodes with it, or compute it when they do; so they do after a seed."""
-    envs = [TorchVectorEnv("cheetah-run", 50, device="cpu", autoreset_mode="SameStep", max_episode_steps=40) for _ in range(2)]
+    limits = {"device": "cpu", "autoreset_mode": "SameStep", "max_episode_steps": 40}
+    envs = [TorchVectorEnv("cheetah-run", 50, **limits) for _ in range(2)]
     envs[1].engine._ahead = None
     used = 0
     for env in envs:
