@@ -1,4 +1,4 @@
-"""What NVIDIA's assembler makes of the kernels, and how fast a GPU could run them at most: computed, without a GPU.
+"""What NVIDIA's assembler makes of the kernels, and how many instructions they run: without a GPU.
 
     python -m benchmarks.cuda_code                    # all tasks, some minutes on one core
     python -m benchmarks.cuda_code --tasks Hopper     # only these anew
@@ -39,7 +39,7 @@ from torch_mjenvs.envs.tasks.registry import TASKS
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.model.precision import PRECISIONS
 
-from .report import number, put, table
+from .report import put, table
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "benchmarks" / "results" / "cuda-code.json"
@@ -48,10 +48,7 @@ BEGIN, END = "<!-- written by benchmarks/cuda_code.py -->", "<!-- end of what be
 ARCH = "sm_90"
 WARMUP, MEASURED, WORLDS = 300, 4, 512  # environment steps, and worlds: 16 warps
 
-# The GPU for which limits are computed: NVIDIA's H200.
-MULTIPROCESSORS, SCHEDULERS, HERTZ = 132, 4, 1.98e9
-L1_WAVEFRONTS_A_CYCLE, HBM_BYTES_A_SECOND = 1, 4.8e12
-REGISTERS, L1_BYTES, L2_BYTES = 65536, 256 * 1024, 50e6
+REGISTERS = 65536  # of a multiprocessor
 
 
 # code
@@ -142,19 +139,12 @@ def depot_bytes(text: str) -> int:
 
 @dataclass
 class Share:
-    """Of one block of PTX: machine instructions by kind, and bytes that a thread moves.
-
-    Local memory lies so that one word of all 32 threads is a line of 128 bytes. A word at a place on the stack that is
-    known (`words`) takes L1 one wavefront, however few of the threads are active; one at an index of each thread's own
-    (`indexed_words`), up to one for each active thread.
-    """
+    """Of one block of PTX: machine instructions by kind, and bytes that a thread moves."""
 
     instructions: Counter[str] = field(default_factory=Counter)
     local_bytes: int = 0
     spilled_bytes: int = 0
     global_bytes: int = 0
-    words: int = 0
-    indexed_words: int = 0
 
 
 def shares(text: str, firsts: list[int]) -> list[Share]:
@@ -187,8 +177,6 @@ def shares(text: str, firsts: list[int]) -> list[Share]:
                     # by its place: ptxas leaves its mark "SpillRefill" off most of them
                     fixed = _FIXED.search(operands)
                     share.spilled_bytes += size * (fixed is not None and int(fixed[1] or "0", 16) >= depot)
-                    share.words += max(1, size // 4) * (fixed is not None)
-                    share.indexed_words += max(1, size // 4) * (fixed is None)
         straight.clear()
 
     for row in listing.splitlines():
@@ -259,12 +247,9 @@ def step(task: str) -> dict:
         for name in ("local_bytes", "spilled_bytes", "global_bytes")
     }
     total = sum(kinds.values())
-    wavefronts = sum(runs[k] * (s.words + s.indexed_words) for k, s in share.items())
-    scattered = sum(runs[k] * s.words + WARP * visits[k] * s.indexed_words for k, s in share.items())
     return {
         "task": task, "physics_steps": engine.task.frame_skip, "instructions": total, "kinds": kinds,
         "threads_active": useful / total * WORLDS / (WORLDS // WARP * WARP), **moved,
-        "wavefronts": wavefronts, "scattered_wavefronts": scattered,
     }  # fmt: skip
 
 
@@ -284,22 +269,9 @@ def in_play(task: str) -> Engine:
 # tables
 
 
-def limits(code: dict, run: dict) -> dict[str, float]:
-    """Physics steps a second at the most, and what is resident at once."""
-    # As `cuda.Kernel` counts them: a quarter for each scheduler, 32 blocks at the most.
-    warps = min(32, 4 * (REGISTERS // 4 // (-(-code["registers"] // 8) * 8 * 32)))
-    cycles = MULTIPROCESSORS * HERTZ
-    worlds = 32 * run["physics_steps"]
-    lines = [x / L1_WAVEFRONTS_A_CYCLE for x in (run["wavefronts"], run["scattered_wavefronts"])]
-    local = run["local_bytes"] / run["physics_steps"]
-    return {
-        "warps": warps,
-        "resident_bytes": warps * 32 * code["stack"] * MULTIPROCESSORS,
-        "issue": SCHEDULERS * cycles * worlds / run["instructions"],
-        "l1": cycles * worlds / lines[0] if local else float("inf"),
-        "scattered": cycles * worlds / lines[1] if local else float("inf"),
-        "hbm": HBM_BYTES_A_SECOND / local if local else float("inf"),
-    }
+def resident_warps(registers: int) -> int:
+    """How many warps a multiprocessor holds at once, as `cuda.Kernel` counts them: a scheduler has a quarter of it."""
+    return min(32, 4 * (REGISTERS // 4 // (-(-registers // 8) * 8 * 32)))
 
 
 def markdown(data: dict) -> str:
@@ -326,15 +298,12 @@ def markdown(data: dict) -> str:
         "code",
     ]
     work_head = ["task", "instructions", "threads active", *KINDS, "other", "local", "spills", "global"]
-    work, bounds = [], []
+    work = []
     for run in data["steps"]:
         kinds, total = run["kinds"], run["instructions"]
         parts = [f"{100 * kinds[k] / total:.0f} %" for k in (*KINDS, "other")]
         moved = [f"{run[k] / 1e3:,.1f} kB" for k in ("local_bytes", "spilled_bytes", "global_bytes")]
         work.append([run["task"], f"{total:,.0f}", f"{100 * run['threads_active']:.0f} %", *parts, *moved])
-        most = limits(kernels[run["task"], "step"], run)
-        rates = [number(most[k]) if most[k] < float("inf") else "-" for k in ("issue", "l1", "scattered", "hbm")]
-        bounds.append([run["task"], str(most["warps"]), f"{most['resident_bytes'] / 1e6:,.0f} MB", *rates])
     return "\n\n".join(
         [
             f"{data['date']}, ptxas {data['ptxas']}, {ARCH}. Registers, stack and spills are a thread's; seconds are "
@@ -344,17 +313,6 @@ def markdown(data: dict) -> str:
             "*Threads active*: of the warp's, over instructions. Bytes are a world's; *spills* are part of *local*: by "
             "their place, above the memories of loops.",
             table(work_head, work),
-            f"**Limits, computed and not measured**, for an H200 ({MULTIPROCESSORS} multiprocessors, {SCHEDULERS} "
-            f"instructions a cycle each, {HERTZ / 1e9:.2f} GHz, {HBM_BYTES_A_SECOND / 1e12:.1f} TB/s). Physics steps/s "
-            "if no instruction ever waited; if there were only local memory and L1 served all of it "
-            "(a wavefront a cycle and multiprocessor, which is a word of a whole warp, however few of its threads are "
-            "active), without and with one for each active thread where each has an index of its own; if HBM had to "
-            "move the active threads' bytes. *Warps* are those that a multiprocessor's registers hold at once, and "
-            "*stacks* the local memory of all of them, beside "
-            f"{L1_BYTES * MULTIPROCESSORS / 1e6:.0f} MB of L1 and {L2_BYTES / 1e6:.0f} MB of L2.",
-            table(
-                ["task", "warps", "stacks", "instructions", "local from L1", "indices apart", "local from HBM"], bounds
-            ),
         ]
     )
 

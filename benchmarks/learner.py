@@ -1,5 +1,7 @@
 """The compiled update of PPO beside the one in torch, in turns, on frames of real rollouts. On the CPU.
 
+With "bf16" factors of products are bfloat16, where the processor gains by that.
+
     python -m benchmarks.learner                          # four tasks, minibatches of 2,048 and 512
     python -m benchmarks.learner --tasks Hopper --minibatches 256 --threads 2
 
@@ -18,6 +20,7 @@ from collections.abc import Callable
 import torch
 
 from torch_mjenvs.training import ppo, runs, worlds
+from torch_mjenvs.training.compiled import why_no_bfloat16
 
 TASKS = ("HalfCheetah", "Hopper", "Ant", "Humanoid")
 
@@ -40,16 +43,18 @@ def seconds(function: Callable[[], None], threads: int) -> float:
 
 
 @torch.no_grad()
-def compared(task: str, minibatch: int, turns: int, threads: int) -> tuple[float, float, int]:
-    """Return the medians of seconds of an update in torch and of a compiled one, and the operations in it."""
+def compared(task: str, minibatch: int, turns: int, threads: int) -> tuple[list[float], int]:
+    """Return the medians of seconds of an update in torch and of compiled ones, and the operations in it."""
     env_id = f"Torch{task}-v0"
     settings = ppo.Settings(**runs.settings(env_id, minibatch=minibatch))
     torch.manual_seed(0)
     env = worlds.make(env_id, settings.num_envs, "cpu")
-    agents = [ppo.PPO(env, settings, seed=0, compiled=compiled) for compiled in (False, True)]
+    kinds = [(False, False), (True, False), (True, True)][: 2 if why_no_bfloat16() else 3]
+    agents = [ppo.PPO(env, settings, seed=0, compiled=compiled, rounded=rounded) for compiled, rounded in kinds]
     agents[0].prepare(agents[0].rollout())
-    agents[1].frames.copy_(agents[0].frames)
-    start, times = agents[0].net.theta.clone(), ([], [])
+    for agent in agents[1:]:
+        agent.frames.copy_(agents[0].frames)
+    start, times = agents[0].net.theta.clone(), [[] for _ in agents]
     for turn in range(turns + 1):
         for agent, found in zip(agents, times, strict=True):
             agent.net.theta.copy_(start)
@@ -58,7 +63,7 @@ def compared(task: str, minibatch: int, turns: int, threads: int) -> tuple[float
                 found.append(took)
     count = operations(agents[0])
     env.close()
-    return statistics.median(times[0]), statistics.median(times[1]), count
+    return [statistics.median(found) for found in times], count
 
 
 def main() -> None:
@@ -71,13 +76,15 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(ppo.PRECISION)  # as a run does
-    print("| task | minibatch | torch, ms | compiled, ms | ratio | compiled, GFlop/s |")
-    print("| --- | --: | --: | --: | --: | --: |")
+    print("| task | minibatch | torch, ms | float32, ms | ratio | GFlop/s | bf16, ms | ratio | GFlop/s |")
+    print("| --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     for task in args.tasks:
         for minibatch in args.minibatches:
-            theirs, ours, count = compared(task, minibatch, args.turns, args.threads)
-            rate = f"{theirs / ours:.2f}x | {count / ours / 1e9:.0f}"
-            print(f"| {task} | {minibatch:,} | {theirs * 1e3:.0f} | {ours * 1e3:.0f} | {rate} |", flush=True)
+            (theirs, *all_ours), count = compared(task, minibatch, args.turns, args.threads)
+            row = [task, f"{minibatch:,}", f"{theirs * 1e3:.0f}"]
+            for ours in all_ours:
+                row += [f"{ours * 1e3:.0f}", f"{theirs / ours:.2f}x", f"{count / ours / 1e9:.0f}"]
+            print(f"| {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     python -m pytest -m slow tests/dmc -s | tee suite.log    # errors of steps, tests of how episodes begin
     python -m benchmarks.suite build                         # kernels, so that none is built while others are timed
-    python -m benchmarks.suite time --log suite.log          # into results/suite.json, with the numbers of the log
+    python -m benchmarks.suite read suite.log                # the numbers of the log, into results/suite.json
+    python -m benchmarks.suite time                          # steps a second, into the same file
     python -m benchmarks.suite table                         # as Markdown
 
 Steps a second are of CPU time of one core, in turns: worlds here of random ages, float32, autoreset included, one
@@ -112,9 +113,23 @@ def told(log: str) -> Iterator[tuple[str, dict[str, float]]]:
         yield x[1].lstrip("."), {"episodes": int(x[2]), "p": float(x[3])}
 
 
-def run(names: list[str], log: Path | None) -> None:
+def kept_rows() -> dict[str, Any]:
+    return json.loads(FILE.read_text()) if FILE.exists() else {"rows": {}}
+
+
+def read(logs: list[str]) -> None:
+    """Keep what the slow tests have printed into these files."""
+    kept = kept_rows()
+    for log in logs:
+        for name, row in told(Path(log).read_text()):
+            kept["rows"].setdefault(name, {}).update(row)
+    FILE.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def measure(names: list[str]) -> None:
+    """Time these tasks, one after the other, and keep what was found."""
     torch.set_num_threads(1)
-    kept: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {"rows": {}}
+    kept = kept_rows()
     kept["machine"] = cpu_model()
     for name in names:
         contenders = {"here": here(name), "dm_control": of_dm_control(name), "envpool": of_envpool(name)}
@@ -122,32 +137,37 @@ def run(names: list[str], log: Path | None) -> None:
         kept["rows"].setdefault(name, {}).update(row)
         print(name, {key: round(x) for key, x in row.items()}, flush=True)
         FILE.write_text(json.dumps(kept, indent=1) + "\n")
-    if log:
-        for name, row in told(log.read_text()):
-            kept["rows"].setdefault(name, {}).update(row)
-        FILE.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+COLUMNS: dict[str, Callable[[dict[str, float]], str]] = {
+    "observation": lambda row: f"{row['observation']:.0e}",
+    "reward": lambda row: f"{row['reward']:.0e}",
+    "resets, p": lambda row: f"{row['p']:.2f}",
+    "steps/s here": lambda row: _short(row["here"]),
+    "dm_control": lambda row: _short(row["dm_control"]),
+    "EnvPool": lambda row: _short(row["envpool"]),
+    "here / dm_control": lambda row: f"{row['here'] / row['dm_control']:,.0f}",
+}
 
 
 def table() -> str:
-    """The table as Markdown."""
-    lines = [
-        "| task | observation | reward | resets, p | steps/s here | dm_control | EnvPool | here / dm_control |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
-    ]
-    rows = json.loads(FILE.read_text())["rows"]
-    for name in (x for x in TASKS if x in rows):
-        row = rows[name]
-        exact = [f"{row[x]:.0e}" if x in row else "" for x in ("observation", "reward")]
-        p = f"{row['p']:.2f}" if "p" in row else ""
-        speed = [_short(row.get(x)) for x in ("here", "dm_control", "envpool")]
-        ratio = f"{row['here'] / row['dm_control']:,.0f}" if "here" in row else ""
-        lines.append("| " + " | ".join([f"`{name}`", *exact, p, *speed, ratio]) + " |")
-    return "\n".join(lines)
+    """The table as Markdown: a row a task, and the columns of which something is known."""
+    rows = kept_rows()["rows"]
+    cells = {name: {head: _cell(show, rows[name]) for head, show in COLUMNS.items()} for name in TASKS if name in rows}
+    heads = [head for head in COLUMNS if any(row[head] for row in cells.values())]
+    lines = [["task", *heads], ["---", *["--:"] * len(heads)]]
+    lines += [[f"`{name}`", *(row[head] for head in heads)] for name, row in cells.items()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _short(rate: float | None) -> str:
-    if rate is None:
+def _cell(show: Callable[[dict[str, float]], str], row: dict[str, float]) -> str:
+    try:
+        return show(row)
+    except KeyError:
         return ""
+
+
+def _short(rate: float) -> str:
     digits = 10 ** (math.floor(math.log10(rate)) - 1)
     rounded = round(rate / digits) * digits
     return f"{rounded / 1e6:,.2g} M" if rounded >= 1e6 else f"{rounded / 1e3:,.3g} k"
@@ -155,16 +175,18 @@ def _short(rate: float | None) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("what", choices=("build", "time", "table"))
-    p.add_argument("tasks", nargs="*", default=[name for name in TASKS if not name.startswith(SLOW)])
-    p.add_argument("--log", type=Path, help="what the slow tests have printed")
+    p.add_argument("what", choices=("build", "time", "read", "table"))
+    p.add_argument("names", nargs="*", help="tasks to build or time, else all whose kernels take seconds; logs to read")
     args = p.parse_args(argv)
+    tasks = args.names or [name for name in TASKS if not name.startswith(SLOW)]
     warnings.simplefilter("ignore")
     if args.what == "build":
-        for name in args.tasks:
+        for name in tasks:
             here(name)
     elif args.what == "time":
-        run(args.tasks, args.log)
+        measure(tasks)
+    elif args.what == "read":
+        read(args.names)
     else:
         print(table())
 

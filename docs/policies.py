@@ -53,12 +53,12 @@ def titled(picture: np.ndarray, title: str) -> np.ndarray:
     return np.asarray(image)
 
 
-def write(out: Path, frames: list[np.ndarray]) -> None:
+def write(out: Path, frames: list[np.ndarray], fps: float = FPS) -> None:
     """One set of colours for the whole film, and no dithering: what stands still in it is stored once."""
     some = np.concatenate(frames[:: max(1, len(frames) // 8)])
     palette = Image.fromarray(some).quantize(COLOURS, Image.Quantize.MEDIANCUT)
     first, *rest = [Image.fromarray(x).quantize(palette=palette, dither=Image.Dither.NONE) for x in frames]
-    first.save(out, save_all=True, append_images=rest, duration=1000 / FPS, loop=0)
+    first.save(out, save_all=True, append_images=rest, duration=1000 / fps, loop=0)
 
 
 if __name__ == "__main__":

@@ -177,6 +177,9 @@ def _holds(given: Any, wanted: Any) -> bool:
 def pretrained(env_id: str) -> Policy:
     """Return the trained policy that this package has for a task, on the CPU: `pretrained("TorchAnt-v0")`.
 
+    One that was trained with other fields of the task (`Policy.task`) has a name behind the id:
+    `pretrained("TorchGo1Joystick-v0-rough")`.
+
     `about["scores"]` has the mean returns of `about["episodes"]` episodes, in the task and in Gymnasium's or
     dm_control's own.
 
@@ -192,7 +195,7 @@ def pretrained(env_id: str) -> Policy:
 
 
 def pretrained_ids() -> list[str]:
-    """Return the ids of the tasks for which `pretrained` has a policy, in alphabetical order."""
+    """Return the names for which `pretrained` has a policy, ids of tasks for the most part, in alphabetical order."""
     folder = resources.files(__package__) / FOLDER
     return sorted(_ids_in(folder, "")) if folder.is_dir() else []
 

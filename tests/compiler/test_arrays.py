@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 import torch
 from graph_eval import run_compiled, run_ptx, trace
+from kernels import build
+from ptx import Machine
 
+from torch_mjenvs.compiler import cuda
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import count_while, repeat
+from torch_mjenvs.compiler.program import Buffer, record
 from torch_mjenvs.compiler.scalar import logical_and, number, select
 from torch_mjenvs.physics.algebra.spatial import choose
 
@@ -217,3 +221,29 @@ def test_what_a_loop_puts_into_an_array_that_it_was_not_told_of_is_refused(start
         filled(start, False)
     with pytest.raises(ValueError, match="no loop around was told of"):
         trace(lambda b: {"y": [filled(b["x"][0], False)]}, {"x": np.zeros((1, 1))}, {"y": (1, "f")}, "float64")
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_all_worlds_read_one_buffer_at_places_of_their_own(dtype):
+    """Those beyond its ends read its ends, and a place that all worlds share is read, too. The same as PTX."""
+    values = torch.tensor([5.0, 7.0, 9.0, 4.0], dtype=getattr(torch, dtype))
+
+    def body(b):
+        (place,) = b["place"]
+        return {"got": [b["table"][place], repeat(4, lambda i, c: c + b["table"][i], 0.0 * place)]}
+
+    buffers = [Buffer("place", 1), Buffer("table", 4, table=True), Buffer("got", 2)]
+    kernel = build(record("reading", buffers, body, dtype), torch.device("cpu"))
+    held = {b.name: kernel.allocate(b, 6) for b in buffers}
+    held["place"][0, :6] = torch.tensor([2.0, 0.0, 3.0, -8.0, 99.0, 1.0])
+    held["table"].copy_(values)
+    theirs = [x.clone() for x in held.values()]
+    kernel.bind(held)()
+    assert held["got"][:, :6].tolist() == [[9.0, 5.0, 4.0, 5.0, 4.0, 7.0], [25.0] * 6]
+    Machine(cuda.assembly(record("reading", buffers, body, dtype))).launch(theirs, 16)
+    assert torch.equal(theirs[2], held["got"])
+    with pytest.raises(ValueError, match="'table' of size 4 cannot be of shape"):
+        kernel.bind(held | {"table": values[:3]})
+    with pytest.raises(ValueError, match="read only"):
+        record("writing", buffers, lambda b: {"table": [b["place"][0]] * 4}, dtype)

@@ -18,15 +18,19 @@ from kernels import DTYPES, GPU, LANES, at_lanes, bits, record_list, run
 
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import (
+    Packed,
     active_set,
     add_each,
     choose_all,
     choose_each,
     compute_any,
     compute_each,
+    everything,
     fold_each,
     here,
+    put_each,
     repeat,
+    revise_each,
     when_any,
     while_any,
 )
@@ -428,6 +432,44 @@ def test_what_is_touched_is_computed_and_chosen_and_summed():
             [[*x, 0.0, 1.0, 2.0, 3.0]],
         )
         return [*folded, *sums]
+
+    check(body, whole_numbers(5), LANES)
+
+
+def test_sets_are_put_together_in_an_order_and_numbered_anew():
+    """Two sets of numbers in the places of one order, without gaps; what loops put by slot is found by place."""
+    orders = [[6, 1, 4, 9, 0], [8, 2, 5, 7, 3]]
+
+    def body(x: list) -> list:
+        values = Array(list(x))
+        some = choose_each(everything(5), lambda i: [values[i] > 8.0], 5)
+        others = active_set([v < 12.0 for v in x])
+        both = Packed.of([some, others], orders, 10)
+        rows = Array(rows=10, columns=2)
+        for which, order in zip((some, others), orders, strict=True):
+            put_each(which, lambda i, order=order: (both.slot(Table(order)[i]), [values[i], 10.0 * values[i]]), rows)
+
+        def turn(i: object, carry: list) -> list:
+            weight = Table([float(k) for k in range(10)])[both.place(i)]
+            return [carry[0] + weight * rows[i, 0], 0.5 * carry[1] + rows[i, 1]]
+
+        first = fold_each(both.which, turn, [0.0, x[0]])
+        kept = Array([[0.0, 1.0]] * 10)
+
+        def revise(i: object, carry: list) -> tuple:
+            return [carry[0] + kept[i, 1], carry[1] + rows[i, 0]], [kept[i, 0] + rows[i, 0], 2.0 * kept[i, 1]]
+
+        def sweep(_: object, carry: list) -> list:
+            return revise_each(both.which, revise, carry, kept)
+
+        swept = repeat(3, sweep, first, [kept])
+        again = Packed.of([both], [[9 - k for k in range(10)]], 10)  # the same, from the last to the first
+
+        def backwards(i: object, carry: list) -> list:
+            return [0.5 * carry[0] + kept[both.slot(Table(range(9, -1, -1))[again.place(i)]), 0]]
+
+        turned = fold_each(again.which, backwards, [0.0])
+        return [*first, *swept, *turned]
 
     check(body, whole_numbers(5), LANES)
 

@@ -17,6 +17,7 @@ from torch_mjenvs.compiler.matrices import (
     Matrix,
     Memory,
     Multiply,
+    Pairs,
     Phase,
     Plan,
     RowSums,
@@ -25,6 +26,7 @@ from torch_mjenvs.compiler.matrices import (
     build,
     can_build,
 )
+from torch_mjenvs.compiler.matrices import kernel as kernels
 from torch_mjenvs.compiler.matrices.steps import even, runs
 from torch_mjenvs.compiler.program import Buffer, record
 from torch_mjenvs.compiler.scalar import exp
@@ -78,6 +80,62 @@ def test_a_product_is_that_of_torch(lanes):
     for k, case in enumerate(CASES):
         assert (tensors[f"out{k}"] - expected[k]).abs().max() < 2e-5, case
         assert torch.equal(tensors[f"out{k}"][-SLACK:], expected[k][-SLACK:]), case
+
+
+def targets_with_bfloat16() -> dict[str, cpu.Target]:
+    """This processor with all that it has, and without AMX."""
+    host = cpu.host()
+    if host.vector_bytes < 64 or "+avx512bf16" not in host.features.split(","):
+        return {}
+    plain = replace(host, features=host.features.replace("+amx-bf16", "-amx-bf16"))
+    return {"AMX": host, "AVX512-BF16": plain} if kernels._has_tiles(host) else {"AVX512-BF16": plain}
+
+
+PAIRED = list(itertools.product([(64, 17, 32), (1, 64, 32), (13, 1, 5), (40, 71, 100)], ("zeros", "column", "out")))
+
+
+@pytest.mark.parametrize(("name", "target"), targets_with_bfloat16().items())
+def test_a_product_of_bfloat16_is_that_of_rounded_numbers(name, target):
+    """Factors are rounded and paired from rows and from columns of matrices that fill no block."""
+    steps, tensors, expected = [], {}, {}
+    for k, (((rows, inner, columns), start), across) in enumerate(itertools.product(PAIRED, (False, True))):
+        a, b = numbers(rows, inner), numbers(inner, columns, seed=1)
+        high, deep, broad = (-(-n // 16) * 16 for n in (rows, -(-inner // 2), columns))
+        out, column = torch.zeros(high, broad), torch.zeros(high, 16)
+        out[:rows, :columns], column[:rows] = numbers(rows, columns, seed=2), numbers(rows, 1, seed=3)
+        first = {"zeros": torch.zeros(1, 1), "column": column[:rows, :1], "out": out[:rows, :columns].clone()}[start]
+        result = Matrix(f"out{k}", rows, columns, broad)
+        left = Matrix(f"left{k}", rows, -(-inner // 2), deep)
+        right = Matrix(f"right{k}", -(-inner // 2), columns, broad)
+        factor = Matrix(f"b{k}", columns, inner, inner).T if across else Matrix(f"b{k}", inner, columns, columns)
+        begun = {"zeros": None, "column": Matrix(f"column{k}", rows, 1, 16, 0), "out": result}[start]
+        steps += [Pairs(left.T, Matrix(f"a{k}", rows, inner, inner).T), Pairs(right, factor)]
+        steps.append(Multiply(result, left, right, begun))
+        tensors |= {f"a{k}": a, f"b{k}": b.T.contiguous() if across else b, f"out{k}": out, f"column{k}": column}
+        pairs = torch.zeros(high, deep, dtype=torch.int32), torch.zeros(deep, broad, dtype=torch.int32)
+        tensors |= {f"left{k}": pairs[0], f"right{k}": pairs[1]}
+        expected[k] = a.bfloat16().float() @ b.bfloat16().float() + first, b
+    types = {torch.float32: "f", torch.int32: "p"}
+    memories = tuple(Memory(name, types[x.dtype]) for name, x in tensors.items())
+    build(Plan("test", memories, (Phase("item", 1, tuple(steps)),)), target)(tensors)
+    for k, (product, b) in expected.items():
+        rows, columns = product.shape
+        assert (tensors[f"out{k}"][:rows, :columns] - product).abs().max() < 2e-5
+        right = tensors[f"right{k}"].view(torch.bfloat16).view(*tensors[f"right{k}"].shape, 2)
+        unpaired = right.transpose(1, 2).flatten(0, 1)  # rows, each of a pair's first or second numbers
+        assert torch.equal(unpaired[: len(b), :columns], b.bfloat16()) and not unpaired[len(b) :].any()
+
+
+def test_bfloat16_is_for_processors_that_gain_by_it():
+    host = cpu.host()
+    without = replace(host, features="-avx512bf16,-amx-bf16")
+    plan = Plan("test", (Memory("pairs", "p"),), ())
+    with pytest.raises(ValueError, match="the plan 'test' has products of bfloat16, and the processor"):
+        build(plan, without)
+    assert "neither AMX nor a fast AVX512-BF16" in kernels.why_no_bfloat16(without)
+    only = replace(host, features="+avx512bf16", vector_bytes=64)
+    assert kernels.why_no_bfloat16(replace(only, cpu="znver4")) is None  # AMD's is fast
+    assert kernels.why_no_bfloat16(replace(only, cpu="cooperlake"))
 
 
 @pytest.mark.parametrize("lanes", LANES)
@@ -142,6 +200,10 @@ def test_what_cannot_be_is_refused():
         Multiply(Matrix("out", 2, 3, 3), Matrix("a", 2, 4, 4), Matrix("b", 5, 3, 3))
     with pytest.raises(ValueError, match="must be neighbours"):
         Multiply(Matrix("out", 2, 3, 3), Matrix("a", 2, 4, 4), Matrix("b", 3, 4, 4).T)
+    with pytest.raises(ValueError, match="does not hold pairs of rows"):
+        Pairs(Matrix("out", 2, 3, 3), Matrix("x", 5, 3, 3))
+    with pytest.raises(ValueError, match="are not made of rows"):
+        Pairs(Matrix("out", 4, 2, 2).T, Matrix("x", 4, 4, 4))
     step = scaled()
     with pytest.raises(ValueError, match="cannot be"):
         replace(step, matrices=(Matrix("x", 1, 48, 48), *step.matrices[1:]))

@@ -245,6 +245,29 @@ def test_a_reset_may_draw_memory_and_parameters_together_with_the_state() -> Non
     np.testing.assert_array_equal(drawn, env.qpos[:, 0].cpu().numpy())
 
 
+def test_a_reset_may_set_parameters_of_some_elements_while_others_stay_constants() -> None:
+    @dataclass(frozen=True)
+    class OfTheBall(Together):
+        @property
+        def reset_parameters(self) -> dict:
+            return {"geom_size": [m.geom_names[2] for m in [load(model("Euler"))]]}
+
+    whole, some = (TorchVectorEnv(task(), 20, dtype=torch.float64) for task in (Together, OfTheBall))
+    for env in (whole, some):
+        env.reset(seed=0)
+        for _ in range(5):
+            env.step(torch.zeros(20, 1, dtype=torch.float64))
+    assert whole.obs.equal(some.obs) and whole.params["geom_size"].equal(some.params["geom_size"])
+    sizes = some.params["geom_size"].clone()
+    sizes[3, 2, 0] = 0.3
+    some.engine.set_params({"geom_size": sizes})
+    sizes[3, 1, 0] += 0.1
+    with pytest.raises(ValueError, match=r"geom_size of world 3 makes no sense: only that of .* varies: pass vary"):
+        some.engine.set_params({"geom_size": sizes})
+    with pytest.raises(KeyError, match="no geom 'bal'"):
+        TorchVectorEnv(type("Astray", (Together,), {"reset_parameters": {"geom_size": ["bal"]}})(), 1)
+
+
 def test_what_a_reset_may_not_set_is_refused_by_name() -> None:
     class Astray(Together):
         reset_parameters = ()

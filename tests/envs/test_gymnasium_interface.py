@@ -19,8 +19,8 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
 from gymnasium.wrappers import vector as wrappers
+from launches import Launches
 from tasks import error, real_env
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_mjenvs
 from torch_mjenvs import HalfCheetah, Hopper, Simulation, TorchEnv, TorchVectorEnv
@@ -360,20 +360,6 @@ def test_copies_are_the_users(mode):
     for t in range(3):
         ours, theirs = env.step(torch.full((3, 3), 0.1 * t)), twin.step(torch.full((3, 3), 0.1 * t))
         assert all(map(torch.equal, tensors(ours), tensors(theirs)))
-
-
-class Launches(TorchDispatchMode):
-    """Operations of torch that on a GPU launch something: all but those that make views or take memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        if not func.is_view and not name.startswith("empty"):
-            self.names.append(name)
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize(("mode", "most"), [("NextStep", 5), ("SameStep", 6), ("Disabled", 3)])

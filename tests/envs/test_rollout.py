@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from gymnasium.error import ResetNeeded
+from launches import Launches
 
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.envs import engine
@@ -17,12 +18,15 @@ from torch_mjenvs.training.networks import Replayed
 N, T = 16, 10
 
 
-def make(mode: str = "SameStep") -> TorchVectorEnv:
-    return TorchVectorEnv("Hopper", N, autoreset_mode=mode, max_episode_steps=13)
+def make(mode: str = "SameStep", n: int = N) -> TorchVectorEnv:
+    return TorchVectorEnv("Hopper", n, autoreset_mode=mode, max_episode_steps=13)
 
 
+@pytest.mark.parametrize("steps", [T, 1])
+@pytest.mark.parametrize("n", [N, 21])
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
-def test_a_rollout_is_a_loop(mode):
+def test_a_rollout_is_a_loop(mode, n, steps):
+    """Also for worlds that do not fill all that is allocated, and for a single step."""
     torch.manual_seed(0)
     weight = torch.randn(3, 11)
 
@@ -30,17 +34,17 @@ def test_a_rollout_is_a_loop(mode):
         mean = (weight * obs[:, None]).sum(2)  # no library that might choose another way in a graph
         return mean + torch.randn_like(mean), {"mean": mean}
 
-    env, twin = make(mode), make(mode)
+    env, twin = make(mode, n), make(mode, n)
     env.reset(seed=4)
     obs, _ = twin.reset(seed=4)
-    rollout = env.capture(policy, T)
+    rollout = env.capture(policy, steps)
     torch.manual_seed(1)
-    copies = [{name: x.clone() for name, x in rollout().items()} for _ in range(4)]
+    copies = [{name: x.clone() for name, x in rollout().items()} for _ in range(4 * T // steps)]
     torch.manual_seed(1)
     ends = 0
     with torch.no_grad():
         for data in copies:
-            for t in range(T):
+            for t in range(steps):
                 assert torch.equal(data["obs"][t], obs)
                 action, extra = policy(obs)
                 obs, reward, terminated, truncated, info = twin.step(action)
@@ -54,7 +58,33 @@ def test_a_rollout_is_a_loop(mode):
                 assert all(torch.equal(data[name][t], x) for name, x in expected.items())
                 ends += int((terminated | truncated).sum())
             assert torch.equal(data["next_obs"], obs)
-    assert ends > N
+            assert all(x.is_contiguous() for x in data.values())
+    assert env.obs.equal(obs) and env.engine.reward.equal(reward), "the engine's own are those of the last step"
+    assert ends > n
+
+
+def test_actions_are_kept_as_the_policy_gives_them():
+    """The worlds take them in their own dtype."""
+    env = make()
+    env.reset(seed=0)
+    data = env.capture(lambda obs: obs[:, :3].double() / 3, 2)()
+    assert data["action"].equal(data["obs"][..., :3].double() / 3)
+    assert env.engine.action.equal(data["action"][-1].float())
+
+
+@pytest.mark.parametrize(("mode", "n"), [("SameStep", N), ("NextStep", N), ("SameStep", 21)])
+def test_a_step_of_a_rollout_is_its_kernel_and_the_policys_operations(mode, n):
+    """And a copy that writes the action down: all else that a step gives, the kernel writes into the rollout."""
+    counts = []
+    for steps in (2, 12):
+        env = make(mode, n)
+        env.reset(seed=0)
+        rollout = env.capture(lambda obs: obs[:, :3], steps)  # a view: no operation
+        with Launches() as seen:
+            rollout()
+        counts.append(len(seen.names))
+    assert counts[1] - counts[0] == 10, "one operation a step"
+    assert counts[0] <= 17
 
 
 def test_addresses_stay_and_nothing_runs_before_the_first_call():

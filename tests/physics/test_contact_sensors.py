@@ -20,7 +20,7 @@ from random_mjcf import Case
 
 from benchmarks.models import compiled, folder_of
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.constraints import batch_pairs
+from torch_mjenvs.physics.constraints.batch.pair_batch import batch_pairs
 from torch_mjenvs.physics.model.model import UnsupportedModel
 from torch_mjenvs.physics.model.precision import DOUBLE
 from torch_mjenvs.physics.pipeline import derive

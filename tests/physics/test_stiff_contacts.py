@@ -13,7 +13,7 @@ import torch
 
 from torch_mjenvs import TASKS
 from torch_mjenvs.physics import load
-from torch_mjenvs.physics.constraints import batch_pairs
+from torch_mjenvs.physics.constraints.batch.pair_batch import batch_pairs
 from torch_mjenvs.physics.constraints.cones.pyramid import Pyramid
 from torch_mjenvs.physics.constraints.cones.spring_pyramid import SpringPyramid
 from torch_mjenvs.physics.constraints.invweight import geom_invweight0

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from torch_mjenvs import Policy, TorchVectorEnv
+from torch_mjenvs import Policy, TorchVectorEnv, pretrained
 from torch_mjenvs.envs.parts import Parts
 from torch_mjenvs.playground import Go1Joystick
 
@@ -56,6 +56,18 @@ def test_an_exported_policy_runs_in_mujoco_as_in_the_task(tmp_path: Path, monkey
         np.testing.assert_allclose(script["observation"](), want, rtol=0, atol=1e-6)
         np.testing.assert_allclose(script["action"], act(policy, script["obs"]), rtol=0, atol=1e-5)
     assert np.abs(script["action"]).max() > 0.1
+
+
+def test_the_policy_of_the_package_walks_where_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In MuJoCo C with the scene's own solver settings, by the script as it stands: forward at 1 m/s for 5 s."""
+    policy = pretrained("TorchGo1Joystick-v0")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Policy, "load", staticmethod(lambda path: policy))
+    exec(EXPORT, {})
+    script: dict[str, Any] = {}
+    exec(RUN, script)
+    ahead, aside, height = script["data"].qpos[:3] - script["home"].qpos[:3]
+    assert 4.0 < ahead < 5.5 and abs(aside) < 1.0 and abs(height) < 0.1
 
 
 def act(policy: Policy, obs: np.ndarray) -> np.ndarray:

@@ -62,3 +62,35 @@ def of_mujoco(
     segmentation = renderer.render()
     renderer.disable_segmentation_rendering()
     return depth, segmentation
+
+
+# every shape with a material of its own: cube textures, a floor that mirrors, a spot and a far light with shadows
+COLOURS = """<mujoco><visual><quality offsamples="0"/><headlight ambient=".2 .2 .25" diffuse=".3 .3 .3"/></visual>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <asset>
+    <texture name="sky" type="skybox" builtin="gradient" rgb1=".3 .5 .7" rgb2=".1 .1 .2" width="32" height="192"/>
+    <texture name="tiles" type="2d" builtin="checker" mark="edge" rgb1=".2 .3 .4" rgb2=".4 .4 .3" markrgb="1 1 1"
+      width="50" height="50"/>
+    <texture name="faces" type="cube" builtin="gradient" mark="cross" rgb1=".9 .2 .1" rgb2=".1 .3 .9" markrgb="1 1 1"
+      width="31" height="31"/>
+    <material name="floor" texture="tiles" texrepeat="6 4" texuniform="true" reflectance=".3" specular=".4"/>
+    <material name="wall" texture="tiles" texrepeat="3 2"/>
+    <material name="faces" texture="faces" specular=".6" shininess=".3"/>
+    <material name="even" texture="faces" texuniform="true" emission=".2"/>
+    <material name="plain" rgba=".3 .8 .4 1" specular="1" shininess=".8"/>
+  </asset>
+  <worldbody>
+    <light pos="1 -1 3" dir="-.2 .2 -1" diffuse=".6 .5 .5" cutoff="50" exponent="3" attenuation="1 .05 .01"/>
+    <light directional="true" pos="0 0 5" dir=".3 .2 -1" diffuse=".3 .3 .4" ambient=".1 .1 .1" specular=".2 .2 .2"/>
+    <light pos="-3 -3 3" dir="1 1 -1" diffuse=".2 .1 .1" castshadow="false"/>
+    <camera name="ahead" pos="0 -4 1.4" xyaxes="1 0 0 0 .35 1"/>
+    <geom type="plane" size="4 3 .3" pos="0 0 -.6" material="floor"/>
+    <geom type="plane" size="1 .5 1" pos="-1 2 .6" euler="90 10 0" material="wall"/>
+    <body pos="-1.3 0 .6"><freejoint/><geom type="sphere" size=".35" material="faces"/></body>
+    <body pos="-.5 .2 1"><freejoint/><geom type="capsule" size=".15 .4" material="even"/></body>
+    <body pos=".4 0 .9"><freejoint/><geom type="ellipsoid" size=".2 .3 .4" material="faces"/></body>
+    <body pos="1.2 .1 .7"><freejoint/><geom type="cylinder" size=".25 .3" material="plain"/></body>
+    <body pos=".3 -.4 .1"><freejoint/><geom type="box" size=".2 .3 .25" material="even"/></body>
+    <body pos="-.6 -.6 .2"><freejoint/><geom type="sphere" size=".2" rgba=".9 .8 .1 .4"/></body>
+    <body pos="-.8 -.3 0"><freejoint/><geom type="capsule" size=".1 .2" material="plain"/></body>
+  </worldbody></mujoco>"""

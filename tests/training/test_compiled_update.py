@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
 from torch_mjenvs.compiler import cpu
-from torch_mjenvs.compiler.matrices import Matrix, Memory, Phase, Plan, build, can_build
+from torch_mjenvs.compiler.matrices import Matrix, Memory, Phase, Plan, build, can_build, why_no_bfloat16
 from torch_mjenvs.compiler.matrices.kernel import lanes
 from torch_mjenvs.networks.activations import ACTIVATIONS
 from torch_mjenvs.networks.layers import Dense, Network
@@ -28,6 +28,9 @@ pytestmark = [
     pytest.mark.cpu,
     pytest.mark.skipif(not can_build(), reason="this processor has no fused multiply-add"),
 ]
+needs_bfloat16 = pytest.mark.skipif(
+    bool(not can_build() or why_no_bfloat16()), reason="products of bfloat16 would bring nothing on this processor"
+)
 # Observations, actions, hidden units, frames of a minibatch: two tasks', and sizes that fill neither vectors nor tiles.
 SIZES = [(17, 6, 64, 512), (348, 17, 64, 128), (5, 2, 20, 70)]
 SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "3000", "--episodes", "2", "--actor", "16,16",
@@ -42,7 +45,7 @@ def no_gradients():
 
 def learner(
     observations: int, actions: int, hidden: int, size: int, compile: bool = True, sees: torch.Tensor | None = None,
-    **instead: Any,
+    rounded: bool = False, **instead: Any,
 ) -> ppo.PPO:  # fmt: skip
     """A PPO without an environment, and frames such as a policy a little different from its own would have brought."""
     torch.manual_seed(0)
@@ -71,7 +74,7 @@ def learner(
     agent.shuffled = torch.empty_like(agent.frames)
     agent.compiled_update = agent.compiled_forward = None
     if compile:
-        agent.compile()
+        agent.compile(rounded)
     return agent
 
 
@@ -104,10 +107,9 @@ def test_the_gradient_of_other_networks_and_losses_is_that_of_torch(instead):
     before = agent.net.theta.clone()
     found = agent.compiled_update(agent.frames, order)[0]
     agent.net.theta.copy_(before)
-    agent.gradient(agent.frames[order])
-    grad = agent.net.grad
+    means, grad = agent.gradient(agent.frames[order]), agent.net.grad
     assert (agent.compiled_update.gradient[: len(grad)] - grad).abs().max() < 1e-5 * grad.abs().max()
-    torch.testing.assert_close(found[:-1], agent.sums[:-1], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[:-1], means, rtol=1e-4, atol=1e-5)
     value = agent.net.value[-1][0].storage_offset()
     for name, place in (("entropy", -1), ("value_clip", value)):
         if name in instead:
@@ -159,13 +161,81 @@ def test_the_state_of_either_update_goes_on_in_the_other():
     assert ends[0].optimizer.state_dict()["state"][0]["step"] == 32
 
 
-def test_the_bits_do_not_depend_on_the_number_of_threads():
+class Rounded(torch.autograd.Function):
+    """x W', where all factors of products are rounded to bfloat16, forward and backward."""
+
+    @staticmethod
+    def forward(context, x, weight):
+        context.save_for_backward(x.bfloat16().float(), weight.bfloat16().float())
+        return x.bfloat16().float() @ weight.bfloat16().float().T
+
+    @staticmethod
+    def backward(context, gradient):
+        (x, weight), gradient = context.saved_tensors, gradient.bfloat16().float()
+        return gradient @ weight, gradient.T @ x
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("sizes", SIZES)
+def test_with_bfloat16_factors_are_rounded_and_nothing_else(sizes):
+    agent = learner(*sizes, rounded=True)
+    s, net = agent.settings, agent.net
+    order = torch.randperm(len(agent.frames))[: sizes[-1]]
+    obs, action, old_log_prob, advantage, target = agent.frames[order].split(agent.columns, 1)
+    networks, log_std = compiled.networks_of(net), int(net.log_std.storage_offset())
+    with torch.enable_grad():
+        leaf = net.theta.clone().requires_grad_()
+        outputs = []
+        for network in networks:
+            x = obs
+            for layer in network.layers:
+                weight = leaf[layer.weight :][: layer.outputs * layer.inputs].view(layer.outputs, layer.inputs)
+                x = Rounded.apply(x, weight) + leaf[layer.bias :][: layer.outputs]
+                x = x if layer is network.layers[-1] else torch.tanh(x)
+            outputs.append(x)
+        spread = leaf[log_std : log_std + sizes[1]]
+        noise = (action - outputs[0]) * (-spread).exp()
+        ratio = (-0.5 * noise.square().sum(1, keepdim=True) - spread.sum() - old_log_prob).exp()
+        scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        gain = torch.min(ratio * scaled, ratio.clamp(1 - s.clip, 1 + s.clip) * scaled).mean()
+        error = (outputs[1] - target).square().mean()
+        expected = torch.autograd.grad(s.value_weight * error - gain, leaf)[0]
+    agent.compiled_update(agent.frames, order)
+    found = agent.compiled_update.gradient
+    assert (found - expected).norm() < 1e-3 * expected.norm()
+
+    moments = ppo.RunningMoments(sizes[0], device=torch.device("cpu"))
+    for _ in range(2):  # again after a change of the weights
+        x = agent.frames[:50, : sizes[0]]
+        ours = agent.compiled_forward(x, moments.mean, moments.var)
+        for network, y in zip(networks, ours, strict=True):
+            z = x
+            for layer in network.layers:
+                weight = net.theta[layer.weight :][: layer.outputs * layer.inputs].view(layer.outputs, layer.inputs)
+                z = Rounded.apply(z, weight) + net.theta[layer.bias :][: layer.outputs]
+                z = z if layer is network.layers[-1] else torch.tanh(z)
+            torch.testing.assert_close(y, z, rtol=5e-3, atol=5e-3)
+        net.theta.mul_(1.1)
+
+
+@needs_bfloat16
+def test_with_bfloat16_the_gradient_is_nearly_that_of_torch():
+    agent = learner(*SIZES[0], rounded=True)
+    order = torch.randperm(len(agent.frames))[: SIZES[0][-1]]
+    agent.gradient(agent.frames[order])
+    expected = agent.net.grad.clone()
+    agent.compiled_update(agent.frames, order)
+    assert (agent.compiled_update.gradient - expected).norm() < 0.03 * expected.norm()
+
+
+@pytest.mark.parametrize("rounded", [False, pytest.param(True, marks=needs_bfloat16)])
+def test_the_bits_do_not_depend_on_the_number_of_threads(rounded):
     was = torch.get_num_threads()
     found = []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(1)  # torch's own sums, as the frames are made
-            agent = learner(*SIZES[0])
+            agent = learner(*SIZES[0], rounded=rounded)
             torch.set_num_threads(threads)
             torch.manual_seed(1)
             agent.update()
@@ -345,6 +415,23 @@ def test_a_run_says_which_learner_it_had_and_may_change_it(tmp_path):
     assert result["learner"] == "torch" and [change[1:] for change in result["changes"]] == [
         ["learner", "compiled", "torch"], ["total_steps", 3000, 5000],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [([], "neither AMX nor a fast AVX512-BF16"), (["--learner", "torch"], "it is for the compiled learner")],
+)
+def test_where_bfloat16_cannot_be_a_run_is_in_float32_and_says_so(flags, why, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(ppo, "why_no_bfloat16", lambda: "this processor has neither AMX nor a fast AVX512-BF16")
+    ppo.main([*SMALL, "--out", str(tmp_path), "--precision", "bfloat16", *flags])
+    assert json.loads((tmp_path / "result.json").read_text())["precision"] == "float32"
+    assert "--precision bfloat16 is float32 here: " in (said := capsys.readouterr().err) and why in said
+
+
+@needs_bfloat16
+def test_a_run_may_have_bfloat16(tmp_path):
+    ppo.main([*SMALL, "--out", str(tmp_path), "--precision", "bfloat16"])
+    assert json.loads((tmp_path / "result.json").read_text())["precision"] == "bfloat16"
 
 
 def test_what_cannot_be_compiled_is_told(monkeypatch, tmp_path):

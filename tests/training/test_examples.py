@@ -94,7 +94,7 @@ def test_gradient_is_autograds(instead):
     torch.manual_seed(0)
     s, columns = settings(**{"actor": (8, 8), "critic": (8, 8)} | instead), [5, 3, 1, 1, 1]
     agent = ppo.PPO.__new__(ppo.PPO)  # no environment is needed for this
-    agent.settings, agent.columns, agent.sums = s, columns, torch.zeros(8)
+    agent.settings, agent.columns = s, columns
     with torch.no_grad():
         net = agent.net = ppo.ActorCritic(5, 3, s.actor, s.critic, s.activation, s.log_std, torch.device("cpu"))
         net.theta.normal_(std=0.3)

@@ -168,6 +168,36 @@ def test_a_run_is_trained_scored_and_loaded(tmp_path, capsys, env_id):
         policy(obs)
 
 
+def test_a_run_starts_with_what_another_learned(tmp_path, monkeypatch):
+    """With its networks and moments, which are there before the first frame; the rest is new."""
+    first, begun, iterate = run(tmp_path / "first", GROUPED), [], ppo.PPO.iterate
+    monkeypatch.setattr(ppo.PPO, "iterate", lambda self: (begun.append(self.net.theta.clone()), iterate(self)))
+    second = run(tmp_path / "second", GROUPED, "--start", str(tmp_path / "first"), "--seed", "1")
+    learned = runs.load(tmp_path / "first" / "checkpoint.pt", ("agent",))["agent"]
+    assert torch.equal(begun[0], learned["theta"]) and not torch.equal(begun[-1], learned["theta"])
+    assert (second["frames"], second["frames_before"]) == (first["frames"], first["frames"])
+    third = run(tmp_path / "third", GROUPED, "--start", str(tmp_path / "second"))
+    assert third["frames_before"] == 2 * first["frames"]
+    state = runs.load(tmp_path / "third" / "checkpoint.pt", ("agent",))["agent"]
+    assert state["obs_moments"]["count"] == 3 * first["frames"] and state["frames_seen"] == first["frames"]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "flags", "error"),
+    [
+        (NAMED, [], f"env is {GROUPED}, here {NAMED}"),
+        (GROUPED, ["--actor", "16"], r"its theta is float32 \(\d+,\), not float32"),
+        (GROUPED, ["--obs-groups", "critic=policy"], "obs_groups is"),
+        (GROUPED, ["--resume"], "give one of them"),
+    ],
+)
+def test_a_run_does_not_start_with_what_does_not_fit(tmp_path, env_id, flags, error):
+    run(tmp_path / "first", GROUPED)
+    with pytest.raises(SystemExit, match=error):
+        run(tmp_path / "second", env_id, "--start", str(tmp_path / "first"), *flags)
+    assert not (tmp_path / "second").exists()
+
+
 def test_a_policy_acts_as_the_agent_did(tmp_path):
     found = agent()
     learn(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import fields
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import torch
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
+from torch_mjenvs import Policy
 from torch_mjenvs.training import ppo, runs
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
@@ -45,12 +47,33 @@ def test_a_run_is_logged_and_evaluated_and_that_changes_nothing(tmp_path):
     seen = accumulator.EventAccumulator(str(tmp_path / "watched"))
     seen.Reload()
     assert {"return", "evaluation", "frames_per_second", "learning_rate", "std"} <= set(seen.Tags()["scalars"])
-    if result["learner"] == "compiled":
-        learned = {"approx_kl", "clip_fraction", "policy_loss", "value_loss", "explained_variance"}
-        assert learned <= set(seen.Tags()["scalars"])
+    learned = {"approx_kl", "clip_fraction", "policy_loss", "value_loss", "explained_variance", "entropy", "grad_norm"}
+    assert learned | {"collection_seconds", "learning_seconds"} <= set(seen.Tags()["scalars"])
     found = [(event.step, round(event.value, 1)) for event in seen.Scalars("evaluation")]
     assert found == [(frames, pytest.approx(mean, abs=0.1)) for _, frames, mean in result["evaluations"]]
     assert found[-1][0] == result["frames"] >= 12000
+
+
+def test_the_best_policy_of_the_evaluations_is_kept(tmp_path, monkeypatch):
+    """Evaluations are told here; the policy goes on as it would."""
+    told = iter([5.0, 7.0, 7.0, -math.inf])
+    monkeypatch.setattr(runs, "evaluated", lambda *_: next(told))
+    seen: list[dict] = []
+    networks = ppo.PPO.networks
+    monkeypatch.setattr(ppo.PPO, "networks", lambda agent: seen.append(networks(agent)) or seen[-1])
+    ppo.main([*SMALL, "--actor", "16,12", "--evaluations", "4", "--out", str(tmp_path / "run")])
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    best = torch.load(tmp_path / "run" / "best.pt", weights_only=True)
+    assert best["about"] == {"frames": result["evaluations"][1][1], "evaluation": 7.0}
+    assert any(torch.equal(best["weights0"], x["weights0"]) for x in seen)
+    last = torch.load(tmp_path / "run" / "policy.pt", weights_only=True)
+    assert not torch.equal(best["weights0"], last["weights0"]) and best.keys() - last.keys() == {"about"}
+    assert Policy.load(tmp_path / "run" / "best.pt").about["evaluation"] == 7.0
+
+
+def test_without_evaluations_there_is_no_best_policy(tmp_path):
+    ppo.main([*SMALL, "--actor", "16,12", "--evaluations", "0", "--out", str(tmp_path / "run")])
+    assert (tmp_path / "run" / "policy.pt").exists() and not (tmp_path / "run" / "best.pt").exists()
 
 
 def test_weights_and_biases_where_it_is_asked_for(tmp_path, monkeypatch, capsys):

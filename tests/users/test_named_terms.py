@@ -361,6 +361,7 @@ def test_training_goes_on_with_what_it_was_told():
     _, other = agent_of(make(copy=False), 12)
     other.load_state_dict(state)
     other.iterate()
+    agent.seconds = other.seconds
     assert {*ALL} <= {*agent.measures()} and agent.measures() == other.measures()
     assert len(agent.told) == len(agent.finished) > 10
 

@@ -93,6 +93,8 @@ def policy_of(what: str, task: str | None) -> tuple[Policy, str]:
 def _policy(what: str) -> Policy:
     if Path(what).expanduser().exists():
         return Policy.load(what)
+    if what in pretrained_ids():
+        return pretrained(what)
     named = any(what in (env_id, env_id.rpartition("-v")[0]) for env_id in task_ids())
     if not named and ("/" in what or "\\" in what or what.endswith(".pt")):
         raise SystemExit(f"there is no file or folder {what!r}")

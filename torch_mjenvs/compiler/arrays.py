@@ -78,6 +78,21 @@ class Table:
         return node("lookup", node("iadd", first, column) if column else first, attr=self, type_="f")
 
 
+class BufferTable:
+    """The numbers of a buffer that is a table: a `Table` whose `rows` numbers come with the launch, not with the code.
+
+    So a kernel does not grow with its textures and meshes. It is read as a `Table` is, at a world's own row.
+    """
+
+    def __init__(self, buffer: int, rows: int):
+        self.buffer, self.rows = buffer, rows
+
+    def __getitem__(self, row: Any) -> Scalar:
+        return node("fetch", _place(row, self.rows), attr=(self.buffer,))
+
+    __iter__ = None  # as of a `Table`
+
+
 class Array:
     """Numbers of each world's own, in rows, which loops may change.
 

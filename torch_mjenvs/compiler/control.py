@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from .arrays import Array
-from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, type_of
-from .region_ops import ForEach, IterArg, OwnPut, Put, RegionOp, Repeat, When, While
+from .expr import PYTHON_TYPE, Expr, Region, current, fresh, is_tracing, node, type_of
+from .region_ops import ForEach, IterArg, OwnPut, Packing, Put, RegionOp, Repeat, When, While
 from .scalar import Mask, Scalar, logical_and, select
 
 Carry = Any
@@ -144,6 +144,79 @@ def active_set(masks: Sequence[Mask]) -> Any:
     if is_tracing():
         return fresh("active_set", *masks, attr=len(masks))
     return [(i, mask) for i, mask in enumerate(masks) if _holds(mask)]
+
+
+def everything(n: int) -> Any:
+    """The active set of all numbers below n, in all worlds: for loops that go through many."""
+    if is_tracing():
+        return fresh("everything", attr=n)
+    return [(i, True) for i in range(n)]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Several active sets in one, `which`, in an order: its numbers are slots, counted from 0 without gaps."""
+
+    which: Any
+    places: Sequence[int] = ()  # of the slots, where nothing is traced
+
+    @staticmethod
+    def of(sets: Sequence[Any], orders: Sequence[Sequence[int]], n: int) -> Packed:
+        """Put sets together: number i of set k goes to place `orders[k][i]` of n. Of a `Packed` i is such a place."""
+        inner = [x.which if isinstance(x, Packed) else x for x in sets]
+        if is_tracing():
+            return Packed(fresh("packed", *inner, attr=Packing(n, orders)))
+        found = []
+        for x, which, order in zip(sets, inner, orders, strict=True):
+            found += [(order[x.places[i] if isinstance(x, Packed) else i], mask) for i, mask in which]
+        found.sort(key=lambda entry: entry[0])
+        return Packed([(slot, mask) for slot, (_, mask) in enumerate(found)], [place for place, _ in found])
+
+    def place(self, slot: Any) -> Any:
+        """The place of a slot in the order."""
+        return node("number", self.which, slot) if type(self.which) is Expr else self.places[slot]
+
+    def slot(self, place: Any) -> Any:
+        """The slot of a place that is in the set."""
+        return node("slot", self.which, place) if type(self.which) is Expr else list(self.places).index(place)
+
+
+def put_each(which: Any, compute: Callable[[Any], tuple[Any, Sequence[Scalar]]], array: Array) -> None:
+    """Put rows into an array: for each i of `which`, `compute(i)` gives the number of a row, and what is in it.
+
+    As of `compute_each`, what the row has in other worlds is unspecified.
+    """
+    if type(which) is not Expr:
+        for i, _ in which:
+            array.set_row(*compute(i))
+        return
+
+    def iteration(i: Any, _: Carry) -> Iteration:
+        row, values = compute(i)
+        return Iteration(puts=[Put(array.held, row, c, x, None) for c, x in enumerate(values)])
+
+    array.leave(array.held, _for_each(which, iteration, []))
+
+
+def revise_each(
+    which: Any, body: Callable[[Any, Carry], tuple[Carry, Sequence[Scalar]]], carry: Carry, array: Array
+) -> Carry:
+    """Run `for i in which: carry, array[i] = body(i, carry)`, each iteration for the worlds of the i-th mask."""
+    if type(which) is not Expr:
+        for i, mask in which:
+            new, row = body(i, carry)
+            carry = choose_all(mask, new, carry) if mask is not True else new
+            array.set_row(i, [select(mask, x, y) for x, y in zip(row, array[i], strict=True)])
+        return carry
+    _, rebuild = _flatten(carry)
+
+    def iteration(i: Any, carry: Carry) -> Iteration:
+        new, row = body(i, carry)
+        return Iteration(new, [Put(array.held, i, c, x, array[i, c]) for c, x in enumerate(row)])
+
+    region_op = _for_each(which, iteration, carry)
+    array.leave(array.held, region_op)
+    return rebuild(_results(region_op))
 
 
 def compute_each(which: Any, compute: Callable[[Any], Sequence[Scalar]]) -> Array:

@@ -2,9 +2,10 @@
 
 A tangent is sparse: {column: derivative by that column's input}, without those that are always 0. It is recorded in the
 region of its node. What a block carries out gets a carry for each entry of its tangent, under the same mask, so that a
-block that no world needs is skipped with its derivatives; and so does what a `repeat` carries on. Elementary functions
-have the derivatives that calculus gives them, not those of their polynomials. What a search found has the derivative
-that the equation gives which it solves (see `implicit`); the search itself is never entered.
+block that no world needs is skipped with its derivatives; and so does what a `repeat` or a loop over what is needed
+carries on. An array has for each column of its tangent another array, of the tangents of what it holds. Elementary
+functions have the derivatives that calculus gives them, not those of their polynomials. What a search found has the
+derivative that the equation gives which it solves (see `implicit`); the search itself is never entered.
 
 A kink has the derivative of the piece that the value is in; where it lies right on one, `min` and `max` with a constant
 follow the value that is not constant. What is constant piece by piece (comparisons, roundings, integers) has derivative
@@ -13,16 +14,21 @@ follow the value that is not constant. What is constant piece by piece (comparis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import math as elementary
+from .arrays import Array, Table
+from .control import repeat
 from .expr import Expr, current, fresh, node
 from .implicit import Solution
-from .region_ops import IterArg, PuttingLoop, RegionOp, Repeat, When
+from .region_ops import ForEach, IterArg, Put, PuttingLoop, RegionOp, Repeat, Shape, When
 from .scalar import Scalar, select
 
-Tangent = dict[Hashable, Any]  # by column; the values are scalars that are not always 0
+# By column. The values are scalars that are not always 0; of an array, by its own columns, where the tangents of these
+# are: an array (or a table, of constants) and the column there.
+Tangent = dict[Hashable, Any]
+Places = dict[int, tuple[Any, int]]
 NONE: Tangent = {}
 
 
@@ -30,8 +36,10 @@ class NotDifferentiable(NotImplementedError):
     """Raised for a value whose derivative has no rule here; the message says what the value is."""
 
 
+LARGE = 5000  # columns times the square of the unknowns, from which equations are solved in a loop over the columns
+
 # Operations whose derivative is 0 wherever there is one: what they give is constant piece by piece.
-STEPS = frozenset(("rint", "load", "lookup", "i2f", "u2f", "spread", "pow2"))
+STEPS = frozenset(("rint", "load", "lookup", "fetch", "i2f", "u2f", "spread", "pow2"))
 
 
 class Tangents:
@@ -67,7 +75,7 @@ class Tangents:
     def _operands(self, e: Expr) -> Sequence[Any]:
         """Return the values whose tangents that of e is made of."""
         trace = current()
-        if e.type != "f":
+        if e.type not in "fa":
             return ()
         if e in trace.solutions:
             return self._solution_operands(trace.solutions[e])
@@ -75,7 +83,7 @@ class Tangents:
             return trace.elementary[e][1]
         if e.op == "result":
             return self._result_operands(e)
-        return e.args if e.op in RULES else ()
+        return e.args if e.op in RULES or e.op == "array" else e.args[:1] if e.op == "get" else ()
 
     def _solution_operands(self, solution: Solution) -> Sequence[Any]:
         return solution.given if self._in_loop(solution) else self._before_search(solution)
@@ -87,7 +95,9 @@ class Tangents:
     def _record(self, e: Expr) -> None:
         """Make the tangent of e, whose operands' are known."""
         trace = current()
-        if e.type != "f":
+        if e.type == "a":
+            self._of_array(e)
+        elif e.type != "f":
             self._known[e] = NONE
         elif e in trace.solutions:
             self._solve(trace.solutions[e])
@@ -98,8 +108,10 @@ class Tangents:
             self._known[e] = _without_zeros(RULES[e.op](e, *e.args, *(self.known(x) for x in e.args)))
         elif e.op == "result" and isinstance(e.attr.region_op.attr, When):
             self._known[e] = self._of_block(e.attr)
-        elif e.op == "result" and isinstance(e.attr.region_op.attr, Repeat):
-            self._of_repeat(e.attr)
+        elif e.op == "result" and isinstance(e.attr.region_op.attr, Repeat | ForEach):
+            self._of_loop(e.attr)
+        elif e.op == "get":
+            self._known[e] = _got(self.known(e.args[0]), e.args[1], e.attr)
         elif e.op in STEPS or not self._depends(e):
             self._known[e] = NONE
         else:
@@ -119,20 +131,23 @@ class Tangents:
                 out[column] = _carried(arg.region_op, IterArg(None if arg.before is None else old, new))
         return out
 
-    def _of_repeat(self, wanted: IterArg) -> None:
-        """Make the tangents of what a `repeat` carries: of this value, and of those that it is made of on the way.
+    def _of_loop(self, wanted: IterArg) -> None:
+        """Make the tangents of what a loop carries: of this value, and of those that it is made of on the way.
 
-        Which entries are always 0 is not known before the end of the loop: so the loop carries those of all columns.
+        Which entries are always 0 is not known before the end of the loop: so the loop carries those of all columns
+        that there may be.
         """
         region_op: Expr = wanted.region_op
-        loop: Repeat = region_op.attr
+        loop: Repeat | ForEach = region_op.attr
         args = [arg for arg in self._carried_with(wanted) if arg.variable not in self._known]
         with current().inside(region_op.region):
             starts = self.of([arg.before for arg in args])
+        self._known |= {arg.variable: NONE for arg in args}
+        columns = self._columns_of([x for arg in args for x in (arg.before, arg.after)])
         made: list[tuple[IterArg, Hashable, IterArg]] = []
         for arg, start in zip(args, starts, strict=True):
             tangent: Tangent = {}
-            for column in self._columns:
+            for column in columns:
                 carry = IterArg(start.get(column, 0.0))
                 with current().inside(loop.body):
                     carry.variable = fresh("phi", attr=carry, type_="f")
@@ -144,10 +159,99 @@ class Tangents:
             carry.after = ends[arg].get(column, 0.0)
             result = _carried(region_op, carry)
             self._known.setdefault(arg.result, {})[column] = result
+        for arg in args:
+            self._known.setdefault(arg.result, NONE)
+
+    def _columns_of(self, values: Sequence[Any]) -> list[Hashable]:
+        """List the columns in which these values may have a derivative."""
+        seen: dict[Expr, None] = {}
+        found: dict[Hashable, None] = {}
+        todo: list[Any] = list(values)
+        while todo:
+            x = todo.pop()
+            if type(x) is not Expr or x in seen:
+                continue
+            seen[x] = None
+            if x in self._known:
+                found.update(dict.fromkeys(self._known[x]))
+            elif self._is_leaf(x):
+                found[x] = None
+            else:
+                todo += _made_of(x)
+        return list(found)
+
+    # arrays
+
+    def _of_array(self, e: Expr) -> None:
+        if e.op == "array":
+            self._known[e] = _as_tables(e.attr, [self.known(x) for x in e.args])
+        elif e.op == "filled" and e.args[0].op == "array" and isinstance(e.args[1].attr, ForEach):
+            self._of_filled(e)
+        elif self._depends(e):
+            raise NotDifferentiable(_described(e))
+        else:
+            self._known[e] = NONE
+
+    def _of_filled(self, e: Expr) -> None:
+        """Make the tangents of what a loop over what is needed puts into an array: it puts those into other arrays.
+
+        The loop may read what it puts, as a sum does that it adds to. Then tangents are kept of all that there may be.
+        """
+        before, region_op = e.args
+        loop: ForEach = region_op.attr
+        puts = [put for put in loop.puts if put.array is before]
+        values = [x for put in puts for x in (put.value, put.otherwise)]
+        first = self.of(before.args)
+        self._known[before] = NONE
+        kept: dict[Hashable, Places] = {}
+        if self._reach(values, before):
+            columns = dict.fromkeys([*(column for t in first for column in t), *self._columns_of(values)])
+            kept = self._known[before] = self._room(before, first, columns, range(before.attr.columns))
+        tangents = iter(self.of(values))
+        made = [(put, next(tangents), next(tangents)) for put in puts]
+        if not kept:
+            columns = dict.fromkeys(column for _, *both in made for t in both for column in t)
+            for column in [*columns, *(column for t in first for column in t if column not in columns)]:
+                used = {put.column for put, *both in made if any(column in t for t in both)}
+                used |= {k % before.attr.columns for k, t in enumerate(first) if column in t}
+                kept |= self._room(before, first, [column], sorted(used))
+        for put, value, otherwise in made:
+            for column, places in kept.items():
+                if put.column in places:
+                    array, k = places[put.column]
+                    old = None if put.otherwise is None else otherwise.get(column, 0.0)
+                    loop.puts.append(Put(array, put.row, k, value.get(column, 0.0), old))
+        with current().inside(e.region):
+            self._known[e] = {column: _filled(places, region_op) for column, places in kept.items()}
+
+    def _room(
+        self, e: Expr, first: Sequence[Tangent], columns: Iterable[Hashable], used: Sequence[int]
+    ) -> dict[Hashable, Places]:
+        """Make arrays for the tangents of what is put into the array e, of which these are the first."""
+        found = {}
+        with current().inside(e.region):
+            for column in columns:
+                values = [t.get(column, 0.0) for k, t in enumerate(first) if k % e.attr.columns in used]
+                array = fresh("array", *values, attr=Shape(e.attr.rows, len(used)))
+                found[column] = {c: (array, k) for k, c in enumerate(used)}
+        return found
+
+    def _reach(self, values: Sequence[Any], wanted: Expr) -> bool:
+        """True if one of the values, whose tangents are not known, is made of what is wanted."""
+        seen: dict[Expr, None] = {}
+        todo: list[Any] = list(values)
+        while todo:
+            x = todo.pop()
+            if x is wanted:
+                return True
+            if type(x) is Expr and x not in seen and x not in self._known:
+                seen[x] = None
+                todo += _made_of(x)
+        return False
 
     def _carried_with(self, wanted: IterArg) -> list[IterArg]:
         """List what a loop carries that this value of it is made of, itself the first."""
-        loop: Repeat = wanted.region_op.attr
+        loop: Repeat | ForEach = wanted.region_op.attr
         variables = {arg.variable: arg for arg in loop.iter_args}
         found, todo = {wanted: None}, [wanted]
         while todo:
@@ -162,8 +266,8 @@ class Tangents:
                     if variables[e] not in found:
                         found[variables[e]] = None
                         todo.append(variables[e])
-                elif e.op == "result" and isinstance(e.attr.region_op.attr, RegionOp) and not self._is_solution(e):
-                    reach += [e.attr.before, e.attr.after]
+                elif e.type in "ac" or (e.op == "result" and not self._is_solution(e)):
+                    reach += _made_of(e)
                 else:
                     reach += self._operands(e)
         return list(found)
@@ -208,24 +312,34 @@ class Tangents:
                 after[e] = None
                 todo += users.get(e, ())
         own = dict.fromkeys(solution.values)
-        found = [x for e in after if e not in own for x in self._operands(e)]
-        return list(dict.fromkeys(x for x in (*residual, *found) if type(x) is Expr and x not in after))
+        sums = {e.args[0] for e in after if e.op == "filled"}  # whose tangents are known where the loop's are made
+        found = [x for e in after if e not in own for x in (_made_of(e) if e.type in "ac" else self._operands(e))]
+        return [
+            x
+            for x in dict.fromkeys((*residual, *found))
+            if type(x) is Expr and x not in after and x not in sums and not (x.op == "get" and x.args[0] in sums)
+        ]
 
     def _solve(self, solution: Solution) -> None:
         """Make the tangents of a solution: minus the inverse of the equation's matrix, times the residual's tangents.
 
-        In a loop that is done by the few values from which the equation follows, and then multiplied with their
-        tangents: these have entries in all columns, while those of the equation are sparse.
+        In a loop those of the residual are by the few values from which the equation follows, times their tangents:
+        these have entries in all columns, while those of the equation are sparse.
         """
         residual, solve = self._equation(solution)
         if not self._in_loop(solution):
             held = Tangents({})
             held._known = self._known | {x: NONE for x in solution.values if type(x) is Expr}
-            found = _solved(solve, held.of(residual))
+            found = _each_column(held.of(residual), len(residual), lambda row: solve([-x for x in row]))
         else:
-            local = _Local(solution, self)
-            by_given = _solved(solve, local.of(residual))
-            found = [_chained(tangent, self) for tangent in by_given]
+            by_given = _Local(solution, self).of(residual)
+            given: list[Any] = list(dict.fromkeys(x for tangent in by_given for x in tangent))
+            place = {x: k for k, x in enumerate(given)}
+
+            def solved(row: list[Scalar]) -> Sequence[Scalar]:
+                return solve([-_total(row[place[x]] * rate for x, rate in tangent.items()) for tangent in by_given])
+
+            found = _each_column(self.of(given), len(residual), solved)
         for x, tangent in zip(solution.values, found, strict=True):
             if type(x) is Expr:
                 self._known[x] = tangent
@@ -250,6 +364,8 @@ class Tangents:
                 if self._known[x]:
                     return True
                 continue
+            if x.op == "version":  # which the loop that it is of puts into
+                return True
             seen[x] = None
             todo += _made_of(x)
         return False
@@ -280,24 +396,65 @@ class _Local(Tangents):
         return e.op == "phi" or (e.op == "load" and bool(self._around._known.get(e)))
 
 
-def _solved(solve: Callable[[Sequence[Scalar]], Sequence[Scalar]], residual: Sequence[Tangent]) -> list[Tangent]:
-    """Return minus the solutions, column by column."""
-    found: list[Tangent] = [{} for _ in residual]
-    for column in dict.fromkeys(column for tangent in residual for column in tangent):
-        for tangent, x in zip(found, solve([-tangent.get(column, 0.0) for tangent in residual]), strict=True):
-            tangent[column] = x
-    return [_without_zeros(tangent) for tangent in found]
+def _each_column(
+    given: Sequence[Tangent], n: int, linear: Callable[[list[Scalar]], Sequence[Scalar]]
+) -> list[Tangent]:
+    """Return the tangents of n values that are linear in values of these tangents.
+
+    Where it is much code it is a loop over the columns, so that there is no more code than for one.
+    """
+    columns = list(dict.fromkeys(column for tangent in given for column in tangent))
+    rows = [[tangent.get(column, 0.0) for tangent in given] for column in columns]
+    if len(rows) * n * n < LARGE:
+        found = [list(linear(row)) for row in rows]
+    else:
+        held, made = Array(rows), Array(rows=len(rows), columns=n)
+
+        def one(k: Any, carry: list[Scalar]) -> list[Scalar]:
+            made.put(k, list(linear(held[k])), None)
+            return carry
+
+        repeat(len(rows), one, [], [made])
+        found = [made[k] for k in range(len(rows))]
+    return [_without_zeros({c: row[i] for c, row in zip(columns, found, strict=True)}) for i in range(n)]
 
 
-def _chained(tangent: Tangent, inner: Tangents) -> Tangent:
-    """Return a tangent by other nodes, by the columns of their own tangents."""
-    out: Tangent = {}
-    by: Any
-    for by, x in tangent.items():
-        (of_node,) = inner.of([by])
-        for column, y in of_node.items():
-            out[column] = out.get(column, 0.0) + x * y
-    return _without_zeros(out)
+def _total(xs: Iterable[Scalar]) -> Scalar:
+    total: Scalar = 0.0
+    for x in xs:
+        total = total + x
+    return total
+
+
+def _got(tangent: Tangent, row: Any, c: int) -> Tangent:
+    """Return the tangent of what an array holds in its column c."""
+    found: Tangent = {}
+    for column, places in tangent.items():
+        if c in places:
+            held, k = places[c]
+            found[column] = held[row, k] if isinstance(held, Table) else node("get", held, row, attr=k)
+    return _without_zeros(found)
+
+
+def _as_tables(shape: Shape, first: Sequence[Tangent]) -> Tangent:
+    """Return the tangents of an array whose first entries have these, row by row: of constants, in tables."""
+    found: Tangent = {}
+    for column in dict.fromkeys(column for t in first for column in t):
+        used = sorted({k % shape.columns for k, t in enumerate(first) if column in t})
+        values = [t.get(column, 0.0) for k, t in enumerate(first) if k % shape.columns in used]
+        if any(type(x) is Expr for x in values) or len(first) < shape.rows * shape.columns:
+            held: Any = fresh("array", *values, attr=Shape(shape.rows, len(used)))
+        else:
+            held = Table([values[k : k + len(used)] for k in range(0, len(values), len(used))])
+        found[column] = {c: (held, k) for k, c in enumerate(used)}
+    return found
+
+
+def _filled(places: Places, region_op: Expr) -> Places:
+    """Return where the tangents of an array are after a loop has put them there."""
+    arrays = dict.fromkeys(array for array, _ in places.values())
+    after = {array: fresh("filled", array, region_op, attr=array.attr) for array in arrays}
+    return {c: (after[array], k) for c, (array, k) in places.items()}
 
 
 def _carried(region_op: Expr, carry: IterArg) -> Expr:
@@ -329,10 +486,10 @@ def _made_of(x: Expr) -> Iterator[Any]:
 
 
 def _described(e: Expr) -> str:
-    if e.op == "get":
+    if e.type == "a":
         return "what loops put into arrays has no derivative yet"
     if e.op in ("result", "phi"):
-        return "a search that runs until it has ended, or a loop over what is needed, has no derivative yet"
+        return "a search that runs until it has ended has no derivative yet"
     return f"the operation {e.op!r} has no derivative"
 
 

@@ -54,8 +54,9 @@ class Kernel(ABC):
     def allocate(self, buffer: Buffer, worlds: int) -> torch.Tensor:
         """Allocate a tensor of zeros for a buffer of so many worlds."""
         across = padded(worlds)
-        shape = (across, buffer.size) if buffer.rows else (buffer.size, buffer.period or across)
+        shape: tuple[int, ...] = (across, buffer.size) if buffer.rows else (buffer.size, buffer.period or across)
         shape = (across // buffer.share, buffer.size) if buffer.share > 1 else shape
+        shape = (buffer.size,) if buffer.table else shape
         dtype = TORCH_TYPES.get(buffer.type, self.float_type)
         return mark_static_address(torch.zeros(shape, dtype=dtype, device=self.device))
 
@@ -64,6 +65,10 @@ class Kernel(ABC):
         want = TORCH_TYPES.get(buffer.type, self.float_type)
         if x.dtype != want or x.device != self.device or not x.is_contiguous():
             raise ValueError(f"buffer {buffer.name!r} must be a contiguous {want} tensor on {self.device}")
+        if buffer.table:
+            if x.shape != (buffer.size,):
+                raise ValueError(f"buffer {buffer.name!r} of size {buffer.size} cannot be of shape {tuple(x.shape)}")
+            return None
         in_rows = buffer.rows or buffer.share > 1
         size, worlds = (x.shape[1], x.shape[0]) if in_rows else (x.shape[0], x.shape[1])
         worlds *= buffer.share

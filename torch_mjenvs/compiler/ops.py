@@ -70,6 +70,7 @@ OPS: dict[str, Op] = {
     # buffers
     "load": Op("", "?", "tuple"),  # attr: (buffer, column); the type is the buffer's
     "store": Op("?", "c", "tuple"),  # the same; the passes of `lower.py` put stores among the nodes
+    "fetch": Op("x", "f", "tuple", counts=True),  # the number there in a buffer that is a table; attr: (buffer,)
     # tables and arrays
     "lookup": Op("x", "?", "Table", counts=True),  # the constant there, row by row; the type is the table's, "f" or "s"
     "array": Op("f*", "a", "Shape"),  # with these values in it, row by row; with none, unspecified
@@ -80,7 +81,11 @@ OPS: dict[str, Op] = {
     "spread": Op("s", "f"),  # the same number in all worlds
     # active sets
     "active_set": Op("b*", "t", "int"),  # which of attr masks hold in any world
+    "everything": Op("", "t", "int"),  # all of attr numbers, in all worlds
     "chosen": Op("c", "t", "int"),  # which of attr parts a `for_each` chose
+    "packed": Op("t*", "t", "Packing"),  # several together in one order, numbered anew without gaps
+    "number": Op("ts", "s"),  # where that which now has this number stands in the order
+    "slot": Op("ts", "s"),  # and the other way round
     # control
     "when": Op("b*", "c", "When"),
     "while": Op("", "c", "While"),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .arrays import BufferTable
 from .expr import Expr, Trace, node, tracing, type_of
 from .ops import OPS
 from .region_ops import IterArg, RegionOp
@@ -22,10 +23,11 @@ class Buffer:
     `type` is "f" (the kernel's float), "i" (int32) or "b" (bool). World-minor buffers are (size, worlds) tensors, so
     that neighbouring worlds are neighbours in memory; with `rows` they are (worlds, size), as users want them.
 
-    Two kinds are read only, and hold what several worlds have in common. `share`: so many neighbouring worlds read one
-    row of a (worlds / share, size) tensor. `period`: world k reads column k % period of a (size, period) tensor. Both
-    numbers are multiples of `launch.PADDING`. In a kernel of pictures a "world" is a pixel: pixels share what their
-    picture shows, and pictures share the rays of their pixels.
+    Three kinds are read only, and hold what several worlds have in common. `share`: so many neighbouring worlds read
+    one row of a (worlds / share, size) tensor. `period`: world k reads column k % period of a (size, period) tensor.
+    Both numbers are multiples of `launch.PADDING`. `table`: all worlds read a (size,) tensor, each at places of its
+    own, as a `Table` is read; in a kernel's body it is a `BufferTable`. In a kernel of pictures a "world" is a pixel:
+    pixels share what their picture shows, pictures share the rays of their pixels, and all read the same textures.
     """
 
     name: str
@@ -34,11 +36,12 @@ class Buffer:
     rows: bool = False
     share: int = 1
     period: int = 0
+    table: bool = False
 
     @property
     def read_only(self) -> bool:
         """True if several worlds read the same numbers."""
-        return self.share > 1 or self.period > 0
+        return self.share > 1 or self.period > 0 or self.table
 
 
 @dataclass
@@ -83,8 +86,11 @@ def record(
     index = {b.name: k for k, b in enumerate(buffers)}
     stores = []
     with collector_paused(), tracing(dtype) as trace:
-        columns = {
-            b.name: [node("load", attr=(k, c), type_=b.type) for c in range(b.size)] for k, b in enumerate(buffers)
+        columns: dict[str, Any] = {
+            b.name: BufferTable(k, b.size)
+            if b.table
+            else [node("load", attr=(k, c), type_=b.type) for c in range(b.size)]
+            for k, b in enumerate(buffers)
         }
         for key, values in body(columns).items():
             buffer = buffers[index[key]]

@@ -6,7 +6,7 @@ the body, and afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,3 +171,14 @@ class Shape:
 
     rows: int
     columns: int
+
+
+class Packing(int):
+    """The order in which active sets are put together: of how many numbers, and for each set the places of its own."""
+
+    orders: tuple[tuple[int, ...], ...]
+
+    def __new__(cls, n: int, orders: Sequence[Sequence[int]]) -> Packing:
+        made = super().__new__(cls, n)
+        made.orders = tuple(tuple(order) for order in orders)
+        return made

@@ -162,8 +162,11 @@ class Manipulator(Arm):
 class ManipulatorInsert(Manipulator):
     """Put a ball into a cup or, with `use_peg`, a peg into a slot. Observation: as of `Manipulator`."""
 
-    reset_parameters: ClassVar[tuple[str, ...]] = ("body_pos", "body_quat")
     tilt: ClassVar[float] = math.pi / 3
+
+    @property
+    def reset_parameters(self) -> dict[str, list[str]]:  # type: ignore[override]
+        return {name: [f"target_{self.held}", *self.receptacles()] for name in ("body_pos", "body_quat")}
 
     def receptacles(self) -> list[str]:
         return ["slot" if self.use_peg else "cup"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,9 +159,14 @@ class Engine(Varied):
 
     def _view_of(self, name: str) -> torch.Tensor:
         """Return a buffer with a row for each world, (N, width); (N,) for those of one number a world."""
-        buffer = self.buffers[name]
-        view = (buffer if name in self._rows else buffer.T)[: self.num_envs]
-        return view[:, 0] if name in COLUMNS else view
+        return self.worlds_of(name, self.buffers[name])
+
+    def worlds_of(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """Return the worlds of a tensor that is laid out as the buffer `name`, or of several, stacked: (..., N, width),
+        or (..., N) for those of one number a world.
+        """
+        view = (x if name in self._rows else x.mT)[..., : self.num_envs, :]
+        return view[..., 0] if name in COLUMNS else view
 
     def view(self, name: str) -> torch.Tensor:
         """Return a buffer with a row for each world: the same tensor at every call.
@@ -225,6 +231,11 @@ class Engine(Varied):
     def final_info_values(self) -> torch.Tensor:
         """The entries of `final_info` in one tensor, world-minor, for `named_columns`."""
         return self.view("final_info").T
+
+    def info_places(self) -> dict[str, int]:
+        """Return the first row of each entry of info in its buffer."""
+        widths = [max(1, width) for width in self.layout.info.values()]
+        return dict(zip(self.layout.info, itertools.accumulate([0, *widths]), strict=False))
 
     def own_fields(self, world: int) -> dict[str, np.ndarray]:
         """Return a world's own parameters as fields of an MjModel, by name; those of mjOption are left out."""
@@ -293,6 +304,21 @@ class Engine(Varied):
         self._step()
         if self._ahead and not torch.compiler.is_compiling():
             self._ahead.after_step()
+
+    def step_on(self, buffers: Mapping[str, torch.Tensor]) -> Callable[[], None]:
+        """Return a function that makes a step of the worlds on these buffers, by name, in place of the engine's own.
+
+        They must be those that a step only reads (`action`) or only writes (`obs`, `reward`, ...), of the shape that
+        the engine's own have. Raises ValueError for others.
+        """
+        own = {name: self.buffers[name] for name in self.buffers.keys() - buffers.keys()}
+        launched = self._step.kernel.bind(own | dict(buffers))
+
+        def step() -> None:
+            self._follow()
+            launched()
+
+        return step
 
     def transition(self, state: Mapping[str, torch.Tensor], action: torch.Tensor) -> dict[str, torch.Tensor]:
         """Return the state after one step from `state` under `action` (..., nu). The engine's own worlds stay as they

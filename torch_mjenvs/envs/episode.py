@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..physics.algebra.spatial import MAXVAL
 from ..physics.model.model import Model, is_plain
 from ..physics.model.precision import Precision
 from ..physics.model.state import State
-from ..physics.params import Columns, check_names, leaves, sensible
+from ..physics.params import VARIABLE, Columns, check_names, leaves, rows_of, sensible
 from ..physics.pipeline import OF_SENSORS, derive
 from ..physics.step import left_by_step, refreshed, steps
 from .contract import Contract, Named, Placed, Verdict, by_name, flatten
@@ -84,7 +84,7 @@ class Episode:
         )
         if not names:
             return None
-        columns = Columns(m, names)
+        columns = Columns(m, names, self._only({*self.vary, *self.randomize, *by_task}))
         for end in (0, 1):
             nominal = columns.nominal()
             params: list[Scalar] = [*nominal]
@@ -95,6 +95,14 @@ class Episode:
                 if not holds and name in self.randomize:
                     raise ValueError(f"randomize {name!r} can give values that make no sense: {rule}")
         return columns
+
+    def _only(self, whole: Collection[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Return the rows that vary of parameters that `reset` alone sets, where the task says which."""
+        named = self.task.reset_parameters
+        if not isinstance(named, Mapping):
+            return ()
+        rows = rows_of(self.model, {name: which for name, which in named.items() if name not in whole})
+        return tuple((name, rows[name]) for name in VARIABLE if name in rows)
 
     def of_world(self, params: list[Scalar], derived: list[Scalar]) -> Episode:
         """Return this episode with a world's own model, made from its parameters."""

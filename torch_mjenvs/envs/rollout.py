@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting
 from ..checks import as_count, as_tensor, check_memory
+from .direct_steps import DirectSteps
 from .engine import MARKED_STEPS, Engine
 from .entries import BAD_STATE
 from .episode_log import of_last_step
@@ -89,6 +90,7 @@ class Rollout:
             self._outputs.append("final_obs")
         self._given = {*self._outputs, *engine.layout.logged}
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._direct: DirectSteps | None = None
         gpus = [engine.device] if engine.device.type == "cuda" else []
         with torch.no_grad(), torch.random.fork_rng(gpus):  # torch's random numbers go on as if nothing had run
             self._rows = self._allocate()
@@ -117,7 +119,14 @@ class Rollout:
             if x.ndim == 0 or len(x) != shape[1]:
                 raise ValueError(f"the policy's {name!r} must have {shape[1]} rows, one a world, not {tuple(x.shape)}")
         check_memory("steps", self._steps, sum(x.nbytes for x in first.values()), self._device)
-        tensors = {k: torch.zeros(*shape, *x.shape[1:], dtype=x.dtype, device=x.device) for k, x in first.items()}
+        shared: dict[str, torch.Tensor] = {}
+        if self._around is None:  # wrappers make steps of their own
+            self._direct = DirectSteps(self._engine, self._steps, self._outputs, action.dtype)
+            shared = self._direct.shared
+        tensors = {
+            k: shared[k] if k in shared else torch.zeros(*shape, *x.shape[1:], dtype=x.dtype, device=x.device)
+            for k, x in first.items()
+        }
         return tensors | {"next_obs": torch.zeros_like(obs)}
 
     def _first_outputs(self, action: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -132,18 +141,14 @@ class Rollout:
             self._around.load_state_dict(state)
 
     def _step(self, action: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Make a step, and return its observation and its other outputs."""
-        if self._around is not None:
-            obs, reward, terminated, truncated, info = self._around.step(action)
-            given = {"reward": reward, "terminated": terminated, "truncated": truncated} | info
-            if "final_obs" in self._outputs:
-                given["final_obs"] = self._parts.join(given["final_obs"])
-            outputs = {name: given[name] for name in self._outputs} | of_last_step(self._engine)
-            return self._parts.join(obs), outputs
-        engine = self._engine
-        engine.action.copy_(action)
-        engine.step()
-        return engine.obs, {name: engine.view(name) for name in self._outputs} | of_last_step(engine)
+        """Make a step of the outermost wrapper, and return its observation and its other outputs."""
+        assert self._around is not None
+        obs, reward, terminated, truncated, info = self._around.step(action)
+        given = {"reward": reward, "terminated": terminated, "truncated": truncated} | info
+        if "final_obs" in self._outputs:
+            given["final_obs"] = self._parts.join(given["final_obs"])
+        outputs = {name: given[name] for name in self._outputs} | of_last_step(self._engine)
+        return self._parts.join(obs), outputs
 
     def _act(self, obs: torch.Tensor) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
         given = self._policy(self._parts.split(obs))
@@ -158,17 +163,34 @@ class Rollout:
         return action, extras
 
     def _run(self) -> None:
+        if self._direct is None:
+            self._run_around()
+            return
+        direct, rows = self._direct, self._direct.rows
+        direct.begin()
+        for t in range(self._steps):
+            direct.step(t, self._chosen(t, rows["obs"][t]))
+        direct.finish(self._rows)
+        self._rows["next_obs"].copy_(self._engine.obs)
+
+    def _run_around(self) -> None:
         obs, out = self._obs, self._rows
         for t in range(self._steps):
             out["obs"][t] = obs
-            action, extras = self._act(out["obs"][t])
-            for name, x in extras.items():
-                out[name][t] = x
-            out["action"][t] = action
+            action = self._chosen(t, out["obs"][t])
             obs, outputs = self._step(action)
             for name, x in outputs.items():
                 out[name][t] = x
         out["next_obs"].copy_(obs)
+
+    def _chosen(self, t: int, obs: torch.Tensor) -> torch.Tensor:
+        """Return the policy's actions, and write down what it gives, but for actions that a step takes as they are."""
+        action, extras = self._act(obs)
+        if self._direct is None or not self._direct.takes_actions:
+            self._rows["action"][t] = action
+        for name, x in extras.items():
+            self._rows[name][t] = x
+        return action
 
     def _capture(self) -> None:
         """Capture the CUDA graph; the worlds are afterwards as they were before."""

@@ -23,6 +23,8 @@ from .engine import Engine, copied
 from .entries import BAD_STATE
 from .observation import as_form
 from .parts import Parts, mapped
+from .pixels import Pixels
+from .pixels import as_options as as_pixels
 from .spaces import action_space
 from .tasks.base import Task
 from .tasks.registry import TASKS, make_task
@@ -65,6 +67,9 @@ class TorchRLEnv(EnvBase):
         randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
             each number by one of its own, and `Scale`, `Shift` and `Uniform` say more. `params` has them.
         vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
+        pixels: dict(width=84, height=84, camera=0, outputs="rgb", stack=3) gives pictures as td["pixels"] (N, 84, 84,
+            9) uint8, drawn without OpenGL, in place of the task's own observations; `state=True` gives both, and
+            `PixelOptions` has the rest. Not with native_autoreset.
         render_worlds: the worlds that `render()` draws, as one picture; None for a picture of every world.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
             MujocoEnv takes them.
@@ -104,6 +109,7 @@ class TorchRLEnv(EnvBase):
         first_world: int = 0,
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
+        pixels: Mapping[str, Any] | None = None,
         render_worlds: Sequence[int] | None = None,
         width: int = DEFAULT_SIZE,
         height: int = DEFAULT_SIZE,
@@ -114,7 +120,7 @@ class TorchRLEnv(EnvBase):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
-        made, form = make_task(task, task_arguments, RESERVED), as_form(observation)
+        made, form, pictures = make_task(task, task_arguments, RESERVED), as_form(observation), as_pixels(pixels)
         engine = Engine(
             made,
             num_envs,
@@ -132,6 +138,8 @@ class TorchRLEnv(EnvBase):
         self._torchrl_native_autoreset = native_autoreset  # where TorchRL looks
         self._action_shape = (num_envs, engine.layout.action)
         self._parts = _keyed(engine.layout.observation.parts(form))
+        self._pixels = None if pictures is None else Pixels(engine, pictures)
+        self._no_world = torch.zeros(num_envs, dtype=torch.bool, device=engine.device)
         self._info_keys = tuple(info_keys)
         known = {*engine.layout.info, BAD_STATE}
         unknown = [name for name in self._info_keys if name not in known]
@@ -148,6 +156,8 @@ class TorchRLEnv(EnvBase):
 
     def _refuse_taken(self) -> None:
         names = {*self._parts.shapes}
+        if self._pixels and "pixels" in names | {*self._info_keys}:
+            raise ValueError("the task has a name 'pixels' of its own: rename it")
         for taken, what in ((TAKEN, "TorchRL's own"), ({*self._info_keys}, "among info_keys")):
             if both := sorted(names & taken):
                 raise ValueError(f"the task's observations have the names {both}, which are {what}: rename them")
@@ -174,6 +184,8 @@ class TorchRLEnv(EnvBase):
         def spec(x: torch.Tensor | Mapping[str, Any]) -> Any:
             if isinstance(x, Mapping):
                 return Composite({name: spec(y) for name, y in x.items()}, shape=(n,), device=device)
+            if x.dtype == torch.uint8:
+                return Bounded(0, 255, shape=x.shape, dtype=x.dtype, device=device)
             kind = Binary if x.dtype == torch.bool else Unbounded
             return kind(shape=x.shape, dtype=x.dtype, device=device)
 
@@ -189,6 +201,8 @@ class TorchRLEnv(EnvBase):
         engine = self.engine
         engine.action.copy_(as_tensor("action", tensordict["action"], self._action_shape, self.device))
         engine.step()
+        if self._pixels:
+            self._pixels.draw(self._no_world)
         terminated, truncated = copied(engine.terminated)[:, None], copied(engine.truncated)[:, None]
         return self._tensordict(
             reward=copied(engine.reward)[:, None],
@@ -207,7 +221,7 @@ class TorchRLEnv(EnvBase):
             self._put(tensordict if state is None else state, mask)
         else:
             self.engine.reset(mask)
-        return self._after_reset()
+        return self._after_reset(mask)
 
     def _put(self, state: TensorDictBase | None, mask: torch.Tensor | None) -> None:
         if state is None or "qpos" not in state or "qvel" not in state:
@@ -227,9 +241,11 @@ class TorchRLEnv(EnvBase):
             old.copy_(x if mask is None else torch.where(mask.view(-1, *[1] * (old.ndim - 1)), x, old))
         engine.load_state_dict(new)
 
-    def _after_reset(self) -> TensorDict:
+    def _after_reset(self, mask: torch.Tensor | None) -> TensorDict:
         """Return the entries of all worlds after a reset; worlds that it left out may have ended."""
         engine = self.engine
+        if self._pixels:
+            self._pixels.draw(mask, others=False)
         done = copied(engine.done)[:, None]
         out = self._tensordict(
             done=done, terminated=engine.terminated[:, None] & done, truncated=engine.truncated[:, None] & done
@@ -240,7 +256,9 @@ class TorchRLEnv(EnvBase):
 
     def _seen(self, obs: torch.Tensor) -> dict[str, Any]:
         """Return the entries of these observations (N, D), and those of info, in the engine's own memory."""
-        seen: dict[str, Any] = self._parts.split(obs)
+        seen: dict[str, Any] = {} if self._pixels and not self._pixels.options.state else self._parts.split(obs)
+        if self._pixels:
+            seen["pixels"] = self._pixels.seen()
         if self._info_keys:
             info = self.engine.info | {BAD_STATE: self.engine.bad_state}
             seen |= {name: info[name].view(self.num_envs, -1) for name in self._info_keys}
@@ -266,8 +284,9 @@ class TorchRLEnv(EnvBase):
         tensordict = self.step(tensordict)
         following, ended = self._step_mdp(tensordict), self.engine.done
         if torch.compiler.is_compiling() or ended.is_cuda or ended.any():
-            self.engine.reset(ended)
-            following.update(self._after_reset())
+            mask = ended.clone()
+            self.engine.reset(mask)
+            following.update(self._after_reset(mask))
         return tensordict, following
 
     def _set_seed(self, seed: int | None) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ClosedEnvironmentError, ResetNeeded
+from gymnasium.spaces import Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -24,6 +25,8 @@ from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .engine import MASKS, Engine, copied, named_columns
 from .entries import BAD_STATE
 from .observation import as_form
+from .pixels import Pixels
+from .pixels import as_options as as_pixels
 from .rollout import Observations, Policy, Rollout, Step
 from .spaces import action_space, observation_space
 from .spec import telling
@@ -58,6 +61,10 @@ class TorchVectorEnv(VectorEnv):
         randomize: parameters of the model to be drawn anew for every episode, by MuJoCo's names: (low, high) multiplies
             each number by one of its own, and `Scale`, `Shift` and `Uniform` say more. `params` has them.
         vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
+        pixels: observations are pictures, drawn without OpenGL, and not the task's own: dict(width=84, height=84,
+            camera=0, outputs="rgb", stack=3) gives (N, 84, 84, 9) uint8, the newest picture last. After a reset all of
+            a stack are the first picture. `state=True` gives a dict of both, "state" and "pixels", as Gymnasium's
+            AddRenderObservation; `PixelOptions` has the rest. Not with SAME_STEP.
         render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`,
             None for every world, as in Gymnasium: where there are thousands, name a few. "human" shows one world in a
             window, at every step: the only one, or the one of `render_worlds`.
@@ -103,6 +110,7 @@ class TorchVectorEnv(VectorEnv):
         first_world: int = 0,
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
+        pixels: Mapping[str, Any] | None = None,
         render_mode: str | None = None,
         render_worlds: Sequence[int] | None = None,
         width: int = DEFAULT_SIZE,
@@ -114,7 +122,7 @@ class TorchVectorEnv(VectorEnv):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
-        made, form = make_task(task, task_arguments, ARGUMENTS), as_form(observation)
+        made, form, pictures = make_task(task, task_arguments, ARGUMENTS), as_form(observation), as_pixels(pixels)
         self.engine = engine = Engine(
             made,
             num_envs,
@@ -143,9 +151,17 @@ class TorchVectorEnv(VectorEnv):
             default_camera_config=default_camera_config,
         )  # fmt: skip
         self._parts = engine.layout.observation.parts(form)
-        self.single_observation_space = observation_space(engine, self._parts)
+        self._pixels = None if pictures is None else Pixels(engine, pictures)
+        self.single_observation_space = self._observation_space()
         self.single_action_space = action_space(engine)
         self._prepare()
+
+    def _observation_space(self) -> gymnasium.Space[Any]:
+        state = observation_space(self.engine, self._parts)
+        if self._pixels is None:
+            return state
+        pixels = self._pixels.space
+        return Dict({"state": state, "pixels": pixels}, sort_keys=False) if self._pixels.options.state else pixels
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for `copy.deepcopy` and pickle, without what `__setstate__` takes from the engine."""
@@ -161,6 +177,7 @@ class TorchVectorEnv(VectorEnv):
         """Build all that a step would otherwise look up or build anew."""
         engine, n = self.engine, self.num_envs
         self._ready = False
+        self._no_world = torch.zeros(n, dtype=torch.bool, device=self.device)
         # Whether an ended world is stepped: on a GPU, to know would be to wait for it at every step.
         self._watched = engine.mode is AutoresetMode.DISABLED and self.device.type == "cpu"
         self._action_shape = (n, engine.layout.action)
@@ -198,12 +215,18 @@ class TorchVectorEnv(VectorEnv):
     @property
     def obs(self) -> Observations:
         """The observations that `reset` or `step` returned last, (N, D) or by name, the engine's own memory."""
-        return self._parts.split(self.engine.obs)
+        return self._with_pixels(self._parts.split(self.engine.obs))
 
     def _seen(self, name: str) -> Observations:
         """Return "obs" or "final_obs" as users are to have it: by name, and a copy unless they want none."""
         rows = self.engine.view(name)
-        return self._parts.split(copied(rows) if self.copy else rows)
+        return self._with_pixels(self._parts.split(copied(rows) if self.copy else rows))
+
+    def _with_pixels(self, state: Observations) -> Observations:
+        if self._pixels is None:
+            return state
+        pixels = self._pixels.seen()
+        return {"state": state, "pixels": pixels} if self._pixels.options.state else pixels
 
     @property
     def qpos(self) -> torch.Tensor:
@@ -255,6 +278,8 @@ class TorchVectorEnv(VectorEnv):
             raise ResetNeeded("the first reset must be of every world")
         self._seed(seed, mask)
         engine.reset(mask)
+        if self._pixels:
+            self._pixels.draw(mask, others=False)
         self._ready = True
         if self.render_mode == "human":
             self.render()
@@ -303,6 +328,8 @@ class TorchVectorEnv(VectorEnv):
             restarted.copy_(engine.done)
             torch.logical_not(restarted, out=alive)
         engine.step()
+        if self._pixels:  # with NEXT_STEP, worlds that had ended have begun anew
+            self._pixels.draw(restarted if self.autoreset_mode is AutoresetMode.NEXT_STEP else self._no_world)
         if self.render_mode == "human":
             self.render()
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
@@ -377,6 +404,8 @@ class TorchVectorEnv(VectorEnv):
         if self.closed:
             self._refuse()
         self.engine.set_state(qpos, qvel, mask, act)
+        if self._pixels:
+            self._pixels.draw(None if mask is None else self.engine.reset_mask, others=False)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Call a method once for all worlds, or read an attribute; returns one result a world, as SyncVectorEnv does.
@@ -460,16 +489,19 @@ class TorchVectorEnv(VectorEnv):
         call, and `step` may come between.
 
         Raises ValueError for steps below 1, autoreset DISABLED, results of the policy of a wrong shape, and on a GPU
-        for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead").
+        for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead"), and for pixels.
         """
         if self.closed:
             self._refuse()
+        if self._pixels:
+            raise ValueError("capture() takes environments without pixels: step them one by one")
         return Rollout(self.engine, self._check_ready, policy, steps, self._parts)
 
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of all that the worlds carry: an environment that loads them goes on from here, bit for bit."""
-        return self.engine.state_dict() | {"ready": torch.tensor(self._ready, device="cpu")}
+        pixels = {"pixels": self._pixels.frames.clone()} if self._pixels else {}
+        return self.engine.state_dict() | pixels | {"ready": torch.tensor(self._ready, device="cpu")}
 
     @exclusive
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
@@ -482,8 +514,11 @@ class TorchVectorEnv(VectorEnv):
             self._refuse()
         unready = {"ready": torch.tensor(False, device="cpu")}
         state = unready | dict(state) if isinstance(state, Mapping) else state
-        check_state(state, self.engine._views | unready, "such an environment")
-        self.engine.load_state_dict({name: x for name, x in state.items() if name != "ready"})
+        pixels = {"pixels": self._pixels.frames} if self._pixels else {}
+        check_state(state, self.engine._views | pixels | unready, "such an environment")
+        self.engine.load_state_dict({name: x for name, x in state.items() if name not in ("ready", "pixels")})
+        for name, frames in pixels.items():
+            frames.copy_(state[name])
         self._ready = bool(state["ready"])
 
     def render(self) -> tuple[Any, ...] | None:

@@ -7,19 +7,20 @@ inputs of each layer are kept transposed as well.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..compiler.matrices import Apply, Matrix, Multiply, RowSums, Step, Transpose
+from ..compiler.matrices import Apply, Matrix, Multiply, Pairs, RowSums, Step, Transpose
 from ..compiler.program import Buffer, Program, record
 from .activations import ACTIVATIONS
 from .layers import Dense, Network
 
-FRAMES = 32  # of a tile: activations of common networks stay in the nearest caches, and vectors of 4, 8, 16 fit in
+FRAMES = 64  # of a tile: activations of common networks stay in near caches, and each weight is used for many frames
 
 
 class Scratch:
-    """Memory of a thread's own, handed out from the start. `lanes` is how many numbers a vector holds."""
+    """Memory that a plan works in, handed out from the start. `lanes` is how many numbers a vector holds."""
 
     def __init__(self, memory: str, lanes: int):
         self.memory, self.lanes, self.size = memory, lanes, 0
@@ -37,13 +38,13 @@ class Scratch:
 
 
 class Pass:
-    """A network over a tile, in `scratch`: the inputs `x` (inputs, FRAMES), and the same transposed, `rows`."""
+    """A network over a tile, in `scratch`: the inputs `x` (columns, FRAMES), and the same transposed, `rows`."""
 
     def __init__(self, network: Network, theta: Matrix, x: Matrix, rows: Matrix, scratch: Scratch):
         self.layers, self.theta, self.scratch = network.layers, theta, scratch
-        self.inputs = [x.part(network.first, network.layers[0].inputs)]
-        first = replace(rows, columns=network.layers[0].inputs, offset=rows.offset + network.first)
-        self.transposed = [first]
+        inputs = network.layers[0].inputs
+        self.inputs = [x.part(network.first, inputs)]
+        self.transposed = [replace(rows, columns=inputs, offset=rows.offset + network.first)]
         self.before: list[Matrix] = []  # what each layer's activation is applied to
         for layer in self.layers:
             y = scratch.matrix(layer.outputs, FRAMES)
@@ -56,14 +57,13 @@ class Pass:
     def forward(self, training: bool = True) -> list[Step]:
         """Return the steps from the inputs to `output`; for training also to what `backward` needs."""
         steps: list[Step] = []
-        last = len(self.layers) - 1
         for k, layer in enumerate(self.layers):
             before, after = self.before[k], self.inputs[k + 1]
-            steps.append(Multiply(before, _weight(self.theta, layer), self.inputs[k], _bias(self.theta, layer)))
+            steps.append(self._product(k, before))
             if layer.activation != "none":
                 steps.append(_whole(activate(layer.activation), before, after))
-            if k < last and training:
-                steps.append(Transpose(self.transposed[k + 1], after))
+            if layer is not self.layers[-1]:
+                steps += self._kept(k + 1, training)
         return steps
 
     def backward(self, gradient: Matrix, sums: Matrix) -> list[Step]:
@@ -75,22 +75,120 @@ class Pass:
         for k, layer in reversed(list(enumerate(self.layers))):
             if layer.activation != "none":
                 steps.append(_whole(slope(layer.activation), self.before[k], self.inputs[k + 1], gradient))
-            weight, bias = _weight(sums, layer), replace(_bias(sums, layer), column=1)
-            steps += [RowSums(bias, gradient), Multiply(weight, gradient, self.transposed[k], weight)]
+            steps.append(RowSums(replace(bias_of(sums, layer), column=1), gradient))
+            steps += self._weight_sums(k, gradient, weight_of(sums, layer))
             if k > 0:
                 below = self.scratch.matrix(layer.inputs, FRAMES)
-                steps.append(Multiply(below, _weight(self.theta, layer).T, gradient))
+                steps += self._below(k, gradient, below)
                 gradient = below
         return steps
 
+    def _product(self, k: int, out: Matrix) -> Step:
+        layer = self.layers[k]
+        return Multiply(out, weight_of(self.theta, layer), self.inputs[k], bias_of(self.theta, layer))
 
-def _weight(theta: Matrix, layer: Dense) -> Matrix:
-    return replace(
-        theta, rows=layer.outputs, columns=layer.inputs, row=layer.inputs, offset=theta.offset + layer.weight
-    )
+    def _kept(self, k: int, training: bool) -> list[Step]:
+        """Return what becomes of the inputs of a layer before it runs."""
+        return [Transpose(self.transposed[k], self.inputs[k])] if training else []
+
+    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix) -> list[Step]:
+        return [Multiply(sums, gradient, self.transposed[k], sums)]
+
+    def _below(self, k: int, gradient: Matrix, below: Matrix) -> list[Step]:
+        """Return the steps from a gradient by what a layer's activation is applied to, to that by its inputs."""
+        return [Multiply(below, weight_of(self.theta, self.layers[k]).T, gradient)]
 
 
-def _bias(theta: Matrix, layer: Dense) -> Matrix:
+class RoundedWeights:
+    """Weights and biases of networks in the form that products of bfloat16 take, made once for all tiles.
+
+    Whole vectors of biases are read. What is made stands in memories of all threads: `pairs`, and `biases` of float32.
+    """
+
+    def __init__(
+        self, networks: Sequence[Network], theta: Matrix, pairs: Scratch, biases: Scratch, training: bool = True
+    ):
+        self.steps: list[Step] = []  # what makes them
+        self.forward: dict[Dense, Matrix] = {}  # W, and its transpose, in pairs of the numbers that a sum goes over
+        self.backward: dict[Dense, Matrix] = {}
+        self.bias: dict[Dense, Matrix] = {}
+        for network in networks:
+            for layer in network.layers:
+                weight, outputs = weight_of(theta, layer), layer.outputs
+                self.forward[layer] = pairs.matrix(outputs, -(-layer.inputs // 2))
+                self.steps.append(Pairs(self.forward[layer].T, weight.T))
+                if training and layer is not network.layers[0]:
+                    paired = pairs.matrix(-(-outputs // 2), layer.inputs)
+                    self.backward[layer] = pairs.matrix(layer.inputs, paired.rows)
+                    self.steps += [Pairs(paired, weight), Transpose(self.backward[layer], paired)]
+                copies = biases.matrix(outputs, biases.lanes)
+                again = replace(bias_of(theta, layer), rows=copies.columns, columns=outputs, row=0, column=1)
+                self.steps.append(Transpose(copies, again))
+                self.bias[layer] = replace(copies, columns=1, column=0)
+
+
+class RoundedInputs:
+    """Columns of a tile's rows as factors of products of bfloat16. Networks with the same inputs share them."""
+
+    def __init__(self, rows: Matrix, first: int, inputs: int, pairs: Scratch):
+        self.rows = replace(rows, columns=inputs, offset=rows.offset + first)
+        self.units = pairs.matrix(-(-inputs // 2), FRAMES)  # pairs of inputs, for products with weights
+        self.frames = pairs.matrix(FRAMES // 2, inputs)  # pairs of frames, for products with gradients
+
+    def steps(self, training: bool = True) -> list[Step]:
+        """Return the steps that make them."""
+        return [Pairs(self.units, self.rows.T), *([Pairs(self.frames, self.rows)] if training else [])]
+
+
+def rounded_inputs(networks: Sequence[Network], rows: Matrix, pairs: Scratch) -> list[RoundedInputs]:
+    """Return each network's inputs from a tile's rows: one object for those that see the same columns."""
+    seen = [(network.first, network.layers[0].inputs) for network in networks]
+    found = {place: RoundedInputs(rows, *place, pairs) for place in dict.fromkeys(seen)}
+    return [found[place] for place in seen]
+
+
+class RoundedPass(Pass):
+    """A network over a tile whose products have factors of bfloat16, and sums of float32.
+
+    `sums` that its gradients are added to have whole blocks of 16 rows and columns for every layer.
+    """
+
+    def __init__(
+        self, network: Network, theta: Matrix, inputs: RoundedInputs, weights: RoundedWeights, scratch: Scratch,
+        pairs: Scratch,
+    ):  # fmt: skip
+        super().__init__(replace(network, first=0), theta, inputs.rows.T, inputs.rows, scratch)
+        self.weights, self.pairs = weights, pairs
+        self.units, self.frames = [inputs.units], [inputs.frames]
+        for layer in self.layers[1:]:
+            self.units.append(pairs.matrix(-(-layer.inputs // 2), FRAMES))
+            self.frames.append(pairs.matrix(FRAMES // 2, layer.inputs))
+
+    def _product(self, k: int, out: Matrix) -> Step:
+        layer = self.layers[k]
+        return Multiply(out, self.weights.forward[layer], self.units[k], self.weights.bias[layer])
+
+    def _kept(self, k: int, training: bool) -> list[Step]:
+        y = self.inputs[k]
+        return [Pairs(self.units[k], y), *([Pairs(self.frames[k], y.T)] if training else [])]
+
+    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix) -> list[Step]:
+        rounded = self.pairs.matrix(gradient.rows, FRAMES // 2)
+        return [Pairs(rounded.T, gradient.T), Multiply(sums, rounded, self.frames[k], sums)]
+
+    def _below(self, k: int, gradient: Matrix, below: Matrix) -> list[Step]:
+        paired = self.pairs.matrix(-(-gradient.rows // 2), FRAMES)
+        return [Pairs(paired, gradient), Multiply(below, self.weights.backward[self.layers[k]], paired)]
+
+
+def weight_of(theta: Matrix, layer: Dense) -> Matrix:
+    """Return a layer's weights, (outputs, inputs), among all parameters."""
+    row, offset = layer.row or layer.inputs, theta.offset + layer.weight
+    return replace(theta, rows=layer.outputs, columns=layer.inputs, row=row, offset=offset)
+
+
+def bias_of(theta: Matrix, layer: Dense) -> Matrix:
+    """Return a layer's biases, (outputs, 1), among all parameters; they count for every column of a product."""
     return replace(theta, rows=layer.outputs, columns=1, row=1, column=0, offset=theta.offset + layer.bias)
 
 

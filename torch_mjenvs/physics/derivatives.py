@@ -1,4 +1,4 @@
-"""Derivatives of a step by the state and the controls that it starts from: mjd_transitionFD, but exact.
+"""Derivatives of a step by the state, the controls and the parameters it starts from: mjd_transitionFD, but exact.
 
 The step is recorded as ever, and its derivatives beside it, in forward mode (`compiler.derivatives`). The solver's
 search has none: its solution has that of the equation which it solves.
@@ -19,25 +19,31 @@ from ..compiler.expr import Expr
 from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec, dot
 from .collision.shapes import SHAPES
-from .constraints.batch.pair_batch import batch_pairs
-from .constraints.contacts import in_loop
+from .constraints.batch.pair_batch import divided
 from .dynamics.integrator import rotations
 from .model.model import Model, Pair, UnsupportedModel
 from .model.precision import Precision
 
 
 class Linearization(NamedTuple):
-    """The derivatives of a step, dx' = A dx + B du, where x is (positions as tangents, velocities, activations).
+    """The derivatives of a step and of what it gives: dx' = A dx + B du + P dp and dy = C dx + D du.
 
-    A: (..., 2 nv + na, 2 nv + na). B: (..., 2 nv + na, nu).
+    x is (positions as tangents, velocities, activations), u the controls, p the parameters and y the outputs that were
+    asked for, each flat and one after the other; n = 2 nv + na.
+
+    A: (..., n, n). B: (..., n, nu). P: (..., n, np). C: (..., ny, n). D: (..., ny, nu). Without parameters np is 0,
+    without outputs ny.
     """
 
     A: torch.Tensor
     B: torch.Tensor
+    P: torch.Tensor
+    C: torch.Tensor
+    D: torch.Tensor
 
 
-def seeds(m: Model, qpos: Vec, qvel: Vec, act: Vec, ctrl: Vec) -> dict[Expr, Tangent]:
-    """Return the tangents of a state and its controls by themselves, by column of (A, B)."""
+def seeds(m: Model, qpos: Vec, qvel: Vec, act: Vec, ctrl: Vec, params: Vec = ()) -> dict[Expr, Tangent]:
+    """Return the tangents of a state, its controls and parameters by themselves, by column of (A, B, P)."""
     found: dict[Any, Tangent] = {}
     linear, quats = _positions(m)
     for q, v in linear:
@@ -46,15 +52,19 @@ def seeds(m: Model, qpos: Vec, qvel: Vec, act: Vec, ctrl: Vec) -> dict[Expr, Tan
         half = [[0.5 * x for x in row] for row in _body_rates(qpos[q : q + 4])]
         for k in range(4):
             found[qpos[q + k]] = {v + axis: half[axis][k] for axis in range(3)}
-    for k, x in enumerate((*qvel, *act, *ctrl)):
+    for k, x in enumerate((*qvel, *act, *ctrl, *params)):
         found[x] = {m.nv + k: 1.0}
     return found
 
 
 def jacobian(
-    m: Model, at: dict[Expr, Tangent], qpos: Vec, qvel: Vec, act: Vec
-) -> tuple[list[list[Scalar]], list[list[Scalar]]]:
-    """Return A and B, the derivatives of a state by the `seeds` that it was made of, row by row."""
+    m: Model, at: dict[Expr, Tangent], state: tuple[Vec, Vec, Vec], outputs: Vec = ()
+) -> dict[str, list[list[Scalar]]]:
+    """Return the matrices of `Linearization`, row by row, of a state and outputs made of what has these `seeds`.
+
+    state: (qpos, qvel, act).
+    """
+    qpos, qvel, act = state
     tangents = Tangents(at)
     of_pos = tangents.of(qpos)
     rows: list[Tangent] = [{} for _ in range(m.nv)] + tangents.of([*qvel, *act])
@@ -68,8 +78,17 @@ def jacobian(
             for axis in range(3):
                 rows[v + axis][column] = dot(twice[axis], change)
     n = 2 * m.nv + m.na
-    whole = [[row.get(column, 0.0) for column in range(n + m.nu)] for row in rows]
-    return [row[:n] for row in whole], [row[n:] for row in whole]
+    width = len(dict.fromkeys(column for tangent in at.values() for column in tangent))
+    states, controls, params = range(n), range(n, n + m.nu), range(n + m.nu, width)
+    of_outputs = tangents.of(outputs)
+
+    def matrix(rows: list[Tangent], columns: range) -> list[list[Scalar]]:
+        return [[row.get(column, 0.0) for column in columns] for row in rows]
+
+    return {
+        "A": matrix(rows, states), "B": matrix(rows, controls), "P": matrix(rows, params),
+        "C": matrix(of_outputs, states), "D": matrix(of_outputs, controls),
+    }  # fmt: skip
 
 
 def _positions(m: Model) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -93,15 +112,11 @@ def refuse(m: Model, precision: Precision) -> None:
     """Raise UnsupportedModel, naming it, for what of a model has no derivative yet."""
     if m.noslip_iterations:
         raise UnsupportedModel(f"{_CANNOT}noslip_iterations={m.noslip_iterations}: {_NOT_YET}; set it to 0")
-    for pairs in batch_pairs(m, precision):
-        number = f"{len(pairs)} pairs" if len(pairs) > 1 else "a pair"
-        kind = f"{number} of {_kind(m, pairs[0])} that may touch, which a loop does"
-        advice = "keep apart by contype and conaffinity what need not touch"
+    _, pools = divided(m, precision)
+    if pools:
+        number = sum(len(pairs) for batches in pools for pairs in batches)
+        kind, advice = f"{number} pairs of geoms that may touch", "keep apart by contype and conaffinity what need not"
         raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}; {advice}")
-    for pair in m.pairs:
-        if in_loop(m, pair):
-            kind = f"the many contacts of {_kind(m, pair)} with the world, which a loop does"
-            raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}")
 
 
 def refused(m: Model, why: NotDifferentiable) -> UnsupportedModel:
@@ -121,8 +136,9 @@ def _kind(m: Model, pair: Pair) -> str:
 
 
 def chained(steps: Sequence[Linearization]) -> Linearization:
-    """Return the derivatives of several steps in a row, under the same controls."""
-    A, B = steps[0]
+    """Return the derivatives of several steps in a row, under the same controls; outputs are of the last one."""
+    A, B, P, C, D = steps[0]
     for step in steps[1:]:
-        A, B = step.A @ A, step.A @ B + step.B
-    return Linearization(A, B)
+        C, D = step.C @ A, step.C @ B + step.D
+        A, B, P = step.A @ A, step.A @ B + step.B, step.A @ P + step.P
+    return Linearization(A, B, P, C, D)

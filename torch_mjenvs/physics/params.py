@@ -26,6 +26,7 @@ from .loading.numbers import most_of
 from .model.data import Data
 from .model.enums import JointType, WrapType
 from .model.model import Model
+from .model.named import PREFIXES, find
 from .pipeline import FWD_POSITION, compute
 
 # What may vary, by MuJoCo's names (of mjOption, without `opt.`).
@@ -128,10 +129,14 @@ def deciding(m: Model) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The columns of a world's parameters, each parameter in MuJoCo's order, and of what is derived from them."""
+    """The columns of a world's parameters, each parameter in MuJoCo's order, and of what is derived from them.
+
+    only: of some parameters, the rows that vary; others have columns, too, and are constants.
+    """
 
     model: Model
     names: tuple[str, ...]
+    only: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -158,7 +163,7 @@ class Columns:
         """Return field and index of each derived column; the last is `poison`."""
         m = self.model
         out: list[tuple[str, tuple[int, ...]]] = []
-        if set(self.names) & set(deciding(m)):
+        if (set(self.names) - self._of_still_bodies()) & set(deciding(m)):
             if "body_mass" in self.names:
                 out += [("body_subtreemass", (i,)) for i in range(m.nbody)]
             moving = [i for i in range(m.nbody) if m.body_weldid[i]]
@@ -171,20 +176,52 @@ class Columns:
             out += [("eq_data", (i, k)) for i, places in derived_data(m).items() for k in places]
         return [*out, ("poison", ())]
 
-    def values(self, columns: Vec) -> dict[str, Any]:
-        """Return the parameters of a world, nested as in the model."""
+    def _of_still_bodies(self) -> set[str]:
+        """Return the parameters that only say where bodies are that nothing moves, and from which nothing follows."""
+        m = self.model
+        if derived_data(m) or any(kind != WrapType.JOINT for kind in m.wrap_type):
+            return set()
+        return {
+            name
+            for name, rows in self.only
+            if name in ("body_pos", "body_quat") and all(m.body_weldid[i] == 0 for i in rows)
+        }
+
+    def given(self, columns: Vec) -> dict[str, Any]:
+        """Return what the columns hold, nested as in the model."""
         shapes = self.shapes
         return {name: _nested(iter(columns[place]), shapes[name]) for name, place in self.places().items()}
+
+    def values(self, columns: Vec) -> dict[str, Any]:
+        """Return the parameters of a world, nested as in the model."""
+        values = self.given(columns)
+        for name, rows in self.only:
+            usual = getattr(self.model, name)
+            values[name] = tuple(x if i in rows else usual[i] for i, x in enumerate(values[name]))
+        return values
+
+    def sensible(self, given: Mapping[str, Any]) -> Iterator[tuple[str, str, Mask]]:
+        """Yield (name, rule, mask of the worlds whose parameters obey the rule) for each rule of these parameters.
+
+        given: by name, nested as in the model.
+        """
+        yield from sensible(self.model, given)
+        for name, rows in self.only:
+            if name in given:
+                usual, known = getattr(self.model, name), names_of(self.model, name)
+                others = [(x, y) for i, (x, y) in enumerate(zip(given[name], usual, strict=True)) if i not in rows]
+                same = [absolute(x - y) <= 1e-5 for x, y in zip(*map(leaves, zip(*others, strict=True)), strict=True)]
+                what = ", ".join(repr(known[i]) for i in rows)
+                yield name, f"only that of {what} varies: pass vary=({name!r},) to have all vary", logical_and(*same)
 
     def derive(self, columns: Vec) -> list[Scalar]:
         """Return the derived columns from a world's parameters. mj_setConst.
 
         The last one is NaN where the parameters make no sense, else 0.
         """
-        values = self.values(columns)
-        world = _replaced(self.model, values)
+        given, world = self.given(columns), _replaced(self.model, self.values(columns))
         found = set_const(world) if len(self.derived) > 1 else {}
-        sense = logical_and(*(mask for *_, mask in sensible(self.model, values)))
+        sense = logical_and(*(mask for *_, mask in self.sensible(given)))
         found["poison"] = select(sense, 0.0, math.nan)
         return [_entry(found[name], index) for name, index in self.derived]
 
@@ -285,13 +322,39 @@ def _replaced(m: Model, values: Mapping[str, Any]) -> Model:
         new["wrap_prm"] = tuple(usual if kind in geoms else x for x, usual, kind in kinds)
     for name in DIRECTIONS:
         if name in new:
-            new[name] = tuple(tuple(_unit(row)) for row in new[name])
-    if new.keys() & {"body_ipos", "body_iquat", "body_quat", "jnt_axis", "jnt_pos"}:
+            usual = getattr(m, name)
+            new[name] = tuple(x if x is y else tuple(_unit(x)) for x, y in zip(new[name], usual, strict=True))
+    moved = {name for name in new if not _is_still(m, name, new[name])}
+    if moved & {"body_ipos", "body_iquat", "body_quat", "jnt_axis", "jnt_pos"}:
         new["dof_simplenum"] = (0,) * m.nv  # bodies whose inertia is diagonal in their dofs
     if new.keys() & {"dof_armature", "jnt_axis", "jnt_pos", *(("actuator_gear",) if gives_armature(m) else ())}:
         # where it may vanish is not known beforehand
         new["dof_clamped"] = tuple(m.body_jntnum[i] > 1 for i in m.dof_bodyid)
     return dataclasses.replace(m, nominal=m.nominal or m, **new)
+
+
+def _is_still(m: Model, name: str, rows: Sequence[Vec]) -> bool:
+    """Return whether these rows differ from the model's in nothing but where bodies are that nothing moves."""
+    if name not in ("body_pos", "body_quat"):
+        return False
+    return all(x is y or m.body_weldid[i] == 0 for i, (x, y) in enumerate(zip(rows, getattr(m, name), strict=True)))
+
+
+def names_of(m: Model, name: str) -> tuple[str, ...]:
+    """Return the names of the elements that a parameter has a row for. Raises ValueError for one without such rows."""
+    prefix = name.split("_")[0]
+    if prefix not in PREFIXES.values():
+        raise ValueError(f"{name!r} has no rows for elements with names")
+    names: tuple[str, ...] = getattr(m, f"{prefix}_names")
+    return names
+
+
+def rows_of(m: Model, only: Mapping[str, Sequence[str | int]]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of these elements by parameter, in order. Raises KeyError or IndexError for an unknown one."""
+    return {
+        name: tuple(sorted({find(name.split("_")[0], names_of(m, name), x) for x in which}))
+        for name, which in only.items()
+    }
 
 
 def _unit(row: Vec) -> list[Scalar]:

@@ -28,7 +28,7 @@ from .model.enums import SensorType
 from .model.model import Model
 from .model.precision import PRECISIONS, Precision
 from .model.state import State
-from .params import Columns, check_names, leaves
+from .params import Columns, check_names, deciding, leaves
 from .step import left_by_step, step
 from .world_params import Params, Varied, param_buffers
 
@@ -118,6 +118,23 @@ class Asked:
         return given
 
 
+def _names(given: Sequence[str] | str) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(dict.fromkeys(given))
+
+
+def _check_outputs(m: Model, outputs: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of outputs. Raises ValueError for one that is not known."""
+    unknown = [name for name in outputs if name not in OUTPUTS and not name.startswith(SENSOR)]
+    if unknown:
+        choice = f"choose from {sorted(OUTPUTS)}, and 'sensor:' with the name of a sensor"
+        raise ValueError(f"unknown outputs {unknown}: {choice}")
+    for name in (name.removeprefix(SENSOR) for name in outputs if name.startswith(SENSOR)):
+        if name not in m.sensor_names:
+            known = ", ".join(map(repr, m.sensor_names)) or "none"
+            raise ValueError(f"unknown output 'sensor:{name}': the model has no sensor {name!r}; it has {known}")
+    return outputs
+
+
 def _floats(xs: list[Scalar]) -> list[Scalar]:
     return [float(x) if isinstance(x, int) else x for x in xs]
 
@@ -161,41 +178,55 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
     return record("step" if stepping else "forward", asked.buffers(), body, dtype)
 
 
-def linearized(asked: Asked, dtype: str) -> Program:
-    """Record one step of the model, and its derivatives by the state and the controls it starts from.
+def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Program:
+    """Record one step of the model, and the derivatives of it and of the outputs: see `derivatives.Linearization`.
 
-    Raises UnsupportedModel, naming what of the model has no derivatives.
+    params: those that vary by which there are derivatives. Raises UnsupportedModel, naming what of the model has none.
     """
     precision = PRECISIONS[dtype]
     derivatives.refuse(asked.model, precision)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        m, act = asked.model, b.get("act", [])
+        m, act, pushes, by = asked.model, b.get("act", []), asked.pushes(b), []
         if asked.vary:
-            m = asked.columns.world(b["params"], b["derived"])
+            columns, derived = asked.columns, b["derived"]
+            if set(params) & set(deciding(m)):  # what follows from them has derivatives, too
+                derived = columns.derive(b["params"])
+            m, places = columns.world(b["params"], derived), columns.places()
+            by = [x for name in params for x in b["params"][places[name]]]
         start = State(b["qpos"], b["qvel"], _usable(b["qacc_warmstart"]), act)
-        s = step(m, start, b["ctrl"], precision=precision, **asked.pushes(b))
-        A, B = derivatives.jacobian(
-            m, derivatives.seeds(m, b["qpos"], b["qvel"], act, b["ctrl"]), s.qpos, s.qvel, s.act
-        )
+        s = step(m, start, b["ctrl"], precision=precision, **pushes)
+        outputs: list[Scalar] = []
+        if asked.outputs:
+            d = left_by_step(m, s, b["ctrl"], precision, **pushes, time=0.0)
+            d.constraints = [c.recomputed() for c in d.constraints]
+            outputs = [x for name in asked.outputs for x in _floats(leaves(_output(m, d, name)))]
+        at = derivatives.seeds(m, b["qpos"], b["qvel"], act, b["ctrl"], by)
+        found = derivatives.jacobian(m, at, (s.qpos, s.qvel, s.act), outputs)
         state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}
-        return state | ({"act": s.act} if m.na else {}) | {"A": _floats(leaves(A)), "B": _floats(leaves(B))}
+        matrices = {name: _floats(leaves(rows)) for name, rows in found.items() if leaves(rows)}
+        return state | ({"act": s.act} if m.na else {}) | matrices
 
     try:
-        return record("linearize", _linearize_buffers(asked), body, dtype)
+        return record("linearize", _linearize_buffers(asked, params), body, dtype)
     except NotDifferentiable as error:
         raise derivatives.refused(asked.model, error) from None
 
 
-def _linearize_buffers(asked: Asked) -> list[Buffer]:
-    n = 2 * asked.model.nv + asked.model.na
-    return [*asked.buffers(), Buffer("A", n * n, rows=True), Buffer("B", n * asked.model.nu, rows=True)]
+def _linearize_buffers(asked: Asked, params: tuple[str, ...]) -> list[Buffer]:
+    """Return the buffers of a state and of the matrices of its derivatives that are not empty."""
+    m, ny = asked.model, sum(torch.Size(asked.shapes()[name]).numel() for name in asked.outputs)
+    n, places = 2 * m.nv + m.na, asked.columns.places()
+    np = sum(places[name].stop - places[name].start for name in params)
+    sizes = {"A": n * n, "B": n * m.nu, "P": n * np, "C": ny * n, "D": ny * m.nu}
+    matrices = [Buffer(name, size, rows=True) for name, size in sizes.items() if size]
+    return [*replace(asked, outputs=()).buffers(), *matrices]
 
 
-def _linearize_kernel(asked: Asked, dtype: str, device: torch.device) -> launch.Kernel:
-    origin = source.origin(asked.model.digest, f"{asked.inputs} {asked.vary}")
-    recipe = Recipe("linearize", tuple(_linearize_buffers(asked)), dtype, lambda: linearized(asked, dtype), origin)
-    return build(recipe, device)
+def _linearize_kernel(asked: Asked, params: tuple[str, ...], dtype: str, device: torch.device) -> launch.Kernel:
+    origin = source.origin(asked.model.digest, f"{asked.outputs} {asked.inputs} {asked.vary} {params}")
+    buffers = tuple(_linearize_buffers(asked, params))
+    return build(Recipe("linearize", buffers, dtype, lambda: linearized(asked, dtype, params), origin), device)
 
 
 class Simulation(Varied):
@@ -214,12 +245,8 @@ class Simulation(Varied):
     ):
         num_worlds = as_count("num_worlds", num_worlds)
         self.device, self.dtype = devices.choose_device(device), as_dtype(dtype)
-        self.outputs = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
-        unknown = [name for name in self.outputs if name not in OUTPUTS and not name.startswith(SENSOR)]
-        if unknown:
-            choice = f"choose from {sorted(OUTPUTS)}, and 'sensor:' with the name of a sensor"
-            raise ValueError(f"unknown outputs {unknown}: {choice}")
-        self.inputs = (inputs,) if isinstance(inputs, str) else tuple(dict.fromkeys(inputs))
+        outputs = _names(outputs)
+        self.inputs = _names(inputs)
         unknown = [name for name in self.inputs if name not in INPUTS]
         if unknown:
             raise ValueError(f"unknown inputs {unknown}: choose from {list(INPUTS)}")
@@ -228,11 +255,8 @@ class Simulation(Varied):
         self.model = load(self._mjmodel)
         if "eq_active" in self.inputs and "eq_active" in self.model.switched_off:
             raise ValueError("eq_active has no use: a disable flag of the model switches off all equality constraints")
+        self.outputs = _check_outputs(self.model, outputs)
         sensors = [name.removeprefix(SENSOR) for name in self.outputs if name.startswith(SENSOR)]
-        for name in sensors:
-            if name not in self.model.sensor_names:
-                known = ", ".join(map(repr, self.model.sensor_names)) or "none"
-                raise ValueError(f"unknown output 'sensor:{name}': the model has no sensor {name!r}; it has {known}")
         self._name = str(self.dtype).removeprefix("torch.")
         self.vary = check_names(self.model, vary)
         read = self.model.sensor_names if "sensordata" in self.outputs else sensors
@@ -250,7 +274,8 @@ class Simulation(Varied):
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
         self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
-        self._linearize: launch.Kernel | None = None
+        self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], launch.Kernel] = {}
+        self._held: tuple[launch.Kernel, int, dict[str, torch.Tensor], launch.Launch] | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         start: dict[str, Sequence[Any]] = {"qpos": m.qpos0}
         if "eq_active" in self.inputs:
@@ -323,49 +348,77 @@ class Simulation(Varied):
 
     @exclusive
     def linearize(
-        self, qpos: Any = None, qvel: Any = None, ctrl: Any = None, act: Any = None, *, nstep: int = 1
+        self,
+        qpos: Any = None,
+        qvel: Any = None,
+        ctrl: Any = None,
+        act: Any = None,
+        *,
+        nstep: int = 1,
+        params: Sequence[str] = (),
+        outputs: Sequence[str] = (),
     ) -> Linearization:
         """Return the derivatives of `nstep` steps under constant ctrl, by where they start and by ctrl: exact ones.
 
-        A (..., 2 nv + na, 2 nv + na) and B (..., 2 nv + na, nu) are of (positions, velocities, activations), in the
-        meaning and order of mjd_transitionFD: changes of a quaternion are rotation vectors in the body's frame.
+        A (..., n, n) and B (..., n, nu) are of (positions, velocities, activations), n = 2 nv + na, in the meaning and
+        order of mjd_transitionFD: changes of a quaternion are rotation vectors in the body's frame. P (..., n, np) is
+        by parameters that vary, `params` by name, and by what mj_setConst derives from them. C (..., ny, n) and D
+        (..., ny, nu) are of `outputs`, named as the simulation's own, as the last step leaves them. What has several
+        numbers is flat, one name after the other; what is not asked for is empty.
 
         qpos (..., nq), qvel (..., nv), ctrl (..., nu) and act (..., na) are those of the worlds, (N, ...), where not
         given; leading dimensions are broadcast, say to knots x worlds. Parameters, mocap bodies and inputs are always
         the worlds'. Nothing is changed. The kernel is built on first use, which may take many times as long as that of
         a step.
 
-        Raises UnsupportedModel, naming what of the model has no derivatives; ValueError for another shape.
+        Raises UnsupportedModel, naming what of the model has no derivatives; ValueError for another shape, an unknown
+        output or a parameter that does not vary here.
         """
-        nstep = as_count("nstep", nstep)
+        nstep, params = as_count("nstep", nstep), _names(params)
+        for name in params:
+            if name not in self.vary:
+                raise ValueError(f"{name!r} does not vary in this Simulation: pass vary=({name!r},) when making it")
+        asked = replace(self._linearized, outputs=_check_outputs(self.model, _names(outputs)))
         self._follow()
-        if self._linearize is None:
-            self._linearize = _linearize_kernel(self._linearized, self._name, self.device)
-        m, kernel = self.model, self._linearize
+        if (params, asked.outputs) not in self._linearize:
+            self._linearize[params, asked.outputs] = _linearize_kernel(asked, params, self._name, self.device)
+        m, kernel = self.model, self._linearize[params, asked.outputs]
         sizes = {"qpos": m.nq, "qvel": m.nv, "ctrl": m.nu, "act": m.na}
         given = dict(zip(sizes, (qpos, qvel, ctrl, act), strict=True))
         known = {k: as_rows(k, x, sizes[k], self.device).to(self.dtype) for k, x in given.items() if x is not None}
         if "act" in known and not m.na:
             raise ValueError("act is given, but no actuator of the model has an activation")
-        own = [b.name for b in self._linearized.buffers() if b.name not in known and b.name != "qacc_warmstart"]
+        names = [b.name for b in self._linearized.buffers()]
+        own = [name for name in names if name not in known and name != "qacc_warmstart"]
         lead = [x.shape[:-1] for x in known.values()] + [torch.Size([self.num_worlds])] * any(
             self._buffers[name].shape[0] for name in own
         )
         shape = broadcast("the leading dimensions of qpos, qvel, ctrl, act and of the worlds", lead)
         worlds = shape.numel()
-        check_memory("linearize()", worlds, launch.bytes_a_world(kernel.buffers, self.dtype), self.device)
-        buffers = {b.name: kernel.allocate(b, worlds) for b in kernel.buffers}
+        if self._held is None or self._held[:2] != (kernel, worlds):
+            self._held = None
+            check_memory("linearize()", worlds, launch.bytes_a_world(kernel.buffers, self.dtype), self.device)
+            held = {b.name: kernel.allocate(b, worlds) for b in kernel.buffers}
+            self._held = kernel, worlds, held, kernel.bind(held)
+        *_, buffers, run = self._held
         for name in [*own, *known, "qacc_warmstart"]:
             values = known[name] if name in known else self._buffers[name][:, : self.num_worlds].T
             if name == "qacc_warmstart" and shape[-1:] != (self.num_worlds,):
-                continue  # the solver ends where it ends, wherever it starts
+                buffers[name].zero_()  # the solver ends where it ends, wherever it starts
+                continue
             columns = values.expand(*shape, values.shape[-1]).reshape(worlds, -1)
             buffers[name][:, :worlds].copy_(columns.T)
-        run, n, found = kernel.bind(buffers), 2 * m.nv + m.na, []
+        n = 2 * m.nv + m.na
+        np = sum(x.shape[1:].numel() for name, x in self.params.items() if name in params)
+        ny = sum(torch.Size(asked.shapes()[name]).numel() for name in asked.outputs)
+        shapes = {"A": (n, n), "B": (n, m.nu), "P": (n, np), "C": (ny, n), "D": (ny, m.nu)}
+        empty, found = torch.zeros(worlds, 0, dtype=self.dtype, device=self.device), []
         for _ in range(nstep):
             run()
-            A, B = (buffers[name][:worlds].clone().view(*shape, n, -1) for name in ("A", "B"))
-            found.append(Linearization(A, B))
+            matrices = {
+                k: buffers.get(k, empty)[:worlds].clone().view(*shape, *size) for k, size in shapes.items()
+            }
+            found.append(Linearization(**matrices))
         return derivatives.chained(found)
 
     @exclusive

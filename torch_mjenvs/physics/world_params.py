@@ -12,7 +12,7 @@ from ..checks import as_mask, as_tensor
 from ..compiler import launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.program import Buffer, Program, record
-from .params import Columns, as_rows, sensible
+from .params import Columns, as_rows
 
 
 def param_buffers(columns: Columns) -> list[Buffer]:
@@ -27,7 +27,7 @@ def set_const_kernel(columns: Columns, dtype: str, device: torch.device) -> laun
     def make() -> Program:
         return record(name, buffers, lambda b: {"derived": columns.derive(b["params"])}, dtype)
 
-    origin = source.origin(columns.model.digest, f"set_const {columns.names}")
+    origin = source.origin(columns.model.digest, f"set_const {columns.names} {columns.only}")
     return build(Recipe(name, tuple(buffers), dtype, make, origin), device)
 
 
@@ -66,7 +66,7 @@ class Params:
         for name, x in values.items():
             old = self.views[name]
             new[name] = as_tensor(name, x, old.shape, device, old.shape[1:]).to(old.dtype).expand(old.shape)
-        for name, rule, holds in sensible(self.columns.model, as_rows(self.columns.model, new)):
+        for name, rule, holds in self.columns.sensible(as_rows(self.columns.model, new)):
             wrong = torch.as_tensor(holds, device=device).logical_not().expand(n)
             worlds = (wrong if chosen is None else wrong & chosen).nonzero().flatten().tolist()
             if worlds:

@@ -10,18 +10,23 @@ import torch
 
 from ..compiler import launch, source
 from ..compiler.build import Recipe, build
+from ..compiler.expr import node
 from ..compiler.program import Buffer, Program, record
+from ..compiler.scalar import clip, floor
 from ..physics.model.data import Data
 from ..physics.model.model import Model
-from .scene import Scene, look, scene_of, see
+from . import textures
+from .colours import Pixel, colour
+from .scene import Scene, View, look, scene_of, see
 
-OUTPUTS = ("depth", "segmentation")
+OUTPUTS = ("rgb", "depth", "segmentation")
 World = Callable[[dict[str, Any]], tuple[Model, Data]]  # of the buffers' columns
 
 
 def bytes_a_picture(shape: tuple[int, int], outputs: Sequence[str], itemsize: int) -> int:
     """Return how many bytes the outputs of one picture take."""
-    return launch.padded(shape[0] * shape[1]) * sum(8 if name == "segmentation" else itemsize for name in outputs)
+    sizes = {"rgb": 4, "depth": itemsize, "segmentation": 8}
+    return launch.padded(shape[0] * shape[1]) * sum(sizes[name] for name in outputs)
 
 
 class Picture:
@@ -44,11 +49,12 @@ class Picture:
         tensors: Mapping[str, torch.Tensor],
         world: World,
         what: str,
+        without: Sequence[str] = (),
     ):
         width, height = shape
         one = tensors[state[0].name]
         dtype, device = str(one.dtype).removeprefix("torch."), one.device
-        scene = scene_of(mjm, camera)
+        scene = scene_of(mjm, camera, "rgb" in outputs, without)
         self._worlds, self._num_worlds, self.outputs = worlds, num_worlds, tuple(outputs)
         pixels = launch.padded(width * height)
         drawn = num_worlds if worlds is None else len(worlds)
@@ -62,18 +68,20 @@ class Picture:
         drawing = [
             Buffer("scene", max(scene.size, 1), share=pixels),
             Buffer("rays", 2, period=pixels),
-            *(Buffer(name, 2, "i") if name == "segmentation" else Buffer(name, 1) for name in self.outputs),
+            *(_BUFFERS[name] for name in self.outputs),
         ]
-        kernel = build(_drawing(model, scene, drawing, self.outputs, dtype), device)
+        texels = torch.from_numpy(textures.read(mjm)[1]).to(one)
+        if "rgb" in outputs:
+            drawing.append(Buffer("texels", len(texels), table=True))
+        kernel = build(_drawing(model, scene, drawing, self.outputs, shape, dtype), device)
         held = {b.name: kernel.allocate(b, drawn * pixels) for b in drawing[1:]}
+        if "rgb" in outputs:
+            held["texels"].copy_(texels)
         rays = torch.tensor(scene.camera.rays(width, height), dtype=one.dtype, device=device)
         held["rays"][:, : width * height] = rays.T
         self._draw = kernel.bind({**held, "scene": self._seen})
         views = {name: held[name].view(-1, drawn, pixels)[:, :, : width * height] for name in self.outputs}
-        self.tensors = {
-            name: x.unflatten(2, (height, width)).movedim(0, -1) if name == "segmentation" else
-            x[0].unflatten(1, (height, width)) for name, x in views.items()
-        }  # fmt: skip
+        self.tensors = {name: _as_users_want(name, x.unflatten(2, (height, width))) for name, x in views.items()}
 
     def draw(self) -> None:
         """Draw the worlds as they stand."""
@@ -81,6 +89,20 @@ class Picture:
         if self._worlds is not None:
             torch.index_select(self._scene, 0, self._worlds, out=self._seen)
         self._draw()
+
+
+_BUFFERS = {
+    "rgb": Buffer("rgb", 1, "i"),  # red + 256 green + 65536 blue
+    "depth": Buffer("depth", 1),
+    "segmentation": Buffer("segmentation", 2, "i"),
+}
+
+
+def _as_users_want(name: str, x: torch.Tensor) -> torch.Tensor:
+    """Return a view of an output, (numbers, worlds, height, width), as users want it."""
+    if name == "segmentation":
+        return x.movedim(0, -1)
+    return x[0].unsqueeze(-1).view(torch.uint8)[..., :3] if name == "rgb" else x[0]
 
 
 def _placing(model: Model, scene: Scene, buffers: list[Buffer], world: World, dtype: str, what: str) -> Recipe:
@@ -95,15 +117,29 @@ def _placing(model: Model, scene: Scene, buffers: list[Buffer], world: World, dt
     return Recipe("scene", tuple(buffers), dtype, make, source.origin(model.digest, f"{what} {scene}"))
 
 
-def _drawing(model: Model, scene: Scene, buffers: list[Buffer], outputs: tuple[str, ...], dtype: str) -> Recipe:
+def _drawing(
+    model: Model, scene: Scene, buffers: list[Buffer], outputs: tuple[str, ...], shape: tuple[int, int], dtype: str
+) -> Recipe:
     """Return the recipe of the kernel in which a lane is a pixel."""
+    corner, right, below = (scene.camera.ray(i, j, *shape) for i, j in ((0, 0), (1, 0), (0, 1)))
+    step = right[0] - corner[0], below[1] - corner[1]
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
-        depth, number, kind = look(model, scene, b["scene"], *b["rays"])
-        out = {"depth": [depth], "segmentation": [number, kind]}
+        everything = range(len(scene.drawn))
+        out: dict[str, Any] = {}
+        if set(outputs) != {"rgb"}:
+            view = View(scene, b["scene"])
+            x, y = b["rays"]
+            depth, _, number, kind = look(model, scene, view, x, y, everything, scene.camera.near)
+            out = {"depth": [depth], "segmentation": [number, kind]}
+        if "rgb" in outputs:
+            x, y = b["rays"]
+            shown = colour(Pixel(model, scene, b["scene"], b["texels"], x, y, step))
+            whole = [clip(floor(255.0 * x + 0.5), 0.0, 255.0) for x in shown]
+            out["rgb"] = [node("f2i", whole[0] + 256.0 * whole[1] + 65536.0 * whole[2])]
         return {name: out[name] for name in outputs}
 
     def make() -> Program:
         return record("picture", buffers, body, dtype)
 
-    return Recipe("picture", tuple(buffers), dtype, make, source.origin(model.digest, f"{scene} {outputs}"))
+    return Recipe("picture", tuple(buffers), dtype, make, source.origin(model.digest, f"{scene} {outputs} {step}"))

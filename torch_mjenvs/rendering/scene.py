@@ -1,4 +1,4 @@
-"""The shapes that are drawn of a model, and where a camera sees them.
+"""The shapes that are drawn of a model, and where a camera sees them, itself or in a plane that mirrors.
 
 What is drawn is what MuJoCo's own list of a scene has (mjv_updateScene), under the default visual options: geoms and
 sites of groups 0 to 2 whose colour is not wholly transparent. Rangefinders' rays are left out.
@@ -13,16 +13,32 @@ from typing import Any
 import mujoco
 
 from ..compiler.control import when_any
-from ..compiler.scalar import Scalar, logical_and, select
-from ..physics.algebra.spatial import mat_mul, mat_vec, sub, transpose
+from ..compiler.scalar import Scalar, absolute, logical_and, select
+from ..physics.algebra.spatial import (
+    Vec,
+    add_scaled,
+    column,
+    cross,
+    dot,
+    mat_mul,
+    mat_vec,
+    normalize,
+    sub,
+    transpose,
+)
 from ..physics.model.data import Data
 from ..physics.model.enums import GeomType
-from ..physics.model.hfield import read_hfields
+from ..physics.model.hfield import HField, read_hfields
 from ..physics.model.model import Model, UnsupportedModel
-from ..physics.sensors.ray_hfield import ray_hfield
+from ..physics.sensors.ray_hfield import ray_hfield, surface
+from . import lights, surfaces, textures
 from .camera import Camera, camera_of, pose, read
-from .shapes import KINDS, Kind, bounds, corners, turned
+from .lights import Light
+from .shapes import KINDS, Kind, bounds, corners, flat_bounds, point_at, turned
+from .surfaces import Surface
+from .textures import Texture
 
+EFFECTS = ("shadow", "reflection", "skybox")  # which a picture may do without
 GEOM, SITE = int(mujoco.mjtObj.mjOBJ_GEOM), int(mujoco.mjtObj.mjOBJ_SITE)
 
 
@@ -33,30 +49,75 @@ class Drawn:
     object: int
     id: int
     shape: int
+    surface: Surface | None = None  # None: no colours are asked for
+
+    @property
+    def opaque(self) -> bool:
+        return self.surface is None or self.surface.rgba[3] >= 1.0
+
+    @property
+    def mirrors(self) -> bool:
+        bright = self.surface is not None and self.surface.reflectance > 0
+        return bright and self.opaque and self.shape == GeomType.PLANE
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A camera and all that it may see, as it follows from the model."""
+    """A camera and all that it may see, as it follows from the model.
+
+    `sky` is the texture of what is behind everything. `shadows` and `reflections` say whether there are any.
+    """
 
     camera: Camera
     drawn: tuple[Drawn, ...]
+    lights: tuple[Light, ...] = ()
+    sky: Texture | None = None
+    shadows: bool = False
+    reflections: bool = False
+
+    @property
+    def mirrors(self) -> list[int]:
+        """Return which of what is drawn mirrors."""
+        return [k for k, x in enumerate(self.drawn) if x.mirrors] if self.reflections else []
+
+    @property
+    def casting(self) -> list[int]:
+        """Return which lights cast shadows."""
+        return [k for k, x in enumerate(self.lights) if x.shadows] if self.shadows else []
 
     @property
     def size(self) -> int:
-        """Return how many numbers a picture keeps."""
-        return sum(4 + count(x) for x in self.drawn)
+        """Return how many numbers a picture keeps: of the camera's view, of its mirrors', of the sky and of shadows."""
+        view = sum(4 + count(x) for x in self.drawn) + 6 * len(self.lights)
+        sky = 9 if self.sky else 0
+        return view * (1 + len(self.mirrors)) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
 
 
-def scene_of(mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera) -> Scene:
-    """Return what a camera may see of a model. Raises UnsupportedModel, naming it, for what would be drawn wrong."""
+def scene_of(
+    mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera, colours: bool = False, without: Sequence[str] = ()
+) -> Scene:
+    """Return what a camera may see of a model, with colours if they are asked for, but for the `EFFECTS` named.
+
+    Raises UnsupportedModel, naming it, for what would be drawn wrong.
+    """
     made = camera_of(mjm, camera)
     options, data = mujoco.MjvOption(), mujoco.MjData(mjm)
     _refuse(mjm, options)
     listed = mujoco.MjvScene(mjm, maxgeom=mjm.ngeom + mjm.nsite + 1000)
     mujoco.mjv_updateScene(mjm, data, options, None, _copy(made), mujoco.mjtCatBit.mjCAT_ALL, listed)
-    drawn = [_drawn(mjm, geom) for geom in listed.geoms[: listed.ngeom] if geom.objtype in (GEOM, SITE)]
-    return Scene(read(mjm, made, listed.camera[0]), tuple(drawn))
+    known = textures.read(mjm)[0] if colours else ()
+    drawn = tuple(
+        _drawn(mjm, geom, known if colours else None)
+        for geom in listed.geoms[: listed.ngeom]
+        if geom.objtype in (GEOM, SITE)
+    )
+    seen = read(mjm, made, listed.camera[0])
+    if not colours:
+        return Scene(seen, drawn)
+    skies = [k for k in range(mjm.ntex) if mjm.tex_type[k] == mujoco.mjtTexture.mjTEXTURE_SKYBOX]
+    sky = known[skies[0]] if skies and "skybox" not in without else None
+    found = lights.read(mjm, listed.lights[: listed.nlight])
+    return Scene(seen, drawn, found, sky, "shadow" not in without, "reflection" not in without)
 
 
 def _copy(made: mujoco.MjvCamera) -> mujoco.MjvCamera:
@@ -82,16 +143,17 @@ def _refuse(mjm: mujoco.MjModel, options: mujoco.MjvOption) -> None:
         raise UnsupportedModel("pictures do not draw skins: remove them from the model")
 
 
-def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom) -> Drawn:
+def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] | None) -> Drawn:
     of_geom, k = geom.objtype == GEOM, int(geom.objid)
     shape = int(mjm.geom_type[k] if of_geom else mjm.site_type[k])
+    name = f"geom {mjm.geom(k).name!r} (number {k})" if of_geom else f"site {mjm.site(k).name!r}"
     if shape not in KINDS and shape != GeomType.HFIELD:
-        name = f"geom {mjm.geom(k).name!r} (number {k})" if of_geom else f"site {mjm.site(k).name!r}"
         what = mujoco.mjtGeom(shape).name.removeprefix("mjGEOM_").lower()
         raise UnsupportedModel(f"pictures do not draw {name}, a {what}: give it group='3' to leave it out")
     if shape == GeomType.HFIELD and not read_hfields(mjm)[mjm.geom_dataid[k]].within_bounds:
         raise UnsupportedModel(f"pictures do not draw height field {k}, whose elevations are not all from 0 to 1")
-    return Drawn(int(geom.objtype), k, shape)
+    look = None if known is None else surfaces.read(mjm, geom, shape, known, name)
+    return Drawn(int(geom.objtype), k, shape, look)
 
 
 def count(drawn: Drawn) -> int:
@@ -110,46 +172,130 @@ def kind_of(m: Model, drawn: Drawn) -> Kind:
         lambda size, start, turn: [*start, *turn],
         lambda n, way: ray_hfield(field, n[:3], turned(n[3:], way)),
         lambda size: corners([-width, -depth, -base], [width, depth, top]),
+        lambda n, way, depth: _touch_hfield(field, n, way, depth),
     )
 
 
+def _touch_hfield(field: HField, n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
+    """A point of the surface faces as its triangle does; of the sides and the base, outwards."""
+    at, (width, length, _, _) = point_at(n, way, depth), field.size
+    rise = [surface(field, at[0] + x, at[1] + y) - surface(field, at[0], at[1]) for x, y in ((1e-3, 0.0), (0.0, 1e-3))]
+    on_top = absolute(at[2] - surface(field, at[0], at[1])) < 1e-3 * (width + length)
+    side_x = absolute(at[0]) * length >= absolute(at[1]) * width
+    base = at[2] <= 1e-6 - field.size[3]
+    out = [
+        select(on_top, -1e3 * rise[0], select(base, 0.0, select(side_x, at[0], 0.0))),
+        select(on_top, -1e3 * rise[1], select(base, 0.0, select(side_x, 0.0, at[1]))),
+        select(on_top, 1.0, select(base, -1.0, 0.0)),
+    ]
+    return at, out, n[3:12]
+
+
 def see(m: Model, d: Data, scene: Scene) -> list[Scalar]:
-    """Return the numbers that a picture keeps of all that is drawn: of each its bounds, then what its kind needs."""
+    """Return the numbers that a picture keeps: see `Scene.size` and `View`."""
     place, axes = pose(m, d, scene.camera)
+    eye = place, [-1.0 * x for x in column(axes, 2)]
+    out = _view(m, d, scene, place, axes, eye)
+    for k in scene.mirrors:
+        pos, mat, _ = _placed(m, d, scene.drawn[k])
+        up = [mat[2], mat[5], mat[8]]
+        image = add_scaled(place, up, -2.0 * dot(up, sub(place, pos)))
+        across = [dot(up, column(axes, i)) for i in range(3)]
+        mirrored = [axes[3 * j + i] - 2.0 * up[j] * across[i] for j in range(3) for i in range(3)]
+        out += _view(m, d, scene, image, mirrored, eye)
+    if scene.sky:
+        out += axes
+    for k in scene.casting:
+        out += _shadow(m, d, scene, scene.lights[k], axes)
+    return [float(x) if isinstance(x, int) else x for x in out]
+
+
+def _placed(m: Model, d: Data, x: Drawn) -> tuple[Vec, Vec, Vec]:
+    """Return position, orientation and size of what is drawn."""
+    if x.object == GEOM:
+        return d.geom_xpos[x.id], d.geom_xmat[x.id], m.geom_size[x.id]
+    return d.site_xpos[x.id], d.site_xmat[x.id], m.site_size[x.id]
+
+
+def _view(m: Model, d: Data, scene: Scene, place: Vec, axes: Vec, eye: tuple[Vec, Vec]) -> list[Scalar]:
+    """Return of all that is drawn its bounds and what its kind needs, and then of all lights where they are.
+
+    eye: where the camera itself is, and which way it looks, as its own light does.
+    """
     out: list[Scalar] = []
     for x in scene.drawn:
         kind = kind_of(m, x)
-        pos, mat, size = (
-            (d.geom_xpos[x.id], d.geom_xmat[x.id], m.geom_size[x.id])
-            if x.object == GEOM
-            else (d.site_xpos[x.id], d.site_xmat[x.id], m.site_size[x.id])
-        )
+        pos, mat, size = _placed(m, d, x)
         local = transpose(mat)
         start, turn = mat_vec(local, sub(place, pos)), mat_mul(local, axes)
         balls = kind.balls(size) if kind.balls else None
         out += [*bounds(balls, start, turn, scene.camera.near), *kind.numbers(size, start, turn)]
-    return [float(x) if isinstance(x, int) else x for x in out]
+    for light in scene.lights:
+        pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
+        out += [*mat_vec(transpose(axes), sub(pos, place)), *mat_vec(transpose(axes), normalize(way, [0.0, 0.0, -1.0]))]
+    return out
 
 
-def look(m: Model, scene: Scene, numbers: Sequence[Scalar], x: Scalar, y: Scalar) -> tuple[Scalar, Any, Any]:
-    """Return what the ray (x, y, -1) of a pixel meets first: its depth, metres, and the object's number and mjtObj.
+def _shadow(m: Model, d: Data, scene: Scene, light: Light, axes: Vec) -> list[Scalar]:
+    """Return of a light that casts shadows its axes, in the camera's, and what bounds each shape as it sees them.
 
-    They are the camera's `far`, -1 and -1 where it meets nothing; what is NaN nothing meets. What cannot be in any
-    pixel of a vector is skipped.
+    It looks along -z of its axes, as a camera does.
     """
-    way, near = [x, y, -1.0], scene.camera.near
-    found: list[Any] = [scene.camera.far, -1, -1]
-    at = 0
-    for drawn in scene.drawn:
-        left, right, bottom, top = numbers[at : at + 4]
-        own = numbers[at + 4 : at + 4 + count(drawn)]
-        at += 4 + count(drawn)
+    pos, way = lights.pose(m, d, light)
+    back = [-1.0 * x for x in normalize(way, [0.0, 0.0, -1.0])]
+    aside = select(absolute(back[2]) > 0.9, 1.0, 0.0)
+    right = normalize(cross([aside, 0.0, 1.0 - aside], back), [1.0, 0.0, 0.0])
+    own = transpose([*right, *cross(back, right), *back])
+    out = mat_mul(transpose(axes), own)
+    for x in scene.drawn:
+        kind = kind_of(m, x)
+        place, mat, size = _placed(m, d, x)
+        local = transpose(mat)
+        balls = kind.balls(size) if kind.balls else None
+        turn = mat_mul(local, own)
+        if light.directional:
+            out += flat_bounds(balls, mat_vec(transpose(own), sub(place, pos)), turn)
+        else:
+            out += bounds(balls, mat_vec(local, sub(pos, place)), turn, 1e-3)
+    return out
+
+
+class View:
+    """The numbers of one view, as `see` left them.
+
+    `shapes` has of each shape its bounds and its own, `lights` of each light its position and direction.
+    """
+
+    def __init__(self, scene: Scene, numbers: Sequence[Scalar]):
+        self.shapes, self.lights, at = [], [], 0
+        for drawn in scene.drawn:
+            self.shapes.append((numbers[at : at + 4], list(numbers[at + 4 : at + 4 + count(drawn)])))
+            at += 4 + count(drawn)
+        for _ in scene.lights:
+            self.lights.append(list(numbers[at : at + 6]))
+            at += 6
+        self.size = at
+
+
+def look(
+    m: Model, scene: Scene, view: View, x: Scalar, y: Scalar, which: Sequence[int], beyond: Scalar
+) -> tuple[Scalar, Scalar, Any, Any]:
+    """Return what the ray (x, y, -1) of a pixel meets first, beyond a depth, of these numbers of what is drawn.
+
+    It is the depth, metres, which of what is drawn, and the object's number and mjtObj: the camera's `far` and -1 where
+    it meets nothing; what is NaN nothing meets. What cannot be in any pixel of a vector is skipped.
+    """
+    way = [x, y, -1.0]
+    found: list[Any] = [scene.camera.far, -1.0, -1, -1]
+    for k in which:
+        drawn, ((left, right, bottom, top), own) = scene.drawn[k], view.shapes[k]
         may = logical_and(x >= left, x <= right, y >= bottom, y <= top)
 
-        def meet(c: list[Any], drawn: Drawn = drawn, own: Sequence[Scalar] = own) -> list[Any]:
+        def meet(c: list[Any], k: int = k, drawn: Drawn = drawn, own: Sequence[Scalar] = own) -> list[Any]:
             depth = kind_of(m, drawn).enter(list(own), way)
-            nearest = logical_and(depth >= near, depth < c[0])
-            return [select(nearest, new, old) for new, old in zip((depth, drawn.id, drawn.object), c, strict=True)]
+            nearest = logical_and(depth >= beyond, depth < c[0])
+            new = (depth, float(k), drawn.id, drawn.object)
+            return [select(nearest, a, b) for a, b in zip(new, c, strict=True)]
 
         found = when_any(may, meet, found)
-    return found[0], found[1], found[2]
+    return found[0], found[1], found[2], found[3]

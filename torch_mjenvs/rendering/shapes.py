@@ -17,6 +17,7 @@ from ..compiler.scalar import (
     Mask,
     Scalar,
     absolute,
+    clip,
     logical_and,
     logical_not,
     logical_or,
@@ -32,6 +33,7 @@ NOWHERE = 1e10  # the depth of a ray that does not enter; mjMAXVAL
 TINY = 1e-15  # mjMINVAL
 
 Enter = Callable[[Vec, Vec], Scalar]
+Touch = Callable[[Vec, Vec, Scalar], tuple[list[Scalar], list[Scalar], Vec]]
 Numbers = Callable[[Vec, Vec, Vec], list[Scalar]]
 Points = Callable[[Vec], list[tuple[Vec, Scalar]]]
 
@@ -42,12 +44,15 @@ class Kind:
 
     `numbers(size, start, turn)` gives them, `enter(numbers, way)` the depth at which a ray of the camera's axes enters,
     and `balls(size)` the centres and radii of balls that bound it, in its own axes; None: it may be anywhere.
+    `touch(numbers, way, depth)` gives what colours need of the point at that depth: where it is in axes in which the
+    shape is a unit one (a plane's are its own), what is perpendicular to it there, and the matrix to these axes.
     """
 
     count: int
     numbers: Numbers
     enter: Enter
     balls: Points | None
+    touch: Touch
 
 
 def turned(turn: Vec, way: Vec) -> list[Scalar]:
@@ -80,9 +85,24 @@ def _enter_plane(n: Vec, way: Vec) -> Scalar:
     return select(logical_and(crosses, *inside), x, NOWHERE)
 
 
+def point_at(n: Vec, way: Vec, depth: Scalar) -> list[Scalar]:
+    """Return where a ray is at a depth, of a shape whose numbers begin with start and turn."""
+    return [x + depth * y for x, y in zip(n[:3], turned(n[3:12], way), strict=True)]
+
+
+def _touch_plane(n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
+    return point_at(n, way, depth), [0.0, 0.0, 1.0], n[3:12]
+
+
 def _sphere_numbers(size: Vec, start: Vec, turn: Vec) -> list[Scalar]:
     seen = [dot(column(turn, k), start) for k in range(3)]  # in the camera's axes, as its rays
-    return [*seen, dot(start, start) - size[0] * size[0]]
+    unit, unit_turn = _scaled([size[0]] * 3, start, turn)
+    return [*seen, dot(start, start) - size[0] * size[0], *unit, *unit_turn]
+
+
+def _touch_sphere(n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
+    at = point_at(n[4:], way, depth)
+    return at, at, n[7:16]
 
 
 def _enter_sphere(n: Vec, way: Vec) -> Scalar:
@@ -102,11 +122,25 @@ def _enter_ellipsoid(n: Vec, way: Vec) -> Scalar:
     return select(logical_and(real, n[12] > 0.0), x, NOWHERE)
 
 
+def _touch_ellipsoid(n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
+    at = point_at(n, way, depth)
+    return at, at, n[3:12]
+
+
 def _capsule_numbers(size: Vec, start: Vec, turn: Vec) -> list[Scalar]:
     square, half = size[0] * size[0], size[1]
     ends = [start[2] - half, start[2] + half]
     round_ = dot(start[:2], start[:2]) - square
-    return [*start, *turn, half, round_, *(round_ + end * end for end in ends)]
+    return [*start, *turn, half, round_, *(round_ + end * end for end in ends), 1.0 / size[0], 1.0 / half]
+
+
+def _touch_capsule(n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
+    """The unit capsule is a cylinder of radius and half-length 1 between two unit half-spheres."""
+    at, half = point_at(n, way, depth), n[12]
+    on_axis = clip(at[2], -1.0 * half, half)
+    beyond = at[2] - on_axis
+    unit = [at[0] * n[16], at[1] * n[16], on_axis * n[17] + beyond * n[16]]
+    return unit, [at[0], at[1], beyond], n[3:12]
 
 
 def _enter_capsule(n: Vec, way: Vec) -> Scalar:
@@ -155,6 +189,13 @@ def _enter_cylinder(n: Vec, way: Vec) -> Scalar:
     return select(logical_and(real, enters <= leaves, enters > 0.0), enters, NOWHERE)
 
 
+def _touch_cylinder(n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
+    at = point_at(n, way, depth)
+    side = at[0] * at[0] + at[1] * at[1] >= at[2] * at[2]
+    out = [select(side, at[0], 0.0), select(side, at[1], 0.0), select(side, 0.0, at[2])]
+    return at, out, n[3:12]
+
+
 def _box_numbers(size: Vec, start: Vec, turn: Vec) -> list[Scalar]:
     start, turn = _scaled(size, start, turn)
     return [*start, *turn]
@@ -166,6 +207,15 @@ def _enter_box(n: Vec, way: Vec) -> Scalar:
     enters = maximum(maximum(sides[0][0], sides[1][0]), sides[2][0])
     leaves = minimum(minimum(sides[0][1], sides[1][1]), sides[2][1])
     return select(logical_and(enters <= leaves, enters > 0.0), enters, NOWHERE)
+
+
+def _touch_box(n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
+    at = point_at(n, way, depth)
+    size = [absolute(x) for x in at]
+    along_x = logical_and(size[0] >= size[1], size[0] >= size[2])
+    along_y = logical_and(logical_not(along_x), size[1] >= size[2])
+    along_z = logical_not(logical_or(along_x, along_y))
+    return at, [select(side, x, 0.0) for side, x in zip((along_x, along_y, along_z), at, strict=True)], n[3:12]
 
 
 # bounds
@@ -181,17 +231,18 @@ def _box_balls(sizes: Vec) -> list[tuple[Vec, Scalar]]:
 
 
 # Plain tuples, the fields of a `Kind`: by their contents `compiler.source` tells whether kept code is still right.
-KINDS: dict[int, tuple[int, Numbers, Enter, Points | None]] = {
-    GeomType.PLANE: (14, _plane_numbers, _enter_plane, None),
-    GeomType.SPHERE: (4, _sphere_numbers, _enter_sphere, lambda size: [([0.0] * 3, size[0])]),
+KINDS: dict[int, tuple[int, Numbers, Enter, Points | None, Touch]] = {
+    GeomType.PLANE: (14, _plane_numbers, _enter_plane, None, _touch_plane),
+    GeomType.SPHERE: (16, _sphere_numbers, _enter_sphere, lambda size: [([0.0] * 3, size[0])], _touch_sphere),
     GeomType.CAPSULE: (
-        16, _capsule_numbers, _enter_capsule, lambda size: [([0.0, 0.0, s * size[1]], size[0]) for s in (-1.0, 1.0)]
+        18, _capsule_numbers, _enter_capsule, lambda size: [([0.0, 0.0, s * size[1]], size[0]) for s in (-1.0, 1.0)],
+        _touch_capsule,
     ),
-    GeomType.ELLIPSOID: (13, _ellipsoid_numbers, _enter_ellipsoid, _box_balls),
+    GeomType.ELLIPSOID: (13, _ellipsoid_numbers, _enter_ellipsoid, _box_balls, _touch_ellipsoid),
     GeomType.CYLINDER: (
-        13, _cylinder_numbers, _enter_cylinder, lambda size: _box_balls([size[0], size[0], size[1]])
+        13, _cylinder_numbers, _enter_cylinder, lambda size: _box_balls([size[0], size[0], size[1]]), _touch_cylinder
     ),
-    GeomType.BOX: (12, _box_numbers, _enter_box, _box_balls),
+    GeomType.BOX: (12, _box_numbers, _enter_box, _box_balls, _touch_box),
 }
 
 EVERYWHERE = (-NOWHERE, NOWHERE, -NOWHERE, NOWHERE)
@@ -232,3 +283,20 @@ def _turn_back(turn: Vec, x: Vec) -> list[Scalar]:
     back = transpose(turn)
     return [dot(back[3 * k : 3 * k + 3], x) for k in range(3)]
 
+
+
+def flat_bounds(balls: list[tuple[Vec, Scalar]] | None, place: Vec, turn: Vec) -> list[Scalar]:
+    """Return where a shape can be (least and greatest x, then y) to one that looks from very far, metres.
+
+    place: the shape, in the onlooker's axes. turn: from these to the shape's own.
+    """
+    if balls is None:
+        return list(EVERYWHERE)
+    low: list[Scalar] = [NOWHERE, NOWHERE]
+    high: list[Scalar] = [-NOWHERE, -NOWHERE]
+    for centre, radius in balls:
+        at = [x + y for x, y in zip(place, _turn_back(turn, centre), strict=True)]
+        for k in (0, 1):
+            pad = 1e-4 * (1.0 + absolute(at[k]))
+            low[k], high[k] = minimum(low[k], at[k] - radius - pad), maximum(high[k], at[k] + radius + pad)
+    return [low[0], high[0], low[1], high[1]]

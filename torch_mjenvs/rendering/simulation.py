@@ -20,6 +20,7 @@ from ..physics.simulation import MOCAP, STATE, Asked
 from .camera import which
 from .picture import OUTPUTS as PICTURES
 from .picture import Picture, bytes_a_picture
+from .scene import EFFECTS
 
 
 class Simulation(simulation.Simulation):
@@ -56,20 +57,23 @@ class Simulation(simulation.Simulation):
         height: int = 84,
         outputs: str | Sequence[str] = ("depth", "segmentation"),
         worlds: Sequence[int] | None = None,
+        without: str | Sequence[str] = (),
     ) -> dict[str, torch.Tensor]:
         """Draw what a camera sees of every world, or of some, as they stand, and return its pictures by name.
 
         camera: the number or name of one of the model's, -1 for the free one that looks at the whole model, or an
-        `mujoco.MjvCamera`. outputs: `depth` (worlds, height, width), metres along the camera's axis, in the
-        simulation's dtype, and `segmentation` (worlds, height, width, 2), the number of the object and its type
-        (mjtObj) as int32, -1 and -1 where there is nothing. They are as `mujoco.Renderer` has them: of geoms and sites
-        of groups 0 to 2 whose colour is not wholly transparent. The background, which is all that a world of NaN
-        shows, is at the depth where drawing ends (visual/map/zfar). No OpenGL is needed.
+        `mujoco.MjvCamera`. outputs: `rgb` (worlds, height, width, 3), uint8, `depth` (worlds, height, width), metres
+        along the camera's axis, in the simulation's dtype, and `segmentation` (worlds, height, width, 2), the number of
+        the object and its type (mjtObj) as int32, -1 and -1 where there is nothing. They are as `mujoco.Renderer` has
+        them: of geoms and sites of groups 0 to 2 whose colour is not wholly transparent. The background, which is all
+        that a world of NaN shows, is at the depth where drawing ends (visual/map/zfar). No OpenGL is needed. without:
+        which of `shadow`, `reflection` and `skybox` colours are to do without.
 
         The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
 
         Raises ValueError for an unknown camera, output or world, MemoryError for more than fits; `UnsupportedModel`,
-        naming the element, where the camera might see what is not drawn: meshes, spatial tendons, skins.
+        naming the element, where the camera might see what is not drawn: meshes, spatial tendons, skins; in colour,
+        flat textures on shapes other than planes.
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]
@@ -79,9 +83,13 @@ class Simulation(simulation.Simulation):
         chosen = None if worlds is None else tuple(int(i) for i in worlds)
         if chosen is not None and not (chosen and all(0 <= i < self.num_worlds for i in chosen)):
             raise ValueError(f"worlds must be from 0 to {self.num_worlds - 1}, not {chosen}")
-        key = (which(camera), size, asked, chosen)
+        left_out = (without,) if isinstance(without, str) else tuple(dict.fromkeys(without))
+        unknown = [name for name in left_out if name not in EFFECTS]
+        if unknown:
+            raise ValueError(f"unknown effects {unknown} to do without: choose from {list(EFFECTS)}")
+        key = (which(camera), size, asked, chosen, left_out)
         if key not in self._pictures:
-            self._pictures[key] = self._picture(camera, size, asked, chosen)
+            self._pictures[key] = self._picture(camera, size, asked, chosen, left_out)
         self._follow()
         launch.materialize(*(self._buffers[name] for name in self._written))
         self._pictures[key].draw()
@@ -94,6 +102,7 @@ class Simulation(simulation.Simulation):
         size: tuple[int, int],
         outputs: tuple[str, ...],
         worlds: tuple[int, ...] | None,
+        without: tuple[str, ...],
     ) -> Picture:
         asked = Asked(self.model, inputs=tuple(name for name in self._inputs if name in MOCAP), vary=self.vary)
 
@@ -106,5 +115,5 @@ class Simulation(simulation.Simulation):
         drawn = None if worlds is None else torch.tensor(worlds, dtype=torch.int64, device=self.device)
         return Picture(
             self._mjmodel, self.model, camera, size, outputs, drawn, self.num_worlds, asked.buffers(), self._buffers,
-            world, f"{asked.inputs} {asked.vary}",
+            world, f"{asked.inputs} {asked.vary}", without,
         )  # fmt: skip

@@ -20,7 +20,7 @@ from .agent import Agent
 CHECKPOINTS = 20  # in a run, and besides:
 EVERY = 60.0  # seconds from one checkpoint to the next, at most ...
 SHARE = 0.05  # ... of the time, where checkpoints are large and take long
-CHANGEABLE = ("learning_rate", "total_steps", "learner")  # when a run is resumed
+CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a run is resumed
 
 
 class Kept:
@@ -39,12 +39,21 @@ class Kept:
     def save(self, seconds: float) -> None:
         """Save the policy and the state to resume from, after so many seconds of training."""
         start, agent = time.perf_counter(), self.agent
-        task = self.run.get("task", {})
-        save({"env": self.run["env"], "task": task, **agent.networks()}, self.out / "policy.pt")
+        save(self._policy(), self.out / "policy.pt")
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
         save(state, self.out / "checkpoint.pt")
         self.frames, self.at = agent.frames_seen, time.perf_counter()
         self.took = self.at - start
+
+    def save_best(self, evaluation: float) -> None:
+        """Save the policy as OUT/best.pt where it did better in this evaluation than in all before."""
+        before = [mean for _, _, mean in self.history["evaluations"][:-1]]
+        if evaluation > max(before, default=-math.inf):
+            about = {"frames": self.agent.frames_seen, "evaluation": evaluation}
+            save(self._policy() | {"about": about}, self.out / "best.pt")
+
+    def _policy(self) -> dict[str, Any]:
+        return {"env": self.run["env"], "task": self.run.get("task", {}), **self.agent.networks()}
 
 
 def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]) -> tuple[dict[str, Any], float]:

@@ -10,7 +10,7 @@ class Faults:
     """Counts of what went wrong, in an iteration or in a whole run."""
 
     bad_states: int = 0  # steps after which a world's state or action was not finite, or beyond 1e10: its episode ended
-    bad_updates: int = 0  # updates whose gradient or loss was not finite
+    bad_updates: int = 0  # updates whose losses or gradient were not finite
     bad_weights: int = 0  # numbers of the networks that are not finite
 
     def __add__(self, other: Faults) -> Faults:
@@ -22,7 +22,7 @@ class Faults:
         if self.bad_weights:
             return f"{self.bad_weights:,} of the networks' numbers are not finite"
         if self.bad_updates:
-            return f"the gradients of {self.bad_updates:,} updates were not finite"
+            return f"the losses or gradients of {self.bad_updates:,} updates were not finite"
         if 2 * self.bad_states >= frames:
             return f"in {self.bad_states:,} of {frames:,} steps, a state or action was not finite or beyond 1e10"
         return None

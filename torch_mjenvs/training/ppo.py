@@ -14,9 +14,12 @@ Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A action
 from __future__ import annotations
 
 import math
+import sys
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,14 +33,16 @@ from ..envs.parts import mapped
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
-from .compiled import Forward, Loss, Update, networks_of, trained, why_not
+from .checkpoints import misfit
+from .compiled import Forward, Loss, Update, networks_of, trained, why_no_bfloat16, why_not
 from .flags import groups
 from .health import Faults
 from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
-from .statistics import STATISTICS, SUMS, measures
+from .statistics import STATISTICS, measures
 from .task_flags import arguments
 from .worlds import make
 
+LEARNED = "theta", "obs_moments", "return_moments"  # entries of a PPO's state that a run may start with
 RATES = 1e-5, 1e-2  # between which target_kl moves the learning rate, as rsl_rl does
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
@@ -77,13 +82,14 @@ class PPO:
         seed: int,
         obs_groups: Mapping[str, Sequence[str]] | None = None,
         compiled: bool = True,
+        rounded: bool = False,
     ):
         """Make the networks, and reset the worlds.
 
         `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
         "critic" where there is such a group, else "policy" and "privileged". Where it can be, and unless `compiled` is
-        False, compiled kernels do the networks' work. Raises SystemExit for groups that are not there, and a horizon
-        longer than an episode.
+        False, compiled kernels do the networks' work; `rounded` has them round the factors of products to bfloat16.
+        Raises SystemExit for groups that are not there, and a horizon longer than an episode.
         """
         self.env, self.settings = env, settings
         self.seen = Seen(env.engine.layout.observation, obs_groups)
@@ -117,40 +123,50 @@ class PPO:
         # Whether an episode that is truncated in a rollout may be followed by another one in the same world.
         self.cut_often = env.engine.layout.truncates
 
-        # Of an iteration: steps into bad states, and updates whose gradient was not finite.
+        # Of an iteration: steps into bad states, and updates whose losses or gradient were not finite.
         self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
 
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
         self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
+        self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
+        self.frames_before = 0  # by runs that this one started from
         self.compiled_update: Update | None = None
         self.compiled_forward: Forward | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
         if compiled and not why_not(device):
-            self.compile()
+            self.compile(rounded)
         self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
 
-    def compile(self) -> None:
-        """Compile what the networks do."""
+    def compile(self, rounded: bool = False) -> None:
+        """Compile what the networks do; with `rounded`, factors of products are bfloat16."""
         s, net, networks = self.settings, self.net, networks_of(self.net)
         loss = Loss(s.clip, s.value_weight, s.max_grad_norm, s.entropy, s.value_clip)
         size = min(len(self.frames), s.minibatch)
         log_std = int(net.log_std.storage_offset())
         self.compiled_update = Update(
-            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net)
+            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net), rounded
         )
-        self.compiled_forward = Forward(networks, net.theta, self.columns[0])
+        self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
-        s = self.settings
+        s, start = self.settings, time.perf_counter()
         if not s.target_kl:
             self.lr.fill_(s.learning_rate * (1 - 0.9 * self.frames_seen / s.total_steps))
         self.net.log_std.clamp_(s.log_std_min, s.log_std_max)  # now: `faults` is to see what an update made of it
         self.bad_updates.zero_()
         self.prepare(self.rollout())
+        collected = self._now()
         self.update()
+        self.seconds = collected - start, self._now() - collected
         self.frames_seen += len(self.frames)
+
+    def _now(self) -> float:
+        """Return the time, in seconds, once the device has done all that it was given."""
+        if self.frames.is_cuda:
+            torch.cuda.synchronize(self.frames.device)
+        return time.perf_counter()
 
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""
@@ -230,7 +246,7 @@ class PPO:
         """Learn from minibatches of so many frames, as they come in `order`. Returns the means of STATISTICS (8,)."""
         if self.compiled_update:
             rounds = self.compiled_update(self.frames, order)
-            self.bad_updates += (~rounds[:, -1].isfinite()).sum()
+            self.bad_updates += (~rounds.isfinite().all(1)).sum()
             return rounds.mean(0)
         self.sums.zero_()
         shuffled = torch.index_select(self.frames, 0, order, out=self.shuffled[: len(order)])
@@ -249,20 +265,20 @@ class PPO:
         self.lr.clamp_(*RATES)
 
     def _learn_from(self, rows: Tensor) -> None:
-        self.gradient(rows)
-        grad = self.net.grad
+        means, grad = self.gradient(rows), self.net.grad
         norm = grad.norm()
-        self.sums[-1] += norm
-        self.bad_updates += ~norm.isfinite()
+        found = torch.cat([means, norm[None]])
+        self.sums += found
+        self.bad_updates += ~found.isfinite().all()
         grad *= (self.settings.max_grad_norm / (norm + 1e-6)).clamp(max=1)
         self.optimizer.step()
 
-    def gradient(self, rows: Tensor) -> None:
+    def gradient(self, rows: Tensor) -> Tensor:
         """Compute the gradient of mean(-min(r a, clip(r) a)) + value_weight mean((v - target)²) - entropy H.
 
         r is the probability ratio, a the normalised advantage, v the value, H the policy's entropy. With `value_clip`
         the value's loss is the larger one of that and of the same with v held to the rollout's value ± value_clip
-        (Schulman et al., 2017, in their code). STATISTICS of the rows are added to `sums`.
+        (as in the code of Schulman et al., 2017). Returns the means that SUMS names (7,).
         """
         s, net = self.settings, self.net
         obs, action, old_log_prob, advantage, target = rows.split(self.columns, 1)
@@ -292,7 +308,7 @@ class PPO:
 
         found = [ratio - 1 - log_ratio, (ratio - 1).abs() > s.clip, torch.minimum(gain, bounded)]
         found = [x[:, 0] for x in found] + [error, error.square(), target, target.square()]
-        self.sums[: len(SUMS)] += torch.stack(found).mean(1)
+        return torch.stack(found).mean(1)
 
     def act(self, obs: Observations) -> Tensor:
         """Return the mean actions (N, A) for observations, (N, O) or by name, for scoring."""
@@ -301,16 +317,18 @@ class PPO:
     def measures(self) -> dict[str, float]:
         """Return numbers to plot over the run, by name: the learning rate, the policy's spread, and the last update's.
 
-        "std" is the mean standard deviation of the noise, "entropy" that of an action. With them go the means, over the
-        last 100 episodes, of what the task names: the sums of its reward's terms, its metrics, the length, and the
-        share of episodes that each reason ended.
+        "std" is the mean standard deviation of the noise, "entropy" that of an action; "collection_seconds" and
+        "learning_seconds" are what the last iteration took. With them go the means, over the last 100 episodes, of what
+        the task names: the sums of its reward's terms, its metrics, the length, and the share of episodes that each
+        reason ended.
         """
         log_std = self.net.log_std
         rate, std, size = torch.stack([self.lr, log_std.exp().mean(), log_std.sum()]).tolist()
         entropy = size + 0.5 * len(log_std) * (1 + math.log(2 * math.pi))
         means = torch.tensor(list(self.told)).mean(0).tolist() if self.told else []
-        spread = {"learning_rate": rate, "std": std, "entropy": entropy}
-        return spread | measures(self.learned) | dict(zip(self.named, means, strict=False))
+        found = {"learning_rate": rate, "std": std, "entropy": entropy} | measures(self.learned)
+        found |= dict(zip(("collection_seconds", "learning_seconds"), self.seconds, strict=True))
+        return found | dict(zip(self.named, means, strict=False))
 
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
@@ -343,6 +361,7 @@ class PPO:
             "discounted_return": self.discounted_return,
             "finished": list(self.finished),
             "frames_seen": self.frames_seen,
+            "frames_before": self.frames_before,
             "random": torch.get_rng_state(),
             "cuda_random": torch.cuda.get_rng_state(self.frames.device) if self.frames.is_cuda else None,
         }
@@ -362,10 +381,28 @@ class PPO:
         self.discounted_return.copy_(state["discounted_return"])
         self.finished.extend(state["finished"])
         self.told.extend(state.get("told", ()))
-        self.frames_seen = state["frames_seen"]
+        self.frames_seen, self.frames_before = state["frames_seen"], state["frames_before"]
         torch.set_rng_state(state["random"].cpu())
         if self.frames.is_cuda and state["cuda_random"] is not None:  # None: of a run on the CPU
             torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
+
+    def start_from(self, run: Mapping[str, Any], folder: Path) -> None:
+        """Begin with what the networks of another run have learned; `run` is what identifies this one.
+
+        Raises SystemExit where that run is of another task or learner, or its networks read or are something else.
+        """
+        found = runs.load(folder / "checkpoint.pt", ("run", "agent"))
+        theirs, state, ours = found["run"], found["agent"], self.state_dict()
+        for name in ("algorithm", "env", "obs_groups"):
+            if theirs.get(name) != run.get(name):
+                raise SystemExit(f"{folder} cannot be started from: {name} is {theirs.get(name)}, here {run.get(name)}")
+        wrong = misfit(state, {name: ours[name] for name in LEARNED})
+        if wrong:
+            raise SystemExit(f"{folder} cannot be started from: {wrong}")
+        self.net.theta.copy_(state["theta"])
+        self.obs_moments.load_state_dict(state["obs_moments"])
+        self.return_moments.load_state_dict(state["return_moments"])
+        self.frames_before = int(state["frames_seen"]) + int(state.get("frames_before", 0))
 
 
 class Seen:
@@ -418,23 +455,41 @@ def main(argv: list[str] | None = None) -> None:
         "--learner", choices=("compiled", "torch"), help="what runs the networks; default compiled, on the CPU"
     )
     parser.add_argument(
+        "--precision", choices=("float32", "bfloat16"), default="float32",
+        help="of the factors of a compiled learner's products, whose sums are float32; default float32",
+    )  # fmt: skip
+    parser.add_argument(
         "--obs-groups", nargs="+", type=groups, metavar="WHO=GROUP,GROUP",
         help="the groups of the task's observations that each network sees: policy=policy critic=policy,privileged",
     )  # fmt: skip
+    parser.add_argument(
+        "--start", type=Path, metavar="RUN",
+        help="begin with the networks of this run, whose task had the same id, but maybe other fields",
+    )  # fmt: skip
     args, env_id, task = runs.parsed(parser, argv)
+    if args.start and args.resume:
+        raise SystemExit("--start begins a run, and --resume goes on with one: give one of them")
     reason = why_not(torch.device(args.device))
     if args.learner == "compiled" and reason:
         raise SystemExit(f"--learner compiled cannot be: {reason}")
+    rounded, compiled = args.precision == "bfloat16", args.learner != "torch" and not reason
+    if rounded and (why := (why_no_bfloat16() if compiled else reason or "it is for the compiled learner")):
+        print(f"--precision bfloat16 is float32 here: {why}", file=sys.stderr)
+        rounded = False
     settings = Settings(**runs.chosen(env_id, args))
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision(PRECISION)
 
     env = make(env_id, settings.num_envs, args.device, **arguments(env_id, task))
-    agent = PPO(env, settings, args.seed, dict(args.obs_groups or ()), compiled=args.learner != "torch")
+    agent = PPO(env, settings, args.seed, dict(args.obs_groups or ()), compiled, rounded)
     run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "task": task, "settings": asdict(settings)}
-    run["learner"] = "compiled" if agent.compiled_update else "torch"
+    run |= {"learner": "compiled" if compiled else "torch", "precision": "bfloat16" if rounded else "float32"}
     run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
+    if args.start:
+        agent.start_from(run, args.start)
     with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
         history = runs.train(agent, run, out, args)
         env.close()
+        history |= {"frames_before": agent.frames_before} if agent.frames_before else {}
+        history |= {"start": str(args.start)} if args.start else {}
         runs.finish(agent, run, out, args, history)

@@ -128,8 +128,8 @@ def chosen(env_id: str, args: argparse.Namespace) -> dict[str, Any]:
 def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Train `agent` for `settings.total_steps` frames. `run` is a dict that identifies the run.
 
-    Keeps OUT/policy.pt, to be watched, and OUT/checkpoint.pt, to resume from. Evaluates the policy on the way; that
-    does not change the course of the run.
+    Keeps OUT/policy.pt, to be watched, OUT/best.pt, the best by evaluations, and OUT/checkpoint.pt, to resume from.
+    Evaluates the policy on the way; that does not change the course of the run.
 
     Returns "curve", rows of (seconds, frames, mean return of the last 100 episodes), "evaluations", rows of (seconds,
     frames, mean return of the episodes of an evaluation), "faults", the counts of `Faults`, and "changes", rows of
@@ -164,6 +164,7 @@ def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace
             if not why and frames * args.evaluations // total > last * args.evaluations // total:
                 values["evaluation"] = evaluated(agent.act, run, args)
                 history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
+                kept.save_best(history["evaluations"][-1][2])
             log.write(frames, values | history["faults"])
             if why:
                 raise SystemExit(_diverged(why, agent, kept))

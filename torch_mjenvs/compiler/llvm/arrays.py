@@ -30,14 +30,27 @@ def _own_entry(w: Writer, e: Expr) -> str:
     """Write the reading of a table at each world's own place."""
     table: Table = e.attr
     if table not in w.constants:
-        w.constants[table] = _table(w, w.types.element, [w.types.number(x) for x in table.values])
+        w.constants[table] = table_of(w, w.types.element, [w.types.number(x) for x in table.values])
     step = w.assign(f"zext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")
     place = f"{w.types.element}, {w.types.shared} {w.constants[table]}, {w.types.vector('i64')} {step}"
     return gather(w, w.assign(f"getelementptr {place}"), w.types.shared)
 
 
-def _table(w: Writer, element: str, values: list[str]) -> str:
-    """The name of a table of these."""
+def fetch(w: Writer, e: Expr) -> None:
+    """A number of a buffer that is a table."""
+    place, buffer = e.args[0], f"%p{e.attr[0]}"
+    element, shared = w.types.element, w.types.shared
+    if type(place) is Expr and place.type == "i":
+        step = w.assign(f"zext {w.types.of('i')} {w.names[place]} to {w.types.vector('i64')}")
+        at = w.assign(f"getelementptr {element}, {shared} {buffer}, {w.types.vector('i64')} {step}")
+        w.names[e] = gather(w, at, shared)
+        return
+    at = w.assign(f"getelementptr {element}, {shared} {buffer}, i32 {w.value(place, 's')}")
+    w.names[e] = in_every_lane(w, w.assign(f"load {element}, {shared} {at}"), element)
+
+
+def table_of(w: Writer, element: str, values: list[str]) -> str:
+    """The name of a table of these constants."""
     entries = ", ".join(f"{element} {x}" for x in values)
     space = w.types.shared.removeprefix("ptr")
     text = f"private unnamed_addr{space} constant [{len(values)} x {element}] [{entries}]"
@@ -47,7 +60,7 @@ def _table(w: Writer, element: str, values: list[str]) -> str:
 
 
 def _entry(w: Writer, e: Expr, element: str, values: list[str]) -> str:
-    name = _table(w, element, values)
+    name = table_of(w, element, values)
     at = w.assign(f"getelementptr {element}, {w.types.shared} {name}, i32 {w.names[e.args[0]]}")
     return w.assign(f"load {element}, {w.types.shared} {at}")
 
@@ -133,6 +146,7 @@ def _masked(w: Writer, what: str) -> tuple[str, int]:
 
 ROWS: dict[str, Row] = {
     "lookup": lookup,
+    "fetch": fetch,
     "sadd": add_indices,
     "spread": spread,
     "array": array,

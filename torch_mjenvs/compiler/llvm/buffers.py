@@ -55,7 +55,8 @@ def _column(w: Writer, k: int, column: int) -> str:
 
 
 def buffers_used(w: Writer) -> list[int]:
-    return sorted(set(_loaded(w)) | set(_stored(w)))
+    fetched = {e.attr[0] for e in w.live if e.op == "fetch"}
+    return sorted(set(_loaded(w)) | set(_stored(w)) | fetched)
 
 
 def rows_used(w: Writer) -> list[int]:
@@ -80,7 +81,7 @@ def find_rows(w: Writer) -> None:
         w.put(f"%q{k} = getelementptr {w.types.memory(buffer.type)[0]}, {w.types.shared} %p{k}, i64 %o{k}")
     for k in buffers_used(w):
         buffer = w.program.buffers[k]
-        if buffer.read_only:
+        if buffer.read_only and not buffer.table:
             place = f"mul i64 %row{k}, {buffer.size}" if buffer.share > 1 else f"urem i64 %world, {buffer.period}"
             if buffer.share > 1:
                 w.put(f"%row{k} = udiv i64 %world, {buffer.share}")

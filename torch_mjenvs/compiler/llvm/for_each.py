@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..expr import Expr
 from ..region_ops import ForEach
-from .arrays import place
+from .arrays import place, table_of
 from .control import Variables, add_iter_args, any_bit, select
 from .writer import ActiveSet, Row, Writer
 
@@ -23,6 +23,102 @@ def active_set(w: Writer, e: Expr) -> None:
 
 def chosen(w: Writer, e: Expr) -> None:
     w.active_sets[e] = w.active_sets[e.args[0]]
+
+
+def everything(w: Writer, e: Expr) -> None:
+    """Write a loop that lists all numbers."""
+    numbers, masks = _arrays(w, e.attr)
+    own, all_lanes = w.types.own, "true" if w.types.lanes == 1 else "-1"
+    i, end = _count_to(w, str(e.attr))
+    w.put(f"store i32 {i}, {own} {_at(w, 'i32', numbers, i)}")
+    w.put(f"store {w.types.mask} {all_lanes}, {own} {_at(w, w.types.mask, masks, i)}")
+    end()
+    w.active_sets[e] = ActiveSet(numbers, masks, str(e.attr))
+
+
+def packed(w: Writer, e: Expr) -> None:
+    """Write loops that mark the places of what is in the sets, and one that goes through the places in order."""
+    n, integer, own = int(e.attr), w.types.mask, w.types.own
+    marks = w.array(n, integer)
+    numbers, masks = _arrays(w, n)
+    places, slots = w.array(n, "i32"), w.array(n, "i32")
+    i, end = _count_to(w, str(n))
+    w.put(f"store {integer} {_nobody(w)}, {own} {_at(w, integer, marks, i)}")
+    end()
+    for which, order in zip(e.args, e.attr.orders, strict=True):
+        listed, of_number, count = w.active_sets[which]
+        j, end = _count_to(w, count)
+        number = w.assign(f"load i32, {own} {_at(w, 'i32', listed, j)}")
+        mask = w.assign(f"load {integer}, {own} {_at(w, integer, of_number, number)}")
+        if which in w.packed:
+            number = w.assign(f"load i32, {own} {_at(w, 'i32', w.packed[which][0], number)}")
+        table = _at(w, "i32", table_of(w, "i32", [str(x) for x in order]), number, w.types.shared)
+        place = w.assign(f"load i32, {w.types.shared} {table}")
+        w.put(f"store {integer} {mask}, {own} {_at(w, integer, marks, place)}")
+        end()
+    before = w.block
+    head, out = w.fresh_labels("head", "out")
+    w.put(f"br label %{head}")
+    w.label(head)
+    variables = Variables(w, before)
+    place = variables.add(w.fresh("i"), "i32", "0")
+    slot = variables.add(w.fresh("n"), "i32", "0")
+    mask = w.assign(f"load {integer}, {own} {_at(w, integer, marks, place)}")
+    w.put(f"store i32 {slot}, {own} {_at(w, 'i32', numbers, slot)}")
+    w.put(f"store {integer} {mask}, {own} {_at(w, integer, masks, slot)}")
+    w.put(f"store i32 {place}, {own} {_at(w, 'i32', places, slot)}")
+    w.put(f"store i32 {slot}, {own} {_at(w, 'i32', slots, place)}")
+    some = w.assign(f"icmp ne {integer} {mask}, {_nobody(w)}")
+    more = w.assign(f"zext i1 {some} to i32")
+    back = [w.assign(f"add i32 {place}, 1"), w.assign(f"add i32 {slot}, {more}")]
+    variables.close(back)
+    again = w.assign(f"icmp slt i32 {back[0]}, {n}")
+    w.put(f"br i1 {again}, label %{head}, label %{out}")
+    w.label(out)
+    w.active_sets[e] = ActiveSet(numbers, masks, back[1])
+    w.packed[e] = places, slots
+
+
+def number(w: Writer, e: Expr) -> None:
+    _renumber(w, e, 0)
+
+
+def slot(w: Writer, e: Expr) -> None:
+    _renumber(w, e, 1)
+
+
+def _renumber(w: Writer, e: Expr, which: int) -> None:
+    """Write the reading of one of the arrays that say which number was which."""
+    at = _at(w, "i32", w.packed[e.args[0]][which], w.value(e.args[1], "s"))
+    w.names[e] = w.assign(f"load i32, {w.types.own} {at}")
+
+
+def _nobody(w: Writer) -> str:
+    return "false" if w.types.lanes == 1 else "0"
+
+
+def _at(w: Writer, element: str, array: str, i: str, space: str = "") -> str:
+    return w.assign(f"getelementptr {element}, {space or w.types.own} {array}, i32 {i}")
+
+
+def _count_to(w: Writer, n: str) -> tuple[str, Callable[[], None]]:
+    """Begin a loop for a counter below n, which may be 0, and return the counter and what ends the loop."""
+    before, (test, body, out) = w.block, w.fresh_labels("test", "body", "out")
+    w.put(f"br label %{test}")
+    w.label(test)
+    variables = Variables(w, before)
+    i = variables.add(w.fresh("i"), "i32", "0")
+    more = w.assign(f"icmp slt i32 {i}, {n}")
+    w.put(f"br i1 {more}, label %{body}, label %{out}")
+    w.label(body)
+
+    def end() -> None:
+        following = w.assign(f"add i32 {i}, 1")
+        variables.close([following])
+        w.put(f"br label %{test}")
+        w.label(out)
+
+    return i, end
 
 
 def _arrays(w: Writer, n: int) -> tuple[str, str]:
@@ -129,4 +225,12 @@ def _put(w: Writer, region_op: ForEach, here: str) -> None:
         w.put(f"store {w.types.of('f')} {x}, {w.types.own} {place(w, put.array, put.row, put.column)}")
 
 
-ROWS: dict[str, Row] = {"active_set": active_set, "chosen": chosen, "for_each": for_each}
+ROWS: dict[str, Row] = {
+    "active_set": active_set,
+    "everything": everything,
+    "chosen": chosen,
+    "packed": packed,
+    "number": number,
+    "slot": slot,
+    "for_each": for_each,
+}

@@ -59,6 +59,7 @@ class Writer(Text):
         self.order, self.sums, self.live = code.order, code.sums, code.program.live
         self.names: dict[Expr, str] = {}
         self.active_sets: dict[Expr, ActiveSet] = {}
+        self.packed: dict[Expr, tuple[str, str]] = {}  # of those packed, arrays of the places of slots, and of slots
         self.tables: dict[str, str] = {}
         self.constants: dict[object, str] = {}  # names of tables, by what they are
         self.arrays: list[str] = []  # in the thread's own memory

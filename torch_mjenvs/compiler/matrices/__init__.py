@@ -1,13 +1,14 @@
 """Kernels over matrices: products, transposes, sums of rows, and programs of scalars applied to every entry.
 
 `steps.py` has the steps that a plan is made of, `render.py` writes a plan as LLVM IR, `kernel.py` makes it run over
-torch tensors. Numbers are float32. Sums are in an order that does not depend on how many threads share the work.
+torch tensors. Numbers are float32, but for the factors of products, which may be
+bfloat16. Sums are in an order that does not depend on how many threads share the work.
 """
 
-from .kernel import Kernel, build, can_build
-from .steps import Apply, Gather, Loop, Matrix, Memory, Multiply, Phase, Plan, RowSums, Step, Transpose
+from .kernel import Kernel, build, can_build, why_no_bfloat16
+from .steps import Apply, Gather, Loop, Matrix, Memory, Multiply, Pairs, Phase, Plan, RowSums, Step, Transpose
 
 __all__ = [
-    "Apply", "Gather", "Kernel", "Loop", "Matrix", "Memory", "Multiply", "Phase", "Plan", "RowSums", "Step",
-    "Transpose", "build", "can_build",
+    "Apply", "Gather", "Kernel", "Loop", "Matrix", "Memory", "Multiply", "Pairs", "Phase", "Plan", "RowSums",
+    "Step", "Transpose", "build", "can_build", "why_no_bfloat16",
 ]  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import sys
 from collections.abc import Mapping
 
 import torch
@@ -13,7 +15,8 @@ from ..progress import progress
 from .render import FIELDS, render
 from .steps import Plan
 
-TYPES = {"f": torch.float32, "l": torch.int64}
+TYPES = {"f": torch.float32, "l": torch.int64, "p": torch.int32}
+ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA = 158, 0x1023, 18  # of Linux on x86-64
 
 
 def lanes() -> int:
@@ -30,6 +33,36 @@ def can_build() -> bool:
     return not target.triple.startswith("x86_64") or "+fma" in target.features.split(",")
 
 
+def why_no_bfloat16(target: cpu.Target | None = None) -> str | None:
+    """Say why products of bfloat16 would bring nothing on this processor; None where they do.
+
+    Intel's processors do them by AMX; without it their AVX512-BF16 takes twice as long as products of float32. AMD's is
+    twice as fast.
+    """
+    target = target or cpu.host()
+    if _has_tiles(target) or (_has(target, "avx512bf16") and target.cpu.startswith("znver")):
+        return None
+    return "this processor has neither AMX nor a fast AVX512-BF16, or the system keeps AMX from it"
+
+
+def _has(target: cpu.Target, feature: str) -> bool:
+    return f"+{feature}" in target.features.split(",") and target.vector_bytes == 64
+
+
+def _has_tiles(target: cpu.Target) -> bool:
+    return _has(target, "amx-bf16") and _has(target, "avx512bf16") and _tiles_allowed()
+
+
+@functools.cache
+def _tiles_allowed() -> bool:
+    """Ask Linux to let this process use AMX, whose registers it does not keep for who has not asked; say if it does."""
+    if sys.platform != "linux":
+        return False
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    return call(*map(ctypes.c_long, (ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA))) == 0
+
+
 def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
     """Return the kernel of a plan, for this processor or as the target says. Code kept on disk is not made again."""
     target = target or cpu.host()
@@ -44,9 +77,14 @@ def build(plan: Plan, target: cpu.Target | None = None) -> Kernel:
 
 
 def assembly(plan: Plan, target: cpu.Target) -> str:
-    """Return the whole module of a plan as LLVM IR."""
+    """Return the whole module of a plan as LLVM IR.
+
+    Raises ValueError where the plan has products of bfloat16, and the target none.
+    """
+    if any(m.type == "p" for m in plan.memories) and not _has(target, "avx512bf16"):
+        raise ValueError(f"the plan {plan.name!r} has products of bfloat16, and the processor {target.cpu!r} none")
     many = not target.triple.startswith("x86_64") or target.vector_bytes == 64
-    return render(plan, cpu.lanes_of("float32", target), 32 if many else 16, target.triple)
+    return render(plan, cpu.lanes_of("float32", target), 32 if many else 16, target.triple, _has_tiles(target))
 
 
 class _Job(ctypes.Structure):

@@ -8,8 +8,11 @@ from .text import Counted, MatrixText
 ROWS = 12  # of a block, at most
 
 
-def multiply(text: MatrixText, step: Multiply, registers: int) -> None:
-    """Write a product. Blocks are as large as so many vector registers allow: 24 of 32 hold sums, or 12 of 16."""
+def multiply(text: MatrixText, step: Multiply, registers: int, pairs: bool = False) -> None:
+    """Write a product, of pairs of bfloat16 where that is said.
+
+    Blocks are as large as so many vector registers allow: 24 of 32 hold sums, or 12 of 16.
+    """
     sums = registers * 3 // 4
     vectors, few = -(-step.out.columns // text.lanes), step.out.columns % text.lanes
     whole = step.out.row >= vectors * text.lanes  # nothing else stands where a row's last vector reaches to
@@ -25,7 +28,7 @@ def multiply(text: MatrixText, step: Multiply, registers: int) -> None:
             out, b = (text.at(pointer, *terms) for pointer in ("%p0", "%p2"))
             for row, height, blocks in runs(even(step.out.rows, min(ROWS, sums // width))):
                 with text.loop(blocks) as block:
-                    _block(text, step, out, b, ((row, 1), (block, height)), height, width, masked)
+                    _block(text, step, out, b, ((row, 1), (block, height)), height, width, masked, pairs)
 
 
 def _block(
@@ -37,6 +40,7 @@ def _block(
     height: int,
     width: int,
     masked: int,
+    pairs: bool,
 ) -> None:
     """Write the product of some rows of `a` and some vectors of `b`."""
     places = [(m, n) for m in range(height) for n in range(width)]
@@ -58,10 +62,10 @@ def _block(
     loop = Counted(text, step.a.columns, [(text.vector, x) for x in before])
     a, b = text.at(a, (loop.index, step.a.column)), text.at(b, (loop.index, step.b.row))
     right = [text.load(text.at(b, (n, text.lanes))) for n in range(width)]
-    sums = []
+    sums, add = [], text.dot if pairs else text.fma
     for m in range(height):
         left = text.spread(text.at(a, (m, step.a.row)))
-        sums += [text.fma(left, right[n], loop.values[m * width + n]) for n in range(width)]
+        sums += [add(left, right[n], loop.values[m * width + n]) for n in range(width)]
     loop.close(sums)
     for x, end, (_, n) in zip(sums, ends, places, strict=True):
         text.store(x, end, few[n])

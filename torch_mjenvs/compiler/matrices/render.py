@@ -14,11 +14,13 @@ from ..llvm.scalars import templates
 from ..llvm.writer import Row, Writer
 from ..lower import lower
 from .multiply import multiply
+from .pairs import configure, multiply_tiles, pairs, release
 from .shuffles import gather, row_sums, transpose
-from .steps import Apply, Gather, Loop, Matrix, Multiply, Phase, Plan, RowSums, Step, Transpose
+from .steps import Apply, Gather, Loop, Matrix, Multiply, Pairs, Phase, Plan, RowSums, Step, Transpose
 from .text import MatrixText
 
-TYPES = {"f": "float", "l": "i64"}
+TYPES = {"f": "float", "l": "i64", "p": "i32"}
+One = Multiply | Pairs | Transpose | RowSums | Gather | Apply  # what a function does
 FIELDS = (
     "memories",  # a pointer to the pointers to the plan's memories
     "rounds",  # how often the phases are done
@@ -58,14 +60,19 @@ known:
 """
 
 
-def render(plan: Plan, lanes: int, registers: int, triple: str) -> str:
-    """Return the IR of a plan for a processor with so many vector registers of so many numbers."""
-    return _Module(plan, lanes, registers, triple).text()
+def render(plan: Plan, lanes: int, registers: int, triple: str, tiles: bool = False) -> str:
+    """Return the IR of a plan for a processor with so many vector registers of so many numbers.
+
+    Products of bfloat16 are by AMX where `tiles` is True, else by AVX512-BF16.
+    """
+    return _Module(plan, lanes, registers, triple, tiles).text()
 
 
 class _Module:
-    def __init__(self, plan: Plan, lanes: int, registers: int, triple: str):
+    def __init__(self, plan: Plan, lanes: int, registers: int, triple: str, tiles: bool):
         self.plan, self.lanes, self.registers, self.triple = plan, lanes, registers, triple
+        self.types = {m.name: m.type for m in plan.memories}
+        self.tiles = tiles and "p" in self.types.values()
         self.functions: dict[str, str] = {}  # names of functions, by what follows the name
         self.tables: dict[str, str] = {}
 
@@ -73,6 +80,8 @@ class _Module:
         enter, leave = floating_point_mode(self.triple)
         text = MatrixText(self.lanes)
         text.block = "known"
+        if self.tiles:
+            configure(text)
         memories = {}
         for k, m in enumerate(self.plan.memories):
             start = text.assign(f"load ptr, ptr {text.at('%memories', (k, 1), of='ptr')}")
@@ -91,6 +100,8 @@ class _Module:
         more = text.assign("icmp slt i64 %round.next, %rounds")
         text.put(f"br i1 {more}, label %{head}, label %{end}")
         text.label(end)
+        if self.tiles:
+            release(text)
         kernel = [_HEAD.format(enter=enter) + "\n".join(text.lines), f"  {leave}", "  ret void", "}"]
         functions = [f"define internal void {name}{rest}" for rest, name in self.functions.items()]
         return "\n".join([f'target triple = "{self.triple}"', *functions, *kernel, ""])
@@ -130,21 +141,27 @@ class _Module:
 
     def _start(self, text: MatrixText, m: Matrix, memory: str, indices: Mapping[str, str]) -> str:
         """Write the address of a matrix's first number."""
-        of = TYPES[next(x.type for x in self.plan.memories if x.name == m.memory)]
+        of = TYPES[self.types[m.memory]]
         return text.at(memory, (1, m.offset), *((indices[name], n) for name, n in m.at), of=of)
 
-    def _function(self, step: Multiply | Transpose | RowSums | Gather | Apply) -> str:
+    def _function(self, step: One) -> str:
         """Return the name of the function that does a step. Steps that differ in their places alone share one."""
         arguments = ", ".join(f"ptr %p{k}" for k in range(len(step.matrices)))
         rest = f"({arguments}) {TILE} {{\nentry:\n" + "\n".join([*self._lines(step), "  ret void", "}"])
         return self.functions.setdefault(rest, f"@step{len(self.functions)}")
 
-    def _lines(self, step: Multiply | Transpose | RowSums | Gather | Apply) -> list[str]:
+    def _lines(self, step: One) -> list[str]:
         if isinstance(step, Apply):
             return list(apply(step, self.lanes))
         text = MatrixText(self.lanes)
         if isinstance(step, Multiply):
-            multiply(text, step, self.registers)
+            of_pairs = self.types[step.a.memory] == "p"
+            if of_pairs and self.tiles:
+                multiply_tiles(text, step)
+            else:
+                multiply(text, step, self.registers, of_pairs)
+        elif isinstance(step, Pairs):
+            pairs(text, step)
         elif isinstance(step, Transpose):
             transpose(text, step)
         elif isinstance(step, RowSums):

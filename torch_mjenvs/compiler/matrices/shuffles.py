@@ -13,17 +13,22 @@ def transpose(text: MatrixText, step: Transpose) -> None:
         x = text.at("%p1", (down, lanes * step.x.row), (right, lanes))
         out = text.at("%p0", (right, lanes * step.out.row), (down, lanes))
         square = [text.load(text.at(x, (k, step.x.row))) for k in range(lanes)]
-        distance = 1
-        while distance < lanes:
-            for k in range(lanes):
-                if not k & distance:
-                    a, b = square[k], square[k + distance]
-                    low = [i if not i & distance else lanes + i - distance for i in range(lanes)]
-                    high = [i + distance if not i & distance else lanes + i for i in range(lanes)]
-                    square[k], square[k + distance] = text.shuffle(a, b, low), text.shuffle(a, b, high)
-            distance *= 2
-        for k, vector in enumerate(square):
+        for k, vector in enumerate(turned(text, square)):
             text.store(vector, text.at(out, (k, step.out.row)))
+
+
+def turned(text: MatrixText, square: list[str]) -> list[str]:
+    """Write the transpose of a square of as many vectors as each has lanes."""
+    lanes, square, distance = text.lanes, list(square), 1
+    while distance < lanes:
+        for k in range(lanes):
+            if not k & distance:
+                a, b = square[k], square[k + distance]
+                low = [i if not i & distance else lanes + i - distance for i in range(lanes)]
+                high = [i + distance if not i & distance else lanes + i for i in range(lanes)]
+                square[k], square[k + distance] = text.shuffle(a, b, low), text.shuffle(a, b, high)
+        distance *= 2
+    return square
 
 
 def row_sums(text: MatrixText, step: RowSums) -> None:

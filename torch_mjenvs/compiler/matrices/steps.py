@@ -10,7 +10,9 @@ from ..program import Program
 
 @dataclass(frozen=True)
 class Memory:
-    """A tensor that a plan reads or writes; `type` is "f" for float32, "l" for int64.
+    """A tensor that a plan reads or writes; `type` is "f" for float32, "l" for int64, "p" for pairs of bfloat16.
+
+    A pair is a number of 32 bits, an int32 to torch, with its first bfloat16 in the lower half.
 
     Where `each` is not 0, every thread has so many numbers of its own there, one thread's after the other's.
     """
@@ -63,6 +65,11 @@ class Multiply(_Step):
 
     `start` is None for zeros, a matrix (I, 1), which counts for every column, or `out` itself. The entries of a row of
     `b` and `out` are neighbours; those of `a` may be anywhere, as in a transposed matrix.
+
+    Where `a` and `b` are of pairs of bfloat16, the product of two entries is the sum of the products of their first and
+    of their second numbers; sums are float32. Then the entries of a row of `a` are neighbours, too; rows and columns of
+    all three reach to whole blocks of 16, with zeros in what `a` and `b` share; and each entry of `start` stands before
+    15 copies of it.
     """
 
     out: Matrix
@@ -84,6 +91,25 @@ class Transpose(_Step):
 
     out: Matrix
     x: Matrix
+
+
+@dataclass(frozen=True)
+class Pairs(_Step):
+    """Round to bfloat16: entry (i, j) of `out`, a matrix of pairs, is entries (2i, j) and (2i + 1, j) of x.
+
+    A last row that is alone is paired with zeros. The entries of a row of `out` and of x are neighbours, or those of a
+    column are, as in transposed matrices; not rows of x and columns of `out`. Rows of `out` reach to whole vectors, and
+    get zeros there.
+    """
+
+    out: Matrix
+    x: Matrix
+
+    def __post_init__(self) -> None:
+        if (self.out.rows, self.out.columns) != (-(-self.x.rows // 2), self.x.columns):
+            raise ValueError(f"{self.out} does not hold pairs of rows of {self.x}")
+        if self.x.row != 1 and self.out.column != 1:
+            raise ValueError(f"pairs in columns, {self.out}, are not made of rows")
 
 
 @dataclass(frozen=True)
@@ -129,7 +155,7 @@ class Loop:
     steps: tuple[Step, ...]
 
 
-Step = Multiply | Transpose | RowSums | Gather | Apply | Loop
+Step = Multiply | Pairs | Transpose | RowSums | Gather | Apply | Loop
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,28 @@ class MatrixText(Text):
     def add(self, a: str, b: str) -> str:
         return self.assign(f"fadd {self.vector} {a}, {b}")
 
+    def paired(self, a: str, b: str) -> str:
+        """Write a vector of pairs of bfloat16, whose lane k holds lane k of a and of b."""
+        return self._rounded(a, b, [k // 2 + k % 2 * self.lanes for k in range(2 * self.lanes)])
+
+    def packed(self, a: str, b: str) -> str:
+        """Write a vector of pairs of bfloat16: neighbours in a, then neighbours in b."""
+        return self._rounded(a, b, range(2 * self.lanes))
+
+    def _rounded(self, a: str, b: str, places: Sequence[int]) -> str:
+        one, two = f"<{self.lanes} x bfloat>", f"<{2 * self.lanes} x bfloat>"
+        a, b = (self.assign(f"fptrunc {self.vector} {x} to {one}") for x in (a, b))
+        chosen = ", ".join(f"i32 {k}" for k in places)
+        both = self.assign(f"shufflevector {one} {a}, {one} {b}, <{2 * self.lanes} x i32> <{chosen}>")
+        return self.assign(f"bitcast {two} {both} to {self.vector}")
+
+    def dot(self, a: str, b: str, c: str) -> str:
+        """Write c, plus the products of the first and of the second numbers of pairs of bfloat16, by AVX512-BF16."""
+        kind = f"<{2 * self.lanes} x bfloat>"
+        a, b = (self.assign(f"bitcast {self.vector} {x} to {kind}") for x in (a, b))
+        name = f"@llvm.x86.avx512bf16.dpbf16ps.{32 * self.lanes}"
+        return self.assign(f"call {self.vector} {name}({self.vector} {c}, {kind} {a}, {kind} {b})")
+
     def shuffle(self, a: str, b: str, places: Sequence[int]) -> str:
         """Write a vector of chosen numbers: place k is lane k of a, place lanes + k is lane k of b."""
         chosen = ", ".join(f"i32 {k}" for k in places)

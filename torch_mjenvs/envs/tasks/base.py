@@ -194,13 +194,16 @@ class Task:
     computed ahead, for many worlds at a time, with the same numbers. It may then not look at `world.memory`, and gives
     positions, velocities and activations alone. Where parameters vary, and on a GPU, nothing is computed ahead.
 
+    `reset_parameters` names the model's parameters that `reset` sets. As a mapping, it also says of which elements, by
+    name: {"body_pos": ["cup"]}. Those of others are constants, which makes for a smaller and faster kernel.
+
     `reset` and `randomize` may take one more argument, named `world`: the world before the episode, at qpos0 and at
     rest. Its `memory` is what the episode before left, as in `begin`, so that a curriculum can place the robot by its
     level. Its `rng` is the function's own.
     """
 
     data: ClassVar[str] = "gymnasium"
-    reset_parameters: ClassVar[tuple[str, ...]] = ()  # the model's parameters that `reset` sets
+    reset_parameters: ClassVar[Sequence[str] | Mapping[str, Sequence[str]]] = ()
     resets_ahead: ClassVar[bool] = False  # whether resets are computed ahead: see above
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int | None] = 1000  # where the user names no other number

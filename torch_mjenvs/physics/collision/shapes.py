@@ -185,6 +185,9 @@ def _both_long(one: Mapping[str, Scalar], two: Mapping[str, Scalar]) -> bool:
 
 _RODS = Collider(2, colliders.find_rods, colliders.place_rods, cull=True, several=_both_long, axial=True)
 _BOXES = Collider(box_box.MOST, box_box.find_boxes, box_box.place_boxes, cull=True, many=True)
+_PLANE_BOX = Collider(
+    4, plane_colliders.find_plane_box, plane_colliders.place_on_plane, order=plane_colliders.in_order_of_corners
+)
 _SPHERE_CYLINDER = Collider(1, ball_colliders.find_sphere_cylinder, ball_colliders.place_ball, cull=True)
 _SPHERE_BOX = Collider(1, ball_colliders.find_sphere_box, ball_colliders.place_ball_box, cull=True)
 _CAPSULE_CYLINDER = Collider(
@@ -209,14 +212,12 @@ def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int],
 
 
 COLLIDERS = {
-    (PLANE, SPHERE): Collider(1, colliders.find_plane_sphere, colliders.place_plane_sphere),
-    (PLANE, CAPSULE): Collider(2, colliders.find_plane_capsule, colliders.place_plane_capsule),
-    (PLANE, ELLIPSOID): Collider(1, plane_colliders.find_plane_ellipsoid, plane_colliders.place_on_plane),
-    (PLANE, CYLINDER): Collider(4, plane_colliders.find_plane_cylinder, plane_colliders.place_on_plane),
-    (PLANE, BOX): Collider(
-        4, plane_colliders.find_plane_box, plane_colliders.place_on_plane, order=plane_colliders.in_order_of_corners
-    ),
-    (PLANE, MESH): Collider(4, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True),
+    **_alike(Collider(1, colliders.find_plane_sphere, colliders.place_plane_sphere), (PLANE, SPHERE)),
+    **_alike(Collider(2, colliders.find_plane_capsule, colliders.place_plane_capsule), (PLANE, CAPSULE)),
+    **_alike(Collider(1, plane_colliders.find_plane_ellipsoid, plane_colliders.place_on_plane), (PLANE, ELLIPSOID)),
+    **_alike(Collider(4, plane_colliders.find_plane_cylinder, plane_colliders.place_on_plane), (PLANE, CYLINDER)),
+    **_alike(_PLANE_BOX, (PLANE, BOX)),
+    **_alike(Collider(4, plane_colliders.find_plane_mesh, plane_colliders.place_on_plane, cull=True), (PLANE, MESH)),
     (HFIELD, SPHERE): replace(_FIELD_BALL, many=False, loop=_FIELD_BALL),
     **_alike(_FIELD_ROD, (HFIELD, CAPSULE)),
     **_alike(_FIELD_CORNERED, (HFIELD, BOX), (HFIELD, MESH)),

@@ -22,7 +22,8 @@ from ..model.data import Data, stage
 from ..model.enums import EqType
 from ..model.model import Model, Pair, UnsupportedModel
 from .batch.contact_groups import ContactGroup, contact_group
-from .batch.pair_batch import PairBatch, batch_pairs
+from .batch.contact_pool import contact_pool
+from .batch.pair_batch import PairBatch, divided
 from .batch.pair_tables import PairTables
 from .contacts import contacts
 from .couplings import coupling
@@ -40,7 +41,7 @@ from .welds import weld
 )
 def make_constraint(m: Model, d: Data) -> None:
     """Make d.constraints, the rows that may act: mj_makeConstraint, mj_referenceConstraint."""
-    alone, grouped = _divided(m, d)
+    alone, grouped, pools = _divided(m, d)
     d.constraints = [
         *equalities(m, d),
         *friction_losses(m, d),
@@ -48,13 +49,14 @@ def make_constraint(m: Model, d: Data) -> None:
         *tendon_limits(m, d),
         *contacts(m, d, alone),
         *(_group(m, d, pairs) for pairs in grouped),
+        *(contact_pool(m, d, batches) for batches in pools),
     ]
 
 
 @stage(reads="precision origin frame geom_xrel geom_xmat odof qvel candidates", computes="ncon")
 def count_contacts(m: Model, d: Data) -> None:
     """Count the contacts that mj_collision detects: those within a gap, too, which do not act."""
-    alone, grouped = _divided(m, d)
+    alone, grouped, pools = _divided(m, d)
     d.ncon = 0.0
     for c in (*alone, *candidates_of(m, d, m.idle_pairs)):
         if c.pair in m.idle_pairs and not can_be_listed(m, c.pair):
@@ -68,16 +70,16 @@ def count_contacts(m: Model, d: Data) -> None:
             return n + sum_of(select(x, 1.0, 0.0) for x in c.detected())
 
         d.ncon = when_any(c.near(contact_param(m, c.pair).gap), add, d.ncon)
-    for pairs in grouped:
+    for pairs in (*grouped, *(pairs for batches in pools for pairs in batches)):
         detected = PairTables(m, d, PairBatch.of(m, pairs)).detected()
         d.ncon = fold_each(detected, lambda i, n: n + 1.0, d.ncon)
 
 
-def _divided(m: Model, d: Data) -> tuple[list[Candidate], list[list[Pair]]]:
+def _divided(m: Model, d: Data) -> tuple[list[Candidate], list[list[Pair]], list[list[list[Pair]]]]:
     """Return the candidates whose contacts are written out one by one, and the pairs of those done in loops."""
-    grouped = batch_pairs(m, d.precision)
-    in_groups = {id(p) for pairs in grouped for p in pairs}
-    return [c for c in d.candidates if id(c.pair) not in in_groups], grouped
+    grouped, pools = divided(m, d.precision)
+    in_loops = {id(p) for pairs in (*grouped, *(pairs for batches in pools for pairs in batches)) for p in pairs}
+    return [c for c in d.candidates if id(c.pair) not in in_loops], grouped, pools
 
 
 def equalities(m: Model, d: Data) -> list[Equality]:

@@ -61,6 +61,10 @@ class Constraint:
         """Masks of the worlds where rounding shows in a Newton step, so that the last is repeated: see `softening`."""
         return []
 
+    def recomputed(self) -> Constraint:
+        """Return the constraint such that it keeps no list of what it computed: for one verb, on its own."""
+        return self
+
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         """Add -J'f to the gradient (V) and J'DJ to the Hessian (rows of its lower triangle, by column), at a."""
         raise NotImplementedError

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ...compiler.program import Program
 from ...compiler.tiles import pays
 from ..collision.shapes import most_contacts
-from ..constraints.batch.pair_batch import batch_pairs
+from ..constraints.batch.pair_batch import divided
 from ..constraints.contacts import in_loop
 from ..model.enums import GeomType
 from ..model.model import Model, Pair, UnsupportedModel, dof_chain
@@ -63,9 +63,10 @@ def estimate(m: Model) -> int:
     """Estimate the operations of a step from its bodies, dofs and pairs."""
     moving = sum(i > 0 and m.body_weldid[i] == i for i in range(m.nbody))
     rows = sum(m.jnt_limited) + sum(x > 0 for x in m.dof_frictionloss) + m.ntendon
-    grouped = batch_pairs(m, PRECISIONS["float32"])
-    together = {id(pair) for pairs in grouped for pair in pairs}
-    touch = LOOP * len(grouped) + PAIR_IN_LOOP * len(together)
+    grouped, pools = divided(m, PRECISIONS["float32"])
+    pooled = [pairs for batches in pools for pairs in batches]
+    together = {id(pair) for pairs in (*grouped, *pooled) for pair in pairs}
+    touch = LOOP * (len(grouped) + len(pooled)) + PAIR_IN_LOOP * sum(map(len, grouped))
     touch += sum(_alone(m, pair) for pair in m.pairs if id(pair) not in together)
     return round(BODY * moving + ROW * rows + touch + sum(map(_fill, _coupled(m))))
 

@@ -11,6 +11,7 @@ The rows are made by `constraints`. Letters: a acceleration and dx step (V dofs)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...compiler.control import while_any
@@ -18,7 +19,7 @@ from ...compiler.implicit import Equation, solves
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, quotient, select
 from ...compiler.tiles import TileMatrix
 from ..algebra.spatial import add, cross, dot, sub, zeros
-from ..constraints.rows import Hessian
+from ..constraints.rows import Constraint, Hessian
 from ..dynamics.forces import applied_wrench
 from ..dynamics.inertia import Matrix, factor, mul_m, solve
 from ..dynamics.tendons.bias import armature_wrenches
@@ -62,7 +63,8 @@ def newton(m: Model, d: Data) -> None:
     d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, first, ITERATIONS)
 
     def optimum() -> Equation:
-        gradient, hessian = linearise(m, d, d.qacc_solver)
+        # derivatives of what a loop keeps for the next one would be kept by the thousand
+        gradient, hessian = linearise(m, d, d.qacc_solver, [c.recomputed() for c in d.constraints])
         factors = factor(hessian, m.dof_clamped)
         return gradient, lambda b: solve(factors, list(b))
 
@@ -103,19 +105,23 @@ def rne_post_constraint(m: Model, d: Data) -> None:
     ]
 
 
-def linearise(m: Model, d: Data, a: list[Scalar]) -> tuple[list[Scalar], Matrix]:
+def linearise(
+    m: Model, d: Data, a: list[Scalar], constraints: Sequence[Constraint] | None = None
+) -> tuple[list[Scalar], Matrix]:
     """Return the gradient of the cost at the acceleration a, and its Hessian."""
     hessian = Hessian(m.nv, isinstance(d.M, TileMatrix))
-    pushes = _add_rows(m, d, a, hessian)
+    pushes = _add_rows(m, d, a, hessian, constraints)
     inertial = mul_m(d.M, a)
     gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
     return gradient, hessian.with_inertia(m, d)
 
 
-def _add_rows(m: Model, d: Data, a: list[Scalar], hessian: Hessian) -> list[Scalar]:
+def _add_rows(
+    m: Model, d: Data, a: list[Scalar], hessian: Hessian, constraints: Sequence[Constraint] | None = None
+) -> list[Scalar]:
     """Return the constraints' share of the cost's gradient at the acceleration a, and add theirs to its Hessian."""
     gradient: list[Scalar] = [0.0] * m.nv
-    for c in d.constraints:
+    for c in d.constraints if constraints is None else constraints:
         c.add_rows(m, d, a, gradient, hessian)
     return gradient
 

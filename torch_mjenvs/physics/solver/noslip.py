@@ -27,6 +27,7 @@ from ..constraints.friction import FrictionLoss
 from ..dynamics.inertia import factor, solve
 from ..model.data import Data, stage
 from ..model.model import Model, dofs_of
+from .noslip_slots import grips_in_slots
 
 Mat = list[list[Scalar]]  # by row
 Hold = Callable[[Mat, list[Scalar], list[Scalar]], list[Scalar]]  # of A, v and F: the next F
@@ -98,17 +99,19 @@ def no_slip(m: Model, d: Data) -> None:
     d.qacc, d.slips = d.qacc_solver, []
     if not m.noslip_iterations:
         return
-    grips = _grips(m, d)
+    grips, pooled = _grips(m, d), grips_in_slots(m, d)
 
     def sweep(_: Any, carry: list[Any]) -> list[Any]:
         a, forces = carry[0], list(carry[1])
         for k, grip in enumerate(grips):
             a, forces[k] = when_any(grip.active, grip.visit, [a, forces[k]])
-        return [a, forces]
+        return [pooled.sweep(a) if pooled else a, forces]
 
     start = [grip.start for grip in grips]
-    d.qacc, forces = repeat(m.noslip_iterations, sweep, [d.qacc, start])
+    changed = [pooled.force] if pooled else []
+    d.qacc, forces = repeat(m.noslip_iterations, sweep, [d.qacc, start], changed)
     d.slips = [Slip(grip, sub(new, old)) for grip, new, old in zip(grips, forces, start, strict=True)]
+    d.slips += [pooled] if pooled else []
 
 
 def _grips(m: Model, d: Data) -> list[Grip]:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...compiler.matrices import can_build
+from ...compiler.matrices import can_build, why_no_bfloat16
 from ...networks.layers import Dense, Network
 from ..networks import ActorCritic
 from .forward import Forward
 from .losses import Loss
 from .update import Update
 
-__all__ = ["Forward", "Loss", "Update", "networks_of", "trained", "why_not"]
+__all__ = ["Forward", "Loss", "Update", "networks_of", "trained", "why_no_bfloat16", "why_not"]
 
 
 def why_not(device: torch.device) -> str | None:

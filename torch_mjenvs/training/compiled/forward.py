@@ -16,7 +16,7 @@ from ...compiler.matrices.kernel import lanes
 from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import clip, sqrt
 from ...networks.layers import Network
-from ...networks.passes import FRAMES, Pass, Scratch
+from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs
 
 
 def normalise() -> Program:
@@ -29,17 +29,49 @@ def normalise() -> Program:
     return record("normalise", [Buffer("x", 1), Buffer("mean", 1), Buffer("var", 1)], body, "float32")
 
 
-class Forward:
-    """Networks whose parameters are `theta`, run on the same observations of `size` numbers."""
+class Weights:
+    """The rounded weights of networks whose parameters are `theta`, made anew when theta has changed."""
 
-    def __init__(self, networks: Sequence[Network], theta: Tensor, size: int):
+    memories = Memory("weight pairs", "p"), Memory("biases")
+
+    def __init__(self, networks: Sequence[Network], theta: Tensor):
+        pairs, biases = Scratch("weight pairs", lanes()), Scratch("biases", lanes())
+        size = len(theta) + lanes()  # the last biases are read as a whole vector
+        self.made = RoundedWeights(networks, Matrix("theta", 1, size, size), pairs, biases, training=False)
+        self.kernel = build(
+            Plan("weights", (Memory("theta"), *self.memories), (Phase("all", 1, tuple(self.made.steps)),))
+        )
+        self.theta, self.version = theta, -1
+        self.tensors = {
+            "theta": torch.zeros(size), "weight pairs": torch.zeros(pairs.size, dtype=torch.int32),
+            "biases": torch.zeros(biases.size),
+        }  # fmt: skip
+
+    def now(self) -> dict[str, Tensor]:
+        """Return the tensors of `memories` for the present weights. torch counts the writes into theta."""
+        if self.version != self.theta._version:
+            self.tensors["theta"][: len(self.theta)] = self.theta
+            self.kernel(self.tensors)
+            self.version = self.theta._version
+        return {m.name: self.tensors[m.name] for m in self.memories}
+
+
+class Forward:
+    """Networks whose parameters are `theta`, run on the same observations of `size` numbers.
+
+    With `rounded`, factors of products are bfloat16.
+    """
+
+    def __init__(self, networks: Sequence[Network], theta: Tensor, size: int, rounded: bool = False):
         self.theta, self.size = theta, size
         self.scratch = Scratch("own", lanes())
         self.outputs = [network.layers[-1].outputs for network in networks]
         self.widths = [self.scratch.padded(n) for n in self.outputs]
         self.moments = torch.zeros(2, self.scratch.padded(size))
+        self.pairs = Scratch("own pairs", lanes())
+        self.rounded = Weights(networks, theta) if rounded else None
         self.kernel = build(self._plan(networks))
-        self.own = torch.zeros(0)
+        self.own = self.own_pairs = torch.zeros(0)
         self.held: dict[int, tuple[Tensor, list[Tensor]]] = {}  # for each N: numbers of the rows, and what is returned
 
     def _plan(self, networks: Sequence[Network]) -> Plan:
@@ -51,16 +83,26 @@ class Forward:
         steps: list[Step] = [
             Gather(rows, Matrix("obs", 1, size, size), Matrix("order", 1, FRAMES, FRAMES, at=tile)),
             Loop("frame", FRAMES, (Apply(normalise(), (row, mean, var), size),)),
-            Transpose(x, rows),
         ]
-        for k, network in enumerate(networks):
-            one = Pass(network, theta, x, rows, scratch)
+        if self.rounded is None:
+            steps.append(Transpose(x, rows))
+            passes = [Pass(network, theta, x, rows, scratch) for network in networks]
+        else:
+            inputs = rounded_inputs(networks, rows, self.pairs)
+            steps += [step for one in dict.fromkeys(inputs) for step in one.steps(training=False)]
+            passes = [
+                RoundedPass(network, theta, one, self.rounded.made, scratch, self.pairs)
+                for network, one in zip(networks, inputs, strict=True)
+            ]
+        for k, one in enumerate(passes):
             n, width = self.outputs[k], self.widths[k]
             out = Matrix(f"out{k}", FRAMES, n, width, at=(("tile", FRAMES * width),))
             steps += [*one.forward(training=False), Transpose(out, one.output)]
         names = ("obs", "mean", "var", "theta", *(f"out{k}" for k in range(len(networks))))
-        memories = *map(Memory, names), Memory("order", "l"), Memory("own", each=scratch.size)
-        return Plan("networks", memories, (Phase("tile", None, tuple(steps)),))
+        memories = [*map(Memory, names), Memory("order", "l"), Memory("own", each=scratch.size)]
+        if self.rounded:
+            memories += [Memory("own pairs", "p", self.pairs.size), *self.rounded.memories]
+        return Plan("networks", tuple(memories), (Phase("tile", None, tuple(steps)),))
 
     def __call__(self, obs: Tensor, mean: Tensor, var: Tensor) -> list[Tensor]:
         """Return each network's outputs for observations (N, O), which are normalised by mean and variance (O,).
@@ -75,8 +117,11 @@ class Forward:
         order, outs = self.held[n]
         if len(self.own) < threads * self.scratch.size:
             self.own = torch.zeros(threads * self.scratch.size)
+            self.own_pairs = torch.zeros(threads * self.pairs.size, dtype=torch.int32)
         self.moments[0, : self.size], self.moments[1, : self.size] = mean, var
         tensors = {"obs": obs.contiguous(), "mean": self.moments[0], "var": self.moments[1], "theta": self.theta}
-        tensors |= {"own": self.own, "order": order} | {f"out{k}": out for k, out in enumerate(outs)}
+        tensors |= {"own": self.own, "own pairs": self.own_pairs, "order": order}
+        tensors |= self.rounded.now() if self.rounded else {}
+        tensors |= {f"out{k}": out for k, out in enumerate(outs)}
         self.kernel(tensors, threads=min(threads, tiles), turns=tiles)
         return [out[:n, :width] for out, width in zip(outs, self.outputs, strict=True)]

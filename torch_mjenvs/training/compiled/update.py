@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -40,8 +41,8 @@ from ...compiler.matrices.kernel import lanes
 from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import exp
 from ...networks import adam
-from ...networks.layers import Network
-from ...networks.passes import FRAMES, Pass, Scratch
+from ...networks.layers import Layout, Network
+from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs
 from ..statistics import POLICY_SUMS, SUMS, VALUE_SUMS
 from .losses import Loss, policy_loss, value_loss
 
@@ -73,37 +74,56 @@ class Update:
 
     `columns` are the widths of a frame's parts: observation, action, log-probability, advantage, value target.
     `log_std` is the place in theta of the first action's. A minibatch has `size` frames. `trained` has 1 for every
-    parameter, or 0 for one that stays as it is; None is 1 for all.
+    parameter, or 0 for one that stays as it is; None is 1 for all. With `rounded`, factors of products are bfloat16,
+    all else is float32.
     """
 
     def __init__(
         self, networks: tuple[Network, Network], theta: Tensor, log_std: int, optimizer: torch.optim.Adam,
-        columns: Sequence[int], size: int, loss: Loss, trained: Tensor | None = None,
+        columns: Sequence[int], size: int, loss: Loss, trained: Tensor | None = None, rounded: bool = False,
     ):  # fmt: skip
         self.theta, self.optimizer, self.columns, self.size = theta, optimizer, tuple(columns), size
         self.tiles_a_part = math.ceil(size / (PARTS * FRAMES))
         self.parts = math.ceil(size / (self.tiles_a_part * FRAMES))
-        total = padded_size(len(theta))
+        layout = Layout(networks, (log_std, self.columns[1]), lanes(), rounded)
+        self.places, self.own_places = torch.tensor(layout.theta), torch.tensor(layout.own)
+        total = padded_size(layout.size)
         self.parameters = torch.zeros(3, total)  # theta, and Adam's two moments
         self.trained = torch.zeros(total)
-        self.trained[: len(theta)] = 1.0 if trained is None else trained
-        self.gradient, self.sums = torch.zeros(total), torch.zeros(self.parts, total)
+        self.trained[self.own_places] = 1.0 if trained is None else trained[self.places]
+        self.gradients, self.sums = torch.zeros(total), torch.zeros(self.parts, total)
         self.weights = torch.zeros(self.parts * self.tiles_a_part * FRAMES)  # of each frame in the mean; 0 of none
         self.weights[:size] = 1 / size
-        self.scratch = Scratch("own", lanes())
-        self.kernel = self._kernel(networks, log_std, loss)
-        self.own = torch.zeros(0)
+        self.scratch, self.pairs = Scratch("own", lanes()), Scratch("own pairs", lanes())
+        self.weight_pairs, self.biases = Scratch("weight pairs", lanes()), Scratch("biases", lanes())
+        theta_here = Matrix("theta", 1, total, total)
+        self.rounded = RoundedWeights(layout.networks, theta_here, self.weight_pairs, self.biases) if rounded else None
+        self.kernel = self._kernel(layout.networks, layout.others, loss)
+        self.own = self.own_pairs = torch.zeros(0)
+        self.shared = {
+            "weight pairs": torch.zeros(self.weight_pairs.size, dtype=torch.int32),
+            "biases": torch.zeros(self.biases.size),
+        }
 
-    def _kernel(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Kernel:
-        phases = (self._learn(networks, log_std, loss), *self._step(loss))
+    @property
+    def gradient(self) -> Tensor:
+        """The last minibatch's gradient before it was clipped, like theta; 0 for parameters that no network has."""
+        return torch.zeros_like(self.theta).index_copy_(0, self.places, self.gradients[self.own_places])
+
+    def _kernel(self, networks: Sequence[Network], log_std: int, loss: Loss) -> Kernel:
+        phases = [self._learn(networks, log_std, loss), *self._step(loss)]
+        if self.rounded:
+            phases.insert(0, Phase("weights", 1, tuple(self.rounded.steps)))
         names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient")
         floats = map(Memory, (*names, "squares", "statistics", "trained"))
-        memories = *floats, Memory("order", "l"), Memory("own", each=self.scratch.size)
-        return build(Plan("ppo update", memories, phases))
+        memories = [*floats, Memory("order", "l"), Memory("own", each=self.scratch.size)]
+        if self.rounded:
+            memories += [Memory("own pairs", "p", self.pairs.size), Memory("weight pairs", "p"), Memory("biases")]
+        return build(Plan("ppo update", tuple(memories), tuple(phases)))
 
-    def _learn(self, networks: tuple[Network, Network], log_std: int, loss: Loss) -> Phase:
+    def _learn(self, networks: Sequence[Network], log_std: int, loss: Loss) -> Phase:
         """Plan the sums of gradients: each part of the minibatch its own."""
-        scratch, actions, width, total = self.scratch, self.columns[1], sum(self.columns), len(self.gradient)
+        scratch, actions, width, total = self.scratch, self.columns[1], sum(self.columns), len(self.gradients)
         part = self.tiles_a_part * FRAMES
         here = ("part", part), ("tile", FRAMES)
         order = Matrix("order", 1, FRAMES, FRAMES, at=(("round", self.parts * part), *here))
@@ -113,12 +133,24 @@ class Update:
 
         inv_std = scratch.matrix(1, actions)
         rows = scratch.matrix(FRAMES, width)
-        x = scratch.matrix(width, FRAMES)
+        seen = 0 if self.rounded is None else self.columns[0]  # what need not be transposed
+        x = scratch.matrix(width - seen, FRAMES)
         mean_grad, log_std_grad = scratch.matrix(actions, FRAMES), scratch.matrix(actions, FRAMES)
         value_grad, found = scratch.matrix(1, FRAMES), scratch.matrix(len(SUMS), FRAMES)
-        acting, valuing = (Pass(network, theta, x, rows, scratch) for network in networks)
-        starts = list(itertools.accumulate(self.columns, initial=0))
-        _, action, old_log_prob, advantage, target = (x.part(a, n) for a, n in zip(starts, self.columns, strict=False))
+        entrances: list[Step] = [Transpose(x, replace(rows, columns=width - seen, offset=rows.offset + seen))]
+        if self.rounded is None:
+            acting, valuing = (Pass(network, theta, x, rows, scratch) for network in networks)
+        else:
+            inputs = rounded_inputs(networks, rows, self.pairs)
+            entrances += [step for one in dict.fromkeys(inputs) for step in one.steps()]
+            acting, valuing = (
+                RoundedPass(network, theta, one, self.rounded, scratch, self.pairs)
+                for network, one in zip(networks, inputs, strict=True)
+            )
+        starts = itertools.accumulate(self.columns[1:], initial=self.columns[0] - seen)
+        action, old_log_prob, advantage, target = (
+            x.part(a, n) for a, n in zip(starts, self.columns[1:], strict=False)
+        )
 
         shared = Matrix("theta", actions, FRAMES, 1, 0, offset=log_std)
         scales = Matrix("own", actions, FRAMES, 1, 0, offset=inv_std.offset)
@@ -126,7 +158,7 @@ class Update:
         statistics = Matrix("statistics", len(SUMS), 1, 1, at=(("round", self.parts * 16), ("part", 16)))
         tile: list[Step] = [
             Gather(rows, Matrix("frames", 1, width, width), order),
-            Transpose(x, rows),
+            *entrances,
             *acting.forward(),
             Apply(
                 policy_loss(actions, loss),
@@ -150,7 +182,7 @@ class Update:
 
     def _step(self, loss: Loss) -> tuple[Phase, Phase]:
         """Plan the sum of the parts, and Adam's step."""
-        total = len(self.gradient)
+        total = len(self.gradients)
         size = total // CHUNKS
         chunk = (("chunk", size),)
         squares, factor = self.scratch.matrix(1, size), self.scratch.matrix(1, 1)
@@ -174,13 +206,14 @@ class Update:
         `order` has the numbers of frames; they may come more than once, as in several epochs. Returns STATISTICS of
         each minibatch, (R, 8).
         """
-        rounds, threads, n = len(order) // self.size, min(torch.get_num_threads(), PARTS), len(self.theta)
+        rounds, threads = len(order) // self.size, min(torch.get_num_threads(), PARTS)
         state = self._state()
         now = (self.theta, state["exp_avg"], state["exp_avg_sq"])
         for ours, theirs in zip(self.parameters, now, strict=True):
-            ours[:n] = theirs
+            ours.index_copy_(0, self.own_places, theirs[self.places])
         if len(self.own) < threads * self.scratch.size:
             self.own = torch.zeros(threads * self.scratch.size)
+            self.own_pairs = torch.zeros(threads * self.pairs.size, dtype=torch.int32)
         order = order.view(rounds, self.size)
         filled = torch.zeros(rounds, len(self.weights), dtype=torch.int64) if len(self.weights) > self.size else order
         filled[:, : self.size] = order
@@ -189,12 +222,13 @@ class Update:
         tensors = {
             "theta": theta, "mean": mean, "square": square, "frames": frames, "weights": self.weights,
             "advantages": self._advantages(frames, order), "rates": self._rates(int(state["step"]), rounds),
-            "own": self.own, "sums": self.sums, "gradient": self.gradient, "squares": squares,
-            "statistics": statistics, "order": filled, "trained": self.trained,
+            "own": self.own, "sums": self.sums, "gradient": self.gradients, "squares": squares,
+            "statistics": statistics, "order": filled, "trained": self.trained, "own pairs": self.own_pairs,
+            **self.shared,
         }  # fmt: skip
         self.kernel(tensors, rounds, threads)
         for ours, theirs in zip(self.parameters, now, strict=True):
-            theirs.copy_(ours[:n])
+            theirs.index_copy_(0, self.places, ours[self.own_places])
         state["step"] += rounds
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
 

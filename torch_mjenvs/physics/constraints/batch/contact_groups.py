@@ -7,13 +7,14 @@ i number of a contact   J its rows of the Jacobian, in the `dofs` that tell its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import functools
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array, Table
 from ....compiler.control import add_each, fold_each, when_any
-from ....compiler.scalar import Scalar
+from ....compiler.scalar import Mask, Scalar
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
 from ...model.model import Model, Pair
@@ -26,25 +27,35 @@ from ..rows import Constraint, Hessian
 from ..softening import ContactBound
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
-from .records import Records, records_each
+from .records import Computed, Records, records_each
 
 
 @dataclass
 class ContactGroup(Constraint):
     """The contacts of a batch of pairs, each with a friction cone.
 
-    rows: of those `touching`, lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second
-    body; side 1 the first, whose lines are those of side 0 where both are of one tree. cone: of friction and D.
+    touching: those that act, by whatever number loops know them. number: gives the number of such a one in the batch.
+    rows: of them lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second body; side 1 the
+    first, whose lines are those of side 0 where both are of one tree. cone: of one of them. place: gives its distance,
+    its point from the origins of the trees of the first body and of the second, and its frame. refine: the masks of
+    `Constraint.needs_refinement`. again: makes what `recomputed` gives.
     """
 
-    tables: PairTables
+    batch: PairBatch
     touching: Any
-    rows: Records
-    cone: Callable[[list[Scalar], Scalar], Cone]
+    rows: Records | Computed
+    cone: Callable[[Any], Cone]
+    place: Callable[[Any], tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]]
+    number: Callable[[Any], Any] = lambda i: i
+    refine: Sequence[Mask] = ()
+    again: Callable[[], ContactGroup] | None = None
 
     @property
-    def batch(self) -> PairBatch:
-        return self.tables.batch
+    def needs_refinement(self) -> list[Mask]:
+        return list(self.refine)
+
+    def recomputed(self) -> ContactGroup:
+        return self.again() if self.again else self
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         g, x = self.batch, self.batch.of_dofs(a)
@@ -64,7 +75,7 @@ class ContactGroup(Constraint):
     def _push(self, i: Any, x: Any) -> list[Any]:
         """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
         jacobian, rows, dofs = self._jacobian(i), range(self.batch.condim), range(self.batch.most)
-        force, weight = self._cone(i).push(self._residual(i, x))
+        force, weight = self.cone(i).push(self.residual(i, x))
         places, starts = self._places(i)
         image = [[sum_of(weight[k][j] * jacobian[j][v] for j in rows) for v in dofs] for k in rows]
         return [
@@ -78,30 +89,37 @@ class ContactGroup(Constraint):
 
     def _places(self, i: Any) -> tuple[list[Scalar], list[Scalar]]:
         """Places of contact i's dofs in the gradient, and of their rows in the Hessian's lower triangle."""
-        g = self.batch
+        g, i = self.batch, self.number(i)
         places = [g.dof(i, c) for c in range(g.most)]
-        return places, [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
+        return places, [g.start(i, c) for c in range(g.most)]
 
     def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         x, change = self.batch.of_dofs(a), self.batch.of_dofs(dx)
 
         def push(i: Any, carry: list[Scalar]) -> list[Scalar]:
-            cone = self._cone(i)
-            y, v = self._residual(i, x), [dot(row, self._at(i, change)) for row in self._jacobian(i)]
+            cone = self.cone(i)
+            y, v = self.residual(i, x), [dot(row, self._at(i, change)) for row in self._jacobian(i)]
             return cone.fold(carry, cone.rows(y), cone.rows(v), alpha)
 
         return fold_each(self.touching, push, total)
 
     def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
-        x, condim = self.batch.of_dofs(a), range(self.batch.condim)
+        x = self.batch.of_dofs(a)
+        self.pull(lambda i: self._force(i, x), wrench)
+
+    def pull(self, force: Callable[[Any], list[Scalar]], wrench: list[list[Scalar]]) -> None:
+        """Add to `wrench` what the force of each contact along its axes (condim) is to both bodies."""
+        condim = range(self.batch.condim)
 
         def push(i: Any) -> list[Any]:
-            force = self._force(i, x)
+            along = force(i)
             second, *others = (
-                in_world([self.rows.at(i, ("line", side, k)) for k in condim], force) for side in _sides(self.batch)
+                in_world([self.rows.at(i, ("line", side, k)) for k in condim], along) for side in _sides(self.batch)
             )
-            first = others[0] if others else second
-            one, two = (self.batch.per_contact([6 * body[side] for body in self.batch.bodies], i) for side in (0, 1))
+            first, number = others[0] if others else second, self.number(i)
+            one, two = (
+                self.batch.per_contact([6 * body[side] for body in self.batch.bodies], number) for side in (0, 1)
+            )
             return [[(one + c, -y) for c, y in enumerate(first)] + [(two + c, y) for c, y in enumerate(second)]]
 
         (flat,) = add_each(self.touching, push, [[y for w in wrench for y in w]])
@@ -120,20 +138,21 @@ class ContactGroup(Constraint):
         involved = sorted({body for pair in batch.bodies for body in pair})
         tables = {name: Array([list(vectors[body]) for body in involved]) for name, vectors in by_body.items()}
         places = [[involved.index(pair[side]) for pair in batch.bodies] for side in (0, 1)]
-        numbers = Table([float(k) for k in range(batch.collider.ncon) for _ in batch.pairs])
+        numbers = Table([float(k) for k in batch.numbers])
 
         def step(i: Any, carry: Any) -> Any:
+            k = self.number(i)
+
             def per_body(name: str) -> list[list[Scalar]]:
-                return [tables[name][batch.per_contact(place, i), :] for place in places]
+                return [tables[name][batch.per_contact(place, k), :] for place in places]
 
             def of_pair(of: Callable[[Pair], float]) -> Scalar:
-                number: Scalar = batch.per_contact([float(of(pair)) for pair in batch.pairs], i)
+                number: Scalar = batch.per_contact([float(of(pair)) for pair in batch.pairs], k)
                 return number
 
             def look(carry: Any) -> Any:
-                dist, p, frame = self.tables.contact(i)
-                points = list(self.tables.arms(i, p))
-                listed = Listed(None, of_pair, numbers[i], dist, points, frame, self._force(i, x), per_body)
+                dist, points, frame = self.place(i)
+                listed = Listed(None, of_pair, numbers[k], dist, points, frame, self._force(i, x), per_body)
                 return visit(listed, carry)
 
             return when_any(of_pair(wanted) > 0.5, look, carry)
@@ -142,48 +161,73 @@ class ContactGroup(Constraint):
 
     def _force(self, i: Any, x: Any) -> list[Scalar]:
         """The force of contact i along its axes (condim)."""
-        return self._cone(i).push(self._residual(i, x))[0]
-
-    def _cone(self, i: Any) -> Cone:
-        return self.cone(self.rows.at(i, "friction"), self.rows.at(i, "D"))
+        return self.cone(i).push(self.residual(i, x))[0]
 
     def _jacobian(self, i: Any) -> list[list[Scalar]]:
         return [self.rows.at(i, ("J", k)) for k in range(self.batch.condim)]
 
-    def _residual(self, i: Any, x: Any) -> list[Scalar]:
+    def residual(self, i: Any, x: Any) -> list[Scalar]:
+        """The residual J a + y0 of contact i along its axes (condim). x: a as `PairBatch.of_dofs` gives it."""
         at = self._at(i, x)
         return [dot(row, at) + self.rows.at(i, ("y0", k)) for k, row in enumerate(self._jacobian(i))]
 
     def _at(self, i: Any, x: Any) -> list[Scalar]:
         """Return contact i's own of these numbers, one a dof."""
-        return [x[self.batch.dof(i, c)] for c in range(self.batch.most)]
+        number = self.number(i)
+        return [x[self.batch.dof(number, c)] for c in range(self.batch.most)]
 
 
 def contact_group(m: Model, tables: PairTables) -> ContactGroup:
     """Make the contacts of a batch of pairs."""
     touching = tables.touching()
-    rows = records_each(touching, lambda i: _rows(tables, i))
-    return ContactGroup(tables, touching, rows, lambda friction, D: cone_of(m, friction, D, ContactBound(False)))
+    return _group(m, tables, touching, records_each(touching, functools.partial(_row, tables)))
 
 
-def _rows(tables: PairTables, i: Any) -> dict[Hashable, Any]:
-    """Compute the rows of contact i, as `ContactGroup.rows` has them."""
-    batch = tables.batch
+def _group(m: Model, tables: PairTables, touching: Any, rows: Records | Computed) -> ContactGroup:
+    def cone(i: Any) -> Cone:
+        return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False))
+
+    def place(i: Any) -> tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]:
+        dist, p, frame = tables.contact(i)
+        return dist, list(tables.arms(i, p)), frame
+
+    def again() -> ContactGroup:
+        anew = tables.recomputed()
+        return _group(m, anew, touching, Computed(functools.partial(_row, anew)))
+
+    return ContactGroup(tables.batch, touching, rows, cone, place, again=again)
+
+
+def _row(tables: PairTables, i: Any) -> dict[Hashable, Any]:
+    """Compute what `ContactGroup.rows` has of contact i."""
     dist, p, frame = tables.contact(i)
-    lines = lines_of(tables.arms(i, p), frame, batch.condim)
-    row = tables.row(i, dist)
+    lines, row = lines_of(tables.arms(i, p), frame, tables.batch.condim), tables.row(i, dist)
+    found = rows_of(tables.batch, tables.moving, i, lines, row.y0)
+    return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}
+
+
+def rows_of(
+    batch: PairBatch,
+    moving: Records,
+    i: Any,
+    lines: list[list[list[Scalar]]],
+    y0: Callable[[list[Scalar]], list[Scalar]],
+) -> dict[Hashable, Any]:
+    """Compute lines, y0 and J of contact i of a batch, as `ContactGroup.rows` has them.
+
+    moving: the motion axes and speeds of the batch's dofs. y0: of the velocity along each axis.
+    """
     jacobian: list[list[Scalar]] = [[] for _ in range(batch.condim)]
     speed: list[Scalar] = [0.0] * batch.condim
     for c in range(batch.most):
         dof, sign = batch.dof(i, c), batch.sign(i, c)
-        odof, qvel = tables.moving.at(dof, "odof"), tables.moving.at(dof, "qvel")
+        odof, qvel = moving.at(dof, "odof"), moving.at(dof, "qvel")
         for j, (second, first) in enumerate(zip(*lines, strict=True)):
             line = second if batch.one_tree else choose(sign > 0.0, second, first)
             jacobian[j].append(dot(line, odof) * sign)
             speed[j] = speed[j] + jacobian[j][-1] * qvel
     found: dict[Hashable, Any] = {("line", side, j): x for side in _sides(batch) for j, x in enumerate(lines[side])}
-    found |= {("y0", j): y for j, y in enumerate(row.y0(speed))} | {("J", j): x for j, x in enumerate(jacobian)}
-    return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}
+    return found | {("y0", j): y for j, y in enumerate(y0(speed))} | {("J", j): x for j, x in enumerate(jacobian)}
 
 
 def _sides(batch: PairBatch) -> tuple[int, ...]:

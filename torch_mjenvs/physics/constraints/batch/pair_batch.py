@@ -14,16 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array, Table
-from ...algebra.spatial import Vec
+from ...algebra.spatial import Vec, is_zero
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of
-from ...model.enums import GeomType
+from ...model.enums import GeomType, SensorType
 from ...model.model import Model, Pair
 from ...model.precision import Precision
 from ..body_contacts import sides_of
 from ..softening import contact_bound
 
 FEWEST = 8  # pairs for which a loop is worth while
+VERY_MANY = 2_000  # pairs of all kinds from which their contacts share slots: see `contact_pool`
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class PairBatch:
     signs: list[list[float]]
     condim: int
     one_tree: bool
+    ncon: int  # the most contacts of a pair
 
     @classmethod
     def of(cls, m: Model, pairs: list[Pair]) -> PairBatch:
@@ -60,7 +62,12 @@ class PairBatch:
         if field_of(m, pairs[0]) >= 0:
             collider = dataclasses.replace(collider, ncon=ground_of(m, pairs).contacts)
         one_tree = m.body_originid[bodies[0][0]] == m.body_originid[bodies[0][1]]
-        return cls(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree)
+        return cls(pairs, collider, bodies, dofs, own, signs, pairs[0].condim, one_tree, collider.ncon)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which of its pair's contacts each is."""
+        return [k for k in range(self.ncon) for _ in self.pairs]
 
     @property
     def most(self) -> int:
@@ -69,7 +76,7 @@ class PairBatch:
 
     def per_contact(self, values: Sequence[Any], i: Any) -> Any:
         """The entry for contact i of a table with an entry a pair."""
-        return Table([*values] * self.collider.ncon)[i]
+        return Table([*values] * self.ncon)[i]
 
     def dof(self, i: Any, k: int) -> Any:
         """The place in `dofs` of the k-th dof of contact i."""
@@ -79,9 +86,19 @@ class PairBatch:
         """The sign of the k-th dof of contact i."""
         return self.per_contact([sign[k] for sign in self.signs], i)
 
+    def start(self, i: Any, k: int) -> Any:
+        """Where the row of the k-th dof of contact i begins in the lower triangle of a matrix of `dofs`."""
+        return self.per_contact([own[k] * (own[k] + 1) // 2 for own in self.own], i)
+
     def of_dofs(self, x: Vec) -> Array:
         """Pick from x (nv) one number for each of `dofs`, and 0 for the one that never moves."""
         return Array([x[v] for v in self.dofs] + [0.0])
+
+
+def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list[list[Pair]]]]:
+    """Find the pairs that loops do: those by batch, and, where they are very many, batches by pool instead."""
+    pools = _pools(m, precision) if len(m.pairs) >= VERY_MANY else []
+    return ([], pools) if pools else (batch_pairs(m, precision), [])
 
 
 def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
@@ -92,16 +109,40 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
     found: dict[tuple[Any, ...], list[Pair]] = {}
-    varies, m = m.nominal is not None, m.nominal or m
+    world, m = m, m.nominal or m
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
         loop, moving = collider_of(m, p).loop, len(sides_of(m, *bodies))
-        if varies and p.condim > 1:  # what friction makes stiff is softened, world by world, one by one
-            continue
+        if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
+            continue  # what friction makes stiff is softened, world by world, one by one
         if loop and moving >= (1 if loop.many else 2) and not contact_bound(m, p, precision).needs_refinement:
             found.setdefault((id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
     return [pairs for pairs in found.values() if collider_of(m, pairs[0]).many or len(pairs) >= FEWEST]
+
+
+def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
+    """Find the pools: batches of one condim whose contacts share slots.
+
+    There are none where too few pairs can be in one, or where noslip sweeps or contact sensors, which go by MuJoCo's
+    order of all contacts, would find some in a pool and some not.
+    """
+    found: dict[int, dict[tuple[Any, ...], list[Pair]]] = {}
+    count, world, m = 0, m, m.nominal or m
+    for p in m.pairs:
+        bodies, bound = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_bound(world, p, precision)
+        one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
+        loop, known = collider_of(m, p).loop, bound.needs_refinement in (True, False)
+        if not sides_of(m, *bodies):
+            continue
+        if loop and known and all(map(is_zero, (bound.give, bound.spring, bound.slip))):
+            key = id(loop), field_of(m, p), one_tree, contact_param(m, p).solimp[4]
+            found.setdefault(p.condim, {}).setdefault(key, []).append(p)
+            count += 1
+        elif m.noslip_iterations:
+            return []
+    sweeps = m.noslip_iterations and (m.cone == "elliptic" or SensorType.CONTACT in m.sensor_type)
+    return [] if count < VERY_MANY or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]
 
 
 def field_of(m: Model, pair: Pair) -> int:

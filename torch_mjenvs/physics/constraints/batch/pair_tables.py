@@ -5,26 +5,30 @@ Letters: i the number of a pair or contact, as in `pair_batch`; p a point.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array, Table
-from ....compiler.control import active_set, choose_each, part
+from ....compiler.control import active_set, choose_each, everything, part
 from ....compiler.scalar import Mask, Scalar, maximum, select
-from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, is_number, mat_vec, sub
+from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
 from ...collision.colliders import Place
 from ...collision.contact_param import contact_param
-from ...collision.shapes import ground_of, may_touch_in_several, size_of
+from ...collision.shapes import bound_of, ground_of, may_touch_in_several, size_of
 from ...collision.solids import Solids, solids_of
 from ...model.data import Data
+from ...model.enums import GeomType
 from ...model.hfield import Ground
 from ...model.model import Model
 from ..contact_row import ContactRow, row_param
 from .pair_batch import PairBatch, field_of
-from .records import records, records_parts
+from .records import Computed, Records, records, records_parts
+
+IN_LOOP = 256  # pairs from which a loop compares bounding spheres
 
 
 class PerPair:
@@ -100,7 +104,7 @@ class TableRow:
     @property
     def solimp(self) -> list[Scalar]:
         t = self.tables
-        return t.solimp if is_number(*t.solimp) else [*(x.of_contact(self.i) for x in t.solimps), t.solimp[4]]
+        return t.solimp if t.alike else [*(x.of_contact(self.i) for x in t.solimps), t.solimp[4]]
 
     @property
     def invweight(self) -> Scalar:
@@ -118,25 +122,50 @@ class TableRow:
 class PairTables:
     """The pairs of a batch in the state d, by number.
 
-    solimp: of all pairs alike, where they are numbers. looked_at: margin and gap. ground: the height field, if there is
-    one.
+    solimp: of all pairs, where it is `alike`. looked_at: margin and gap. ground: the height field, if there is one.
     """
 
     def __init__(self, m: Model, d: Data, batch: PairBatch):
         self.batch, self.solids = batch, solids_of(m.meshes)
         pairs, collider = batch.pairs, batch.collider
-        self.n = len(pairs)
+        self.n, self._ordered = len(pairs), m.orders_contacts
         self._tabulate_geoms(m, d)
         self._tabulate_rows(m)
         self.ground = ground_of(m, pairs) if field_of(m, pairs[0]) >= 0 else None
         weights = [m.body_invweight0[body][0] for body in self.moved]
         self._by_body = None if is_number(*weights) else Array(weights)
-        known = {id(p) for p in pairs}
-        near = active_set([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
+        near = self._bounds_that_meet(m, d)
         self._near = choose_each(near, self._boxes_meet, self.n) if self._boxes else near
         # where a pair's two contacts are measured at once, they are in one row
         self._by_part = collider.many or collider.ncon != 2
-        self._found = records_parts(self._near, self._measure, self.n)
+        self._found: Records | Computed = records_parts(self._near, self._measure, self.n)
+
+    def recomputed(self) -> PairTables:
+        """Return the same pairs, measured wherever a measure is asked for, unless that is much code."""
+        if self.batch.collider.many or self.batch.collider.ncon > 2:
+            return self
+        found = copy.copy(self)
+        found._found = Computed(lambda i: self._measure(i)[0])
+        return found
+
+    def _bounds_that_meet(self, m: Model, d: Data) -> Any:
+        """Find the pairs whose bounding spheres, or that of geom2 and its ground, come within margin and gap."""
+        known = {id(p) for p in self.batch.pairs}
+        if len(known) < IN_LOOP or self.ground:
+            return active_set([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
+        plane = m.geom_type[self.batch.pairs[0].geom1] == GeomType.PLANE
+        bounds = [[0.0 if plane else bound_of(m, p.geom1), bound_of(m, p.geom2)] for p in self.batch.pairs]
+        looked_at = self.looked_at.values
+        reach = PerPair(self.batch, [a + b + x for (a, b), x in zip(bounds, looked_at, strict=True)])
+
+        def meet(i: Any) -> list[Mask]:
+            one, two = self._geoms(i)
+            apart, far = sub(two.centre, one.centre), reach.of_pair(i)
+            if plane:
+                return [dot(apart, one.axis) < far]
+            return [dot(apart, apart) < maximum(far, 0.0) * far]
+
+        return choose_each(everything(self.n), meet, self.n)
 
     def _tabulate_geoms(self, m: Model, d: Data) -> None:
         batch, collider = self.batch, self.batch.collider
@@ -167,6 +196,7 @@ class PairTables:
         self.margin = PerPair(batch, [x.margin for x in rows])
         self.looked_at = PerPair(batch, [x.margin + x.gap for x in contacts])
         self.solimp = list(rows[0].solimp)
+        self.alike = is_number(*self.solimp) and all(list(x.solimp) == self.solimp for x in rows)
         self.solimps = [PerPair(batch, [x.solimp[k] for x in rows]) for k in range(4)]
         self.k = PerPair(batch, [x.k for x in rows])
         self.damping = [PerPair(batch, [x.damping[axis] for x in rows]) for axis in range(batch.condim)]
@@ -243,9 +273,13 @@ class PairTables:
 
     def _measure(self, i: Any) -> list[dict[Any, Any]]:
         one, two = (dataclasses.replace(geom, first=True) for geom in self._geoms(i))
-        found = self.batch.collider.found(one, two, self.batch.collider.ncon)
+        collider = self.batch.collider
+        found = collider.found(one, two, collider.ncon)
+        if collider.order and self._ordered:
+            found = collider.order(found)
         if self._by_part:
             return [{"dist": dist, "spot": spot} for dist, spot in found]
+        self._spots = 1 + len(found[0][1])
         return [{(k, j): x for k, (dist, spot) in enumerate(found) for j, x in enumerate([dist, *spot])}]
 
     def _dist(self, i: Any, k: int) -> Scalar:
@@ -259,7 +293,7 @@ class PairTables:
         # the second contact's numbers stand behind the first's
         n, found = self.n, self._found
         pair, is_second = self.batch.per_contact(range(n), i), Table([0.0] * n + [1.0] * n)[i] > 0.5
-        places = range(1, len(found.columns) // 2)  # a distance and a spot each
+        places = range(1, self._spots)  # after a distance
         return [select(is_second, found.at(pair, (1, j)), found.at(pair, (0, j))) for j in places]
 
 

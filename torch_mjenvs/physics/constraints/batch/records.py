@@ -25,6 +25,17 @@ class Records:
         return self.rows[i, self.columns[name]]
 
 
+@dataclass
+class Computed:
+    """Records that are kept nowhere: a row is computed where it is asked for."""
+
+    row: Callable[[Any], Row]
+
+    def at(self, i: Any, name: Hashable) -> Any:
+        """Compute the scalar, or list of scalars, that row i has under the name."""
+        return self.row(i)[name]
+
+
 def records(rows: Sequence[Row]) -> Records:
     """Make records of these rows."""
     return Records(Array([_flat(row) for row in rows]), _columns(rows[0]))

@@ -1,0 +1,199 @@
+"""How fast a GPU could run the kernels: their machine code on a model of one multiprocessor, without a GPU.
+
+    python -m benchmarks.cuda_limits                  # all tasks, about half an hour on one core
+    python -m benchmarks.cuda_limits --tasks Hopper   # only these anew
+    python -m benchmarks.cuda_limits --render         # nothing anew: the table from the data that is there
+
+NVIDIA's ptxas makes the code, for `sm_90`. An emulator (tests/sass) runs a step's warps from states that random actions
+lead to, in the order and at the times of a multiprocessor, and so knows every address, every divergence, and how long
+ptxas itself expects instructions to take. What it cannot know is in `Chip`: assumptions until one measurement on a GPU
+corrects them. Writes results/cuda-limits.json and the table of docs/cuda.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+
+from torch_mjenvs.compiler import launch
+from torch_mjenvs.envs.tasks.registry import TASKS
+
+from . import cuda_code
+from .cuda_code import PAGE, ROOT
+from .report import number, put, table
+
+DATA = ROOT / "benchmarks" / "results" / "cuda-limits.json"
+BEGIN, END = "<!-- written by benchmarks/cuda_limits.py -->", "<!-- end of what benchmarks/cuda_limits.py wrote -->"
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One multiprocessor of an H100 or H200: cycles, bytes, bytes a cycle.
+
+    Published by NVIDIA: four schedulers, the units' widths, the sizes of L1 and L2, the memory's bandwidth. Measured by
+    others on such chips or on those before: latencies, L2's bandwidth, the sizes of the caches of instructions.
+    Assumed: what is marked so. To calibrate: measure by `benchmarks.gpu`, at 4,096 and 32,768 worlds, HalfCheetah
+    (latencies), Ant (instruction fetch) and Humanoid (L2); change what is marked until the table gives the same.
+    """
+
+    fetch_line: float = 128
+    l0_bytes: float = 16 * 1024  # of each scheduler; assumed
+    prefetch_lines: float = 8  # assumed
+    l15_bytes: float = 128 * 1024
+    l15_latency: float = 30  # assumed
+    l15_rate: float = 64  # for all four schedulers; assumed
+    fetch_latency: float = 220  # from L2; assumed to be that of data
+    fetch_rate: float = 32  # assumed
+    l1_bytes: float = 248 * 1024  # of 256 KB, when no shared memory is asked for
+    l1_latency: float = 33
+    l1_lines_a_cycle: float = 1
+    l2_bytes: float = 50e6 / 132  # this multiprocessor's share; more where others have no work
+    l2_latency: float = 230
+    l2_rate: float = 24  # likewise
+    dram_latency: float = 550
+    dram_rate: float = 4.8e12 / 1.755e9 / 132  # likewise; an H200's
+    float_cycles: float = 1  # of a scheduler's unit, for a warp
+    wide_cycles: float = 2
+    double_cycles: float = 2
+    integer_cycles: float = 2
+    special_cycles: float = 8
+    memory_cycles: float = 2
+    special_latency: float = 22
+    constant_latency: float = 30
+    double_latency: float = 24  # assumed
+    operands_read: float = 12  # until a store's registers may be written again; assumed
+    branch_cycles: float = 8  # that a taken branch costs; assumed
+    perfect_fetch: float = 0
+    perfect_data: float = 0
+
+
+MULTIPROCESSORS, HERTZ = 132, 1.755e9
+L2_PORT = 64  # bytes a cycle that one multiprocessor can have of L2 at the most
+SIZES = [1024 << k for k in range(8)]
+TABLE_WARPS = 8  # 256 worlds: what a multiprocessor holds at once of a kernel that takes all registers
+SAMPLES = {1: 8, 2: 4, 4: 2, 8: 1, 16: 1}  # warps on a multiprocessor, and how many of them are looked at
+
+
+def share(chip: Chip, active: int) -> Chip:
+    """The chip where only `active` multiprocessors have work, and so more of L2 and of memory each."""
+    more = MULTIPROCESSORS / active
+    return dataclasses.replace(
+        chip, l2_bytes=chip.l2_bytes * more, l2_rate=min(L2_PORT, chip.l2_rate * more), dram_rate=chip.dram_rate * more
+    )
+
+
+def step(task: str) -> dict:
+    """What a step takes on the model: for the table of causes, and cycles by warps on a multiprocessor."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from sass.machine import Machine
+
+    engine = cuda_code.in_play(task)
+    machine = Machine(cuda_code.ptx(task, "step", "float32"))
+    engine.action.uniform_(-1, 1)
+    worlds, chip = launch.padded(engine.num_envs), Chip()
+    resident = cuda_code.resident_warps(machine.code.registers)
+
+    def spent(chip: Chip, first: int, warps: int) -> dict:
+        tensors = [x.clone() for x in engine.buffers.values()]
+        return machine.time(tensors, worlds, dataclasses.astuple(chip), first, warps, resident)
+
+    ideal = dataclasses.replace(chip, perfect_fetch=1, perfect_data=1)
+    found = {
+        "task": task, "physics_steps": engine.task.frame_skip, "resident": resident, "stack": machine.code.stack,
+        "code_bytes": machine.code.instructions["address"][-1].item() + 16,
+        "ideal": spent(ideal, 0, TABLE_WARPS)["cycles"],
+        "perfect_data": spent(dataclasses.replace(chip, perfect_data=1), 0, TABLE_WARPS)["cycles"],
+        "perfect_fetch": spent(dataclasses.replace(chip, perfect_fetch=1), 0, TABLE_WARPS)["cycles"],
+        "all": spent(chip, 0, TABLE_WARPS),
+    }  # fmt: skip
+    found["cycles"] = {}
+    for warps, samples in SAMPLES.items():
+        cycles = [spent(chip, (k * warps) % 16, warps)["cycles"] for k in range(samples)]
+        found["cycles"][str(warps)] = max(cycles)  # a step ends with its last warp
+    for active in (32, 64):
+        few = share(chip, active)
+        found["cycles"][f"1 of {active}"] = max(spent(few, k, 1)["cycles"] for k in range(SAMPLES[1]))
+    return found
+
+
+def rate(run: dict, size: int) -> float:
+    """Physics steps a second at so many worlds."""
+    warps = -(-size // 32)
+    each = -(-warps // MULTIPROCESSORS)  # on the multiprocessor that has most
+    if warps <= 64:
+        cycles = run["cycles"][f"1 of {32 if warps <= 32 else 64}"]
+    elif str(each) in run["cycles"]:
+        cycles = run["cycles"][str(each)]
+    else:  # whole rounds more of as many as are there at once
+        eight, sixteen = run["cycles"]["8"], run["cycles"]["16"]
+        cycles = sixteen + (each / 16 - 1) * 2 * (sixteen - eight)
+    return size * run["physics_steps"] * HERTZ / cycles
+
+
+def markdown(data: dict) -> str:
+    causes, rates = [], []
+    for run in data["steps"]:
+        spent = run["all"]
+        slots = sum(spent[k] for k in spent if k.endswith("_slots"))
+        parts = [f"{100 * spent[k] / slots:.0f} %" for k in ("fetch_slots", "barrier_slots", "stall_slots")]
+        causes.append(
+            [
+                run["task"], f"{run['code_bytes'] / 1e3:,.0f} kB", f"{run['stack']:,} B", str(run["resident"]),
+                _k(spent["busiest"]), _k(run["ideal"]), _k(run["perfect_data"]), _k(run["perfect_fetch"]),
+                _k(spent["cycles"]), *parts, f"{spent['fetched_bytes'] / 1e6:,.1f} MB",
+                f"{spent['l2_bytes'] / 1e6:,.1f} MB",
+            ]
+        )  # fmt: skip
+        rates.append([run["task"], *[number(rate(run, size)) for size in SIZES]])
+    head = [
+        "task", "code", "stack", "warps", "issue slots", "no wait for code or data", "for code only", "for data only",
+        "all", "slots lost to code", "to data", "to latency", "code from L2", "data to and from L2",
+    ]  # fmt: skip
+    return "\n\n".join(
+        [
+            f"{data['date']}, ptxas {data['ptxas']}, {cuda_code.ARCH}, float32. Cycles of one multiprocessor for one "
+            "environment step of 256 worlds (8 warps): if each scheduler issued an instruction in every cycle; if code "
+            "and data were always there; with waits for code, for data, for both. *Slots*: of the schedulers' cycles, "
+            "how many passed without an instruction, and for what. *Warps*: how many a multiprocessor's registers hold "
+            "at once.",
+            table(head, causes),
+            f"Physics steps/s that follow for an H100 or H200 ({MULTIPROCESSORS} multiprocessors at "
+            f"{HERTZ / 1e9:.3f} GHz), by number of worlds:",
+            table(["task", *[f"{size:,}" for size in SIZES]], rates),
+        ]
+    )
+
+
+def _k(cycles: float) -> str:
+    return f"{cycles / 1e6:,.2f} M" if cycles >= 1e6 else f"{cycles / 1e3:,.0f} k"
+
+
+def main(argv: list[str] | None = None) -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--tasks", nargs="*", choices=TASKS, default=tuple(TASKS))
+    p.add_argument("--render", action="store_true", help="nothing anew: the tables from the data that is there")
+    args = p.parse_args(argv)
+    data = json.loads(DATA.read_text()) if DATA.exists() else {"steps": []}
+    if not args.render:
+        torch.set_num_threads(1)
+        data |= {"date": datetime.date.today().isoformat(), "ptxas": cuda_code.version()}
+        data["chip"] = dataclasses.asdict(Chip())
+        for task in args.tasks:
+            began = time.perf_counter()
+            found = [x for x in data["steps"] if x["task"] != task] + [step(task)]
+            data["steps"] = sorted(found, key=lambda x: list(TASKS).index(x["task"]))
+            DATA.write_text(json.dumps(data, indent=1) + "\n")
+            print(f"{task}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    put(PAGE, BEGIN, END, markdown(data))
+    print(markdown(data))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""NVIDIA's machine code of our kernels, run without a GPU: as ptxas makes it for sm_90, on an emulator of a warp.
+
+It must give the bits of the CPU's kernels, as PTX must on its interpreter (test_cuda.py): so nothing is lost on the way
+from PTX to the chip, where code is scheduled anew, registers are given out, values spilled and threads parted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import mujoco
+import pytest
+import test_cuda
+import test_ptx
+import torch
+from kernels import DTYPES, record_list
+from sass.decode import SassError
+from sass.machine import Machine, missing
+from test_cuda import MAIN, WORLDS, assert_same, in_play, slow_but
+
+from benchmarks import robot_models
+from benchmarks.robot_models import ROBOTS, Missing
+from torch_mjenvs.compiler import build as building
+from torch_mjenvs.compiler import cuda, launch
+from torch_mjenvs.compiler.build import Recipe
+from torch_mjenvs.compiler.expr import node
+from torch_mjenvs.envs import engine
+from torch_mjenvs.envs.tasks.registry import TASKS
+from torch_mjenvs.physics import simulation, world_params
+from torch_mjenvs.physics.simulation import Simulation
+
+if torch.get_default_device().type != "cpu":
+    pytest.skip("on a GPU the chip itself runs this code", allow_module_level=True)
+if (lacks := missing()) is not None:
+    pytest.skip(lacks, allow_module_level=True)
+
+
+# the emulator
+
+SOME_FORMS = {"while, to its limit", "tables", "each, in a loop", "compute", "random 0", "random 1"}
+
+
+@pytest.fixture
+def by_machine_code(monkeypatch) -> None:
+    """What the tests of PTX ask of its interpreter, they ask of machine code."""
+    monkeypatch.setattr(test_cuda, "Machine", Machine)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_operation(by_machine_code, dtype):
+    test_cuda.test_every_operation(dtype)
+
+
+@pytest.mark.parametrize(("dtype",), slow_but([(dtype,) for dtype in DTYPES], {("float32",)}))
+def test_choices_of_extreme_numbers(by_machine_code, monkeypatch, dtype):
+    choices = test_cuda.choices
+    monkeypatch.setattr(test_cuda, "choices", lambda x: [y for k, y in enumerate(choices(x)) if k not in FOLDED])
+    test_cuda.test_choices_of_extreme_numbers(dtype)
+
+
+# Of `choices`, select(0 <= |x|, 0, |x|) and select(0 <= |x|, |x|, 0): ptxas takes the comparison for true, though it is
+# not where x is NaN. No kernel of ours asks whether an absolute value is at least 0.
+FOLDED = (82, 83)
+
+
+def test_what_ptxas_does_to_an_absolute_value_that_is_nan():
+    """If this fails, ptxas has been mended: FOLDED can go."""
+
+    def body(x: list) -> list:
+        size = node("abs", x[0])
+        return [node("select", node("le", 0.0, size), 0.0, size)]
+
+    machine = Machine(cuda.assembly(record_list(body, 1, 1, "float32")))
+    x, y = torch.full((1, 32), float("nan")), torch.ones(1, 32)
+    machine.launch([x, y], 32)
+    assert (y == 0).all()
+
+
+@pytest.mark.parametrize(("case",), slow_but([(case,) for case in test_cuda.CONTROL], {(x,) for x in SOME_FORMS}))
+def test_control_forms(by_machine_code, case, monkeypatch):
+    test_cuda.test_control_forms(case, monkeypatch)
+
+
+def at_an_offset() -> Machine:
+    """A kernel that stores into 64 bytes of its stack, and loads from there, at an offset that its buffer has."""
+    body = (
+        "mov.b64 %rd2, depot;\nld.global.b32 %r1, [%rd90];\ncvt.u64.u32 %rd3, %r1;\nadd.s64 %rd4, %rd2, %rd3;\n"
+        "st.local.b32 [%rd4], %r1;\nld.local.b32 %r2, [%rd4];\nst.global.b32 [%rd90+4], %r2;\n"
+    )
+    text = test_ptx.text(2, body).replace(test_ptx.REGISTERS, f".local .align 8 .b8 depot[64];\n{test_ptx.REGISTERS}")
+    return Machine(text)
+
+
+OFFSETS = [(0, False), (60, False), (2, True), (64, True), (-4, True), (4096, True)]
+
+
+@pytest.mark.parametrize(("offset", "refused"), OFFSETS)
+def test_accesses_to_a_stack_that_a_device_would_refuse(offset, refused):
+    x = torch.tensor([[offset, 0]], dtype=torch.int32)
+    machine = at_an_offset()
+    if not refused:
+        machine.launch([x], 1)
+        assert x[0, 1] == offset
+        return
+    with pytest.raises(SassError, match=r"'STL \[.*misaligned" if offset % 4 else r"'STL \[.*of a stack of 64"):
+        machine.launch([x], 1)
+
+
+def test_accesses_to_global_memory_that_a_device_would_refuse():
+    machine = Machine(cuda.assembly(test_cuda.map_program("float32")))
+    x = torch.rand(1, 32)
+    with pytest.raises(SassError, match=r"'LDG.*block 1: a load from no buffer"):
+        machine.launch([x], 64)
+    with pytest.raises(SassError, match=r"'LDG.*misaligned"):
+        machine.launch([torch.zeros(129, dtype=torch.uint8)[1:]], 32)
+    before = x.clone()
+    machine.launch([x], 32)
+    assert torch.allclose(x, 3.7 * before * (1.0 - before), rtol=1e-6)
+
+
+def test_instructions_that_are_not_known_are_refused():
+    with pytest.raises(SassError, match=r"does not know 'POPC"):
+        Machine(test_ptx.text(2, "ld.global.b32 %r1, [%rd90];\npopc.b32 %r2, %r1;\nst.global.b32 [%rd90], %r2;\n"))
+
+
+# kernels
+
+Recipes = dict[int, Recipe]
+
+
+@pytest.fixture
+def recipes(monkeypatch) -> Iterator[Recipes]:
+    """How each kernel that the test builds is made, by the kernel's handle."""
+    found: Recipes = {}
+    held = []  # so that no handle's kernel goes, and is made once more under another
+
+    def kept(recipe: Recipe, device: torch.device) -> launch.Kernel:
+        kernel = building.build(recipe, device)
+        held.append(kernel)
+        found[kernel.handle] = recipe
+        return kernel
+
+    for module in (engine, simulation, world_params):
+        monkeypatch.setattr(module, "build", kept)
+    yield found
+
+
+def compare(machine: Machine, run: launch.Launch) -> None:
+    """The CPU's kernel and machine code from the same buffers, to the same bits in all of them, unused worlds' too."""
+    ours, buffers = [x.clone() for x in run.tensors], run.kernel.buffers
+    run()
+    machine.launch(ours, ours[0].shape[0 if buffers[0].rows else 1])
+    for buffer, got, want in zip(buffers, ours, run.tensors, strict=True):
+        assert_same(buffer.name, got, want)
+
+
+def machine_of(recipes: Recipes, run: launch.Launch) -> Machine:
+    return Machine(cuda.assembly(recipes[run.kernel.handle].record()))
+
+
+TASK_KERNELS = [(name, what, dtype, "NEXT_STEP") for name in TASKS for what in ("step", "reset") for dtype in DTYPES]
+TASK_KERNELS += [(name, "step", "float32", "SAME_STEP") for name in MAIN]
+FAST = {
+    ("HalfCheetah", "step", "float32", "NEXT_STEP"), ("Hopper", "step", "float64", "NEXT_STEP"),
+    ("Hopper", "step", "float32", "SAME_STEP"), ("Reacher", "step", "float32", "NEXT_STEP"),
+    ("HalfCheetah", "reset", "float32", "NEXT_STEP"), ("Swimmer", "reset", "float64", "NEXT_STEP"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "what", "dtype", "mode"), slow_but(TASK_KERNELS, FAST))
+def test_tasks(recipes, name, what, dtype, mode):
+    """Worlds in contact, thrown about, with bad states and actions, at their time limit."""
+    made = in_play(name, WORLDS // 2, dtype, engine.AutoresetMode[mode])
+    generator = torch.Generator().manual_seed(2)
+    run = made._step if what == "step" else made._reset
+    machine = machine_of(recipes, run)
+    if what == "reset":
+        made.reset_mask.copy_(torch.arange(made.num_envs) % 3 == 0)
+        compare(machine, run)
+        return
+    made.elapsed_steps[5::10] = made.task.max_episode_steps - 1
+    made.action[6::20, 0] = float("nan")
+    made.qpos[7::20, 0] = float("inf")
+    compare(machine, run)
+    assert made.truncated.any() and made.bad_state.any()
+    test_cuda.act(made, generator)
+    compare(machine, run)
+    assert 0.2 < machine.active / machine.issued / 32 <= 1.0, "threads part, and meet again"
+
+
+def simulated(model: mujoco.MjModel | str, dtype: str, **asked: Any) -> Simulation:
+    """Worlds that have fallen for a while, from poses and velocities of their own."""
+    sim = Simulation(model, 40, "cpu", getattr(torch, dtype), **asked)
+    generator = torch.Generator().manual_seed(1)
+    sim.qvel.add_(torch.randn(sim.qvel.shape, generator=generator, dtype=sim.qvel.dtype))
+    sim.ctrl.copy_(2 * torch.rand(sim.ctrl.shape, generator=generator, dtype=sim.ctrl.dtype) - 1)
+    sim.step(100)
+    return sim
+
+
+def manipulator() -> mujoco.MjModel:
+    return robot_models.compiled(robot_models.spec_of("dm_control", "manipulator.xml"))
+
+
+CHOSEN = {name: ROBOTS[name].make for name in ("humanoid", "suite-quadruped", "go1", "quadruped")}
+CHOSEN["manipulator"] = manipulator
+ROBOT_KERNELS = [(name, dtype) for name in CHOSEN for dtype in DTYPES]
+
+
+def robot(name: str) -> mujoco.MjModel:
+    try:
+        return CHOSEN[name]()
+    except Missing as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "dtype"), ROBOT_KERNELS)
+def test_robots(recipes, name, dtype):
+    sim = simulated(robot(name), dtype)
+    machine = machine_of(recipes, sim._step)
+    for _ in range(2):
+        compare(machine, sim._step)
+
+
+VARIED = ("body_mass", "body_inertia", "dof_damping", "gravity")
+
+
+@pytest.mark.parametrize(("name", "dtype"), slow_but([("hopper", "float32"), *ROBOT_KERNELS], {("hopper", "float32")}))
+def test_what_set_const_derives(recipes, name, dtype):
+    """Each world's own masses and inertias, to the constants that follow from them."""
+    model = TASKS["Hopper"]().load() if name == "hopper" else robot(name)
+    sim = Simulation(model, 40, "cpu", getattr(torch, dtype), vary=VARIED)
+    generator = torch.Generator().manual_seed(1)
+    for varied in ("body_mass", "body_inertia"):
+        x = sim.params[varied]
+        x.mul_(0.5 + torch.rand(x.shape, generator=generator, dtype=x.dtype))
+    run = sim._params._set_const
+    compare(machine_of(recipes, run), run)
+    assert run.tensors[1].isfinite().all()

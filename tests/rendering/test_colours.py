@@ -1,0 +1,143 @@
+"""Colours, against MuJoCo's renderer where there is an OpenGL, and against OpenGL's equations where there is none."""
+
+from __future__ import annotations
+
+import gymnasium
+import mujoco
+import numpy as np
+import pytest
+import torch
+from ptx import Machine
+from scenes import COLOURS, scattered, state
+from test_pictures import HAVE, opengl  # noqa: F401 (a fixture)
+
+from torch_mjenvs import Simulation, UnsupportedModel
+from torch_mjenvs.compiler import cuda
+from torch_mjenvs.rendering import picture
+
+WORLDS = 3
+FLAGS = {"shadow": mujoco.mjtRndFlag.mjRND_SHADOW, "reflection": mujoco.mjtRndFlag.mjRND_REFLECTION}
+FLAGS |= {"skybox": mujoco.mjtRndFlag.mjRND_SKYBOX}
+
+
+def differences(model, camera, size: int, without: tuple[str, ...]) -> list[float]:
+    """Mean differences, of 255, between our pictures of some worlds and MuJoCo's."""
+    simulation = scattered(model, WORLDS)
+    ours = simulation.render(camera, size, size, outputs="rgb", without=without)["rgb"]
+    assert ours.dtype == torch.uint8 and ours.shape == (WORLDS, size, size, 3)
+    renderer, found = mujoco.Renderer(model, size, size), []
+    for world in range(WORLDS):
+        renderer.update_scene(state(model, simulation, world), camera)
+        for name in without:
+            renderer.scene.flags[FLAGS[name]] = 0
+        theirs = renderer.render()
+        assert theirs.std() > 5
+        found.append(np.abs(theirs.astype(int) - ours[world].cpu().numpy()).mean())
+    renderer.close()
+    return found
+
+
+@pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize(
+    ("without", "most"),
+    [((), 3.5), (("shadow",), 1.8), (("shadow", "reflection"), 0.8), (("shadow", "reflection", "skybox"), 0.8)],
+)
+def test_every_shape_texture_and_light_looks_as_in_mujoco(without, most):
+    assert max(differences(mujoco.MjModel.from_xml_string(COLOURS), "ahead", 120, without)) < most
+
+
+TASKS = [(name, k) for name, cameras in HAVE.items() for k in range(-1, cameras)]
+
+
+@pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize(
+    ("name", "camera"), [pytest.param(*x, marks=[] if x == ("HalfCheetah", 0) else pytest.mark.slow) for x in TASKS]
+)
+def test_the_tasks_look_as_in_mujoco(name, camera):
+    model = gymnasium.make(f"{name}-v5").unwrapped.model
+    model.vis.quality.offsamples = 0  # edges are compared elsewhere
+    assert max(differences(model, camera, 84, ())) < 2.0
+    assert max(differences(model, camera, 84, ("shadow", "reflection"))) < 1.5
+
+
+def shown(inside: str) -> np.ndarray:
+    """The colour of the middle of a picture from above, of 255. The camera's own light is dark."""
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><visual><headlight ambient="0 0 0" diffuse="0 0 0" specular="0 0 0"/></visual><worldbody>'
+        f'<camera pos="0 0 2"/>{inside}</worldbody></mujoco>'
+    )
+    picture = Simulation(model, 1).render(0, 17, 17, outputs="rgb")["rgb"]
+    return picture[0, 8, 8].cpu().numpy()
+
+
+FLOOR = '<geom type="plane" size="2 2 .01" rgba="1 .5 0 1"/>'
+
+
+def test_a_light_fades_with_distance_and_away_from_its_axis():
+    light = '''<light pos=".5 0 1" dir="0 0 -1" cutoff="60" exponent="3" attenuation="1 .5 .2" diffuse=".9 .9 .9"
+        specular="0 0 0"/>'''
+    distance = np.sqrt(1.25)
+    want = 0.9 / distance**4 / (1.0 + 0.5 * distance + 0.2 * distance**2)
+    assert np.abs(shown(FLOOR + light) - 255 * want * np.array([1.0, 0.5, 0.0])).max() <= 1.5
+
+
+def test_a_shadow_takes_all_of_a_light():
+    light = '<light pos="1 0 1" dir="-1 0 -1" directional="true" ambient=".2 .2 .2" specular="0 0 0"/>'
+    want = 255 * (0.2 + 0.7 * np.sqrt(0.5)) * np.array([1.0, 0.5, 0.0])
+    assert np.abs(shown(FLOOR + light) - want).max() <= 1.5
+    assert (shown(f'{FLOOR}{light}<geom size=".2" pos=".5 0 .5"/>') == 0).all()
+    assert (shown(f'{FLOOR}{light}<geom size=".2" pos="-.5 0 .5"/>') > 0).any()
+
+
+def test_what_is_behind_glass_is_seen_through_both_of_its_sides():
+    lamp = '<light pos="0 0 9" dir="0 0 -1" directional="true" ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"/>'
+    assert shown(f'{lamp}{FLOOR}<geom size=".2" pos="0 0 .5" rgba="0 0 1 .5"/>').tolist() == [64, 32, 191]
+
+
+def test_colours_are_the_same_to_the_last_bit_in_any_batch_and_float64_agrees():
+    model = mujoco.MjModel.from_xml_string(COLOURS)
+    simulation = scattered(model, WORLDS)
+    whole = simulation.render("ahead", 40, 30, outputs="rgb")["rgb"].clone()
+    assert torch.equal(simulation.render("ahead", 40, 30, outputs="rgb", worlds=[2])["rgb"][0], whole[2])
+    precise = scattered(model, WORLDS, torch.float64).render("ahead", 40, 30, outputs="rgb")["rgb"]
+    apart = (precise.int() - whole.int()).abs()
+    assert (apart <= 1).float().mean() > 0.98  # the rest is at edges
+
+
+@pytest.mark.cpu
+def test_a_gpu_draws_the_same_colours_to_the_last_bit(monkeypatch):
+    """The PTX of both kernels, run by an interpreter."""
+    recipes, build = [], picture.build
+    monkeypatch.setattr(picture, "build", lambda recipe, device: (recipes.append(recipe), build(recipe, device))[1])
+    simulation = scattered(mujoco.MjModel.from_xml_string(COLOURS), 1)
+    simulation.render("ahead", 16, 12, outputs="rgb")
+    (made,) = simulation._pictures.values()
+    (recipe, launch) = recipes[1], made._draw
+    theirs = [
+        torch.full_like(x, 77) if b.name == "rgb" else x for b, x in zip(recipe.buffers, launch.tensors, strict=True)
+    ]
+    Machine(cuda.assembly(recipe.record())).launch(theirs, 16 * 12)
+    for b, mine, its in zip(recipe.buffers, launch.tensors, theirs, strict=True):
+        np.testing.assert_array_equal(its.numpy(), mine.numpy(), err_msg=b.name)
+
+
+def test_a_world_of_nan_shows_the_sky_and_its_floor():
+    simulation = scattered(mujoco.MjModel.from_xml_string(COLOURS), 2)
+    before = simulation.render("ahead", 40, 30, outputs="rgb")["rgb"].clone()
+    simulation.qpos[1] = float("nan")
+    after = simulation.render("ahead", 40, 30, outputs="rgb")["rgb"]
+    assert torch.equal(after[0], before[0]) and not torch.equal(after[1], before[1])
+    assert torch.equal(after[1, 0, 39], before[1, 0, 39])  # a corner, with nothing but sky
+
+
+def test_a_flat_texture_on_a_round_shape_is_refused():
+    text = '''<mujoco><asset><texture name="t" type="2d" builtin="checker" width="8" height="8"/>
+      <material name="m" texture="t"/></asset><worldbody><geom name="ball" size=".1" material="m"/></worldbody>
+      </mujoco>'''
+    with pytest.raises(UnsupportedModel, match="texture of geom 'ball'"):
+        Simulation(text, 1).render(outputs="rgb")
+
+
+def test_an_unknown_effect_is_named():
+    with pytest.raises(ValueError, match=r"unknown effects \['glare'\]"):
+        Simulation(COLOURS, 1).render("ahead", without="glare")

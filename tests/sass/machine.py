@@ -1,0 +1,146 @@
+"""Runs a kernel's machine code on the CPU: assembled by ptxas, disassembled by nvdisasm, executed warp by warp.
+
+As on a device, an access that is misaligned, outside the given buffers or a thread's own stack, or a store into a table
+of constants is an error that names the instruction. What nobody wrote is all ones, which as a float is NaN.
+
+The emulator is C++ (`warp.cc`), compiled once by the machine's own compiler into the folder `build`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks import cuda_code
+from torch_mjenvs.compiler.llvm import NVIDIA
+
+from .decode import INSTRUCTION, SIZE, SassError, decode
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parents[1] / "build"
+SOURCES = ("warp.h", "warp.cc", "multiprocessor.cc")
+# Nothing may be contracted into an fma that is none, or computed as if traps or modes of rounding did not matter.
+FLAGS = ("-std=c++20", "-O2", "-ftree-vectorize", "-march=native", "-ffp-contract=off", "-fno-trapping-math")
+
+
+def missing() -> str | None:
+    """What this machine lacks to run machine code, in words; None: nothing."""
+    for name, package in (("ptxas", "nvidia-cuda-nvcc"), ("nvdisasm", "nvidia-cuda-nvdisasm")):
+        if cuda_code.tool(name) is None:
+            return f"the package {package}, which has {name}, is not installed"
+    return None if compiler() else "there is no C++ compiler"
+
+
+def compiler() -> str | None:
+    return shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+
+
+class _Launch(ctypes.Structure):
+    """`Launch` of warp.h."""
+
+    _fields_ = [
+        ("code", ctypes.c_void_p), ("instructions", ctypes.c_uint64), ("stack", ctypes.c_uint32),
+        ("threads", ctypes.c_uint32), ("parameters", ctypes.c_void_p), ("parameter_count", ctypes.c_uint64),
+        ("bank4", ctypes.c_void_p), ("bank4_count", ctypes.c_uint64), ("ranges", ctypes.c_void_p),
+        ("range_count", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+SPENT = (
+    "cycles", "issued", "active", "busiest", "issue_slots", "fetch_slots", "barrier_slots", "stall_slots", "unit_slots",
+    "empty_slots", "l1_accesses", "l1_misses", "l2_bytes", "written_back", "dram_bytes", "fetched_bytes",
+)  # fmt: skip
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The emulator, compiled if it has not been since its sources changed."""
+    texts = b"".join((HERE / name).read_bytes() for name in SOURCES) + repr(FLAGS).encode()
+    path = BUILD / f"sass-{hashlib.sha256(texts).hexdigest()[:16]}.so"
+    if not path.exists():
+        BUILD.mkdir(exist_ok=True)
+        mine = path.with_suffix(f".{os.getpid()}")
+        sources = [str(HERE / name) for name in SOURCES if name.endswith(".cc")]
+        subprocess.run([compiler() or "c++", *FLAGS, "-shared", "-fPIC", *sources, "-o", str(mine)], check=True)
+        mine.replace(path)  # whole, whoever else compiles it now
+    loaded = ctypes.CDLL(str(path))
+    loaded.sass_operation.restype = ctypes.c_char_p
+    return loaded
+
+
+@functools.cache
+def operations() -> dict[str, int]:
+    """The emulator's numbers of operations."""
+    names = iter(lambda: library().sass_operation(len(found)), None)
+    found: dict[str, int] = {}
+    for name in names:
+        found[name.decode()] = len(found)
+    return found
+
+
+class Machine:
+    """A kernel's machine code. `code` is as decoded; after a launch `issued` are the instructions that warps issued,
+    and `active` the threads that these were for.
+    """
+
+    def __init__(self, ptx: str):
+        self.code = decode(ptx, operations())
+        assert library().sass_operation and self.code.instructions.dtype == INSTRUCTION
+        self._tables = np.frombuffer(self.code.tables, np.uint8).copy()
+        self._bank4 = np.array([self._tables.ctypes.data + at for at in self.code.addresses], np.uint64)
+        self.issued = self.active = 0
+
+    def _launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> tuple[_Launch, list]:
+        """The arguments of a launch over a kernel's buffers, and what they point to."""
+        values = np.array([*(x.data_ptr() for x in tensors), worlds], np.uint64)
+        ranges = [(x.data_ptr(), x.data_ptr() + x.numel() * x.element_size(), 1) for x in tensors]
+        ranges.append((self._tables.ctypes.data, self._tables.ctypes.data + len(self._tables), 0))
+        bounds = np.array(ranges, np.uint64)
+        code = self.code.instructions
+        made = _Launch(
+            code.ctypes.data, len(code), self.code.stack, NVIDIA.threads, values.ctypes.data, len(values),
+            self._bank4.ctypes.data, len(self._bank4), bounds.ctypes.data, len(bounds),
+        )  # fmt: skip
+        return made, [values, bounds]
+
+    def launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> None:
+        """Run the kernel over its buffers as `cuda` launches it. Raises SassError for what a device would refuse."""
+        launch, held = self._launch(tensors, worlds)
+        counts = (ctypes.c_uint64 * 2)()
+        where, message = ctypes.c_uint32(), ctypes.create_string_buffer(200)
+        failed = library().sass_run(
+            ctypes.byref(launch), -(-worlds // NVIDIA.threads), counts, ctypes.byref(where), message, len(message)
+        )
+        del held
+        if failed:
+            raise self.fault(where.value, message.value.decode())
+        self.issued, self.active = counts
+
+    def time(
+        self, tensors: Sequence[torch.Tensor], worlds: int, chip: Sequence[float], first: int, warps: int, resident: int
+    ) -> dict[str, int]:
+        """Run `warps` warps from the `first` on as one multiprocessor would, `resident` at once, on the model of
+        `multiprocessor.cc`; what that took, by the names of SPENT. `chip` are the numbers of its `Chip`.
+        """
+        launch, held = self._launch(tensors, worlds)
+        numbers, spent = (ctypes.c_double * len(chip))(*chip), (ctypes.c_uint64 * len(SPENT))()
+        message = ctypes.create_string_buffer(200)
+        failed = library().sass_time(
+            ctypes.byref(launch), numbers, first, warps, resident, spent, message, len(message)
+        )
+        del held
+        if failed:
+            raise SassError(message.value.decode())
+        return dict(zip(SPENT, spent, strict=True))
+
+    def fault(self, address: int, message: str) -> SassError:
+        return SassError(f"{self.code.text[address // SIZE]!r} at {address:#x}, {message}")

@@ -1,0 +1,67 @@
+"""Steps that write into a rollout themselves, so that nothing has to be copied after each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from gymnasium.vector import AutoresetMode
+
+from .engine import Engine
+
+
+class DirectSteps:
+    """T steps of an engine's worlds, each but the last with buffers of its own for what a step is given and gives.
+
+    `rows` holds them by name, (T, N, ...): "obs", "action" and the outputs asked for. The last step works on the
+    engine's own buffers, as users see them after any step, and is copied. `shared` holds those of `rows` that are in
+    one piece. Where the number of worlds is not a multiple of what is allocated, or entries of info lie apart, they are
+    copied by `finish`, once in T steps.
+
+    action_dtype: of the actions that are to be kept. Where it is not the engine's, `takes_actions` is False: what the
+    engine is given are then not the same numbers.
+    """
+
+    def __init__(self, engine: Engine, steps: int, outputs: Sequence[str], action_dtype: torch.dtype):
+        self._engine, self._last = engine, steps - 1
+        info = "final_info" if engine.mode is AutoresetMode.SAME_STEP else "info"
+        self._given = [*outputs, *([info] if engine.layout.logged else [])]
+        self._held = {
+            name: torch.zeros(steps, *x.shape, dtype=x.dtype, device=x.device)
+            for name, x in engine.buffers.items()
+            if name in {"obs", "action", *self._given}
+        }
+        self.rows = {name: engine.worlds_of(name, self._held[name]) for name in ("obs", "action", *outputs)}
+        self.takes_actions = action_dtype == engine.dtype
+        kept = {name: x for name, x in self.rows.items() if name != "action" or self.takes_actions}
+        self.shared = {name: x for name, x in kept.items() if x.is_contiguous()}
+        self._apart = {name: x for name, x in kept.items() if name not in self.shared}
+        if engine.layout.logged:
+            places = engine.info_places()
+            entries = {name: self._held[info][:, places[name], : engine.num_envs] for name in engine.layout.logged}
+            self._apart |= entries
+        self._steps = [
+            engine.step_on({name: x[t] for name, x in self._held.items() if name != "obs"} | {"obs": following})
+            for t, following in enumerate(self._held["obs"][1:])
+        ]
+
+    def begin(self) -> None:
+        """Take over the present observations."""
+        self.rows["obs"][0].copy_(self._engine.obs)
+
+    def step(self, t: int, action: torch.Tensor) -> None:
+        """Make step t, of 0 to T - 1 in order."""
+        engine = self._engine
+        self.rows["action"][t].copy_(action)
+        if t < self._last:
+            self._steps[t]()
+            return
+        engine.action.copy_(action)
+        engine.step()
+        for name in self._given:
+            self._held[name][t].copy_(engine.buffers[name])
+
+    def finish(self, into: Mapping[str, torch.Tensor]) -> None:
+        """Copy what is not in one piece into (T, N, ...) tensors."""
+        for name, x in self._apart.items():
+            into[name].copy_(x)

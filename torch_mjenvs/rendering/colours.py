@@ -1,0 +1,343 @@
+"""Colours: what a pixel shows, as OpenGL's fixed pipeline draws it for MuJoCo.
+
+A surface's colour is the sum over lights of what it throws back of them, times its texture. Lights that cast shadows
+are added one by one, each only where it comes through; what all others add up to is cut off at 1, and so is each of
+these. Planes are lit at the corners of the rectangles that MuJoCo makes them of, and take on what lies between; all
+else is lit at the point that is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..compiler.control import repeat, when_any
+from ..compiler.scalar import (
+    Mask,
+    Scalar,
+    absolute,
+    clip,
+    floor,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    number,
+    select,
+    sqrt,
+)
+from ..physics.algebra.spatial import Vec, add, dot, mat_vec, scale, sub, transpose
+from ..physics.model.enums import GeomType
+from ..physics.model.model import Model
+from .lights import lit
+from .scene import Drawn, Scene, View, kind_of, look
+from .shapes import KINDS, NOWHERE, Kind, turned
+from .surfaces import Surface, textured
+from .textures import sample_cube
+
+MOST_CELLS = 200  # mjMAXPLANEGRID
+
+
+@dataclass
+class Pixel:
+    """What a pixel has to find its colour: the scene, its numbers, the texels, its ray and its size in tangents."""
+
+    m: Model
+    scene: Scene
+    numbers: Sequence[Scalar]
+    texels: Any
+    x: Scalar
+    y: Scalar
+    step: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        self.way = [self.x, self.y, -1.0]
+        self.views, at = [], 0
+        for _ in range(1 + len(self.scene.mirrors)):
+            self.views.append(View(self.scene, self.numbers[at:]))
+            at += self.views[-1].size
+        self.axes = self.numbers[at : at + 9]
+        at += 9 if self.scene.sky else 0
+        self.shadows = []
+        for _ in self.scene.casting:
+            end = at + 9 + 4 * len(self.scene.drawn)
+            self.shadows.append((self.numbers[at : at + 9], self.numbers[at + 9 : end]))
+            at = end
+
+
+def colour(pixel: Pixel) -> list[Scalar]:
+    """Return red, green and blue of a pixel, from 0 to 1."""
+    scene = pixel.scene
+    opaque = [k for k, x in enumerate(scene.drawn) if x.opaque]
+    clear = [k for k, x in enumerate(scene.drawn) if not x.opaque]
+    view, near = pixel.views[0], scene.camera.near
+    depth, which, _, _ = look(pixel.m, scene, view, pixel.x, pixel.y, opaque, near)
+    seen = when_any(which < 0.0, lambda c: _sky(pixel), [0.0, 0.0, 0.0]) if scene.sky else [0.0, 0.0, 0.0]
+
+    def shade(c: list[Scalar]) -> list[Scalar]:
+        point = scale(pixel.way, depth)
+        open_ = [_open(pixel, k, point) for k in range(len(scene.casting))]
+        return _shaded(pixel, view, depth, which, opaque, open_)
+
+    seen = when_any(which >= 0.0, shade, seen)
+    for mirror, k in enumerate(scene.mirrors):
+        surface = scene.drawn[k].surface
+        assert surface is not None
+        other = pixel.views[1 + mirror]
+
+        def reflect(c: list[Scalar], k: int = k, other: View = other, surface: Surface = surface) -> list[Scalar]:
+            others = [i for i in opaque if i != k]
+            far, image, _, _ = look(pixel.m, scene, other, pixel.x, pixel.y, others, depth)
+            there = when_any(
+                image >= 0.0, lambda c: _shaded(pixel, other, far, image, others, None), [0.0, 0.0, 0.0]
+            )
+            there = _through(pixel, other, there, [i for i in clear if i != k], depth, far)
+            return [minimum(a + surface.reflectance * b, 1.0) for a, b in zip(c, there, strict=True)]
+
+        above = view.shapes[k][1][2] > 0.0
+        seen = when_any(logical_and(_is(which, k), above), reflect, seen)
+    return _through(pixel, view, seen, clear, near, depth)
+
+
+def _is(which: Scalar, k: int) -> Mask:
+    return absolute(which - float(k)) < 0.5
+
+
+def _sky(pixel: Pixel) -> list[Scalar]:
+    """The sky is a cube around everything, whose y points up."""
+    assert pixel.scene.sky is not None
+
+    def turn(way: Vec) -> list[Scalar]:
+        x, y, z = mat_vec(pixel.axes, way)
+        return [x, z, -1.0 * y]
+
+    changes = [turn([pixel.step[0], 0.0, 0.0]), turn([0.0, pixel.step[1], 0.0])]
+    return sample_cube(pixel.texels, pixel.scene.sky, turn(pixel.way), changes)
+
+
+def _through(
+    pixel: Pixel, view: View, behind: list[Scalar], clear: Sequence[int], near: Scalar, far: Scalar
+) -> list[Scalar]:
+    """Return a colour as it is seen through all that is transparent between two depths.
+
+    OpenGL draws the near and the far side of a transparent solid. Both are taken to have the same colour.
+    """
+    if not clear:
+        return behind
+
+    def layer(i: Any, c: list[Any]) -> list[Any]:
+        (*shown, left), last = c[:4], c[4]
+        depth, which, _, _ = look(pixel.m, pixel.scene, view, pixel.x, pixel.y, clear, last)
+        there = logical_and(which >= 0.0, depth < far)
+
+        def add_layer(c: list[Any]) -> list[Any]:
+            colour = _shaded(pixel, view, depth, which, clear, None)
+            alpha: Scalar = 0.0
+            for k in clear:
+                drawn = pixel.scene.drawn[k]
+                assert drawn.surface is not None
+                a = drawn.surface.rgba[3]
+                alpha = select(_is(which, k), a if drawn.shape == GeomType.PLANE else 1.0 - (1.0 - a) ** 2, alpha)
+            return [*(x + left * alpha * y for x, y in zip(shown, colour, strict=True)), left * (1.0 - alpha)]
+
+        new = when_any(there, add_layer, [*shown, left])
+        return [*new, select(there, depth * (1.0 + 1e-6), NOWHERE)]
+
+    *shown, left, _ = repeat(len(clear), layer, [0.0, 0.0, 0.0, 1.0, near])
+    return [minimum(x + left * y, 1.0) for x, y in zip(shown, behind, strict=True)]
+
+
+def _open(pixel: Pixel, j: int, point: Vec) -> Mask:
+    """Return whether a light that casts shadows, number j of these, reaches a point."""
+    scene = pixel.scene
+    light_number = scene.casting[j]
+    light, place = scene.lights[light_number], pixel.views[0].lights[light_number]
+    axes, bounds = pixel.shadows[j]
+    if light.directional:
+        to, ends = [-NOWHERE * 1e-6 * x for x in place[3:]], NOWHERE
+        x, y, _ = mat_vec(transpose(axes), sub(point, place[:3]))
+    else:
+        to, ends = sub(place[:3], point), 1.0
+        across, up, back = mat_vec(transpose(axes), sub(point, place[:3]))
+        over = 1.0 / maximum(-1.0 * back, 1e-9)
+        x, y = across * over, up * over
+    blocked: Mask = False
+    for k, drawn in enumerate(scene.drawn):
+        if not drawn.opaque or drawn.shape not in KINDS or drawn.shape == GeomType.PLANE:
+            continue
+        left, right, bottom, top = bounds[4 * k : 4 * k + 4]
+        own = pixel.views[0].shapes[k][1]
+        may = logical_and(x >= left, x <= right, y >= bottom, y <= top, logical_not(blocked))
+
+        def meet(c: list[Any], shape: int = drawn.shape, own: list[Scalar] = own) -> list[Any]:
+            at = 4 if shape == GeomType.SPHERE else 0
+            start, turn = own[at : at + 3], own[at + 3 : at + 12]
+            v = mat_vec(turn, to)
+            size = [1.0 / own[16], own[12]] if shape == GeomType.CAPSULE else [1.0, 1.0, 1.0]
+            kind = Kind(*KINDS[GeomType.ELLIPSOID if shape == GeomType.SPHERE else shape])
+            along = [0.0, 0.0, -1.0 * v[0], 0.0, 0.0, -1.0 * v[1], 0.0, 0.0, -1.0 * v[2]]
+            from_here = add(start, mat_vec(turn, point))
+            way = [0.0, 0.0, -1.0]
+            t = kind.enter(kind.numbers(size, from_here, along), way)
+            return [logical_and(t > 0.0, t < ends)]
+
+        (blocked,) = when_any(may, meet, [blocked])
+    return logical_not(blocked)
+
+
+def _shaded(
+    pixel: Pixel,
+    view: View,
+    depth: Scalar,
+    which: Scalar,
+    among: Sequence[int],
+    open_: Sequence[Mask] | None,
+) -> list[Scalar]:
+    """Return the colour of what is met at a depth. open_: which lights with shadows reach it; None: all of them do."""
+    scene, way = pixel.scene, pixel.way
+    groups = _groups(scene, open_ is not None)
+    point = scale(way, depth)
+    # of what is not a plane: normal, rgb, specular, shininess, emission; then the texture; then the light of planes
+    begun = [[0.0, 0.0, 1.0], [0.0] * 3, 0.0, 0.0, 0.0, [1.0] * 3, [[0.0] * 3 for _ in groups]]
+    found: list[Any] = begun
+    planes: Mask = False
+    for k in among:
+        drawn, own = scene.drawn[k], view.shapes[k][1]
+        surface, mine = drawn.surface, _is(which, k)
+        assert surface is not None
+        if drawn.shape == GeomType.PLANE:
+            planes = logical_or(planes, mine)
+
+        def meet(
+            c: list[Any], drawn: Drawn = drawn, own: list[Scalar] = own, surface: Surface = surface, mine: Mask = mine
+        ) -> Any:
+            at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
+            texture: list[Scalar] = [1.0] * 3
+            if surface.texture:
+                scales, sizes = _scales(drawn.shape, own, turn)
+                moved = [scale_all(v, scales) for v in _moved(turn, out, way, depth, pixel.step)]
+                texture = textured(pixel.texels, surface, own, at, sizes, moved)
+            if drawn.shape == GeomType.PLANE:
+                light = _plane_light(pixel, view, surface, own, at, groups)
+                new = [*c[:5], texture, light]
+            else:
+                normal = _unit(mat_vec(transpose(turn), out))
+                new = [normal, list(surface.rgba[:3]), *_gloss(surface), texture, c[6]]
+            return _choose(mine, new, c)
+
+        found = when_any(mine, meet, found)
+    normal, rgb, specular, shininess, emission, texture, light = found
+
+    def at_point(c: list[Any]) -> list[Any]:
+        new = _light(scene, view, groups, point, normal, rgb, specular, shininess, emission)
+        return _choose(logical_not(planes), new, c) if planes is not False else new
+
+    light = when_any(logical_not(planes), at_point, light)
+    total, *others = light
+    for mask, more in zip(open_ or (), others, strict=True):
+        total = [a + select(mask, b, 0.0) for a, b in zip(total, more, strict=True)]
+    return [minimum(a * b, 1.0) for a, b in zip(total, texture, strict=True)]
+
+
+def scale_all(v: Vec, by: Vec) -> list[Scalar]:
+    return [x * y for x, y in zip(v, by, strict=True)]
+
+
+def _choose(mask: Mask, new: Any, old: Any) -> Any:
+    if isinstance(new, list):
+        return [_choose(mask, a, b) for a, b in zip(new, old, strict=True)]
+    return select(mask, new, old)
+
+
+def _groups(scene: Scene, shadows: bool) -> list[list[int]]:
+    """Return which lights are added up: those without shadows, and each of the others."""
+    if not shadows:
+        return [list(range(len(scene.lights)))]
+    return [[k for k in range(len(scene.lights)) if k not in scene.casting], *([k] for k in scene.casting)]
+
+
+def _light(
+    scene: Scene, view: View, groups: list[list[int]], point: Vec, normal: Vec, rgb: Vec, specular: Scalar,
+    shininess: Scalar, emission: Scalar,
+) -> list[list[Scalar]]:  # fmt: skip
+    """Return what a surface throws back of each group of lights."""
+    out = []
+    for g, group in enumerate(groups):
+        total = [emission * c if g == 0 else 0.0 for c in rgb]
+        for k in group:
+            colours, shine = lit(scene.lights[k], view.lights[k], point, normal, specular, shininess)
+            total = [t + c * x + s for t, c, x, s in zip(total, rgb, colours, shine, strict=True)]
+        out.append([minimum(x, 1.0) for x in total])
+    return out
+
+
+def _plane_light(
+    pixel: Pixel, view: View, surface: Surface, own: list[Scalar], at: Vec, groups: list[list[int]]
+) -> list[list[Scalar]]:
+    """Return what a plane throws back: that of three corners about the point, weighted by how near they are."""
+    start, turn, halves = own[:3], own[3:12], own[12:14]
+    back = transpose(turn)
+    normal = turn[6:9]
+    scene = pixel.scene
+
+    def of(place: Vec) -> list[list[Scalar]]:
+        point = mat_vec(back, sub(place, start))
+        return _light(scene, view, groups, point, normal, surface.rgba[:3], *_gloss(surface))
+
+    if surface.specular == 0.0 and all(light.directional for light in scene.lights):
+        return of(at)  # it is the same everywhere
+    low, high, weights = [], [], []
+    for k in (0, 1):
+        half = halves[k]
+        endless = half >= NOWHERE
+        wide = 2.1 * scene.camera.far / (MOST_CELLS - 2)
+        cell = select(endless, wide, maximum(2.0 * surface.spacing, 2.0 * half / (MOST_CELLS - 1)))
+        first = floor(at[k] / cell) * cell
+        low.append(maximum(first, -1.0 * half))
+        high.append(minimum(first + cell, half))
+        weights.append(clip((at[k] - low[k]) / maximum(high[k] - low[k], 1e-12), 0.0, 1.0))
+    upper = weights[0] + weights[1] > 1.0
+    one = [select(upper, b, a) for a, b in zip(low, high, strict=True)]
+    two = [select(upper, a, b) for a, b in zip(low, high, strict=True)]
+    shares = [select(upper, 1.0 - w, w) for w in weights]
+
+    def corner(i: Any, c: list[list[Scalar]]) -> list[list[Scalar]]:
+        n = number(i)
+        is_x, is_y = absolute(n - 1.0) < 0.5, absolute(n - 2.0) < 0.5
+        share = select(is_x, shares[0], select(is_y, shares[1], 1.0 - shares[0] - shares[1]))
+        light = of([select(is_x, two[0], one[0]), select(is_y, two[1], one[1]), 0.0])
+        return [[a + share * b for a, b in zip(x, y, strict=True)] for x, y in zip(c, light, strict=True)]
+
+    return repeat(3, corner, [[0.0] * 3 for _ in groups])
+
+
+def _gloss(surface: Surface) -> tuple[float, float, float]:
+    return surface.specular, surface.shininess, surface.emission
+
+
+def _scales(shape: int, own: list[Scalar], turn: Vec) -> tuple[list[Scalar], list[Scalar]]:
+    """Return what takes the axes of `turn` to those of the unit shape, and the shape's sizes."""
+    if shape == GeomType.CAPSULE:
+        scales = [own[16], own[16], own[17]]
+        return scales, [1.0 / x for x in scales]
+    return [1.0] * 3, [1.0 / sqrt(dot(turn[3 * k : 3 * k + 3], turn[3 * k : 3 * k + 3])) for k in range(3)]
+
+
+def _moved(turn: Vec, out: Vec, way: Vec, depth: Scalar, step: tuple[float, float]) -> list[list[Scalar]]:
+    """Return by how much the point that is seen moves from a pixel to the next, along both axes of the picture."""
+    v = turned(turn, way)
+    facing = dot(out, v)
+    facing = select(absolute(facing) > 1e-9, facing, 1e-9)
+    moves = []
+    for k in (0, 1):
+        dv = [turn[k] * step[k], turn[3 + k] * step[k], turn[6 + k] * step[k]]
+        slip = dot(out, dv) / facing
+        moves.append([depth * (a - b * slip) for a, b in zip(dv, v, strict=True)])
+    return moves
+
+
+def _unit(v: Vec) -> list[Scalar]:
+    over = 1.0 / sqrt(maximum(dot(v, v), 1e-30))
+    return [x * over for x in v]

@@ -1,0 +1,140 @@
+"""Lights: where they are, and what a surface throws back of them. mj_camlight, and OpenGL's equation of lighting.
+
+Lights are as MuJoCo hands them to OpenGL: directional, and spots that fade with distance and away from their axis.
+Positions and directions are in a camera's axes, in which it is at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import mujoco
+
+from ..compiler.scalar import Mask, Scalar, exp, log, logical_and, maximum, select, sqrt
+from ..physics.algebra.spatial import Vec, add, dot, sub
+from ..physics.model.data import Data
+from ..physics.model.model import Model, UnsupportedModel
+
+_MODES = mujoco.mjtCamLight
+_TYPES = mujoco.mjtLightType
+
+
+@dataclass(frozen=True)
+class Light:
+    """A light of the model, or the camera's own (`number` -1).
+
+    `cosine` is that of a spot's cutoff; a directional light has none. Colours are red, green and blue. `pos` and `dir`
+    are what `mode` has them: in the body's frame, or offsets from it at qpos0.
+    """
+
+    number: int
+    directional: bool
+    ambient: tuple[float, ...]
+    diffuse: tuple[float, ...]
+    specular: tuple[float, ...]
+    attenuation: tuple[float, ...] = (1.0, 0.0, 0.0)
+    exponent: float = 0.0
+    cosine: float = -1.0
+    shadows: bool = False
+    mode: int = 0
+    body: int = 0
+    target: int = -1
+    pos: tuple[float, ...] = (0.0, 0.0, 0.0)
+    dir: tuple[float, ...] = (0.0, 0.0, -1.0)
+
+
+def read(mjm: mujoco.MjModel, listed: Sequence[mujoco.MjvLight]) -> tuple[Light, ...]:
+    """Return the lights that MuJoCo lists for a scene. Raises UnsupportedModel for a kind that OpenGL does not have."""
+    out = []
+    tracks = {_MODES.mjCAMLIGHT_TRACK: mjm.light_pos0, _MODES.mjCAMLIGHT_TRACKCOM: mjm.light_poscom0}
+    for x in listed:
+        k = -1 if x.headlight else int(x.id)
+        directional = x.type == _TYPES.mjLIGHT_DIRECTIONAL
+        if not directional and x.type != _TYPES.mjLIGHT_SPOT:
+            raise UnsupportedModel(f"pictures do not draw light {k}: it must be directional or a spot")
+        light = Light(k, directional, _tuple(x.ambient), _tuple(x.diffuse), _tuple(x.specular))
+        if not directional:
+            light = replace(
+                light, attenuation=_tuple(x.attenuation), exponent=float(x.exponent),
+                cosine=math.cos(math.radians(float(x.cutoff))),
+            )  # fmt: skip
+        if k >= 0:
+            mode = _MODES(int(mjm.light_mode[k]))
+            light = replace(
+                light, shadows=bool(x.castshadow), mode=int(mode), body=int(mjm.light_bodyid[k]),
+                target=int(mjm.light_targetbodyid[k]), pos=_tuple(tracks.get(mode, mjm.light_pos)[k]),
+                dir=_tuple((mjm.light_dir0 if mode in tracks else mjm.light_dir)[k]),
+            )  # fmt: skip
+        out.append(light)
+    return tuple(out)
+
+
+def _tuple(x: Sequence[float]) -> tuple[float, ...]:
+    return tuple(map(float, x))
+
+
+def pose(m: Model, d: Data, light: Light) -> tuple[Vec, Vec]:
+    """Return a light's position in the world, and which way it shines."""
+    pos: list[Scalar] = list(light.pos)
+    way: list[Scalar] = list(light.dir)
+    body = light.body
+    if light.mode == _MODES.mjCAMLIGHT_TRACK:
+        return add(d.xpos[body], pos), way
+    if light.mode == _MODES.mjCAMLIGHT_TRACKCOM:
+        return add(d.subtree_com[body], pos), way
+    frame = d.frame[body]
+    pos = add(d.origin[m.body_originid[body]], frame.point(pos))
+    if light.mode == _MODES.mjCAMLIGHT_FIXED or light.target < 0:
+        return pos, frame.direction(way)
+    at = d.xpos[light.target] if light.mode == _MODES.mjCAMLIGHT_TARGETBODY else d.subtree_com[light.target]
+    return pos, sub(at, pos)
+
+
+def lit(
+    light: Light, numbers: Vec, point: Vec, normal: Vec, specular: Scalar, shininess: Scalar
+) -> tuple[list[Scalar], list[Scalar]]:
+    """Return what a light does at a point: factors of the surface's colour, and what it reflects besides. (3,) each.
+
+    normal: of length 1. specular, shininess: the material's, from 0 to 1.
+    """
+    pos, way = numbers[:3], numbers[3:]
+    strength: Scalar = 1.0
+    if light.directional:
+        to = [-1.0 * x for x in way]
+    else:
+        to = sub(pos, point)
+        distance = sqrt(maximum(dot(to, to), 1e-20))
+        to = [x / distance for x in to]
+        a, b, c = light.attenuation
+        along = -1.0 * dot(to, way)
+        inside = along >= light.cosine
+        faded = _power(maximum(along, 1e-6), light.exponent) / (a + distance * (b + distance * c))
+        strength = select(inside, faded, 0.0)
+    facing = dot(normal, to)
+    colour = [strength * (x + y * maximum(facing, 0.0)) for x, y in zip(light.ambient, light.diffuse, strict=True)]
+    if not any(light.specular) or (isinstance(specular, float) and specular == 0.0):
+        return colour, [0.0, 0.0, 0.0]
+    half = sub(to, _unit(point))
+    shines: Mask = logical_and(facing > 0.0, dot(normal, half) > 0.0)
+    cosine = dot(normal, half) / sqrt(maximum(dot(half, half), 1e-20))
+    shine = strength * specular * select(shines, _power(maximum(cosine, 1e-6), shininess * 128.0), 0.0)
+    return colour, [shine * x for x in light.specular]
+
+
+def _unit(x: Vec) -> list[Scalar]:
+    over = 1.0 / sqrt(maximum(dot(x, x), 1e-20))
+    return [over * y for y in x]
+
+
+def _power(x: Scalar, p: Scalar) -> Scalar:
+    """Raise a positive number below 1 or so to a power; whole ones are products."""
+    if not isinstance(p, float) or p != int(p):
+        return exp(p * log(x))
+    out: Scalar = 1.0
+    n = int(p)
+    while n:
+        out = out * x if n % 2 else out
+        x, n = x * x, n // 2
+    return out

@@ -1,0 +1,78 @@
+"""Surfaces: the colours of what is drawn, as MuJoCo hands them to OpenGL, and where a texture lies on a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+
+from ..compiler.scalar import Scalar, select
+from ..physics.algebra.spatial import Vec
+from ..physics.model.enums import GeomType
+from ..physics.model.model import UnsupportedModel
+from . import textures
+from .shapes import NOWHERE
+from .textures import CUBE, Texture
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The material of what is drawn. Colours are from 0 to 1.
+
+    `repeat` is how often a flat texture lies on it along x and y: on the whole of it, or on two metres if `uniform`.
+    `spacing` is that of a plane's lines, metres.
+    """
+
+    rgba: tuple[float, ...]
+    emission: float
+    specular: float
+    shininess: float
+    reflectance: float
+    texture: Texture | None
+    repeat: tuple[float, ...]
+    uniform: bool
+    spacing: float
+
+
+def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, shape: int, known: Sequence[Texture], name: str) -> Surface:
+    """Return the surface of what MuJoCo lists. Raises UnsupportedModel for a texture that has no place on its shape."""
+    k = int(geom.matid)
+    number = -1 if k < 0 else int(mjm.mat_texid[k, mujoco.mjtTextureRole.mjTEXROLE_RGB])
+    texture = known[number] if number >= 0 else None
+    if texture is not None and texture.faces != CUBE and shape != GeomType.PLANE:
+        raise UnsupportedModel(f"pictures do not draw the texture of {name}: textures of type 2d are for planes")
+    return Surface(
+        tuple(map(float, geom.rgba)), float(geom.emission), float(geom.specular), float(geom.shininess),
+        float(geom.reflectance), texture, tuple(map(float, geom.texrepeat)), bool(geom.texuniform),
+        float(geom.size[2]),
+    )  # fmt: skip
+
+
+def textured(
+    texels: Any, surface: Surface, numbers: Vec, at: Vec, sizes: Vec, moved: Sequence[Vec]
+) -> list[Scalar]:
+    """Return what a texture shows at a point: red, green and blue, by which the colour is multiplied.
+
+    at: as `Kind.touch` has it. sizes: of the shape. moved: by how much `at` changes from a pixel to the next one, along
+    both axes of the picture.
+    """
+    texture = surface.texture
+    if texture is None:
+        return [1.0, 1.0, 1.0]
+    if texture.faces == CUBE:
+        if surface.uniform:
+            at, *moved = ([x * size for x, size in zip(v, sizes, strict=True)] for v in (at, *moved))
+        return textures.sample_cube(texels, texture, at, moved)
+    place: list[Scalar] = []
+    change: list[list[Scalar]] = [[], []]
+    for k, sign in ((0, 1.0), (1, -1.0)):
+        half, count = numbers[12 + k], 0.5 * surface.repeat[k]
+        endless = half >= NOWHERE
+        scale = count if surface.uniform else select(endless, count, count / half)
+        offset = select(endless, 0.5, count * half if surface.uniform else count)
+        place.append(sign * scale * at[k] + offset)
+        for step, out in zip(moved, change, strict=True):
+            out.append(sign * scale * step[k])
+    return textures.sample(texels, texture, place, change)
