@@ -18,9 +18,13 @@ sys.path.insert(0, "tests")
 import numpy as np
 import dm_control_oracle as theirs
 import torch_mjenvs
+from torch_mjenvs.dmc.environment import SuiteEnvironment
 
 for name in sys.argv[1:]:
-    ours = torch_mjenvs.dmc.load(*name.split("-", 1), num_envs=2, task_kwargs={"random": 3})
+    env = torch_mjenvs.TorchVectorEnv(  # of the kernels that the comparison of steps builds
+        name, 2, dtype="float64", device="cpu", autoreset_mode="Disabled"
+    )
+    ours = SuiteEnvironment(env, 3, batched=True, flat=False)
     other = theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0})
     other.reset()
     ours.reset()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import dm_control_oracle as theirs
 import numpy as np
 import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from torch_mjenvs import TorchVectorEnv
+from torch_mjenvs import Start, TorchVectorEnv
 from torch_mjenvs.dmc import TASKS
+from torch_mjenvs.dmc.cheetah import Cheetah
 
 # Tasks whose episodes begin as those of another do.
 ALIKE = (
@@ -20,7 +23,9 @@ ALIKE = (
 
 
 def ours(name: str, n: int) -> dict[str, np.ndarray]:
-    env = TorchVectorEnv(TASKS[name], n, dtype=torch.float64, device="cpu", observation="flat")
+    env = TorchVectorEnv(  # of the kernels that the comparison of steps has built
+        TASKS[name], n, dtype=torch.float64, device="cpu", observation="flat", autoreset_mode="Disabled"
+    )
     obs, _ = env.reset(seed=5)
     found = {"obs": obs, "qpos": env.qpos, "qvel": env.qvel}
     found |= {x: y.flatten(1) for x, y in (env.params if env.engine.layout.params else {}).items()}
@@ -62,3 +67,41 @@ def test_episodes_begin_as_dm_controls(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TASKS if name not in ALIKE])
 def test_thousands_of_episodes_begin_as_dm_controls(name: str) -> None:
     compare(name, 10_000)
+
+
+def test_what_is_computed_ahead_changes_no_number() -> None:
+    """Cheetahs of random ages begin their episodes with it, or compute it when they do; so they do after a seed."""
+    limits = {"device": "cpu", "autoreset_mode": "SameStep", "max_episode_steps": 40}
+    envs = [TorchVectorEnv("cheetah-run", 50, **limits) for _ in range(2)]
+    envs[1].engine._ahead = None
+    used = 0
+    for env in envs:
+        env.reset(seed=3)
+        env.elapsed_steps.copy_(torch.arange(50, device=env.device) % 40)
+    for k in range(150):
+        ready = (envs[0].engine.view("next_episode") == envs[0].engine.episode + 1).sum().item()
+        action = torch.full((50, 6), 0.3, device=envs[0].device)
+        (obs, _, _, cut, _), (want, *_) = (env.step(action) for env in envs)
+        used += cut.sum().item() * (ready > 30)
+        assert torch.equal(envs[0].qpos, envs[1].qpos) and torch.equal(obs["velocity"], want["velocity"])
+        if k == 75:
+            for env in envs:
+                env.reset(seed=4)
+                env.elapsed_steps.copy_(torch.arange(50, device=env.device) % 40)
+            assert not envs[0].engine.view("next_episode").any()
+            assert torch.equal(envs[0].qpos, envs[1].qpos)
+    assert used > 50
+
+
+@dataclass(frozen=True)
+class Remembering(Cheetah):
+    def memory(self, m):
+        return {"level": 1.0}
+
+    def reset(self, m, rng, world):
+        return Start(list(m.qpos0), [0.0] * m.nv, memory={"level": 2.0})
+
+
+def test_what_is_computed_ahead_may_not_be_remembered() -> None:
+    with pytest.raises(ValueError, match="positions, velocities and activations alone where the task has resets_ahead"):
+        TorchVectorEnv(Remembering(), 2)

@@ -27,7 +27,9 @@ from torch_mjenvs.training.worlds import make, task_id
 ROOT = Path(__file__).resolve().parents[2]
 HERE = torch.get_default_device()
 pytestmark = pytest.mark.usefixtures("no_default_device")
-TUNED = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
+TUNED = {f"Torch{name}-v0" for name in ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")}
+SUITE = ("walker-walk", "walker-run", "cheetah-run", "finger-spin", "quadruped-walk", "humanoid-walk")
+TUNED |= {f"TorchDMC/{name}-v0" for name in SUITE}
 
 
 def settings(**instead: Any) -> ppo.Settings:
@@ -37,7 +39,7 @@ def settings(**instead: Any) -> ppo.Settings:
 def test_settings_are_complete_and_valid():
     tables = tomllib.loads(runs.SETTINGS.read_text())
     names = {field.name for field in fields(ppo.Settings)}
-    assert set(tables) == {"defaults"} | {f"Torch{name}-v0" for name in TUNED}
+    assert set(tables) == {"defaults"} | TUNED
     assert set(tables["defaults"]) == names
     for env_id, table in tables.items():
         assert set(table) <= names

@@ -6,19 +6,22 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import mujoco
 import torch
 
 from ..envs.camera import endless_floors
 from ..envs.parts import mapped
+from ..envs.tasks.registry import make_task
 from ..envs.vector_env import TorchVectorEnv
 from ..envs.video import tile_images
 from ..policy import Policy
 from ..training.flags import count, positive, seed
+from ..training.task_flags import task_behind
 from ..training.worlds import make
 from . import Acting, acting, add_policy, parser
 
@@ -103,17 +106,31 @@ def record(out: Path, found: Acting, worlds: int, seconds: float, size: int | No
 
 
 def drawn(env_id: str, worlds: int, width: int, height: int, **task_arguments: Any) -> TorchVectorEnv:
-    """Make worlds whose pictures are drawn in this size (pixels), by the model's camera "track".
-
-    Where the model has no camera "track", the task's usual view is taken.
-    """
+    """Make worlds whose pictures are drawn in this size (pixels), by the camera that `follows`."""
     if not has_display():
         os.environ.setdefault("MUJOCO_GL", "egl")
-    pictures = {"render_mode": "rgb_array", "width": width, "height": height, "camera_name": "track"}
+    camera = follows(env_id, task_arguments)
+    pictures = {"render_mode": "rgb_array", "width": width, "height": height, "camera_id": camera}
     env = make(env_id, worlds, "cpu", **pictures, **task_arguments)
     env.model.vis.quality.shadowsize = SHADOW
     endless_floors(env.model)
     return env
+
+
+def follows(env_id: str, task_arguments: Mapping[str, Any]) -> int | None:
+    """Return the camera of a task's model that is to be looked through: one that follows the robot, else its first.
+
+    That is "track", or the first that keeps its distance to a body. None is the task's usual view: the model has no
+    cameras, or the task cannot be known from its id.
+    """
+    task = task_behind(env_id)
+    if task is None:
+        return None
+    mjm = make_task(task, task_arguments, ()).load()
+    modes = mujoco.mjtCamLight.mjCAMLIGHT_TRACK, mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM
+    tracking = [i for i in range(mjm.ncam) if mjm.cam_mode[i] in modes]
+    named = [i for i in tracking if mjm.camera(i).name == "track"]
+    return next(iter([*named, *tracking, *range(mjm.ncam)]), None)
 
 
 def played(env: TorchVectorEnv, policy: Policy, seed: int, steps: int) -> Iterator[int]:

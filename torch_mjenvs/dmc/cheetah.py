@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..envs.tasks.base import Outcome, World
 from ..physics.model.model import Model
@@ -16,6 +16,8 @@ from .base import DMControlTask
 @dataclass(frozen=True, kw_only=True)
 class Cheetah(DMControlTask):
     """Run at `speed` (m/s). Observation: position (without x), velocity."""
+
+    resets_ahead: ClassVar[bool] = True
 
     xml_file: str = "cheetah.xml"
     frame_skip: int = 1

@@ -23,6 +23,7 @@ from ..physics.model.model import Model
 from ..physics.params import DIRECTIONS, OPTIONS
 from ..physics.simulation import precision_of
 from ..physics.world_params import Params, Varied
+from .ahead import Ahead
 from .entries import BAD_STATE
 from .episode import Episode, is_known
 from .model_view import model_view
@@ -32,7 +33,9 @@ from .tasks.base import Task, copy_of
 __all__ = ["COLUMNS", "Engine", "copied", "mark_static_address", "named_columns"]
 
 # Buffers of one number a world, which users see as (N,).
-COLUMNS = frozenset(("reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "reset_mask"))
+COLUMNS = frozenset((
+    "reward", "terminated", "truncated", BAD_STATE, "done", "elapsed_steps", "episode", "next_episode", "reset_mask",
+))  # fmt: skip
 
 # What a step gives of a few numbers and flags a world, to be handed out together, with room for an adapter's masks.
 NUMBERS, FLAGS, MASKS = ("reward", "info"), ("terminated", "truncated", BAD_STATE), ("always", "alive", "restarted")
@@ -45,7 +48,7 @@ MARKED_STEPS = "torch._inductor.cudagraph_trees"
 
 def _recipe(episode: Episode, what: str, dtype: torch.dtype, origin: str | None) -> Recipe:
     kind = str(dtype).removeprefix("torch.")
-    buffers = tuple(episode.layout.buffers())
+    buffers = tuple(episode.buffers(what))
     return Recipe(
         episode.name(what), buffers, kind, lambda: sized(episode.model, lambda: episode.program(what, kind)), origin
     )
@@ -138,6 +141,9 @@ class Engine(Varied):
         refresh = _recipe(episode, "refresh", dtype, None)
         self._refresh_kernel = prepare(refresh, self.device) if origin is None else None
         self._views = {name: self._view_of(name) for name in self.buffers}
+        self._ahead: Ahead | None = None
+        if self.layout.ahead and self.device.type == "cpu":
+            self._ahead = Ahead(self._kernel("ahead", origin), self.buffers, num_envs)
         if self.layout.params:
             self._params = Params(self.layout.params, self.buffers, num_envs)
         self.buffers["qpos"].copy_(torch.tensor(self.model.qpos0, dtype=dtype, device=self.device)[:, None])
@@ -270,6 +276,8 @@ class Engine(Varied):
         chosen = chosen.to(self.device) if mask is None else chosen.to(self.device) & mask
         self.key.copy_(torch.where(chosen[:, None], key, self.key))
         self.episode.masked_fill_(chosen, 0)
+        if self.layout.ahead:
+            self.view("next_episode").masked_fill_(chosen, 0)
 
     @exclusive
     def reset(self, mask: torch.Tensor | None = None) -> None:
@@ -294,6 +302,8 @@ class Engine(Varied):
         self._follow()
         launch.materialize(self.buffers["action"])
         self._step()
+        if self._ahead and not torch.compiler.is_compiling():
+            self._ahead.after_step()
 
     def step_on(self, buffers: Mapping[str, torch.Tensor]) -> Callable[[], None]:
         """Return a function that makes a step of the worlds on these buffers, by name, in place of the engine's own.

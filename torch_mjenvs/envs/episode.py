@@ -160,8 +160,26 @@ class Episode:
         return episode
 
     def start(self, b: Buffers, number: Word) -> Placed:
-        """Return what the task's `reset` gives for the episode of this number."""
-        return self.contract.reset(self.before_reset(b, random(b, number, RESET)))
+        """Return what the task's `reset` gives for the episode of this number, or has given where that is known."""
+        if "next_start" not in b:
+            return self.contract.reset(self.before_reset(b, random(b, number, RESET)))
+        known, m, ahead = b["next_episode"][0], self.model, b["next_start"]  # counted from 1, as 0 is none
+        missing = logical_or(known < number + 1, known > number + 1)
+        start = when_any(missing, lambda _: self.start_ahead(b, number), ahead)
+        return Placed(start[: m.nq], start[m.nq : m.nq + m.nv], start[m.nq + m.nv :], {}, {})
+
+    def start_ahead(self, b: Buffers, number: Word) -> list[Scalar]:
+        """Return positions, velocities and activations with which the episode of this number begins.
+
+        Raises ValueError where the task's `reset` gives more than these.
+        """
+        world = self.before_first(random(b, number, RESET))
+        world.memory = {}
+        start = self.contract.reset(world)
+        if start.memory or start.parameters:
+            text = "must give positions, velocities and activations alone where the task has resets_ahead"
+            raise self.contract.error("reset", ValueError, text)
+        return start.qpos + start.qvel + start.act
 
     def begin_at(
         self,
@@ -436,6 +454,11 @@ class Episode:
             "info": choose_all(mask, episode.info, b["info"]),
         }
 
+    def ahead(self, b: Buffers) -> dict[str, list[Scalar]]:
+        """Compute how the next episode of every world begins."""
+        number = b["episode"][0]
+        return {"next_start": self.start_ahead(b, number), "next_episode": [number + 1]}
+
     # what they are made of, and from
 
     @property
@@ -488,8 +511,13 @@ class Episode:
         names = tuple(step_info), tuple(reset_info)
         return Layout(
             m.nq, m.nv, m.nu, m.na, contract.action_space(), observation, memory, info, *names, rewards, metrics, ends,
-            verdict.truncated is not False, contract.controls, self.params,
+            verdict.truncated is not False, contract.controls, self.params, self.is_ahead,
         )  # fmt: skip
+
+    @property
+    def is_ahead(self) -> bool:
+        """True where episodes begin within steps, and begin with numbers computed ahead."""
+        return self.task.resets_ahead and self.mode != AutoresetMode.DISABLED and self.params is None
 
     def name(self, what: str) -> str:
         """Return the name of a kernel, for messages and the cache."""
@@ -508,11 +536,15 @@ class Episode:
         return source.origin(task, self.model.digest, how)
 
     def program(self, what: str, dtype: str) -> Program:
-        """Return the kernel `step`, `reset` or `refresh`, recorded."""
+        """Return the kernel `step`, `reset`, `refresh` or `ahead`, recorded."""
 
         def body(b: Buffers) -> dict[str, list[Scalar]]:
             own = self.of_world(b["params"], b["derived"]) if self.params else self
             kernel: Callable[[Buffers], dict[str, list[Scalar]]] = getattr(own, what)
             return kernel(b)
 
-        return record(self.name(what), self.layout.buffers(), body, dtype)
+        return record(self.name(what), self.buffers(what), body, dtype)
+
+    def buffers(self, what: str) -> list[Buffer]:
+        """Return the buffers of a kernel."""
+        return self.layout.ahead_buffers() if what == "ahead" else self.layout.buffers()

@@ -32,6 +32,7 @@ class Layout:
     truncates: bool  # whether the task itself truncates episodes
     controls: bool  # whether the task makes ctrl of its action
     params: Columns | None  # where parameters that vary from world to world lie
+    ahead: bool  # whether the next episode of a world begins with numbers computed ahead
 
     @property
     def obs(self) -> int:
@@ -61,6 +62,7 @@ class Layout:
         sums = [Buffer("episode_sums", self.sums)] if self.sums else []
         kept = self.observation.kept
         history = [Buffer("history", kept)] if kept else []
+        start = [Buffer("next_start", self.nq + self.nv + self.na), Buffer("next_episode", 1, "i")] * self.ahead
         return params + [
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
@@ -73,6 +75,7 @@ class Layout:
             Buffer("elapsed_steps", 1, "i"),
             Buffer("episode", 1, "i"),
             Buffer("key", 3, "i"),
+            *start,
             Buffer("done", 1, "b"),
             Buffer("reset_mask", 1, "b"),
             Buffer("action", self.action, rows=True),
@@ -85,6 +88,12 @@ class Layout:
             Buffer("info", size_of(self.info)),
             Buffer("final_info", size_of(self.info)),
         ]
+
+
+    def ahead_buffers(self) -> list[Buffer]:
+        """Return the buffers of the kernel that computes beginnings of episodes ahead."""
+        names = ("episode", "key", "next_start", "next_episode")
+        return [b for b in self.buffers() if b.name in names]
 
 
 def size_of(widths: Widths) -> int:

@@ -190,6 +190,10 @@ class Task:
     An episode begins with `reset`, `begin`, `observe` and `reset_info`; a step is `control`, the physics, `remember`,
     `outcome` and `observe`. Every task writes `reset`, `observe` and `outcome`; the others are optional.
 
+    A `reset` that takes long, as by `World.settled`, holds up the other worlds of its vector. With `resets_ahead` it is
+    computed ahead, for many worlds at a time, with the same numbers. It may then not look at `world.memory`, and gives
+    positions, velocities and activations alone. Where parameters vary, and on a GPU, nothing is computed ahead.
+
     `reset_parameters` names the model's parameters that `reset` sets. As a mapping, it also says of which elements, by
     name: {"body_pos": ["cup"]}. Those of others are constants, which makes for a smaller and faster kernel.
 
@@ -200,6 +204,7 @@ class Task:
 
     data: ClassVar[str] = "gymnasium"
     reset_parameters: ClassVar[Sequence[str] | Mapping[str, Sequence[str]]] = ()
+    resets_ahead: ClassVar[bool] = False  # whether resets are computed ahead: see above
     default_camera_config: ClassVar[dict[str, Any]] = {}
     max_episode_steps: ClassVar[int | None] = 1000  # where the user names no other number
 

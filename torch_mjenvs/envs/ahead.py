@@ -1,0 +1,42 @@
+"""Beginnings of episodes, computed ahead for many worlds at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from ..compiler import launch
+
+AT_ONCE = launch.PADDING  # worlds of one launch: whole vectors, each of whose worlds needs what is computed
+EVERY = 16  # steps from one look for worlds to the next
+
+
+class Ahead:
+    """How the next episodes of worlds begin, in the buffers `next_start` and `next_episode`.
+
+    What a reset computes follows from seed, world and number of the episode alone, so it may be computed at any time. A
+    step whose kernel finds it there takes it; else the kernel computes it, and the other worlds of the vector wait.
+    So what is computed here changes no number, and may come late.
+    """
+
+    def __init__(self, kernel: launch.Kernel, buffers: Mapping[str, torch.Tensor], num_envs: int):
+        """Make tensors for some worlds at a time of an engine's, whose buffers these are."""
+        self._worlds = {b.name: buffers[b.name][:, :num_envs] for b in kernel.buffers}
+        self._some = {b.name: kernel.allocate(b, AT_ONCE) for b in kernel.buffers}
+        self._compute, self._steps = kernel.bind(self._some), 0
+
+    def after_step(self) -> None:
+        """Once in a while, compute ahead for the worlds that have begun an episode since, if they are many."""
+        self._steps += 1
+        if self._steps % EVERY:
+            return
+        worlds = self._worlds
+        begun = (worlds["next_episode"][0] != worlds["episode"][0] + 1).nonzero()[:, 0]
+        for some in begun.split(AT_ONCE):
+            if len(some) == AT_ONCE:
+                for name, x in self._some.items():
+                    torch.index_select(worlds[name], 1, some, out=x)
+                self._compute()
+                for name in ("next_start", "next_episode"):
+                    worlds[name].index_copy_(1, some, self._some[name])
