@@ -2,7 +2,8 @@
 
     python -m benchmarks.cuda_limits                  # all tasks, about half an hour on one core
     python -m benchmarks.cuda_limits --tasks Hopper   # only these anew
-    python -m benchmarks.cuda_limits --render         # nothing anew: the table from the data that is there
+    python -m benchmarks.cuda_limits --lanes          # what several threads for one world could gain, for large ones
+    python -m benchmarks.cuda_limits --render         # nothing anew: the tables from the data that is there
 
 NVIDIA's ptxas makes the code, for `sm_90`. An emulator (tests/sass) runs a step's warps from states that random actions
 lead to, in the order and at the times of a multiprocessor, and so knows every address, every divergence, and how long
@@ -81,6 +82,11 @@ TABLE_WARPS = 8  # 256 worlds: what a multiprocessor holds at once of a kernel t
 SAMPLES = {1: 8, 2: 4, 4: 2, 8: 1, 16: 1}  # warps on a multiprocessor, and how many of them are looked at
 
 
+LARGE = ("Ant", "Humanoid")
+KINDS = ("as it is", "smaller stacks", "and code that fits")
+SHRINKS = {1: 1.0, 4: 2.5, 8: 4.0}  # lanes of a world, and how much smaller each one's stack could be
+
+
 def share(chip: Chip, active: int) -> Chip:
     """The chip where only `active` multiprocessors have work, and so more of L2 and of memory each."""
     more = MULTIPROCESSORS / active
@@ -123,6 +129,32 @@ def step(task: str) -> dict:
     return found
 
 
+def lanes(task: str) -> dict:
+    """Cycles of 8 warps in which each world takes so many threads, all of which do the same: what a world waits for
+    others is less then, and stacks, of which each thread would hold a part, are smaller. What threads would do for each
+    other is not in it.
+    """
+    sys.path.insert(0, str(ROOT / "tests"))
+    from sass.machine import Machine
+
+    engine = cuda_code.in_play(task)
+    machine = Machine(cuda_code.ptx(task, "step", "float32"))
+    engine.action.uniform_(-1, 1)
+    worlds, out = launch.padded(engine.num_envs), {}
+    for each, shrink in SHRINKS.items():
+        chosen = torch.arange(worlds) // each
+        chip = dataclasses.replace(Chip(), l1_bytes=Chip.l1_bytes * shrink, l2_bytes=Chip.l2_bytes * shrink)
+        small = dataclasses.replace(chip, l0_bytes=1 << 16, l15_bytes=1 << 20)
+        found = {}
+        for name, assumed in zip(KINDS, (Chip(), chip, small), strict=True):
+            buffers = zip(engine._step.tensors, engine._step.kernel.buffers, strict=True)
+            tensors = [(x[chosen] if b.rows else x[:, chosen]).contiguous() for x, b in buffers]
+            spent = machine.time(tensors, worlds, dataclasses.astuple(assumed), 0, TABLE_WARPS, TABLE_WARPS)
+            found |= {name: spent["cycles"], "issued": spent["issued"] // TABLE_WARPS}
+        out[str(each)] = found
+    return {"task": task, "lanes": out}
+
+
 def rate(run: dict, size: int) -> float:
     """Physics steps a second at so many worlds."""
     warps = -(-size // 32)
@@ -152,6 +184,11 @@ def markdown(data: dict) -> str:
             ]
         )  # fmt: skip
         rates.append([run["task"], *[number(rate(run, size)) for size in SIZES]])
+    shared = [
+        [run["task"], each, str(32 * TABLE_WARPS // int(each)), _k(x["issued"]), *[_k(x[kind]) for kind in KINDS]]
+        for run in data["lanes"]
+        for each, x in run["lanes"].items()
+    ]
     head = [
         "task", "code", "stack", "warps", "issue slots", "no wait for code or data", "for code only", "for data only",
         "all", "slots lost to code", "to data", "to latency", "code from L2", "data to and from L2",
@@ -167,6 +204,10 @@ def markdown(data: dict) -> str:
             f"Physics steps/s that follow for an H100 or H200 ({MULTIPROCESSORS} multiprocessors at "
             f"{HERTZ / 1e9:.3f} GHz), by number of worlds:",
             table(["task", *[f"{size:,}" for size in SIZES]], rates),
+            "Cycles of one multiprocessor for 8 warps in which each world takes so many threads, which all do the "
+            "same: as it is; with each thread's stack smaller, by 2.5 for 4 threads and by 4 for 8; and with code that "
+            "fits into the caches of instructions. *Instructions* are a warp's.",
+            table(["task", "threads a world", "worlds", "instructions", *KINDS], shared),
         ]
     )
 
@@ -178,10 +219,15 @@ def _k(cycles: float) -> str:
 def main(argv: list[str] | None = None) -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tasks", nargs="*", choices=TASKS, default=tuple(TASKS))
+    p.add_argument("--lanes", action="store_true", help="instead, large worlds with several threads each")
     p.add_argument("--render", action="store_true", help="nothing anew: the tables from the data that is there")
     args = p.parse_args(argv)
-    data = json.loads(DATA.read_text()) if DATA.exists() else {"steps": []}
-    if not args.render:
+    data = json.loads(DATA.read_text()) if DATA.exists() else {"steps": [], "lanes": []}
+    if args.lanes:
+        torch.set_num_threads(1)
+        data["lanes"] = [lanes(task) for task in LARGE]
+        DATA.write_text(json.dumps(data, indent=1) + "\n")
+    elif not args.render:
         torch.set_num_threads(1)
         data |= {"date": datetime.date.today().isoformat(), "ptxas": cuda_code.version()}
         data["chip"] = dataclasses.asdict(Chip())

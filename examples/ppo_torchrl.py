@@ -13,20 +13,10 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
-from tensordict.nn import AddStateIndependentNormalScale, TensorDictModule
+from tensordict.nn import AddStateIndependentNormalScale, TensorDictModule, TensorDictSequential
 from torch import Tensor, nn
-from torchrl.data import LazyTensorStorage, SamplerWithoutReplacement, TensorDictReplayBuffer
-from torchrl.envs import (
-    ClipTransform,
-    Compose,
-    ExplorationType,
-    ObservationNorm,
-    RewardSum,
-    TransformedEnv,
-    VecNormV2,
-    set_exploration_type,
-)
-from torchrl.modules import MLP, ProbabilisticActor, RunningValueNorm, TanhNormal, ValueOperator
+from torchrl.envs import ExplorationType, set_exploration_type
+from torchrl.modules import MLP, IndependentNormal, ProbabilisticActor, RunningValueNorm, ValueOperator
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
@@ -34,25 +24,21 @@ from torch_mjenvs import TorchRLEnv
 from torch_mjenvs.policy import ACTIVATIONS
 from torch_mjenvs.training import runs
 from torch_mjenvs.training.health import Faults
+from torch_mjenvs.training.networks import RunningMoments
 from torch_mjenvs.training.worlds import task_id
 
-
-def make_env(env_id: str, num_envs: int, device: str) -> TransformedEnv:
-    """Observations are normalised by mean and deviation of all that was seen, this step's included."""
-    env = TorchRLEnv(
-        env_id.removeprefix("Torch").removesuffix("-v0"), num_envs, device=device, info_keys=("bad_state",)
-    )
-    # VecNormV2 takes a variance as the mean square less the squared mean. Where a column is constant, as masses in
-    # Humanoid's are, rounding makes that negative, and all is NaN. So it sees differences from a first observation.
-    first = env.reset()["observation"][0].clone()
-    difference = ObservationNorm(loc=first, scale=torch.ones_like(first), in_keys=["observation"], standard_normal=True)
-    normalise = VecNormV2(in_keys=["observation"], decay=1.0, eps=1e-4, reduce_batch_dims=True)
-    clip = ClipTransform(in_keys=["observation"], low=-10, high=10)
-    return TransformedEnv(env, Compose(difference, normalise, clip, RewardSum()))
+# Settings of `torch_mjenvs train` that are not for this example.
+LEFT_OUT = ("target_kl", "log_std_min", "log_std_max")
 
 
-def make_networks(env: TransformedEnv, s: SimpleNamespace) -> tuple[ProbabilisticActor, ValueOperator]:
-    """Separate networks for the policy and the value."""
+def make_env(env_id: str, num_envs: int, device: str) -> TorchRLEnv:
+    """Without transforms, which would take most of a rollout's time: what they would do is done to whole rollouts."""
+    name = env_id.removeprefix("Torch").removesuffix("-v0")
+    return TorchRLEnv(name, num_envs, device=device, info_keys=("bad_state",))
+
+
+def make_networks(env: TorchRLEnv, s: SimpleNamespace) -> tuple[ProbabilisticActor, ValueOperator]:
+    """Separate networks for the policy and the value, of normalised observations, "seen"."""
     (obs_dim,), (act_dim,) = env.observation_spec_unbatched["observation"].shape, env.action_spec_unbatched.shape
     kind = dict(in_features=obs_dim, activation_class=ACTIVATIONS[s.activation], device=env.device)
     policy = MLP(out_features=act_dim, num_cells=list(s.actor), **kind)
@@ -63,60 +49,70 @@ def make_networks(env: TransformedEnv, s: SimpleNamespace) -> tuple[Probabilisti
             nn.init.orthogonal_(layer.weight, last_gain if layer is layers[-1] else 2**0.5)
             nn.init.zeros_(layer.bias)
     noise = AddStateIndependentNormalScale(act_dim, init_value=s.log_std, device=env.device)
-    space = env.action_spec_unbatched.space
     actor = ProbabilisticActor(
-        TensorDictModule(nn.Sequential(policy, noise), in_keys=["observation"], out_keys=["loc", "scale"]),
+        TensorDictModule(nn.Sequential(policy, noise), in_keys=["seen"], out_keys=["loc", "scale"]),
         in_keys=["loc", "scale"],
-        distribution_class=TanhNormal,
-        distribution_kwargs={"low": space.low, "high": space.high, "tanh_loc": False},
+        distribution_class=IndependentNormal,  # the tasks clip actions themselves
         return_log_prob=True,
         default_interaction_type=ExplorationType.RANDOM,
     )
-    return actor, ValueOperator(value, in_keys=["observation"])
+    return actor, ValueOperator(value, in_keys=["seen"])
 
 
-class RewardScale(nn.Module):
-    """Divides rewards by the deviation of discounted returns, so that values are of order 1 in every task."""
+class Returns:
+    """The returns of episodes, and discounted ones, by whose deviation rewards are divided: values are then of order 1
+    in every task.
+    """
 
     def __init__(self, num_envs: int, gamma: float, device: torch.device):
-        super().__init__()
         self.gamma, self.norm = gamma, RunningValueNorm(device=device)
-        self.register_buffer("discounted", torch.zeros(num_envs, 1, device=device))
+        self.discounted = torch.zeros(num_envs, device=device)
+        self.episode = torch.full((num_envs,), torch.nan, device=device)  # of a part of an episode: not counted
 
-    def forward(self, reward: Tensor, done: Tensor) -> Tensor:
-        """Both (N, T, 1)."""
-        returns = torch.empty_like(reward)
-        for t in range(reward.shape[1]):
-            returns[:, t] = self.discounted.mul_(self.gamma).add_(reward[:, t])
-            self.discounted.masked_fill_(done[:, t], 0)
-        self.norm.update(returns)
-        return reward / self.norm.scale()
+    def scale(self, reward: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """Rewards, scaled, and the returns of the episodes that ended, of rewards and flags (N, T, 1)."""
+        discounted, returns = (torch.empty_like(reward[..., 0].T) for _ in range(2))
+        going_on = (~done[..., 0]).float().T.contiguous()
+        for t, r in enumerate(reward[..., 0].T.contiguous()):
+            torch.add(r, self.discounted, alpha=self.gamma, out=discounted[t])
+            torch.add(r, self.episode, out=returns[t])
+            self.discounted = discounted[t] * going_on[t]
+            self.episode = torch.where(going_on[t] > 0, returns[t], 0.0)
+        self.norm.update(discounted[..., None])
+        ended = returns.T[done[..., 0]]
+        return reward / self.norm.scale(), ended[~ended.isnan()]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"norm": self.norm.state_dict(), "discounted": self.discounted, "episode": self.episode}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.norm.load_state_dict(state["norm"])
+        self.discounted, self.episode = (state[name].to(self.episode.device) for name in ("discounted", "episode"))
 
 
 class PPO:
-    def __init__(self, env: TransformedEnv, settings: SimpleNamespace, seed: int):
+    def __init__(self, env: TorchRLEnv, settings: SimpleNamespace, seed: int):
         self.env, self.settings = env, settings
         s, n, device = settings, env.batch_size.numel(), env.device
-        self.actor, critic = make_networks(env, s)
-        self.advantage = GAE(gamma=s.gamma, lmbda=s.lam, value_network=critic, average_gae=False, device=device)
+        self.actor, self.critic = make_networks(env, s)
+        self.moments = RunningMoments(*env.observation_spec_unbatched["observation"].shape, device=device)
+        normalise = TensorDictModule(self.moments.normalise, in_keys=["observation"], out_keys=["seen"])
+        self.policy = TensorDictSequential(normalise, self.actor)
+        self.advantage = GAE(gamma=s.gamma, lmbda=s.lam, value_network=None, average_gae=False, device=device)
         self.loss = ClipPPOLoss(
-            self.actor, critic, clip_epsilon=s.clip, entropy_bonus=False, critic_coeff=s.value_weight,
-            loss_critic_type="l2", normalize_advantage=True, device=device,
+            self.actor, self.critic, clip_epsilon=s.clip, entropy_bonus=s.entropy > 0, entropy_coeff=s.entropy,
+            clip_value=s.value_clip or None, critic_coeff=s.value_weight, loss_critic_type="l2",
+            normalize_advantage=True, log_explained_variance=False, functional=False, device=device,
         )  # fmt: skip
         self.parameters = list(self.loss.parameters())
-        self.optimizer = torch.optim.Adam(self.parameters, lr=s.learning_rate, eps=1e-5)
-        self.reward_scale = RewardScale(n, s.gamma, device)
-        storage = LazyTensorStorage(n * s.horizon, device=device)
-        self.buffer = TensorDictReplayBuffer(
-            storage=storage, sampler=SamplerWithoutReplacement(), batch_size=s.minibatch, prefetch=0
-        )
+        self.optimizer = torch.optim.Adam(self.parameters, lr=s.learning_rate, eps=1e-5, fused=True)
+        self.returns = Returns(n, s.gamma, device)
         env.set_seed(seed)
         self.now = env.reset()
         # Worlds that reset together would keep doing so, every 1,000 steps, and the data would come in waves. So first
         # episodes start at random ages; their returns are partial, and NaN keeps them out of the statistics.
-        engine = env.base_env.engine
+        engine = env.engine
         engine.elapsed_steps.copy_(torch.randint(engine.task.max_episode_steps, (n,)))
-        self.now["episode_reward"].fill_(torch.nan)
         self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
         self.frames_seen = 0
         # Of an iteration: steps into bad states, and updates whose loss was not finite.
@@ -137,35 +133,43 @@ class PPO:
         """
         env = self.env
         data = env.rollout(
-            self.settings.horizon, self.actor, tensordict=self.now, auto_reset=False, break_when_any_done=False
+            self.settings.horizon, self.policy, tensordict=self.now, auto_reset=False, break_when_any_done=False
         )
         self.now = env.maybe_reset(env.step_mdp(data[:, -1]))  # a rollout's last step resets no world
         following = data["next"]
         self.bad_states = following["bad_state"].sum()
-        returns = following["episode_reward"][following["done"]]
-        self.finished.extend(returns[~returns.isnan()].tolist())
-        following["reward"] = self.reward_scale(following["reward"], following["done"])
+        following["reward"], ended = self.returns.scale(following["reward"], following["done"])
+        self.finished.extend(ended.tolist())
+        self.critic(data)
+        value, last = data["state_value"], following["done"].clone()
+        last[:, -1] = True  # elsewhere the next observation's value is among these already
+        last_obs = following["observation"][last[..., 0]]
+        following["state_value"] = value.roll(-1, 1)
+        following["state_value"][last] = self.critic.module(self.moments.normalise(last_obs))[:, 0]
+        self.moments.update(data["observation"].flatten(0, 1))  # from here on
         return self.advantage(data)
 
     def update(self, data: TensorDictBase) -> None:
-        self.buffer.empty()
+        """Learn in a few passes over shuffled minibatches."""
+        s = self.settings
+        names = ("seen", "action", "action_log_prob", "state_value", "value_target", "advantage")
+        frames = data.select(*names).flatten()
         self.bad_updates.zero_()
-        self.buffer.extend(data.select(*self.loss.in_keys, "value_target", "advantage", strict=False).flatten())
-        for _ in range(self.settings.epochs * data.numel() // self.settings.minibatch):
-            found = self.loss(self.buffer.sample())
-            loss = found["loss_objective"] + found["loss_critic"]
-            self.bad_updates += ~loss.detach().isfinite()
-            loss.backward()
-            nn.utils.clip_grad_norm_(self.parameters, self.settings.max_grad_norm)
-            self.optimizer.step()
-            self.optimizer.zero_grad()
+        for _ in range(s.epochs):
+            shuffled = frames[torch.randperm(len(frames), device=frames.device)]  # at once, which is cheaper
+            for rows in shuffled.split(s.minibatch)[: len(frames) // s.minibatch]:
+                found = self.loss(rows)
+                loss = sum(x for name, x in found.items() if name.startswith("loss_"))
+                self.bad_updates += ~loss.detach().isfinite()
+                loss.backward()
+                nn.utils.clip_grad_norm_(self.parameters, s.max_grad_norm)
+                self.optimizer.step()
+                self.optimizer.zero_grad()
 
     @torch.no_grad()
     def act(self, obs: Tensor) -> Tensor:
         """Actions (N, A) for observations (N, O) as Gymnasium gives them, without noise."""
-        difference, normalise, clip, _ = self.env.transform
-        obs = (obs - difference.loc - normalise.loc["observation"]) / normalise.scale["observation"]
-        td = TensorDict({"observation": obs.clamp(clip.low, clip.high)}, [len(obs)])
+        td = TensorDict({"seen": self.moments.normalise(obs)}, [len(obs)])
         with set_exploration_type(ExplorationType.DETERMINISTIC):
             return self.actor(td)["action"]
 
@@ -180,16 +184,16 @@ class PPO:
 
     def networks(self) -> dict[str, Any]:
         """What policy.pt holds beside the id of the task."""
-        return {"networks": self.loss.state_dict(), "transforms": self.env.state_dict()}
+        return {"networks": self.loss.state_dict(), "moments": self.moments.state_dict()}
 
     def state_dict(self) -> dict[str, Any]:
         """All that training goes on from: the same run, loaded into a fresh PPO, ends with the same bits."""
         return {
             "networks": self.loss.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "transforms": self.env.state_dict(),
-            "worlds": self.env.base_env.engine.state_dict(),
-            "reward_scale": self.reward_scale.state_dict(),
+            "moments": self.moments.state_dict(),
+            "worlds": self.env.engine.state_dict(),
+            "returns": self.returns.state_dict(),
             "now": self.now.to_dict(),
             "finished": list(self.finished),
             "frames_seen": self.frames_seen,
@@ -200,10 +204,9 @@ class PPO:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.loss.load_state_dict(state["networks"])
         self.optimizer.load_state_dict(state["optimizer"])
-        # Transforms keep the tensors that they are given, wherever those are.
-        self.env.load_state_dict(TensorDict(state["transforms"], device=self.env.device).to_dict())
-        self.env.base_env.engine.load_state_dict(state["worlds"])
-        self.reward_scale.load_state_dict(state["reward_scale"])
+        self.moments.load_state_dict(state["moments"])
+        self.env.engine.load_state_dict(state["worlds"])
+        self.returns.load_state_dict(state["returns"])
         self.now = TensorDict(state["now"], self.env.batch_size, device=self.env.device)
         self.finished.extend(state["finished"])
         self.frames_seen = state["frames_seen"]
@@ -212,9 +215,10 @@ class PPO:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = runs.training_parser(__doc__.splitlines()[0], runs.settings()).parse_args(argv)
+    flags = {name: x for name, x in runs.settings().items() if name not in LEFT_OUT}
+    args = runs.training_parser(__doc__.splitlines()[0], flags).parse_args(argv)
     env_id = task_id(args.env)
-    settings = SimpleNamespace(**runs.chosen(env_id, args))
+    settings = SimpleNamespace(**{name: x for name, x in runs.chosen(env_id, args).items() if name in flags})
     torch.manual_seed(args.seed)
 
     env = make_env(env_id, settings.num_envs, args.device)

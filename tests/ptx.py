@@ -391,6 +391,29 @@ class Program:
         return found
 
 
+def unwritten(program: Program) -> set[str]:
+    """The registers that some way through the code reads before anything is written into them."""
+    reads, writes = [], []
+    for block in program.blocks:
+        read: set[str] = set()
+        written: set[str] = set()
+        for statement in block.statements:
+            out, used = statement.registers()
+            read |= set(used) - written
+            written |= set(out)
+        reads.append(read)
+        writes.append(written)
+    needed = [*map(set, reads), set()]  # at each block's begin, and at the end
+    changed = True
+    while changed:
+        changed = False
+        for k in range(len(program.blocks) - 1, -1, -1):
+            new = reads[k].union(*(needed[j] - writes[k] for j in program.blocks[k].successors))
+            changed |= new != needed[k]
+            needed[k] = new
+    return needed[0]
+
+
 class Machine:
     """A PTX module made ready to run.
 

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import functools
 import json
+import re
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -20,7 +21,8 @@ import torch
 from gymnasium.vector import AutoresetMode
 from kernels import DTYPES, Arrays, build, record_list, tensors
 from launches import Launches
-from ptx import Machine
+from ptx import Machine, unwritten
+from ptx import Program as PTXProgram
 from tasks import samples
 
 from benchmarks import cuda_code
@@ -335,6 +337,22 @@ def test_resets(name, what, dtype):
     compare_runs(made, what, made._reset if what == "reset" else made._refresh)
     changed = (made.obs != before).any(1)
     assert not changed[1::3].any() and changed[::3].any()
+
+
+@pytest.mark.parametrize("name", ["Hopper", *(pytest.param(x, marks=pytest.mark.slow) for x in ("Ant", "Humanoid"))])
+def test_only_what_compute_any_leaves_open_is_read_before_it_is_written(name, monkeypatch):
+    """LLVM moves arithmetic on such values out of the blocks that they are for, where other threads compute it, too,
+    from whatever a register holds; what comes of it is used under the mask only. With zeros there, nothing is left.
+    """
+    assert unwritten(machine(name, "step", "float32").program)
+    lower, undefined = cuda._lower, re.compile(r"phi (\w+) \[ poison,")
+
+    def defined(program: Program) -> str:
+        zeros = {"float": "0.0", "double": "0.0", "i1": "false", "i32": "0"}
+        return undefined.sub(lambda match: f"phi {match[1]} [ {zeros[match[1]]},", lower(program))
+
+    monkeypatch.setattr(cuda, "_lower", defined)
+    assert not unwritten(PTXProgram(cuda_code.ptx.__wrapped__(name, "step", "float32")))
 
 
 # launching

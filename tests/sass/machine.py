@@ -23,7 +23,7 @@ import torch
 from benchmarks import cuda_code
 from torch_mjenvs.compiler.llvm import NVIDIA
 
-from .decode import INSTRUCTION, SIZE, SassError, decode
+from .decode import SIZE, SassError, decode
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build"
@@ -73,7 +73,10 @@ def library() -> ctypes.CDLL:
         subprocess.run([compiler() or "c++", *FLAGS, "-shared", "-fPIC", *sources, "-o", str(mine)], check=True)
         mine.replace(path)  # whole, whoever else compiles it now
     loaded = ctypes.CDLL(str(path))
-    loaded.sass_operation.restype = ctypes.c_char_p
+    place, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
+    loaded.sass_operation.restype, loaded.sass_operation.argtypes = ctypes.c_char_p, [ctypes.c_int]
+    loaded.sass_run.argtypes = [place, u32, place, place, place, place, u64]
+    loaded.sass_time.argtypes = [place, place, u32, u32, u32, place, place, u64]
     return loaded
 
 
@@ -89,15 +92,15 @@ def operations() -> dict[str, int]:
 
 class Machine:
     """A kernel's machine code. `code` is as decoded; after a launch `issued` are the instructions that warps issued,
-    and `active` the threads that these were for.
+    `active` the threads that these were for, and `visits` how often each was issued.
     """
 
     def __init__(self, ptx: str):
         self.code = decode(ptx, operations())
-        assert library().sass_operation and self.code.instructions.dtype == INSTRUCTION
         self._tables = np.frombuffer(self.code.tables, np.uint8).copy()
         self._bank4 = np.array([self._tables.ctypes.data + at for at in self.code.addresses], np.uint64)
         self.issued = self.active = 0
+        self.visits = np.zeros(len(self.code.instructions), np.uint64)
 
     def _launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> tuple[_Launch, list]:
         """The arguments of a launch over a kernel's buffers, and what they point to."""
@@ -117,8 +120,10 @@ class Machine:
         launch, held = self._launch(tensors, worlds)
         counts = (ctypes.c_uint64 * 2)()
         where, message = ctypes.c_uint32(), ctypes.create_string_buffer(200)
+        self.visits[:] = 0
+        blocks, visits = -(-worlds // NVIDIA.threads), self.visits.ctypes.data
         failed = library().sass_run(
-            ctypes.byref(launch), -(-worlds // NVIDIA.threads), counts, ctypes.byref(where), message, len(message)
+            ctypes.byref(launch), blocks, visits, counts, ctypes.byref(where), message, len(message)
         )
         del held
         if failed:

@@ -677,16 +677,21 @@ const char* sass_operation(int k) {
   return k < static_cast<int>(sizeof names / sizeof *names) ? names[k] : nullptr;
 }
 
-// Run a grid of blocks, warp after warp. Gives the instructions that warps issued, and threads that they were for.
-// Returns 0, or 1 with a message and where the fault is.
-int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64 counts[2], sass::u32* where, char* message, sass::u64 room) {
+// Run a grid of blocks, warp after warp. Gives how often warps issued each instruction, how many that were, and threads
+// that they were for. Returns 0, or 1 with a message and where the fault is.
+int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sass::u64 counts[2], sass::u32* where,
+             char* message, sass::u64 room) {
   using namespace sass;
   try {
     for (u32 block = 0; block < blocks; block++)
       for (u32 first = 0; first < launch->threads; first += LANES) {
         Warp warp(*launch, block, first, std::min<u32>(LANES, launch->threads - first));
         try {
-          while (!warp.done()) warp.step(warp.next());
+          while (!warp.done()) {
+            const Instruction& x = warp.next();
+            visits[x.address / SIZE]++;
+            warp.step(x);
+          }
         } catch (const Fault& fault) {
           *where = fault.address;
           std::string text = "block " + std::to_string(block) + ": " + fault.what();

@@ -72,7 +72,7 @@ def learner(
     before = value[:, None] + 0.2 * torch.randn(4 * size, 1)
     agent.frames = torch.cat([obs, action, log_prob, advantage, before + advantage], 1)
     agent.shuffled = torch.empty_like(agent.frames)
-    agent.compiled_update = agent.compiled_forward = None
+    agent.compiled_update = agent.compiled_forward = agent.compiled_advantages = agent.compiled_returns = None
     if compile:
         agent.compile(rounded)
     return agent
@@ -246,6 +246,27 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(rounded):
     finally:
         torch.set_num_threads(was)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_what_changes_in_place_from_call_to_call_is_seen():
+    """Frames are written anew by every rollout, and moments and weights go on: none of them may be remembered."""
+    ours, theirs = learner(*SIZES[2]), learner(*SIZES[2], compile=False)
+    moments = ppo.RunningMoments(SIZES[2][0], device=torch.device("cpu"))
+    for turn in range(2):
+        for agent in (ours, theirs):
+            torch.manual_seed(turn)
+            agent.update()
+        torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=1e-5)
+        obs = torch.randn(30, SIZES[2][0])
+        for _ in range(2):  # moments that change, and others in their place
+            mean, value = theirs.net.forward(moments.normalise(obs))
+            found = ours.compiled_forward(obs, moments.mean, moments.var)
+            torch.testing.assert_close(found[0], mean, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(found[1][:, 0], value, rtol=1e-4, atol=1e-4)
+            moments.update(torch.randn(50, SIZES[2][0]) * 3 + 1)
+        moments.mean, moments.var = moments.mean * 2, moments.var * 2
+        for agent in (ours, theirs):
+            agent.frames[:, -2] = agent.frames[:, -2].flip(0)  # advantages
 
 
 @pytest.mark.parametrize("compile", [True, False])
@@ -440,3 +461,27 @@ def test_what_cannot_be_compiled_is_told(monkeypatch, tmp_path):
         ppo.main([*SMALL, "--out", str(tmp_path), "--learner", "compiled"])
     assert not list(tmp_path.iterdir())
     assert "for the CPU" in compiled.why_not(torch.device("cuda"))
+
+
+@pytest.mark.parametrize("worlds", [34, 128])
+def test_advantages_and_returns_are_those_of_torch(worlds):
+    """Twice, as returns go on from one rollout to the next; in some worlds the first episode's return is unknown."""
+    generator, steps = torch.Generator().manual_seed(0), 9
+    agents = []
+    for compile in (True, False):
+        agent = learner(*SIZES[2], compile=compile, num_envs=worlds, horizon=steps)
+        agent.episode_return, agent.discounted_return = torch.zeros(2, worlds).unbind()
+        agent.episode_return[:5] = torch.nan
+        agents.append(agent)
+    for rollout in range(2):
+        rewards, values = torch.randn(2, steps, worlds, generator=generator).unbind()
+        done = torch.rand(steps, worlds, generator=generator) < 0.2
+        next_value = torch.randn(worlds, generator=generator)
+        found = [
+            (agent.advantages(rewards, values, done, next_value), *agent.returns(rewards, done),
+             agent.episode_return, agent.discounted_return)
+            for agent in agents
+        ]  # fmt: skip
+        assert rollout > 0 or found[0][1].isnan().any()
+        for ours, theirs in zip(*found, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, equal_nan=True)

@@ -40,31 +40,38 @@ class Network:
                 raise ValueError(f"a layer of {above.inputs} inputs cannot follow one of {below.outputs} outputs")
 
 
+@dataclass(frozen=True)
+class Block:
+    """A matrix of parameters: its place in the vector that networks describe, and its place and rows elsewhere."""
+
+    theta: int
+    own: int
+    rows: int
+    columns: int
+    row: int
+
+
 class Layout:
     """A memory in which parameters of networks stand in whole vectors, or in whole blocks of as many rows.
 
-    `theta` lists places of parameters in the vector that the networks describe, and `own` those of the same ones here:
-    first the networks', then `others`, so many numbers of that vector from a place on. Here `networks` describes the
-    former, and the latter stand from `others` on. All are within `size` numbers; what lies between them is 0.
+    `blocks` has all of them: the networks', then `others`, which are so many numbers of the vector that the networks
+    describe, from a place on. Here `networks` describes the former; the latter stand from `others` on. All are within
+    `size` numbers; what lies between them is 0.
     """
 
     def __init__(self, networks: Sequence[Network], others: tuple[int, int], lanes: int, blocks: bool = False):
-        self.theta: list[int] = []
-        self.own: list[int] = []
+        self.blocks: list[Block] = []
         self.size = 0
 
         def put(theta: int, rows: int, columns: int) -> int:
             """Make room for a matrix that stands at a place in theta, and return where."""
-            start, row = self.size, -(-columns // lanes) * lanes
-            self.theta += range(theta, theta + rows * columns)
-            self.own += [start + i * row + j for i in range(rows) for j in range(columns)]
-            self.size += row * (-(-rows // lanes) * lanes if blocks else rows)
-            return start
+            self.blocks.append(Block(theta, self.size, rows, columns, -(-columns // lanes) * lanes))
+            self.size += self.blocks[-1].row * (-(-rows // lanes) * lanes if blocks else rows)
+            return self.blocks[-1].own
 
         def moved(layer: Dense) -> Dense:
             weight = put(layer.weight, layer.outputs, layer.inputs)
-            row = -(-layer.inputs // lanes) * lanes
-            return replace(layer, weight=weight, bias=put(layer.bias, 1, layer.outputs), row=row)
+            return replace(layer, weight=weight, row=self.blocks[-1].row, bias=put(layer.bias, 1, layer.outputs))
 
         self.networks = tuple(replace(network, layers=tuple(map(moved, network.layers))) for network in networks)
         self.others = put(others[0], 1, others[1])

@@ -34,7 +34,7 @@ from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from . import runs
 from .checkpoints import misfit
-from .compiled import Forward, Loss, Update, networks_of, trained, why_no_bfloat16, why_not
+from .compiled import Forward, Loss, Sweep, Update, advantages, networks_of, returns, trained, why_no_bfloat16, why_not
 from .flags import groups
 from .health import Faults
 from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
@@ -133,6 +133,8 @@ class PPO:
         self.frames_before = 0  # by runs that this one started from
         self.compiled_update: Update | None = None
         self.compiled_forward: Forward | None = None
+        self.compiled_advantages: Sweep | None = None
+        self.compiled_returns: Sweep | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
         if compiled and not why_not(device):
             self.compile(rounded)
@@ -148,6 +150,9 @@ class PPO:
             networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net), rounded
         )
         self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
+        shape, carried = (s.horizon, s.num_envs), ("next_value", "next_advantage")
+        self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True)
+        self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape)
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
@@ -198,36 +203,57 @@ class PPO:
             final_obs = data["final_obs"][this.int().argmax(0), worlds]
             rewards += s.gamma * this * self.forward(final_obs)[1]
 
-        advantages = torch.empty_like(rewards)
-        advantage: Tensor | float = 0.0
-        going_on = s.gamma * ~done
-        for t in reversed(range(s.horizon)):
-            delta = rewards[t] + going_on[t] * next_value - data["value"][t]
-            advantages[t] = advantage = delta + s.lam * going_on[t] * advantage
-            next_value = data["value"][t]
-
+        advantages = self.advantages(rewards, data["value"], done, next_value)
         # Constants are left out of log-probabilities, as they cancel in ratios.
         log_prob = -0.5 * data["noise"].square().sum(2) - net.log_std.sum()
         obs = self.obs_moments.normalise(data["obs"])
         parts = (obs, data["action"], log_prob, advantages, advantages + data["value"])
-        torch.cat([part.view(len(self.frames), -1) for part in parts], 1, out=self.frames)
+        torch.cat([part.reshape(len(self.frames), -1) for part in parts], 1, out=self.frames)
         self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
 
     def reward_scale(self, data: dict[str, Tensor], done: Tensor) -> Tensor:
         """Return one over the standard deviation of discounted returns; record the episodes that ended."""
         rewards = data["reward"]
-        returns, discounted = torch.empty_like(rewards), torch.empty_like(rewards)
-        for t in range(self.settings.horizon):
-            returns[t] = self.episode_return.add_(rewards[t])
-            discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(rewards[t])
-            self.episode_return.masked_fill_(done[t], 0)
-            self.discounted_return.masked_fill_(done[t], 0)
+        returns, discounted = self.returns(rewards, done)
         whole = done & ~returns.isnan()
         self.finished.extend(returns[whole].tolist())  # a wait for the device
         if self.named:
             self.told.extend(torch.stack([data[name][whole] for name in self.named], 1).tolist())
         self.return_moments.update(discounted.flatten())
         return (self.return_moments.var + 1e-8).rsqrt()
+
+    def advantages(self, rewards: Tensor, values: Tensor, done: Tensor, next_value: Tensor) -> Tensor:
+        """Estimate generalised advantages (T, N) (Schulman et al., 2016); `next_value` (N,) is of what comes next."""
+        if self.compiled_advantages:
+            found = self.compiled_advantages(
+                reward=rewards, value=values, done=done, next_value=next_value,
+                next_advantage=torch.zeros_like(next_value),
+            )  # fmt: skip
+            return found["advantage"]
+        s, advantages, advantage = self.settings, torch.empty_like(rewards), torch.zeros_like(next_value)
+        going_on = s.gamma * ~done
+        for t in reversed(range(s.horizon)):
+            delta = rewards[t] + going_on[t] * next_value - values[t]
+            advantages[t] = advantage = delta + s.lam * going_on[t] * advantage
+            next_value = values[t]
+        return advantages
+
+    def returns(self, rewards: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sums of rewards (T, N) since each episode began: plain, and discounted as from the past to now."""
+        if self.compiled_returns:
+            found = self.compiled_returns(
+                reward=rewards, done=done, whole=self.episode_return, discounted=self.discounted_return
+            )
+            self.episode_return.copy_(found["whole"])
+            self.discounted_return.copy_(found["discounted"])
+            return found["return"], found["discounted_return"]
+        returns, discounted = torch.empty_like(rewards), torch.empty_like(rewards)
+        for t in range(self.settings.horizon):
+            returns[t] = self.episode_return.add_(rewards[t])
+            discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(rewards[t])
+            self.episode_return.masked_fill_(done[t], 0)
+            self.discounted_return.masked_fill_(done[t], 0)
+        return returns, discounted
 
     def update(self) -> None:
         """Learn from the frames in `epochs` passes over shuffled minibatches. `learned` is then their mean STATISTICS.

@@ -114,7 +114,7 @@ def _resumed_fields(file: Path, env_id: str, task: Task | None) -> dict[str, Any
 
 def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     """Return the settings, among these names, that the command line gives."""
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    return {name: x for name in names if (x := getattr(args, name, None)) is not None}
 
 
 def chosen(env_id: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -199,9 +199,10 @@ def evaluated(act: Callable[[Tensor], Tensor], run: dict[str, Any], args: argpar
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
     """Draw the curve, score the policy here and in the original task, and save all in OUT/result.json."""
     title = f"{run['algorithm']}, {run['env']}, {run['settings']['num_envs']:,} worlds, seed {run['seed']}"
-    save_curve(out / "curve.png", title, history["curve"], history["evaluations"])
-    task = run.get("task", {})
-    found = scores(agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=task)
+    found = scores(
+        agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=run.get("task", {}),
+        meanwhile=lambda: save_curve(out / "curve.png", title, history["curve"], history["evaluations"]),
+    )  # fmt: skip
     record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads()}
     report(out, found, run | record | history)
 

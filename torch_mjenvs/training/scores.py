@@ -38,19 +38,21 @@ class Score:
 
 
 def scores(
-    act: Act, env_id: str, episodes: int, device: str, seed: int, task: Mapping[str, Any] | None = None
+    act: Act, env_id: str, episodes: int, device: str, seed: int, task: Mapping[str, Any] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> dict[str, Score]:
     """Score a policy in the Torch task, and in the original where there is one; by the names of the tasks.
 
     `task` has fields of the task, as `task_flags` names them. Gymnasium's own task takes the same ones; dm_control's
     takes none, and is left out where there are any. Its worlds are stepped by as many processes as there are cores,
-    which does not change the scores.
+    which does not change the scores. `meanwhile` is called while those processes start.
     """
     given = arguments(env_id, task or {})
     name = original(env_id, given)
     # First, as processes take a second to start, in which the Torch task is made and scored.
     there = Shared(name, episodes, processes_for(name, episodes), given) if name else None
     try:
+        meanwhile()
         found = {env_id: score(act, make(env_id, episodes, device, **given), seed, device)}
         return found | ({name: score(act, there, seed, device)} if name and there else {})
     finally:

@@ -5,10 +5,10 @@ torch tensors. Numbers are float32, but for the factors of products, which may b
 bfloat16. Sums are in an order that does not depend on how many threads share the work.
 """
 
-from .kernel import Kernel, build, can_build, why_no_bfloat16
+from .kernel import Kernel, Launch, build, can_build, why_no_bfloat16
 from .steps import Apply, Gather, Loop, Matrix, Memory, Multiply, Pairs, Phase, Plan, RowSums, Step, Transpose
 
 __all__ = [
-    "Apply", "Gather", "Kernel", "Loop", "Matrix", "Memory", "Multiply", "Pairs", "Phase", "Plan", "RowSums",
+    "Apply", "Gather", "Kernel", "Launch", "Loop", "Matrix", "Memory", "Multiply", "Pairs", "Phase", "Plan", "RowSums",
     "Step", "Transpose", "build", "can_build", "why_no_bfloat16",
 ]  # fmt: skip

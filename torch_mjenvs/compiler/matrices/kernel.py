@@ -81,10 +81,12 @@ def assembly(plan: Plan, target: cpu.Target) -> str:
 
     Raises ValueError where the plan has products of bfloat16, and the target none.
     """
-    if any(m.type == "p" for m in plan.memories) and not _has(target, "avx512bf16"):
+    pairs = any(m.type == "p" for m in plan.memories)
+    if pairs and not _has(target, "avx512bf16"):
         raise ValueError(f"the plan {plan.name!r} has products of bfloat16, and the processor {target.cpu!r} none")
     many = not target.triple.startswith("x86_64") or target.vector_bytes == 64
-    return render(plan, cpu.lanes_of("float32", target), 32 if many else 16, target.triple, _has_tiles(target))
+    lanes, registers = cpu.lanes_of("float32", target), 32 if many else 16
+    return render(plan, lanes, registers, target.triple, tiles=pairs and _has_tiles(target))
 
 
 class _Job(ctypes.Structure):
@@ -97,27 +99,47 @@ class Kernel:
     def __init__(self, plan: Plan, code: bytes):
         self.plan = plan
         self._loaded = loader.Loaded(code, ("kernel",), cpu.host().triple)
-        self._address = self._loaded.addresses[0]
-        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._address)
+        self.address = self._loaded.addresses[0]
+        self.call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
 
     def __call__(
         self, tensors: Mapping[str, torch.Tensor], rounds: int = 1, threads: int = 1, turns: int = 0
     ) -> None:
-        """Do the plan's phases so many times over these tensors, one for each memory by name.
+        """Do the plan's phases so many times over these tensors: what `Launch` does, once."""
+        Launch(self, tensors)(rounds, threads, turns)
 
-        `turns` is the number of turns of phases that leave it open.
+
+class Launch:
+    """A kernel and the tensors that it runs over."""
+
+    def __init__(self, kernel: Kernel, tensors: Mapping[str, torch.Tensor]):
+        """Take a tensor for each memory by name, which keeps its place.
 
         Raises KeyError for a missing tensor, ValueError for one of a wrong dtype, device or layout.
         """
-        held = [tensors[m.name] for m in self.plan.memories]
-        for m, x in zip(self.plan.memories, held, strict=True):
-            if x.dtype != TYPES[m.type] or x.device.type != "cpu" or not x.is_contiguous():
-                raise ValueError(f"memory {m.name!r} must be a contiguous {TYPES[m.type]} tensor on the CPU")
-        pointers = (ctypes.c_void_p * len(held))(*[x.data_ptr() for x in held])
+        self.kernel, memories = kernel, kernel.plan.memories
+        self._places = {m.name: (k, TYPES[m.type]) for k, m in enumerate(memories)}
+        self._pointers = (ctypes.c_void_p * len(memories))()
+        self._held: dict[str, torch.Tensor] = {}
+        self._job = _Job(memories=ctypes.addressof(self._pointers))
+        for m in memories:
+            self.take(m.name, tensors[m.name])
+
+    def take(self, name: str, x: torch.Tensor) -> None:
+        """Take another tensor for a memory."""
+        place, dtype = self._places[name]
+        if x.dtype != dtype or x.device.type != "cpu" or not x.is_contiguous():
+            raise ValueError(f"memory {name!r} must be a contiguous {dtype} tensor on the CPU")
+        self._pointers[place], self._held[name] = x.data_ptr(), x
+
+    def __call__(self, rounds: int = 1, threads: int = 1, turns: int = 0) -> None:
+        """Do the plan's phases so many times. `turns` is the number of turns of phases that leave it open."""
+        job, kernel = self._job, self.kernel
         team = cpu.team() if threads > 1 else None
-        job = _Job(memories=ctypes.addressof(pointers), rounds=rounds, turns=turns)
+        job.rounds, job.turns = rounds, turns
         if team is None:
-            self._call(ctypes.addressof(job))
+            job.number = job.size = job.barrier = 0
+            kernel.call(ctypes.addressof(job))
         else:
             job.number, job.size, job.barrier = team.number, team.size, team.barrier
-            team.run(self._address, ctypes.addressof(job), threads)
+            team.run(kernel.address, ctypes.addressof(job), threads)

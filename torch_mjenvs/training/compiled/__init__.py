@@ -12,9 +12,13 @@ from ...networks.layers import Dense, Network
 from ..networks import ActorCritic
 from .forward import Forward
 from .losses import Loss
+from .sweeps import Sweep, advantages, returns
 from .update import Update
 
-__all__ = ["Forward", "Loss", "Update", "networks_of", "trained", "why_no_bfloat16", "why_not"]
+__all__ = [
+    "Forward", "Loss", "Sweep", "Update", "advantages", "networks_of", "returns", "trained", "why_no_bfloat16",
+    "why_not",
+]  # fmt: skip
 
 
 def why_not(device: torch.device) -> str | None:

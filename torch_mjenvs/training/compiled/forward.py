@@ -6,12 +6,12 @@ Shapes: N observations, O numbers each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...compiler.matrices import Apply, Gather, Loop, Matrix, Memory, Phase, Plan, Step, Transpose, build
+from ...compiler.matrices import Apply, Gather, Launch, Loop, Matrix, Memory, Phase, Plan, Step, Transpose, build
 from ...compiler.matrices.kernel import lanes
 from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import clip, sqrt
@@ -43,17 +43,17 @@ class Weights:
         )
         self.theta, self.version = theta, -1
         self.tensors = {
-            "theta": torch.zeros(size), "weight pairs": torch.zeros(pairs.size, dtype=torch.int32),
-            "biases": torch.zeros(biases.size),
+            "weight pairs": torch.zeros(pairs.size, dtype=torch.int32), "biases": torch.zeros(biases.size),
         }  # fmt: skip
+        self.copy = torch.zeros(size)
+        self.launch = Launch(self.kernel, {"theta": self.copy, **self.tensors})
 
-    def now(self) -> dict[str, Tensor]:
-        """Return the tensors of `memories` for the present weights. torch counts the writes into theta."""
+    def refresh(self) -> None:
+        """Make `tensors`, one for each of `memories`, anew where torch has counted writes into theta."""
         if self.version != self.theta._version:
-            self.tensors["theta"][: len(self.theta)] = self.theta
-            self.kernel(self.tensors)
+            self.copy[: len(self.theta)] = self.theta
+            self.launch()
             self.version = self.theta._version
-        return {m.name: self.tensors[m.name] for m in self.memories}
 
 
 class Forward:
@@ -71,8 +71,8 @@ class Forward:
         self.pairs = Scratch("own pairs", lanes())
         self.rounded = Weights(networks, theta) if rounded else None
         self.kernel = build(self._plan(networks))
-        self.own = self.own_pairs = torch.zeros(0)
-        self.held: dict[int, tuple[Tensor, list[Tensor]]] = {}  # for each N: numbers of the rows, and what is returned
+        self.held: dict[int, _Batch] = {}  # for each N
+        self.seen: tuple[Tensor, int, Tensor, int] = theta, -1, theta, -1  # mean and variance, as `moments` has them
 
     def _plan(self, networks: Sequence[Network]) -> Plan:
         scratch, size, tile = self.scratch, self.size, (("tile", FRAMES),)
@@ -109,19 +109,38 @@ class Forward:
 
         Results are valid until the next call with as many rows.
         """
-        n = len(obs)
-        tiles, threads = -(-n // FRAMES), torch.get_num_threads()
-        if n not in self.held:
-            order = torch.arange(tiles * FRAMES).clamp(max=n - 1)
-            self.held[n] = order, [torch.zeros(tiles * FRAMES, width) for width in self.widths]
-        order, outs = self.held[n]
-        if len(self.own) < threads * self.scratch.size:
-            self.own = torch.zeros(threads * self.scratch.size)
-            self.own_pairs = torch.zeros(threads * self.pairs.size, dtype=torch.int32)
-        self.moments[0, : self.size], self.moments[1, : self.size] = mean, var
-        tensors = {"obs": obs.contiguous(), "mean": self.moments[0], "var": self.moments[1], "theta": self.theta}
-        tensors |= {"own": self.own, "own pairs": self.own_pairs, "order": order}
-        tensors |= self.rounded.now() if self.rounded else {}
-        tensors |= {f"out{k}": out for k, out in enumerate(outs)}
-        self.kernel(tensors, threads=min(threads, tiles), turns=tiles)
-        return [out[:n, :width] for out, width in zip(outs, self.outputs, strict=True)]
+        threads = torch.get_num_threads()
+        batch = self.held.get(len(obs))
+        if batch is None or batch.threads < threads:
+            batch = self.held[len(obs)] = self._batch(len(obs), threads)
+        seen = mean, mean._version, var, var._version  # torch counts the writes into a tensor
+        if seen[1::2] != self.seen[1::2] or mean is not self.seen[0] or var is not self.seen[2]:
+            self.moments[0, : self.size], self.moments[1, : self.size] = mean, var
+            self.seen = seen
+        if self.rounded:
+            self.rounded.refresh()
+        batch.launch.take("obs", obs.contiguous())
+        batch.launch(1, min(threads, batch.tiles), batch.tiles)
+        return batch.outputs
+
+    def _batch(self, n: int, threads: int) -> _Batch:
+        """Make what a launch for so many observations needs."""
+        tiles = -(-n // FRAMES)
+        outs = [torch.zeros(tiles * FRAMES, width) for width in self.widths]
+        tensors = {
+            "obs": torch.zeros(n, self.size), "mean": self.moments[0], "var": self.moments[1], "theta": self.theta,
+            "own": torch.zeros(threads * self.scratch.size), "order": torch.arange(tiles * FRAMES).clamp(max=n - 1),
+            "own pairs": torch.zeros(threads * self.pairs.size, dtype=torch.int32),
+            **(self.rounded.tensors if self.rounded else {}), **{f"out{k}": out for k, out in enumerate(outs)},
+        }  # fmt: skip
+        outputs = [out[:n, :width] for out, width in zip(outs, self.outputs, strict=True)]
+        return _Batch(Launch(self.kernel, tensors), tiles, threads, outputs)
+
+
+class _Batch(NamedTuple):
+    """A launch for observations of some number, and the outputs that it leaves."""
+
+    launch: Launch
+    tiles: int
+    threads: int
+    outputs: list[Tensor]

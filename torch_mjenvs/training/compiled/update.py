@@ -18,6 +18,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ from ...compiler.matrices.kernel import lanes
 from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import exp
 from ...networks import adam
-from ...networks.layers import Layout, Network
+from ...networks.layers import Block, Layout, Network
 from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs
 from ..statistics import POLICY_SUMS, SUMS, VALUE_SUMS
 from .losses import Loss, policy_loss, value_loss
@@ -69,6 +70,23 @@ def zeros() -> Program:
     return record("zeros", [Buffer("x", 1)], lambda b: {"x": [0.0]}, "float32")
 
 
+class _Copies:
+    """Matrices of parameters in a vector `theta`, and the same ones where a layout has them in `own`."""
+
+    def __init__(self, blocks: Sequence[Block], theta: Tensor, own: Tensor):
+        self.theta = theta
+        self.there = [theta.as_strided((b.rows, b.columns), (b.columns, 1), b.theta) for b in blocks]
+        self.here = [own.as_strided((b.rows, b.columns), (b.row, 1), own.storage_offset() + b.own) for b in blocks]
+
+    def take(self) -> None:
+        """Copy parameters from `theta`."""
+        torch._foreach_copy_(self.here, self.there)
+
+    def give(self) -> None:
+        """Copy parameters to `theta`."""
+        torch._foreach_copy_(self.there, self.here)
+
+
 class Update:
     """The update of a policy and a value network, whose parameters are `theta`, which `optimizer` would train.
 
@@ -86,11 +104,12 @@ class Update:
         self.tiles_a_part = math.ceil(size / (PARTS * FRAMES))
         self.parts = math.ceil(size / (self.tiles_a_part * FRAMES))
         layout = Layout(networks, (log_std, self.columns[1]), lanes(), rounded)
-        self.places, self.own_places = torch.tensor(layout.theta), torch.tensor(layout.own)
+        self.blocks = layout.blocks
+        self.copies: list[_Copies] = []  # of theta and its two moments
         total = padded_size(layout.size)
         self.parameters = torch.zeros(3, total)  # theta, and Adam's two moments
         self.trained = torch.zeros(total)
-        self.trained[self.own_places] = 1.0 if trained is None else trained[self.places]
+        _Copies(layout.blocks, torch.ones_like(theta) if trained is None else trained, self.trained).take()
         self.gradients, self.sums = torch.zeros(total), torch.zeros(self.parts, total)
         self.weights = torch.zeros(self.parts * self.tiles_a_part * FRAMES)  # of each frame in the mean; 0 of none
         self.weights[:size] = 1 / size
@@ -100,6 +119,7 @@ class Update:
         self.rounded = RoundedWeights(layout.networks, theta_here, self.weight_pairs, self.biases) if rounded else None
         self.kernel = self._kernel(layout.networks, layout.others, loss)
         self.own = self.own_pairs = torch.zeros(0)
+        self.seen: tuple[Tensor, int, Any] = theta, -1, None  # the last frames, and their advantages
         self.shared = {
             "weight pairs": torch.zeros(self.weight_pairs.size, dtype=torch.int32),
             "biases": torch.zeros(self.biases.size),
@@ -108,7 +128,9 @@ class Update:
     @property
     def gradient(self) -> Tensor:
         """The last minibatch's gradient before it was clipped, like theta; 0 for parameters that no network has."""
-        return torch.zeros_like(self.theta).index_copy_(0, self.places, self.gradients[self.own_places])
+        found = torch.zeros_like(self.theta)
+        _Copies(self.blocks, found, self.gradients).give()
+        return found
 
     def _kernel(self, networks: Sequence[Network], log_std: int, loss: Loss) -> Kernel:
         phases = [self._learn(networks, log_std, loss), *self._step(loss)]
@@ -209,8 +231,10 @@ class Update:
         rounds, threads = len(order) // self.size, min(torch.get_num_threads(), PARTS)
         state = self._state()
         now = (self.theta, state["exp_avg"], state["exp_avg_sq"])
-        for ours, theirs in zip(self.parameters, now, strict=True):
-            ours.index_copy_(0, self.own_places, theirs[self.places])
+        if any(copies.theta is not x for copies, x in zip(self.copies, now, strict=False)) or not self.copies:
+            self.copies = [_Copies(self.blocks, x, own) for x, own in zip(now, self.parameters, strict=True)]
+        for copies in self.copies:
+            copies.take()
         if len(self.own) < threads * self.scratch.size:
             self.own = torch.zeros(threads * self.scratch.size)
             self.own_pairs = torch.zeros(threads * self.pairs.size, dtype=torch.int32)
@@ -227,8 +251,8 @@ class Update:
             **self.shared,
         }  # fmt: skip
         self.kernel(tensors, rounds, threads)
-        for ours, theirs in zip(self.parameters, now, strict=True):
-            theirs.index_copy_(0, self.places, ours[self.own_places])
+        for copies in self.copies:
+            copies.give()
         state["step"] += rounds
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
 
@@ -245,7 +269,9 @@ class Update:
 
         NumPy's sums do not depend on the number of threads.
         """
-        advantages = frames[:, sum(self.columns[:3])].contiguous().numpy()[order.numpy()].astype(np.float64)
+        if self.seen[0] is not frames or self.seen[1] != frames._version:  # torch counts the writes into a tensor
+            self.seen = frames, frames._version, frames[:, sum(self.columns[:3])].numpy().copy()
+        advantages = self.seen[2][order.numpy()].astype(np.float64)
         mean = advantages.mean(1, keepdims=True)
         advantages -= mean
         spread = np.sqrt(np.einsum("ij,ij->i", advantages, advantages) / (self.size - 1))
