@@ -57,6 +57,8 @@ def count(name: str, run: type) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # First what draws with OpenGL. Its driver compiles, too, and once aborted in a process that had run many tests.
+    items.sort(key=lambda item: "opengl" not in getattr(item, "fixturenames", ()))
     if config.getoption("--device") == "cuda":
         for item in items:
             if item.get_closest_marker("cpu"):

@@ -59,16 +59,19 @@ def _copies(stack: np.ndarray) -> list[np.ndarray]:
     """
     out = [stack]
     while max(out[-1].shape[1:3]) > 1:
-        rows, columns = (_halved(n) for n in out[-1].shape[1:3])
-        out.append(np.einsum("ij,fjkc,lk->filc", rows, out[-1], columns))
+        out.append(_halved(_halved(out[-1], 1), 2))
     return out
 
 
-def _halved(n: int) -> np.ndarray:
-    """Return the weights of n texels in half as many."""
+def _halved(images: np.ndarray, axis: int) -> np.ndarray:
+    """Return half as many texels along an axis, each between two neighbours."""
+    n = images.shape[axis]
     half = max(1, n // 2)
     at = (np.arange(half) + 0.5) * n / half - 0.5
-    return np.maximum(1.0 - np.abs(at[:, None] - np.arange(n)), 0.0)
+    lower = at.astype(int)
+    share = np.expand_dims(at - lower, [k for k in range(images.ndim) if k != axis])
+    low, high = (np.take(images, np.minimum(lower + k, n - 1), axis) for k in (0, 1))
+    return low * (1.0 - share) + high * share
 
 
 def sample(texels: Any, texture: Texture, place: Sequence[Scalar], change: Sequence[Sequence[Scalar]]) -> list[Scalar]:
