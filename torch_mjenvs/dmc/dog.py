@@ -116,7 +116,7 @@ class DogFetch(Dog):
         return compiled(self.on_floor(10.0), "dog_assets")
 
     def reset(self, m: Model, rng: Random, world: World) -> Start:
-        """As of `Dog`; the ball flies towards the middle, and up."""
+        """Begin an episode as `Dog` does, with a ball that flies towards the middle, and up."""
         start, ball = super().reset(m, rng, world), m.joint("ball_root")
         reach, azimuth = 0.75 * m.geom("floor").size[0], rng.uniform(0.0, 2 * math.pi)
         start.qpos[ball.qpos.start : ball.qpos.start + 3] = [reach * sin(azimuth), reach * cos(azimuth), 0.05]

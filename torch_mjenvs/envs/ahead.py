@@ -13,7 +13,7 @@ EVERY = 16  # steps from one look for worlds to the next
 
 
 class Ahead:
-    """How the next episodes of worlds begin, in the buffers `next_start` and `next_episode`.
+    """Computes how the next episodes of worlds begin, into the buffers `next_start` and `next_episode`.
 
     What a reset computes follows from seed, world and number of the episode alone, so it may be computed at any time. A
     step whose kernel finds it there takes it; else the kernel computes it, and the other worlds of the vector wait.

@@ -28,7 +28,7 @@ CHANNELS = {"rgb": 3, "depth": 1}
 
 @dataclass(frozen=True)
 class PixelOptions:
-    """What `pixels=dict(...)` may say.
+    """The options of `pixels=dict(...)`.
 
     width, height: of a picture. camera: a number or name of the model's, -1 the free one that looks at the whole model,
     an `mujoco.MjvCamera`, or None: the model's first, where it has one. outputs: "rgb", uint8, or "depth", metres.

@@ -42,7 +42,7 @@ MOST_CELLS = 200  # mjMAXPLANEGRID
 
 @dataclass
 class Pixel:
-    """What a pixel has to find its colour: the scene, its numbers, the texels, its ray and its size in tangents."""
+    """The means by which a pixel finds its colour: scene, numbers, texels, its ray and its size in tangents."""
 
     m: Model
     scene: Scene

@@ -1,4 +1,4 @@
-"""What goes through a rollout step by step, for all worlds at once: advantages backward, returns forward.
+"""Sweeps through a rollout step by step, for all worlds at once: advantages backward, returns forward.
 
 Shapes: T steps of N worlds. `PPO.advantages` and `PPO.returns` are the same in torch.
 """

@@ -248,14 +248,14 @@ class ContactPool(Constraint):
         return self.couples.count[self._couple(i)]
 
     def _at(self, i: Any, b: Any) -> Any:
-        """Where the b-th block of contact i is in the couples' lists."""
+        """Return the place of the b-th block of contact i in the couples' lists."""
         return self.couples.start[self._couple(i)] + b
 
     def _block(self, i: Any, b: Any) -> Any:
         return self.couples.blocks[self._at(i, b)]
 
     def row_of(self, i: Any, b: Any) -> Any:
-        """Where the b-th block of contact i is in `jacobian`."""
+        """Return the place of the b-th block of contact i in `jacobian`."""
         return Table([k * self.couples.most for k in range(len(self.pairs))])[i] + b
 
     def _entries(self, i: Any, b: Any) -> list[list[Scalar]]:

@@ -1,4 +1,4 @@
-"""What loops over contacts do with them that is not the solver's: wrenches on bodies, and visits for sensors.
+"""Loops over contacts that are not the solver's: for wrenches on bodies, and for the visits of sensors.
 
 which: the contacts, an active set, of which i is one. per_contact: gives the entry of a list for contact i.
 """

@@ -65,7 +65,7 @@ class PairBatch:
 
     @property
     def numbers(self) -> list[int]:
-        """Which of its pair's contacts each is."""
+        """The number of each contact among its pair's."""
         return [k for k in range(self.collider.ncon) for _ in self.pairs]
 
     @property
