@@ -59,7 +59,8 @@ class Picture:
         width, height = shape
         one = tensors[state[0].name]
         dtype, device = str(one.dtype).removeprefix("torch."), one.device
-        scene = scene_of(mjm, camera, "rgb" in outputs, without)
+        known, texels = textures.read(mjm) if "rgb" in outputs else (None, None)
+        scene = scene_of(mjm, camera, known, without)
         self._worlds, self._num_worlds, self.outputs = worlds, num_worlds, tuple(outputs)
         pixels = launch.padded(width * height)
         drawn = num_worlds if worlds is None else len(worlds)
@@ -75,13 +76,12 @@ class Picture:
             Buffer("rays", 2, period=pixels),
             *(_BUFFERS[name] for name in self.outputs),
         ]
-        texels = torch.from_numpy(textures.read(mjm)[1]).to(one)
-        if "rgb" in outputs:
+        if texels is not None:
             drawing.append(Buffer("texels", len(texels), table=True))
         kernel = build(_drawing(model, scene, drawing, self.outputs, shape, samples, dtype), device)
         held = {b.name: kernel.allocate(b, drawn * pixels) for b in drawing[1:]}
-        if "rgb" in outputs:
-            held["texels"].copy_(texels)
+        if texels is not None:
+            held["texels"].copy_(torch.from_numpy(texels))
         rays = torch.tensor(scene.camera.rays(width, height), dtype=one.dtype, device=device)
         held["rays"][:, : width * height] = rays.T
         self._draw = kernel.bind({**held, "scene": self._seen})

@@ -31,7 +31,7 @@ from ..physics.model.enums import GeomType
 from ..physics.model.hfield import HField, read_hfields
 from ..physics.model.model import Model, UnsupportedModel
 from ..physics.sensors.ray_hfield import ray_hfield, surface
-from . import lights, surfaces, textures
+from . import lights, surfaces
 from .camera import Camera, camera_of, pose, read
 from .lights import Light
 from .shapes import KINDS, Kind, bounds, corners, flat_bounds, point_at, turned
@@ -94,9 +94,14 @@ class Scene:
 
 
 def scene_of(
-    mjm: mujoco.MjModel, camera: int | str | mujoco.MjvCamera, colours: bool = False, without: Sequence[str] = ()
+    mjm: mujoco.MjModel,
+    camera: int | str | mujoco.MjvCamera,
+    known: Sequence[Texture] | None = None,
+    without: Sequence[str] = (),
 ) -> Scene:
-    """Return what a camera may see of a model, with colours if they are asked for, but for the `EFFECTS` named.
+    """Return what a camera may see of a model, but for the `EFFECTS` named.
+
+    known: the model's textures, as `textures.read` gives them; without them the scene has no colours.
 
     Raises UnsupportedModel, naming it, for what would be drawn wrong.
     """
@@ -105,14 +110,11 @@ def scene_of(
     _refuse(mjm, options)
     listed = mujoco.MjvScene(mjm, maxgeom=mjm.ngeom + mjm.nsite + 1000)
     mujoco.mjv_updateScene(mjm, data, options, None, _copy(made), mujoco.mjtCatBit.mjCAT_ALL, listed)
-    known = textures.read(mjm)[0] if colours else ()
     drawn = tuple(
-        _drawn(mjm, geom, known if colours else None)
-        for geom in listed.geoms[: listed.ngeom]
-        if geom.objtype in (GEOM, SITE)
+        _drawn(mjm, geom, known) for geom in listed.geoms[: listed.ngeom] if geom.objtype in (GEOM, SITE)
     )
     seen = read(mjm, made, listed.camera[0])
-    if not colours:
+    if known is None:
         return Scene(seen, drawn)
     skies = [k for k in range(mjm.ntex) if mjm.tex_type[k] == mujoco.mjtTexture.mjTEXTURE_SKYBOX]
     sky = known[skies[0]] if skies and "skybox" not in without else None
