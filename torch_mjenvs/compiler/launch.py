@@ -207,14 +207,18 @@ def _(
     return run(kernel, moved), [0] * len(moved)
 
 
-class _Adjoint(torch.autograd.Function):
-    """`run`, of which torch is told that it has no gradients."""
+class _Run(torch.autograd.Function):
+    """`run` as a function that autograd and torch.func go through; what its gradients are is for others to say."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(kernel: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return tuple(run(kernel, list(tensors)))
+
+
+class _Adjoint(_Run):
+    """`run`, of which torch is told that it has no gradients."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -225,14 +229,8 @@ class _Adjoint(torch.autograd.Function):
         raise RuntimeError("gradients of a step have no gradients themselves")
 
 
-class _Differentiable(torch.autograd.Function):
+class _Differentiable(_Run):
     """`run` with the gradients of the kernel's adjoint. torch.func knows it, as it does no operator with a rule."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(kernel: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(run(kernel, list(tensors)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:

@@ -425,20 +425,13 @@ class Simulation(Varied):
         Raises UnsupportedModel, naming what of the model has no derivatives; ValueError for another shape, an unknown
         output or a parameter that does not vary here.
         """
-        nstep, params = as_count("nstep", nstep), _names(params)
-        for name in params:
-            if name not in self.vary:
-                raise ValueError(f"{name!r} does not vary in this Simulation: pass vary=({name!r},) when making it")
+        nstep, params = as_count("nstep", nstep), self._varying(_names(params))
         asked = replace(self._linearized, outputs=_check_outputs(self.model, _names(outputs)))
         self._follow()
         if (params, asked.outputs) not in self._linearize:
             self._linearize[params, asked.outputs] = _linearize_kernel(asked, params, self._name, self.device)
         m, kernel = self.model, self._linearize[params, asked.outputs]
-        sizes = {"qpos": m.nq, "qvel": m.nv, "ctrl": m.nu, "act": m.na}
-        given = dict(zip(sizes, (qpos, qvel, ctrl, act), strict=True))
-        known = {k: as_rows(k, x, sizes[k], self.device).to(self.dtype) for k, x in given.items() if x is not None}
-        if "act" in known and not m.na:
-            raise ValueError("act is given, but no actuator of the model has an activation")
+        known = {k: x.to(self.dtype) for k, x in self._given(qpos=qpos, qvel=qvel, ctrl=ctrl, act=act).items()}
         names = [b.name for b in self._linearized.buffers()]
         own = [name for name in names if name not in known and name != "qacc_warmstart"]
         lead = [x.shape[:-1] for x in known.values()] + [torch.Size([self.num_worlds])] * any(
@@ -497,17 +490,12 @@ class Simulation(Varied):
         a parameter that does not vary here.
         """
         nstep, m, given_params = as_count("nstep", nstep), self.model, dict(params or {})
-        for name in given_params:
-            if name not in self.vary:
-                raise ValueError(f"{name!r} does not vary in this Simulation: pass vary=({name!r},) when making it")
+        self._varying(tuple(given_params))
         self._follow()
         kernel = self._transition_kernel()
-        sizes = {"qpos": m.nq, "qvel": m.nv, "ctrl": m.nu, "act": m.na}
-        given = dict(zip(sizes, (qpos, qvel, ctrl, act), strict=True))
-        read = {k: as_rows(k, x, sizes[k], self.device) for k, x in given.items() if x is not None}
+        given = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "act": act}
+        read = self._given(**given)
         known = {k: (given[k] if isinstance(given[k], torch.Tensor) else x).to(self.dtype) for k, x in read.items()}
-        if "act" in known and not m.na:
-            raise ValueError("act is given, but no actuator of the model has an activation")
         if self.vary and given_params:
             shapes, flat = self._asked.columns.shapes, []
             for name, present in self.params.items():
@@ -541,6 +529,23 @@ class Simulation(Varied):
             rows |= {name: after[name] for name in ("qpos", "qvel", "act") if name in rows}
             rows["qacc_warmstart"] = after["qaccs"][..., -m.nv :].detach()
         return Transition(rows["qpos"], rows["qvel"], rows.get("act", like.new_zeros(*shape, 0)))
+
+    def _varying(self, params: tuple[str, ...]) -> tuple[str, ...]:
+        """Return these names of parameters. Raises ValueError for one that does not vary."""
+        for name in params:
+            if name not in self.vary:
+                raise ValueError(f"{name!r} does not vary in this Simulation: pass vary=({name!r},) when making it")
+        return params
+
+    def _given(self, **given: Any) -> dict[str, torch.Tensor]:
+        """Read those of qpos, qvel, ctrl and act that are not None, (..., n) each. Raises ValueError for another shape.
+        """
+        m = self.model
+        sizes = {"qpos": m.nq, "qvel": m.nv, "ctrl": m.nu, "act": m.na}
+        found = {k: as_rows(k, x, sizes[k], self.device) for k, x in given.items() if x is not None}
+        if "act" in found and not m.na:
+            raise ValueError("act is given, but no actuator of the model has an activation")
+        return found
 
     @lasting
     def _transition_kernel(self) -> launch.Kernel:
