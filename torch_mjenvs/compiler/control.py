@@ -93,11 +93,8 @@ def count_while(
         active = logical_and(active, cond(i, carry))
         if active is False or (isinstance(active, torch.Tensor) and not bool(active.any())):
             break
-        for array in arrays:
-            array.enter(active)
-        new = body(i, carry)
-        for array in arrays:
-            array.do_puts()
+        with _iteration(arrays, active):
+            new = body(i, carry)
         carry = new if active is True else choose_all(active, new, carry)
     return carry
 
@@ -110,12 +107,19 @@ def repeat(n: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Se
     if is_tracing() and (type(n) is Expr or (n > 1 and not current().unrolled) or (n and arrays)):
         return _repeat(n, body, carry, arrays)
     for i in range(n):
-        for array in arrays:
-            array.enter()
-        carry = body(i, carry)
-        for array in arrays:
-            array.do_puts()
+        with _iteration(arrays):
+            carry = body(i, carry)
     return carry
+
+
+@contextlib.contextmanager
+def _iteration(arrays: Sequence[Array], active: Mask = True) -> Iterator[None]:
+    """One iteration, of plain numbers, of a loop that changes arrays, for the worlds of `active`."""
+    for array in arrays:
+        array.enter(active)
+    yield
+    for array in arrays:
+        array.do_puts()
 
 
 @contextlib.contextmanager
@@ -205,11 +209,8 @@ def put_each(
     """
     if type(which) is not Expr:
         for i, mask in which:
-            for other in within:
-                other.enter(mask)
-            row, values = compute(i)
-            for other in within:
-                other.do_puts()
+            with _iteration(within, mask):
+                row, values = compute(i)
             array.set_row(row, values if elsewhere is None else [select(mask, x, elsewhere) for x in values])
         return
 
@@ -227,11 +228,8 @@ def change_each(which: Any, body: Callable[[Any], None], arrays: Sequence[Array]
     """
     if type(which) is not Expr:
         for i, mask in which:
-            for array in arrays:
-                array.enter(mask)
-            body(i)
-            for array in arrays:
-                array.do_puts()
+            with _iteration(arrays, mask):
+                body(i)
         return
 
     def iteration(i: Any, _: Carry) -> Iteration:
