@@ -7,8 +7,9 @@
 Each model is looked at in a process of its own, on one thread, with a limit on its time. States are MuJoCo's own, along
 rollouts under random controls. From each both go on under the same controls, MuJoCo's solver run to the end: the error
 is the largest of |difference| / (1 + |value|) over positions, velocities and activations. Beside it stands how far
-MuJoCo's own answer moves when its state moves by 1e-15 of itself: where that is large, nobody's answer is right. The
-speed is that of processor time, in turns with `mujoco.rollout` as the file has its solver, from the same states.
+MuJoCo's own answer moves when its state moves by 1e-15 of itself: where that is large, nobody's answer is right. Then
+the same of a kernel with usual outputs: places, velocities, forces, and all sensors. Build times and the speed are of
+processor time; the speed is measured in turns with `mujoco.rollout` as the file has its solver, from the same states.
 
 Writes results/models.json and .md. Packages: see `benchmarks.models`.
 """
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import mujoco
@@ -43,6 +45,11 @@ RESULTS = ROOT / "benchmarks" / "results" / "models.json"
 LIMIT = 1_200  # seconds for a model
 COMPARED, WORLDS, STEPS, ROUNDS = 32, 256, 10, 3
 DTYPES = ("float32", "float64")
+STATE = ("qpos", "qvel", "act")
+USUAL = (
+    "xpos", "xquat", "site_xpos", "subtree_com", "cvel", "actuator_force", "qfrc_actuator", "qfrc_constraint", "qacc",
+    "sensordata",
+)  # fmt: skip
 
 
 def states(model: mujoco.MjModel) -> list[dict[str, np.ndarray]]:
@@ -75,27 +82,31 @@ def put(target: Simulation, some: list[dict[str, np.ndarray]]) -> None:
         view.copy_(torch.from_numpy(rows[np.arange(target.num_worlds) % len(some)]))
 
 
-def stepped(model: mujoco.MjModel, state: dict[str, np.ndarray], steps: int, share: float = 0.0) -> np.ndarray:
-    """MuJoCo's state after some steps."""
+def stepped(
+    model: mujoco.MjModel, state: dict[str, np.ndarray], steps: int, share: float = 0.0, names: Sequence[str] = STATE
+) -> np.ndarray:
+    """MuJoCo's state, or other fields of mjData, after some steps."""
     data = mujoco.MjData(model)
     for name in ("qpos", "qvel", "act", "qacc_warmstart", "ctrl"):
         getattr(data, name)[:] = state[name]
     data.qpos *= 1 + share
     mujoco.mj_step(model, data, steps)
-    return np.concatenate([data.qpos, data.qvel, data.act])
+    return np.concatenate([getattr(data, name).ravel() for name in names])
 
 
-def errors(model: mujoco.MjModel, sim: Simulation, some: list[dict[str, np.ndarray]], steps: int) -> dict[str, float]:
+def errors(
+    model: mujoco.MjModel, sim: Simulation, some: list[dict[str, np.ndarray]], steps: int, names: Sequence[str] = STATE
+) -> dict[str, float]:
     """How far some steps are from MuJoCo's, median and worst, and how far MuJoCo's own move."""
     sharp = copy.copy(model)
     parity.converge(sharp)
     sharp.opt.noslip_tolerance, sharp.opt.ccd_tolerance, sharp.opt.ccd_iterations = 0.0, 1e-12, 200
     put(sim, some)
     sim.step(steps)
-    fields = [sim.qpos, sim.qvel, *([sim.act] if sim.model.na else [])]
-    got = torch.cat(fields, 1)[: len(some)].double().numpy()
-    want = np.array([stepped(sharp, x, steps) for x in some])
-    moved = np.array([stepped(sharp, x, steps, 1e-15) for x in some])
+    names = [name for name in names if getattr(mujoco.MjData(model), name).size]
+    got = torch.cat([getattr(sim, name).flatten(1) for name in names], 1)[: len(some)].double().numpy()
+    want = np.array([stepped(sharp, x, steps, 0.0, names) for x in some])
+    moved = np.array([stepped(sharp, x, steps, 1e-15, names) for x in some])
     off, own = ((np.abs(x - want) / (1 + np.abs(want))).max(1) for x in (got, moved))
     return {"median": float(np.median(off)), "worst": float(off.max()), "moves": float(own.max())}
 
@@ -131,6 +142,16 @@ def speed(model: mujoco.MjModel, sim: Simulation, some: list[dict[str, np.ndarra
     return found | {"ratio": found["ours"] / found["theirs"]}
 
 
+def built(model: mujoco.MjModel, dtype: str, outputs: Sequence[str] = ()) -> tuple[Simulation, dict]:
+    """A simulation whose kernel no cache had, the processor time that took, and how large the code is."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TORCH_MJENVS_CACHE"] = folder
+        began = time.process_time()
+        sim = Simulation(model, WORLDS, "cpu", dtype, outputs=outputs)
+        took = time.process_time() - began
+    return sim, {"build_s": took, "code_bytes": sim._step.kernel.code_bytes}
+
+
 def row(path: Path) -> dict:
     """What there is to say of a model."""
     torch.set_num_threads(1)
@@ -147,14 +168,13 @@ def row(path: Path) -> dict:
         some = states(model)
         out["contacts"] = float(np.mean([x["ncon"] for x in some]))
         for dtype in DTYPES:
-            with tempfile.TemporaryDirectory() as folder:
-                os.environ["TORCH_MJENVS_CACHE"] = folder
-                began = time.process_time()
-                sim = Simulation(model, WORLDS, "cpu", dtype)
-                took = time.process_time() - began
-            out[dtype] = {"build_s": took, "code_bytes": sim._step.kernel.code_bytes}
+            sim, out[dtype] = built(model, dtype)
             out[dtype] |= {f"error_{n}": errors(model, sim, some, n) for n in (1, 10)}
             out[dtype]["speed"] = speed(model, sim, some)
+        names = [name for name in USUAL if getattr(mujoco.MjData(model), name).size]
+        for dtype in DTYPES:
+            sim, out[dtype]["outputs"] = built(model, dtype, names)
+            out[dtype]["outputs"]["error_1"] = errors(model, sim, some, 1, names)
     except UnsupportedModel as error:
         return {"refused": str(error)}
     return out
@@ -169,11 +189,25 @@ def found() -> list[tuple[str, Path]]:
     ]
 
 
+def with_outputs(single: dict, double: dict) -> list[str]:
+    """The cells about a kernel with usual outputs."""
+    if "outputs" not in double:
+        return [""] * 4
+    one, two = single["outputs"], double["outputs"]
+    return [
+        f"{one['build_s']:.1f}, {two['build_s']:.1f}",
+        f"{one['code_bytes'] / 1e3:,.0f}, {two['code_bytes'] / 1e3:,.0f}",
+        f"{two['error_1']['worst']:.0e}",
+        f"{two['error_1']['moves']:.0e}",
+    ]
+
+
 def markdown(rows: dict[str, dict]) -> str:
     """The table, and what is slow, wrong or refused, marked."""
     header = [
         "model", "dofs", "pairs", "contacts", "build, s (float32, float64)", "code, kB", "worst error, 1 step, float64",
         "10 steps", "MuJoCo moves", "float32, 1 step, median", "speed beside mujoco.rollout, float32", "float64",
+        "with usual outputs: build, s", "code, kB", "worst error, 1 step, float64", "MuJoCo moves",
     ]  # fmt: skip
     lines = []
     for name, x in rows.items():
@@ -187,6 +221,7 @@ def markdown(rows: dict[str, dict]) -> str:
                 f"{double['error_1']['moves']:.0e}, {double['error_10']['moves']:.0e}",
                 f"{single['error_1']['median']:.0e}",
                 f"{single['speed']['ratio']:.1f}x", f"{double['speed']['ratio']:.1f}x",
+                *with_outputs(single, double),
             ])  # fmt: skip
     missing = [f"- {name}: {x.get('refused') or x.get('failed')}" for name, x in rows.items()
                if "refused" in x or "failed" in x]  # fmt: skip
