@@ -23,9 +23,9 @@ import torch
 
 from torch_mjenvs.compiler import cpu, cuda, loader, source
 
-# In these folders LLVM is asked for code in a hurry, in a fast run: it takes a fifth of the time, for the same bits. Runs
-# with slow tests (`-m slow`, `-m ""`) have everything compiled as users have it, and so have these tests always: here
-# are all tasks' kernels, against Gymnasium's.
+# In these folders LLVM is asked for code in a hurry, in a fast run: in a fifth of the time, for the same bits. A run of
+# slow tests (`-m slow`, `-m ""`) has everything compiled as users have it, and any run AS_USERS_HAVE_IT: the kernels of
+# all eleven tasks, against Gymnasium's.
 IN_A_HURRY = {"physics", "envs", "dmc", "playground", "rendering", "terrain"}
 AS_USERS_HAVE_IT = {"test_gymnasium_parity"}
 
