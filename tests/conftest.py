@@ -23,6 +23,12 @@ import torch
 
 from torch_mjenvs.compiler import cpu, cuda, loader, source
 
+# In these folders LLVM is asked for code in a hurry, in a fast run: in a fifth of the time, for the same bits. A run of
+# slow tests (`-m slow`, `-m ""`) has everything compiled as users have it, and any run AS_USERS_HAVE_IT: the kernels of
+# all eleven tasks, against Gymnasium's.
+IN_A_HURRY = {"physics", "envs", "dmc", "playground", "rendering", "terrain"}
+AS_USERS_HAVE_IT = {"test_gymnasium_parity"}
+
 torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
 launched: Counter[str] = Counter()
 
@@ -88,12 +94,22 @@ def precision_of_products() -> Iterator[None]:
     torch.set_float32_matmul_precision(before)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled_as_its_folder_has_it(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Before other fixtures of a module, since these build kernels, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        hurry = request.path.parent.name in IN_A_HURRY and request.path.stem not in AS_USERS_HAVE_IT
+        if hurry and request.config.option.markexpr == "not slow":
+            patch.setitem(loader.options, "opt", 0)
+        yield
+
+
 @pytest.fixture
 def quickly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have LLVM choose instructions and registers without searching: in a fifth of the time, for the same bits, which
-    `test_random_models.py` checks. For tests of physics that compile a model each.
+    `test_random_models.py` checks. For tests that compile a model each, in whatever run.
     """
-    monkeypatch.setitem(loader.OPTIONS, "opt", 0)
+    monkeypatch.setitem(loader.options, "opt", 0)
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def test_code_made_for_another_model_is_not_found(tmp_path, monkeypatch):
     build(program)
     build(program)
     assert len(list(tmp_path.glob("*.o"))) == 1
-    monkeypatch.setitem(loader.OPTIONS, "codemodel", "default")
+    monkeypatch.setitem(loader.options, "codemodel", "default")
     monkeypatch.delattr(loader, "Loaded")
     with pytest.raises(AttributeError):
         build(program)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from typing import Any
 
 import dm_control_oracle as theirs
 import gymnasium
@@ -18,6 +19,7 @@ import torch_mjenvs
 from torch_mjenvs.dmc import TASKS
 from torch_mjenvs.envs.engine import episode_of
 from torch_mjenvs.physics import load
+from torch_mjenvs.physics.model.model import Model
 
 # Left out: quadruped-escape, whose terrain is another one in every episode.
 MISSING = {("quadruped", "escape")}
@@ -35,29 +37,49 @@ def fields(mjm: mujoco.MjModel) -> dict[str, object]:
     return {name: x for name, x in found.items() if isinstance(x, (np.ndarray, int, float, bytes))}
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_a_model_is_dm_controls(name: str) -> None:
-    ours = fields(TASKS[name].load())
-    want = fields(theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0}).physics.model.ptr)
+@pytest.fixture(scope="module", params=TASKS)
+def name(request: pytest.FixtureRequest) -> str:
+    """Of a task. Tests of the same one follow each other."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def mjm(name: str) -> mujoco.MjModel:
+    return TASKS[name].load()
+
+
+@pytest.fixture(scope="module")
+def model(mjm: mujoco.MjModel) -> Model:
+    return load(mjm)
+
+
+@pytest.fixture(scope="module")
+def other(name: str) -> Any:
+    """dm_control's environment."""
+    return theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0})
+
+
+def test_a_model_is_dm_controls(name: str, mjm: mujoco.MjModel, other: Any) -> None:
+    ours, want = fields(mjm), fields(other.physics.model.ptr)
     assert len(ours) > 300 and ours.keys() == want.keys()
     paths = {"paths", "npaths", "nbuffer"}  # of files
     for field in ours.keys() - paths - {*OWN.get(name, ())}:
         np.testing.assert_array_equal(ours[field], want[field], err_msg=field)
 
 
-@pytest.mark.parametrize("name", [pytest.param(x, marks=pytest.mark.slow if x in LONG else ()) for x in TASKS])
-def test_an_observation_has_dm_controls_names_and_shapes_in_its_order(name: str) -> None:
-    task = TASKS[name]  # no kernel is built for that
-    layout = episode_of(task, load(task.load()), torch.float64, AutoresetMode.DISABLED, 1000).layout
-    wanted = theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0}).observation_spec()
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=pytest.mark.slow if x in LONG else ()) for x in TASKS], indirect=True
+)
+def test_an_observation_has_dm_controls_names_and_shapes_in_its_order(name: str, model: Model, other: Any) -> None:
+    layout = episode_of(TASKS[name], model, torch.float64, AutoresetMode.DISABLED, 1000).layout  # no kernel is built
+    wanted = other.observation_spec()
     found = layout.observation.parts("dict").shapes
     assert [*found.items()] == [(name, spec.shape) for name, spec in wanted.items()]
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_an_action_has_dm_controls_bounds(name: str) -> None:
-    task, wanted = TASKS[name], theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0}).action_spec()
-    low, high = task.action_space(load(task.load()))
+def test_an_action_has_dm_controls_bounds(name: str, model: Model, other: Any) -> None:
+    wanted = other.action_spec()
+    low, high = TASKS[name].action_space(model)
     np.testing.assert_array_equal(low, wanted.minimum)
     np.testing.assert_array_equal(high, wanted.maximum)
 
@@ -66,12 +88,10 @@ def test_every_task_of_the_suite_is_there_or_known_to_be_missing() -> None:
     assert {(*name.split("-", 1),) for name in TASKS} | MISSING == set(theirs.suite.ALL_TASKS)
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_an_episode_is_as_long_as_dm_controls(name: str) -> None:
-    env = theirs.suite.load(*name.split("-", 1), task_kwargs={"random": 0})
-    assert TASKS[name].frame_skip == env._n_sub_steps
+def test_an_episode_is_as_long_as_dm_controls(name: str, other: Any) -> None:
+    assert TASKS[name].frame_skip == other._n_sub_steps
     limit = TASKS[name].max_episode_steps
-    assert (np.inf if limit is None else limit) == np.ceil(env._step_limit)
+    assert (np.inf if limit is None else limit) == np.ceil(other._step_limit)
     assert gymnasium.spec(f"TorchDMC/{name}-v0").max_episode_steps == limit
 
 

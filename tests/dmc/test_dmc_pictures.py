@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from processes import run
 
+from torch_mjenvs.compiler import loader
 from torch_mjenvs.dmc import TASKS
 
 FAST = (
@@ -18,9 +19,11 @@ sys.path.insert(0, "tests")
 import numpy as np
 import dm_control_oracle as theirs
 import torch_mjenvs
+from torch_mjenvs.compiler import loader
 from torch_mjenvs.dmc.environment import SuiteEnvironment
 
-for name in sys.argv[1:]:
+loader.options["opt"] = int(sys.argv[1])
+for name in sys.argv[2:]:
     env = torch_mjenvs.TorchVectorEnv(  # of the kernels that the comparison of steps builds
         name, 2, dtype="float64", device="cpu", autoreset_mode="Disabled"
     )
@@ -59,9 +62,9 @@ def opengl() -> None:
 
 def test_a_picture_is_dm_controls(opengl: None) -> None:
     """From every camera, each world with its own target and parameters, pixel for pixel."""
-    run(DRAWN, *FAST, seconds=300, MUJOCO_GL="egl")
+    run(DRAWN, str(loader.options["opt"]), *FAST, seconds=300, MUJOCO_GL="egl")
 
 
 @pytest.mark.slow
 def test_a_picture_of_any_task_is_dm_controls(opengl: None) -> None:
-    run(DRAWN, *TASKS, seconds=1800, MUJOCO_GL="egl")
+    run(DRAWN, str(loader.options["opt"]), *TASKS, seconds=1800, MUJOCO_GL="egl")

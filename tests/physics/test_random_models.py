@@ -69,7 +69,7 @@ def test_code_made_quickly_gives_the_same_bits(seed, monkeypatch):
     mjm = mujoco.MjModel.from_xml_string(case.xml)
     columns = [np.stack(x) for x in zip(*(random_mjcf.join(mjm, world) for world in case.worlds), strict=True)]
     for level in (2, 0):
-        monkeypatch.setitem(loader.OPTIONS, "opt", level)
+        monkeypatch.setitem(loader.options, "opt", level)
         sim = Simulation(mjm, len(case.worlds), dtype=torch.float64, outputs=random_models.OUTPUT_NAMES)
         for name, values in zip(random_mjcf.STATE, columns, strict=True):
             if values.size:

@@ -81,7 +81,7 @@ def _assemble(ir: str, target: Target) -> bytes:
 
 def _toolchain(target: Target) -> str:
     code = source.digest_of(_assemble, Target.machine, loader.machine)
-    return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.OPTIONS} {target} {code}"
+    return f"{'.'.join(map(str, llvm.llvm_version_info))} {loader.options} {target} {code}"
 
 
 class Kernel(launch.Kernel):

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 
-OPTIONS = {"opt": 2, "reloc": "static", "codemodel": "large"}  # of a cached object's key, too
+# LLVM's, of every kernel's key. Not in capitals: so changing them does not count as altering the package (`source.py`).
+options = {"opt": 2, "reloc": "static", "codemodel": "large"}
 
 # The functions that code calls: fused multiply-add and rounding where a processor has no instruction for them, and, on
 # Windows, what touches the pages of a large stack frame in order. A test reads from code that there are no others.
@@ -21,8 +22,8 @@ CALLED = ("fma", "fmaf", "roundeven", "roundevenf", "__chkstk")
 
 def machine(triple: str, cpu: str, features: str, opt: int | None = None) -> llvm.TargetMachine:
     """The maker of code that `Loaded` takes."""
-    options = OPTIONS if opt is None else OPTIONS | {"opt": opt}
-    return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, **options)
+    chosen = options if opt is None else options | {"opt": opt}
+    return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, **chosen)
 
 
 class Loaded:

@@ -158,6 +158,8 @@ def power(x: Scalar, p: float) -> Scalar:
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
     """The lesser of a and b; b where either is NaN."""
+    if type(a) is type(b) is float:
+        return a if a < b else b
     kind = _kind(a, b)
     if kind is Expr:
         return a if a is b else node("min", a, b)
@@ -169,6 +171,8 @@ def minimum(a: Scalar, b: Scalar) -> Scalar:
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
     """The greater of a and b; a where either is NaN."""
+    if type(a) is type(b) is float:
+        return b if a < b else a
     kind = _kind(a, b)
     if kind is Expr:
         return a if a is b else node("max", a, b)

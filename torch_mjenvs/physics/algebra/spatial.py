@@ -65,8 +65,10 @@ def add_scaled(a: Vec, b: Vec, s: Scalar) -> list[Scalar]:
 
 def dot(a: Vec, b: Vec) -> Scalar:
     """Return the inner product of two vectors of at least one entry."""
-    total = a[0] * b[0]
-    for x, y in zip(a[1:], b[1:], strict=True):
+    pairs = zip(a, b, strict=True)
+    x, y = next(pairs)
+    total = x * y
+    for x, y in pairs:
         total = total + x * y
     return total
 
@@ -100,11 +102,19 @@ def column(A: Vec, k: int) -> list[Scalar]:
 
 
 def mat_vec(A: Vec, v: Vec) -> list[Scalar]:
-    return [dot(A[3 * i : 3 * i + 3], v) for i in range(3)]
+    xx, xy, xz, yx, yy, yz, zx, zy, zz = A
+    x, y, z = v
+    return [xx * x + xy * y + xz * z, yx * x + yy * y + yz * z, zx * x + zy * y + zz * z]
 
 
 def mat_mul(A: Vec, B: Vec) -> list[Scalar]:
-    return [dot(A[3 * i : 3 * i + 3], column(B, j)) for i in range(3) for j in range(3)]
+    xx, xy, xz, yx, yy, yz, zx, zy, zz = A
+    a, b, c, d, e, f, g, h, i = B
+    return [
+        xx * a + xy * d + xz * g, xx * b + xy * e + xz * h, xx * c + xy * f + xz * i,
+        yx * a + yy * d + yz * g, yx * b + yy * e + yz * h, yx * c + yy * f + yz * i,
+        zx * a + zy * d + zz * g, zx * b + zy * e + zz * h, zx * c + zy * f + zz * i,
+    ]  # fmt: skip
 
 
 def mix_columns(A: Vec, i: int, j: int, c: Scalar, s: Scalar) -> list[Scalar]:
@@ -200,11 +210,15 @@ def frame_mul(a: Vec, b: Vec) -> tuple[Scalar, ...]:
 
 def snap(xs: Vec) -> tuple[Scalar, ...]:
     """Make exact the entries of a unit vector or a rotation that differ from 0 or 1 by rounding only."""
-    return tuple(_snap(x) if isinstance(x, float) else x for x in xs)
+    return tuple([_snap(x) for x in xs])
 
 
-def _snap(x: float) -> float:
-    return next((c for c in (0.0, 1.0, -1.0) if abs(x - c) < ROUNDING), x)
+def _snap(x: Scalar) -> Scalar:
+    if isinstance(x, float):
+        for c in (0.0, 1.0, -1.0):
+            if abs(x - c) < ROUNDING:
+                return c
+    return x
 
 
 # 6-D motion and force vectors

@@ -318,9 +318,10 @@ def factor(rows: Matrix, clamped: Sequence[bool] = ()) -> AnyFactor:
         inverse[k] = 1.0 / (maximum(a[k][k], MINVAL) if clamped and clamped[k] else a[k][k])
         L[k] = {j: x * inverse[k] for j, x in a[k].items() if j < k}
         for i, lower in L[k].items():
+            row = a[i]
             for j in L[k]:
                 if j <= i:
-                    a[i][j] = a[i].get(j, 0.0) - lower * a[k][j]
+                    row[j] = row.get(j, 0.0) - lower * a[k][j]
     return Factor(L, inverse)
 
 

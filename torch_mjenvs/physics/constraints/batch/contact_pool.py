@@ -234,7 +234,8 @@ class ContactPool(Constraint):
         return self.slots.place(i)
 
     def _per_contact(self, values: Sequence[Any], i: Any) -> Any:
-        return Table(values)[self.slots.place(i)]
+        place = self.slots.place(i)
+        return values[place] if isinstance(place, int) else Table(values)[place]
 
     def _lines(self, i: Any) -> list[list[list[Scalar]]]:
         """The lines of contact i, of the second body and of the first: see `body_contacts`."""

@@ -75,6 +75,8 @@ class PairBatch:
 
     def per_contact(self, values: Sequence[Any], i: Any) -> Any:
         """The entry for contact i of a table with an entry a pair."""
+        if isinstance(i, int):  # plain numbers: a table for each of n contacts would take n squared
+            return values[i % len(values)]
         return Table([*values] * self.collider.ncon)[i]
 
     def dof(self, i: Any, k: int) -> Any:

@@ -46,7 +46,9 @@ class PerPair:
 
     def of_pair(self, i: Any) -> Scalar:
         """The number of pair i: cheaper than `of_contact`, which it equals for a pair's first contact."""
-        return Table(self.values)[i] if self.rows is None else self.rows[i]
+        if self.rows is not None:
+            return self.rows[i]
+        return self.values[i] if isinstance(i, int) else Table(self.values)[i]
 
 
 @dataclass
@@ -172,9 +174,12 @@ class PairTables:
         batch, collider = self.batch, self.batch.collider
         geoms = sorted({x for p in batch.pairs for x in (p.geom1, p.geom2)})
         self._ends = [[p.geom1 for p in batch.pairs], [p.geom2 for p in batch.pairs]]
-        self._place = {x: k for k, x in enumerate(geoms)}
+        place = {x: k for k, x in enumerate(geoms)}
         self._sizes = {x: size_of(m, x, collider) for x in geoms}
         self._fixed_sizes = is_number(*(value for size in self._sizes.values() for value in size.values()))
+        self._places = [[place[x] for x in end] for end in self._ends]
+        sizes = [[self._sizes[x] for x in end] for end in self._ends]
+        self._size_at = [{name: [size[name] for size in of_pairs] for name in of_pairs[0]} for of_pairs in sizes]
         self._boxes = boxes_around(m, geoms) if collider.hulls else {}
         self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.pairs])
         self._entries = (2, 5, 8) if collider.axial else range(9)  # of orientations: those that the collider goes by
@@ -240,24 +245,24 @@ class PairTables:
 
     def _geoms(self, i: Any) -> tuple[TableGeom, TableGeom]:
         """The two geoms of contact i, as seen from the origin of the second one's tree."""
-        one, two = (self._geom(end, i) for end in self._ends)
+        one, two = (self._geom(side, i) for side in (0, 1))
         return one if self.batch.one_tree else dataclasses.replace(one, centre=add(one.centre, self._offset(i))), two
 
-    def _geom(self, end: list[int], i: Any) -> TableGeom:
-        pose = self._pose_at(end, i)
+    def _geom(self, side: int, i: Any) -> TableGeom:
+        pose = self._pose_at(side, i)
         centre, turn = self._poses.at(pose, "centre"), self._poses.at(pose, "turn")
-        size = {}
-        for name in self._sizes[end[0]]:
-            fixed = [self._sizes[x][name] for x in end] if self._fixed_sizes else None
-            size[name] = self.batch.per_contact(fixed, i) if fixed else self._poses.at(pose, name)
+        size = {
+            name: self.batch.per_contact(sizes, i) if self._fixed_sizes else self._poses.at(pose, name)
+            for name, sizes in self._size_at[side].items()
+        }
         return TableGeom(centre, turn, size, self.solids, self, i)
 
-    def _pose_at(self, end: list[int], i: Any) -> Any:
-        return self.batch.per_contact([self._place[x] for x in end], i)
+    def _pose_at(self, side: int, i: Any) -> Any:
+        return self.batch.per_contact(self._places[side], i)
 
     def _offset(self, i: Any) -> list[Scalar]:
         """The vector from the origin of the second geom's tree to that of the first's (3)."""
-        one, two = (self._poses.at(self._pose_at(end, i), "origin") for end in self._ends)
+        one, two = (self._poses.at(self._pose_at(side, i), "origin") for side in (0, 1))
         return sub(one, two)
 
     def _boxes_meet(self, i: Any) -> list[Mask]:
