@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .agent import Agent
+from .agent import Agent, Learner
 
 CHECKPOINTS = 20  # in a run, and besides:
 EVERY = 60.0  # seconds from one checkpoint to the next, at most ...
@@ -77,6 +77,23 @@ def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]
     if differs:
         raise SystemExit(f"{file} is of another run: {'; '.join(differs)}")
     raise SystemExit(f"{file} does not fit this run: {wrong}")
+
+
+def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
+    """Begin with what the networks of another run have learned; `run` is what identifies this one.
+
+    Raises SystemExit where that run is of another task or algorithm, or its networks read or are something else.
+    """
+    found = load(folder / "checkpoint.pt", ("run", "agent"))
+    theirs, state, ours = found["run"], found["agent"], agent.state_dict()
+    for name in ("algorithm", "env", "obs_groups"):
+        if theirs.get(name) != run.get(name):
+            raise SystemExit(f"{folder} cannot be started from: {name} is {theirs.get(name)}, here {run.get(name)}")
+    wrong = misfit(state, {name: ours[name] for name in agent.LEARNED})
+    if wrong:
+        raise SystemExit(f"{folder} cannot be started from: {wrong}")
+    agent.begin_with(state)
+    agent.frames_before = int(state["frames_seen"]) + int(state.get("frames_before", 0))
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:

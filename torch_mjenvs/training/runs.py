@@ -7,7 +7,6 @@ import importlib.util
 import io
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -29,13 +28,13 @@ from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
 from .scores import Score, score, scores, show
-from .settings import RULES, SETTINGS, settings
+from .settings import RULES, SETTINGS, settings, tuned
 from .task_flags import add_fields, arguments, parse, task_behind
 from .worlds import make, task_id
 
 __all__ = [
-    "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "parsed", "parser", "report", "save",
-    "save_curve", "settings", "train", "training_parser",
+    "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "name_of", "parsed", "parser", "report",
+    "save", "save_curve", "settings", "train", "training_parser",
 ]  # fmt: skip
 
 if importlib.util.find_spec("matplotlib") is None:  # imported at the end of a run, and missed before it begins
@@ -44,9 +43,9 @@ if importlib.util.find_spec("matplotlib") is None:  # imported at the end of a r
 EVALUATED = 16  # episodes, each time that a run is evaluated on the way
 
 
-def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser:
-    """Return an argument parser with the flags that every run takes."""
-    known = ", ".join(name for name in tomllib.loads(SETTINGS.read_text()) if name != "defaults")
+def parser(description: str, prog: str | None = None, tables: Path = SETTINGS) -> argparse.ArgumentParser:
+    """Return an argument parser with the flags that every run takes; `tables` has the settings of tasks."""
+    known = ", ".join(tuned(tables))
     out = argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False)
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"id of the task; settings are tuned for {known}")
     out.add_argument("--num-envs", type=RULES["num_envs"], help="number of worlds, instead of the task's own")
@@ -62,10 +61,10 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
 
 
 def training_parser(
-    description: str, defaults: Mapping[str, Any], prog: str | None = None
+    description: str, defaults: Mapping[str, Any], prog: str | None = None, tables: Path = SETTINGS
 ) -> argparse.ArgumentParser:
     """Return `parser` with a flag for every setting, and flags for the evaluations and logs of a run."""
-    out = parser(description, prog)
+    out = parser(description, prog, tables)
     out.add_argument(
         "--evaluations", type=whole, default=10,
         help=f"how often to evaluate the policy during training, in {EVALUATED} episodes each time",
@@ -94,9 +93,15 @@ def parsed(
     task = task_behind(env_id)
     add_fields(out, task, {})
     args, fields = parse(out, argv, task)
-    if args.resume and (file := to_resume(args.out, f"{env_id}-{args.seed}")).exists():
+    if args.resume and (file := to_resume(args.out, name_of(env_id, args))).exists():
         fields = _resumed_fields(file, env_id, task) | fields
     return args, env_id, fields
+
+
+def name_of(env_id: str, args: argparse.Namespace) -> str:
+    """Return the name of the folder of a run's results, unless the command line has another: ENV-SEED of PPO's."""
+    algorithm = getattr(args, "algorithm", "ppo")
+    return f"{env_id}-{args.seed}" if algorithm == "ppo" else f"{env_id}-{algorithm}-{args.seed}"
 
 
 def _resumed_fields(file: Path, env_id: str, task: Task | None) -> dict[str, Any]:
@@ -117,10 +122,15 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     return {name: x for name in names if (x := getattr(args, name, None)) is not None}
 
 
-def chosen(env_id: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Return PPO's settings for a task, changed by the command line. Raises SystemExit for a bad value."""
+def chosen(
+    env_id: str, args: argparse.Namespace, of: Callable[..., dict[str, Any]] = settings
+) -> dict[str, Any]:
+    """Return an algorithm's settings for a task, changed by the command line. Raises SystemExit for a bad value.
+
+    `of` returns the settings; it is PPO's unless another one is given.
+    """
     try:
-        return settings(env_id, **given(args, settings()))
+        return of(env_id, **given(args, of()))
     except ValueError as error:
         raise SystemExit(str(error)) from error
 
