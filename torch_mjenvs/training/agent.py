@@ -13,6 +13,7 @@ from ..envs.rollout import Observations
 from ..envs.vector_env import TorchVectorEnv
 from .health import Faults
 from .seen import Seen
+from .sharing import Share
 
 
 class Agent(Protocol):
@@ -76,6 +77,6 @@ class Algorithm(Protocol):
 
     def make(
         self, env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]],
-        **ways: Any,
+        share: Share, **ways: Any,
     ) -> Learner:  # fmt: skip
-        """Make the learner."""
+        """Make the learner. Raises SystemExit for what cannot be, such as a run that is shared out over processes."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .agent import Agent, Learner
+from .sharing import ALONE, Share
 
 CHECKPOINTS = 20  # in a run, and besides:
 EVERY = 60.0  # seconds from one checkpoint to the next, at most ...
@@ -26,8 +27,10 @@ CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a 
 class Kept:
     """The checkpoints of a run, each of which replaces the one before."""
 
-    def __init__(self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any]):
-        self.agent, self.run, self.out, self.history = agent, run, out, history
+    def __init__(
+        self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any], share: Share = ALONE
+    ):
+        self.agent, self.run, self.out, self.history, self.share = agent, run, out, history, share
         self.frames, self.at, self.took = agent.frames_seen, time.perf_counter(), 0.0
 
     def due(self, last: int) -> bool:
@@ -37,11 +40,15 @@ class Kept:
         return by_frames or time.perf_counter() - self.at >= max(EVERY, self.took / SHARE)
 
     def save(self, seconds: float) -> None:
-        """Save the policy and the state to resume from, after so many seconds of training."""
+        """Save the policy and the state to resume from, after so many seconds of training.
+
+        Of a run that is shared out, every process calls this, as the state is everybody's; the first one writes.
+        """
         start, agent = time.perf_counter(), self.agent
-        save(self._policy(), self.out / "policy.pt")
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
-        save(state, self.out / "checkpoint.pt")
+        if self.share.first:
+            save(self._policy(), self.out / "policy.pt")
+            save(state, self.out / "checkpoint.pt")
         self.frames, self.at = agent.frames_seen, time.perf_counter()
         self.took = self.at - start
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..envs.vector_env import TorchVectorEnv
+from .sharing import ALONE, Share
 
 LAST = 100  # episodes, of which runs plot means
 
@@ -20,15 +21,16 @@ LAST = 100  # episodes, of which runs plot means
 class Episodes:
     """The returns of the worlds' episodes so far (N,), and what is known of the last ones that ended."""
 
-    def __init__(self, env: TorchVectorEnv):
-        """Begin with episodes of random ages, in worlds that were just reset.
+    def __init__(self, env: TorchVectorEnv, share: Share = ALONE):
+        """Begin with episodes of random ages, in worlds that were just reset; they are this process's share of all.
 
         Worlds that reset together would keep doing so, every 1,000 steps, and the data would come in waves. The returns
         of these first episodes are partial, and NaN keeps them out of the statistics.
         """
         N, limit = env.num_envs, env.engine.max_episode_steps
         if limit is not None:
-            env.elapsed_steps.copy_(torch.randint(limit, (N,)))
+            env.elapsed_steps.copy_(share.mine(torch.randint(limit, (N * share.ranks,))))
+        self.share = share
         self.returns = torch.full((N,), torch.nan, device=env.device)
         self.finished: deque[float] = deque(maxlen=LAST)  # returns
         self.named = env.engine.layout.logged  # what the task has logged of an episode
@@ -45,10 +47,12 @@ class Episodes:
     def record(self, returns: Tensor, done: Tensor, data: Mapping[str, Tensor]) -> None:
         """Record the episodes that ended in a rollout, from the returns after each step, and from what it has by name.
         """
-        whole = done & ~returns.isnan()
+        returns = self.share.gathered(returns, 1)
+        whole = self.share.gathered(done, 1) & ~returns.isnan()
         self.finished.extend(returns[whole].tolist())  # a wait for the device
         if self.named:
-            self.told.extend(torch.stack([data[name][whole] for name in self.named], 1).tolist())
+            named = [self.share.gathered(data[name], 1)[whole] for name in self.named]
+            self.told.extend(torch.stack(named, 1).tolist())
 
     def measures(self) -> dict[str, float]:
         """Return the means, over the last episodes, of what the task names: the sums of its reward's terms, its
@@ -60,11 +64,11 @@ class Episodes:
     def state_dict(self) -> dict[str, Any]:
         """Return entries for the state of an agent."""
         told = {"told": list(self.told)} if self.named else {}
-        return {"episode_return": self.returns, "finished": list(self.finished)} | told
+        return {"episode_return": self.share.gathered(self.returns), "finished": list(self.finished)} | told
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from the state of an agent."""
-        self.returns.copy_(state["episode_return"])
+        self.returns.copy_(self.share.mine(state["episode_return"]))
         self.finished.extend(state["finished"])
         self.told.extend(state.get("told", ()))
 

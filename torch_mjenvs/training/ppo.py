@@ -36,6 +36,7 @@ from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
 from .seen import Seen
 from .settings import SETTINGS as TABLES
 from .settings import settings
+from .sharing import ALONE, Share
 from .statistics import STATISTICS, measures
 
 __all__ = ["NAME", "PPO", "TABLES", "Settings", "add_flags", "make", "settings", "ways"]
@@ -75,6 +76,7 @@ class PPO:
     """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: a `Learner`."""
 
     LEARNED = ("theta", "obs_moments", "return_moments")
+    share = ALONE
 
     def __init__(
         self,
@@ -84,15 +86,18 @@ class PPO:
         obs_groups: Mapping[str, Sequence[str]] | None = None,
         compiled: bool = True,
         rounded: bool = False,
+        share: Share = ALONE,
     ):
         """Make the networks, and reset the worlds.
 
         `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
         "critic" where there is such a group, else "policy" and "privileged". Where it can be, and unless `compiled` is
         False, compiled kernels do the networks' work; `rounded` has them round the factors of products to bfloat16.
+        Where a run is shared out over processes, `env` has this one's `share` of the worlds. All learn from all frames,
+        and have the same numbers.
         Raises SystemExit for groups that are not there, and a horizon longer than an episode.
         """
-        self.env, self.settings = env, settings
+        self.env, self.settings, self.share = env, settings, share
         self.seen = Seen(env.engine.layout.observation, obs_groups)
         T, N, device = settings.horizon, env.num_envs, env.device
         O, A, limit = env.engine.layout.obs, env.engine.layout.action, env.engine.max_episode_steps
@@ -100,7 +105,8 @@ class PPO:
             raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
         for name, hidden, outputs in (("actor", settings.actor, A), ("critic", settings.critic, 1)):
             check_memory(f"{name} units", sum(hidden), bytes_a_unit(settings, (O, *hidden, outputs)), device)
-        check_memory("horizon", T, 4 * N * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
+        total = N * share.ranks
+        check_memory("horizon", T, 4 * total * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
         s = settings
         self.net = ActorCritic(O, A, s.actor, s.critic, s.activation, s.log_std, device, self.seen.columns)
         self.net.policy[-1][1].copy_(first_action(env.single_action_space).to(device))
@@ -109,10 +115,10 @@ class PPO:
         self.optimizer = Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
         self.obs_moments = RunningMoments(O, device=device)
         self.return_moments = RunningMoments(device=device)
-        self.learn_from = Replayed(self._learn_from)
+        self.learn_from = Replayed(self._learn_from) if share.ranks == 1 else self._learn_from
 
         env.reset(seed=seed)
-        self.episodes = Episodes(env)
+        self.episodes = Episodes(env, share)
         self.discounted_return = torch.zeros(N, device=device)
         # Whether an episode that is truncated in a rollout may be followed by another one in the same world.
         self.cut_often = env.engine.layout.truncates
@@ -121,7 +127,7 @@ class PPO:
         self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
 
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
-        self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
+        self.frames, self.shuffled = (torch.empty(T * total, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
         self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
         self.frames_before = 0  # by runs that this one started from
@@ -141,10 +147,10 @@ class PPO:
         size = min(len(self.frames), s.minibatch)
         log_std = int(net.log_std.storage_offset())
         self.compiled_update = Update(
-            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net), rounded
+            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net), rounded, self.share
         )
         self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
-        shape, carried = (s.horizon, s.num_envs), ("next_value", "next_advantage")
+        shape, carried = (s.horizon, s.num_envs // self.share.ranks), ("next_value", "next_advantage")
         self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True)
         self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape)
 
@@ -175,7 +181,7 @@ class PPO:
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""
         mean, value = self.forward(obs)
-        noise = torch.randn_like(mean)
+        noise = self.share.mine(torch.randn(len(mean) * self.share.ranks, mean.shape[1], device=mean.device))
         return torch.addcmul(mean, noise, self.net.log_std.exp()), {"noise": noise, "value": value}
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -190,6 +196,7 @@ class PPO:
         """Fill `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
         s, net = self.settings, self.net
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
+        self.share.add(self.bad_states)
         done = data["terminated"] | data["truncated"]
         cut = data["truncated"] & ~data["terminated"]
         rewards = data["reward"] * self.reward_scale(data, done)
@@ -205,17 +212,18 @@ class PPO:
         advantages = self.advantages(rewards, data["value"], done, next_value)
         # Constants are left out of log-probabilities, as they cancel in ratios.
         log_prob = -0.5 * data["noise"].square().sum(2) - net.log_std.sum()
-        obs = self.obs_moments.normalise(data["obs"])
-        parts = (obs, data["action"], log_prob, advantages, advantages + data["value"])
-        torch.cat([part.reshape(len(self.frames), -1) for part in parts], 1, out=self.frames)
-        self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
+        others = (log_prob, advantages, advantages + data["value"])
+        rest = torch.cat([data["action"], *(x[:, :, None] for x in others)], 2)
+        obs, rest = (self.share.gathered(x, 1).flatten(0, 1) for x in (data["obs"], rest))
+        torch.cat([self.obs_moments.normalise(obs), rest], 1, out=self.frames)
+        self.obs_moments.update(obs)  # from here on
 
     def reward_scale(self, data: dict[str, Tensor], done: Tensor) -> Tensor:
         """Return one over the standard deviation of discounted returns; record the episodes that ended."""
         rewards = data["reward"]
         returns, discounted = self.returns(rewards, done)
         self.episodes.record(returns, done, data)
-        self.return_moments.update(discounted.flatten())
+        self.return_moments.update(self.share.gathered(discounted, 1).flatten())
         return (self.return_moments.var + 1e-8).rsqrt()
 
     def advantages(self, rewards: Tensor, values: Tensor, done: Tensor, next_value: Tensor) -> Tensor:
@@ -286,6 +294,7 @@ class PPO:
 
     def _learn_from(self, rows: Tensor) -> None:
         means, grad = self.gradient(rows), self.net.grad
+        self.share.add(grad, means)
         norm = grad.norm()
         found = torch.cat([means, norm[None]])
         self.sums += found
@@ -298,24 +307,26 @@ class PPO:
 
         r is the probability ratio, a the normalised advantage, v the value, H the policy's entropy. With `value_clip`
         the value's loss is the larger one of that and of the same with v held to the rollout's value ± value_clip
-        (as in the code of Schulman et al., 2017). Returns the means that SUMS names (7,).
+        (as in the code of Schulman et al., 2017). Returns the means that SUMS names (7,). Of a run that is shared out,
+        these are this process's summands of gradient and means.
         """
         s, net = self.settings, self.net
-        obs, action, old_log_prob, advantage, target = rows.split(self.columns, 1)
+        advantages = rows.split(self.columns, 1)[3]
+        obs, action, old_log_prob, advantage, target = self.share.mine(rows).split(self.columns, 1)
         mean, value = net.forward(obs)
         inv_std = (-net.log_std).exp()
         noise = (action - mean) * inv_std
         log_prob = -0.5 * noise.square().sum(1, keepdim=True) - net.log_std.sum()
         log_ratio = log_prob - old_log_prob
         ratio = log_ratio.exp()
-        normalised = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        normalised = (advantage - advantages.mean()) / (advantages.std() + 1e-8)
         gain = ratio * normalised
         bounded = ratio.clamp(1 - s.clip, 1 + s.clip) * normalised
 
         log_prob_grad = gain * (gain <= bounded) * (-1 / len(rows))
         noise_grad = log_prob_grad * noise
         torch.sum(noise_grad * noise - log_prob_grad, 0, out=net.log_std_grad)
-        net.log_std_grad -= s.entropy
+        net.log_std_grad -= s.entropy / self.share.ranks
         target = target[:, 0]
         error = value - target
         value_grad = error * (2 * s.value_weight / len(rows))
@@ -328,7 +339,7 @@ class PPO:
 
         found = [ratio - 1 - log_ratio, (ratio - 1).abs() > s.clip, torch.minimum(gain, bounded)]
         found = [x[:, 0] for x in found] + [error, error.square(), target, target.square()]
-        return torch.stack(found).mean(1)
+        return torch.stack(found).mean(1) / self.share.ranks
 
     def act(self, obs: Observations) -> Tensor:
         """Return the mean actions (N, A) for observations, (N, O) or by name, for scoring."""
@@ -373,8 +384,8 @@ class PPO:
             "optimizer": self.optimizer.state_dict(),
             "obs_moments": self.obs_moments.state_dict(),
             "return_moments": self.return_moments.state_dict(),
-            "env": self.env.state_dict(),
-            "discounted_return": self.discounted_return,
+            "env": self.share.whole(self.env.state_dict()),
+            "discounted_return": self.share.gathered(self.discounted_return),
             "frames_seen": self.frames_seen,
             "frames_before": self.frames_before,
         }
@@ -389,9 +400,9 @@ class PPO:
             self.lr.copy_(state["rate"])  # else the run was resumed with another one
         self.obs_moments.load_state_dict(state["obs_moments"])
         self.return_moments.load_state_dict(state["return_moments"])
-        self.env.load_state_dict(state["env"])
+        self.env.load_state_dict(self.share.part(state["env"]))
         self.episodes.load_state_dict(state)
-        self.discounted_return.copy_(state["discounted_return"])
+        self.discounted_return.copy_(self.share.mine(state["discounted_return"]))
         self.frames_seen, self.frames_before = state["frames_seen"], state["frames_before"]
         set_random_state(state, self.frames.device)
 
@@ -446,8 +457,14 @@ def ways(args: argparse.Namespace) -> dict[str, str]:
 
 def make(
     env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]],
-    learner: str, precision: str,
+    share: Share, learner: str, precision: str,
 ) -> PPO:  # fmt: skip
-    """Make a PPO of these settings, and of what `ways` returned."""
+    """Make a PPO of these settings, and of what `ways` returned.
+
+    Raises SystemExit where a minibatch in torch cannot be shared out over the processes.
+    """
+    size = settings["minibatch"]
+    if learner == "torch" and size % share.ranks:
+        raise SystemExit(f"--minibatch {size} cannot be shared out: use a multiple of {share.ranks}")
     torch.set_float32_matmul_precision(PRECISION)
-    return PPO(env, Settings(**settings), seed, obs_groups, learner == "compiled", precision == "bfloat16")
+    return PPO(env, Settings(**settings), seed, obs_groups, learner == "compiled", precision == "bfloat16", share)

@@ -29,6 +29,7 @@ from .interrupts import Interrupts
 from .log import Log
 from .scores import Score, score, scores, show
 from .settings import RULES, SETTINGS, settings, tuned
+from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
 from .worlds import make, task_id
 
@@ -135,11 +136,14 @@ def chosen(
         raise SystemExit(str(error)) from error
 
 
-def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace) -> dict[str, Any]:
+def train(
+    agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, share: Share = ALONE
+) -> dict[str, Any]:
     """Train `agent` for `settings.total_steps` frames. `run` is a dict that identifies the run.
 
     Keeps OUT/policy.pt, to be watched, OUT/best.pt, the best by evaluations, and OUT/checkpoint.pt, to resume from.
-    Evaluates the policy on the way; that does not change the course of the run.
+    Evaluates the policy on the way; that does not change the course of the run. Of a run that is shared out over
+    processes, the first one does so, and all learn the same.
 
     Returns "curve", rows of (seconds, frames, mean return of the last 100 episodes), "evaluations", rows of (seconds,
     frames, mean return of the episodes of an evaluation), "faults", the counts of `Faults`, and "changes", rows of
@@ -153,12 +157,14 @@ def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace
     if args.resume:
         history, before = resumed(agent, run, out / "checkpoint.pt", history)
     start, begun = time.perf_counter() - before, agent.frames_seen
-    kept = Kept(agent, run, out, history)
+    kept = Kept(agent, run, out, history, share)
     if not args.resume:
         kept.save(0.0)
-    bar = tqdm(total=total, initial=begun, unit=" frames", unit_scale=True, dynamic_ncols=True)
-    with Interrupts() as interrupts, closing(Log(out, run, begun, args.wandb)) as log, bar:
-        while agent.frames_seen < total and not interrupts.heard:
+    off = not share.first
+    bar = tqdm(total=total, initial=begun, unit=" frames", unit_scale=True, dynamic_ncols=True, disable=off)
+    stopped = False
+    with Interrupts() as interrupts, closing(Log(out, run, begun, args.wandb, off)) as log, bar:
+        while agent.frames_seen < total and not stopped:
             last = agent.frames_seen
             agent.iterate()
             frames, seconds = agent.frames_seen, time.perf_counter() - start
@@ -171,18 +177,21 @@ def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace
             bar.set_postfix_str(_postfix(values.get("return"), faults + found), refresh=False)
             bar.update(frames - bar.n)
             why = found.divergence(frames - last)
-            if not why and frames * args.evaluations // total > last * args.evaluations // total:
+            if share.first and not why and frames * args.evaluations // total > last * args.evaluations // total:
                 values["evaluation"] = evaluated(agent.act, run, args)
                 history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
                 kept.save_best(history["evaluations"][-1][2])
             log.write(frames, values | history["faults"])
             if why:
                 raise SystemExit(_diverged(why, agent, kept))
-            if kept.due(last):
+            stopped, due = share.told((interrupts.heard is not None, kept.due(last)))
+            if due:
                 kept.save(time.perf_counter() - start)
-    if interrupts.heard:
+        stopped = stopped or share.told(interrupts.heard is not None)
+    if stopped:
         kept.save(time.perf_counter() - start)
-        print(f"stopped after {agent.frames_seen:,} frames: go on by --resume --out {out}", file=sys.stderr)
+        if share.first:
+            print(f"stopped after {agent.frames_seen:,} frames: go on by --resume --out {out}", file=sys.stderr)
         raise SystemExit(interrupts.status)
     return history
 

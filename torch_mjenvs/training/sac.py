@@ -33,6 +33,7 @@ from .health import Faults
 from .networks import Adam, RunningMoments
 from .seen import Seen
 from .settings import tabled
+from .sharing import Share
 
 NAME = "SAC"
 TABLES = Path(__file__).with_name("sac.toml")
@@ -358,7 +359,10 @@ def ways(args: argparse.Namespace) -> dict[str, str]:
 
 
 def make(
-    env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]], **ways: str
-) -> SAC:
-    """Make an SAC of these settings."""
+    env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]], share: Share,
+    **ways: str,
+) -> SAC:  # fmt: skip
+    """Make an SAC of these settings. Raises SystemExit where the run is to be shared out over processes."""
+    if share.ranks > 1:
+        raise SystemExit("a run of SAC is not shared out: start it without torchrun, or take PPO")
     return SAC(env, Settings(**settings), seed, obs_groups)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 
@@ -14,6 +15,7 @@ from . import runs
 from .agent import Algorithm
 from .checkpoints import start_from
 from .flags import groups
+from .sharing import Share, joined, local
 from .task_flags import arguments
 from .worlds import make
 
@@ -53,21 +55,37 @@ def main(argv: list[str] | None = None) -> None:
     args, env_id, task = runs.parsed(parser, argv)
     if args.start and args.resume:
         raise SystemExit("--start begins a run, and --resume goes on with one: give one of them")
+    args.device = local(args.device)
+    with joined(args.device) as share:
+        train(algorithm, args, env_id, task, share)
+
+
+def train(
+    algorithm: Algorithm, args: argparse.Namespace, env_id: str, task: dict[str, Any], share: Share
+) -> None:
+    """Train, in this process's share of the worlds; the first process keeps the results."""
     ways = algorithm.ways(args)
     settings = runs.chosen(env_id, args, algorithm.settings)
+    worlds = settings["num_envs"]
+    if worlds % share.ranks:
+        raise SystemExit(f"--num-envs {worlds} cannot be shared out: use a multiple of {share.ranks}")
+    mine = share.of(worlds)
     torch.manual_seed(args.seed)
-    env = make(env_id, settings["num_envs"], args.device, **arguments(env_id, task))
-    agent = algorithm.make(env, settings, args.seed, dict(args.obs_groups or ()), **ways)
+    env = make(env_id, mine.stop - mine.start, args.device, first_world=mine.start, **arguments(env_id, task))
+    agent = algorithm.make(env, settings, args.seed, dict(args.obs_groups or ()), share, **ways)
     run = {"algorithm": algorithm.NAME, "env": env_id, "seed": args.seed, "task": task, "settings": settings} | ways
     run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
     if args.start:
         start_from(agent, run, args.start)
-    with runs.folder(args.out, runs.name_of(env_id, args), args.resume) as out:
-        history = runs.train(agent, run, out, args)
+    with runs.folder(args.out, runs.name_of(env_id, args), args.resume) if share.first else nullcontext() as held:
+        out = share.told(held)
+        history = runs.train(agent, run, out, args, share)
         env.close()
         history |= {"frames_before": agent.frames_before} if agent.frames_before else {}
         history |= {"start": str(args.start)} if args.start else {}
-        runs.finish(agent, run, out, args, history)
+        history |= {"processes": share.ranks} if share.ranks > 1 else {}
+        if share.first:
+            runs.finish(agent, run, out, args, history)
 
 
 if __name__ == "__main__":
