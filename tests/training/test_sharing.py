@@ -1,4 +1,4 @@
-"""A training run shared out over two processes, on the CPU over gloo: it is one run, bit for bit where it is compiled."""
+"""A training run shared out over two processes, over gloo: one run, bit for bit where the learner is compiled."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_a_run_is_resumed_in_the_same_task_and_in_no_other(tmp_path, monkeypatch
     seen = []
     monkeypatch.setattr(train, "make", lambda *args, **kwargs: seen.append(kwargs) or make(*args, **kwargs))
     main(["train", *PENDULUM, "--resume", "--out", "run", "--total-steps", "256"])
-    assert seen == [{"reset_noise_scale": 0.0}]
+    assert seen == [{"first_world": 0, "reset_noise_scale": 0.0}]
     assert json.loads((tmp_path / "run" / "result.json").read_text())["task"] == {"reset_noise_scale": 0.0}
 
 
