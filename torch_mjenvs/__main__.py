@@ -14,7 +14,7 @@ COMMANDS = {
     "play": ("commands.play", "watch a trained policy, in a window or in a film"),
     "score": ("commands.score", "returns of a trained policy, here and in Gymnasium's own task"),
     "export": ("commands.export", "write a trained policy as ONNX, TorchScript or NumPy arrays"),
-    "train": ("training.ppo", "train a policy by PPO"),
+    "train": ("training.train", "train a policy by PPO or SAC"),
     "bench": ("commands.bench", "steps a second on this machine"),
     "cache": ("cache", "show or clear the cache of compiled kernels"),
 }

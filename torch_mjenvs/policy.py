@@ -3,6 +3,7 @@
 A policy file is a dict that `torch.load(weights_only=True)` takes. "env" is the id of the task. "weights0", "biases0"
 and so on, one pair a layer, are tensors (k, out, in) and (k, 1, out) of k networks; the first network is the policy.
 "activation" is what stands between the layers, one of ACTIVATIONS; without it, tanh. "obs_mean" and "obs_var" are (O,).
+With "action_low" and "action_high" (A,), a tanh of what the last layer gives is stretched from the one to the other.
 "about" is optional: what is known of the policy. So is "task": fields of the task that the policy was trained with, by
 name, where they are not as usual. Of a task that names its observations there is "observation", shapes as lists by name
 in the order of those O numbers, and where it has groups "obs_groups": the groups that "policy" and "critic" see.
@@ -62,13 +63,14 @@ class Policy(nn.Module):
         about: dict[str, Any],
         parts: Parts | None = None,
         activation: str = "tanh",
+        bounds: tuple[Tensor, Tensor] | None = None,
     ):
         super().__init__()
         self.env_id, self.about, self.parts = env_id, about, parts or Parts((len(mean),))
         self.task: dict[str, Any] = {}
         self.activation = activation
         self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action
-        self.network = Network(layers, mean, var, activation)
+        self.network = Network(layers, mean, var, activation, bounds)
         self.requires_grad_(False)
 
     def forward(self, obs: Any) -> Tensor:
@@ -137,10 +139,14 @@ class Network(nn.Module):
     """The network of a policy: maps rows (..., O) of the numbers that it reads to mean actions (..., A).
 
     Rows are normalised by the mean and variance (O,) of those seen in training, clipped to [-10, 10], and go through
-    linear layers, pairs of weights (out, in) and biases (out,), with an activation between them.
+    linear layers, pairs of weights (out, in) and biases (out,), with an activation between them. With `bounds`, two
+    tensors (A,), actions lie between these.
     """
 
-    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], mean: Tensor, var: Tensor, activation: str = "tanh"):
+    def __init__(
+        self, layers: Sequence[tuple[Tensor, Tensor]], mean: Tensor, var: Tensor, activation: str = "tanh",
+        bounds: tuple[Tensor, Tensor] | None = None,
+    ):  # fmt: skip
         super().__init__()
         found: list[nn.Module] = []
         for weight, bias in layers:
@@ -148,12 +154,26 @@ class Network(nn.Module):
             layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
             found += [layer, ACTIVATIONS[activation]()]
         self.layers = nn.Sequential(*found[:-1])
+        self.squash = nn.Identity() if bounds is None else Squash(*bounds)
         self.mean, self.scale = nn.Buffer(mean.clone()), nn.Buffer((var + 1e-8).rsqrt())
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return the mean actions (..., A) for rows (..., O)."""
         x: Tensor = self.layers(((obs.to(self.mean.dtype) - self.mean) * self.scale).clamp(-10, 10))
-        return x
+        action: Tensor = self.squash(x)
+        return action
+
+
+class Squash(nn.Module):
+    """Numbers (..., A) squashed by tanh, and stretched to actions between two bounds (A,)."""
+
+    def __init__(self, low: Tensor, high: Tensor):
+        super().__init__()
+        self.middle, self.reach = nn.Buffer((high + low) / 2), nn.Buffer((high - low) / 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return actions (..., A)."""
+        return self.middle + self.reach * x.tanh()
 
 
 def _is_policy(file: Path) -> bool:
@@ -259,7 +279,7 @@ def _made_of(found: Any) -> Policy:
     if columns is not None:
         layers[0] = (layers[0][0][:, columns], layers[0][1])
         mean, var = mean[columns], var[columns]
-    policy = Policy(env_id, layers, mean, var, dict(about), read, activation)
+    policy = Policy(env_id, layers, mean, var, dict(about), read, activation, _read_bounds(found, len(layers[-1][1])))
     policy.task = as_fields(found.get("task", {}))
     return policy
 
@@ -278,6 +298,16 @@ def _read_parts(found: Mapping[str, Any], size: int) -> tuple[Parts | None, list
         raise ValueError("its 'obs_groups' must be a dict of lists of groups")
     groups = chosen_groups([*whole.shapes], given)["policy"]
     return Parts({name: whole.shapes[name] for name in groups}), whole.columns(groups)
+
+
+def _read_bounds(found: Mapping[str, Any], actions: int) -> tuple[Tensor, Tensor] | None:
+    """Return the bounds that actions are squashed into; None where they are not."""
+    if "action_low" not in found and "action_high" not in found:
+        return None
+    low, high = (_numbers(found, name, 1) for name in ("action_low", "action_high"))
+    if low.shape != (actions,) or high.shape != (actions,) or (low > high).any():
+        raise ValueError(f"its 'action_low' and 'action_high' must be {actions} numbers each, low ones first")
+    return low, high
 
 
 def _shapes(x: Any) -> Any:

@@ -20,7 +20,8 @@ from torch_mjenvs.compiler.matrices.kernel import lanes
 from torch_mjenvs.networks.activations import ACTIVATIONS
 from torch_mjenvs.networks.layers import Dense, Network
 from torch_mjenvs.networks.passes import FRAMES, Pass, Scratch
-from torch_mjenvs.training import compiled, ppo, runs
+from torch_mjenvs.training import compiled, ppo, runs, train
+from torch_mjenvs.training.episodes import Episodes
 from torch_mjenvs.training.statistics import STATISTICS, measures
 
 pytestmark = [
@@ -429,9 +430,9 @@ def test_layers_that_do_not_fit_are_refused():
 
 
 def test_a_run_says_which_learner_it_had_and_may_change_it(tmp_path):
-    ppo.main([*SMALL, "--out", str(tmp_path)])
+    train.main([*SMALL, "--out", str(tmp_path)])
     assert json.loads((tmp_path / "result.json").read_text())["learner"] == "compiled"
-    ppo.main([*SMALL, "--out", str(tmp_path), "--learner", "torch", "--resume", "--total-steps", "5000"])
+    train.main([*SMALL, "--out", str(tmp_path), "--learner", "torch", "--resume", "--total-steps", "5000"])
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["learner"] == "torch" and [change[1:] for change in result["changes"]] == [
         ["learner", "compiled", "torch"], ["total_steps", 3000, 5000],
@@ -444,21 +445,21 @@ def test_a_run_says_which_learner_it_had_and_may_change_it(tmp_path):
 )
 def test_where_bfloat16_cannot_be_a_run_is_in_float32_and_says_so(flags, why, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(ppo, "why_no_bfloat16", lambda: "this processor has neither AMX nor a fast AVX512-BF16")
-    ppo.main([*SMALL, "--out", str(tmp_path), "--precision", "bfloat16", *flags])
+    train.main([*SMALL, "--out", str(tmp_path), "--precision", "bfloat16", *flags])
     assert json.loads((tmp_path / "result.json").read_text())["precision"] == "float32"
     assert "--precision bfloat16 is float32 here: " in (said := capsys.readouterr().err) and why in said
 
 
 @needs_bfloat16
 def test_a_run_may_have_bfloat16(tmp_path):
-    ppo.main([*SMALL, "--out", str(tmp_path), "--precision", "bfloat16"])
+    train.main([*SMALL, "--out", str(tmp_path), "--precision", "bfloat16"])
     assert json.loads((tmp_path / "result.json").read_text())["precision"] == "bfloat16"
 
 
 def test_what_cannot_be_compiled_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(compiled, "can_build", lambda: False)
     with pytest.raises(SystemExit, match="--learner compiled cannot be: this processor has no fused multiply-add"):
-        ppo.main([*SMALL, "--out", str(tmp_path), "--learner", "compiled"])
+        train.main([*SMALL, "--out", str(tmp_path), "--learner", "compiled"])
     assert not list(tmp_path.iterdir())
     assert "for the CPU" in compiled.why_not(torch.device("cuda"))
 
@@ -470,8 +471,9 @@ def test_advantages_and_returns_are_those_of_torch(worlds):
     agents = []
     for compile in (True, False):
         agent = learner(*SIZES[2], compile=compile, num_envs=worlds, horizon=steps)
-        agent.episode_return, agent.discounted_return = torch.zeros(2, worlds).unbind()
-        agent.episode_return[:5] = torch.nan
+        agent.episodes = Episodes.__new__(Episodes)
+        agent.episodes.returns, agent.discounted_return = torch.zeros(2, worlds).unbind()
+        agent.episodes.returns[:5] = torch.nan
         agents.append(agent)
     for rollout in range(2):
         rewards, values = torch.randn(2, steps, worlds, generator=generator).unbind()
@@ -479,7 +481,7 @@ def test_advantages_and_returns_are_those_of_torch(worlds):
         next_value = torch.randn(worlds, generator=generator)
         found = [
             (agent.advantages(rewards, values, done, next_value), *agent.returns(rewards, done),
-             agent.episode_return, agent.discounted_return)
+             agent.episodes.returns, agent.discounted_return)
             for agent in agents
         ]  # fmt: skip
         assert rollout > 0 or found[0][1].isnan().any()

@@ -21,7 +21,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
 from benchmarks import training
-from torch_mjenvs.training import ppo, runs
+from torch_mjenvs.training import ppo, runs, train
 from torch_mjenvs.training.worlds import make, task_id
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +128,7 @@ def policy(folder: Path) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("more", [[], ["--target-kl", "0.02", "--critic", "24", "--activation", "elu"]])
 def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatch, more):
-    ppo.main([*SMALL, *more, "--out", str(tmp_path / "whole")])
+    train.main([*SMALL, *more, "--out", str(tmp_path / "whole")])
 
     update, calls = ppo.PPO.update, []
 
@@ -141,9 +141,9 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
     parted = [*SMALL, *more, "--out", str(tmp_path / "parted")]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(ppo.PPO, "update", interrupted)
-        ppo.main(parted)
+        train.main(parted)
     torch.manual_seed(1234)  # whatever else the process did in between
-    ppo.main([*parted, "--resume"])
+    train.main([*parted, "--resume"])
 
     whole, again = policy(tmp_path / "whole"), policy(tmp_path / "parted")
     assert whole.keys() == again.keys()
@@ -153,11 +153,11 @@ def test_an_interrupted_run_resumed_ends_with_the_same_bits(tmp_path, monkeypatc
     assert [row[1:] for row in results[0]["curve"]] == [row[1:] for row in results[1]["curve"]]
 
     with pytest.raises(SystemExit, match="is of another run: seed is 0 there, 1 here"):
-        ppo.main([*parted, "--resume", "--seed", "1"])
+        train.main([*parted, "--resume", "--seed", "1"])
     with pytest.raises(SystemExit, match="holds the results of a run"):
-        ppo.main(parted)
+        train.main(parted)
     longer = [*parted, "--total-steps", "26000", "--resume"]
-    ppo.main(longer)
+    train.main(longer)
     assert json.loads((tmp_path / "parted" / "result.json").read_text())["frames"] >= 26000 > results[1]["frames"]
 
 
@@ -196,7 +196,7 @@ def test_a_task_is_found_by_its_id_with_or_without_module_and_version(name):
 def test_what_cannot_be_run_is_said_before_anything_is_made(tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
-        ppo.main(["--env", "TorchInvertedPendulum", "--num-envs", "64", *arguments])
+        train.main(["--env", "TorchInvertedPendulum", "--num-envs", "64", *arguments])
     assert said in f"{stop.value} {capsys.readouterr().err}"
     assert not list(tmp_path.iterdir())
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_run_is_said_before_anything_is_made(tmp_path, monkeypatc
 @pytest.mark.slow
 def test_a_run_killed_twice_and_resumed_ends_with_the_same_bits(tmp_path):
     """By SIGKILL as soon as a checkpoint has been written, so that it may be amid the next one."""
-    ppo.main([*SMALL, "--out", str(tmp_path / "whole")])
+    train.main([*SMALL, "--out", str(tmp_path / "whole")])
     checkpoint = tmp_path / "parted" / "checkpoint.pt"
     command = [sys.executable, "-m", "torch_mjenvs", "train", *SMALL, "--out", str(checkpoint.parent)]
     env = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # the order of torch's sums depends on it
@@ -219,7 +219,7 @@ def test_a_run_killed_twice_and_resumed_ends_with_the_same_bits(tmp_path):
             seen = checkpoint.stat().st_mtime_ns
             run.kill()
         assert run.returncode == -signal.SIGKILL, "it came to its end before it was killed"
-    ppo.main([*SMALL, "--out", str(checkpoint.parent), "--resume"])
+    train.main([*SMALL, "--out", str(checkpoint.parent), "--resume"])
     whole, again = policy(tmp_path / "whole"), policy(checkpoint.parent)
     assert whole.keys() == again.keys() and all(torch.equal(whole[name], again[name]) for name in whole)
 

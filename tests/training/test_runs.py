@@ -22,7 +22,7 @@ pytest.importorskip("tqdm")
 
 from torch_mjenvs import Policy
 from torch_mjenvs.__main__ import main
-from torch_mjenvs.training import checkpoints, ppo, runs
+from torch_mjenvs.training import checkpoints, ppo, runs, sac, train
 from torch_mjenvs.training.health import Faults
 from torch_mjenvs.training.interrupts import Interrupts
 from torch_mjenvs.training.scores import Score, score
@@ -88,7 +88,7 @@ def test_bad_states_in_a_rollout_are_counted_shown_and_kept(tmp_path, monkeypatc
 
     monkeypatch.setattr(ppo.PPO, "policy", sometimes_bad)
     monkeypatch.setattr(ppo.PPO, "update", lambda agent: None)  # what is learnt from such an action is NaN
-    ppo.main([*SMALL, "--total-steps", "1024", "--out", str(tmp_path)])
+    train.main([*SMALL, "--total-steps", "1024", "--out", str(tmp_path)])
     expected = (len(calls) - 1) // 40  # the first call is not of a step
     assert expected >= 3
     assert strict(tmp_path / "result.json")["faults"] == {"bad_states": expected, "bad_updates": 0, "bad_weights": 0}
@@ -317,7 +317,7 @@ def sound(tmp_path_factory) -> Path:
     """The folder of a run that has ended."""
     out, precision = tmp_path_factory.mktemp("sound"), torch.get_float32_matmul_precision()
     with torch.device("cpu"):
-        ppo.main([*SMALL, "--total-steps", "300", "--out", str(out)])
+        train.main([*SMALL, "--total-steps", "300", "--out", str(out)])
     torch.set_float32_matmul_precision(precision)  # as conftest.py does, too late for what a module shares
     return out
 
@@ -359,10 +359,10 @@ def test_a_checkpoint_that_does_not_fit_is_refused_in_a_line(tmp_path, sound):
         else:
             torch.save(case, file)
         with pytest.raises(SystemExit, match=f"checkpoint.pt {said}") as stop:
-            ppo.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
+            train.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
         assert "\n" not in str(stop.value)
     file.write_bytes(content)
-    ppo.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
+    train.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
 
 
 # settings
@@ -421,12 +421,9 @@ def test_settings_of_all_sources_obey_one_table(tmp_path, monkeypatch):
         runs.settings(ENV)
 
 
-def test_a_setting_of_the_sac_example_obeys_it_too(capsys):
-    pytest.importorskip("torchrl")
-    import sac
-
-    assert set(sac.SETTINGS) <= set(RULES) and checked(sac.SETTINGS) == sac.SETTINGS
+def test_a_setting_of_sac_obeys_it_too(capsys):
+    assert set(runs.settings()) | set(sac.settings()) == set(RULES)
     for flag, value in (("--tau", "0"), ("--gamma", "5"), ("--batch", "0"), ("--random-frames", "-1")):
         with pytest.raises(SystemExit):
-            sac.main([flag, value])
+            train.main(["--algorithm", "sac", flag, value])
         assert f"argument {flag}: {value} is not" in capsys.readouterr().err

@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
 
 from torch_mjenvs import Policy
-from torch_mjenvs.training import ppo, runs
+from torch_mjenvs.training import ppo, runs, train
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "12000", "--episodes", "2"]
@@ -35,8 +35,8 @@ def test_every_setting_is_a_flag():
 
 def test_a_run_is_logged_and_evaluated_and_that_changes_nothing(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    ppo.main([*SMALL, "--actor", "16,12", "--evaluations", "3", "--out", str(tmp_path / "watched")])
-    ppo.main([*SMALL, "--actor", "16,12", "--evaluations", "0", "--out", str(tmp_path / "alone")])
+    train.main([*SMALL, "--actor", "16,12", "--evaluations", "3", "--out", str(tmp_path / "watched")])
+    train.main([*SMALL, "--actor", "16,12", "--evaluations", "0", "--out", str(tmp_path / "alone")])
     policies = [torch.load(tmp_path / name / "policy.pt", weights_only=True) for name in ("watched", "alone")]
     assert all(torch.equal(x, policies[1][name]) for name, x in policies[0].items() if isinstance(x, torch.Tensor))
 
@@ -61,7 +61,7 @@ def test_the_best_policy_of_the_evaluations_is_kept(tmp_path, monkeypatch):
     seen: list[dict] = []
     networks = ppo.PPO.networks
     monkeypatch.setattr(ppo.PPO, "networks", lambda agent: seen.append(networks(agent)) or seen[-1])
-    ppo.main([*SMALL, "--actor", "16,12", "--evaluations", "4", "--out", str(tmp_path / "run")])
+    train.main([*SMALL, "--actor", "16,12", "--evaluations", "4", "--out", str(tmp_path / "run")])
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     best = torch.load(tmp_path / "run" / "best.pt", weights_only=True)
     assert best["about"] == {"frames": result["evaluations"][1][1], "evaluation": 7.0}
@@ -72,7 +72,7 @@ def test_the_best_policy_of_the_evaluations_is_kept(tmp_path, monkeypatch):
 
 
 def test_without_evaluations_there_is_no_best_policy(tmp_path):
-    ppo.main([*SMALL, "--actor", "16,12", "--evaluations", "0", "--out", str(tmp_path / "run")])
+    train.main([*SMALL, "--actor", "16,12", "--evaluations", "0", "--out", str(tmp_path / "run")])
     assert (tmp_path / "run" / "policy.pt").exists() and not (tmp_path / "run" / "best.pt").exists()
 
 
@@ -85,11 +85,11 @@ def test_weights_and_biases_where_it_is_asked_for(tmp_path, monkeypatch, capsys)
         finish=lambda: told.append("finished"),
     )
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    ppo.main([*SMALL, "--evaluations", "1", "--wandb", "hoppers", "--out", str(tmp_path / "run")])
+    train.main([*SMALL, "--evaluations", "1", "--wandb", "hoppers", "--out", str(tmp_path / "run")])
     assert told[0]["project"] == "hoppers" and told[0]["config"]["env"] == "TorchHopper-v0" and told[-1] == "finished"
     assert [step for step, _ in told[1:-1]] == sorted({step for step, _ in told[1:-1]})
     assert "evaluation" in told[-2][1]
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(SystemExit):
-        ppo.main([*SMALL, "--wandb", "hoppers", "--out", str(tmp_path / "other")])
+        train.main([*SMALL, "--wandb", "hoppers", "--out", str(tmp_path / "other")])
     assert "--wandb: needs pip install wandb" in capsys.readouterr().err and not (tmp_path / "other").exists()

@@ -202,7 +202,7 @@ def test_what_cannot_be_done_is_said_in_a_line(arguments, said, capsys):
 
 
 def test_a_missing_extra_is_named(monkeypatch):
-    for name in ("ppo", "runs"):
+    for name in ("train", "runs"):
         monkeypatch.delitem(sys.modules, f"torch_mjenvs.training.{name}")
         monkeypatch.delattr(torch_mjenvs.training, name)
     monkeypatch.setitem(sys.modules, "tqdm", None)

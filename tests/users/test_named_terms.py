@@ -363,7 +363,7 @@ def test_training_goes_on_with_what_it_was_told():
     other.iterate()
     agent.seconds = other.seconds
     assert {*ALL} <= {*agent.measures()} and agent.measures() == other.measures()
-    assert len(agent.told) == len(agent.finished) > 10
+    assert len(agent.episodes.told) == len(agent.finished) > 10
 
 
 @pytest.mark.cpu

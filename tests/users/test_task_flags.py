@@ -12,7 +12,7 @@ import torch
 
 from torch_mjenvs import Policy
 from torch_mjenvs.__main__ import main
-from torch_mjenvs.training import ppo, task_flags
+from torch_mjenvs.training import task_flags, train
 from torch_mjenvs.training.task_flags import arguments, task_behind
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
@@ -82,13 +82,13 @@ def test_a_run_is_resumed_in_the_same_task_and_in_no_other(tmp_path, monkeypatch
     with pytest.raises(SystemExit, match=r"is of another run: task.reset_noise_scale is 0.0 there, 0.1 here"):
         main(["train", *PENDULUM, "--resume", "--out", "run", "--reset-noise-scale", "0.1", "--total-steps", "256"])
     seen = []
-    monkeypatch.setattr(ppo, "make", lambda *args, **kwargs: seen.append(kwargs) or ppo_make(*args, **kwargs))
+    monkeypatch.setattr(train, "make", lambda *args, **kwargs: seen.append(kwargs) or make(*args, **kwargs))
     main(["train", *PENDULUM, "--resume", "--out", "run", "--total-steps", "256"])
-    assert seen == [{"reset_noise_scale": 0.0}]
+    assert seen == [{"first_world": 0, "reset_noise_scale": 0.0}]
     assert json.loads((tmp_path / "run" / "result.json").read_text())["task"] == {"reset_noise_scale": 0.0}
 
 
-ppo_make = ppo.make
+make = train.make
 
 
 @pytest.mark.parametrize(

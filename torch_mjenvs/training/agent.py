@@ -1,14 +1,19 @@
-"""The `Agent` protocol of a learner: with it, a run trains, watches, saves and resumes any algorithm."""
+"""What a run asks of an algorithm: `Agent` to train, watch, save and resume it, `Algorithm` to make it by a command."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import argparse
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from ..envs.rollout import Observations
+from ..envs.vector_env import TorchVectorEnv
 from .health import Faults
+from .seen import Seen
+from .sharing import Share
 
 
 class Agent(Protocol):
@@ -41,3 +46,37 @@ class Agent(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
+
+
+class Learner(Agent, Protocol):
+    """An agent that `train` makes: it may see groups of observations, and begin with what another run has learned."""
+
+    seen: Seen
+    LEARNED: Sequence[str]  # entries of its state that `begin_with` takes
+    frames_before: int  # by runs that this one began with; it is in the state, too
+
+    def begin_with(self, state: Mapping[str, Any]) -> None:
+        """Begin with what another run has learned: the entries LEARNED of its state."""
+
+
+class Algorithm(Protocol):
+    """The module of an algorithm that `train --algorithm` knows."""
+
+    NAME: str  # as results have it
+    TABLES: Path  # of its settings: "defaults", and what differs from them by id of a task
+
+    def settings(self, env_id: str = "", **instead: Any) -> dict[str, Any]:
+        """Return the settings for a task, in the order of their flags. Raises ValueError for a bad one."""
+
+    def add_flags(self, parser: argparse.ArgumentParser) -> None:
+        """Add the flags that are no settings."""
+
+    def ways(self, args: argparse.Namespace) -> dict[str, str]:
+        """Return what such flags led to, arguments of `make` that results name. Raises SystemExit for what cannot be.
+        """
+
+    def make(
+        self, env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]],
+        share: Share, **ways: Any,
+    ) -> Learner:  # fmt: skip
+        """Make the learner. Raises SystemExit for what cannot be, such as a run that is shared out over processes."""

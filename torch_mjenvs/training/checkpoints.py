@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .agent import Agent
+from .agent import Agent, Learner
+from .sharing import ALONE, Share
 
 CHECKPOINTS = 20  # in a run, and besides:
 EVERY = 60.0  # seconds from one checkpoint to the next, at most ...
@@ -26,8 +27,10 @@ CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a 
 class Kept:
     """The checkpoints of a run, each of which replaces the one before."""
 
-    def __init__(self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any]):
-        self.agent, self.run, self.out, self.history = agent, run, out, history
+    def __init__(
+        self, agent: Agent, run: dict[str, Any], out: Path, history: dict[str, Any], share: Share = ALONE
+    ):
+        self.agent, self.run, self.out, self.history, self.share = agent, run, out, history, share
         self.frames, self.at, self.took = agent.frames_seen, time.perf_counter(), 0.0
 
     def due(self, last: int) -> bool:
@@ -37,11 +40,15 @@ class Kept:
         return by_frames or time.perf_counter() - self.at >= max(EVERY, self.took / SHARE)
 
     def save(self, seconds: float) -> None:
-        """Save the policy and the state to resume from, after so many seconds of training."""
+        """Save the policy and the state to resume from, after so many seconds of training.
+
+        Of a run that is shared out, every process calls this, as the state is everybody's; the first one writes.
+        """
         start, agent = time.perf_counter(), self.agent
-        save(self._policy(), self.out / "policy.pt")
         state = {"run": self.run, "agent": agent.state_dict(), "history": self.history, "seconds": seconds}
-        save(state, self.out / "checkpoint.pt")
+        if self.share.first:
+            save(self._policy(), self.out / "policy.pt")
+            save(state, self.out / "checkpoint.pt")
         self.frames, self.at = agent.frames_seen, time.perf_counter()
         self.took = self.at - start
 
@@ -77,6 +84,23 @@ def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]
     if differs:
         raise SystemExit(f"{file} is of another run: {'; '.join(differs)}")
     raise SystemExit(f"{file} does not fit this run: {wrong}")
+
+
+def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
+    """Begin with what the networks of another run have learned; `run` is what identifies this one.
+
+    Raises SystemExit where that run is of another task or algorithm, or its networks read or are something else.
+    """
+    found = load(folder / "checkpoint.pt", ("run", "agent"))
+    theirs, state, ours = found["run"], found["agent"], agent.state_dict()
+    for name in ("algorithm", "env", "obs_groups"):
+        if theirs.get(name) != run.get(name):
+            raise SystemExit(f"{folder} cannot be started from: {name} is {theirs.get(name)}, here {run.get(name)}")
+    wrong = misfit(state, {name: ours[name] for name in agent.LEARNED})
+    if wrong:
+        raise SystemExit(f"{folder} cannot be started from: {wrong}")
+    agent.begin_with(state)
+    agent.frames_before = int(state["frames_seen"]) + int(state.get("frames_before", 0))
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -16,10 +16,13 @@ class Log:
     as on a full disk.
     """
 
-    def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None):
+    def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None, silent: bool = False):
+        """Open the log at so many frames; one that is silent writes nothing."""
         self.out = out
         self.tensorboard: Any = None
         self.wandb: Any = None
+        if silent:
+            return
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:

@@ -13,13 +13,12 @@ Shapes: N worlds, T steps of a rollout, B = N T frames, O observations, A action
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 import time
-from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,21 +27,21 @@ from torch import Tensor
 
 from ..checks import check_memory
 from ..envs.entries import BAD_STATE
-from ..envs.observation import Observation, chosen_groups
-from ..envs.parts import mapped
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
-from . import runs
-from .checkpoints import misfit
 from .compiled import Forward, Loss, Sweep, Update, advantages, networks_of, returns, trained, why_no_bfloat16, why_not
-from .flags import groups
+from .episodes import Episodes, random_state, set_random_state
 from .health import Faults
 from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
+from .seen import Seen
+from .settings import SETTINGS as TABLES
+from .settings import settings
+from .sharing import ALONE, Share
 from .statistics import STATISTICS, measures
-from .task_flags import arguments
-from .worlds import make
 
-LEARNED = "theta", "obs_moments", "return_moments"  # entries of a PPO's state that a run may start with
+__all__ = ["NAME", "PPO", "TABLES", "Settings", "add_flags", "make", "settings", "ways"]
+
+NAME = "PPO"
 RATES = 1e-5, 1e-2  # between which target_kl moves the learning rate, as rsl_rl does
 PRECISION = "medium"  # of products: bfloat16 factors and float32 sums take a third of the time off, and learn as well
 
@@ -74,7 +73,11 @@ class Settings:
 
 
 class PPO:
-    """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: an `Agent`."""
+    """Proximal Policy Optimization (Schulman et al., 2017) in the worlds of `env`: a `Learner`."""
+
+    LEARNED = ("theta", "obs_moments", "return_moments")
+    share = ALONE
+
     def __init__(
         self,
         env: TorchVectorEnv,
@@ -83,15 +86,18 @@ class PPO:
         obs_groups: Mapping[str, Sequence[str]] | None = None,
         compiled: bool = True,
         rounded: bool = False,
+        share: Share = ALONE,
     ):
         """Make the networks, and reset the worlds.
 
         `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
         "critic" where there is such a group, else "policy" and "privileged". Where it can be, and unless `compiled` is
         False, compiled kernels do the networks' work; `rounded` has them round the factors of products to bfloat16.
+        Where a run is shared out over processes, `env` has this one's `share` of the worlds. All learn from all frames,
+        and have the same numbers.
         Raises SystemExit for groups that are not there, and a horizon longer than an episode.
         """
-        self.env, self.settings = env, settings
+        self.env, self.settings, self.share = env, settings, share
         self.seen = Seen(env.engine.layout.observation, obs_groups)
         T, N, device = settings.horizon, env.num_envs, env.device
         O, A, limit = env.engine.layout.obs, env.engine.layout.action, env.engine.max_episode_steps
@@ -99,7 +105,8 @@ class PPO:
             raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
         for name, hidden, outputs in (("actor", settings.actor, A), ("critic", settings.critic, 1)):
             check_memory(f"{name} units", sum(hidden), bytes_a_unit(settings, (O, *hidden, outputs)), device)
-        check_memory("horizon", T, 4 * N * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
+        total = N * share.ranks
+        check_memory("horizon", T, 4 * total * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
         s = settings
         self.net = ActorCritic(O, A, s.actor, s.critic, s.activation, s.log_std, device, self.seen.columns)
         self.net.policy[-1][1].copy_(first_action(env.single_action_space).to(device))
@@ -108,18 +115,11 @@ class PPO:
         self.optimizer = Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
         self.obs_moments = RunningMoments(O, device=device)
         self.return_moments = RunningMoments(device=device)
-        self.learn_from = Replayed(self._learn_from)
+        self.learn_from = Replayed(self._learn_from) if share.ranks == 1 else self._learn_from
 
         env.reset(seed=seed)
-        # Worlds that reset together would keep doing so, every 1,000 steps, and the data would come in waves. So first
-        # episodes start at random ages; their returns are partial, and NaN keeps them out of the statistics.
-        if limit is not None:
-            env.elapsed_steps.copy_(torch.randint(limit, (N,)))
-        self.episode_return = torch.full((N,), torch.nan, device=device)
+        self.episodes = Episodes(env, share)
         self.discounted_return = torch.zeros(N, device=device)
-        self.finished: deque[float] = deque(maxlen=100)  # returns of the last episodes
-        self.named = env.engine.layout.logged  # what the task has logged of an episode
-        self.told: deque[list[float]] = deque(maxlen=100)  # of the last episodes
         # Whether an episode that is truncated in a rollout may be followed by another one in the same world.
         self.cut_often = env.engine.layout.truncates
 
@@ -127,7 +127,7 @@ class PPO:
         self.bad_states, self.bad_updates = (torch.zeros((), dtype=torch.int64, device=device) for _ in range(2))
 
         self.columns = [O, A, 1, 1, 1]  # observation, action, log-probability, advantage, value target
-        self.frames, self.shuffled = (torch.empty(T * N, sum(self.columns), device=device) for _ in range(2))
+        self.frames, self.shuffled = (torch.empty(T * total, sum(self.columns), device=device) for _ in range(2))
         self.frames_seen = 0
         self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
         self.frames_before = 0  # by runs that this one started from
@@ -147,12 +147,17 @@ class PPO:
         size = min(len(self.frames), s.minibatch)
         log_std = int(net.log_std.storage_offset())
         self.compiled_update = Update(
-            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net), rounded
+            networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net), rounded, self.share
         )
         self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
-        shape, carried = (s.horizon, s.num_envs), ("next_value", "next_advantage")
+        shape, carried = (s.horizon, s.num_envs // self.share.ranks), ("next_value", "next_advantage")
         self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True)
         self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape)
+
+    @property
+    def finished(self) -> Collection[float]:
+        """The returns of the episodes that ended last."""
+        return self.episodes.finished
 
     def iterate(self) -> None:
         """Collect a rollout, and learn from it."""
@@ -176,7 +181,7 @@ class PPO:
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""
         mean, value = self.forward(obs)
-        noise = torch.randn_like(mean)
+        noise = self.share.mine(torch.randn(len(mean) * self.share.ranks, mean.shape[1], device=mean.device))
         return torch.addcmul(mean, noise, self.net.log_std.exp()), {"noise": noise, "value": value}
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,6 +196,7 @@ class PPO:
         """Fill `frames` with what the update needs, from a rollout's tensors (T, N, ...)."""
         s, net = self.settings, self.net
         torch.sum(data[BAD_STATE], (0, 1), out=self.bad_states)
+        self.share.add(self.bad_states)
         done = data["terminated"] | data["truncated"]
         cut = data["truncated"] & ~data["terminated"]
         rewards = data["reward"] * self.reward_scale(data, done)
@@ -206,20 +212,18 @@ class PPO:
         advantages = self.advantages(rewards, data["value"], done, next_value)
         # Constants are left out of log-probabilities, as they cancel in ratios.
         log_prob = -0.5 * data["noise"].square().sum(2) - net.log_std.sum()
-        obs = self.obs_moments.normalise(data["obs"])
-        parts = (obs, data["action"], log_prob, advantages, advantages + data["value"])
-        torch.cat([part.reshape(len(self.frames), -1) for part in parts], 1, out=self.frames)
-        self.obs_moments.update(data["obs"].flatten(0, 1))  # from here on
+        others = (log_prob, advantages, advantages + data["value"])
+        rest = torch.cat([data["action"], *(x[:, :, None] for x in others)], 2)
+        obs, rest = (self.share.gathered(x, 1).flatten(0, 1) for x in (data["obs"], rest))
+        torch.cat([self.obs_moments.normalise(obs), rest], 1, out=self.frames)
+        self.obs_moments.update(obs)  # from here on
 
     def reward_scale(self, data: dict[str, Tensor], done: Tensor) -> Tensor:
         """Return one over the standard deviation of discounted returns; record the episodes that ended."""
         rewards = data["reward"]
         returns, discounted = self.returns(rewards, done)
-        whole = done & ~returns.isnan()
-        self.finished.extend(returns[whole].tolist())  # a wait for the device
-        if self.named:
-            self.told.extend(torch.stack([data[name][whole] for name in self.named], 1).tolist())
-        self.return_moments.update(discounted.flatten())
+        self.episodes.record(returns, done, data)
+        self.return_moments.update(self.share.gathered(discounted, 1).flatten())
         return (self.return_moments.var + 1e-8).rsqrt()
 
     def advantages(self, rewards: Tensor, values: Tensor, done: Tensor, next_value: Tensor) -> Tensor:
@@ -242,18 +246,16 @@ class PPO:
         """Return the sums of rewards (T, N) since each episode began: plain, and discounted as from the past to now."""
         if self.compiled_returns:
             found = self.compiled_returns(
-                reward=rewards, done=done, whole=self.episode_return, discounted=self.discounted_return
+                reward=rewards, done=done, whole=self.episodes.returns, discounted=self.discounted_return
             )
-            self.episode_return.copy_(found["whole"])
+            self.episodes.returns.copy_(found["whole"])
             self.discounted_return.copy_(found["discounted"])
             return found["return"], found["discounted_return"]
-        returns, discounted = torch.empty_like(rewards), torch.empty_like(rewards)
+        discounted = torch.empty_like(rewards)
         for t in range(self.settings.horizon):
-            returns[t] = self.episode_return.add_(rewards[t])
             discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(rewards[t])
-            self.episode_return.masked_fill_(done[t], 0)
             self.discounted_return.masked_fill_(done[t], 0)
-        return returns, discounted
+        return self.episodes.add(rewards, done), discounted
 
     def update(self) -> None:
         """Learn from the frames in `epochs` passes over shuffled minibatches. `learned` is then their mean STATISTICS.
@@ -292,6 +294,7 @@ class PPO:
 
     def _learn_from(self, rows: Tensor) -> None:
         means, grad = self.gradient(rows), self.net.grad
+        self.share.add(grad, means)
         norm = grad.norm()
         found = torch.cat([means, norm[None]])
         self.sums += found
@@ -304,24 +307,26 @@ class PPO:
 
         r is the probability ratio, a the normalised advantage, v the value, H the policy's entropy. With `value_clip`
         the value's loss is the larger one of that and of the same with v held to the rollout's value ± value_clip
-        (as in the code of Schulman et al., 2017). Returns the means that SUMS names (7,).
+        (as in the code of Schulman et al., 2017). Returns the means that SUMS names (7,). Of a run that is shared out,
+        these are this process's summands of gradient and means.
         """
         s, net = self.settings, self.net
-        obs, action, old_log_prob, advantage, target = rows.split(self.columns, 1)
+        advantages = rows.split(self.columns, 1)[3]
+        obs, action, old_log_prob, advantage, target = self.share.mine(rows).split(self.columns, 1)
         mean, value = net.forward(obs)
         inv_std = (-net.log_std).exp()
         noise = (action - mean) * inv_std
         log_prob = -0.5 * noise.square().sum(1, keepdim=True) - net.log_std.sum()
         log_ratio = log_prob - old_log_prob
         ratio = log_ratio.exp()
-        normalised = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        normalised = (advantage - advantages.mean()) / (advantages.std() + 1e-8)
         gain = ratio * normalised
         bounded = ratio.clamp(1 - s.clip, 1 + s.clip) * normalised
 
         log_prob_grad = gain * (gain <= bounded) * (-1 / len(rows))
         noise_grad = log_prob_grad * noise
         torch.sum(noise_grad * noise - log_prob_grad, 0, out=net.log_std_grad)
-        net.log_std_grad -= s.entropy
+        net.log_std_grad -= s.entropy / self.share.ranks
         target = target[:, 0]
         error = value - target
         value_grad = error * (2 * s.value_weight / len(rows))
@@ -334,7 +339,7 @@ class PPO:
 
         found = [ratio - 1 - log_ratio, (ratio - 1).abs() > s.clip, torch.minimum(gain, bounded)]
         found = [x[:, 0] for x in found] + [error, error.square(), target, target.square()]
-        return torch.stack(found).mean(1)
+        return torch.stack(found).mean(1) / self.share.ranks
 
     def act(self, obs: Observations) -> Tensor:
         """Return the mean actions (N, A) for observations, (N, O) or by name, for scoring."""
@@ -344,17 +349,14 @@ class PPO:
         """Return numbers to plot over the run, by name: the learning rate, the policy's spread, and the last update's.
 
         "std" is the mean standard deviation of the noise, "entropy" that of an action; "collection_seconds" and
-        "learning_seconds" are what the last iteration took. With them go the means, over the last 100 episodes, of what
-        the task names: the sums of its reward's terms, its metrics, the length, and the share of episodes that each
-        reason ended.
+        "learning_seconds" are what the last iteration took. With them go those of `Episodes`.
         """
         log_std = self.net.log_std
         rate, std, size = torch.stack([self.lr, log_std.exp().mean(), log_std.sum()]).tolist()
         entropy = size + 0.5 * len(log_std) * (1 + math.log(2 * math.pi))
-        means = torch.tensor(list(self.told)).mean(0).tolist() if self.told else []
         found = {"learning_rate": rate, "std": std, "entropy": entropy} | measures(self.learned)
         found |= dict(zip(("collection_seconds", "learning_seconds"), self.seconds, strict=True))
-        return found | dict(zip(self.named, means, strict=False))
+        return found | self.episodes.measures()
 
     def faults(self) -> Faults:
         """Count what went wrong in the last iteration. The size of the noise and its inverse have to be finite, too."""
@@ -382,16 +384,12 @@ class PPO:
             "optimizer": self.optimizer.state_dict(),
             "obs_moments": self.obs_moments.state_dict(),
             "return_moments": self.return_moments.state_dict(),
-            "env": self.env.state_dict(),
-            "episode_return": self.episode_return,
-            "discounted_return": self.discounted_return,
-            "finished": list(self.finished),
+            "env": self.share.whole(self.env.state_dict()),
+            "discounted_return": self.share.gathered(self.discounted_return),
             "frames_seen": self.frames_seen,
             "frames_before": self.frames_before,
-            "random": torch.get_rng_state(),
-            "cuda_random": torch.cuda.get_rng_state(self.frames.device) if self.frames.is_cuda else None,
         }
-        state |= {"told": list(self.told)} if self.named else {}
+        state |= self.episodes.state_dict() | random_state(self.frames.device)
         return state | ({"rate": self.lr, "first_rate": s.learning_rate} if s.target_kl else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -402,56 +400,17 @@ class PPO:
             self.lr.copy_(state["rate"])  # else the run was resumed with another one
         self.obs_moments.load_state_dict(state["obs_moments"])
         self.return_moments.load_state_dict(state["return_moments"])
-        self.env.load_state_dict(state["env"])
-        self.episode_return.copy_(state["episode_return"])
-        self.discounted_return.copy_(state["discounted_return"])
-        self.finished.extend(state["finished"])
-        self.told.extend(state.get("told", ()))
+        self.env.load_state_dict(self.share.part(state["env"]))
+        self.episodes.load_state_dict(state)
+        self.discounted_return.copy_(self.share.mine(state["discounted_return"]))
         self.frames_seen, self.frames_before = state["frames_seen"], state["frames_before"]
-        torch.set_rng_state(state["random"].cpu())
-        if self.frames.is_cuda and state["cuda_random"] is not None:  # None: of a run on the CPU
-            torch.cuda.set_rng_state(state["cuda_random"].cpu(), self.frames.device)
+        set_random_state(state, self.frames.device)
 
-    def start_from(self, run: Mapping[str, Any], folder: Path) -> None:
-        """Begin with what the networks of another run have learned; `run` is what identifies this one.
-
-        Raises SystemExit where that run is of another task or learner, or its networks read or are something else.
-        """
-        found = runs.load(folder / "checkpoint.pt", ("run", "agent"))
-        theirs, state, ours = found["run"], found["agent"], self.state_dict()
-        for name in ("algorithm", "env", "obs_groups"):
-            if theirs.get(name) != run.get(name):
-                raise SystemExit(f"{folder} cannot be started from: {name} is {theirs.get(name)}, here {run.get(name)}")
-        wrong = misfit(state, {name: ours[name] for name in LEARNED})
-        if wrong:
-            raise SystemExit(f"{folder} cannot be started from: {wrong}")
+    def begin_with(self, state: Mapping[str, Any]) -> None:
+        """Begin with what another run has learned: the entries LEARNED of its state."""
         self.net.theta.copy_(state["theta"])
         self.obs_moments.load_state_dict(state["obs_moments"])
         self.return_moments.load_state_dict(state["return_moments"])
-        self.frames_before = int(state["frames_seen"]) + int(state.get("frames_before", 0))
-
-
-class Seen:
-    """The parts of an observation, and those that policy and critic see, where the task has groups."""
-
-    def __init__(self, observation: Observation, obs_groups: Mapping[str, Sequence[str]] | None = None):
-        self.parts, self.groups = observation.parts("dict"), None
-        self.columns: Tensor | None = None  # (2, O) bool, of policy and critic
-        if observation.grouped:
-            try:
-                self.groups = chosen_groups([*self.parts.shapes], obs_groups)
-            except ValueError as error:
-                raise SystemExit(str(error)) from error
-            self.columns = torch.zeros(2, self.parts.size, dtype=torch.bool, device="cpu")
-            for row, who in zip(self.columns, ("policy", "critic"), strict=True):
-                row[self.parts.columns(self.groups[who])] = True
-        elif obs_groups:
-            raise SystemExit(f"obs_groups is {obs_groups}, and the task's observations have no groups")
-
-    def told(self) -> dict[str, Any]:
-        """Return the entries of policy.pt that say what the networks read; none where observations have no names."""
-        shapes = {"observation": mapped(list, self.parts.shapes)} if self.parts.named else {}
-        return shapes | ({"obs_groups": self.groups} if self.groups else {})
 
 
 def first_action(space: Space[Any]) -> Tensor:
@@ -473,10 +432,8 @@ def bytes_a_unit(s: Settings, widths: Sequence[int]) -> int:
     return 4 * 16 * parameters(1, widths) // sum(widths[1:-1]) + 4 * 4 * (s.num_envs + s.minibatch)
 
 
-@torch.no_grad()  # gradients are written out above
-def main(argv: list[str] | None = None) -> None:
-    """Run `torch_mjenvs train`."""
-    parser = runs.training_parser((__doc__ or "").splitlines()[0], runs.settings(), "torch_mjenvs train")
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of PPO that are no settings."""
     parser.add_argument(
         "--learner", choices=("compiled", "torch"), help="what runs the networks; default compiled, on the CPU"
     )
@@ -484,17 +441,10 @@ def main(argv: list[str] | None = None) -> None:
         "--precision", choices=("float32", "bfloat16"), default="float32",
         help="of the factors of a compiled learner's products, whose sums are float32; default float32",
     )  # fmt: skip
-    parser.add_argument(
-        "--obs-groups", nargs="+", type=groups, metavar="WHO=GROUP,GROUP",
-        help="the groups of the task's observations that each network sees: policy=policy critic=policy,privileged",
-    )  # fmt: skip
-    parser.add_argument(
-        "--start", type=Path, metavar="RUN",
-        help="begin with the networks of this run, whose task had the same id, but maybe other fields",
-    )  # fmt: skip
-    args, env_id, task = runs.parsed(parser, argv)
-    if args.start and args.resume:
-        raise SystemExit("--start begins a run, and --resume goes on with one: give one of them")
+
+
+def ways(args: argparse.Namespace) -> dict[str, str]:
+    """Return the "learner" and the "precision" that a run has. Raises SystemExit for a learner that cannot be."""
     reason = why_not(torch.device(args.device))
     if args.learner == "compiled" and reason:
         raise SystemExit(f"--learner compiled cannot be: {reason}")
@@ -502,20 +452,19 @@ def main(argv: list[str] | None = None) -> None:
     if rounded and (why := (why_no_bfloat16() if compiled else reason or "it is for the compiled learner")):
         print(f"--precision bfloat16 is float32 here: {why}", file=sys.stderr)
         rounded = False
-    settings = Settings(**runs.chosen(env_id, args))
-    torch.manual_seed(args.seed)
-    torch.set_float32_matmul_precision(PRECISION)
+    return {"learner": "compiled" if compiled else "torch", "precision": "bfloat16" if rounded else "float32"}
 
-    env = make(env_id, settings.num_envs, args.device, **arguments(env_id, task))
-    agent = PPO(env, settings, args.seed, dict(args.obs_groups or ()), compiled, rounded)
-    run = {"algorithm": "PPO", "env": env_id, "seed": args.seed, "task": task, "settings": asdict(settings)}
-    run |= {"learner": "compiled" if compiled else "torch", "precision": "bfloat16" if rounded else "float32"}
-    run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
-    if args.start:
-        agent.start_from(run, args.start)
-    with runs.folder(args.out, f"{env_id}-{args.seed}", args.resume) as out:
-        history = runs.train(agent, run, out, args)
-        env.close()
-        history |= {"frames_before": agent.frames_before} if agent.frames_before else {}
-        history |= {"start": str(args.start)} if args.start else {}
-        runs.finish(agent, run, out, args, history)
+
+def make(
+    env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]],
+    share: Share, learner: str, precision: str,
+) -> PPO:  # fmt: skip
+    """Make a PPO of these settings, and of what `ways` returned.
+
+    Raises SystemExit where a minibatch in torch cannot be shared out over the processes.
+    """
+    size = settings["minibatch"]
+    if learner == "torch" and size % share.ranks:
+        raise SystemExit(f"--minibatch {size} cannot be shared out: use a multiple of {share.ranks}")
+    torch.set_float32_matmul_precision(PRECISION)
+    return PPO(env, Settings(**settings), seed, obs_groups, learner == "compiled", precision == "bfloat16", share)

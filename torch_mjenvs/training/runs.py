@@ -7,7 +7,6 @@ import importlib.util
 import io
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -29,13 +28,14 @@ from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
 from .scores import Score, score, scores, show
-from .settings import RULES, SETTINGS, settings
+from .settings import RULES, SETTINGS, settings, tuned
+from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
 from .worlds import make, task_id
 
 __all__ = [
-    "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "parsed", "parser", "report", "save",
-    "save_curve", "settings", "train", "training_parser",
+    "SETTINGS", "Agent", "chosen", "finish", "folder", "given", "load", "name_of", "parsed", "parser", "report",
+    "save", "save_curve", "settings", "train", "training_parser",
 ]  # fmt: skip
 
 if importlib.util.find_spec("matplotlib") is None:  # imported at the end of a run, and missed before it begins
@@ -44,9 +44,9 @@ if importlib.util.find_spec("matplotlib") is None:  # imported at the end of a r
 EVALUATED = 16  # episodes, each time that a run is evaluated on the way
 
 
-def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser:
-    """Return an argument parser with the flags that every run takes."""
-    known = ", ".join(name for name in tomllib.loads(SETTINGS.read_text()) if name != "defaults")
+def parser(description: str, prog: str | None = None, tables: Path = SETTINGS) -> argparse.ArgumentParser:
+    """Return an argument parser with the flags that every run takes; `tables` has the settings of tasks."""
+    known = ", ".join(tuned(tables))
     out = argparse.ArgumentParser(prog=prog, description=description, allow_abbrev=False)
     out.add_argument("--env", default="TorchHalfCheetah-v0", help=f"id of the task; settings are tuned for {known}")
     out.add_argument("--num-envs", type=RULES["num_envs"], help="number of worlds, instead of the task's own")
@@ -62,10 +62,10 @@ def parser(description: str, prog: str | None = None) -> argparse.ArgumentParser
 
 
 def training_parser(
-    description: str, defaults: Mapping[str, Any], prog: str | None = None
+    description: str, defaults: Mapping[str, Any], prog: str | None = None, tables: Path = SETTINGS
 ) -> argparse.ArgumentParser:
     """Return `parser` with a flag for every setting, and flags for the evaluations and logs of a run."""
-    out = parser(description, prog)
+    out = parser(description, prog, tables)
     out.add_argument(
         "--evaluations", type=whole, default=10,
         help=f"how often to evaluate the policy during training, in {EVALUATED} episodes each time",
@@ -94,9 +94,15 @@ def parsed(
     task = task_behind(env_id)
     add_fields(out, task, {})
     args, fields = parse(out, argv, task)
-    if args.resume and (file := to_resume(args.out, f"{env_id}-{args.seed}")).exists():
+    if args.resume and (file := to_resume(args.out, name_of(env_id, args))).exists():
         fields = _resumed_fields(file, env_id, task) | fields
     return args, env_id, fields
+
+
+def name_of(env_id: str, args: argparse.Namespace) -> str:
+    """Return the name of the folder of a run's results, unless the command line has another: ENV-SEED of PPO's."""
+    algorithm = getattr(args, "algorithm", "ppo")
+    return f"{env_id}-{args.seed}" if algorithm == "ppo" else f"{env_id}-{algorithm}-{args.seed}"
 
 
 def _resumed_fields(file: Path, env_id: str, task: Task | None) -> dict[str, Any]:
@@ -117,19 +123,27 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
     return {name: x for name in names if (x := getattr(args, name, None)) is not None}
 
 
-def chosen(env_id: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Return PPO's settings for a task, changed by the command line. Raises SystemExit for a bad value."""
+def chosen(
+    env_id: str, args: argparse.Namespace, of: Callable[..., dict[str, Any]] = settings
+) -> dict[str, Any]:
+    """Return an algorithm's settings for a task, changed by the command line. Raises SystemExit for a bad value.
+
+    `of` returns the settings; it is PPO's unless another one is given.
+    """
     try:
-        return settings(env_id, **given(args, settings()))
+        return of(env_id, **given(args, of()))
     except ValueError as error:
         raise SystemExit(str(error)) from error
 
 
-def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace) -> dict[str, Any]:
+def train(
+    agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, share: Share = ALONE
+) -> dict[str, Any]:
     """Train `agent` for `settings.total_steps` frames. `run` is a dict that identifies the run.
 
     Keeps OUT/policy.pt, to be watched, OUT/best.pt, the best by evaluations, and OUT/checkpoint.pt, to resume from.
-    Evaluates the policy on the way; that does not change the course of the run.
+    Evaluates the policy on the way; that does not change the course of the run. Of a run that is shared out over
+    processes, the first one does so, and all learn the same.
 
     Returns "curve", rows of (seconds, frames, mean return of the last 100 episodes), "evaluations", rows of (seconds,
     frames, mean return of the episodes of an evaluation), "faults", the counts of `Faults`, and "changes", rows of
@@ -143,12 +157,14 @@ def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace
     if args.resume:
         history, before = resumed(agent, run, out / "checkpoint.pt", history)
     start, begun = time.perf_counter() - before, agent.frames_seen
-    kept = Kept(agent, run, out, history)
+    kept = Kept(agent, run, out, history, share)
     if not args.resume:
         kept.save(0.0)
-    bar = tqdm(total=total, initial=begun, unit=" frames", unit_scale=True, dynamic_ncols=True)
-    with Interrupts() as interrupts, closing(Log(out, run, begun, args.wandb)) as log, bar:
-        while agent.frames_seen < total and not interrupts.heard:
+    off = not share.first
+    bar = tqdm(total=total, initial=begun, unit=" frames", unit_scale=True, dynamic_ncols=True, disable=off)
+    stopped = False
+    with Interrupts() as interrupts, closing(Log(out, run, begun, args.wandb, off)) as log, bar:
+        while agent.frames_seen < total and not stopped:
             last = agent.frames_seen
             agent.iterate()
             frames, seconds = agent.frames_seen, time.perf_counter() - start
@@ -161,18 +177,21 @@ def train(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace
             bar.set_postfix_str(_postfix(values.get("return"), faults + found), refresh=False)
             bar.update(frames - bar.n)
             why = found.divergence(frames - last)
-            if not why and frames * args.evaluations // total > last * args.evaluations // total:
+            if share.first and not why and frames * args.evaluations // total > last * args.evaluations // total:
                 values["evaluation"] = evaluated(agent.act, run, args)
                 history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
                 kept.save_best(history["evaluations"][-1][2])
             log.write(frames, values | history["faults"])
             if why:
                 raise SystemExit(_diverged(why, agent, kept))
-            if kept.due(last):
+            stopped, due = share.told((interrupts.heard is not None, kept.due(last)))
+            if due:
                 kept.save(time.perf_counter() - start)
-    if interrupts.heard:
+        stopped = stopped or share.told(interrupts.heard is not None)
+    if stopped:
         kept.save(time.perf_counter() - start)
-        print(f"stopped after {agent.frames_seen:,} frames: go on by --resume --out {out}", file=sys.stderr)
+        if share.first:
+            print(f"stopped after {agent.frames_seen:,} frames: go on by --resume --out {out}", file=sys.stderr)
         raise SystemExit(interrupts.status)
     return history
 

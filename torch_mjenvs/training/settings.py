@@ -1,4 +1,4 @@
-"""The settings of a run: the rules that each must obey, and the values that settings.toml has for a task."""
+"""The settings of a run: the rules that each must obey, and the values that a table has for a task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from .flags import Number, count, positive, whole
 from .networks import ACTIVATIONS
 
-SETTINGS = Path(__file__).with_name("settings.toml")
+SETTINGS = Path(__file__).with_name("settings.toml")  # PPO's
 
 _several = Number("a whole number from 2 on, as the advantages of one frame have no spread", lambda x: x >= 2, True)
 _few = Number("a whole number from 1 to 2,147,483,647", lambda x: 1 <= x < 2**31, True)
@@ -79,14 +79,27 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def tabled(file: Path, env_id: str, instead: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings for a task: `instead`, else its table in a file, else the defaults there.
+
+    Raises ValueError for a bad setting.
+    """
+    tables = tomllib.loads(file.read_text())
+    return checked(tables["defaults"] | tables.get(env_id, {}) | instead)
+
+
+def tuned(file: Path) -> list[str]:
+    """Return the ids of the tasks that have a table in a file."""
+    return [name for name in tomllib.loads(file.read_text()) if name != "defaults"]
+
+
 def settings(env_id: str = "", **instead: Any) -> dict[str, Any]:
     """Return PPO's settings for a task: the arguments, else its table in settings.toml, else the defaults.
 
     A minibatch of the tables is at most a batch. Raises ValueError for a bad setting, among them a minibatch that was
     asked for and is larger than the batch, and a log_std beyond its bounds.
     """
-    tables = tomllib.loads(SETTINGS.read_text())
-    found = checked(tables["defaults"] | tables.get(env_id, {}) | instead)
+    found = tabled(SETTINGS, env_id, instead)
     batch = found["num_envs"] * found["horizon"]
     if found["minibatch"] > batch and "minibatch" in instead:
         raise ValueError(

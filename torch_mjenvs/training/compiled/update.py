@@ -44,6 +44,7 @@ from ...compiler.scalar import exp
 from ...networks import adam
 from ...networks.layers import Block, Layout, Network
 from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs
+from ..sharing import ALONE, Share
 from ..statistics import POLICY_SUMS, SUMS, VALUE_SUMS
 from .losses import Loss, policy_loss, value_loss
 
@@ -99,10 +100,13 @@ class Update:
     def __init__(
         self, networks: tuple[Network, Network], theta: Tensor, log_std: int, optimizer: torch.optim.Adam,
         columns: Sequence[int], size: int, loss: Loss, trained: Tensor | None = None, rounded: bool = False,
+        share: Share = ALONE,
     ):  # fmt: skip
+        """Compile the update. Where it is shared out over processes, each has some of the parts of a minibatch."""
         self.theta, self.optimizer, self.columns, self.size = theta, optimizer, tuple(columns), size
         self.tiles_a_part = math.ceil(size / (PARTS * FRAMES))
         self.parts = math.ceil(size / (self.tiles_a_part * FRAMES))
+        self.share, self.mine = share, share.of(self.parts)
         layout = Layout(networks, (log_std, self.columns[1]), lanes(), rounded)
         self.blocks = layout.blocks
         self.copies: list[_Copies] = []  # of theta and its two moments
@@ -117,7 +121,7 @@ class Update:
         self.weight_pairs, self.biases = Scratch("weight pairs", lanes()), Scratch("biases", lanes())
         theta_here = Matrix("theta", 1, total, total)
         self.rounded = RoundedWeights(layout.networks, theta_here, self.weight_pairs, self.biases) if rounded else None
-        self.kernel = self._kernel(layout.networks, layout.others, loss)
+        self.kernels = self._kernels(layout.networks, layout.others, loss)
         self.own = self.own_pairs = torch.zeros(0)
         self.seen: tuple[Tensor, int, Any] = theta, -1, None  # the last frames, and their advantages
         self.shared = {
@@ -132,16 +136,21 @@ class Update:
         _Copies(self.blocks, found, self.gradients).give()
         return found
 
-    def _kernel(self, networks: Sequence[Network], log_std: int, loss: Loss) -> Kernel:
-        phases = [self._learn(networks, log_std, loss), *self._step(loss)]
+    def _kernels(self, networks: Sequence[Network], log_std: int, loss: Loss) -> list[Kernel]:
+        """Return one kernel of all phases, or two, between which processes exchange the sums of their parts."""
+        learn = [self._learn(networks, log_std, loss)]
         if self.rounded:
-            phases.insert(0, Phase("weights", 1, tuple(self.rounded.steps)))
+            learn.insert(0, Phase("weights", 1, tuple(self.rounded.steps)))
+        step = self._step(loss)
         names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient")
         floats = map(Memory, (*names, "squares", "statistics", "trained"))
         memories = [*floats, Memory("order", "l"), Memory("own", each=self.scratch.size)]
         if self.rounded:
             memories += [Memory("own pairs", "p", self.pairs.size), Memory("weight pairs", "p"), Memory("biases")]
-        return build(Plan("ppo update", tuple(memories), tuple(phases)))
+        if self.share.ranks == 1:
+            return [build(Plan("ppo update", tuple(memories), (*learn, *step)))]
+        plans = Plan("ppo gradients", tuple(memories), tuple(learn)), Plan("ppo step", tuple(memories), step)
+        return list(map(build, plans))
 
     def _learn(self, networks: Sequence[Network], log_std: int, loss: Loss) -> Phase:
         """Plan the sums of gradients: each part of the minibatch its own."""
@@ -200,7 +209,7 @@ class Update:
             Apply(inverse_std(), (Matrix("theta", 1, actions, 1, offset=log_std), inv_std), actions),
             Loop("tile", self.tiles_a_part, tuple(tile)),
         )
-        return Phase("part", self.parts, steps)
+        return Phase("part", self.mine.stop - self.mine.start, steps)
 
     def _step(self, loss: Loss) -> tuple[Phase, Phase]:
         """Plan the sum of the parts, and Adam's step."""
@@ -250,11 +259,28 @@ class Update:
             "statistics": statistics, "order": filled, "trained": self.trained, "own pairs": self.own_pairs,
             **self.shared,
         }  # fmt: skip
-        self.kernel(tensors, rounds, threads)
+        if self.share.ranks == 1:
+            self.kernels[0](tensors, rounds, threads)
+        else:
+            for k in range(rounds):
+                self._shared_round(tensors, k, threads)
         for copies in self.copies:
             copies.give()
         state["step"] += rounds
         return torch.cat([statistics.sum(1)[:, : len(SUMS)], squares.sum(1, keepdim=True).sqrt()], 1)
+
+    def _shared_round(self, tensors: dict[str, Tensor], k: int, threads: int) -> None:
+        """Learn from minibatch k. Sums of parts that are others' are 0 here, so to add everybody's rounds nothing."""
+        of_round = ("advantages", "rates", "squares", "statistics", "order")
+        now = tensors | {name: tensors[name][k] for name in of_round}
+        first, frames = self.mine.start, self.tiles_a_part * FRAMES
+        own = {name: now[name][first:] for name in ("sums", "statistics")}
+        own |= {name: now[name][first * frames :] for name in ("order", "weights")}
+        self.sums.zero_()
+        if self.mine.stop > first:
+            self.kernels[0](now | own, 1, threads)
+        self.share.add(self.sums, now["statistics"])
+        self.kernels[1](now, 1, threads)
 
     def _state(self) -> dict[str, Tensor]:
         """Return the optimizer's state of theta, as torch's Adam begins it where there is none yet."""

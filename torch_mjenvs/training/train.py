@@ -1,0 +1,92 @@
+"""The command `torch_mjenvs train`: a policy for a task, by any of the algorithms."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from . import runs
+from .agent import Algorithm
+from .checkpoints import start_from
+from .flags import groups
+from .sharing import Share, joined, local
+from .task_flags import arguments
+from .worlds import make
+
+ALGORITHMS = {"ppo": ".ppo", "sac": ".sac"}  # modules that are each an `Algorithm`
+
+
+def chosen(argv: list[str]) -> tuple[Algorithm, argparse.ArgumentParser]:
+    """Return the algorithm that a command line names, and the parser for its flags."""
+    first = argparse.ArgumentParser(prog="torch_mjenvs train", add_help=False, allow_abbrev=False)
+    _add_algorithm(first)
+    name = first.parse_known_args(argv)[0].algorithm
+    found = cast(Algorithm, importlib.import_module(ALGORITHMS[name], __package__))
+    about = f"{found.NAME} on one of the Torch tasks, scored at the end in Gymnasium's or dm_control's own."
+    parser = runs.training_parser(about, found.settings(), "torch_mjenvs train", found.TABLES)
+    _add_algorithm(parser)
+    found.add_flags(parser)
+    parser.add_argument(
+        "--obs-groups", nargs="+", type=groups, metavar="WHO=GROUP,GROUP",
+        help="the groups of the task's observations that each network sees: policy=policy critic=policy,privileged",
+    )  # fmt: skip
+    parser.add_argument(
+        "--start", type=Path, metavar="RUN",
+        help="begin with the networks of this run, whose task had the same id, but maybe other fields",
+    )  # fmt: skip
+    return found, parser
+
+
+def _add_algorithm(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--algorithm", choices=ALGORITHMS, default="ppo", help="default ppo; each has its own settings")
+
+
+@torch.no_grad()  # an algorithm that needs gradients asks for them
+def main(argv: list[str] | None = None) -> None:
+    """Run `torch_mjenvs train`."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    algorithm, parser = chosen(argv)
+    args, env_id, task = runs.parsed(parser, argv)
+    if args.start and args.resume:
+        raise SystemExit("--start begins a run, and --resume goes on with one: give one of them")
+    args.device = local(args.device)
+    with joined(args.device) as share:
+        train(algorithm, args, env_id, task, share)
+
+
+def train(
+    algorithm: Algorithm, args: argparse.Namespace, env_id: str, task: dict[str, Any], share: Share
+) -> None:
+    """Train, in this process's share of the worlds; the first process keeps the results."""
+    ways = algorithm.ways(args)
+    settings = runs.chosen(env_id, args, algorithm.settings)
+    worlds = settings["num_envs"]
+    if worlds % share.ranks:
+        raise SystemExit(f"--num-envs {worlds} cannot be shared out: use a multiple of {share.ranks}")
+    mine = share.of(worlds)
+    torch.manual_seed(args.seed)
+    env = make(env_id, mine.stop - mine.start, args.device, first_world=mine.start, **arguments(env_id, task))
+    agent = algorithm.make(env, settings, args.seed, dict(args.obs_groups or ()), share, **ways)
+    run = {"algorithm": algorithm.NAME, "env": env_id, "seed": args.seed, "task": task, "settings": settings} | ways
+    run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
+    if args.start:
+        start_from(agent, run, args.start)
+    with runs.folder(args.out, runs.name_of(env_id, args), args.resume) if share.first else nullcontext() as held:
+        out = share.told(held)
+        history = runs.train(agent, run, out, args, share)
+        env.close()
+        history |= {"frames_before": agent.frames_before} if agent.frames_before else {}
+        history |= {"start": str(args.start)} if args.start else {}
+        history |= {"processes": share.ranks} if share.ranks > 1 else {}
+        if share.first:
+            runs.finish(agent, run, out, args, history)
+
+
+if __name__ == "__main__":
+    main()
