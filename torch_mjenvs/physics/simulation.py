@@ -72,16 +72,20 @@ RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  #
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for kernels: a model, and by name further outputs, further inputs and parameters that vary."""
+    """A request for kernels: a model, and by name further outputs, further inputs and parameters that vary.
+
+    only: of some parameters, the rows that vary (see `Columns`).
+    """
 
     model: Model
     outputs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     vary: tuple[str, ...] = ()
+    only: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def columns(self) -> Columns:
-        return Columns(self.model, self.vary)
+        return Columns(self.model, self.vary, self.only)
 
     def world(self, b: Mapping[str, list[Scalar]]) -> Model:
         """Return a world's model."""

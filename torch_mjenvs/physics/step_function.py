@@ -99,7 +99,7 @@ class StepFunction(Differentiable):
     def _build(self, kind: str) -> Pure:
         asked, dtype = self._asked, self._dtype
         reads, writes = _buffers(asked, kind)
-        origin = source.origin(asked.model.digest, f"{asked.inputs} {asked.vary}")
+        origin = source.origin(asked.model.digest, f"{asked.inputs} {asked.vary} {asked.only}")
         recipe = Recipe(kind, (*reads, *writes), dtype, lambda: program(asked, dtype, kind), origin)
         return Pure(build(recipe, self._device), len(reads))
 
