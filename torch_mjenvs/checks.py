@@ -31,6 +31,13 @@ def as_count(name: str, x: Any, least: int = 1) -> int:
     return count
 
 
+def as_bound(name: str, x: Any) -> float | None:
+    """Read x as a positive number, or None for no bound. Raises ValueError."""
+    if x is None or (isinstance(x, (int, float, np.number)) and x > 0):
+        return None if x is None else float(x)
+    raise ValueError(f"{name} must be a positive number, or None, not {x!r}")
+
+
 def as_limit(max_episode_steps: Any) -> int | None:
     """The steps after which an episode is truncated; None, or Gymnasium's -1, is never. Raises ValueError."""
     if max_episode_steps is None:
@@ -94,6 +101,8 @@ def as_rows(name: str, x: Any, size: int, device: torch.device) -> torch.Tensor:
 
 def broadcast(what: str, shapes: Sequence[torch.Size]) -> torch.Size:
     """Return the shape that these are broadcast to. Raises ValueError, naming them."""
+    if shapes and all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
     try:
         return torch.broadcast_shapes(*shapes)
     except RuntimeError:

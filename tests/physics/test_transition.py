@@ -115,6 +115,39 @@ def test_torch_func_goes_through_steps_and_maps_over_worlds():
     torch.testing.assert_close(rows, sim.linearize(qpos[0], qvel[0], ctrl[0]).B[9:])
 
 
+def test_torch_func_jvp_is_linearizes_matrices_times_a_direction():
+    _, sim, (qpos, qvel, ctrl, _) = known.of(known.asset("half_cheetah"), 4)
+    given, dots = (qpos, qvel, ctrl), [torch.randn_like(x) for x in (qpos, qvel, ctrl)]
+    A, B, *_ = sim.linearize(*given)
+    want = torch.einsum("nij,nj->ni", torch.cat([A, B], dim=-1), torch.cat(dots, dim=-1))
+    after, found = torch.func.jvp(lambda *x: torch.cat(sim.transition(*x)[:2], dim=-1), given, tuple(dots))
+    torch.testing.assert_close(after, torch.cat(sim.transition(*given)[:2], dim=-1))
+    torch.testing.assert_close(found, want, rtol=1e-9, atol=1e-9)
+    columns = torch.func.jacfwd(lambda u: sim.transition(qpos[0], qvel[0], u).qvel)(ctrl[0])
+    torch.testing.assert_close(columns, B[0, 9:], rtol=1e-9, atol=1e-9)
+
+
+def test_clip_adjoint_bounds_what_goes_back_from_a_step_and_leaves_shorter_adjoints_as_they_are():
+    _, sim, states = known.of(known.asset("half_cheetah"), 4)
+
+    def found(bound: float | None, nstep: int = 1) -> torch.Tensor:
+        given = [x.clone().requires_grad_() for x in states[:3]]
+        after = sim.transition(*given, nstep=nstep, clip_adjoint=bound)
+        total = (after.qvel * torch.tensor([[1.0], [2.0], [3.0], [4.0]])).sum()
+        return torch.cat(torch.autograd.grad(total, given), dim=1)
+
+    exact = found(None)
+    assert torch.equal(found(1e9), exact)
+    lengths = 3.0 * torch.arange(1.0, 5.0, dtype=torch.float64)  # of what comes from the loss, by world
+    want = exact * (7.0 / lengths).clamp(max=1.0)[:, None]
+    torch.testing.assert_close(found(7.0), want, rtol=1e-9, atol=1e-9)
+    A, *_ = sim.linearize(*states[:3])
+    twice = found(1e-3, nstep=2)  # a step's adjoint is bounded, and then the one of the step before
+    assert (twice[:, :18].norm(dim=1) <= 1e-3 * torch.linalg.matrix_norm(A, 2) * (1 + 1e-9)).all()
+    with pytest.raises(ValueError, match="clip_adjoint must be a positive number"):
+        found(0.0)
+
+
 def test_several_steps_are_those_of_step_and_nothing_is_changed():
     _, sim, states = known.of(known.asset("half_cheetah"), 4)
     before = [x.clone() for x in (sim.qpos, sim.qvel, sim.ctrl, sim.qacc_warmstart)]

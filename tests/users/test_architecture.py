@@ -22,12 +22,12 @@ PHYSICS = sorted((PACKAGE / "physics").rglob("*.py"))
 ENVS = sorted((PACKAGE / "envs").glob("*.py"))
 TASKS = sorted((PACKAGE / "envs" / "tasks").glob("*.py"))
 EDGE = {  # of physics: what meets torch and kernels
-    "derivatives.py", "simulation.py", "size.py", "transition.py", "world_params.py",
+    "derivatives.py", "simulation.py", "size.py", "step_function.py", "transition.py", "world_params.py",
 }  # fmt: skip
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {
     "ahead.py", "contract.py", "engine.py", "episode.py", "layout.py", "observation.py", "pixels.py",
-    "randomization.py", "records.py", "task_view.py",
+    "randomization.py", "records.py", "step_gradient.py", "task_view.py",
 }  # fmt: skip
 RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]

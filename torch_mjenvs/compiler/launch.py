@@ -11,7 +11,6 @@ import itertools
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -38,7 +37,6 @@ class Kernel(ABC):
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, device: torch.device):
         self.name, self.buffers, self.device = name, tuple(buffers), device
         self.float_type = getattr(torch, dtype)
-        self.adjoint: Adjoint | None = None
         self.handle = next(_handles)
         _kernels[self.handle] = self
 
@@ -77,21 +75,6 @@ class Kernel(ABC):
         if size != buffer.size or worlds % PADDING or buffer.period not in (0, worlds):
             raise ValueError(f"buffer {buffer.name!r} of size {buffer.size} cannot be of shape {tuple(x.shape)}")
         return None if buffer.period else worlds
-
-
-@dataclass(frozen=True)
-class Adjoint:
-    """The derivatives of a kernel in reverse mode, by another kernel.
-
-    That one has the same buffers, and for each of `given` one named `bar_` before it, of the adjoints of what the first
-    kernel made of it. It puts those of what the first began with in the buffers `wanted`. kept: buffers that it reads
-    as the first left them; all others it reads as that found them.
-    """
-
-    build: Callable[[], Kernel]
-    given: Sequence[str]
-    wanted: Sequence[str]
-    kept: Sequence[str]
 
 
 class Launch:
@@ -205,53 +188,3 @@ def _(
         for x, dim in zip(tensors, dims, strict=True)
     ]
     return run(kernel, moved), [0] * len(moved)
-
-
-class _Run(torch.autograd.Function):
-    """`run` as a function that autograd and torch.func go through; what its gradients are is for others to say."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(kernel: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(run(kernel, list(tensors)))
-
-
-class _Adjoint(_Run):
-    """`run`, of which torch is told that it has no gradients."""
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        raise RuntimeError("gradients of a step have no gradients themselves")
-
-
-class _Differentiable(_Run):
-    """`run` with the gradients of the kernel's adjoint. torch.func knows it, as it does no operator with a rule."""
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        ctx.kernel, *tensors = inputs
-        kernel = _kernel(ctx.kernel)
-        assert kernel.adjoint
-        both = zip(kernel.buffers, tensors, output, strict=True)
-        kept = [after if b.name in kernel.adjoint.kept else before for b, before, after in both]
-        ctx.save_for_backward(*kept)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        kernel = _kernel(ctx.kernel)
-        adjoint, names = kernel.adjoint, [b.name for b in kernel.buffers]
-        assert adjoint
-        by_name = dict(zip(names, gradients, strict=True))
-        given = [*ctx.saved_tensors, *(by_name[name] for name in adjoint.given)]
-        found = dict(zip(names, _Adjoint.apply(adjoint.build().handle, *given), strict=False))
-        return None, *(found[name] if name in adjoint.wanted else None for name in names)
-
-
-def differentiable(kernel: Kernel, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Run a kernel that has an adjoint, as `run` does; autograd and torch.func go through it, once."""
-    return list(_Differentiable.apply(kernel.handle, *tensors))

@@ -12,9 +12,10 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_count, as_dtype, as_limit, as_mask, as_tensor, check_memory, check_state
+from ..checks import as_bound, as_count, as_dtype, as_limit, as_mask, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.build import Recipe, build, prepare
+from ..compiler.functions import bounded
 from ..compiler.launch import copied, mark_static_address
 from ..compiler.packed_outputs import PackedOutputs
 from ..physics.loading.load import load
@@ -28,6 +29,7 @@ from .entries import BAD_STATE
 from .episode import Episode, is_known
 from .model_view import model_view
 from .randomization import as_draws
+from .step_gradient import StepGradient
 from .tasks.base import Task, copy_of
 
 __all__ = ["COLUMNS", "Engine", "copied", "mark_static_address", "named_columns"]
@@ -136,6 +138,7 @@ class Engine(Varied):
         self.buffers = {b.name: given[b.name] if b.name in given else step.allocate(b, num_envs) for b in step.buffers}
         self._rows = frozenset(b.name for b in step.buffers if b.rows)
         self._step, self._reset = step.bind(self.buffers), self._kernel("reset", origin).bind(self.buffers)
+        self._gradient = StepGradient(episode, self._step.kernel, str(dtype).removeprefix("torch."))
         self._refreshing: launch.Launch | None = None
         # Of a user's task it is traced now: later the Python that the task rests on may be another than that of `step`.
         refresh = _recipe(episode, "refresh", dtype, None)
@@ -320,7 +323,9 @@ class Engine(Varied):
 
         return step
 
-    def transition(self, state: Mapping[str, torch.Tensor], action: torch.Tensor) -> dict[str, torch.Tensor]:
+    def transition(
+        self, state: Mapping[str, torch.Tensor], action: torch.Tensor, *, clip_adjoint: float | None = None
+    ) -> dict[str, torch.Tensor]:
         """Return the state after one step from `state` under `action` (..., nu). The engine's own worlds stay as they
         are.
 
@@ -328,8 +333,20 @@ class Engine(Varied):
         "reward", "terminated" and so on are the step's. A pure function: `torch.vmap` maps it over worlds, and
         `torch.compile` takes it.
 
-        Raises KeyError if an entry of the state is missing, ValueError for one of a wrong shape, dtype or device.
+        torch's autograd and `torch.func.grad` go through it, once: from the state after the step, memory and sums
+        included, "obs", "reward" and "info", to the state before it, the action, and "params" with what follows of
+        them ("derived"). No gradient crosses a reset: what a new episode begins with has none, and in SAME_STEP mode
+        "final_obs" and "final_info" have those of the step. Flags and the solver's start have none, nor has the step of
+        a world whose state or action was bad. The way back is several kernels, built on first use; it is as exact as
+        that of `Simulation.transition`. Code that torch compiles has no gradients.
+
+        clip_adjoint: the greatest length that the adjoint of a world's positions, velocities and activations after the
+        step has on its way back, as in `Simulation.transition`.
+
+        Raises KeyError if an entry of the state is missing, ValueError for one of a wrong shape, dtype or device, or a
+        bound that is not positive; in backward UnsupportedModel, naming what has no gradients.
         """
+        clip_adjoint = as_bound("clip_adjoint", clip_adjoint)
         given = [action if name == "action" else state[name] for name in self.buffers]
         lead = given[0].shape[: given[0].ndim - 1]
         for (name, view), x in zip(self._views.items(), given, strict=True):
@@ -337,8 +354,14 @@ class Engine(Varied):
             if x.shape != shape or x.dtype != view.dtype or x.device != view.device:
                 raise ValueError(f"{name} must be {view.dtype} of shape {tuple(shape)} on {view.device}")
         rows = [x[..., None] if name in COLUMNS else x for name, x in zip(self.buffers, given, strict=True)]
-        out = zip(self.buffers, launch.run(self._step.kernel.handle, rows), strict=True)
-        return {name: x[..., 0] if name in COLUMNS else x for name, x in out}
+        if torch.compiler.is_compiling():
+            out = dict(zip(self.buffers, launch.run(self._step.kernel.handle, rows), strict=True))
+        else:
+            out = dict(zip(self._gradient.gives, self._gradient(rows), strict=True))
+            if clip_adjoint is not None:
+                names = [name for name in ("qpos", "qvel", "act") if name in out]
+                out |= dict(zip(names, bounded([out[name] for name in names], clip_adjoint), strict=True))
+        return {name: out[name][..., 0] if name in COLUMNS else out[name] for name in self.buffers}
 
     def _refresh(self) -> None:
         self._follow()

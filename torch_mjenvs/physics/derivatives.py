@@ -9,7 +9,7 @@ are as many as velocities. Rows and columns are in MuJoCo's order: positions (nv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -89,6 +89,13 @@ def jacobian(
         "A": matrix(rows, states), "B": matrix(rows, controls), "P": matrix(rows, params),
         "C": matrix(of_outputs, states), "D": matrix(of_outputs, controls),
     }  # fmt: skip
+
+
+def along(given: Mapping[str, Vec], dots: Mapping[str, Vec], state: Sequence[Vec]) -> list[list[Scalar]]:
+    """Return the tangents of the parts of a state, by those of what is given by name, from which it was made."""
+    at: dict[Any, Tangent] = {x: {0: dot} for name in given for x, dot in zip(given[name], dots[name], strict=True)}
+    tangents = Tangents(at)
+    return [[tangent.get(0, 0.0) for tangent in tangents.of(part)] for part in state]
 
 
 def _positions(m: Model) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

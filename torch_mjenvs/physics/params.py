@@ -374,6 +374,11 @@ def leaves(x: Any) -> list[Any]:
     return [number for part in x for number in leaves(part)] if isinstance(x, (list, tuple)) else [x]
 
 
+def floats(xs: list[Scalar]) -> list[Scalar]:
+    """Return numbers with floats in place of ints, as a buffer of floats wants them."""
+    return [float(x) if isinstance(x, int) else x for x in xs]
+
+
 def _nested(numbers: Iterator[Scalar], shape: tuple[int, ...]) -> Any:
     return tuple(_nested(numbers, shape[1:]) for _ in range(shape[0])) if shape else next(numbers)
 

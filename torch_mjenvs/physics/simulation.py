@@ -12,14 +12,15 @@ import mujoco
 import torch
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_count, as_dtype, as_mask, as_rows, broadcast, check_memory
+from ..checks import as_bound, as_count, as_dtype, as_mask, as_rows, broadcast, check_memory
 from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.derivatives import NotDifferentiable
+from ..compiler.functions import bounded
 from ..compiler.program import Buffer, Program, record
-from ..compiler.scalar import Scalar, absolute, select
-from . import derivatives, transition
-from .algebra.spatial import MAXVAL, zeros
+from ..compiler.scalar import Scalar
+from . import derivatives
+from .algebra.spatial import zeros
 from .derivatives import Linearization
 from .loading.load import load, parse
 from .loading.size import sized
@@ -27,9 +28,10 @@ from .model.data import FIELDS, Data
 from .model.enums import SensorType
 from .model.model import Model
 from .model.precision import PRECISIONS, Precision
-from .model.state import State
-from .params import Columns, check_names, deciding, leaves
+from .model.state import State, usable
+from .params import Columns, check_names, deciding, floats, leaves
 from .step import left_by_step, step
+from .step_function import StepFunction
 from .transition import Transition
 from .world_params import Params, Varied, param_buffers
 
@@ -70,16 +72,20 @@ RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  #
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for kernels: a model, and by name further outputs, further inputs and parameters that vary."""
+    """A request for kernels: a model, and by name further outputs, further inputs and parameters that vary.
+
+    only: of some parameters, the rows that vary (see `Columns`).
+    """
 
     model: Model
     outputs: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     vary: tuple[str, ...] = ()
+    only: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def columns(self) -> Columns:
-        return Columns(self.model, self.vary)
+        return Columns(self.model, self.vary, self.only)
 
     def world(self, b: Mapping[str, list[Scalar]]) -> Model:
         """Return a world's model."""
@@ -136,14 +142,6 @@ def _check_outputs(m: Model, outputs: tuple[str, ...]) -> tuple[str, ...]:
     return outputs
 
 
-def _floats(xs: list[Scalar]) -> list[Scalar]:
-    return [float(x) if isinstance(x, int) else x for x in xs]
-
-
-def _usable(warmstart: list[Scalar]) -> list[Scalar]:
-    return [select(absolute(x) <= MAXVAL, x, 0.0) for x in warmstart]  # NaN would stay for ever
-
-
 def _kernel(asked: Asked, dtype: str, stepping: bool, device: torch.device) -> launch.Kernel:
     name = "step" if stepping else "forward"
     origin = source.origin(asked.model.digest, f"{asked.outputs} {asked.inputs} {asked.vary}")
@@ -162,10 +160,10 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
         m, pushes = asked.world(b), asked.pushes(b)
 
         def computed(d: Data) -> dict[str, list[Scalar]]:
-            return {name: _floats(leaves(_output(m, d, name))) for name in asked.outputs}
+            return {name: floats(leaves(_output(m, d, name))) for name in asked.outputs}
 
         act = b.get("act", [])
-        warmstart = _usable(b["qacc_warmstart"])
+        warmstart = usable(b["qacc_warmstart"])
         if not stepping:
             state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart, "act": act}
             return computed(Data(m, **state, precision=precision, **pushes))
@@ -195,17 +193,17 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
                 derived = columns.derive(b["params"])
             m, places = columns.world(b["params"], derived), columns.places()
             by = [x for name in params for x in b["params"][places[name]]]
-        start = State(b["qpos"], b["qvel"], _usable(b["qacc_warmstart"]), act)
+        start = State(b["qpos"], b["qvel"], usable(b["qacc_warmstart"]), act)
         s = step(m, start, b["ctrl"], precision=precision, **pushes)
         outputs: list[Scalar] = []
         if asked.outputs:
             d = left_by_step(m, s, b["ctrl"], precision, **pushes, time=0.0)
             d.constraints = [c.recomputed() for c in d.constraints]
-            outputs = [x for name in asked.outputs for x in _floats(leaves(_output(m, d, name)))]
+            outputs = [x for name in asked.outputs for x in floats(leaves(_output(m, d, name)))]
         at = derivatives.seeds(m, b["qpos"], b["qvel"], act, b["ctrl"], by)
         found = derivatives.jacobian(m, at, (s.qpos, s.qvel, s.act), outputs)
         state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}
-        matrices = {name: _floats(leaves(rows)) for name, rows in found.items() if leaves(rows)}
+        matrices = {name: floats(leaves(rows)) for name, rows in found.items() if leaves(rows)}
         return state | ({"act": s.act} if m.na else {}) | matrices
 
     try:
@@ -228,55 +226,6 @@ def _linearize_kernel(asked: Asked, params: tuple[str, ...], dtype: str, device:
     origin = source.origin(asked.model.digest, f"{asked.outputs} {asked.inputs} {asked.vary} {params}")
     buffers = tuple(_linearize_buffers(asked, params))
     return build(Recipe("linearize", buffers, dtype, lambda: linearized(asked, dtype, params), origin), device)
-
-
-def transition_program(asked: Asked, dtype: str, backward: bool) -> Program:
-    """Record one step that leaves what its adjoint starts from, or that adjoint: see `transition`.
-
-    The adjoint finds those of the state after the step in `bar_qpos` and so on, and puts those of what the step
-    started from in the buffers of that. Raises UnsupportedModel, naming what of the model has none.
-    """
-    precision = PRECISIONS[dtype]
-    derivatives.refuse(asked.model, precision)
-
-    def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        m, act, pushes, by = asked.model, b.get("act", []), asked.pushes(b), []
-        if asked.vary:
-            by = b["params"]
-            m = asked.columns.world(by, asked.columns.derive(by))
-        start = State(b["qpos"], b["qvel"], _usable(b["qacc_warmstart"]), act)
-        if not backward:
-            (qpos, qvel, act), ended = transition.transition(m, start, b["ctrl"], precision, **pushes)
-            return {"qpos": qpos, "qvel": qvel, "qaccs": ended} | ({"act": act} if m.na else {})
-        bars = [b.get(f"bar_{name}", []) for name in ("qpos", "qvel", "act")]
-        found = transition.adjoint(m, start, b["ctrl"], by, b["qaccs"], bars, precision, **pushes)
-        return {name: _floats(xs) for name, xs in found.items() if xs}
-
-    name = "backward" if backward else "transition"
-    try:
-        return record(name, _transition_buffers(asked, backward), body, dtype)
-    except NotDifferentiable as error:
-        raise derivatives.refused(asked.model, error) from None
-
-
-def _transition_buffers(asked: Asked, backward: bool) -> list[Buffer]:
-    m = asked.model
-    buffers = [replace(b, rows=True) for b in asked.buffers() if b.name != "derived"]
-    buffers.append(Buffer("qaccs", transition.evaluations(m) * m.nv, rows=True))
-    bars = [replace(b, name=f"bar_{b.name}") for b in buffers if b.name in ("qpos", "qvel", "act")]
-    return buffers + bars * backward
-
-
-def _transition_kernel(asked: Asked, backward: bool, dtype: str, device: torch.device) -> launch.Kernel:
-    origin = source.origin(asked.model.digest, f"{asked.inputs} {asked.vary}")
-    recipe = Recipe(
-        "backward" if backward else "transition",
-        tuple(_transition_buffers(asked, backward)),
-        dtype,
-        lambda: transition_program(asked, dtype, backward),
-        origin,
-    )
-    return build(recipe, device)
 
 
 class Simulation(Varied):
@@ -325,7 +274,7 @@ class Simulation(Varied):
         self._forward: launch.Launch | None = None
         self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
         self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], launch.Kernel] = {}
-        self._transition: launch.Kernel | None = None
+        self._transition = StepFunction(self._linearized, self._name, self.device)
         self._held: tuple[launch.Kernel, int, dict[str, torch.Tensor], launch.Launch] | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         start: dict[str, Sequence[Any]] = {"qpos": m.qpos0}
@@ -475,6 +424,7 @@ class Simulation(Varied):
         *,
         nstep: int = 1,
         params: Mapping[str, Any] | None = None,
+        clip_adjoint: float | None = None,
     ) -> Transition:
         """Return the state after `nstep` steps under constant ctrl, as a function that torch's autograd goes through.
 
@@ -484,15 +434,19 @@ class Simulation(Varied):
         always the worlds', and have none. Nothing is changed.
 
         Gradients are exact, as those of `linearize`. Of a quaternion's only that by rotations has a meaning. They have
-        no gradients themselves. Each step is a kernel, and so is its way back, built on first use.
+        no gradients themselves. Each step is a kernel, and so are its way back and its tangents (`torch.func.jvp`),
+        built on first use.
 
-        Raises UnsupportedModel in backward, naming what of the model has no gradients; ValueError for another shape or
-        a parameter that does not vary here.
+        clip_adjoint: the greatest length that the adjoint of a world's state after a step (positions, velocities and
+        activations together) has on its way back; a longer one is scaled down. None: they are exact.
+
+        Raises UnsupportedModel in backward, naming what of the model has no gradients; ValueError for another shape,
+        a parameter that does not vary here or a bound that is not positive.
         """
         nstep, m, given_params = as_count("nstep", nstep), self.model, dict(params or {})
+        clip_adjoint = as_bound("clip_adjoint", clip_adjoint)
         self._varying(tuple(given_params))
         self._follow()
-        kernel = self._transition_kernel()
         given = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "act": act}
         read = self._given(**given)
         known = {k: (given[k] if isinstance(given[k], torch.Tensor) else x).to(self.dtype) for k, x in read.items()}
@@ -506,11 +460,11 @@ class Simulation(Varied):
                 flat.append(x.reshape(*x.shape[: x.ndim - len(shapes[name])], n))
             lead = broadcast("the leading dimensions of params", [x.shape[:-1] for x in flat])
             known["params"] = torch.cat([x.expand(*lead, x.shape[-1]) for x in flat], dim=-1)
-        names = [b.name for b in kernel.buffers if b.name not in ("qacc_warmstart", "qaccs")]
+        takes = self._transition.takes
         own = {
             name: self._buffers[name][:, : self.num_worlds].T.clone()
-            for name in names
-            if name not in known and self._buffers[name].shape[0]
+            for name in takes
+            if name not in known and name != "qacc_warmstart"
         }
         shape = broadcast(
             "the leading dimensions of what is given and of the worlds",
@@ -519,16 +473,20 @@ class Simulation(Varied):
         known |= own
         if shape[-1:] == (self.num_worlds,):
             known["qacc_warmstart"] = self._buffers["qacc_warmstart"][:, : self.num_worlds].T.clone()
-        like, rows = next(iter(known.values())), {}
-        for b in kernel.buffers:
-            x = known.get(b.name)
-            rows[b.name] = like.new_zeros(*shape, b.size) if x is None else x.expand(*shape, b.size)
+        else:  # the solver ends where it ends, wherever it starts
+            known["qacc_warmstart"] = next(iter(known.values())).new_zeros(m.nv)
+        rows = {
+            name: known[name] if known[name].shape[:-1] == shape else known[name].expand(*shape, size)
+            for name, size in takes.items()
+        }
         for _ in range(nstep):
-            out = launch.differentiable(kernel, list(rows.values()))
-            after = dict(zip(rows, out, strict=True))
-            rows |= {name: after[name] for name in ("qpos", "qvel", "act") if name in rows}
-            rows["qacc_warmstart"] = after["qaccs"][..., -m.nv :].detach()
-        return Transition(rows["qpos"], rows["qvel"], rows.get("act", like.new_zeros(*shape, 0)))
+            *state, ended = self._transition(list(rows.values()))
+            if clip_adjoint is not None:
+                state = list(bounded(state, clip_adjoint))
+            rows |= dict(zip(self._transition.gives, state, strict=True))
+            rows["qacc_warmstart"] = ended[..., -m.nv :]
+        act = rows["act"] if m.na else rows["qpos"].new_empty(*shape, 0)
+        return Transition(rows["qpos"], rows["qvel"], act)
 
     def _varying(self, params: tuple[str, ...]) -> tuple[str, ...]:
         """Return these names of parameters. Raises ValueError for one that does not vary."""
@@ -546,25 +504,6 @@ class Simulation(Varied):
         if "act" in found and not m.na:
             raise ValueError("act is given, but no actuator of the model has an activation")
         return found
-
-    @lasting
-    def _transition_kernel(self) -> launch.Kernel:
-        if self._transition is None:
-            asked, dtype, device = self._linearized, self._name, self.device
-            kernel = _transition_kernel(asked, False, dtype, device)
-            built: list[launch.Kernel] = []
-
-            def backward() -> launch.Kernel:
-                if not built:
-                    built.append(_transition_kernel(asked, True, dtype, device))
-                return built[0]
-
-            names = [b.name for b in kernel.buffers]
-            state = [name for name in ("qpos", "qvel", "act") if name in names]
-            wanted = [*state, *(name for name in ("ctrl", "params") if name in names)]
-            kernel.adjoint = launch.Adjoint(backward, state, wanted, ("qaccs",))
-            self._transition = kernel
-        return self._transition
 
     @exclusive
     def reset(self, mask: torch.Tensor | None = None) -> None:

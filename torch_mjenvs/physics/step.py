@@ -48,7 +48,8 @@ def step(
 
         return when_any(final, wrenches, seen)
 
-    start, nothing = state.parts, state.last.cfrc_ext if state.last else [zeros(6) for _ in range(m.nbody)]
+    seen = state.last.cfrc_ext if state.last else None
+    start, nothing = state.parts, [zeros(6) for _ in range(m.nbody)] if seen is None else seen
     if m.integrator == "rk4":
         qpos, qvel, act, last = rk4(m, start, forward_at, observe, nothing)
     else:
@@ -81,7 +82,10 @@ def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precisio
     if last is None:
         raise ValueError("no step led to this state")
     d = derive(m, last.qpos, last.qvel, last.qacc, ctrl, precision, last.act, **pushes)
-    d.cfrc_ext = last.cfrc_ext
+    if last.cfrc_ext is None:  # loops of contacts as they are, and not as they were listed for the solver
+        d.constraints = [c.recomputed() for c in d.constraints]
+    else:
+        d.cfrc_ext = last.cfrc_ext
     if m.integrator != "rk4":
         return d
     qpos, qvel, warmstart, act = last.start

@@ -7,6 +7,7 @@ is not run. See `compiler.adjoints`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -15,12 +16,11 @@ from ..compiler.adjoints import Adjoints, Solved
 from ..compiler.control import unrolled
 from ..compiler.expr import fresh
 from ..compiler.scalar import Scalar
-from .algebra.spatial import zeros
 from .dynamics.integrator import euler, rk4
 from .model.data import Data
 from .model.model import Model
 from .model.precision import Precision
-from .model.state import State
+from .model.state import Last, State
 from .pipeline import forward
 from .solver.newton import optimum
 
@@ -50,7 +50,8 @@ def transition(
         ended.extend(d.qacc_solver)
         return d
 
-    return _stepped(m, start, forward_at), ended
+    after = _stepped(m, start, forward_at)
+    return [after.qpos, after.qvel, after.act], ended
 
 
 def adjoint(
@@ -67,6 +68,22 @@ def adjoint(
 
     params: the parameters that the model is made of. ended: as `transition` gives it.
     """
+    after, solutions = ended_at(m, start, ctrl, ended, precision, **pushes)
+    given = {"qpos": start.qpos, "qvel": start.qvel, "act": start.act, "ctrl": ctrl, "params": params}
+    state = (after.qpos, after.qvel, after.act)
+    roots = [pair for xs, ys in zip(state, bars, strict=True) for pair in zip(xs, ys, strict=True)]
+    inputs: list[Any] = [x for xs in given.values() for x in xs]
+    found = iter(Adjoints(inputs, solutions).of(roots))
+    return {name: [next(found) for _ in xs] for name, xs in given.items()}
+
+
+def ended_at(
+    m: Model, start: State, ctrl: list[Scalar], ended: list[Scalar], precision: Precision, **pushes: Any
+) -> tuple[State, list[Solved]]:
+    """Return the state after a step whose solver ended at these accelerations, and the equations that these solve.
+
+    Its `Last` has no wrenches: cfrc_ext is computed where it is read.
+    """
     solutions: list[Solved] = []
 
     def forward_at(qpos: list[Scalar], qvel: list[Scalar], warmstart: list[Scalar], act: list[Scalar]) -> Data:
@@ -78,17 +95,15 @@ def adjoint(
         d.qacc_solver, d.qacc, d.slips = values, values, []
         return d
 
-    after = _stepped(m, start, forward_at)
-    given = {"qpos": start.qpos, "qvel": start.qvel, "act": start.act, "ctrl": ctrl, "params": params}
-    roots = [pair for xs, ys in zip(after, bars, strict=True) for pair in zip(xs, ys, strict=True)]
-    inputs: list[Any] = [x for xs in given.values() for x in xs]
-    found = iter(Adjoints(inputs, solutions).of(roots))
-    return {name: [next(found) for _ in xs] for name, xs in given.items()}
+    return _stepped(m, start, forward_at), solutions
 
 
-def _stepped(m: Model, start: State, forward_at: Any) -> list[list[Scalar]]:
-    if m.integrator != "rk4":
-        return list(euler(m, forward_at(*start.parts)))
-    with unrolled():
-        qpos, qvel, act, _ = rk4(m, start.parts, forward_at, lambda d, seen: seen, [zeros(6) for _ in range(m.nbody)])
-    return [qpos, qvel, act]
+def _stepped(m: Model, start: State, forward_at: Any) -> State:
+    if m.integrator == "rk4":
+        with unrolled():
+            *state, last = rk4(m, start.parts, forward_at, lambda d, seen: seen, [])
+        qpos, qvel, act = state
+        return State(qpos, qvel, last.qacc, act, replace(last, cfrc_ext=None))
+    d = forward_at(*start.parts)
+    qpos, qvel, act = euler(m, d)
+    return State(qpos, qvel, d.qacc, act, Last(d.act, None, d.qacc, d.qacc_solver, d.qpos, d.qvel, start.parts))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ...compiler.scalar import Scalar
-from ..algebra.spatial import zeros
+from ...compiler.scalar import Scalar, absolute, select
+from ..algebra.spatial import MAXVAL, zeros
 
 
 @dataclass
@@ -14,12 +14,13 @@ class Last:
 
     It is the one before an Euler step, or the last stage of a Runge-Kutta step.
 
-    cfrc_ext: the wrenches, (nbody, 6). qacc: where the solver ended. mean_qacc: the mean of qacc over the stages of a
-    Runge-Kutta step. start: the `parts` of the state that the step began with.
+    cfrc_ext: the wrenches, (nbody, 6), or None where they are to be computed when they are read. qacc: where the solver
+    ended. mean_qacc: the mean of qacc over the stages of a Runge-Kutta step. start: the `parts` of the state that the
+    step began with.
     """
 
     act: list[Scalar]
-    cfrc_ext: list[list[Scalar]]
+    cfrc_ext: list[list[Scalar]] | None
     mean_qacc: list[Scalar]
     qacc: list[Scalar]
     qpos: list[Scalar]
@@ -46,3 +47,8 @@ class State:
         """Return this state with a `Last` as if a step had led to it in which nothing moved."""
         qacc, untouched = self.qacc_warmstart, [zeros(6) for _ in range(nbody)]
         return replace(self, last=Last(self.act, untouched, qacc, qacc, self.qpos, self.qvel, self.parts))
+
+
+def usable(warmstart: list[Scalar]) -> list[Scalar]:
+    """Return a warm start with 0 in place of what is no number, which would stay for ever."""
+    return [select(absolute(x) <= MAXVAL, x, 0.0) for x in warmstart]

@@ -1,0 +1,187 @@
+"""Kernels as pure functions of tensors, which torch's autograd, `torch.func` and `torch.vmap` go through."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .launch import Kernel, Launch, padded
+
+
+class Pure:
+    """A kernel as a function: it reads its first buffers, and writes all others. Each has a row for each world."""
+
+    def __init__(self, kernel: Kernel, takes: int):
+        assert all(b.rows for b in kernel.buffers)
+        self._kernel, self._takes, self._gives = kernel, kernel.buffers[:takes], kernel.buffers[takes:]
+
+    def __call__(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Return what the kernel makes of tensors (..., size), in the same form. They are read where they are."""
+        lead, kernel = given[0].shape[:-1], self._kernel
+        n = lead.numel()
+        across, in_rows = padded(n), len(lead) == 1
+        rows = list(given) if in_rows else [x.reshape(n, b.size) for b, x in zip(self._takes, given, strict=True)]
+        if across != n:
+            rows = [torch.cat([x, x.new_zeros(across - n, x.shape[1])]) for x in rows]
+        made = [torch.empty(across, b.size, dtype=kernel.float_type, device=kernel.device) for b in self._gives]
+        Launch(kernel, [*(x.contiguous() for x in rows), *made])()
+        if across != n:
+            made = [x[:n] for x in made]
+        return tuple(made if in_rows else (x.view(*lead, x.shape[1]) for x in made))
+
+
+class Differentiable(ABC):
+    """A function of tensors (..., size), row by row, and its derivatives.
+
+    made: those of its results that have derivatives; the others, after them, have none.
+    """
+
+    made: int
+
+    @abstractmethod
+    def run(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Return the results."""
+
+    @abstractmethod
+    def pull(
+        self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
+        """Return the adjoints of what was given, by those of the results that have derivatives.
+
+        What has no adjoint is of size 0.
+        """
+
+    @abstractmethod
+    def push(self, given: Sequence[torch.Tensor], dots: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Return the tangents of the results that have derivatives, by those of what was given."""
+
+    def __call__(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Return the results, as torch's autograd and torch.func see them. They may be differentiated once."""
+        results: tuple[torch.Tensor, ...] = (_Run if _transformed() else _Plain).apply(self, *given)
+        return results
+
+
+# Whether torch.func or vmap are at work: torch's own `Function.apply` asks the same.
+_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
+class _Mapped(torch.autograd.Function):
+    """A function of rows, of which one that `vmap` maps is one more of them."""
+
+    @classmethod
+    def vmap(
+        cls, info: Any, in_dims: tuple[int | None, ...], *args: Any
+    ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
+        moved = [
+            x if not isinstance(x, torch.Tensor)
+            else x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+            for x, dim in zip(args, in_dims, strict=True)
+        ]  # fmt: skip
+        found = cls.apply(*moved)
+        return found, (0,) * len(found)
+
+
+class _Run(_Mapped):
+    @staticmethod
+    def forward(function: Differentiable, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return function.run(given)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        ctx.function, *given = inputs
+        ctx.given, ctx.others, made = len(given), len(output) - ctx.function.made, ctx.function.made
+        ctx.mark_non_differentiable(*output[made:])
+        ctx.save_for_backward(*given, *output)
+        ctx.save_for_forward(*given)
+
+    @staticmethod
+    def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        function, tensors = ctx.function, (*ctx.saved_tensors, *bars[: ctx.function.made])
+        once = torch.is_grad_enabled() or _transformed()
+        found = _Pull.apply(function, ctx.given, *tensors) if once else _pulled(function, ctx.given, *tensors)
+        return None, *(x if x.shape[-1] else None for x in found)
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *dots: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        given = ctx.saved_tensors
+        filled = [torch.zeros_like(x) if dot is None else dot for x, dot in zip(given, dots, strict=True)]
+        return *_Push.apply(ctx.function, len(given), *given, *filled), *[None] * ctx.others
+
+
+class _Plain(torch.autograd.Function):
+    """`_Run` as autograd alone knows it: the other form, which torch.func needs, takes torch far longer to call."""
+
+    @staticmethod
+    def forward(ctx: Any, function: Differentiable, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        results = function.run(given)
+        _Run.setup_context(ctx, (function, *given), results)
+        return results
+
+    backward, jvp = _Run.backward, _Run.jvp
+
+
+class _Once(_Mapped):
+    """Derivatives, of which torch is told that they have none themselves."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        raise RuntimeError("gradients of a step have no gradients themselves")
+
+    @staticmethod
+    def jvp(ctx: Any, *dots: Any) -> tuple[torch.Tensor | None, ...]:
+        raise RuntimeError("gradients of a step have no gradients themselves")
+
+
+class _Pull(_Once):
+    @staticmethod
+    def forward(function: Differentiable, n: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return _pulled(function, n, *tensors)
+
+
+def _pulled(function: Differentiable, n: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    end = len(tensors) - function.made
+    return function.pull(tensors[:n], tensors[n:end], tensors[end:])
+
+
+class _Push(_Once):
+    @staticmethod
+    def forward(function: Differentiable, n: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return function.push(tensors[:n], tensors[n:])
+
+
+class _Bounded(torch.autograd.Function):
+    """Tensors as they are, whose adjoints together are made no longer than a bound, row by row."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(bound: float, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(x.view_as(x) for x in tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        ctx.bound = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        together = torch.cat(bars, -1)
+        length = torch.linalg.vector_norm(together, dim=-1, keepdim=True, dtype=torch.float64)  # which holds its square
+        scale = (ctx.bound / length).clamp(max=1.0).to(together.dtype)  # of none at all: infinity, which is clamped
+        return None, *(x * scale for x in bars)
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *dots: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(x.view_as(x) for x in dots)
+
+
+def bounded(tensors: Sequence[torch.Tensor], bound: float) -> tuple[torch.Tensor, ...]:
+    """Return tensors (..., size) whose adjoints are, in each row, scaled down to the length `bound` of all together."""
+    found: tuple[torch.Tensor, ...] = _Bounded.apply(bound, *tensors)
+    return found

@@ -1,0 +1,118 @@
+"""`StepFunction`: a physics step as a function of tensors that torch's autograd goes through, and its three kernels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..compiler import source
+from ..compiler.build import Recipe, build
+from ..compiler.derivatives import NotDifferentiable
+from ..compiler.functions import Differentiable, Pure
+from ..compiler.program import Buffer, Program, record
+from ..compiler.scalar import Scalar
+from . import derivatives, transition
+from .model.precision import PRECISIONS
+from .model.state import State, usable
+from .params import floats
+
+if TYPE_CHECKING:
+    from .simulation import Asked
+
+STATE = ("qpos", "qvel", "act")
+GIVEN = (*STATE, "ctrl", "params")  # what there are derivatives by
+STEP, BACKWARD, TANGENT = KINDS = ("transition", "backward", "tangent")
+
+
+def _called(start: str, buffers: Sequence[Buffer]) -> list[Buffer]:
+    return [replace(b, name=f"{start}_{b.name}") for b in buffers]
+
+
+def taken(asked: Asked) -> list[Buffer]:
+    """Return the buffers from which a step is computed."""
+    return [replace(b, rows=True) for b in asked.buffers() if b.name != "derived" and b.size]
+
+
+def _buffers(asked: Asked, kind: str) -> tuple[list[Buffer], list[Buffer]]:
+    """Return what a kernel reads, and what it writes."""
+    reads = taken(asked)
+    state = [b for b in reads if b.name in STATE]
+    given = [b for b in reads if b.name in GIVEN]
+    ended = Buffer("qaccs", transition.evaluations(asked.model) * asked.model.nv, rows=True)
+    if kind == STEP:
+        return reads, [*_called("new", state), ended]
+    if kind == BACKWARD:
+        return [*reads, ended, *_called("bar", state)], _called("to", given)
+    return [*reads, *_called("dot", given)], _called("new", state)
+
+
+def program(asked: Asked, dtype: str, kind: str) -> Program:
+    """Record one step that leaves what its adjoint starts from, or that adjoint, or the step's tangents.
+
+    Raises UnsupportedModel, naming what of the model has none.
+    """
+    m, precision = asked.model, PRECISIONS[dtype]
+    derivatives.refuse(m, precision)
+
+    def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
+        world, pushes, params = m, asked.pushes(b), b.get("params", [])
+        if asked.vary:
+            world = asked.columns.world(params, asked.columns.derive(params))
+        ctrl = b.get("ctrl", [])
+        start = State(b["qpos"], b["qvel"], usable(b["qacc_warmstart"]), b.get("act", []))
+        if kind == BACKWARD:
+            bars = [b.get(f"bar_{name}", []) for name in STATE]
+            found = transition.adjoint(world, start, ctrl, params, b["qaccs"], bars, precision, **pushes)
+            return {f"to_{name}": floats(xs) for name, xs in found.items() if xs}
+        after, ended = transition.transition(world, start, ctrl, precision, **pushes)
+        if kind == TANGENT:
+            given = {name: b[name] for name in GIVEN if name in b}
+            after = derivatives.along(given, {name: b[f"dot_{name}"] for name in given}, after)
+        new = {f"new_{name}": floats(xs) for name, xs in zip(STATE, after, strict=True) if xs}
+        return new | ({} if kind == TANGENT else {"qaccs": ended})
+
+    reads, writes = _buffers(asked, kind)
+    try:
+        return record(kind, [*reads, *writes], body, dtype)
+    except NotDifferentiable as error:
+        raise derivatives.refused(m, error) from None
+
+
+class StepFunction(Differentiable):
+    """A step of a model: from rows of `takes` to the state after it and the accelerations where the solver ended.
+
+    Its kernels are built on first use.
+    """
+
+    def __init__(self, asked: Asked, dtype: str, device: torch.device):
+        self._asked, self._dtype, self._device = asked, dtype, device
+        self.takes = {b.name: b.size for b in taken(asked)}
+        self.gives = [name for name in STATE if name in self.takes]
+        self.made = len(self.gives)
+        self._given = [name for name in self.takes if name in GIVEN]
+        self._pure = functools.cache(self._build)
+
+    def _build(self, kind: str) -> Pure:
+        asked, dtype = self._asked, self._dtype
+        reads, writes = _buffers(asked, kind)
+        origin = source.origin(asked.model.digest, f"{asked.inputs} {asked.vary} {asked.only}")
+        recipe = Recipe(kind, (*reads, *writes), dtype, lambda: program(asked, dtype, kind), origin)
+        return Pure(build(recipe, self._device), len(reads))
+
+    def run(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        return self._pure(STEP)(given)
+
+    def pull(
+        self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
+        found = dict(zip(self._given, self._pure(BACKWARD)([*given, results[-1], *bars]), strict=True))
+        none = bars[0].new_empty(*bars[0].shape[:-1], 0)
+        return tuple(found.get(name, none) for name in self.takes)
+
+    def push(self, given: Sequence[torch.Tensor], dots: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        by_name = dict(zip(self.takes, dots, strict=True))
+        return self._pure(TANGENT)([*given, *(by_name[name] for name in self._given)])
