@@ -25,7 +25,7 @@ from torch_mjenvs.compiler import cpu, cuda, loader, source
 
 # In these folders LLVM is asked for code in a hurry, in a fast run: in a fifth of the time, for the same bits. A run of
 # slow tests (`-m slow`, `-m ""`) has everything compiled as users have it.
-IN_A_HURRY = {"physics", "dmc", "playground", "rendering", "terrain"}
+IN_A_HURRY = {"physics", "dmc", "rendering", "terrain"}
 
 torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
 launched: Counter[str] = Counter()
