@@ -1,7 +1,7 @@
 """Model-predictive control by iLQR with exact derivatives: a cart-pole that swings up, or HalfCheetah that runs.
 
     python examples/ilqr.py                                # the cart-pole, and its picture in ilqr.png
-    python examples/ilqr.py --robot halfcheetah --steps 100
+    python examples/ilqr.py --robot halfcheetah --steps 250
     python examples/ilqr.py --differences                  # with mjd_transitionFD in place of Simulation.linearize
 
 At each control step the plan of the next T steps is improved once: derivatives along it (`Simulation.linearize`, all
