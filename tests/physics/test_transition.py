@@ -153,12 +153,15 @@ def test_several_steps_are_those_of_step_and_nothing_is_changed():
     before = [x.clone() for x in (sim.qpos, sim.qvel, sim.ctrl, sim.qacc_warmstart)]
     given = [x.clone().requires_grad_() for x in states[:3]]
     after = sim.transition(*given, nstep=3)
+    of_own = sim.transition(sim.qpos, sim.qvel, given[2], nstep=3)
     assert all(map(torch.equal, before, (sim.qpos, sim.qvel, sim.ctrl, sim.qacc_warmstart)))
     (found,) = torch.autograd.grad(after.qvel.sum(), given[2])
     torch.testing.assert_close(found, sim.linearize(nstep=3).B[:, 9:].sum(1), rtol=1e-8, atol=1e-8)
     assert sim.transition(ctrl=torch.zeros(5, 1, 6, dtype=torch.float64)).qpos.shape == (5, 4, 9)
     sim.step(3)
     torch.testing.assert_close(after.qpos, sim.qpos, rtol=1e-12, atol=1e-12)
+    (again,) = torch.autograd.grad(of_own.qvel.sum(), given[2])  # after the worlds' own state has changed
+    assert torch.equal(again, found)
     with pytest.raises(ValueError, match=r"ctrl must be of shape \(\.\.\., 6\)"):
         sim.transition(ctrl=torch.zeros(4, 5))
     with pytest.raises(ValueError, match="'body_mass' does not vary"):

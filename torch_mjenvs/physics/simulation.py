@@ -475,10 +475,10 @@ class Simulation(Varied):
             known["qacc_warmstart"] = self._buffers["qacc_warmstart"][:, : self.num_worlds].T.clone()
         else:  # the solver ends where it ends, wherever it starts
             known["qacc_warmstart"] = next(iter(known.values())).new_zeros(m.nv)
-        rows = {
-            name: known[name] if known[name].shape[:-1] == shape else known[name].expand(*shape, size)
-            for name, size in takes.items()
-        }
+        rows = {}
+        for name, size in takes.items():  # the worlds' own are copied: the next step changes them unseen by autograd
+            x = known[name] if known[name].shape[:-1] == shape else known[name].expand(*shape, size)
+            rows[name] = x.contiguous() if size > 1 else x.clone()
         for _ in range(nstep):
             *state, ended = self._transition(list(rows.values()))
             if clip_adjoint is not None:
