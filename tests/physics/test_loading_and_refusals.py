@@ -50,7 +50,6 @@ REFUSED = {
     ),
     "springyield": (mjcf(joint='stiffness="1" springyield="1"'), "plastic"),
     "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
-    "adhesion": (mjcf(geom='adhesion="1"'), "adhesion of geom 'rod' is not supported: remove it; an <adhesion>"),
     "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surfacevel of geom 'rod'"),
     "flex": (
         """<mujoco><worldbody><body name="arm"><joint/><geom size="1" contype="0"/></body><flexcomp name="soft"

@@ -24,14 +24,15 @@ GIVEN = {
     "mocap_quat", "eq_active",
 }  # fmt: skip
 
-EARLY = {"contact_moment": {"constraints"}}  # made before their turn, in models with bodies that stick
+# made before their turn, in models with bodies that stick
+EARLY = {"contact_moment": {"constraints"}, "adhesion": {"constraints"}}
 
 # What the others lack: mocap bodies, tendons that do all they can, springs of balls, contacts of two trees, a fluid,
 # equalities.
 MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="plane" size="1 1 1"/><site name="a"/>
     <body pos="0 0 1" gravcomp="1"><joint type="ball" stiffness="1" damping="1"/>
       <joint type="slide" actuatorgravcomp="true"/>
-      <geom name="g" size=".1" pos=".1 .2 .3"/>
+      <geom name="g" size=".1" pos=".1 .2 .3" adhesion="1"/>
       <site name="b" pos=".3 0 0"/><body pos=".2 0 0"><joint range="-1 1" limited="true"/><geom size=".1"/></body>
     </body>
     <body name="rod" pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" gap="9" size=".15 .2" fluidshape="ellipsoid"/>

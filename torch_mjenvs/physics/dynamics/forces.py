@@ -16,11 +16,11 @@ from .wrenches import forces_of_wrenches
 
 
 @stage(
-    reads="qpos qvel xirel ximat geom_xrel geom_xmat odof ovel ten_force ten_J",
+    reads="qpos qvel xirel ximat geom_xrel geom_xmat odof ovel ten_force ten_J qfrc_adhesion",
     computes="qfrc_passive qfrc_gravcomp qfrc_fluid",
 )
 def passive(m: Model, d: Data) -> None:
-    """Compute passive forces: springs, dampers, gravity compensation and the fluid. mj_passive."""
+    """Compute passive forces: springs, dampers, gravity compensation, the fluid and adhesion. mj_passive."""
     d.qfrc_passive = [_damper(m, d, v) for v in range(m.nv)]
     for j in range(m.njnt):
         for v, force in enumerate(_spring(m, d, j), start=m.jnt_dofadr[j]):
@@ -37,6 +37,7 @@ def passive(m: Model, d: Data) -> None:
     if has_fluid(m):
         fluid(m, d)
         d.qfrc_passive = add(d.qfrc_passive, d.qfrc_fluid)
+    d.qfrc_passive = add(d.qfrc_passive, d.qfrc_adhesion)
 
 
 def _damper(m: Model, d: Data, v: int) -> Scalar:

@@ -156,6 +156,7 @@ def _derived(mjm: mujoco.MjModel) -> dict[str, Any]:
         **{name: _unless(mjm, "DAMPER", getattr(mjm, name)) for name in _DAMPERS},
         "dof_direct": _direct(mjm.dof_solref),
         "dof_frictionloss": tuple(float(x) if rubs else 0.0 for x in mjm.dof_frictionloss),
+        "passive": not still,
         "actuation": mjm.nu > 0 and not disabled(mjm, "ACTUATION"),
         "actuator_disabled": _disabled_groups(mjm),
         "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),

@@ -107,13 +107,10 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
     for kind, n in (("flex", mjm.nflex), ("plugin", mjm.nplugin)):
         if n:
             not_supported(describe(mjm, kind, 0), INSTEAD[kind])
-    for name, there, instead in (
-        ("surfacevel", mjm.flg_surfacevel, "remove it; a body with a velocity actuator can be a belt or a turntable"),
-        ("adhesion", mjm.flg_adhesion, "remove it; an <adhesion> actuator pulls a body to what it touches"),
-    ):
-        for g in range(mjm.ngeom if there else 0):  # without the flag MuJoCo does not read them
-            if np.any(getattr(mjm, f"geom_{name}")[g]):
-                not_supported(f"{name} of {describe(mjm, 'geom', g)}", instead)
+    for g in range(mjm.ngeom if mjm.flg_surfacevel else 0):  # without the flag MuJoCo does not read them
+        if np.any(mjm.geom_surfacevel[g]):
+            instead = "remove it; a body with a velocity actuator can be a belt or a turntable"
+            not_supported(f"surfacevel of {describe(mjm, 'geom', g)}", instead)
 
 
 def _check_equalities(mjm: mujoco.MjModel) -> None:
@@ -248,8 +245,8 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
         if pair.condim not in (1, 3, 4, 6):
             not_supported(f"{who} with condim {pair.condim}", "use condim 1, 3, 4 or 6")
         param = contact_param(m, pair)
-        if pair.ipair >= 0 and mjm.pair_adhesion[pair.ipair]:
-            not_supported(f"adhesion of {who}", "remove it")
+        if param.adhesion and not mjm.flg_adhesion:
+            not_supported(f"adhesion of {who}, which MuJoCo does not know of,", "call mujoco.mj_setConst")
         if _mixed(param.solref):
             not_supported(f"{who} with a solref of which one number is positive and one not", "give both the same sign")
         if m.cone == "elliptic" and _mixed(param.solreffriction):

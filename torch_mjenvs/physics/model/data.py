@@ -118,9 +118,10 @@ class Data:
     qfrc_bias = output("nv")  # Coriolis, centrifugal and gravitational force
 
     # forces
-    qfrc_passive = output("nv")  # springs, dampers, gravity compensation and fluid
+    qfrc_passive = output("nv")  # springs, dampers, gravity compensation, fluid and adhesion
     qfrc_gravcomp = output("nv")
     qfrc_fluid = output("nv")
+    qfrc_adhesion = output("nv")  # the pull of contacts
     actuator_length, actuator_velocity = output("nu"), output("nu")
     contact_moment = field()  # {body: {dof: entry}} of bodies that actuators have stick: of a unit pull at its contacts
     actuator_moment = field("nu")  # {dof: entry} for each actuator

@@ -129,6 +129,8 @@ class Model:
     dof_simplenum: Ints
     dof_clamped: tuple[bool, ...]  # whose pivot of M may vanish: held at mjMINVAL or more, as MuJoCo holds all
 
+    passive: bool  # whether passive forces act: where they do not, contacts do not pull
+
     qpos0: Floats
     qpos_spring: Floats
 
@@ -146,6 +148,7 @@ class Model:
     geom_solimp: Rows
     geom_margin: Floats
     geom_gap: Floats
+    geom_adhesion: Floats  # N
     geom_fluid: Rows  # where fluidshape is 'ellipsoid', 1, five coefficients, virtual masses and inertias; else 0
     geom_visible: tuple[bool, ...]  # to rangefinders: whose colour is not transparent
 
@@ -249,6 +252,7 @@ class Model:
     pair_direct: tuple[bool, ...]  # as geom_direct
     pair_margin: Floats
     pair_gap: Floats
+    pair_adhesion: Floats
 
     body_names: tuple[str, ...]
     jnt_names: tuple[str, ...]
