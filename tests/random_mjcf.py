@@ -305,6 +305,7 @@ class Maker:
             self.mesh_couples,
             self.sticky_bodies,
             self.adhesives,
+            self.plastic_springs,
         )
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -1096,6 +1097,14 @@ class Maker:
                 e.set("adhesion", text(self.log(0.1, 30)))
                 if self.maybe(0.5, "gap that pulls"):
                     e.set("gap", text(self.log(1e-3, 0.1)))
+
+    def plastic_springs(self, root: ET.Element) -> None:
+        """Springs of joints and tendons that yield."""
+        if not self.maybe(0.2):
+            return
+        for e in [*root.iter("joint"), *root.find("tendon")]:
+            if e.get("stiffness") and e.get("type") != "free" and self.maybe(0.7, "spring that yields"):
+                e.set("springyield", text(self.log(1e-3, 0.3)))
 
     def further_sensors(self, root: ET.Element) -> None:
         section = root.find("sensor")

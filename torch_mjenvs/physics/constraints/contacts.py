@@ -89,7 +89,9 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Wo
         return BodyContact(*common, (sides[0], sides[1]), *place)
 
     maker = _Maker(m, d, candidate.pair)
-    out = [contact(maker, dist < param.margin, number, dist, where) for number, (dist, where) in enumerate(places)]
+    out: list[WorldContact | WorldContactLoop | BodyContact] = []
+    for number, (dist, where) in enumerate(places):
+        out.append(contact(maker, dist < param.margin, number, dist, where))
     if held:  # where surfaces are apart nothing rubs
         maker, reach = _Maker(m, d, dataclasses.replace(candidate.pair, condim=1)), param.margin + param.gap
         for number, (dist, where) in enumerate(places):

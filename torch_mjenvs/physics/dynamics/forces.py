@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from ...compiler.scalar import Scalar, absolute
-from ..algebra.spatial import add, cross, is_zero, norm, quat_normalize, quat_sub, scale, zeros
+from ..algebra.spatial import Vec, add, cross, is_zero, norm, quat_normalize, quat_sub, scale, zeros
 from ..model.data import Data, stage
 from ..model.enums import JointType
 from ..model.model import Model
 from .fluid import fluid, has_fluid
 from .inertia import factor, solve
 from .reflected import dof_damping
-from .springs import acts, stiffness_at
+from .springs import acts, plastic_of, stiffness_at
 from .tendons.tendon import springy_tendons
 from .wrenches import forces_of_wrenches
 
 
 @stage(
-    reads="qpos qvel xirel ximat geom_xrel geom_xmat odof ovel ten_force ten_J qfrc_adhesion",
+    reads="qpos qvel plastic xirel ximat geom_xrel geom_xmat odof ovel ten_force ten_J qfrc_adhesion",
     computes="qfrc_passive qfrc_gravcomp qfrc_fluid",
 )
 def passive(m: Model, d: Data) -> None:
@@ -68,7 +68,8 @@ def stretches(m: Model, d: Data, j: int) -> list[tuple[list[Scalar], Scalar]]:
 def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
     """Return the displacement of joint j from its spring's rest, dof by dof, in metres and radians."""
     adr, kind = m.jnt_qposadr[j], m.jnt_type[j]
-    q, rest = d.qpos[adr : adr + 7], m.qpos_spring[adr : adr + 7]
+    q, plastic = d.qpos[adr : adr + 7], m.jnt_plasticadr[j]
+    rest: Vec = m.qpos_spring[adr : adr + 7] if plastic < 0 else plastic_of(m, d)[plastic : plastic + 4]
     if kind in (JointType.SLIDE, JointType.HINGE):
         return [q[0] - rest[0]]
     if kind == JointType.BALL:

@@ -44,7 +44,6 @@ _DONE_DISABLE = [
     "FILTERPARENT",
     "ACTUATION",
 ]
-YIELDS = "remove it; the spring is then elastic however far it goes"
 INSTEAD = {
     "flex": "remove it; a chain or grid of bodies and joints (<replicate>) can stand for it",
     "plugin": "remove it; what it computes can be given as ctrl, qfrc_applied or xfrc_applied in every step",
@@ -129,8 +128,6 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
     """Refuse tendons with a feature that is not implemented."""
     for i in range(mjm.ntendon):
         who, first = describe(mjm, "tendon", i), mjm.tendon_adr[i]
-        if mjm.tendon_springyield[i] or mjm.tendon_plasticadr[i] >= 0:
-            not_supported(f"plasticity (springyield) of {who}", YIELDS)
         path = mjm.wrap_type[first : first + mjm.tendon_num[i]]
         drives = np.isin(mjm.actuator_trntype, OF_TENDONS) & (mjm.actuator_trnid[:, 0] == i)
         heavy = mjm.tendon_armature[i] or mjm.actuator_armature[drives].any()
@@ -168,8 +165,6 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
             not_supported(f"actuatorfrcrange of {who}, which is a ball or free joint", "remove it")
         if mjm.jnt_limited[j] and _mixed(mjm.jnt_solref[j]):
             not_supported(f"solreflimit of {who}, one number positive and one not,", "give both the same sign")
-        if mjm.jnt_springyield[j] or mjm.jnt_plasticadr[j] >= 0:
-            not_supported(f"plasticity (springyield) of {who}", YIELDS)
     for v in range(mjm.nv):
         who = describe(mjm, "joint", int(mjm.dof_jntid[v]))
         if mjm.dof_frictionloss[v] > 0 and friction and _mixed(mjm.dof_solref[v]):

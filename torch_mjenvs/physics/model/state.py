@@ -15,7 +15,7 @@ class Last:
     It is the one before an Euler step, or the last stage of a Runge-Kutta step.
 
     cfrc_ext: the wrenches, (nbody, 6). qacc: where the solver ended. mean_qacc: the mean of qacc over the stages of a
-    Runge-Kutta step. start: the `parts` of the state that the step began with.
+    Runge-Kutta step. start: the `parts` of the state that the step began with, kept: what it kept besides.
     """
 
     act: list[Scalar]
@@ -25,17 +25,22 @@ class Last:
     qpos: list[Scalar]
     qvel: list[Scalar]
     start: list[list[Scalar]]
+    kept: dict[str, list[Scalar]] = field(default_factory=dict)
 
 
 @dataclass
 class State:
-    """A world's state: lists of nq, nv, nv and na scalars and, if a step led to it, that step's `Last`."""
+    """A world's state: lists of nq, nv, nv and na scalars and, if a step led to it, that step's `Last`.
+
+    kept: what steps keep besides, by name; what is not there is as in the initial state (`Model.kept0`).
+    """
 
     qpos: list[Scalar]
     qvel: list[Scalar]
     qacc_warmstart: list[Scalar]
     act: list[Scalar] = field(default_factory=list)
     last: Last | None = None
+    kept: dict[str, list[Scalar]] = field(default_factory=dict)
 
     @property
     def parts(self) -> list[list[Scalar]]:
@@ -45,4 +50,4 @@ class State:
     def unmoved(self, nbody: int) -> State:
         """Return this state with a `Last` as if a step had led to it in which nothing moved."""
         qacc, untouched = self.qacc_warmstart, [zeros(6) for _ in range(nbody)]
-        return replace(self, last=Last(self.act, untouched, qacc, qacc, self.qpos, self.qvel, self.parts))
+        return replace(self, last=Last(self.act, untouched, qacc, qacc, self.qpos, self.qvel, self.parts, self.kept))
