@@ -304,6 +304,8 @@ class Maker:
             self.reflected,
             self.mesh_couples,
             self.sticky_bodies,
+            self.adhesives,
+            self.plastic_springs,
         )
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -1084,6 +1086,25 @@ class Maker:
             for geom in body.findall("geom"):
                 if self.maybe(0.4, "gap of a sticky body"):
                     geom.set("gap", text(self.log(1e-3, 0.1)))
+
+    def adhesives(self, root: ET.Element) -> None:
+        """Geoms and pairs whose contacts pull, some of them across a gap."""
+        geoms = [e for e in root.find("worldbody").iter("geom") if e.get("contype") != "0"]
+        if not geoms or not self.maybe(0.12, "adhesion"):
+            return
+        for e in [*geoms, *root.iter("pair")]:
+            if self.maybe(0.6):
+                e.set("adhesion", text(self.log(0.1, 30)))
+                if self.maybe(0.5, "gap that pulls"):
+                    e.set("gap", text(self.log(1e-3, 0.1)))
+
+    def plastic_springs(self, root: ET.Element) -> None:
+        """Springs of joints and tendons that yield."""
+        if not self.maybe(0.2):
+            return
+        for e in [*root.iter("joint"), *root.find("tendon")]:
+            if e.get("stiffness") and e.get("type") != "free" and self.maybe(0.7, "spring that yields"):
+                e.set("springyield", text(self.log(1e-3, 0.3)))
 
     def further_sensors(self, root: ET.Element) -> None:
         section = root.find("sensor")

@@ -577,11 +577,12 @@ def test_single_is_gymnasiums_over_steps():
 
 
 def test_a_model_with_what_is_not_there_is_refused(tmp_path):
-    path = tmp_path / "sticky.xml"
-    path.write_text("<mujoco><worldbody><body><freejoint/><geom size='1' adhesion='1'/></body></worldbody></mujoco>")
-    with pytest.raises(UnsupportedModel, match="adhesion"):
+    path = tmp_path / "belt.xml"
+    geom = "<geom size='1' surfacevel='1 0 0 0 0 0'/>"
+    path.write_text(f"<mujoco><worldbody><body><freejoint/>{geom}</body></worldbody></mujoco>")
+    with pytest.raises(UnsupportedModel, match="surfacevel"):
         load(path)
-    with pytest.raises(UnsupportedModel, match="adhesion"):
+    with pytest.raises(UnsupportedModel, match="surfacevel"):
         TorchVectorEnv("Swimmer", 1, xml_file=str(path))
 
 

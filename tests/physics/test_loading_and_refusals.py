@@ -48,9 +48,7 @@ REFUSED = {
         mjcf(joint='frictionloss="1" solreffriction="-3 1"'),
         "solreffriction of joint 'elbow'",
     ),
-    "springyield": (mjcf(joint='stiffness="1" springyield="1"'), "plastic"),
     "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
-    "adhesion": (mjcf(geom='adhesion="1"'), "adhesion of geom 'rod' is not supported: remove it; an <adhesion>"),
     "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surfacevel of geom 'rod'"),
     "flex": (
         """<mujoco><worldbody><body name="arm"><joint/><geom size="1" contype="0"/></body><flexcomp name="soft"
@@ -67,12 +65,6 @@ REFUSED = {
     "mixed solref of an equality": (
         mjcf(more='<equality><joint name="e" joint1="elbow" solref=".1 -3"/></equality>'),
         "solref of equality 'e'",
-    ),
-    "tendon": (
-        mjcf(
-            more='<tendon><fixed stiffness="1" springyield="1"><joint joint="elbow" coef="1"/></fixed></tendon>',
-        ),
-        "plastic",
     ),
     "gain": (
         mjcf(more='<actuator><pid name="p" joint="elbow" kp="1" ki="1"/></actuator>'),

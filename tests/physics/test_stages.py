@@ -21,28 +21,29 @@ from torch_mjenvs.scalar import Random, when_any
 
 GIVEN = {
     "precision", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied", "mocap_pos",
-    "mocap_quat", "eq_active",
+    "mocap_quat", "eq_active", "plastic",
 }  # fmt: skip
 
-EARLY = {"contact_moment": {"constraints"}}  # made before their turn, in models with bodies that stick
+# made before their turn, in models with bodies that stick
+EARLY = {"contact_moment": {"constraints"}, "adhesion": {"constraints"}}
 
 # What the others lack: mocap bodies, tendons that do all they can, springs of balls, contacts of two trees, a fluid,
 # equalities.
 MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="plane" size="1 1 1"/><site name="a"/>
-    <body pos="0 0 1" gravcomp="1"><joint type="ball" stiffness="1" damping="1"/>
+    <body pos="0 0 1" gravcomp="1"><joint type="ball" stiffness="1" damping="1" springyield=".1"/>
       <joint type="slide" actuatorgravcomp="true"/>
-      <geom name="g" size=".1" pos=".1 .2 .3"/>
+      <geom name="g" size=".1" pos=".1 .2 .3" adhesion="1"/>
       <site name="b" pos=".3 0 0"/><body pos=".2 0 0"><joint range="-1 1" limited="true"/><geom size=".1"/></body>
     </body>
     <body name="rod" pos="0.1 0.2 1.4"><freejoint/><geom type="capsule" gap="9" size=".15 .2" fluidshape="ellipsoid"/>
       <site name="c"/></body>
     <body mocap="true"><geom size=".1"/></body></worldbody>
-    <tendon><spatial stiffness="3" damping="1" armature="1" range="0 1" limited="true" name="t">
+    <tendon><spatial stiffness="3" springyield="1" damping="1" armature="1" range="0 1" limited="true" name="t">
       <site site="a"/><site site="b"/><site site="c"/></spatial>
       <spatial frictionloss="1"><site site="a"/><geom geom="g"/><site site="c"/></spatial></tendon>
     <actuator><position name="p" tendon="t"/><motor site="c"/><cylinder tendon="t" timeconst="1"/>
       <general site="c" refsite="a" gear="1 2 3 4 5 6"/><adhesion body="rod" ctrlrange="0 1"/></actuator>
-    <equality><weld site1="a" site2="c"/><tendon tendon1="t"/></equality></mujoco>"""
+    <equality><weld site1="a" site2="c"/><tendon tendon1="t"/></equality><sensor><e_potential/></sensor></mujoco>"""
 
 NOSLIP = """<mujoco><option noslip_iterations="2"/><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .1">
     <freejoint/><geom size=".11"/></body></worldbody></mujoco>"""

@@ -16,10 +16,9 @@ from .read_only import Part, accessors, read_only
 class DataView(mujoco.MjData):
     """An MjData that refuses to be written into. `bring` updates it; `check` finds what MuJoCo's functions wrote."""
 
-    def bring(self, qpos: np.ndarray, qvel: np.ndarray, act: np.ndarray, ctrl: np.ndarray, time: float) -> None:
-        """Compute all of mjData for this state, by mj_forward and mj_rnePostConstraint."""
+    def bring(self, time: float, **state: np.ndarray) -> None:
+        """Compute all of mjData for this state, fields by name, by mj_forward and mj_rnePostConstraint."""
         own = super().__getattribute__
-        state = {"qpos": qpos, "qvel": qvel, "act": act, "ctrl": ctrl}
         for name, x in state.items():
             own(name)[:] = x
         super().__setattr__("time", time)

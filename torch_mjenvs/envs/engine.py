@@ -195,6 +195,13 @@ class Engine(Varied):
     reset_mask: torch.Tensor = _view("reset_mask", "Worlds that the next reset or refresh concerns, (N,) bool.")
     key: torch.Tensor = _view("key", "Keys of the random numbers, (N, 3) int32.")
 
+    def kept(self, world: int) -> dict[str, np.ndarray]:
+        """Return what physics keeps of a world beside positions, velocities and activations, by mjData's names."""
+        if not self.layout.kept:
+            return {}
+        parts = np.split(self.view("kept")[world].cpu().numpy(), np.cumsum(list(self.layout.kept.values()))[:-1])
+        return dict(zip(self.layout.kept, parts, strict=True))
+
     @property
     def act(self) -> torch.Tensor:
         """Activations, (N, na). Raises AttributeError where no actuator of the model has one."""

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -192,11 +192,12 @@ class Episode:
     ) -> EpisodeState:
         """Begin the episode of this number in this state, with the memory that its reset gave, if that is known."""
         world = self.world_at(qpos, qvel, act, random(b, number, BEGIN))
+        kept: list[Scalar] = [x for initial in self.model.kept0.values() for x in initial]
         memory = self.first_memory(b, number, world, placed)
         world.memory = by_name(self.layout.memory, memory)
         obs = self.observe(world, None)
         info = flatten(self.layout.info, self.contract.reset_info(world))
-        state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory)
+        state = WorldState(qpos, qvel, [0.0] * self.model.nv, act, memory, kept=kept)
         state.ctrl += [0.0] * len(b.get("ctrl", []))
         state.episode_sums += [0.0] * len(b.get("episode_sums", []))
         state.history = self.layout.observation.newest(obs)
@@ -208,15 +209,19 @@ class Episode:
         _, values = self.contract.observe(world, seen.shapes)
         return seen.row(seen.noisy(values, world.rng), history)
 
-    def world_at(self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random) -> World:
+    def world_at(
+        self, qpos: list[Scalar], qvel: list[Scalar], act: list[Scalar], rng: Random, kept: Sequence[Scalar] = ()
+    ) -> World:
         """Return a world that was put into a state, after mj_forward, but without mj_rnePostConstraint.
 
-        Where the task's data are dm_control's, actuators do nothing in that evaluation.
+        Where the task's data are dm_control's, actuators do nothing in that evaluation. kept: see `WorldState`; as at
+        first where it is not given.
         """
         m = replace(self.model, actuation=False) if self.task.data == "fresh" else self.model
         still = [0.0] * m.nu
-        data = derive(m, qpos, qvel, None, still, self.precision, act)
-        data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act))
+        given = self.kept_by_name(kept) if kept else {}
+        data = derive(m, qpos, qvel, None, still, self.precision, act, **given)
+        data.take(OF_SENSORS, derive(m, qpos, qvel, None, still, self.precision, act, **given))
         data.cfrc_ext = [[0.0] * 6 for _ in range(m.nbody)]
         return World(qpos, qvel, {}, data, rng, act, self)
 
@@ -282,7 +287,8 @@ class Episode:
 
         def renewed(_: list[Scalar]) -> list[Scalar]:
             number = b["episode"][0] + -1
-            return self.first_memory(b, number, self.world_at(old.qpos, old.qvel, old.act, random(b, number, BEGIN)))
+            world = self.world_at(old.qpos, old.qvel, old.act, random(b, number, BEGIN), old.kept)
+            return self.first_memory(b, number, world)
 
         return when_any(bad, renewed, old.memory) if old.memory else []
 
@@ -291,8 +297,8 @@ class Episode:
     def guard(self, b: Buffers) -> tuple[WorldState, list[Scalar], Mask, Mask]:
         """Return the state and the action to go on from, and masks of a bad state and of a bad action."""
         m = self.model
-        act = b.get("act", [])
-        bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"] + act)
+        act, kept = b.get("act", []), b.get("kept", [])
+        bad_action, bad_state = is_bad(b["action"]), is_bad(b["qpos"] + b["qvel"] + b["qacc_warmstart"] + act + kept)
         zeros = [0.0] * m.nv
         world = WorldState(
             choose_all(bad_state, list(m.qpos0), b["qpos"]),
@@ -304,6 +310,7 @@ class Episode:
             b.get("derived", []),
             history=b.get("history", []),
             episode_sums=b.get("episode_sums", []),
+            kept=choose_all(bad_state, [x for initial in m.kept0.values() for x in initial], kept),
         )
         action = choose_all(bad_action, [0.0] * len(b["action"]), b["action"])
         return world, action, bad_state, bad_action
@@ -317,7 +324,7 @@ class Episode:
         of `bad` is true or its state turns bad.
         """
         m = self.model
-        begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act)
+        begun = State(old.qpos, old.qvel, old.qacc_warmstart, old.act, kept=self.kept_by_name(old.kept))
         pushes = dict(pushes)
         kick = pushes.pop("qvel", None)
         kicked = replace(begun, qvel=[v + x for v, x in zip(begun.qvel, kick, strict=True)]) if kick else begun
@@ -325,9 +332,15 @@ class Episode:
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
+        new.kept = [x for values in state.kept.values() for x in values]
         left = refreshed if self.task.data == "fresh" else left_by_step
         data = left(m, state, ctrl, self.precision, **pushes)
         return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self), stopped
+
+    def kept_by_name(self, kept: Sequence[Scalar]) -> dict[str, list[Scalar]]:
+        """Return `State.kept` of `WorldState.kept`."""
+        left = iter(kept)
+        return {name: [next(left) for _ in initial] for name, initial in self.model.kept0.items()}
 
     def control(self, before: World, action: list[Scalar]) -> tuple[list[Scalar], dict[str, list[Scalar]], Mask]:
         """Return ctrl and pushes, 0 where any of them is bad, and the mask of where that is."""
@@ -394,7 +407,7 @@ class Episode:
         widths, elapsed = self.layout.memory, b["elapsed_steps"][0] + 1
         rng = random(b, b["episode"][0] + -1, elapsed)
         old, action, bad_state, bad_action = self.guard(b)
-        before = self.world_at(old.qpos, old.qvel, old.act, rng)
+        before = self.world_at(old.qpos, old.qvel, old.act, rng, old.kept)
         before.memory = by_name(widths, self.memory_before_step(b, old, bad_state))
         ctrl, pushes, bad_ctrl = self.control(before, action)
         new, after, bad = self.advance(old, ctrl, pushes, rng, bad_action, bad_state, bad_ctrl)
@@ -447,7 +460,7 @@ class Episode:
         """Compute memory, histories, obs and info in the worlds of `reset_mask`, whose state was set from outside."""
         state = b["qpos"], b["qvel"], b.get("act", [])
         mask, episode = b["reset_mask"][0], self.begin_at(b, b["episode"][0] + -1, *state)
-        remembered = {"memory": episode.world.memory, "history": episode.world.history}
+        remembered = {name: getattr(episode.world, name) for name in ("memory", "history", "kept")}
         return {
             **{name: choose_all(mask, x, b[name]) for name, x in remembered.items() if name in b},
             "obs": choose_all(mask, episode.obs, b["obs"]),
@@ -510,7 +523,8 @@ class Episode:
         info = contract.same_widths(reset_info, step_info)
         names = tuple(step_info), tuple(reset_info)
         return Layout(
-            m.nq, m.nv, m.nu, m.na, contract.action_space(), observation, memory, info, *names, rewards, metrics, ends,
+            m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in m.kept0.items()},
+            contract.action_space(), observation, memory, info, *names, rewards, metrics, ends,
             verdict.truncated is not False, contract.controls, self.params, self.is_ahead,
         )  # fmt: skip
 

@@ -20,6 +20,7 @@ class Layout:
     nv: int
     nu: int
     na: int
+    kept: Widths  # of what physics keeps besides: see `Model.kept0`
     bounds: tuple[tuple[float, float], ...]  # of each number of an action
     observation: Observation
     memory: Widths
@@ -58,6 +59,7 @@ class Layout:
         """Return the kernels' buffers. State is world-minor; users' inputs and outputs have a row for each world."""
         params = param_buffers(self.params) if self.params else []
         act = [Buffer("act", self.na)] if self.na else []
+        more = [Buffer("kept", size_of(self.kept))] if self.kept else []
         ctrl = [Buffer("ctrl", self.nu)] if self.controls else []
         sums = [Buffer("episode_sums", self.sums)] if self.sums else []
         kept = self.observation.kept
@@ -68,6 +70,7 @@ class Layout:
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),
             *act,
+            *more,
             *ctrl,
             *sums,
             Buffer("memory", size_of(self.memory)),

@@ -22,6 +22,7 @@ class WorldState:
     ctrl: list[Scalar] = field(default_factory=list)  # of the last step, where the task makes it of its action
     episode_sums: list[Scalar] = field(default_factory=list)  # of what the task has logged, see `Layout.sums`
     history: list[Scalar] = field(default_factory=list)  # of the observation: what its next one shows again
+    kept: list[Scalar] = field(default_factory=list)  # `State.kept`, one after the other
 
 
 @dataclass

@@ -138,7 +138,8 @@ class TorchEnv(gymnasium.Env):
         if self._data is not None:
             ctrl = self.engine.ctrl[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
             act = self.act if self.engine.layout.na else np.zeros(0)
-            self._data.bring(self.qpos, self.qvel, act, ctrl, self.dt * int(self.engine.elapsed_steps))
+            time, kept = self.dt * int(self.engine.elapsed_steps), self.engine.kept(0)
+            self._data.bring(time, qpos=self.qpos, qvel=self.qvel, act=act, ctrl=ctrl, **kept)
 
     def state_vector(self) -> np.ndarray:
         """Return qpos and qvel as one array, (nq + nv,)."""

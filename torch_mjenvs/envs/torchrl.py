@@ -33,7 +33,7 @@ from .video import tile_images
 # What `get_state` gives, where there is such: with it, an episode goes on exactly.
 STATE = (
     "qpos", "qvel", "qacc_warmstart", "act", "ctrl", "episode_sums", "memory", "history", "elapsed_steps", "obs",
-    "info", "params", "derived",
+    "info", "params", "derived", "kept",
 )  # fmt: skip
 BEGUN = ("elapsed_steps", "done", "ctrl", "episode_sums")  # are 0 in a state that does not say otherwise
 TAKEN = frozenset(("action", "reward", "done", "terminated", "truncated", "next", "_reset"))  # keys of TorchRL's own

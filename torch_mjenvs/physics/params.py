@@ -95,6 +95,8 @@ def check_names(m: Model, names: Iterable[str]) -> tuple[str, ...]:
             raise ValueError(
                 "geom_size cannot vary: geoms with fluidshape='ellipsoid' have virtual masses, which follow from it"
             )
+        if name == "qpos_spring" and m.plastic0:
+            raise ValueError("qpos_spring cannot vary: springs of the model yield, so that where they rest is state")
         if name not in VARIABLE:
             fields = {f.name for f in dataclasses.fields(m)}
             unknown = "the model has no parameter of this name"

@@ -13,6 +13,7 @@ from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec
 from .collision.candidates import collision
 from .constraints import count_contacts, make_constraint
+from .constraints.adhesion import adhesion
 from .constraints.contact_moment import contact_moment
 from .dynamics.actuators.activation import check_act
 from .dynamics.actuators.actuation import actuation, transmission
@@ -45,7 +46,8 @@ FWD_VELOCITY: tuple[Stage, ...] = (
     tendon_bias,  # what tendons with armature add to `bias`
     contact_moment,  # ... of actuators that have a body stick to others
     transmission,  # lengths and velocities of actuators, and what they move
-    passive,  # springs, dampers, gravity compensation, fluid
+    adhesion,  # the pull of contacts that adhere
+    passive,  # springs, dampers, gravity compensation, fluid, adhesion
     bias,  # Coriolis, centrifugal and gravitational forces
 )
 

@@ -109,7 +109,7 @@ class Asked:
         """Return the buffers of state, parameters, inputs and outputs."""
         m = self.model
         state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
-        state += [Buffer("act", m.na)] * bool(m.na)
+        state += [Buffer("act", m.na)] * bool(m.na) + [Buffer(name, len(x)) for name, x in m.kept0.items()]
         more = [Buffer(name, torch.Size(shape).numel()) for name, shape in self.shapes().items()]
         return state + (param_buffers(self.columns) if self.vary else []) + more
 
@@ -162,17 +162,18 @@ def program(asked: Asked, dtype: str, stepping: bool = True) -> Program:
         def computed(d: Data) -> dict[str, list[Scalar]]:
             return {name: floats(leaves(_output(m, d, name))) for name in asked.outputs}
 
-        act = b.get("act", [])
+        act, kept = b.get("act", []), {name: b[name] for name in m.kept0}
         warmstart = usable(b["qacc_warmstart"])
         if not stepping:
             state = {name: b[name] for name in STATE} | {"qacc_warmstart": warmstart, "act": act}
-            return computed(Data(m, **state, precision=precision, **pushes))
-        s = step(m, State(b["qpos"], b["qvel"], warmstart, act), b["ctrl"], precision=precision, **pushes)
+            return computed(Data(m, **state, precision=precision, **kept, **pushes))
+        start = State(b["qpos"], b["qvel"], warmstart, act, kept=kept)
+        s = step(m, start, b["ctrl"], precision=precision, **pushes)
         out = computed(left_by_step(m, s, b["ctrl"], precision, **pushes))
         if "time" in pushes:
             out["time"] = [pushes["time"] + m.timestep]
         state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}
-        return state | ({"act": s.act} if m.na else {}) | out
+        return state | ({"act": s.act} if m.na else {}) | s.kept | out
 
     return record("step" if stepping else "forward", asked.buffers(), body, dtype)
 
@@ -262,7 +263,7 @@ class Simulation(Varied):
         kinds = zip(self.model.sensor_names, self.model.sensor_type, strict=True)
         timed = any(kind == SensorType.CLOCK and name in read for name, kind in kinds)
         self._inputs = self.inputs + (MOCAP if self.model.nmocap else ()) + (("time",) if timed else ())
-        self._state = STATE + (("act",) if self.model.na else ())
+        self._state = STATE + (("act",) if self.model.na else ()) + tuple(self.model.kept0)
         self._asked = Asked(self.model, self.outputs, self._inputs, self.vary)
         self._shapes = self._asked.shapes()
         needed = launch.bytes_a_world(self._asked.buffers(), self.dtype)
@@ -277,7 +278,7 @@ class Simulation(Varied):
         self._transition = StepFunction(self._linearized, self._name, self.device)
         self._held: tuple[launch.Kernel, int, dict[str, torch.Tensor], launch.Launch] | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
-        start: dict[str, Sequence[Any]] = {"qpos": m.qpos0}
+        start: dict[str, Sequence[Any]] = {"qpos": m.qpos0, **m.kept0}
         if "eq_active" in self.inputs:
             start["eq_active"] = [float(x) for x in m.eq_active0]
         if m.nmocap:
@@ -325,6 +326,7 @@ class Simulation(Varied):
         hint = f"; pass outputs=({name!r},) to compute it" if name in OUTPUTS else ""
         hint = f"; pass inputs=({name!r},) to give it" if name in INPUTS else hint
         hint = "; no actuator of the model has an activation" if name == "act" else hint
+        hint = "; no spring of the model yields" if name == "plastic" else hint
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
     @exclusive

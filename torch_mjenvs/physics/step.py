@@ -5,6 +5,7 @@ Everything here works on a Python float, on a torch tensor of shape (B,) or on a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..compiler.arrays import Table
@@ -13,6 +14,7 @@ from ..compiler.scalar import Mask, Scalar, select
 from .algebra.spatial import zeros
 from .dynamics.actuators.activation import check_act, held_to_a_turn
 from .dynamics.integrator import euler, rk4
+from .dynamics.plasticity import yielded
 from .model.data import STAGE_OF, Data
 from .model.enums import NeedStage
 from .model.model import Model
@@ -34,9 +36,11 @@ def step(
     lists of 3 and 4), held for the step. Raises ValueError for a state without the model's activations.
     """
     check_act(m, state.act)
+    kept = _kept(m, state)
+    given = {"ctrl": ctrl, "precision": precision, **kept, **pushes}
 
     def forward_at(qpos: list[Scalar], qvel: list[Scalar], warmstart: list[Scalar], act: list[Scalar]) -> Data:
-        d = Data(m, qpos=qpos, qvel=qvel, act=act, ctrl=ctrl, qacc_warmstart=warmstart, precision=precision, **pushes)
+        d = Data(m, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart, **given)
         forward(d)
         return d
 
@@ -52,11 +56,18 @@ def step(
     start, nothing = state.parts, [zeros(6) for _ in range(m.nbody)] if seen is None else seen
     if m.integrator == "rk4":
         qpos, qvel, act, last = rk4(m, start, forward_at, observe, nothing)
+        d = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, qacc_warmstart=state.qacc_warmstart, **given)
     else:
         d = forward_at(*start)
         qpos, qvel, act = euler(m, d)
         last = Last(d.act, observe(d, nothing), d.qacc, d.qacc_solver, d.qpos, d.qvel, start)
-    return State(qpos, qvel, last.qacc, act, last)
+    last.kept = kept
+    return State(qpos, qvel, last.qacc, act, last, kept_after(m, d, qpos))
+
+
+def _kept(m: Model, state: State) -> dict[str, list[Scalar]]:
+    """Return what a step from this state keeps, as it is before it."""
+    return {name: state.kept.get(name, list(initial)) for name, initial in m.kept0.items()}
 
 
 def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precision = DOUBLE, **pushes: Any) -> State:
@@ -66,7 +77,12 @@ def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precisi
     def body(i: Any, s: State) -> State:
         return step(m, s, ctrl, Table(last_one)[i] > 0.5, precision, **pushes)
 
-    return repeat(n, body, state.unmoved(m.nbody))
+    return repeat(n, body, replace(state, kept=_kept(m, state)).unmoved(m.nbody))
+
+
+def kept_after(m: Model, d: Data, qpos: list[Scalar]) -> dict[str, list[Scalar]]:
+    """Return what a step from d to these positions keeps. mj_advance."""
+    return {"plastic": yielded(m, d, qpos)} if m.plastic0 else {}
 
 
 def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precision = DOUBLE, **pushes: Any) -> Data:
@@ -74,13 +90,14 @@ def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precisio
 
     After a Runge-Kutta step MuJoCo's fields are of several evaluations. Most are of the last stage. Sensors, and what
     they alone rest on, it evaluates once a step: in the first stage. So are the lengths of actuators that it leaves,
-    where set points are held to a turn. qacc alone is the mean of the stages.
+    where set points are held to a turn, and of tendons, where springs yield. qacc alone is the mean of the stages.
 
     Raises ValueError for a state that no step led to.
     """
     last = state.last
     if last is None:
         raise ValueError("no step led to this state")
+    pushes = last.kept | pushes
     d = derive(m, last.qpos, last.qvel, last.qacc, ctrl, precision, last.act, **pushes)
     if last.cfrc_ext is None:  # loops of contacts as they are, and not as they were listed for the solver
         d.constraints = [c.recomputed() for c in d.constraints]
@@ -95,6 +112,8 @@ def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precisio
     left.take(STAGE_OF, d)
     left.take(OF_SENSORS, first)
     left.qacc = last.mean_qacc
+    if m.plastic0:
+        left.take(("ten_length",), first)
     if (held := held_to_a_turn(m)) is not False:
         lengths = zip(first.actuator_length, d.actuator_length, strict=True)
         left.actuator_length = [select(held, x, y) for x, y in lengths]
@@ -109,7 +128,8 @@ def refreshed(m: Model, state: State, ctrl: list[Scalar], precision: Precision =
 
     Raises ValueError for a state that no step led to.
     """
-    new = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, ctrl=ctrl, precision=precision, **pushes)
+    given = {"ctrl": ctrl, "precision": precision, **state.kept, **pushes}
+    new = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, **given)
     left = left_by_step(m, state, ctrl, precision, **pushes)
     new.take(OF_ACCELERATIONS, left)
     early, late = new.sensordata, left.sensordata

@@ -20,6 +20,8 @@ class ContactParam:
 
     solreffriction: what an elliptic cone has in solref's place where there is friction; 0 and 0: solref.
 
+    adhesion: the force with which each contact pulls, in the gap, too, N.
+
     direct: solref is (-stiffness, -damping) instead of (time constant, damping ratio).
     """
 
@@ -30,6 +32,7 @@ class ContactParam:
     margin: Scalar
     gap: Scalar
     solreffriction: tuple[float, ...] = (0.0, 0.0)
+    adhesion: float = 0.0
 
 
 def contact_param(m: Model, pair: Pair) -> ContactParam:
@@ -48,6 +51,7 @@ def contact_param(m: Model, pair: Pair) -> ContactParam:
             margin=m.pair_margin[k],
             gap=m.pair_gap[k],
             solreffriction=m.pair_solreffriction[k],
+            adhesion=m.pair_adhesion[k],
         )
     friction: list[Scalar]
     solref: list[Scalar]
@@ -57,6 +61,7 @@ def contact_param(m: Model, pair: Pair) -> ContactParam:
         g = geom1 if priority1 > priority2 else geom2
         friction, direct = list(m.geom_friction[g]), m.geom_direct[g]
         solref, solimp = list(m.geom_solref[g]), list(m.geom_solimp[g])
+        adhesion = m.geom_adhesion[g]
     else:
         share = _share(m.geom_solmix[geom1], m.geom_solmix[geom2])
         ref1, ref2 = m.geom_solref[geom1], m.geom_solref[geom2]
@@ -64,6 +69,7 @@ def contact_param(m: Model, pair: Pair) -> ContactParam:
         friction = [maximum(a, b) for a, b in zip(m.geom_friction[geom1], m.geom_friction[geom2], strict=True)]
         solref = [minimum(a, b) for a, b in zip(ref1, ref2, strict=True)] if direct else _mix(share, ref1, ref2)
         solimp = _mix(share, m.geom_solimp[geom1], m.geom_solimp[geom2])
+        adhesion = m.geom_adhesion[geom1] + m.geom_adhesion[geom2]
     slide, spin, roll = (maximum(x, MINMU) for x in friction)
     return ContactParam(
         friction=[slide, slide, spin, roll, roll],
@@ -72,6 +78,7 @@ def contact_param(m: Model, pair: Pair) -> ContactParam:
         direct=direct,
         margin=m.geom_margin[geom1] + m.geom_margin[geom2],
         gap=m.geom_gap[geom1] + m.geom_gap[geom2],
+        adhesion=adhesion,
     )
 
 

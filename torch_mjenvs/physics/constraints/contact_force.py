@@ -60,7 +60,7 @@ class ContactForce(Touch):
 
     number: its place among the pair's. bodies: of geom1 and geom2; the normal points from the first to the second.
     frame: normal and two tangents. y0: along the axes (condim), which `pyramid` explains. refine: see
-    `Constraint.needs_refinement`.
+    `Constraint.needs_refinement`. adhesion: with which it pulls; what its cone pushes is more by as much.
     """
 
     active: Mask
@@ -72,6 +72,7 @@ class ContactForce(Touch):
     cone: Cone
     y0: list[Scalar]
     refine: Mask
+    adhesion: float
 
     @property
     def condim(self) -> int:
@@ -100,6 +101,11 @@ class ContactForce(Touch):
         """The residual J a + y0 along the axes (condim)."""
         return [x + y for x, y in zip(self.along(motion), self.y0, strict=True)]
 
+    def force(self, motion: list[list[Scalar]]) -> list[Scalar]:
+        """The force along the axes (condim), less what the contact pulls. mj_contactForce."""
+        pushed = self.cone.push(self.residual(motion))[0]
+        return [pushed[0] - self.adhesion, *pushed[1:]] if self.adhesion else pushed
+
 
 @dataclass
 class Contacts(Constraint):
@@ -125,7 +131,13 @@ class Contacts(Constraint):
     def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
         motion = body_motion(m, d, a)
         for c in self.contacts:
-            c.pull(m, d, lambda c: c.cone.push(c.residual(motion))[0], wrench)
+            c.pull(m, d, lambda c: c.force(motion), wrench)
+
+    def add_adhesion(self, m: Model, d: Data, wrench: list[list[Scalar]]) -> None:
+        """Add to `wrench`, by body, what contacts that adhere pull."""
+        for c in self.contacts:
+            if isinstance(c, ContactForce) and c.adhesion:
+                c.pull(m, d, lambda c: [-c.adhesion], wrench)
 
     def fold_listed(
         self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
@@ -138,7 +150,7 @@ class Contacts(Constraint):
             per_body = of_bodies(by_body, touch.bodies)
 
             def step(c: ContactForce, carry: Any, touch: Touch = touch, per_body: PerBody = per_body) -> Any:
-                force = c.cone.push(c.residual(motion))[0]
+                force = c.force(motion)
                 source = c if c is touch else None  # in a loop one object stands for many
                 listed = Listed(
                     source, lambda of: of(touch.pair), c.number, c.dist, c.points(m, d), c.frame, force, per_body

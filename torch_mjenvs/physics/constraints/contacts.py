@@ -5,12 +5,13 @@ Nothing is computed for pairs that are far apart in all worlds, nor rows for tho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...compiler.arrays import Array, Table
 from ...compiler.control import active_set, compute_any
-from ...compiler.scalar import Scalar, logical_and, logical_or, select
+from ...compiler.scalar import Mask, Scalar, logical_and, logical_or, select
 from ..algebra.spatial import is_zero
 from ..collision.candidates import Candidate
 from ..collision.colliders import NEVER
@@ -42,51 +43,65 @@ def contacts(m: Model, d: Data, candidates: list[Candidate]) -> tuple[WorldConta
 
 
 def in_loop(m: Model, pair: Pair) -> bool:
-    """Return whether a pair's contacts share a loop: they are with the world, and many. Noslip takes each alone."""
+    """Return whether a pair's contacts share a loop: they are with the world, and many.
+
+    Noslip takes each alone, and so is done what pulls.
+    """
+    if contact_param(m, pair).adhesion:
+        return False
     one_moves = len(sides_of(m, m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2])) == 1
     return one_moves and most_contacts(m, pair) > MANY and not m.noslip_iterations
 
 
 def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | WorldContactLoop | BodyContact]:
-    sides = sides_of(m, *_bodies(m, candidate))
+    sides = sides_of(m, *_bodies(m, candidate.pair))
     if not sides:
         return []
     if in_loop(m, candidate.pair):
         return [_loop(m, d, candidate, sides[0])]
-    near = candidate.near()
+    param = contact_param(m, candidate.pair)
+    held = param.adhesion and not is_zero(param.gap)  # in the gap, too
+    near = candidate.near(param.gap) if held else candidate.near()
     if near is True:  # nothing is saved by a block of its own
         places = [(c.dist, c.oarms) for c in candidate.contacts()]
     else:
         found = compute_any(near, lambda: [[c.dist, c.oarms()] for c in candidate.contacts()])
         found = found or [[NEVER, None]] * candidate.ncon  # in plain Python, where nothing was near
         places = [(select(near, dist, NEVER), _always(where)) for dist, where in found]
-    maker = _Maker(m, d, candidate)
 
-    def contact(number: int, distance: Scalar, where: Callable[[], Any]) -> WorldContact | BodyContact:
-        active = distance < maker.param.margin
-
+    def contact(
+        maker: _Maker, active: Mask, number: int, distance: Scalar, where: Callable[[], Any]
+    ) -> WorldContact | BodyContact:
         def compute() -> tuple[Any, Any, Scalar, list[Scalar]]:
             arm1, arm2, frame = where()
             if len(sides) == 1:
                 return maker.on_world(sides[0], distance, arm1, arm2, frame)
             stiffness, row = maker.row(distance)
-            lines = body_contacts.lines_of((arm1, arm2), frame, candidate.pair.condim)
+            lines = body_contacts.lines_of((arm1, arm2), frame, maker.pair.condim)
             velocity = body_contacts.along(lines, (sides[0], sides[1]), d.ovel)
-            return (lines, (arm1, arm2)), frame, stiffness, row.y0(velocity)
+            return (lines, (arm1, arm2)), frame, stiffness, maker.y0(stiffness, row, velocity)
 
         place, frame, stiffness, y0 = compute_any(active, compute) or _NOTHING
-        cone = maker.cone(stiffness)
-        common = active, maker.pair, number, maker.bodies, distance, frame, cone, y0, maker.bound.needs_refinement
+        cone, refine = maker.cone(stiffness), maker.bound.needs_refinement
+        common = active, maker.pair, number, maker.bodies, distance, frame, cone, y0, refine, param.adhesion
         if len(sides) == 1:
             return WorldContact(*common, sides[0].body, sides[0].sign, place)
         return BodyContact(*common, (sides[0], sides[1]), *place)
 
-    return [contact(number, distance, where) for number, (distance, where) in enumerate(places)]
+    maker = _Maker(m, d, candidate.pair)
+    out: list[WorldContact | WorldContactLoop | BodyContact] = []
+    for number, (dist, where) in enumerate(places):
+        out.append(contact(maker, dist < param.margin, number, dist, where))
+    if held:  # where surfaces are apart nothing rubs
+        maker, reach = _Maker(m, d, dataclasses.replace(candidate.pair, condim=1)), param.margin + param.gap
+        for number, (dist, where) in enumerate(places):
+            out.append(contact(maker, logical_and(dist >= param.margin, dist < reach), number, dist, where))
+    return out
 
 
 def _loop(m: Model, d: Data, candidate: Candidate, side: Side) -> WorldContactLoop:
     """Make a loop over the contacts of a pair that may touch the world in many points."""
-    near, maker = candidate.near(), _Maker(m, d, candidate)
+    near, maker = candidate.near(), _Maker(m, d, candidate.pair)
     found = compute_any(near, lambda: [[dist, spot] for dist, spot in candidate.spots()])
     if not found:  # in plain Python, where nothing was near
         return WorldContactLoop(maker.pair, maker.bodies, side.body, [], _no_contact, False)
@@ -104,7 +119,7 @@ def _loop(m: Model, d: Data, candidate: Candidate, side: Side) -> WorldContactLo
     def contact(i: Any) -> WorldContact:
         r, stiffness, y0 = (kept.at(i, name) for name in ("r", "D", "y0"))
         frame, cone = [kept.at(i, f"axis{k}") for k in range(3)], maker.cone(stiffness)
-        common = True, maker.pair, numbers[i], maker.bodies, spots[i, 0], frame, cone, y0, False
+        common = True, maker.pair, numbers[i], maker.bodies, spots[i, 0], frame, cone, y0, False, 0.0
         return WorldContact(*common, side.body, side.sign, r)
 
     refine = maker.bound.needs_refinement
@@ -112,22 +127,30 @@ def _loop(m: Model, d: Data, candidate: Candidate, side: Side) -> WorldContactLo
     return WorldContactLoop(maker.pair, maker.bodies, side.body, touching, contact, uncertain)
 
 
-def _bodies(m: Model, candidate: Candidate) -> tuple[int, int]:
-    return m.geom_bodyid[candidate.pair.geom1], m.geom_bodyid[candidate.pair.geom2]
+def _bodies(m: Model, pair: Pair) -> tuple[int, int]:
+    return m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
 
 
 class _Maker:
     """Makes the contacts of a pair from what they have in common."""
 
-    def __init__(self, m: Model, d: Data, candidate: Candidate):
-        self.m, self.d, self.pair, self.bodies = m, d, candidate.pair, _bodies(m, candidate)
-        self.param, self.bound = row_param(m, self.pair), contact_bound(m, self.pair, d.precision)
-        self.friction = contact_param(m, self.pair).friction[: self.pair.condim - 1]
+    def __init__(self, m: Model, d: Data, pair: Pair):
+        self.m, self.d, self.pair, self.bodies = m, d, pair, _bodies(m, pair)
+        self.param, self.bound = row_param(m, pair), contact_bound(m, pair, d.precision)
+        param = contact_param(m, pair)
+        self.friction, self.adhesion = param.friction[: pair.condim - 1], param.adhesion
 
     def row(self, distance: Scalar) -> tuple[Scalar, ContactRow]:
         """The stiffness and the row at a distance."""
         row = ContactRow(self.param, distance)
         return row.stiffness(self.bound.give), row
+
+    def y0(self, stiffness: Scalar, row: ContactRow, velocity: Sequence[Scalar]) -> list[Scalar]:
+        """The constant y0 along each axis. What pulls does so as if the contact were as much less deep, by its rows."""
+        y0 = row.y0(velocity)
+        if self.adhesion:
+            y0[0] = y0[0] - self.adhesion * self.cone(stiffness).compliance
+        return y0
 
     def cone(self, stiffness: Scalar) -> Cone:
         return cone_of(self.m, self.friction, stiffness, self.bound)
@@ -139,7 +162,7 @@ class _Maker:
         stiffness, row = self.row(distance)
         r = arm2 if side.sign > 0 else arm1
         velocity = world_contacts.along(r, frame, self.pair.condim, side.sign, self.d.ovel[side.body])
-        return r, frame, stiffness, row.y0(velocity)
+        return r, frame, stiffness, self.y0(stiffness, row, velocity)
 
 
 def cone_of(m: Model, friction: list[Scalar], D: Scalar, bound: ContactBound) -> Cone:

@@ -1,4 +1,7 @@
-"""Contacts that mjData.contact lists and that have no force: in the gap, or of bodies that nothing moves apart."""
+"""Contacts that mjData.contact lists and that have no force: in the gap, or of bodies that nothing moves apart.
+
+Those that adhere have one in the gap, too.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def fold_idle(m: Model, d: Data, candidate: Candidate, by_body: ByBody, visit: V
     pair, param = candidate.pair, contact_param(m, candidate.pair)
     bodies = m.geom_bodyid[pair.geom1], m.geom_bodyid[pair.geom2]
     acts = any(side.dofs for side in sides_of(m, *bodies))
-    if acts and is_zero(param.gap):
+    if acts and (is_zero(param.gap) or param.adhesion):
         return carry
 
     per_body = of_bodies(by_body, bodies)

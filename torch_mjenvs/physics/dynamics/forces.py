@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from ...compiler.scalar import Scalar, absolute
-from ..algebra.spatial import add, cross, is_zero, norm, quat_normalize, quat_sub, scale, zeros
+from ..algebra.spatial import Vec, add, cross, is_zero, norm, quat_normalize, quat_sub, scale, zeros
 from ..model.data import Data, stage
 from ..model.enums import JointType
 from ..model.model import Model
 from .fluid import fluid, has_fluid
 from .inertia import factor, solve
 from .reflected import dof_damping
-from .springs import acts, stiffness_at
+from .springs import acts, plastic_of, stiffness_at
 from .tendons.tendon import springy_tendons
 from .wrenches import forces_of_wrenches
 
 
 @stage(
-    reads="qpos qvel xirel ximat geom_xrel geom_xmat odof ovel ten_force ten_J",
+    reads="qpos qvel plastic xirel ximat geom_xrel geom_xmat odof ovel ten_force ten_J qfrc_adhesion",
     computes="qfrc_passive qfrc_gravcomp qfrc_fluid",
 )
 def passive(m: Model, d: Data) -> None:
-    """Compute passive forces: springs, dampers, gravity compensation and the fluid. mj_passive."""
+    """Compute passive forces: springs, dampers, gravity compensation, the fluid and adhesion. mj_passive."""
     d.qfrc_passive = [_damper(m, d, v) for v in range(m.nv)]
     for j in range(m.njnt):
         for v, force in enumerate(_spring(m, d, j), start=m.jnt_dofadr[j]):
@@ -37,6 +37,7 @@ def passive(m: Model, d: Data) -> None:
     if has_fluid(m):
         fluid(m, d)
         d.qfrc_passive = add(d.qfrc_passive, d.qfrc_fluid)
+    d.qfrc_passive = add(d.qfrc_passive, d.qfrc_adhesion)
 
 
 def _damper(m: Model, d: Data, v: int) -> Scalar:
@@ -67,7 +68,8 @@ def stretches(m: Model, d: Data, j: int) -> list[tuple[list[Scalar], Scalar]]:
 def _stretch(m: Model, d: Data, j: int) -> list[Scalar]:
     """Return the displacement of joint j from its spring's rest, dof by dof, in metres and radians."""
     adr, kind = m.jnt_qposadr[j], m.jnt_type[j]
-    q, rest = d.qpos[adr : adr + 7], m.qpos_spring[adr : adr + 7]
+    q, plastic = d.qpos[adr : adr + 7], m.jnt_plasticadr[j]
+    rest: Vec = m.qpos_spring[adr : adr + 7] if plastic < 0 else plastic_of(m, d)[plastic : plastic + 4]
     if kind in (JointType.SLIDE, JointType.HINGE):
         return [q[0] - rest[0]]
     if kind == JointType.BALL:

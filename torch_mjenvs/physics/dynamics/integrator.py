@@ -12,7 +12,20 @@ from typing import Any
 from ...compiler.arrays import Table
 from ...compiler.control import repeat, when_any
 from ...compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, maximum, select, sin, sqrt
-from ..algebra.spatial import Vec, add, add_scaled, cross, dot, is_number, is_zero, normalize, quat_mul, scale
+from ..algebra.spatial import (
+    Vec,
+    add,
+    add_scaled,
+    cross,
+    dot,
+    is_number,
+    is_zero,
+    normalize,
+    quat_mul,
+    quat_normalize,
+    quat_sub,
+    scale,
+)
 from ..model.data import Data
 from ..model.enums import JointType
 from ..model.model import Model
@@ -51,6 +64,20 @@ def integrate_pos(m: Model, qpos: Vec, rate: Vec, h: Scalar) -> list[Scalar]:
             out[q] = qpos[q] + h * rate[next(linear)]
     for q, v in quats:
         out[q : q + 4] = quat_integrate(list(qpos[q : q + 4]), scale(rate[v : v + 3], h))
+    return out
+
+
+def position_change(m: Model, before: Vec, after: Vec) -> list[Scalar]:
+    """Return the change of positions, a number for each dof, of rotations in the body's frame. mj_differentiatePos."""
+    out: list[Scalar] = [0.0] * m.nv
+    quats = rotations(m)
+    turning, of_quats = {v + k for _, v in quats for k in range(3)}, {q + k for q, _ in quats for k in range(4)}
+    linear = iter(v for v in range(m.nv) if v not in turning)
+    for q in range(m.nq):
+        if q not in of_quats:
+            out[next(linear)] = after[q] - before[q]
+    for q, v in quats:
+        out[v : v + 3] = quat_sub(quat_normalize(after[q : q + 4]), quat_normalize(before[q : q + 4]))
     return out
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from ...compiler.scalar import Scalar
 from ..algebra.spatial import Vec, is_zero
+from ..model.data import Data
+from ..model.model import Model
 
 
 def stiffness_at(k: Scalar, coefficients: Vec, x: Scalar) -> Scalar:
@@ -27,6 +29,11 @@ def rate_at(k: Scalar, coefficients: Vec, x: Scalar) -> Scalar:
 def energy_at(k: Scalar, coefficients: Vec, x: Scalar) -> Scalar:
     """Return the energy stored at x: the integral of x k(x). mju_polyPotential."""
     return x * x * stiffness_at(0.5 * k, [c / (n + 3) for n, c in enumerate(coefficients)], x)
+
+
+def plastic_of(m: Model, d: Data) -> list[Scalar]:
+    """Return the rests of all springs that yield: see `plasticity`."""
+    return list(m.plastic0 if d.plastic is None else d.plastic)
 
 
 def acts(k: Scalar, coefficients: Vec) -> bool:

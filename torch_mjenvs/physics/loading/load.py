@@ -156,10 +156,22 @@ def _derived(mjm: mujoco.MjModel) -> dict[str, Any]:
         **{name: _unless(mjm, "DAMPER", getattr(mjm, name)) for name in _DAMPERS},
         "dof_direct": _direct(mjm.dof_solref),
         "dof_frictionloss": tuple(float(x) if rubs else 0.0 for x in mjm.dof_frictionloss),
+        "passive": not still,
+        **_plasticity(mjm),
         "actuation": mjm.nu > 0 and not disabled(mjm, "ACTUATION"),
         "actuator_disabled": _disabled_groups(mjm),
         "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
     } | _sensors(mjm)
+
+
+def _plasticity(mjm: mujoco.MjModel) -> dict[str, Any]:
+    """Read where the rests of springs that yield are kept; nothing yields where springs are disabled."""
+    plastic = mjm.nplastic and not disabled(mjm, "SPRING")
+    kinds = {f"{kind}_plasticadr": getattr(mjm, f"{kind}_plasticadr") for kind in ("jnt", "tendon")}
+    return {
+        "plastic0": _tuple(mujoco.MjData(mjm).plastic, float) if plastic else (),
+        **{name: _tuple(adr, int) if plastic else (-1,) * len(adr) for name, adr in kinds.items()},
+    }
 
 
 def _disabled_groups(mjm: mujoco.MjModel) -> tuple[bool, ...]:

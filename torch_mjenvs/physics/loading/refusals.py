@@ -44,7 +44,6 @@ _DONE_DISABLE = [
     "FILTERPARENT",
     "ACTUATION",
 ]
-YIELDS = "remove it; the spring is then elastic however far it goes"
 INSTEAD = {
     "flex": "remove it; a chain or grid of bodies and joints (<replicate>) can stand for it",
     "plugin": "remove it; what it computes can be given as ctrl, qfrc_applied or xfrc_applied in every step",
@@ -107,13 +106,10 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
     for kind, n in (("flex", mjm.nflex), ("plugin", mjm.nplugin)):
         if n:
             not_supported(describe(mjm, kind, 0), INSTEAD[kind])
-    for name, there, instead in (
-        ("surfacevel", mjm.flg_surfacevel, "remove it; a body with a velocity actuator can be a belt or a turntable"),
-        ("adhesion", mjm.flg_adhesion, "remove it; an <adhesion> actuator pulls a body to what it touches"),
-    ):
-        for g in range(mjm.ngeom if there else 0):  # without the flag MuJoCo does not read them
-            if np.any(getattr(mjm, f"geom_{name}")[g]):
-                not_supported(f"{name} of {describe(mjm, 'geom', g)}", instead)
+    for g in range(mjm.ngeom if mjm.flg_surfacevel else 0):  # without the flag MuJoCo does not read them
+        if np.any(mjm.geom_surfacevel[g]):
+            instead = "remove it; a body with a velocity actuator can be a belt or a turntable"
+            not_supported(f"surfacevel of {describe(mjm, 'geom', g)}", instead)
 
 
 def _check_equalities(mjm: mujoco.MjModel) -> None:
@@ -132,8 +128,6 @@ def _check_tendons(mjm: mujoco.MjModel) -> None:
     """Refuse tendons with a feature that is not implemented."""
     for i in range(mjm.ntendon):
         who, first = describe(mjm, "tendon", i), mjm.tendon_adr[i]
-        if mjm.tendon_springyield[i] or mjm.tendon_plasticadr[i] >= 0:
-            not_supported(f"plasticity (springyield) of {who}", YIELDS)
         path = mjm.wrap_type[first : first + mjm.tendon_num[i]]
         drives = np.isin(mjm.actuator_trntype, OF_TENDONS) & (mjm.actuator_trnid[:, 0] == i)
         heavy = mjm.tendon_armature[i] or mjm.actuator_armature[drives].any()
@@ -171,8 +165,6 @@ def _check_joints(mjm: mujoco.MjModel) -> None:
             not_supported(f"actuatorfrcrange of {who}, which is a ball or free joint", "remove it")
         if mjm.jnt_limited[j] and _mixed(mjm.jnt_solref[j]):
             not_supported(f"solreflimit of {who}, one number positive and one not,", "give both the same sign")
-        if mjm.jnt_springyield[j] or mjm.jnt_plasticadr[j] >= 0:
-            not_supported(f"plasticity (springyield) of {who}", YIELDS)
     for v in range(mjm.nv):
         who = describe(mjm, "joint", int(mjm.dof_jntid[v]))
         if mjm.dof_frictionloss[v] > 0 and friction and _mixed(mjm.dof_solref[v]):
@@ -248,8 +240,8 @@ def refuse_pairs(mjm: mujoco.MjModel, m: Model) -> None:
         if pair.condim not in (1, 3, 4, 6):
             not_supported(f"{who} with condim {pair.condim}", "use condim 1, 3, 4 or 6")
         param = contact_param(m, pair)
-        if pair.ipair >= 0 and mjm.pair_adhesion[pair.ipair]:
-            not_supported(f"adhesion of {who}", "remove it")
+        if param.adhesion and not mjm.flg_adhesion:
+            not_supported(f"adhesion of {who}, which MuJoCo does not know of,", "call mujoco.mj_setConst")
         if _mixed(param.solref):
             not_supported(f"{who} with a solref of which one number is positive and one not", "give both the same sign")
         if m.cone == "elliptic" and _mixed(param.solreffriction):

@@ -81,6 +81,7 @@ class Data:
     mocap_pos = Field(("nmocap", 3), optional=True)  # where not given, mocap bodies are where the model has them
     mocap_quat = Field(("nmocap", 4), optional=True)
     eq_active = Field(("neq",), optional=True)  # which equalities are active; where not given, as the model has them
+    plastic = Field(("nplastic",), optional=True)  # rests of springs that yield; where not given, as at first
     qfrc_applied = Field(("nv",), optional=True)
     xfrc_applied = Field(("nbody", 6), optional=True)  # (force, torque) at the body's centre of mass, in world axes
 
@@ -118,9 +119,10 @@ class Data:
     qfrc_bias = output("nv")  # Coriolis, centrifugal and gravitational force
 
     # forces
-    qfrc_passive = output("nv")  # springs, dampers, gravity compensation and fluid
+    qfrc_passive = output("nv")  # springs, dampers, gravity compensation, fluid and adhesion
     qfrc_gravcomp = output("nv")
     qfrc_fluid = output("nv")
+    qfrc_adhesion = output("nv")  # the pull of contacts
     actuator_length, actuator_velocity = output("nu"), output("nu")
     contact_moment = field()  # {body: {dof: entry}} of bodies that actuators have stick: of a unit pull at its contacts
     actuator_moment = field("nu")  # {dof: entry} for each actuator

@@ -129,6 +129,14 @@ class Model:
     dof_simplenum: Ints
     dof_clamped: tuple[bool, ...]  # whose pivot of M may vanish: held at mjMINVAL or more, as MuJoCo holds all
 
+    passive: bool  # whether passive forces act: where they do not, contacts do not pull
+
+    jnt_springyield: Floats  # how far a spring stretches before its rest follows, m and rad
+    jnt_plasticadr: Ints  # where its rest is among what is plastic, or -1
+    tendon_springyield: Floats
+    tendon_plasticadr: Ints  # of the shortest and longest length
+    plastic0: Floats  # rests of springs that yield, in the initial state
+
     qpos0: Floats
     qpos_spring: Floats
 
@@ -146,6 +154,7 @@ class Model:
     geom_solimp: Rows
     geom_margin: Floats
     geom_gap: Floats
+    geom_adhesion: Floats  # N
     geom_fluid: Rows  # where fluidshape is 'ellipsoid', 1, five coefficients, virtual masses and inertias; else 0
     geom_visible: tuple[bool, ...]  # to rangefinders: whose colour is not transparent
 
@@ -249,6 +258,7 @@ class Model:
     pair_direct: tuple[bool, ...]  # as geom_direct
     pair_margin: Floats
     pair_gap: Floats
+    pair_adhesion: Floats
 
     body_names: tuple[str, ...]
     jnt_names: tuple[str, ...]
@@ -314,6 +324,11 @@ class Model:
         """Return where a sensor's numbers are in `sensordata`, a slice. Raises KeyError for an unknown name."""
         i = find("sensor", self.sensor_names, name)
         return slice(self.sensor_adr[i], self.sensor_adr[i] + self.sensor_dim[i])
+
+    @property
+    def kept0(self) -> dict[str, Floats]:
+        """Return what a step keeps beside positions, velocities and activations, by name, in the initial state."""
+        return {"plastic": self.plastic0} if self.plastic0 else {}
 
     @property
     def orders_contacts(self) -> bool:

@@ -16,7 +16,7 @@ class Last:
 
     cfrc_ext: the wrenches, (nbody, 6), or None where they are to be computed when they are read. qacc: where the solver
     ended. mean_qacc: the mean of qacc over the stages of a Runge-Kutta step. start: the `parts` of the state that the
-    step began with.
+    step began with, kept: what it kept besides.
     """
 
     act: list[Scalar]
@@ -26,17 +26,22 @@ class Last:
     qpos: list[Scalar]
     qvel: list[Scalar]
     start: list[list[Scalar]]
+    kept: dict[str, list[Scalar]] = field(default_factory=dict)
 
 
 @dataclass
 class State:
-    """A world's state: lists of nq, nv, nv and na scalars and, if a step led to it, that step's `Last`."""
+    """A world's state: lists of nq, nv, nv and na scalars and, if a step led to it, that step's `Last`.
+
+    kept: what steps keep besides, by name; what is not there is as in the initial state (`Model.kept0`).
+    """
 
     qpos: list[Scalar]
     qvel: list[Scalar]
     qacc_warmstart: list[Scalar]
     act: list[Scalar] = field(default_factory=list)
     last: Last | None = None
+    kept: dict[str, list[Scalar]] = field(default_factory=dict)
 
     @property
     def parts(self) -> list[list[Scalar]]:
@@ -46,7 +51,7 @@ class State:
     def unmoved(self, nbody: int) -> State:
         """Return this state with a `Last` as if a step had led to it in which nothing moved."""
         qacc, untouched = self.qacc_warmstart, [zeros(6) for _ in range(nbody)]
-        return replace(self, last=Last(self.act, untouched, qacc, qacc, self.qpos, self.qvel, self.parts))
+        return replace(self, last=Last(self.act, untouched, qacc, qacc, self.qpos, self.qvel, self.parts, self.kept))
 
 
 def usable(warmstart: list[Scalar]) -> list[Scalar]:

@@ -41,10 +41,10 @@ RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayData
 
 
 @stage(
-    reads="time qpos qvel origin frame odof M xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel geom_xmat "
-    "site_xpos site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel subtree_angmom "
-    "actuator_length actuator_velocity actuator_force qfrc_actuator candidates constraints qacc_solver slips oacc "
-    "cfrc_int",
+    reads="time qpos qvel plastic origin frame odof M xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel "
+    "geom_xmat site_xpos site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel "
+    "subtree_angmom actuator_length actuator_velocity actuator_force qfrc_actuator candidates constraints qacc_solver "
+    "slips oacc cfrc_int",
     computes="sensordata",
 )
 def sensor(m: Model, d: Data) -> None:

@@ -110,7 +110,7 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
-        loop, moving = collider_of(m, p).loop, len(sides_of(m, *bodies))
+        loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
         if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
             continue  # what friction makes stiff is softened, world by world, one by one
         if loop and moving >= (1 if loop.many else 2) and not contact_bound(m, p, precision).needs_refinement:
@@ -129,7 +129,7 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     for p in m.pairs:
         bodies, bound = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_bound(world, p, precision)
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
-        loop, known = collider_of(m, p).loop, bound.needs_refinement in (True, False)
+        loop, known = loop_of(m, p), bound.needs_refinement in (True, False)
         if not sides_of(m, *bodies):
             continue
         if loop and known and all(map(is_zero, (bound.give, bound.spring, bound.slip))):
@@ -140,6 +140,11 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
             return []
     sweeps = m.noslip_iterations and (m.cone == "elliptic" or SensorType.CONTACT in m.sensor_type)
     return [] if count < VERY_MANY or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]
+
+
+def loop_of(m: Model, pair: Pair) -> Collider | None:
+    """Return the collider by which a loop finds a pair's contacts, or None: what pulls is written out one by one."""
+    return None if contact_param(m, pair).adhesion else collider_of(m, pair).loop
 
 
 def field_of(m: Model, pair: Pair) -> int:

@@ -62,6 +62,10 @@ class EllipticCone:
     slip: Scalar
     give: Scalar = 0.0
 
+    @property
+    def compliance(self) -> Scalar:
+        return 1.0 / self.D
+
     def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
         """Compute force (condim) and stiffness (condim x condim) at residuals y."""
         at = self._zone(self.rows(y))

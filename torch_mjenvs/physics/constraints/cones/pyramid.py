@@ -21,6 +21,10 @@ class Cone(Protocol):
 
     friction: list[Scalar]
 
+    @property
+    def compliance(self) -> Scalar:
+        """The residual along the normal that a unit force makes, shared by all rows: MuJoCo's R of the normal."""
+
     def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
         """Compute force (condim) and stiffness (condim x condim) at residuals y."""
 
@@ -37,6 +41,10 @@ class Pyramid:
 
     friction: list[Scalar]
     D: Scalar
+
+    @property
+    def compliance(self) -> Scalar:
+        return 1.0 / (self.D * max(2 * len(self.friction), 1))
 
     def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
         force: list[Scalar] = [0.0] * len(y)

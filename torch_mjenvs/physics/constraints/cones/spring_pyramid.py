@@ -27,6 +27,10 @@ class SpringPyramid(Pyramid):
 
     spring: Scalar
 
+    @property
+    def compliance(self) -> Scalar:
+        return super().compliance + 1.0 / self.spring
+
     def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
         return self.push_of(y, self.pressed(y))
 

@@ -19,7 +19,7 @@ from ...model.enums import EqType, GeomType, WrapType
 from ...model.model import Model, dofs_of
 from ..kinematics import between
 from ..reflected import tendon_armature, tendon_damping
-from ..springs import acts, stiffness_at
+from ..springs import acts, plastic_of, stiffness_at
 from .wrapping import wrap
 
 
@@ -64,7 +64,7 @@ def straight_parts(m: Model, t: int) -> Iterator[tuple[Scalar, int, int]]:
             yield share, m.wrap_objid[w], m.wrap_objid[w + 1]
 
 
-@stage(reads="qvel ten_length ten_J", computes="ten_velocity ten_force")
+@stage(reads="qvel plastic ten_length ten_J", computes="ten_velocity ten_force")
 def tendon_vel(m: Model, d: Data) -> None:
     """Compute how fast lengths change, and the forces of springs and dampers. mj_fwdVelocity, mj_passive."""
     d.ten_velocity = [row_times(row, d.qvel) for row in d.ten_J]
@@ -114,7 +114,8 @@ def _own_force(m: Model, d: Data, t: int) -> Scalar:
 
 def tendon_stretch(m: Model, d: Data, t: int) -> Scalar:
     """Return how far tendon t is from the lengths at which its spring is slack; negative where it is too short."""
-    low, high = m.tendon_lengthspring[t]
+    adr = m.tendon_plasticadr[t]
+    low, high = m.tendon_lengthspring[t] if adr < 0 else plastic_of(m, d)[adr : adr + 2]
     return maximum(d.ten_length[t] - high, 0.0) - maximum(low - d.ten_length[t], 0.0)
 
 
