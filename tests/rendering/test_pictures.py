@@ -182,7 +182,7 @@ def test_a_gpu_draws_the_same_to_the_last_bit(monkeypatch):
     simulation = scattered(mujoco.MjModel.from_xml_string(SHAPES), 1)
     simulation.render("ahead", 16, 12)
     (made,) = simulation._pictures.values()
-    for recipe, launch in zip(recipes, (made._place, made._draw), strict=True):
+    for recipe, launch in zip(recipes, (made._place[""], made._draw), strict=True):
         written = ("scene",) if recipe.name == "scene" else ("depth", "segmentation")
         theirs = [
             torch.full_like(x, 77) if b.name in written else x

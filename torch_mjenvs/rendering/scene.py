@@ -6,8 +6,8 @@ sites of groups 0 to 2 whose colour is not wholly transparent. Rangefinders' ray
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mujoco
@@ -193,8 +193,14 @@ def _touch_hfield(field: HField, n: Vec, way: Vec, depth: Scalar) -> tuple[list[
     return at, out, n[3:12]
 
 
-def see(m: Model, d: Data, scene: Scene) -> list[Scalar]:
-    """Return the numbers that a picture keeps: see `Scene.size` and `View`."""
+def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[Scalar]:
+    """Return the numbers that a picture keeps: see `Scene.size` and `View`.
+
+    lights_at: the positions of lights, in their bodies' frames, that are not where the model has them, by number.
+    """
+    if lights_at:
+        moved = [replace(x, pos=tuple(lights_at.get(x.number, x.pos))) for x in scene.lights]
+        scene = replace(scene, lights=tuple(moved))
     place, axes = pose(m, d, scene.camera)
     eye = place, [-1.0 * x for x in column(axes, 2)]
     out = _view(m, d, scene, place, axes, eye)
