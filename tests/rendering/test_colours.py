@@ -91,8 +91,29 @@ def test_a_shadow_takes_all_of_a_light():
 
 
 def test_what_is_behind_glass_is_seen_through_both_of_its_sides():
-    lamp = '<light pos="0 0 9" dir="0 0 -1" directional="true" ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"/>'
+    lamp = """<light pos="0 0 9" dir="0 0 -1" directional="true" ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"
+        castshadow="false"/>"""
     assert shown(f'{lamp}{FLOOR}<geom size=".2" pos="0 0 .5" rgba="0 0 1 .5"/>').tolist() == [64, 32, 191]
+
+
+def test_what_is_transparent_and_a_plane_cast_shadows_and_a_site_does_not():
+    lamp = '<light pos="1 0 1" dir="-1 0 -1" directional="true" specular="0 0 0"/>'
+    for inside, dark in (
+        ('<geom size=".2" pos=".5 0 .5" rgba="1 1 1 .5"/>', True),
+        ('<geom type="plane" size=".3 .3 .1" pos=".5 0 .5" zaxis="1 0 1"/>', True),
+        ('<geom type="plane" size=".3 .3 .1" pos="-.5 0 .5" zaxis="1 0 1"/>', False),
+        ('<site size=".2" pos=".5 0 .5"/>', False),
+    ):
+        assert (shown(f"{FLOOR}{lamp}{inside}") == 0).all() == dark
+
+
+@pytest.mark.parametrize(("axis", "share"), [("0 0 1", 0.75), ("0 0 -1", 1 - 0.85**2)])
+def test_a_clear_plane_is_fainter_from_behind(axis, share):
+    """As MuJoCo draws it: twice, and from behind with 0.3 of its alpha."""
+    lamp = """<light pos="0 0 9" dir="0 0 -1" directional="true" ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"
+        castshadow="false"/>"""
+    seen = shown(f'{lamp}{FLOOR}<geom type="plane" size=".5 .5 .1" pos="0 0 .5" zaxis="{axis}" rgba="0 0 1 .5"/>')
+    assert np.abs(seen - 255 * np.array([1 - share, (1 - share) / 2, share])).max() <= 1.5
 
 
 def test_colours_are_the_same_to_the_last_bit_in_any_batch_and_float64_agrees():

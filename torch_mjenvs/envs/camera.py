@@ -35,12 +35,12 @@ def before_opengl() -> None:
         importlib.import_module("triton")
 
 
-def no_opengl() -> tuple[type[BaseException], ...]:
+def no_opengl() -> tuple[type[Exception], ...]:
     """Return the errors by which OpenGL's backends say that they are not there.
 
     MuJoCo's own; of PyOpenGL, whose functions are None without a library; of GLFW; of the choice by MUJOCO_GL.
     """
-    kinds: list[type[BaseException]] = [mujoco.FatalError, ImportError, AttributeError, RuntimeError, OSError]
+    kinds: list[type[Exception]] = [mujoco.FatalError, ImportError, AttributeError, RuntimeError, OSError]
     for module, name in (("OpenGL.error", "Error"), ("glfw", "GLFWError")):
         if module in sys.modules:
             kinds.append(getattr(sys.modules[module], name))
@@ -108,8 +108,8 @@ class Camera:
                 put(name, ..., x)
             memory = {name: x[world].tolist() for name, x in engine.memory.items()}
             for name, values in engine.task.pictured(model, memory).items():
-                for at, x in values.items():
-                    put(name, at, x)
+                for at, number in values.items():
+                    put(name, at, number)
             data.qpos[:] = engine.qpos[world].cpu().numpy()
             data.qvel[:] = engine.qvel[world].cpu().numpy()
             if engine.layout.na:  # by which tendons are coloured
@@ -217,11 +217,11 @@ def endless_floors(model: mujoco.MjModel) -> None:
         sizes[plane, :2] = 0
 
 
-def _have_something_to_free(error: BaseException) -> None:
+def _have_something_to_free(error: Exception) -> None:
     """Give Gymnasium's half-made viewer, in whose making an error was raised, the context that its `__del__` frees."""
     trace = error.__traceback__
     while trace is not None:
-        viewer = trace.tb_frame.f_locals.get("self")
+        viewer: Any = trace.tb_frame.f_locals.get("self")
         if type(viewer).__name__ == "OffScreenViewer" and not hasattr(viewer, "opengl_context"):
             viewer.opengl_context = SimpleNamespace(free=lambda: None)
         trace = trace.tb_next

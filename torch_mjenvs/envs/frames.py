@@ -1,4 +1,4 @@
-"""Frames of single worlds by rays, for `render()` where there is no OpenGL, as Gymnasium's MujocoRenderer gives them."""
+"""Frames of single worlds by rays, where `render()` has no OpenGL, as Gymnasium's MujocoRenderer gives them."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def picture_of(
     if engine.shows_end:
         ends = {b.name: f"final_{b.name}" for b in buffers}
         states["final_"] = {name: engine.buffers[end if end in engine.buffers else name] for name, end in ends.items()}
-    what = f"{params.names if params else ()}"
+    what: str | None = f"{params.names if params else ()}"
     if shows:
         what = f"{what} {type(task).__qualname__} {vars(task)}" if is_known(task) else None
     return Picture(
@@ -228,7 +228,7 @@ def _showing(mjm: mujoco.MjModel, m: Model, shown: Shown) -> tuple[Model, dict[i
         fields[name] = rows
     lights = {row: fields["light_pos"][row] for row, _ in shown.get("light_pos", ())}
     fields.pop("light_pos", None)
-    new = {name: tuple(map(tuple, rows)) for name, rows in fields.items()}
+    new: dict[str, Any] = {name: tuple(map(tuple, rows)) for name, rows in fields.items()}
     return replace(m, nominal=m.nominal or m, **new) if new else m, lights
 
 

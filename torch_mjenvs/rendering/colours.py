@@ -32,22 +32,25 @@ from ..physics.algebra.spatial import Vec, add, dot, mat_vec, scale, sub, transp
 from ..physics.model.enums import GeomType
 from ..physics.model.model import Model
 from .lights import lit
-from .scene import Drawn, Scene, View, kind_of, look
+from .meshes import Spot, Tree, enter, spot, texture_place
+from .scene import GEOM, Drawn, Scene, View, kind_of, look
 from .shapes import KINDS, NOWHERE, Kind, turned
 from .surfaces import Surface, textured
-from .textures import sample_cube
+from .textures import CUBE, Texture, sample, sample_cube
 
 MOST_CELLS = 200  # mjMAXPLANEGRID
+CLEAR = 1e-5  # how far on its way to a light a ray is clear of the mesh that it comes from
 
 
 @dataclass
 class Pixel:
-    """The means by which a pixel finds its colour: scene, numbers, texels, its ray and its size in tangents."""
+    """The means by which a pixel finds its colour: scene, numbers, tables, its ray and its size in tangents."""
 
     m: Model
     scene: Scene
     numbers: Sequence[Scalar]
     texels: Any
+    meshes: Any
     x: Scalar
     y: Scalar
     step: tuple[float, float]
@@ -56,7 +59,7 @@ class Pixel:
         self.way = [self.x, self.y, -1.0]
         self.views, at = [], 0
         for _ in range(1 + len(self.scene.mirrors)):
-            self.views.append(View(self.scene, self.numbers[at:]))
+            self.views.append(View(self.scene, self.numbers[at:], self.meshes))
             at += self.views[-1].size
         self.axes = self.numbers[at : at + 9]
         at += 9 if self.scene.sky else 0
@@ -73,13 +76,13 @@ def colour(pixel: Pixel) -> list[Scalar]:
     opaque = [k for k, x in enumerate(scene.drawn) if x.opaque]
     clear = [k for k, x in enumerate(scene.drawn) if not x.opaque]
     view, near = pixel.views[0], scene.camera.near
-    depth, which, _, _ = look(pixel.m, scene, view, pixel.x, pixel.y, opaque, near)
+    depth, which, _, _, triangle = look(pixel.m, scene, view, pixel.x, pixel.y, opaque, near)
     seen = when_any(which < 0.0, lambda c: _sky(pixel), [0.0, 0.0, 0.0]) if scene.sky else [0.0, 0.0, 0.0]
 
     def shade(c: list[Scalar]) -> list[Scalar]:
         point = scale(pixel.way, depth)
-        open_ = [_open(pixel, k, point) for k in range(len(scene.casting))]
-        return _shaded(pixel, view, depth, which, opaque, open_)
+        open_ = [_open(pixel, k, point, which) for k in range(len(scene.casting))]
+        return _shaded(pixel, view, depth, which, triangle, opaque, open_)
 
     seen = when_any(which >= 0.0, shade, seen)
     for mirror, k in enumerate(scene.mirrors):
@@ -89,9 +92,9 @@ def colour(pixel: Pixel) -> list[Scalar]:
 
         def reflect(c: list[Scalar], k: int = k, other: View = other, surface: Surface = surface) -> list[Scalar]:
             others = [i for i in opaque if i != k]
-            far, image, _, _ = look(pixel.m, scene, other, pixel.x, pixel.y, others, depth)
+            far, image, _, _, part = look(pixel.m, scene, other, pixel.x, pixel.y, others, depth)
             there = when_any(
-                image >= 0.0, lambda c: _shaded(pixel, other, far, image, others, None), [0.0, 0.0, 0.0]
+                image >= 0.0, lambda c: _shaded(pixel, other, far, image, part, others, None), [0.0, 0.0, 0.0]
             )
             there = _through(pixel, other, there, [i for i in clear if i != k], depth, far)
             return [minimum(a + surface.reflectance * b, 1.0) for a, b in zip(c, there, strict=True)]
@@ -122,24 +125,27 @@ def _through(
 ) -> list[Scalar]:
     """Return a colour as it is seen through all that is transparent between two depths.
 
-    OpenGL draws the near and the far side of a transparent solid. Both are taken to have the same colour.
+    MuJoCo draws each of them twice, and planes that are seen from behind fainter.
     """
     if not clear:
         return behind
 
     def layer(i: Any, c: list[Any]) -> list[Any]:
         (*shown, left), last = c[:4], c[4]
-        depth, which, _, _ = look(pixel.m, pixel.scene, view, pixel.x, pixel.y, clear, last)
+        depth, which, _, _, triangle = look(pixel.m, pixel.scene, view, pixel.x, pixel.y, clear, last)
         there = logical_and(which >= 0.0, depth < far)
 
         def add_layer(c: list[Any]) -> list[Any]:
-            colour = _shaded(pixel, view, depth, which, clear, None)
+            colour = _shaded(pixel, view, depth, which, triangle, clear, None)
             alpha: Scalar = 0.0
             for k in clear:
                 drawn = pixel.scene.drawn[k]
                 assert drawn.surface is not None
-                a = drawn.surface.rgba[3]
-                alpha = select(_is(which, k), a if drawn.shape == GeomType.PLANE else 1.0 - (1.0 - a) ** 2, alpha)
+                once, behind = (1.0 - x * drawn.surface.rgba[3] for x in (1.0, 0.3))
+                twice: Scalar = 1.0 - once**2
+                if drawn.shape == GeomType.PLANE:
+                    twice = select(pixel.views[0].shapes[k][1][2] > 0.0, twice, 1.0 - behind**2)
+                alpha = select(_is(which, k), twice, alpha)
             return [*(x + left * alpha * y for x, y in zip(shown, colour, strict=True)), left * (1.0 - alpha)]
 
         new = when_any(there, add_layer, [*shown, left])
@@ -149,8 +155,8 @@ def _through(
     return [minimum(x + left * y, 1.0) for x, y in zip(shown, behind, strict=True)]
 
 
-def _open(pixel: Pixel, j: int, point: Vec) -> Mask:
-    """Return whether a light that casts shadows, number j of these, reaches a point."""
+def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
+    """Return whether a light that casts shadows, number j of these, reaches a point of what has the number `which`."""
     scene = pixel.scene
     light_number = scene.casting[j]
     light, place = scene.lights[light_number], pixel.views[0].lights[light_number]
@@ -167,21 +173,30 @@ def _open(pixel: Pixel, j: int, point: Vec) -> Mask:
         x, y = across * over, up * over
     blocked: Mask = False
     for k, drawn in enumerate(scene.drawn):
-        if not drawn.opaque or drawn.shape not in KINDS or drawn.shape == GeomType.PLANE:
+        if drawn.object != GEOM or drawn.shape == GeomType.HFIELD:  # sites cast none
             continue
         left, right, bottom, top = bounds[4 * k : 4 * k + 4]
         own = pixel.views[0].shapes[k][1]
         may = logical_and(x >= left, x <= right, y >= bottom, y <= top, before, logical_not(blocked))
+        if drawn.shape == GeomType.PLANE:  # which would be in its own way by rounding
+            may = logical_and(may, logical_not(_is(which, k)))
 
-        def meet(c: list[Any], shape: int = drawn.shape, own: list[Scalar] = own) -> list[Any]:
+        def meet(
+            c: list[Any], shape: int = drawn.shape, own: list[Scalar] = own, tree: Tree | None = drawn.tree
+        ) -> list[Any]:
             at = 4 if shape == GeomType.SPHERE else 0
             start, turn = own[at : at + 3], own[at + 3 : at + 12]
             v = mat_vec(turn, to)
-            size = [1.0 / own[16], own[12]] if shape == GeomType.CAPSULE else [1.0, 1.0, 1.0]
-            kind = Kind(*KINDS[GeomType.ELLIPSOID if shape == GeomType.SPHERE else shape])
             along = [0.0, 0.0, -1.0 * v[0], 0.0, 0.0, -1.0 * v[1], 0.0, 0.0, -1.0 * v[2]]
             from_here = add(start, mat_vec(turn, point))
             way = [0.0, 0.0, -1.0]
+            if tree:
+                return [enter(tree, pixel.meshes, [*from_here, *along], way, CLEAR, 1.0)[1] >= 0.0]
+            if shape == GeomType.PLANE:
+                t = Kind(*KINDS[shape]).enter([*from_here, *along, own[12], own[13]], way)
+                return [logical_and(t > 0.0, t < 1.0)]
+            size = [1.0 / own[16], own[12]] if shape == GeomType.CAPSULE else [1.0, 1.0, 1.0]
+            kind = Kind(*KINDS[GeomType.ELLIPSOID if shape == GeomType.SPHERE else shape])
             t = kind.enter(kind.numbers(size, from_here, along), way)
             return [logical_and(t > 0.0, t < 1.0)]
 
@@ -194,6 +209,7 @@ def _shaded(
     view: View,
     depth: Scalar,
     which: Scalar,
+    triangle: Scalar,
     among: Sequence[int],
     open_: Sequence[Mask] | None,
 ) -> list[Scalar]:
@@ -215,9 +231,18 @@ def _shaded(
         def meet(
             c: list[Any], drawn: Drawn = drawn, own: list[Scalar] = own, surface: Surface = surface, mine: Mask = mine
         ) -> Any:
-            at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
             texture: list[Scalar] = [1.0] * 3
-            if surface.texture:
+            turn: Vec
+            if drawn.tree:
+                turn = own[3:12]
+                found = spot(drawn.tree, pixel.meshes, own, way, depth, triangle)
+                at, out = found.at, found.normal
+                if surface.texture:
+                    moved = _moved(turn, found.flat, way, depth, pixel.step)
+                    texture = _on_mesh(pixel, drawn.tree, surface.texture, found, triangle, moved)
+            else:
+                at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
+            if surface.texture and not drawn.tree:
                 scales, sizes = _scales(drawn.shape, own, turn)
                 moved = [scale_all(v, scales) for v in _moved(turn, out, way, depth, pixel.step)]
                 texture = textured(pixel.texels, surface, own, at, sizes, moved)
@@ -241,6 +266,15 @@ def _shaded(
     for mask, more in zip(open_ or (), others, strict=True):
         total = [a + select(mask, b, 0.0) for a, b in zip(total, more, strict=True)]
     return [minimum(a * b, 1.0) for a, b in zip(total, texture, strict=True)]
+
+
+def _on_mesh(
+    pixel: Pixel, tree: Tree, texture: Texture, found: Spot, triangle: Scalar, moved: Sequence[Vec]
+) -> list[Scalar]:
+    """Return what a texture shows at a point of a mesh: a flat one where the mesh says that its corners lie."""
+    if texture.faces == CUBE:
+        return sample_cube(pixel.texels, texture, found.at, moved)
+    return sample(pixel.texels, texture, *texture_place(tree, pixel.meshes, found, triangle, moved))
 
 
 def scale_all(v: Vec, by: Vec) -> list[Scalar]:

@@ -64,7 +64,7 @@ class Picture:
         one = next(iter(states.values()))[state[0].name]
         dtype, device = str(one.dtype).removeprefix("torch."), one.device
         known, texels = textures.read(mjm) if "rgb" in outputs else (None, None)
-        scene = scene_of(mjm, camera, known, without)
+        scene, triangles = scene_of(mjm, camera, known, without)
         self.camera = scene.camera
         self._worlds, self._num_worlds, self.outputs = worlds, num_worlds, tuple(outputs)
         pixels = launch.padded(width * height)
@@ -81,12 +81,12 @@ class Picture:
             Buffer("rays", 2, period=pixels),
             *(_BUFFERS[name] for name in self.outputs),
         ]
-        if texels is not None:
-            drawing.append(Buffer("texels", len(texels), table=True))
+        tables = {name: x for name, x in (("texels", texels), ("meshes", triangles)) if x is not None}
+        drawing += [Buffer(name, len(x), table=True) for name, x in tables.items()]
         kernel = build(_drawing(model, scene, drawing, self.outputs, shape, samples, dtype), device)
         held = {b.name: kernel.allocate(b, drawn * pixels) for b in drawing[1:]}
-        if texels is not None:
-            held["texels"].copy_(torch.from_numpy(texels))
+        for name, x in tables.items():
+            held[name].copy_(torch.from_numpy(x))
         rays = torch.tensor(scene.camera.rays(width, height), dtype=one.dtype, device=device)
         held["rays"][:, : width * height] = rays.T
         self._draw = kernel.bind({**held, "scene": self._seen})
@@ -146,9 +146,9 @@ def _drawing(
         everything = range(len(scene.drawn))
         out: dict[str, Any] = {}
         if set(outputs) != {"rgb"}:
-            view = View(scene, b["scene"])
+            view = View(scene, b["scene"], b.get("meshes"))
             x, y = b["rays"]
-            depth, _, number, kind = look(model, scene, view, x, y, everything, scene.camera.near)
+            depth, _, number, kind, _ = look(model, scene, view, x, y, everything, scene.camera.near)
             out = {"depth": [depth], "segmentation": [number, kind]}
         if "rgb" in outputs:
             x, y = b["rays"]
@@ -156,7 +156,7 @@ def _drawing(
 
             def sample(i: Any, c: list[Scalar]) -> list[Scalar]:
                 there = x + places[i, 0], y + places[i, 1]
-                more = colour(Pixel(model, scene, b["scene"], b["texels"], *there, step))
+                more = colour(Pixel(model, scene, b["scene"], b["texels"], b.get("meshes"), *there, step))
                 return [a + e * (1.0 / samples) for a, e in zip(c, more, strict=True)]
 
             shown = repeat(samples, sample, [0.0, 0.0, 0.0])

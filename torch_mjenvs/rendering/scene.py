@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import mujoco
+import numpy as np
 
 from ..compiler.control import when_any
 from ..compiler.scalar import Scalar, absolute, logical_and, select
@@ -31,9 +32,10 @@ from ..physics.model.enums import GeomType
 from ..physics.model.hfield import HField, read_hfields
 from ..physics.model.model import Model, UnsupportedModel
 from ..physics.sensors.ray_hfield import ray_hfield, surface
-from . import lights, surfaces
+from . import lights, meshes, surfaces
 from .camera import Camera, camera_of, pose, read
 from .lights import Light
+from .meshes import Tree
 from .shapes import KINDS, Kind, bounds, corners, flat_bounds, point_at, turned
 from .surfaces import Surface
 from .textures import Texture
@@ -50,6 +52,7 @@ class Drawn:
     id: int
     shape: int
     surface: Surface | None = None  # None: no colours are asked for
+    tree: Tree | None = None  # of a mesh
 
     @property
     def opaque(self) -> bool:
@@ -76,6 +79,10 @@ class Scene:
     reflections: bool = False
 
     @property
+    def has_meshes(self) -> bool:
+        return any(x.tree for x in self.drawn)
+
+    @property
     def mirrors(self) -> list[int]:
         """Return which of what is drawn mirrors."""
         return [k for k, x in enumerate(self.drawn) if x.mirrors] if self.reflections else []
@@ -98,8 +105,8 @@ def scene_of(
     camera: int | str | mujoco.MjvCamera,
     known: Sequence[Texture] | None = None,
     without: Sequence[str] = (),
-) -> Scene:
-    """Return what a camera may see of a model, but for the `EFFECTS` named.
+) -> tuple[Scene, np.ndarray | None]:
+    """Return what a camera may see of a model, but for the `EFFECTS` named, and the table of its meshes, if any.
 
     known: the model's textures, as `textures.read` gives them; without them the scene has no colours.
 
@@ -110,16 +117,17 @@ def scene_of(
     _refuse(mjm, options)
     listed = mujoco.MjvScene(mjm, maxgeom=mjm.ngeom + mjm.nsite + 1000)
     mujoco.mjv_updateScene(mjm, data, options, None, _copy(made), mujoco.mjtCatBit.mjCAT_ALL, listed)
-    drawn = tuple(
-        _drawn(mjm, geom, known) for geom in listed.geoms[: listed.ngeom] if geom.objtype in (GEOM, SITE)
-    )
+    shown = [geom for geom in listed.geoms[: listed.ngeom] if geom.objtype in (GEOM, SITE)]
+    which = {_mesh_of(mjm, geom) for geom in shown} - {-1}
+    trees, table = meshes.read(mjm, sorted(which)) if which else ({}, None)
+    drawn = tuple(_drawn(mjm, geom, known, trees.get(_mesh_of(mjm, geom))) for geom in shown)
     seen = read(mjm, made, listed.camera[0])
     if known is None:
-        return Scene(seen, drawn)
+        return Scene(seen, drawn), table
     skies = [k for k in range(mjm.ntex) if mjm.tex_type[k] == mujoco.mjtTexture.mjTEXTURE_SKYBOX]
     sky = known[skies[0]] if skies and "skybox" not in without else None
     found = lights.read(mjm, listed.lights[: listed.nlight])
-    return Scene(seen, drawn, found, sky, "shadow" not in without, "reflection" not in without)
+    return Scene(seen, drawn, found, sky, "shadow" not in without, "reflection" not in without), table
 
 
 def _copy(made: mujoco.MjvCamera) -> mujoco.MjvCamera:
@@ -145,26 +153,38 @@ def _refuse(mjm: mujoco.MjModel, options: mujoco.MjvOption) -> None:
         raise UnsupportedModel("pictures do not draw skins: remove them from the model")
 
 
-def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] | None) -> Drawn:
+def _mesh_of(mjm: mujoco.MjModel, geom: mujoco.MjvGeom) -> int:
+    """Return the mesh that is listed, or -1."""
+    is_mesh = geom.objtype == GEOM and mjm.geom_type[geom.objid] == GeomType.MESH
+    return int(mjm.geom_dataid[geom.objid]) if is_mesh else -1
+
+
+def _drawn(
+    mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] | None, tree: Tree | None
+) -> Drawn:
     of_geom, k = geom.objtype == GEOM, int(geom.objid)
     shape = int(mjm.geom_type[k] if of_geom else mjm.site_type[k])
     name = f"geom {mjm.geom(k).name!r} (number {k})" if of_geom else f"site {mjm.site(k).name!r}"
-    if shape not in KINDS and shape != GeomType.HFIELD:
+    if shape not in KINDS and shape != GeomType.HFIELD and tree is None:
         what = mujoco.mjtGeom(shape).name.removeprefix("mjGEOM_").lower()
         raise UnsupportedModel(f"pictures do not draw {name}, a {what}: give it group='3' to leave it out")
     if shape == GeomType.HFIELD and not read_hfields(mjm)[mjm.geom_dataid[k]].within_bounds:
         raise UnsupportedModel(f"pictures do not draw height field {k}, whose elevations are not all from 0 to 1")
-    look = None if known is None else surfaces.read(mjm, geom, shape, known, name)
-    return Drawn(int(geom.objtype), k, shape, look)
+    flat = shape == GeomType.PLANE or (tree is not None and tree.places >= 0)
+    look = None if known is None else surfaces.read(mjm, geom, flat, known, name)
+    return Drawn(int(geom.objtype), k, shape, look, tree)
 
 
 def count(drawn: Drawn) -> int:
     """Return how many numbers a picture keeps of the shape itself."""
-    return 12 if drawn.shape == GeomType.HFIELD else KINDS[drawn.shape][0]
+    return 12 if drawn.shape in (GeomType.HFIELD, GeomType.MESH) else KINDS[drawn.shape][0]
 
 
 def kind_of(m: Model, drawn: Drawn) -> Kind:
-    """Return the kind of what is drawn. Of a height field each is its own."""
+    """Return the kind of what is drawn. Of a height field and a mesh each is its own; a mesh is met by `meshes`."""
+    if drawn.tree:
+        balls = corners(drawn.tree.low, drawn.tree.high)
+        return Kind(12, lambda size, start, turn: [*start, *turn], _no_mesh, lambda size: balls, _no_mesh)
     if drawn.shape != GeomType.HFIELD:
         return Kind(*KINDS[drawn.shape])
     field = m.hfields[m.geom_dataid[drawn.id]]
@@ -176,6 +196,10 @@ def kind_of(m: Model, drawn: Drawn) -> Kind:
         lambda size: corners([-width, -depth, -base], [width, depth, top]),
         lambda n, way, depth: _touch_hfield(field, n, way, depth),
     )
+
+
+def _no_mesh(*_: Any) -> Any:
+    raise TypeError("rays meet a mesh in its table")
 
 
 def _touch_hfield(field: HField, n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
@@ -199,7 +223,8 @@ def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[S
     lights_at: the positions of lights, in their bodies' frames, that are not where the model has them, by number.
     """
     if lights_at:
-        moved = [replace(x, pos=tuple(lights_at.get(x.number, x.pos))) for x in scene.lights]
+        places: dict[int, Any] = {k: tuple(x) for k, x in lights_at.items()}
+        moved = [replace(x, pos=places.get(x.number, x.pos)) for x in scene.lights]
         scene = replace(scene, lights=tuple(moved))
     place, axes = pose(m, d, scene.camera)
     eye = place, [-1.0 * x for x in column(axes, 2)]
@@ -271,10 +296,12 @@ def _shadow(m: Model, d: Data, scene: Scene, light: Light, axes: Vec) -> list[Sc
 class View:
     """The numbers of one view, as `see` left them.
 
-    `shapes` has of each shape its bounds and its own, `lights` of each light its position and direction.
+    `shapes` has of each shape its bounds and its own, `lights` of each light its position and direction. `meshes` is
+    the table of the scene's meshes.
     """
 
-    def __init__(self, scene: Scene, numbers: Sequence[Scalar]):
+    def __init__(self, scene: Scene, numbers: Sequence[Scalar], table: Any = None):
+        self.meshes = table
         self.shapes, self.lights, at = [], [], 0
         for drawn in scene.drawn:
             self.shapes.append((numbers[at : at + 4], list(numbers[at + 4 : at + 4 + count(drawn)])))
@@ -287,23 +314,28 @@ class View:
 
 def look(
     m: Model, scene: Scene, view: View, x: Scalar, y: Scalar, which: Sequence[int], beyond: Scalar
-) -> tuple[Scalar, Scalar, Any, Any]:
+) -> tuple[Scalar, Scalar, Any, Any, Scalar]:
     """Return what the ray (x, y, -1) of a pixel meets first, beyond a depth, of these numbers of what is drawn.
 
-    It is the depth, metres, which of what is drawn, and the object's number and mjtObj: the camera's `far` and -1 where
-    it meets nothing; what is NaN nothing meets. What cannot be in any pixel of a vector is skipped.
+    It is the depth, metres, which of what is drawn, the object's number and mjtObj, and of a mesh which triangle: the
+    camera's `far` and -1 where it meets nothing; what is NaN nothing meets. What cannot be in any pixel of a vector is
+    skipped.
     """
     way = [x, y, -1.0]
-    found: list[Any] = [scene.camera.far, -1.0, -1, -1]
+    found: list[Any] = [scene.camera.far, -1.0, -1, -1, *([-1.0] if scene.has_meshes else [])]
     for k in which:
         drawn, ((left, right, bottom, top), own) = scene.drawn[k], view.shapes[k]
         may = logical_and(x >= left, x <= right, y >= bottom, y <= top)
 
         def meet(c: list[Any], k: int = k, drawn: Drawn = drawn, own: Sequence[Scalar] = own) -> list[Any]:
-            depth = kind_of(m, drawn).enter(list(own), way)
+            triangle: Scalar = -1.0
+            if drawn.tree:
+                depth, triangle = meshes.enter(drawn.tree, view.meshes, list(own), way, beyond, c[0])
+            else:
+                depth = kind_of(m, drawn).enter(list(own), way)
             nearest = logical_and(depth >= beyond, depth < c[0])
-            new = (depth, float(k), drawn.id, drawn.object)
+            new = (depth, float(k), drawn.id, drawn.object, triangle)[: len(c)]
             return [select(nearest, a, b) for a, b in zip(new, c, strict=True)]
 
         found = when_any(may, meet, found)
-    return found[0], found[1], found[2], found[3]
+    return found[0], found[1], found[2], found[3], found[4] if scene.has_meshes else -1.0

@@ -75,8 +75,8 @@ class Simulation(simulation.Simulation):
         The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
 
         Raises ValueError for an unknown camera, output or world, MemoryError for more than fits; `UnsupportedModel`,
-        naming the element, where the camera might see what is not drawn: meshes, spatial tendons, skins; in colour,
-        flat textures on shapes other than planes.
+        naming the element, where the camera might see what is not drawn: spatial tendons, skins; in colour, flat
+        textures on shapes other than planes and meshes.
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]
