@@ -31,14 +31,13 @@ from ..compiler.scalar import (
 from ..physics.algebra.spatial import Vec, add, dot, mat_vec, scale, sub, transpose
 from ..physics.model.enums import GeomType
 from ..physics.model.model import Model
-from .lights import lit
+from .lights import thrown_back
 from .meshes import Spot, Tree, enter, spot, texture_place
-from .scene import GEOM, Drawn, Scene, View, kind_of, look
+from .scene import FINE, GEOM, MOST_CELLS, Drawn, Scene, View, kind_of, look
 from .shapes import KINDS, NOWHERE, Kind, turned
 from .surfaces import Surface, textured
 from .textures import CUBE, Texture, sample, sample_cube
 
-MOST_CELLS = 200  # mjMAXPLANEGRID
 CLEAR = 1e-5  # how far on its way to a light a ray is clear of the mesh that it comes from
 
 
@@ -59,7 +58,7 @@ class Pixel:
         self.way = [self.x, self.y, -1.0]
         self.views, at = [], 0
         for _ in range(1 + len(self.scene.mirrors)):
-            self.views.append(View(self.scene, self.numbers[at:], self.meshes))
+            self.views.append(View(self.scene, self.numbers[at:], len(self.views), self.meshes))
             at += self.views[-1].size
         self.axes = self.numbers[at : at + 9]
         at += 9 if self.scene.sky else 0
@@ -215,8 +214,10 @@ def _shaded(
 ) -> list[Scalar]:
     """Return the colour of what is met at a depth. open_: which lights with shadows reach it; None: all of them do."""
     scene, way = pixel.scene, pixel.way
-    groups = _groups(scene, open_ is not None)
+    groups = scene.groups(open_ is not None)
     point = scale(way, depth)
+    others = {_gloss(x.surface) for k in among if (x := scene.drawn[k]).surface and x.shape != GeomType.PLANE}
+    same = {k: found.pop() for k in range(3) if len(found := {x[k] for x in others}) == 1}  # known beforehand
     # of what is not a plane: normal, rgb, specular, shininess, emission; then the texture; then the light of planes
     begun = [[0.0, 0.0, 1.0], [0.0] * 3, 0.0, 0.0, 0.0, [1.0] * 3, [[0.0] * 3 for _ in groups]]
     found: list[Any] = begun
@@ -229,7 +230,12 @@ def _shaded(
             planes = logical_or(planes, mine)
 
         def meet(
-            c: list[Any], drawn: Drawn = drawn, own: list[Scalar] = own, surface: Surface = surface, mine: Mask = mine
+            c: list[Any],
+            k: int = k,
+            drawn: Drawn = drawn,
+            own: list[Scalar] = own,
+            surface: Surface = surface,
+            mine: Mask = mine,
         ) -> Any:
             texture: list[Scalar] = [1.0] * 3
             turn: Vec
@@ -247,7 +253,11 @@ def _shaded(
                 moved = [scale_all(v, scales) for v in _moved(turn, out, way, depth, pixel.step)]
                 texture = textured(pixel.texels, surface, own, at, sizes, moved)
             if drawn.shape == GeomType.PLANE:
-                light = _plane_light(pixel, view, surface, own, at, groups)
+                kept = view.corners.get(k, ())
+                if len(kept) == 27 * len(groups):
+                    light = _between_corners(own, at, kept, groups)
+                else:
+                    light = _plane_light(pixel, view, drawn, own, at, groups)
                 new = [*c[:5], texture, light]
             else:
                 normal = _unit(mat_vec(transpose(turn), out))
@@ -258,7 +268,8 @@ def _shaded(
     normal, rgb, specular, shininess, emission, texture, light = found
 
     def at_point(c: list[Any]) -> list[Any]:
-        new = _light(scene, view, groups, point, normal, rgb, specular, shininess, emission)
+        gloss = [same.get(k, x) for k, x in enumerate((specular, shininess, emission))]
+        new = thrown_back(scene.lights, view.lights, groups, point, normal, rgb, gloss)
         return _choose(logical_not(planes), new, c) if planes is not False else new
 
     light = when_any(logical_not(planes), at_point, light)
@@ -287,43 +298,56 @@ def _choose(mask: Mask, new: Any, old: Any) -> Any:
     return select(mask, new, old)
 
 
-def _groups(scene: Scene, shadows: bool) -> list[list[int]]:
-    """Return which lights are added up: those without shadows, and each of the others."""
-    if not shadows:
-        return [list(range(len(scene.lights)))]
-    return [[k for k in range(len(scene.lights)) if k not in scene.casting], *([k] for k in scene.casting)]
-
-
-def _light(
-    scene: Scene, view: View, groups: list[list[int]], point: Vec, normal: Vec, rgb: Vec, specular: Scalar,
-    shininess: Scalar, emission: Scalar,
-) -> list[list[Scalar]]:  # fmt: skip
-    """Return what a surface throws back of each group of lights."""
+def _between_corners(
+    own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups: list[list[int]]
+) -> list[list[Scalar]]:
+    """Return what a plane of four cells throws back: what lies between the three corners about the point."""
+    (x, w), (y, u) = (
+        (at[k] >= 0.0, absolute(at[k]) / half) for k, half in enumerate(own[12:14])
+    )  # which cells, and how far from the middle
+    w, u = (select(positive, share, 1.0 - share) for positive, share in ((x, w), (y, u)))  # from the cell's low corner
+    upper = w + u > 1.0
+    shares = {
+        (0, 0): select(upper, 0.0, 1.0 - w - u),
+        (1, 0): select(upper, 1.0 - u, w),
+        (0, 1): select(upper, 1.0 - w, u),
+        (1, 1): select(upper, w + u - 1.0, 0.0),
+    }
     out = []
-    for g, group in enumerate(groups):
-        total = [emission * c if g == 0 else 0.0 for c in rgb]
-        for k in group:
-            colours, shine = lit(scene.lights[k], view.lights[k], point, normal, specular, shininess)
-            total = [t + c * x + s for t, c, x, s in zip(total, rgb, colours, shine, strict=True)]
-        out.append([minimum(x, 1.0) for x in total])
+    for g in range(len(groups)):
+        total: list[Scalar] = [0.0, 0.0, 0.0]
+        for (i, j), share in shares.items():
+            for channel in range(3):
+                low, high = (
+                    select(x, kept[_place(i + 1, j + up, g, channel)], kept[_place(i, j + up, g, channel)])
+                    for up in (0, 1)
+                )
+                total[channel] = total[channel] + share * select(y, high, low)
+        out.append(total)
     return out
 
 
+def _place(i: int, j: int, group: int, channel: int) -> int:
+    """Return where the light of a corner is among those of a plane: see `scene.corner_lights`."""
+    return 27 * group + 3 * (3 * j + i) + channel
+
+
 def _plane_light(
-    pixel: Pixel, view: View, surface: Surface, own: list[Scalar], at: Vec, groups: list[list[int]]
+    pixel: Pixel, view: View, drawn: Drawn, own: list[Scalar], at: Vec, groups: list[list[int]]
 ) -> list[list[Scalar]]:
     """Return what a plane throws back: that of three corners about the point, weighted by how near they are."""
     start, turn, halves = own[:3], own[3:12], own[12:14]
     back = transpose(turn)
     normal = turn[6:9]
-    scene = pixel.scene
+    scene, surface = pixel.scene, drawn.surface
+    assert surface is not None
 
     def of(place: Vec) -> list[list[Scalar]]:
         point = mat_vec(back, sub(place, start))
-        return _light(scene, view, groups, point, normal, surface.rgba[:3], *_gloss(surface))
+        return thrown_back(scene.lights, view.lights, groups, point, normal, surface.rgba[:3], _gloss(surface))
 
-    if surface.specular == 0.0 and all(light.directional for light in scene.lights):
-        return of(at)  # it is the same everywhere
+    if drawn.cells == FINE or (surface.specular == 0.0 and all(light.directional for light in scene.lights)):
+        return of(at)  # corners are near, or it is the same everywhere
     low, high, weights = [], [], []
     for k in (0, 1):
         half = halves[k]

@@ -146,7 +146,7 @@ def _drawing(
         everything = range(len(scene.drawn))
         out: dict[str, Any] = {}
         if set(outputs) != {"rgb"}:
-            view = View(scene, b["scene"], b.get("meshes"))
+            view = View(scene, b["scene"], 0, b.get("meshes"))
             x, y = b["rays"]
             depth, _, number, kind, _ = look(model, scene, view, x, y, everything, scene.camera.near)
             out = {"depth": [depth], "segmentation": [number, kind]}

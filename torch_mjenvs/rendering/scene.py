@@ -40,6 +40,9 @@ from .shapes import KINDS, Kind, bounds, corners, flat_bounds, point_at, turned
 from .surfaces import Surface
 from .textures import Texture
 
+MOST_CELLS = 200  # mjMAXPLANEGRID
+FOUR, FINE = "four", "fine"
+NEAR = 0.1  # of a model's extent: how near corners are between which light is as good as straight
 EFFECTS = ("shadow", "reflection", "skybox")  # which a picture may do without
 GEOM, SITE = int(mujoco.mjtObj.mjOBJ_GEOM), int(mujoco.mjtObj.mjOBJ_SITE)
 
@@ -53,6 +56,7 @@ class Drawn:
     shape: int
     surface: Surface | None = None  # None: no colours are asked for
     tree: Tree | None = None  # of a mesh
+    cells: str = ""  # of a plane: see `_cells`
 
     @property
     def opaque(self) -> bool:
@@ -92,12 +96,23 @@ class Scene:
         """Return which lights cast shadows."""
         return [k for k, x in enumerate(self.lights) if x.shadows] if self.shadows else []
 
+    def groups(self, shadows: bool) -> list[list[int]]:
+        """Return which lights are added up: those without shadows, and each of the others; or all of them."""
+        if not shadows:
+            return [list(range(len(self.lights)))]
+        return [[k for k in range(len(self.lights)) if k not in self.casting], *([k] for k in self.casting)]
+
+    def corners(self, drawn: Drawn, view: int) -> int:
+        """Return how many numbers a view, 0 the camera's own, keeps of the light at the corners of a plane."""
+        return 27 * len(self.groups(view == 0)) if drawn.cells == FOUR else 0
+
     @property
     def size(self) -> int:
         """Return how many numbers a picture keeps: of the camera's view, of its mirrors', of the sky and of shadows."""
-        view = sum(4 + count(x) for x in self.drawn) + 6 * len(self.lights)
+        views = range(1 + len(self.mirrors))
+        shapes = sum(4 + count(x) + self.corners(x, k) for x in self.drawn for k in views)
         sky = 9 if self.sky else 0
-        return view * (1 + len(self.mirrors)) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
+        return shapes + 6 * len(self.lights) * len(views) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
 
 
 def scene_of(
@@ -172,7 +187,20 @@ def _drawn(
         raise UnsupportedModel(f"pictures do not draw height field {k}, whose elevations are not all from 0 to 1")
     flat = shape == GeomType.PLANE or (tree is not None and tree.places >= 0)
     look = None if known is None else surfaces.read(mjm, geom, flat, known, name)
-    return Drawn(int(geom.objtype), k, shape, look, tree)
+    return Drawn(int(geom.objtype), k, shape, look, tree, _cells(mjm, k) if shape == GeomType.PLANE and look else "")
+
+
+def _cells(mjm: mujoco.MjModel, k: int) -> str:
+    """Return how a plane is divided into cells, at whose corners MuJoCo lights it.
+
+    FOUR: the picture keeps the light of their nine corners. FINE: they are so near that any point may be lit itself.
+    """
+    half, spacing = mjm.geom_size[k, :2], mjm.geom_size[k, 2]
+    if (half <= 0).any():
+        return ""
+    if 2 * spacing > half.max():
+        return FOUR
+    return FINE if max(2 * spacing, 2 * half.max() / (MOST_CELLS - 1)) <= NEAR * mjm.stat.extent else ""
 
 
 def count(drawn: Drawn) -> int:
@@ -228,14 +256,14 @@ def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[S
         scene = replace(scene, lights=tuple(moved))
     place, axes = pose(m, d, scene.camera)
     eye = place, [-1.0 * x for x in column(axes, 2)]
-    out = _view(m, d, scene, place, axes, eye)
+    out = _view(m, d, scene, place, axes, eye, 0)
     for k in scene.mirrors:
         pos, mat, _ = _placed(m, d, scene.drawn[k])
         up = [mat[2], mat[5], mat[8]]
         image = add_scaled(place, up, -2.0 * dot(up, sub(place, pos)))
         across = [dot(up, column(axes, i)) for i in range(3)]
         mirrored = [axes[3 * j + i] - 2.0 * up[j] * across[i] for j in range(3) for i in range(3)]
-        out += _view(m, d, scene, image, mirrored, eye)
+        out += _view(m, d, scene, image, mirrored, eye, 1)
     if scene.sky:
         out += axes
     for k in scene.casting:
@@ -250,12 +278,19 @@ def _placed(m: Model, d: Data, x: Drawn) -> tuple[Vec, Vec, Vec]:
     return d.site_xpos[x.id], d.site_xmat[x.id], m.site_size[x.id]
 
 
-def _view(m: Model, d: Data, scene: Scene, place: Vec, axes: Vec, eye: tuple[Vec, Vec]) -> list[Scalar]:
+def _view(
+    m: Model, d: Data, scene: Scene, place: Vec, axes: Vec, eye: tuple[Vec, Vec], number: int
+) -> list[Scalar]:
     """Return of all that is drawn its bounds and what its kind needs, and then of all lights where they are.
 
-    eye: where the camera itself is, and which way it looks, as its own light does.
+    eye: where the camera itself is, and which way it looks, as its own light does. number: of the view, 0 the camera's.
     """
     out: list[Scalar] = []
+    shining: list[list[Scalar]] = []
+    for light in scene.lights:
+        pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
+        seen = mat_vec(transpose(axes), sub(pos, place))
+        shining.append([*seen, *mat_vec(transpose(axes), normalize(way, [0.0, 0.0, -1.0]))])
     for x in scene.drawn:
         kind = kind_of(m, x)
         pos, mat, size = _placed(m, d, x)
@@ -263,10 +298,23 @@ def _view(m: Model, d: Data, scene: Scene, place: Vec, axes: Vec, eye: tuple[Vec
         start, turn = mat_vec(local, sub(place, pos)), mat_mul(local, axes)
         balls = kind.balls(size) if kind.balls else None
         out += [*bounds(balls, start, turn, scene.camera.near), *kind.numbers(size, start, turn)]
-    for light in scene.lights:
-        pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
-        out += [*mat_vec(transpose(axes), sub(pos, place)), *mat_vec(transpose(axes), normalize(way, [0.0, 0.0, -1.0]))]
-    return out
+        if scene.corners(x, number):
+            out += corner_lights(scene, x, shining, scene.groups(number == 0), size, start, turn)
+    return [*out, *(y for light in shining for y in light)]
+
+
+def corner_lights(
+    scene: Scene, plane: Drawn, shining: list[list[Scalar]], groups: list[list[int]], size: Vec, start: Vec, turn: Vec
+) -> list[Scalar]:
+    """Return what a plane of four cells throws back at its nine corners, group by group of lights, row by row."""
+    surface = plane.surface
+    assert surface is not None
+    gloss, found = (surface.specular, surface.shininess, surface.emission), []
+    for j in (-1.0, 0.0, 1.0):
+        for i in (-1.0, 0.0, 1.0):
+            point = mat_vec(transpose(turn), sub([i * size[0], j * size[1], 0.0], start))
+            found.append(lights.thrown_back(scene.lights, shining, groups, point, turn[6:9], surface.rgba[:3], gloss))
+    return [x for g in range(len(groups)) for corner in found for x in corner[g]]
 
 
 def _shadow(m: Model, d: Data, scene: Scene, light: Light, axes: Vec) -> list[Scalar]:
@@ -296,16 +344,20 @@ def _shadow(m: Model, d: Data, scene: Scene, light: Light, axes: Vec) -> list[Sc
 class View:
     """The numbers of one view, as `see` left them.
 
-    `shapes` has of each shape its bounds and its own, `lights` of each light its position and direction. `meshes` is
-    the table of the scene's meshes.
+    `shapes` has of each shape its bounds and its own, `lights` of each light its position and direction. `corners` has
+    the light at the corners of planes of four cells, `meshes` is the table of the scene's meshes.
     """
 
-    def __init__(self, scene: Scene, numbers: Sequence[Scalar], table: Any = None):
+    def __init__(self, scene: Scene, numbers: Sequence[Scalar], number: int = 0, table: Any = None):
         self.meshes = table
         self.shapes, self.lights, at = [], [], 0
-        for drawn in scene.drawn:
+        self.corners: dict[int, list[Scalar]] = {}
+        for k, drawn in enumerate(scene.drawn):
             self.shapes.append((numbers[at : at + 4], list(numbers[at + 4 : at + 4 + count(drawn)])))
             at += 4 + count(drawn)
+            if kept := scene.corners(drawn, number):
+                self.corners[k] = list(numbers[at : at + kept])
+                at += kept
         for _ in scene.lights:
             self.lights.append(list(numbers[at : at + 6]))
             at += 6
