@@ -56,7 +56,8 @@ class Pixel:
 
     def __post_init__(self) -> None:
         self.way = [self.x, self.y, -1.0]
-        self.views, at = [], 0
+        self.views: list[View] = []
+        at = 0
         for _ in range(1 + len(self.scene.mirrors)):
             self.views.append(View(self.scene, self.numbers[at:], len(self.views), self.meshes))
             at += self.views[-1].size
@@ -216,8 +217,9 @@ def _shaded(
     scene, way = pixel.scene, pixel.way
     groups = scene.groups(open_ is not None)
     point = scale(way, depth)
-    others = {_gloss(x.surface) for k in among if (x := scene.drawn[k]).surface and x.shape != GeomType.PLANE}
-    same = {k: found.pop() for k in range(3) if len(found := {x[k] for x in others}) == 1}  # known beforehand
+    solids = [x.surface for x in map(scene.drawn.__getitem__, among) if x.surface and x.shape != GeomType.PLANE]
+    known = [{_gloss(x)[k] for x in solids} for k in range(3)]
+    same = {k: next(iter(values)) for k, values in enumerate(known) if len(values) == 1}  # known beforehand
     # of what is not a plane: normal, rgb, specular, shininess, emission; then the texture; then the light of planes
     begun = [[0.0, 0.0, 1.0], [0.0] * 3, 0.0, 0.0, 0.0, [1.0] * 3, [[0.0] * 3 for _ in groups]]
     found: list[Any] = begun
@@ -241,11 +243,11 @@ def _shaded(
             turn: Vec
             if drawn.tree:
                 turn = own[3:12]
-                found = spot(drawn.tree, pixel.meshes, own, way, depth, triangle)
-                at, out = found.at, found.normal
+                met = spot(drawn.tree, pixel.meshes, own, way, depth, triangle)
+                at, out = met.at, met.normal
                 if surface.texture:
-                    moved = _moved(turn, found.flat, way, depth, pixel.step)
-                    texture = _on_mesh(pixel, drawn.tree, surface.texture, found, triangle, moved)
+                    moved = _moved(turn, met.flat, way, depth, pixel.step)
+                    texture = _on_mesh(pixel, drawn.tree, surface.texture, met, triangle, moved)
             else:
                 at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
             if surface.texture and not drawn.tree:
