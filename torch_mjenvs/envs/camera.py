@@ -16,9 +16,8 @@ import mujoco
 import numpy as np
 from gymnasium import logger
 
-from ..physics.model.model import UnsupportedModel
 from .engine import Engine
-from .frames import OUTPUTS, Frames
+from .frames import OUTPUTS, Frames, UnsupportedModel
 
 IMAGE_MODES = ("rgb_array", "depth_array", "rgbd_tuple")
 DEFAULT_SIZE = 480  # of a frame, in pixels, as gymnasium.envs.mujoco

@@ -9,10 +9,12 @@ import numpy as np
 import torch
 
 from ..physics.loading.load import load
-from ..physics.model.model import Model
+from ..physics.model.model import Model, UnsupportedModel
 from ..rendering.camera import which
 from .engine import Engine
 from .pixels import picture_of
+
+__all__ = ["OUTPUTS", "Frames", "UnsupportedModel"]
 
 OUTPUTS = {"rgb_array": ("rgb",), "depth_array": ("depth",), "rgbd_tuple": ("rgb", "depth")}
 
@@ -60,7 +62,7 @@ def _free_camera(engine: Engine, config: dict[str, Any]) -> mujoco.MjvCamera:
     """Return the free camera, which looks at the model as its first world stands, or as `config` has it."""
     model, data = engine.mjmodel, mujoco.MjData(engine.mjmodel)
     data.qpos[:] = engine.qpos[0].cpu().numpy()
-    mujoco.mj_kinematics(model, data)
+    mujoco.mj_forward(model, data)
     camera = mujoco.MjvCamera()
     camera.lookat[:] = np.median(data.geom_xpos, 0)
     camera.distance = model.stat.extent

@@ -15,7 +15,6 @@ import mujoco
 import numpy as np
 
 from ..compiler.control import repeat, when_any
-from ..compiler.expr import Expr
 from ..compiler.scalar import Scalar, absolute, logical_and, maximum, minimum, number, select
 from ..physics.algebra.spatial import Vec, cross, dot, sub
 from ..physics.model.model import UnsupportedModel
@@ -122,7 +121,7 @@ def _split(which: np.ndarray, centres: np.ndarray, parts: int) -> list[np.ndarra
 
 def _times(i: Any, n: int) -> Any:
     """Return a multiple of an index that all worlds share, which has sums alone."""
-    if type(i) is not Expr:
+    if isinstance(i, int):
         return i * n
     out: Any = None
     power: Any = i
