@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-from gymnasium.envs.mujoco import mujoco_env, mujoco_rendering
+from gymnasium.envs.mujoco import mujoco_env
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import batch_space
@@ -24,7 +24,6 @@ from tasks import error, real_env
 
 import torch_mjenvs
 from torch_mjenvs import HalfCheetah, Hopper, Simulation, TorchEnv, TorchVectorEnv
-from torch_mjenvs.envs import camera
 from torch_mjenvs.physics import UnsupportedModel, load
 from torch_mjenvs.wrappers import NormalizeObservation, NormalizeReward, RecordEpisodeStatistics, RescaleAction
 
@@ -613,40 +612,3 @@ def binary(model: mujoco.MjModel) -> np.ndarray:
     out = np.zeros(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, out)
     return out
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Gymnasium's viewer, half made
-@pytest.mark.parametrize("make", [TorchEnv, TorchVectorEnv])
-def test_a_frame_that_no_opengl_draws_names_the_variable(make, monkeypatch):
-    def fail(width: int, height: int) -> None:
-        raise AttributeError("'NoneType' object has no attribute 'glGetError'")
-
-    for name in mujoco_rendering._ALL_RENDERERS:
-        monkeypatch.setitem(mujoco_rendering._ALL_RENDERERS, name, fail)
-    env = make("Hopper", render_mode="rgb_array")
-    env.reset(seed=0)
-    for backend, said in (("osmesa", "'osmesa'"), (None, "not set")):
-        monkeypatch.setenv("MUJOCO_GL", backend) if backend else monkeypatch.delenv("MUJOCO_GL", raising=False)
-        with pytest.raises(RuntimeError, match=f"MUJOCO_GL is {said}. .*set MUJOCO_GL=egl"):
-            env.render()
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as above
-def test_where_mujoco_found_no_opengl_it_is_not_asked_again(monkeypatch):
-    """It would end the process."""
-    asked = []
-
-    def fail(width: int, height: int) -> None:
-        asked.append(width)
-        raise mujoco.FatalError("an OpenGL platform library has not been loaded into this process")
-
-    monkeypatch.setattr(camera, "failed", [])
-    monkeypatch.setenv("MUJOCO_GL", "egl")
-    for name in mujoco_rendering._ALL_RENDERERS:
-        monkeypatch.setitem(mujoco_rendering._ALL_RENDERERS, name, fail)
-    for said in (r"\(apt install libosmesa6\) in the environment that Python starts in$", "tried before"):
-        env = TorchEnv("Hopper", render_mode="rgb_array")
-        env.reset(seed=0)
-        with pytest.raises(RuntimeError, match=said):
-            env.render()
-    assert len(asked) == 1

@@ -117,9 +117,87 @@ def test_torchrl_has_them_as_pixels(drawn):
     assert torch.equal(newest(data["next", "pixels"][:, -1]), drawn(env.engine.qpos))
 
 
+def test_in_the_same_step_final_obs_has_the_last_pictures(drawn):
+    """Two environments go alike until the end: one goes on by itself, the other is reset by its user."""
+    env = made(autoreset_mode=AutoresetMode.SAME_STEP)
+    other = made(autoreset_mode=AutoresetMode.DISABLED)
+    begun = env.reset(seed=1)[0], other.reset(seed=1)[0]
+    assert torch.equal(*begun)
+    env.action_space.seed(0)
+    env.elapsed_steps[1], other.elapsed_steps[1] = 1, 1  # that world ends before the others
+    for k in range(4):
+        action = env.action_space.sample()
+        obs, _, terminated, truncated, info = env.step(action)
+        want = other.step(action)[0]
+        ended = terminated | truncated
+        assert ended.tolist() == [k == 3, k == 2, k == 3, k == 3]
+        assert torch.equal(info["final_obs"], want) and torch.equal(info["_final_obs"], ended)
+        if ended.any():
+            want = other.reset(options={"reset_mask": ended})[0]
+            assert all(torch.equal(newest(obs, back)[ended], drawn(env.qpos)[ended]) for back in range(STACK))
+        assert torch.equal(obs, want)
+
+
+def test_torchrl_resets_within_a_step():
+    env = TorchRLEnv("Hopper", N, pixels=OPTIONS, max_episode_steps=2, native_autoreset=True)
+    env.set_seed(0)
+    data = env.rollout(3, break_when_any_done=False)
+    begun = data["next", "pixels"][:, 1]
+    assert data["next", "done"][:, 1].all() and torch.equal(newest(begun), newest(begun, 1))
+    assert not torch.equal(newest(data["pixels"][:, 1]), newest(data["pixels"][:, 1], 1))
+
+
+def test_a_rollout_is_what_its_steps_would_be():
+    env, other = made(), made()
+    env.reset(seed=1), other.reset(seed=1)
+
+    def policy(obs: torch.Tensor) -> torch.Tensor:
+        assert obs.dtype == torch.uint8
+        return obs[..., :3].float().mean((1, 2)) / 128 - 1
+
+    data = env.capture(policy, 6)()
+    obs = other.obs
+    for t in range(6):
+        assert torch.equal(data["obs"][t], obs)
+        obs, reward, *_ = other.step(policy(obs))
+        assert torch.equal(data["reward"][t], reward)
+    assert torch.equal(data["next_obs"], obs)
+
+
+PICTURED = {
+    "reacher-hard": lambda m, target: m.geom("target").pos.__setitem__([0, 1], target),
+    "finger-turn_hard": lambda m, target: m.site("target").pos.__setitem__(
+        [0, 2], (m.body("spinner").pos + m.joint("hinge").pos)[[0, 2]] + target
+    ),
+    "swimmer-swimmer6": lambda m, target: (
+        m.geom("target").pos.__setitem__([0, 1], target), m.light("target_light").pos.__setitem__([0, 1], target)
+    ),
+    "stacker-stack_2": lambda m, target: m.body("target").pos.__setitem__([0, 2], target),
+    "manipulator-bring_ball": lambda m, target: (
+        m.body("target_ball").pos.__setitem__([0, 2], target[:2]),
+        m.body("target_ball").quat.__setitem__([0, 2], target[2:]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[] if x == "reacher-hard" else pytest.mark.slow) for x in PICTURED]
+)
+def test_each_world_shows_the_target_that_its_task_remembers(name):
+    """As a model does in which the target is there from the start."""
+    pytest.importorskip("dm_control")
+    env = TorchVectorEnv(name, 2, dtype="float64", pixels={"width": 40, "height": 40})
+    obs, _ = env.reset(seed=3)
+    assert not torch.equal(obs[0], obs[1])
+    model = env.engine.task.load()
+    PICTURED[name](model, env.engine.memory["target"][1].cpu().numpy())
+    simulation = Simulation(model, 1, dtype="float64")
+    simulation.qpos.copy_(env.qpos[1:])
+    want = simulation.render(0, 40, 40, outputs="rgb")["rgb"][0]
+    assert (obs[1].int() - want.int()).abs().max() <= 1
+
+
 def test_what_cannot_be_right_is_refused():
-    with pytest.raises(ValueError, match="SAME_STEP"):
-        made(autoreset_mode=AutoresetMode.SAME_STEP)
     with pytest.raises(TypeError, match=r"pixels has no \['size'\]"):
         TorchVectorEnv("Hopper", N, pixels={"size": 84})
     with pytest.raises(ValueError, match="outputs must be one of"):
@@ -130,5 +208,6 @@ def test_what_cannot_be_right_is_refused():
         TorchVectorEnv("Hopper", N, pixels={"camera": "behind"})
     with pytest.raises(MemoryError, match="num_envs=4 takes"):
         TorchVectorEnv("Hopper", N, pixels={"width": 100_000, "height": 100_000})
-    with pytest.raises(ValueError, match="without pixels"):
-        made().capture(lambda obs: torch.zeros(N, 3), 2)
+    env = TorchVectorEnv("Hopper", N, pixels=OPTIONS | {"state": True})
+    with pytest.raises(ValueError, match="pixels alone"):
+        env.capture(lambda obs: torch.zeros(N, 3), 2)

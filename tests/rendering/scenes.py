@@ -94,3 +94,32 @@ COLOURS = """<mujoco><visual><quality offsamples="0"/><headlight ambient=".2 .2 
     <body pos="-.6 -.6 .2"><freejoint/><geom type="sphere" size=".2" rgba=".9 .8 .1 .4"/></body>
     <body pos="-.8 -.3 0"><freejoint/><geom type="capsule" size=".1 .2" material="plain"/></body>
   </worldbody></mujoco>"""
+
+# meshes: smooth and flat ones, hollow ones, with images where their corners say and with cubes, clear ones, in shadows
+_BOX = " ".join(f"{x} {y} {z}" for z in (-0.3, 0.3) for y in (-0.25, 0.25) for x in (-0.2, 0.2))
+MESHES = f"""<mujoco><visual><quality offsamples="0"/></visual>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <asset>
+    <texture name="tiles" type="2d" builtin="checker" mark="edge" rgb1=".2 .3 .4" rgb2=".8 .8 .3" markrgb="1 0 0"
+      width="40" height="40"/>
+    <texture name="faces" type="cube" builtin="gradient" mark="cross" rgb1=".9 .2 .1" rgb2=".1 .3 .9" markrgb="1 1 1"
+      width="32" height="32"/>
+    <material name="tiles" texture="tiles"/><material name="faces" texture="faces" specular=".6" shininess=".3"/>
+    <material name="floor" texture="tiles" texrepeat="4 4" reflectance=".2"/>
+    <mesh name="ring" builtin="supertorus" params="40 .3 1 1" scale=".35 .35 .35"/>
+    <mesh name="ball" builtin="sphere" params="3" scale=".3 .4 .25"/>
+    <mesh name="box" vertex="{_BOX}"/>
+    <mesh name="slab" vertex="-.3 0 -.3  .3 0 -.3  .3 0 .3  -.3 0 .3  0 .4 0" texcoord="0 0  1 0  1 1  0 1  .5 .5"
+      face="0 1 2  0 2 3  1 0 4  2 1 4  3 2 4  0 3 4"/>
+  </asset>
+  <worldbody>
+    <light pos="1 -1 3" dir="-.2 .2 -1" diffuse=".6 .5 .5"/>
+    <light directional="true" pos="0 0 5" dir=".3 .2 -1" diffuse=".3 .3 .4" castshadow="false"/>
+    <camera name="ahead" pos="0 -3 1.4" xyaxes="1 0 0 0 .35 1"/>
+    <geom type="plane" size="4 3 .3" pos="0 0 -.4" material="floor"/>
+    <body pos="-1.1 0 .4"><freejoint/><geom type="mesh" mesh="ring" material="faces"/></body>
+    <body pos="-.2 .2 .5"><freejoint/><geom type="mesh" mesh="ball" rgba=".3 .8 .4 1"/></body>
+    <body pos=".6 0 .6"><freejoint/><geom type="mesh" mesh="box" rgba=".8 .5 .2 1"/></body>
+    <body pos="1.2 -.2 .3"><freejoint/><geom type="mesh" mesh="slab" material="tiles"/></body>
+    <body pos=".2 -.7 .1"><freejoint/><geom type="mesh" mesh="ball" rgba=".9 .8 .1 .4"/></body>
+  </worldbody></mujoco>"""

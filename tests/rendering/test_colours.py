@@ -13,6 +13,7 @@ from test_pictures import HAVE, opengl  # noqa: F401 (a fixture)
 
 from torch_mjenvs import Simulation, UnsupportedModel
 from torch_mjenvs.compiler import cuda
+from torch_mjenvs.envs.tasks.registry import make_task
 from torch_mjenvs.rendering import picture
 
 WORLDS = 3
@@ -60,6 +61,26 @@ def test_the_tasks_look_as_in_mujoco(name, camera):
     assert max(differences(model, camera, 84, ("shadow", "reflection"))) < 1.5
 
 
+SUITE = (
+    "acrobot-swingup", "cartpole-swingup", "cheetah-run", "finger-turn_hard", "fish-swim", "hopper-hop", "humanoid-run",
+    "manipulator-bring_ball", "pendulum-swingup", "point_mass-easy", "quadruped-walk", "reacher-easy",
+    "stacker-stack_4", "swimmer-swimmer6", "walker-walk",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize("name", SUITE)
+def test_dm_controls_suite_looks_as_in_mujoco(name):
+    """Every camera, at 240 x 240."""
+    pytest.importorskip("dm_control")
+    model = make_task(name, {}, ()).load()
+    model.vis.quality.offsamples = 0
+    for camera in range(-1, model.ncam):
+        assert max(differences(model, camera, 240, ("shadow", "reflection"))) < 4.0
+        assert max(differences(model, camera, 240, ())) < 7.0
+
+
 def shown(inside: str) -> np.ndarray:
     """The colour of the middle of a picture from above, of 255. The camera's own light is dark."""
     model = mujoco.MjModel.from_xml_string(
@@ -81,6 +102,17 @@ def test_a_light_fades_with_distance_and_away_from_its_axis():
     assert np.abs(shown(FLOOR + light) - 255 * want * np.array([1.0, 0.5, 0.0])).max() <= 1.5
 
 
+@pytest.mark.parametrize("shadow", ["true", "false"])
+def test_a_plane_of_few_cells_is_lit_at_their_corners(shadow):
+    """The middle of the picture is half way between two, at x = -1 and 1."""
+    light = f"""<light pos=".5 0 1" dir="0 0 -1" cutoff="80" exponent="1" attenuation="1 .5 .2" diffuse=".9 .9 .9"
+        specular="0 0 0" castshadow="{shadow}"/>"""
+    distance = np.sqrt((np.array([-1.0, 1.0]) - 0.5) ** 2 + 1)
+    want = (0.9 / distance**2 / (1.0 + 0.5 * distance + 0.2 * distance**2)).mean()
+    floor = '<geom type="plane" size="2 2 2" pos="1 0 0" rgba="1 .5 0 1"/>'
+    assert np.abs(shown(floor + light) - 255 * want * np.array([1.0, 0.5, 0.0])).max() <= 1.5
+
+
 def test_a_shadow_takes_all_of_a_light():
     light = '<light pos="1 0 1" dir="-1 0 -1" directional="true" ambient=".2 .2 .2" specular="0 0 0"/>'
     want = 255 * (0.2 + 0.7 * np.sqrt(0.5)) * np.array([1.0, 0.5, 0.0])
@@ -91,8 +123,29 @@ def test_a_shadow_takes_all_of_a_light():
 
 
 def test_what_is_behind_glass_is_seen_through_both_of_its_sides():
-    lamp = '<light pos="0 0 9" dir="0 0 -1" directional="true" ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"/>'
+    lamp = """<light pos="0 0 9" dir="0 0 -1" directional="true" ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"
+        castshadow="false"/>"""
     assert shown(f'{lamp}{FLOOR}<geom size=".2" pos="0 0 .5" rgba="0 0 1 .5"/>').tolist() == [64, 32, 191]
+
+
+def test_what_is_transparent_and_a_plane_cast_shadows_and_a_site_does_not():
+    lamp = '<light pos="1 0 1" dir="-1 0 -1" directional="true" specular="0 0 0"/>'
+    for inside, dark in (
+        ('<geom size=".2" pos=".5 0 .5" rgba="1 1 1 .5"/>', True),
+        ('<geom type="plane" size=".3 .3 .1" pos=".5 0 .5" zaxis="1 0 1"/>', True),
+        ('<geom type="plane" size=".3 .3 .1" pos="-.5 0 .5" zaxis="1 0 1"/>', False),
+        ('<site size=".2" pos=".5 0 .5"/>', False),
+    ):
+        assert (shown(f"{FLOOR}{lamp}{inside}") == 0).all() == dark
+
+
+@pytest.mark.parametrize(("axis", "share"), [("0 0 1", 0.75), ("0 0 -1", 1 - 0.85**2)])
+def test_a_clear_plane_is_fainter_from_behind(axis, share):
+    """As MuJoCo draws it: twice, and from behind with 0.3 of its alpha."""
+    lamp = """<light pos="0 0 9" dir="0 0 -1" directional="true" ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"
+        castshadow="false"/>"""
+    seen = shown(f'{lamp}{FLOOR}<geom type="plane" size=".5 .5 .1" pos="0 0 .5" zaxis="{axis}" rgba="0 0 1 .5"/>')
+    assert np.abs(seen - 255 * np.array([1 - share, (1 - share) / 2, share])).max() <= 1.5
 
 
 def test_colours_are_the_same_to_the_last_bit_in_any_batch_and_float64_agrees():

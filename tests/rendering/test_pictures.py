@@ -58,7 +58,7 @@ def test_rays_meet_what_mj_ray_meets(camera):
     simulation = scattered(model, WORLDS, torch.float64)
     simulation.mocap_pos[:, 0, 0] += torch.linspace(0, 1, WORLDS, dtype=torch.float64)
     pictures = simulation.render(camera, 24, 20)
-    seen = scene_of(model, camera).camera
+    seen = scene_of(model, camera)[0].camera
     groups, number = np.array([1, 1, 1, 0, 0, 0], np.uint8), np.zeros(1, np.int32)
     met = 0
     for world in range(WORLDS):
@@ -150,7 +150,7 @@ def test_cameras_are_where_mujoco_has_them(which):
         asked.lookat[:], asked.distance, asked.azimuth, asked.elevation = (1, 2, 3), 4, 50, -30
         if which == "follows":
             asked.type, asked.trackbodyid = mujoco.mjtCamera.mjCAMERA_TRACKING, 1
-    seen = scene_of(model, asked).camera
+    seen = scene_of(model, asked)[0].camera
     pos, mat = cameras.pose(load(model), Data(load(model), qpos=d.qpos.tolist()), seen)
     place, axes = poses(model, d, cameras.camera_of(model, asked))
     np.testing.assert_allclose(pos, place, atol=2e-6)
@@ -182,7 +182,7 @@ def test_a_gpu_draws_the_same_to_the_last_bit(monkeypatch):
     simulation = scattered(mujoco.MjModel.from_xml_string(SHAPES), 1)
     simulation.render("ahead", 16, 12)
     (made,) = simulation._pictures.values()
-    for recipe, launch in zip(recipes, (made._place, made._draw), strict=True):
+    for recipe, launch in zip(recipes, (made._place[""], made._draw), strict=True):
         written = ("scene",) if recipe.name == "scene" else ("depth", "segmentation")
         theirs = [
             torch.full_like(x, 77) if b.name in written else x
@@ -240,8 +240,8 @@ def test_each_world_is_drawn_with_its_own_sizes():
 @pytest.mark.parametrize(
     ("inside", "named"),
     [
-        ('<geom type="mesh" mesh="wedge" contype="0" conaffinity="0" name="hull"/>', "geom 'hull' .*mesh"),
         ('<site name="a"/><site name="b" pos="1 0 0"/>', "tendon 'string'"),
+        ('<geom type="sdf" mesh="wedge" name="hull"/>', "geom 'hull' .*sdf"),
     ],
 )
 def test_what_is_not_drawn_is_refused_by_name(inside, named):

@@ -26,7 +26,7 @@ EDGE = {  # of physics: what meets torch and kernels
 }  # fmt: skip
 # Of envs: what makes and holds the kernels; all else there is an adapter.
 CORE = {
-    "ahead.py", "contract.py", "engine.py", "episode.py", "layout.py", "observation.py", "pixels.py",
+    "ahead.py", "contract.py", "engine.py", "episode.py", "frames.py", "layout.py", "observation.py", "pixels.py",
     "randomization.py", "records.py", "step_gradient.py", "task_view.py",
 }  # fmt: skip
 RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))
@@ -213,7 +213,7 @@ def test_folders_of_physics_import_one_way():
 def test_mujoco_never_steps_in_the_product():
     """It parses models, and places the bodies in a picture; the tests alone let it compute."""
     steps = {"mj_step", "mj_step1", "mj_step2", "mj_forward", "mj_fwdPosition", "mj_kinematics", "rollout", "batch"}
-    pictures = {("camera.py", "mj_forward"), ("data_view.py", "mj_forward")}
+    pictures = {(name, "mj_forward") for name in ("camera.py", "data_view.py", "frames.py")}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "mujoco":

@@ -69,11 +69,9 @@ def apart(m: Model, rng: Random, world: World) -> list[Scalar]:
     return rng.draw_until(lambda r: random_joints(m, r), lambda qpos: world.at(qpos).data.ncon < 0.5)
 
 
-def changed(field: Any, row: int, columns: Sequence[int], values: Sequence[float]) -> Any:
-    """Return a copy of a model's field in which some columns of a row have other values: for `Task.pictured`."""
-    new = field.copy()
-    new[row, columns] = values
-    return new
+def moved(row: int, columns: Sequence[int], values: Sequence[Scalar]) -> dict[tuple[int, int], Scalar]:
+    """Return values by their places in a field of the model, some columns of a row: for `Task.pictured`."""
+    return {(row, column): x for column, x in zip(columns, values, strict=True)}
 
 
 def unit(x: list[Scalar]) -> list[Scalar]:

@@ -91,7 +91,7 @@ class SuiteEnvironment(dm_env.Environment):
 
         Where there is one world without an axis of worlds, (height, width, 3). `camera_id` is the number or name of a
         camera of the model, -1 the free one. Raises ValueError for a camera that is not there; RuntimeError where there
-        is no OpenGL, and says what to do.
+        is no OpenGL and rays do not draw the model, and says what to do.
         """
         model = self._env.model
         number = camera_id if isinstance(camera_id, int) else named_camera(model, camera_id)

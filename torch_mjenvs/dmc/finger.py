@@ -9,11 +9,11 @@ from typing import Any
 
 import mujoco
 
-from ..envs.tasks.base import Outcome, World
+from ..envs.tasks.base import Outcome, Shown, World
 from ..physics.model.model import Model
 from ..scalar import Random, Scalar, cos, log1p, select, sin
 from ..vectors import norm, sub
-from .base import DMControlTask, apart, changed
+from .base import DMControlTask, apart, moved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +62,10 @@ class FingerTurn(FingerSpin):
         mjm.site("target").size[0] = self.target_radius
         return mjm
 
-    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
-        x, _, z = mjm.body("spinner").pos + mjm.joint("hinge").pos
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> Shown:
+        x, _, z = (mjm.body("spinner").pos + mjm.joint("hinge").pos).tolist()
         place = [x + memory["target"][0], z + memory["target"][1]]
-        return {"site_pos": changed(mjm.site_pos, mjm.site("target").id, (0, 2), place)}
+        return {"site_pos": moved(mjm.site("target").id, (0, 2), place)}
 
     def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
         return {"target": [0.0, 0.0]}

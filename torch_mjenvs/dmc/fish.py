@@ -8,12 +8,12 @@ from typing import Any
 
 import mujoco
 
-from ..envs.tasks.base import Outcome, World
+from ..envs.tasks.base import Outcome, Shown, World
 from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar
 from ..vectors import norm, sub
-from .base import DMControlTask, changed, seen_from, unit
+from .base import DMControlTask, moved, seen_from, unit
 
 JOINTS = ("tail1", "tail_twist", "tail2", "finright_roll", "finright_pitch", "finleft_roll", "finleft_pitch")
 
@@ -59,8 +59,8 @@ class FishSwim(FishUpright):
     def load(self) -> mujoco.MjModel:
         return super(FishUpright, self).load()
 
-    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
-        return {"geom_pos": changed(mjm.geom_pos, mjm.geom("target").id, (0, 1, 2), memory["target"])}
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> Shown:
+        return {"geom_pos": moved(mjm.geom("target").id, (0, 1, 2), memory["target"])}
 
     def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
         return {"target": [0.0, 0.0, 0.0]}

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 import mujoco
 
-from ..envs.tasks.base import Outcome, Start, World
+from ..envs.tasks.base import Outcome, Shown, Start, World
 from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar, atan2, cos, log1p, maximum, select, sin, while_any
 from ..vectors import add, rotate
-from .base import DMControlTask, changed, distance
+from .base import DMControlTask, distance
 from .models import compiled, parse, remove
 
 ARM = ("arm_root", "arm_shoulder", "arm_elbow", "arm_wrist", "finger", "fingertip", "thumb", "thumbtip")
@@ -86,12 +86,9 @@ class Manipulator(Arm):
         """Return the names of what the object is put into."""
         return []
 
-    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> Shown:
         (x, z, w, y), body = memory["target"], mjm.body(f"target_{self.held}").id
-        return {
-            "body_pos": changed(mjm.body_pos, body, (0, 2), (x, z)),
-            "body_quat": changed(mjm.body_quat, body, (0, 2), (w, y)),
-        }
+        return {"body_pos": {(body, 0): x, (body, 2): z}, "body_quat": {(body, 0): w, (body, 2): y}}
 
     def parameters(self, m: Model, target: list[Scalar]) -> dict[str, Any]:
         """Return the model's parameters that go with a target."""

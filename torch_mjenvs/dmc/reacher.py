@@ -9,12 +9,12 @@ from typing import Any
 
 import mujoco
 
-from ..envs.tasks.base import Outcome, World
+from ..envs.tasks.base import Outcome, Shown, World
 from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar, cos, sin
 from ..vectors import norm, sub
-from .base import DMControlTask, changed, random_joints
+from .base import DMControlTask, moved, random_joints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class Reacher(DMControlTask):
         mjm.geom("target").size[0] = self.target_size
         return mjm
 
-    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
-        return {"geom_pos": changed(mjm.geom_pos, mjm.geom("target").id, (0, 1), memory["target"])}
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> Shown:
+        return {"geom_pos": moved(mjm.geom("target").id, (0, 1), memory["target"])}
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return random_joints(m, rng), [0.0] * m.nv

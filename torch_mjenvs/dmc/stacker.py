@@ -10,11 +10,11 @@ from typing import Any
 
 import mujoco
 
-from ..envs.tasks.base import Outcome, World
+from ..envs.tasks.base import Outcome, Shown, World
 from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar, minimum
-from .base import changed, distance
+from .base import distance, moved
 from .manipulator import CLOSE, Arm, pose
 from .models import compiled, parse, remove
 
@@ -39,8 +39,8 @@ class Stacker(Arm):
         remove(mjcf, "body", [f"box{k}" for k in range(self.num_boxes, MOST)])
         return compiled(mjcf)
 
-    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
-        return {"body_pos": changed(mjm.body_pos, mjm.body("target").id, (0, 2), memory["target"])}
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> Shown:
+        return {"body_pos": moved(mjm.body("target").id, (0, 2), memory["target"])}
 
     def memory(self, m: Model) -> dict[str, Scalar | list[Scalar]]:
         return {"target": [0.0, 0.0]}

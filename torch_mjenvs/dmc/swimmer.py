@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 
 import mujoco
 
-from ..envs.tasks.base import Outcome, World
+from ..envs.tasks.base import Outcome, Shown, World
 from ..physics.model.model import Model
 from ..rewards import tolerance
 from ..scalar import Random, Scalar, select
 from ..vectors import norm, sub
-from .base import DMControlTask, changed, random_joints, seen_from
+from .base import DMControlTask, moved, random_joints, seen_from
 from .models import compiled, parse
 
 
@@ -52,12 +52,10 @@ class Swimmer(DMControlTask):
                 camera.set("pos", " ".join(str(float(x) * (n / 6.0)) for x in camera.get("pos", "").split()))
         return compiled(mjcf)
 
-    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> Shown:
         target, light = mjm.geom("target").id, mjm.light("target_light").id
-        return {
-            "geom_pos": changed(mjm.geom_pos, target, (0, 1), memory["target"]),
-            "light_pos": changed(mjm.light_pos, light, (0, 1), memory["target"]),
-        }
+        places = {"geom_pos": target, "light_pos": light}
+        return {name: moved(number, (0, 1), memory["target"]) for name, number in places.items()}
 
     def reset(self, m: Model, rng: Random) -> tuple[list[Scalar], list[Scalar]]:
         return random_joints(m, rng), [0.0] * m.nv

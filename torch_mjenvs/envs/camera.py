@@ -6,8 +6,10 @@ import contextlib
 import importlib
 import operator
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -15,10 +17,12 @@ import numpy as np
 from gymnasium import logger
 
 from .engine import Engine
+from .frames import OUTPUTS, Frames, UnsupportedModel
 
 IMAGE_MODES = ("rgb_array", "depth_array", "rgbd_tuple")
 DEFAULT_SIZE = 480  # of a frame, in pixels, as gymnasium.envs.mujoco
 failed: list[str] = []  # what to say once MuJoCo has found no OpenGL in this process
+told: list[str] = []  # what was said once frames were first drawn without OpenGL
 
 
 def before_opengl() -> None:
@@ -30,8 +34,22 @@ def before_opengl() -> None:
         importlib.import_module("triton")
 
 
+def no_opengl() -> tuple[type[Exception], ...]:
+    """Return the errors by which OpenGL's backends say that they are not there.
+
+    MuJoCo's own; of PyOpenGL, whose functions are None without a library; of GLFW; of the choice by MUJOCO_GL.
+    """
+    kinds: list[type[Exception]] = [mujoco.FatalError, ImportError, AttributeError, RuntimeError, OSError]
+    for module, name in (("OpenGL.error", "Error"), ("glfw", "GLFWError")):
+        if module in sys.modules:
+            kinds.append(getattr(sys.modules[module], name))
+    return tuple(kinds)
+
+
 class Camera:
     """Draws single worlds with Gymnasium's MujocoRenderer. OpenGL is first touched when the first frame is drawn.
+
+    Where it is not there, frames are drawn by rays, as `Simulation.render` draws, and a warning says so once.
 
     Raises ValueError for an unknown mode, or for both camera_id and camera_name.
     """
@@ -43,6 +61,7 @@ class Camera:
         self.engine, self.mode = engine, mode
         self.renderer: Any = None
         self._drawn = False
+        self._frames: Frames | None = None  # where there is no OpenGL
         if options["default_camera_config"] is None:
             options["default_camera_config"] = engine.task.default_camera_config
         options["default_cam_config"] = _arrays(options.pop("default_camera_config"))
@@ -78,15 +97,18 @@ class Camera:
         model, data = renderer.model, renderer.data
         kept: dict[str, np.ndarray] = {}
 
-        def put(fields: Mapping[str, Any]) -> None:
-            for name, x in fields.items():
-                array = mujoco.MjModel.__getattribute__(model, name)  # past the view that keeps users from writing
-                kept.setdefault(name, array.copy())
-                array[:] = x
+        def put(name: str, at: Any, x: Any) -> None:
+            array = mujoco.MjModel.__getattribute__(model, name)  # past the view that keeps users from writing
+            kept.setdefault(name, array.copy())
+            array[at] = x
 
         try:
-            put(engine.own_fields(world))
-            put(engine.task.pictured(model, {name: x[world].tolist() for name, x in engine.memory.items()}))
+            for name, x in engine.own_fields(world).items():
+                put(name, ..., x)
+            memory = {name: x[world].tolist() for name, x in engine.memory.items()}
+            for name, values in engine.task.pictured(model, memory).items():
+                for at, number in values.items():
+                    put(name, at, number)
             data.qpos[:] = engine.qpos[world].cpu().numpy()
             data.qvel[:] = engine.qvel[world].cpu().numpy()
             if engine.layout.na:  # by which tendons are coloured
@@ -97,7 +119,8 @@ class Camera:
             mujoco.mj_forward(model, data)
             yield renderer
         finally:
-            put(dict(kept))
+            for name, x in dict(kept).items():
+                put(name, ..., x)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Make a new camera for `copy.deepcopy` and pickle, as OpenGL's context cannot be copied."""
@@ -108,33 +131,66 @@ class Camera:
         """Draw one world: a NumPy array, or what the render_mode gives; None and a warning without a render_mode.
 
         `camera_id` is a camera of the model, -1 the free one, None the one that was chosen at first. Raises
-        RuntimeError where there is no OpenGL or display, and says what to do.
+        RuntimeError where there is no display for a window, and where there is no OpenGL and rays do not draw the
+        model, and says what to do.
         """
         if self.mode is None:
             logger.warn("render() gives nothing without a render_mode: name one when making the environment")
             return None
+        if self._frames is not None:
+            return self._by_rays(world, camera_id)
         with self.showing(world) as renderer:
             if camera_id is not None:
                 renderer.camera_id = camera_id
-            return self._frame(renderer)
+            frame, error = self._frame(renderer)
+        return frame if error is None else self._without_opengl(world, error)
 
-    def _frame(self, renderer: Any) -> Any:
+    def _frame(self, renderer: Any) -> tuple[Any, Exception | None]:
+        """Return a frame, or an error by which OpenGL says that it is not there."""
         assert self.mode is not None
         if failed:
-            raise RuntimeError(failed[0])
+            return None, RuntimeError(failed[0])
         if renderer.viewer is not None:  # another environment may have drawn since, with textures of its own
             renderer.viewer.make_context_current()
         try:
             frame = renderer.render(self.mode)
-        except Exception as error:  # each of OpenGL's backends has its own
+        except no_opengl() as error:
             if self._drawn:
                 raise
+            _have_something_to_free(error)
             message = _no_opengl(self.mode, error)
             if isinstance(error, mujoco.FatalError):
                 failed.append(f"{message} (this process has tried before, and MuJoCo would end it if it tried again)")
-            raise RuntimeError(message) from error
+            told = RuntimeError(message)
+            told.__cause__ = error
+            return None, told
         self._drawn = True
+        return frame, None
+
+    def _without_opengl(self, world: int, error: Exception) -> Any:
+        """Return the first frame that OpenGL does not draw, from now on by rays."""
+        options = self._options
+        if self.mode not in OUTPUTS:
+            raise error
+        if options["visual_options"]:
+            raise RuntimeError(f"{error}; without OpenGL there are no visual_options") from error.__cause__
+        try:
+            config = options["default_cam_config"] or {}
+            self._frames = Frames(self.engine, (options["width"], options["height"]), config)
+            frame = self._by_rays(world, self.renderer.camera_id)
+        except UnsupportedModel as other:
+            self._frames = None
+            raise RuntimeError(f"{error}; nor can they be drawn without OpenGL: {other}") from error.__cause__
+        if not told:
+            told.append(f"{error}. Until then frames are drawn by rays, which takes no OpenGL: see docs/pixels.md")
+            logger.warn(told[0])
         return frame
+
+    def _by_rays(self, world: int, camera_id: int | None) -> Any:
+        assert self._frames is not None and self.mode is not None
+        if camera_id is not None:
+            self.renderer.camera_id = camera_id
+        return self._frames.frame(world, self.mode, self.renderer.camera_id)
 
     def close(self) -> None:
         """Close the window and free what drawing holds."""
@@ -158,6 +214,16 @@ def endless_floors(model: mujoco.MjModel) -> None:
         if material >= 0 and not model.mat_texuniform[material] and (size > 0).all():
             model.mat_texrepeat[material] /= 2 * size  # which counts over the plane, and over a metre of an endless one
         sizes[plane, :2] = 0
+
+
+def _have_something_to_free(error: Exception) -> None:
+    """Give Gymnasium's half-made viewer, in whose making an error was raised, the context that its `__del__` frees."""
+    trace = error.__traceback__
+    while trace is not None:
+        viewer: Any = trace.tb_frame.f_locals.get("self")
+        if type(viewer).__name__ == "OffScreenViewer" and not hasattr(viewer, "opengl_context"):
+            viewer.opengl_context = SimpleNamespace(free=lambda: None)
+        trace = trace.tb_next
 
 
 def _no_opengl(mode: str, error: Exception) -> str:

@@ -84,7 +84,9 @@ class Engine(Varied):
     `elapsed_steps (N,)` int32, and `info`, `final_info`: dicts of (N,) or (N, k).
 
     Worlds are numbered from `first_world` on: random numbers depend on a world's number, so engines that share out the
-    numbers of one large engine go through its trajectories.
+    numbers of one large engine go through its trajectories. With `shows_end`, in SAME_STEP mode, it keeps what a step
+    led to before any reset: the buffers `final_qpos`, `final_memory` and, of models that vary, `final_params` and
+    `final_derived`.
 
     Raises ValueError or TypeError for bad arguments, such as a negative number of worlds, an unknown dtype or device;
     MemoryError for more worlds than the machine can hold; in calls AlreadyPendingCallError while another Python thread
@@ -106,6 +108,7 @@ class Engine(Varied):
         first_world: int = 0,
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
+        shows_end: bool = False,
     ):
         num_envs = as_count("num_envs", num_envs)
         varied: dict[str, Any] = {
@@ -116,6 +119,8 @@ class Engine(Varied):
             "task": copy_of(task), "autoreset_mode": autoreset_mode, "max_episode_steps": max_episode_steps,
             "first_world": first_world,
         }  # fmt: skip
+        self.shows_end = shows_end and autoreset_mode is AutoresetMode.SAME_STEP
+        self._arguments |= {"shows_end": self.shows_end}
         dtype, max_episode_steps = as_dtype(dtype), as_limit(max_episode_steps)
         self.device = devices.choose_device(device)
         first_world = as_count("first_world", first_world, 0)
@@ -126,7 +131,9 @@ class Engine(Varied):
         loaded = task.load()
         self.mjmodel, self.model = model_view(loaded), load(loaded)
         traced = copy_of(task) if is_known(task) else task  # some is traced later, of a user's task nothing
-        episode = episode_of(traced, self.model, dtype, self.mode, max_episode_steps, **varied)
+        episode = episode_of(
+            traced, self.model, dtype, self.mode, max_episode_steps, shows_end=self.shows_end, **varied
+        )
         self.layout = episode.layout
         bytes_each = launch.bytes_a_world(self.layout.buffers(), dtype) + SEEDING_BYTES
         check_memory("num_envs", num_envs, bytes_each, self.device)

@@ -71,6 +71,7 @@ class Episode:
     precision: Precision
     randomize: Mapping[str, Draw] = field(default_factory=dict)
     vary: tuple[str, ...] = ()  # beside what is randomised
+    shows_end: bool = False  # whether a step that begins a new episode also tells what the last one was left in
     own: tuple[list[Scalar], list[Scalar]] = ([], [])  # of one world's model: its parameters, and what follows of them
 
     # the model of a world
@@ -420,6 +421,7 @@ class Episode:
         done, final = result.ended, {}
         if self.mode == AutoresetMode.SAME_STEP:
             final = {"final_obs": episode.obs, "final_info": episode.info}
+            final |= {f"final_{name}": x for name, x in vars(new).items() if f"final_{name}" in b}
             # the episode that follows is to see what this step left
             episode = self.restart({**b, "memory": new.memory}, result.ended, episode)
             done = False
@@ -525,7 +527,7 @@ class Episode:
         return Layout(
             m.nq, m.nv, m.nu, m.na, {name: len(initial) for name, initial in m.kept0.items()},
             contract.action_space(), observation, memory, info, *names, rewards, metrics, ends,
-            verdict.truncated is not False, contract.controls, self.params, self.is_ahead,
+            verdict.truncated is not False, contract.controls, self.params, self.is_ahead, self.shows_end,
         )  # fmt: skip
 
     @property
@@ -546,7 +548,7 @@ class Episode:
             return None
         task = f"{type(self.task).__module__} {type(self.task).__qualname__} {vars(self.task)}"
         varied = f"{self.params and self.params.names} {self.randomize}"
-        how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied}"
+        how = f"{self.mode} {self.max_episode_steps!r} {self.precision} {varied} {self.shows_end}"
         return source.origin(task, self.model.digest, how)
 
     def program(self, what: str, dtype: str) -> Program:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..compiler.program import Buffer
 from ..physics.params import Columns
@@ -34,6 +34,7 @@ class Layout:
     controls: bool  # whether the task makes ctrl of its action
     params: Columns | None  # where parameters that vary from world to world lie
     ahead: bool  # whether the next episode of a world begins with numbers computed ahead
+    shows_end: bool = False  # whether a step keeps what it led to before any reset
 
     @property
     def obs(self) -> int:
@@ -65,7 +66,8 @@ class Layout:
         kept = self.observation.kept
         history = [Buffer("history", kept)] if kept else []
         start = [Buffer("next_start", self.nq + self.nv + self.na), Buffer("next_episode", 1, "i")] * self.ahead
-        return params + [
+        end = [Buffer("qpos", self.nq), Buffer("memory", size_of(self.memory)), *params] if self.shows_end else []
+        return params + [replace(b, name=f"final_{b.name}") for b in end] + [
             Buffer("qpos", self.nq),
             Buffer("qvel", self.nv),
             Buffer("qacc_warmstart", self.nv),

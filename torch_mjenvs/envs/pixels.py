@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 from gymnasium.spaces import Box
-from gymnasium.vector import AutoresetMode
 
 from ..checks import as_count, check_memory
 from ..compiler import launch
 from ..compiler.program import Buffer
+from ..compiler.scalar import Scalar
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.world_params import param_buffers
 from ..rendering.picture import SAMPLES, Picture, bytes_a_picture
 from ..rendering.scene import EFFECTS
+from .contract import by_name
 from .engine import Engine
-from .tasks.base import Task
+from .episode import is_known
+from .layout import size_of
+from .tasks.base import Shown, Task
 
 CHANNELS = {"rgb": 3, "depth": 1}
 
@@ -86,62 +89,70 @@ def as_options(given: Mapping[str, Any] | None) -> PixelOptions | None:
 class Pixels:
     """Pictures of an engine's worlds, the last `stack` of each.
 
-    Raises ValueError where they could not be right: under SAME_STEP, whose final observation is of a state that is gone
-    when the step is done, and for a task that shows what it remembers (`Task.pictured`); MemoryError for more than
-    fits; `UnsupportedModel` for what is not drawn.
+    Under SAME_STEP, whose kernel has begun new episodes when it is done, the engine keeps what ended ones were left in
+    (`Engine.shows_end`): `final` has their last pictures.
+
+    Raises MemoryError for more than fits; `UnsupportedModel` for what is not drawn.
     """
 
     def __init__(self, engine: Engine, options: PixelOptions):
-        if engine.mode is AutoresetMode.SAME_STEP:
-            raise ValueError("pixels need autoreset NEXT_STEP or DISABLED: SAME_STEP has no state of the last picture")
-        if type(engine.task).pictured is not Task.pictured:
-            raise ValueError(
-                f"pixels do not show what {type(engine.task).__name__} remembers, such as a target: draw it with "
-                "render() (OpenGL), or have its target in the model"
-            )
         self.engine, self.options = engine, options
         n, device, dtype = engine.num_envs, engine.device, engine.dtype
         size, outputs = (options.width, options.height), (options.outputs,)
         row = options.shape[0] * options.shape[1] * options.shape[2]
-        held = bytes_a_picture(size, outputs, dtype.itemsize)
-        check_memory("num_envs", n, held + 2 * row * (1 if options.outputs == "rgb" else dtype.itemsize), device)
-        params = engine.layout.params
-        buffers = [Buffer("qpos", engine.layout.nq), *(param_buffers(params) if params else [])]
-
-        def world(b: Mapping[str, Any]) -> tuple[Model, Data]:
-            m = params.world(b["params"], b["derived"]) if params else engine.model
-            return m, Data(m, qpos=b["qpos"])
-
+        held, stacks = bytes_a_picture(size, outputs, dtype.itemsize), 3 if engine.shows_end else 2
+        check_memory("num_envs", n, held + stacks * row * (1 if options.outputs == "rgb" else dtype.itemsize), device)
         camera = options.camera if options.camera is not None else min(engine.mjmodel.ncam, 1) - 1
-        self._picture = Picture(
-            engine.mjmodel, engine.model, camera, size, outputs, None, n, buffers,
-            {b.name: engine.buffers[b.name] for b in buffers}, world, f"{params.names if params else ()}",
-            options.effects, options.samples,
-        )  # fmt: skip
+        self._picture = picture_of(
+            engine, engine.model, camera, size, outputs, None, options.effects, options.samples
+        )
         latest = self._picture.tensors[options.outputs]
         self._latest = latest if options.outputs == "rgb" else latest[..., None]
         self.frames = torch.zeros((n, *size[::-1], CHANNELS[options.outputs] * options.stack), device=device)
         self.frames = launch.mark_static_address(self.frames.to(latest.dtype))
+        self.final = torch.zeros_like(self.frames) if engine.shows_end else self.frames
 
     def draw(self, begun: torch.Tensor | None = None, others: bool = True) -> None:
         """Take a picture of every world. Those of the (N,) bool mask begin an episode; None: all do.
 
         others: whether the picture counts for worlds that begin none; False leaves theirs as they were.
         """
-        self.engine._follow()
-        launch.materialize(self.engine.buffers["qpos"])
-        self._picture.draw()
-        stack, channels = self.options.stack, self._latest.shape[-1]
-        filled = self._latest if stack == 1 else self._latest.repeat(1, 1, 1, stack)
+        self._take()
+        filled = self._filled()
         if begun is None:
             self.frames.copy_(filled)
             return
-        moved = torch.cat((self.frames[..., channels:], self._latest), -1) if others else self.frames
-        self.frames.copy_(torch.where(begun[:, None, None, None], filled, moved))
+        self.frames.copy_(torch.where(begun[:, None, None, None], filled, self._moved() if others else self.frames))
 
-    def seen(self) -> torch.Tensor:
-        """Return a copy of the observations of all worlds, (N, ...) as `PixelOptions.shape` has it."""
-        frames = self.frames.movedim(-1, 1) if self.options.channels_first else self.frames
+    def draw_both(self, ended: torch.Tensor) -> None:
+        """Take pictures after a step in which the worlds of the (N,) bool mask ended an episode and began the next."""
+        self._take("final_")
+        self.final.copy_(self._moved())
+        self.frames.copy_(self.final)
+        if ended.is_cuda or ended.any():
+            self.draw(ended, others=False)
+
+    def _take(self, prefix: str = "") -> None:
+        self.engine._follow()
+        launch.materialize(self.engine.buffers[f"{prefix}qpos"])
+        self._picture.draw(prefix)
+
+    def _filled(self) -> torch.Tensor:
+        """Return stacks of the latest picture alone."""
+        stack = self.options.stack
+        return self._latest if stack == 1 else self._latest.repeat(1, 1, 1, stack)
+
+    def _moved(self) -> torch.Tensor:
+        """Return stacks with the latest picture as their newest."""
+        return torch.cat((self.frames[..., self._latest.shape[-1] :], self._latest), -1)
+
+    def seen(self, final: bool = False) -> torch.Tensor:
+        """Return a copy of the observations of all worlds, (N, ...) as `PixelOptions.shape` has it.
+
+        final: those that the last step led to, before any reset.
+        """
+        held = self.final if final else self.frames
+        frames = held.movedim(-1, 1) if self.options.channels_first else held
         return frames.clone(memory_format=torch.contiguous_format)
 
     @property
@@ -154,6 +165,71 @@ class Pixels:
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Make new pictures for `copy.deepcopy` and pickle, as kernels cannot be copied."""
         return _remade, (self.engine, self.options, self.frames)
+
+
+def picture_of(
+    engine: Engine,
+    model: Model,
+    camera: int | str | mujoco.MjvCamera,
+    size: tuple[int, int],
+    outputs: Sequence[str],
+    worlds: torch.Tensor | None,
+    without: Sequence[str] = (),
+    samples: int = 1,
+) -> Picture:
+    """Return what draws an engine's worlds: each with its own parameters, and what its task shows of its memory.
+
+    model: that of `engine.mjmodel` as it is now. Under SAME_STEP there are pictures of ends, too, where the engine
+    keeps them: `Picture.draw("final_")`.
+    """
+    params, task, widths = engine.layout.params, engine.task, engine.layout.memory
+    columns = replace(params, model=model) if params else None
+    shows = type(task).pictured is not Task.pictured or "pictured" in vars(task)
+    buffers = [Buffer("qpos", engine.layout.nq), *(param_buffers(columns) if columns else [])]
+    buffers += [Buffer("memory", size_of(widths))] if shows else []
+
+    def world(b: Mapping[str, Any]) -> tuple[Model, Data, dict[int, list[Scalar]]]:
+        m = columns.world(b["params"], b["derived"]) if columns else model
+        shown = task.pictured(engine.mjmodel, by_name(widths, b["memory"])) if shows else {}
+        m, lights = _showing(engine.mjmodel, m, shown)
+        return m, Data(m, qpos=b["qpos"]), lights
+
+    states = {"": {b.name: engine.buffers[b.name] for b in buffers}}
+    if engine.shows_end:
+        ends = {b.name: f"final_{b.name}" for b in buffers}
+        states["final_"] = {name: engine.buffers[end if end in engine.buffers else name] for name, end in ends.items()}
+    what: str | None = f"{params.names if params else ()}"
+    if shows:
+        what = f"{what} {type(task).__qualname__} {vars(task)}" if is_known(task) else None
+    return Picture(
+        engine.mjmodel, model, camera, size, outputs, worlds, engine.num_envs, buffers, states, world, what, without,
+        samples,
+    )  # fmt: skip
+
+
+PLACES = (
+    "body_pos", "body_quat", "geom_pos", "geom_quat", "geom_size", "site_pos", "site_quat", "site_size", "light_pos",
+)  # fmt: skip
+
+
+def _showing(mjm: mujoco.MjModel, m: Model, shown: Shown) -> tuple[Model, dict[int, list[Scalar]]]:
+    """Return a world's model with what its task shows in place of the model's numbers, and positions of lights so.
+
+    Raises ValueError for a field that pictures cannot have so.
+    """
+    unknown = [name for name in shown if name not in PLACES]
+    if unknown:
+        raise ValueError(f"a task's pictured() may give {', '.join(PLACES)}, not {', '.join(unknown)}")
+    fields = {}
+    for name, values in shown.items():
+        rows: Any = mjm.light_pos.tolist() if name == "light_pos" else [list(row) for row in getattr(m, name)]
+        for (row, column), x in values.items():
+            rows[row][column] = x
+        fields[name] = rows
+    lights = {row: fields["light_pos"][row] for row, _ in shown.get("light_pos", ())}
+    fields.pop("light_pos", None)
+    new: dict[str, Any] = {name: tuple(map(tuple, rows)) for name, rows in fields.items()}
+    return replace(m, nominal=m.nominal or m, **new) if new else m, lights
 
 
 def _remade(engine: Engine, options: PixelOptions, frames: torch.Tensor) -> Pixels:

@@ -15,7 +15,7 @@ from .direct_steps import DirectSteps
 from .engine import MARKED_STEPS, Engine
 from .entries import BAD_STATE
 from .episode_log import of_last_step
-from .parts import Parts
+from .parts import Parts, leaves
 
 Observations = Any  # a tensor (N, D); of a task that names them, a dict of tensors (N, ...), or of such dicts
 Policy = Callable[[Any], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
@@ -91,6 +91,9 @@ class Rollout:
         self._given = {*self._outputs, *engine.layout.logged}
         self._graph: torch.cuda.CUDAGraph | None = None
         self._direct: DirectSteps | None = None
+        kinds = {x.dtype for x in leaves(around.obs)} if around else set()
+        if len(kinds) > 1:  # rows are of one
+            raise ValueError(f"a rollout has observations of one dtype, not of {sorted(map(str, kinds))}: pixels alone")
         gpus = [engine.device] if engine.device.type == "cuda" else []
         with torch.no_grad(), torch.random.fork_rng(gpus):  # torch's random numbers go on as if nothing had run
             self._rows = self._allocate()

@@ -69,7 +69,7 @@ class TorchRLEnv(EnvBase):
         vary: names of parameters that differ from world to world and are not drawn, for `set_params`.
         pixels: dict(width=84, height=84, camera=0, outputs="rgb", stack=3) gives pictures as td["pixels"] (N, 84, 84,
             9) uint8, drawn without OpenGL, in place of the task's own observations; `state=True` gives both, and
-            `PixelOptions` has the rest. Not with native_autoreset.
+            `PixelOptions` has the rest.
         render_worlds: the worlds that `render()` draws, as one picture; None for a picture of every world.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
             MujocoEnv takes them.
@@ -201,8 +201,9 @@ class TorchRLEnv(EnvBase):
         engine = self.engine
         engine.action.copy_(as_tensor("action", tensordict["action"], self._action_shape, self.device))
         engine.step()
-        if self._pixels:
-            self._pixels.draw(self._no_world)
+        if self._pixels:  # native_autoreset shows the beginning of the next episode
+            begun = engine.terminated | engine.truncated if self._torchrl_native_autoreset else self._no_world
+            self._pixels.draw(begun)
         terminated, truncated = copied(engine.terminated)[:, None], copied(engine.truncated)[:, None]
         return self._tensordict(
             reward=copied(engine.reward)[:, None],

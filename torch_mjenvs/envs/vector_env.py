@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import gymnasium
 import numpy as np
@@ -27,8 +27,8 @@ from .entries import BAD_STATE
 from .observation import as_form
 from .pixels import Pixels
 from .pixels import as_options as as_pixels
-from .rollout import Observations, Policy, Rollout, Step
-from .spaces import action_space, observation_space
+from .rollout import Around, Observations, Policy, Rollout, Step
+from .spaces import action_space, observation_space, parts_of
 from .spec import telling
 from .tasks.base import Task
 from .tasks.registry import make_task
@@ -64,7 +64,7 @@ class TorchVectorEnv(VectorEnv):
         pixels: observations are pictures, drawn without OpenGL, and not the task's own: dict(width=84, height=84,
             camera=0, outputs="rgb", stack=3) gives (N, 84, 84, 9) uint8, the newest picture last. After a reset all of
             a stack are the first picture. `state=True` gives a dict of both, "state" and "pixels", as Gymnasium's
-            AddRenderObservation; `PixelOptions` has the rest. Not with SAME_STEP.
+            AddRenderObservation; `PixelOptions` has the rest.
         render_mode: "rgb_array", "depth_array" or "rgbd_tuple"; `render()` gives a frame for each of `render_worlds`,
             None for every world, as in Gymnasium: where there are thousands, name a few. "human" shows one world in a
             window, at every step: the only one, or the one of `render_worlds`.
@@ -133,6 +133,7 @@ class TorchVectorEnv(VectorEnv):
             first_world=first_world,
             randomize=randomize,
             vary=vary,
+            shows_end=pictures is not None,
         )
         self.num_envs, self.device, self.dtype, self.copy = engine.num_envs, engine.device, engine.dtype, copy
         if copy:  # a loop holds what the last step gave while the next one is made
@@ -220,12 +221,12 @@ class TorchVectorEnv(VectorEnv):
     def _seen(self, name: str) -> Observations:
         """Return "obs" or "final_obs" as users are to have it: by name, and a copy unless they want none."""
         rows = self.engine.view(name)
-        return self._with_pixels(self._parts.split(copied(rows) if self.copy else rows))
+        return self._with_pixels(self._parts.split(copied(rows) if self.copy else rows), name == "final_obs")
 
-    def _with_pixels(self, state: Observations) -> Observations:
+    def _with_pixels(self, state: Observations, final: bool = False) -> Observations:
         if self._pixels is None:
             return state
-        pixels = self._pixels.seen()
+        pixels = self._pixels.seen(final)
         return {"state": state, "pixels": pixels} if self._pixels.options.state else pixels
 
     @property
@@ -328,13 +329,15 @@ class TorchVectorEnv(VectorEnv):
             restarted.copy_(engine.done)
             torch.logical_not(restarted, out=alive)
         engine.step()
-        if self._pixels:  # with NEXT_STEP, worlds that had ended have begun anew
-            self._pixels.draw(restarted if self.autoreset_mode is AutoresetMode.NEXT_STEP else self._no_world)
         if self.render_mode == "human":
             self.render()
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             torch.logical_or(engine.terminated, engine.truncated, out=restarted)
             torch.logical_not(restarted, out=alive)
+        if self._pixels and self.autoreset_mode is AutoresetMode.SAME_STEP:
+            self._pixels.draw_both(restarted)
+        elif self._pixels:  # with NEXT_STEP, worlds that had ended have begun anew
+            self._pixels.draw(restarted if self.autoreset_mode is AutoresetMode.NEXT_STEP else self._no_world)
         (reward, *columns), (terminated, truncated, bad_state, *masks) = self._outputs()
         info: dict[str, Any] = {}
         for (name, mask_name, kind), value in zip(self._entries, columns, strict=False):
@@ -489,12 +492,14 @@ class TorchVectorEnv(VectorEnv):
         call, and `step` may come between.
 
         Raises ValueError for steps below 1, autoreset DISABLED, results of the policy of a wrong shape, and on a GPU
-        for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead"), and for pixels.
+        for a policy that torch has compiled into CUDA graphs of its own (mode="reduce-overhead"), and for pixels beside
+        the task's own observation.
         """
         if self.closed:
             self._refuse()
-        if self._pixels:
-            raise ValueError("capture() takes environments without pixels: step them one by one")
+        if self._pixels:  # which are drawn by `step`
+            parts, around = parts_of(self.single_observation_space), cast(Around, self)
+            return Rollout(self.engine, self._check_ready, policy, steps, parts, around)
         return Rollout(self.engine, self._check_ready, policy, steps, self._parts)
 
     @exclusive

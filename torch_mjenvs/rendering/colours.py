@@ -31,32 +31,35 @@ from ..compiler.scalar import (
 from ..physics.algebra.spatial import Vec, add, dot, mat_vec, scale, sub, transpose
 from ..physics.model.enums import GeomType
 from ..physics.model.model import Model
-from .lights import lit
-from .scene import Drawn, Scene, View, kind_of, look
+from .lights import thrown_back
+from .meshes import Spot, Tree, enter, spot, texture_place
+from .scene import FINE, GEOM, MOST_CELLS, Drawn, Scene, View, kind_of, look
 from .shapes import KINDS, NOWHERE, Kind, turned
 from .surfaces import Surface, textured
-from .textures import sample_cube
+from .textures import CUBE, Texture, sample, sample_cube
 
-MOST_CELLS = 200  # mjMAXPLANEGRID
+CLEAR = 1e-5  # how far on its way to a light a ray is clear of the mesh that it comes from
 
 
 @dataclass
 class Pixel:
-    """The means by which a pixel finds its colour: scene, numbers, texels, its ray and its size in tangents."""
+    """The means by which a pixel finds its colour: scene, numbers, tables, its ray and its size in tangents."""
 
     m: Model
     scene: Scene
     numbers: Sequence[Scalar]
     texels: Any
+    meshes: Any
     x: Scalar
     y: Scalar
     step: tuple[float, float]
 
     def __post_init__(self) -> None:
         self.way = [self.x, self.y, -1.0]
-        self.views, at = [], 0
+        self.views: list[View] = []
+        at = 0
         for _ in range(1 + len(self.scene.mirrors)):
-            self.views.append(View(self.scene, self.numbers[at:]))
+            self.views.append(View(self.scene, self.numbers[at:], len(self.views), self.meshes))
             at += self.views[-1].size
         self.axes = self.numbers[at : at + 9]
         at += 9 if self.scene.sky else 0
@@ -73,13 +76,13 @@ def colour(pixel: Pixel) -> list[Scalar]:
     opaque = [k for k, x in enumerate(scene.drawn) if x.opaque]
     clear = [k for k, x in enumerate(scene.drawn) if not x.opaque]
     view, near = pixel.views[0], scene.camera.near
-    depth, which, _, _ = look(pixel.m, scene, view, pixel.x, pixel.y, opaque, near)
+    depth, which, _, _, triangle = look(pixel.m, scene, view, pixel.x, pixel.y, opaque, near)
     seen = when_any(which < 0.0, lambda c: _sky(pixel), [0.0, 0.0, 0.0]) if scene.sky else [0.0, 0.0, 0.0]
 
     def shade(c: list[Scalar]) -> list[Scalar]:
         point = scale(pixel.way, depth)
-        open_ = [_open(pixel, k, point) for k in range(len(scene.casting))]
-        return _shaded(pixel, view, depth, which, opaque, open_)
+        open_ = [_open(pixel, k, point, which) for k in range(len(scene.casting))]
+        return _shaded(pixel, view, depth, which, triangle, opaque, open_)
 
     seen = when_any(which >= 0.0, shade, seen)
     for mirror, k in enumerate(scene.mirrors):
@@ -89,9 +92,9 @@ def colour(pixel: Pixel) -> list[Scalar]:
 
         def reflect(c: list[Scalar], k: int = k, other: View = other, surface: Surface = surface) -> list[Scalar]:
             others = [i for i in opaque if i != k]
-            far, image, _, _ = look(pixel.m, scene, other, pixel.x, pixel.y, others, depth)
+            far, image, _, _, part = look(pixel.m, scene, other, pixel.x, pixel.y, others, depth)
             there = when_any(
-                image >= 0.0, lambda c: _shaded(pixel, other, far, image, others, None), [0.0, 0.0, 0.0]
+                image >= 0.0, lambda c: _shaded(pixel, other, far, image, part, others, None), [0.0, 0.0, 0.0]
             )
             there = _through(pixel, other, there, [i for i in clear if i != k], depth, far)
             return [minimum(a + surface.reflectance * b, 1.0) for a, b in zip(c, there, strict=True)]
@@ -122,24 +125,27 @@ def _through(
 ) -> list[Scalar]:
     """Return a colour as it is seen through all that is transparent between two depths.
 
-    OpenGL draws the near and the far side of a transparent solid. Both are taken to have the same colour.
+    MuJoCo draws each of them twice, and planes that are seen from behind fainter.
     """
     if not clear:
         return behind
 
     def layer(i: Any, c: list[Any]) -> list[Any]:
         (*shown, left), last = c[:4], c[4]
-        depth, which, _, _ = look(pixel.m, pixel.scene, view, pixel.x, pixel.y, clear, last)
+        depth, which, _, _, triangle = look(pixel.m, pixel.scene, view, pixel.x, pixel.y, clear, last)
         there = logical_and(which >= 0.0, depth < far)
 
         def add_layer(c: list[Any]) -> list[Any]:
-            colour = _shaded(pixel, view, depth, which, clear, None)
+            colour = _shaded(pixel, view, depth, which, triangle, clear, None)
             alpha: Scalar = 0.0
             for k in clear:
                 drawn = pixel.scene.drawn[k]
                 assert drawn.surface is not None
-                a = drawn.surface.rgba[3]
-                alpha = select(_is(which, k), a if drawn.shape == GeomType.PLANE else 1.0 - (1.0 - a) ** 2, alpha)
+                once, behind = (1.0 - x * drawn.surface.rgba[3] for x in (1.0, 0.3))
+                twice: Scalar = 1.0 - once**2
+                if drawn.shape == GeomType.PLANE:
+                    twice = select(pixel.views[0].shapes[k][1][2] > 0.0, twice, 1.0 - behind**2)
+                alpha = select(_is(which, k), twice, alpha)
             return [*(x + left * alpha * y for x, y in zip(shown, colour, strict=True)), left * (1.0 - alpha)]
 
         new = when_any(there, add_layer, [*shown, left])
@@ -149,8 +155,8 @@ def _through(
     return [minimum(x + left * y, 1.0) for x, y in zip(shown, behind, strict=True)]
 
 
-def _open(pixel: Pixel, j: int, point: Vec) -> Mask:
-    """Return whether a light that casts shadows, number j of these, reaches a point."""
+def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
+    """Return whether a light that casts shadows, number j of these, reaches a point of what has the number `which`."""
     scene = pixel.scene
     light_number = scene.casting[j]
     light, place = scene.lights[light_number], pixel.views[0].lights[light_number]
@@ -167,21 +173,30 @@ def _open(pixel: Pixel, j: int, point: Vec) -> Mask:
         x, y = across * over, up * over
     blocked: Mask = False
     for k, drawn in enumerate(scene.drawn):
-        if not drawn.opaque or drawn.shape not in KINDS or drawn.shape == GeomType.PLANE:
+        if drawn.object != GEOM or drawn.shape == GeomType.HFIELD:  # sites cast none
             continue
         left, right, bottom, top = bounds[4 * k : 4 * k + 4]
         own = pixel.views[0].shapes[k][1]
         may = logical_and(x >= left, x <= right, y >= bottom, y <= top, before, logical_not(blocked))
+        if drawn.shape == GeomType.PLANE:  # which would be in its own way by rounding
+            may = logical_and(may, logical_not(_is(which, k)))
 
-        def meet(c: list[Any], shape: int = drawn.shape, own: list[Scalar] = own) -> list[Any]:
+        def meet(
+            c: list[Any], shape: int = drawn.shape, own: list[Scalar] = own, tree: Tree | None = drawn.tree
+        ) -> list[Any]:
             at = 4 if shape == GeomType.SPHERE else 0
             start, turn = own[at : at + 3], own[at + 3 : at + 12]
             v = mat_vec(turn, to)
-            size = [1.0 / own[16], own[12]] if shape == GeomType.CAPSULE else [1.0, 1.0, 1.0]
-            kind = Kind(*KINDS[GeomType.ELLIPSOID if shape == GeomType.SPHERE else shape])
             along = [0.0, 0.0, -1.0 * v[0], 0.0, 0.0, -1.0 * v[1], 0.0, 0.0, -1.0 * v[2]]
             from_here = add(start, mat_vec(turn, point))
             way = [0.0, 0.0, -1.0]
+            if tree:
+                return [enter(tree, pixel.meshes, [*from_here, *along], way, CLEAR, 1.0)[1] >= 0.0]
+            if shape == GeomType.PLANE:
+                t = Kind(*KINDS[shape]).enter([*from_here, *along, own[12], own[13]], way)
+                return [logical_and(t > 0.0, t < 1.0)]
+            size = [1.0 / own[16], own[12]] if shape == GeomType.CAPSULE else [1.0, 1.0, 1.0]
+            kind = Kind(*KINDS[GeomType.ELLIPSOID if shape == GeomType.SPHERE else shape])
             t = kind.enter(kind.numbers(size, from_here, along), way)
             return [logical_and(t > 0.0, t < 1.0)]
 
@@ -194,13 +209,17 @@ def _shaded(
     view: View,
     depth: Scalar,
     which: Scalar,
+    triangle: Scalar,
     among: Sequence[int],
     open_: Sequence[Mask] | None,
 ) -> list[Scalar]:
     """Return the colour of what is met at a depth. open_: which lights with shadows reach it; None: all of them do."""
     scene, way = pixel.scene, pixel.way
-    groups = _groups(scene, open_ is not None)
+    groups = scene.groups(open_ is not None)
     point = scale(way, depth)
+    solids = [x.surface for x in map(scene.drawn.__getitem__, among) if x.surface and x.shape != GeomType.PLANE]
+    known = [{_gloss(x)[k] for x in solids} for k in range(3)]
+    same = {k: next(iter(values)) for k, values in enumerate(known) if len(values) == 1}  # known beforehand
     # of what is not a plane: normal, rgb, specular, shininess, emission; then the texture; then the light of planes
     begun = [[0.0, 0.0, 1.0], [0.0] * 3, 0.0, 0.0, 0.0, [1.0] * 3, [[0.0] * 3 for _ in groups]]
     found: list[Any] = begun
@@ -213,16 +232,34 @@ def _shaded(
             planes = logical_or(planes, mine)
 
         def meet(
-            c: list[Any], drawn: Drawn = drawn, own: list[Scalar] = own, surface: Surface = surface, mine: Mask = mine
+            c: list[Any],
+            k: int = k,
+            drawn: Drawn = drawn,
+            own: list[Scalar] = own,
+            surface: Surface = surface,
+            mine: Mask = mine,
         ) -> Any:
-            at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
             texture: list[Scalar] = [1.0] * 3
-            if surface.texture:
+            turn: Vec
+            if drawn.tree:
+                turn = own[3:12]
+                met = spot(drawn.tree, pixel.meshes, own, way, depth, triangle)
+                at, out = met.at, met.normal
+                if surface.texture:
+                    moved = _moved(turn, met.flat, way, depth, pixel.step)
+                    texture = _on_mesh(pixel, drawn.tree, surface.texture, met, triangle, moved)
+            else:
+                at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
+            if surface.texture and not drawn.tree:
                 scales, sizes = _scales(drawn.shape, own, turn)
                 moved = [scale_all(v, scales) for v in _moved(turn, out, way, depth, pixel.step)]
                 texture = textured(pixel.texels, surface, own, at, sizes, moved)
             if drawn.shape == GeomType.PLANE:
-                light = _plane_light(pixel, view, surface, own, at, groups)
+                kept = view.corners.get(k, ())
+                if len(kept) == 27 * len(groups):
+                    light = _between_corners(own, at, kept, groups)
+                else:
+                    light = _plane_light(pixel, view, drawn, own, at, groups)
                 new = [*c[:5], texture, light]
             else:
                 normal = _unit(mat_vec(transpose(turn), out))
@@ -233,7 +270,8 @@ def _shaded(
     normal, rgb, specular, shininess, emission, texture, light = found
 
     def at_point(c: list[Any]) -> list[Any]:
-        new = _light(scene, view, groups, point, normal, rgb, specular, shininess, emission)
+        gloss = [same.get(k, x) for k, x in enumerate((specular, shininess, emission))]
+        new = thrown_back(scene.lights, view.lights, groups, point, normal, rgb, gloss)
         return _choose(logical_not(planes), new, c) if planes is not False else new
 
     light = when_any(logical_not(planes), at_point, light)
@@ -241,6 +279,15 @@ def _shaded(
     for mask, more in zip(open_ or (), others, strict=True):
         total = [a + select(mask, b, 0.0) for a, b in zip(total, more, strict=True)]
     return [minimum(a * b, 1.0) for a, b in zip(total, texture, strict=True)]
+
+
+def _on_mesh(
+    pixel: Pixel, tree: Tree, texture: Texture, found: Spot, triangle: Scalar, moved: Sequence[Vec]
+) -> list[Scalar]:
+    """Return what a texture shows at a point of a mesh: a flat one where the mesh says that its corners lie."""
+    if texture.faces == CUBE:
+        return sample_cube(pixel.texels, texture, found.at, moved)
+    return sample(pixel.texels, texture, *texture_place(tree, pixel.meshes, found, triangle, moved))
 
 
 def scale_all(v: Vec, by: Vec) -> list[Scalar]:
@@ -253,43 +300,56 @@ def _choose(mask: Mask, new: Any, old: Any) -> Any:
     return select(mask, new, old)
 
 
-def _groups(scene: Scene, shadows: bool) -> list[list[int]]:
-    """Return which lights are added up: those without shadows, and each of the others."""
-    if not shadows:
-        return [list(range(len(scene.lights)))]
-    return [[k for k in range(len(scene.lights)) if k not in scene.casting], *([k] for k in scene.casting)]
-
-
-def _light(
-    scene: Scene, view: View, groups: list[list[int]], point: Vec, normal: Vec, rgb: Vec, specular: Scalar,
-    shininess: Scalar, emission: Scalar,
-) -> list[list[Scalar]]:  # fmt: skip
-    """Return what a surface throws back of each group of lights."""
+def _between_corners(
+    own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups: list[list[int]]
+) -> list[list[Scalar]]:
+    """Return what a plane of four cells throws back: what lies between the three corners about the point."""
+    (x, w), (y, u) = (
+        (at[k] >= 0.0, absolute(at[k]) / half) for k, half in enumerate(own[12:14])
+    )  # which cells, and how far from the middle
+    w, u = (select(positive, share, 1.0 - share) for positive, share in ((x, w), (y, u)))  # from the cell's low corner
+    upper = w + u > 1.0
+    shares = {
+        (0, 0): select(upper, 0.0, 1.0 - w - u),
+        (1, 0): select(upper, 1.0 - u, w),
+        (0, 1): select(upper, 1.0 - w, u),
+        (1, 1): select(upper, w + u - 1.0, 0.0),
+    }
     out = []
-    for g, group in enumerate(groups):
-        total = [emission * c if g == 0 else 0.0 for c in rgb]
-        for k in group:
-            colours, shine = lit(scene.lights[k], view.lights[k], point, normal, specular, shininess)
-            total = [t + c * x + s for t, c, x, s in zip(total, rgb, colours, shine, strict=True)]
-        out.append([minimum(x, 1.0) for x in total])
+    for g in range(len(groups)):
+        total: list[Scalar] = [0.0, 0.0, 0.0]
+        for (i, j), share in shares.items():
+            for channel in range(3):
+                low, high = (
+                    select(x, kept[_place(i + 1, j + up, g, channel)], kept[_place(i, j + up, g, channel)])
+                    for up in (0, 1)
+                )
+                total[channel] = total[channel] + share * select(y, high, low)
+        out.append(total)
     return out
 
 
+def _place(i: int, j: int, group: int, channel: int) -> int:
+    """Return where the light of a corner is among those of a plane: see `scene.corner_lights`."""
+    return 27 * group + 3 * (3 * j + i) + channel
+
+
 def _plane_light(
-    pixel: Pixel, view: View, surface: Surface, own: list[Scalar], at: Vec, groups: list[list[int]]
+    pixel: Pixel, view: View, drawn: Drawn, own: list[Scalar], at: Vec, groups: list[list[int]]
 ) -> list[list[Scalar]]:
     """Return what a plane throws back: that of three corners about the point, weighted by how near they are."""
     start, turn, halves = own[:3], own[3:12], own[12:14]
     back = transpose(turn)
     normal = turn[6:9]
-    scene = pixel.scene
+    scene, surface = pixel.scene, drawn.surface
+    assert surface is not None
 
     def of(place: Vec) -> list[list[Scalar]]:
         point = mat_vec(back, sub(place, start))
-        return _light(scene, view, groups, point, normal, surface.rgba[:3], *_gloss(surface))
+        return thrown_back(scene.lights, view.lights, groups, point, normal, surface.rgba[:3], _gloss(surface))
 
-    if surface.specular == 0.0 and all(light.directional for light in scene.lights):
-        return of(at)  # it is the same everywhere
+    if drawn.cells == FINE or (surface.specular == 0.0 and all(light.directional for light in scene.lights)):
+        return of(at)  # corners are near, or it is the same everywhere
     low, high, weights = [], [], []
     for k in (0, 1):
         half = halves[k]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import mujoco
 
-from ..compiler.scalar import Mask, Scalar, exp, log, logical_and, maximum, select, sqrt
+from ..compiler.scalar import Mask, Scalar, exp, log, logical_and, maximum, minimum, select, sqrt
 from ..physics.algebra.spatial import Vec, add, dot, sub
 from ..physics.model.data import Data
 from ..physics.model.model import Model, UnsupportedModel
@@ -121,6 +121,26 @@ def lit(
     cosine = dot(normal, half) / sqrt(maximum(dot(half, half), 1e-20))
     shine = strength * specular * select(shines, _power(maximum(cosine, 1e-6), shininess * 128.0), 0.0)
     return colour, [shine * x for x in light.specular]
+
+
+def thrown_back(
+    lights: Sequence[Light],
+    numbers: Sequence[Vec],
+    groups: Sequence[Sequence[int]],
+    point: Vec,
+    normal: Vec,
+    rgb: Vec,
+    gloss: Sequence[Scalar],
+) -> list[list[Scalar]]:
+    """Return what a surface throws back of each group of lights, (3,) each. gloss: specular, shininess, emission."""
+    out, (specular, shininess, emission) = [], gloss
+    for g, group in enumerate(groups):
+        total = [emission * c if g == 0 else 0.0 for c in rgb]
+        for k in group:
+            colours, shine = lit(lights[k], numbers[k], point, normal, specular, shininess)
+            total = [t + c * x + s for t, c, x, s in zip(total, rgb, colours, shine, strict=True)]
+        out.append([minimum(x, 1.0) for x in total])
+    return out
 
 
 def _unit(x: Vec) -> list[Scalar]:

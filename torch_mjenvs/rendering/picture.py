@@ -15,6 +15,7 @@ from ..compiler.control import repeat
 from ..compiler.expr import node
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar, clip, floor
+from ..physics.algebra.spatial import Vec
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from . import textures
@@ -24,7 +25,8 @@ from .scene import Scene, View, look, scene_of, see
 OUTPUTS = ("rgb", "depth", "segmentation")
 # Where in a pixel its colour is found, in pixels from the middle: in each row and column of a grid once.
 SAMPLES = {1: [(0.0, 0.0)], 4: [(-0.125, -0.375), (0.375, -0.125), (-0.375, 0.125), (0.125, 0.375)]}
-World = Callable[[dict[str, Any]], tuple[Model, Data]]  # of the buffers' columns
+# Of the buffers' columns: a world's model and data, and where lights stand by number that the model has elsewhere.
+World = Callable[[dict[str, Any]], tuple[Model, Data, Mapping[int, Vec]]]
 
 
 def bytes_a_picture(shape: tuple[int, int], outputs: Sequence[str], itemsize: int) -> int:
@@ -36,8 +38,10 @@ def bytes_a_picture(shape: tuple[int, int], outputs: Sequence[str], itemsize: in
 class Picture:
     """Pictures that a camera takes of worlds, in tensors that keep their addresses.
 
-    `model` is that of the worlds, `state` the buffers that `world` makes a world's model and data of, `tensors` are
-    theirs, and `worlds` says which worlds are drawn, None: all.
+    `model` is that of the worlds, `state` the buffers that `world` makes a world's model and data of, `states` has
+    tensors for them by names under which they can be drawn, and `worlds` says which worlds are drawn, None: all. What
+    is written into it counts from the next picture on. `what` tells `world` from others with this model; None: nothing
+    does, and the code is not kept.
     """
 
     def __init__(
@@ -50,17 +54,18 @@ class Picture:
         worlds: torch.Tensor | None,
         num_worlds: int,
         state: Sequence[Buffer],
-        tensors: Mapping[str, torch.Tensor],
+        states: Mapping[str, Mapping[str, torch.Tensor]],
         world: World,
-        what: str,
+        what: str | None,
         without: Sequence[str] = (),
         samples: int = 1,
     ):
         width, height = shape
-        one = tensors[state[0].name]
+        one = next(iter(states.values()))[state[0].name]
         dtype, device = str(one.dtype).removeprefix("torch."), one.device
         known, texels = textures.read(mjm) if "rgb" in outputs else (None, None)
-        scene = scene_of(mjm, camera, known, without)
+        scene, triangles = scene_of(mjm, camera, known, without)
+        self.camera = scene.camera
         self._worlds, self._num_worlds, self.outputs = worlds, num_worlds, tuple(outputs)
         pixels = launch.padded(width * height)
         drawn = num_worlds if worlds is None else len(worlds)
@@ -68,7 +73,7 @@ class Picture:
         placing = [*state, Buffer("scene", max(scene.size, 1), rows=True)]
         kernel = build(_placing(model, scene, placing, world, dtype, what), device)
         self._scene = kernel.allocate(placing[-1], num_worlds)
-        self._place = kernel.bind({**tensors, "scene": self._scene})
+        self._place = {name: kernel.bind({**x, "scene": self._scene}) for name, x in states.items()}
         self._seen = self._scene[:drawn] if worlds is None else torch.zeros_like(self._scene[:drawn])
 
         drawing = [
@@ -76,21 +81,21 @@ class Picture:
             Buffer("rays", 2, period=pixels),
             *(_BUFFERS[name] for name in self.outputs),
         ]
-        if texels is not None:
-            drawing.append(Buffer("texels", len(texels), table=True))
+        tables = {name: x for name, x in (("texels", texels), ("meshes", triangles)) if x is not None}
+        drawing += [Buffer(name, len(x), table=True) for name, x in tables.items()]
         kernel = build(_drawing(model, scene, drawing, self.outputs, shape, samples, dtype), device)
         held = {b.name: kernel.allocate(b, drawn * pixels) for b in drawing[1:]}
-        if texels is not None:
-            held["texels"].copy_(torch.from_numpy(texels))
+        for name, x in tables.items():
+            held[name].copy_(torch.from_numpy(x))
         rays = torch.tensor(scene.camera.rays(width, height), dtype=one.dtype, device=device)
         held["rays"][:, : width * height] = rays.T
         self._draw = kernel.bind({**held, "scene": self._seen})
         views = {name: held[name].view(-1, drawn, pixels)[:, :, : width * height] for name in self.outputs}
         self.tensors = {name: _as_users_want(name, x.unflatten(2, (height, width))) for name, x in views.items()}
 
-    def draw(self) -> None:
-        """Draw the worlds as they stand."""
-        self._place()
+    def draw(self, state: str = "") -> None:
+        """Draw the worlds as they stand in the state of this name."""
+        self._place[state]()
         if self._worlds is not None:
             torch.index_select(self._scene, 0, self._worlds, out=self._seen)
         self._draw()
@@ -110,16 +115,18 @@ def _as_users_want(name: str, x: torch.Tensor) -> torch.Tensor:
     return x[0].unsqueeze(-1).view(torch.uint8)[..., :3] if name == "rgb" else x[0]
 
 
-def _placing(model: Model, scene: Scene, buffers: list[Buffer], world: World, dtype: str, what: str) -> Recipe:
+def _placing(model: Model, scene: Scene, buffers: list[Buffer], world: World, dtype: str, what: str | None) -> Recipe:
     """Return the recipe of the kernel in which a lane is a world: it finds where everything is to the camera."""
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
-        return {"scene": see(*world(b), scene) or [0.0]}
+        m, d, lights = world(b)
+        return {"scene": see(m, d, scene, lights) or [0.0]}
 
     def make() -> Program:
         return record("scene", buffers, body, dtype)
 
-    return Recipe("scene", tuple(buffers), dtype, make, source.origin(model.digest, f"{what} {scene}"))
+    origin = None if what is None else source.origin(model.digest, f"{what} {scene}")
+    return Recipe("scene", tuple(buffers), dtype, make, origin)
 
 
 def _drawing(
@@ -139,9 +146,9 @@ def _drawing(
         everything = range(len(scene.drawn))
         out: dict[str, Any] = {}
         if set(outputs) != {"rgb"}:
-            view = View(scene, b["scene"])
+            view = View(scene, b["scene"], 0, b.get("meshes"))
             x, y = b["rays"]
-            depth, _, number, kind = look(model, scene, view, x, y, everything, scene.camera.near)
+            depth, _, number, kind, _ = look(model, scene, view, x, y, everything, scene.camera.near)
             out = {"depth": [depth], "segmentation": [number, kind]}
         if "rgb" in outputs:
             x, y = b["rays"]
@@ -149,7 +156,7 @@ def _drawing(
 
             def sample(i: Any, c: list[Scalar]) -> list[Scalar]:
                 there = x + places[i, 0], y + places[i, 1]
-                more = colour(Pixel(model, scene, b["scene"], b["texels"], *there, step))
+                more = colour(Pixel(model, scene, b["scene"], b["texels"], b.get("meshes"), *there, step))
                 return [a + e * (1.0 / samples) for a, e in zip(c, more, strict=True)]
 
             shown = repeat(samples, sample, [0.0, 0.0, 0.0])

@@ -6,11 +6,12 @@ sites of groups 0 to 2 whose colour is not wholly transparent. Rangefinders' ray
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mujoco
+import numpy as np
 
 from ..compiler.control import when_any
 from ..compiler.scalar import Scalar, absolute, logical_and, select
@@ -31,13 +32,17 @@ from ..physics.model.enums import GeomType
 from ..physics.model.hfield import HField, read_hfields
 from ..physics.model.model import Model, UnsupportedModel
 from ..physics.sensors.ray_hfield import ray_hfield, surface
-from . import lights, surfaces
+from . import lights, meshes, surfaces
 from .camera import Camera, camera_of, pose, read
 from .lights import Light
+from .meshes import Tree
 from .shapes import KINDS, Kind, bounds, corners, flat_bounds, point_at, turned
 from .surfaces import Surface
 from .textures import Texture
 
+MOST_CELLS = 200  # mjMAXPLANEGRID
+FOUR, FINE = "four", "fine"
+NEAR = 0.1  # of a model's extent: how near corners are between which light is as good as straight
 EFFECTS = ("shadow", "reflection", "skybox")  # which a picture may do without
 GEOM, SITE = int(mujoco.mjtObj.mjOBJ_GEOM), int(mujoco.mjtObj.mjOBJ_SITE)
 
@@ -50,6 +55,8 @@ class Drawn:
     id: int
     shape: int
     surface: Surface | None = None  # None: no colours are asked for
+    tree: Tree | None = None  # of a mesh
+    cells: str = ""  # of a plane: see `_cells`
 
     @property
     def opaque(self) -> bool:
@@ -76,6 +83,10 @@ class Scene:
     reflections: bool = False
 
     @property
+    def has_meshes(self) -> bool:
+        return any(x.tree for x in self.drawn)
+
+    @property
     def mirrors(self) -> list[int]:
         """Return which of what is drawn mirrors."""
         return [k for k, x in enumerate(self.drawn) if x.mirrors] if self.reflections else []
@@ -85,12 +96,23 @@ class Scene:
         """Return which lights cast shadows."""
         return [k for k, x in enumerate(self.lights) if x.shadows] if self.shadows else []
 
+    def groups(self, shadows: bool) -> list[list[int]]:
+        """Return which lights are added up: those without shadows, and each of the others; or all of them."""
+        if not shadows:
+            return [list(range(len(self.lights)))]
+        return [[k for k in range(len(self.lights)) if k not in self.casting], *([k] for k in self.casting)]
+
+    def corners(self, drawn: Drawn, view: int) -> int:
+        """Return how many numbers a view, 0 the camera's own, keeps of the light at the corners of a plane."""
+        return 27 * len(self.groups(view == 0)) if drawn.cells == FOUR else 0
+
     @property
     def size(self) -> int:
         """Return how many numbers a picture keeps: of the camera's view, of its mirrors', of the sky and of shadows."""
-        view = sum(4 + count(x) for x in self.drawn) + 6 * len(self.lights)
+        views = range(1 + len(self.mirrors))
+        shapes = sum(4 + count(x) + self.corners(x, k) for x in self.drawn for k in views)
         sky = 9 if self.sky else 0
-        return view * (1 + len(self.mirrors)) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
+        return shapes + 6 * len(self.lights) * len(views) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
 
 
 def scene_of(
@@ -98,8 +120,8 @@ def scene_of(
     camera: int | str | mujoco.MjvCamera,
     known: Sequence[Texture] | None = None,
     without: Sequence[str] = (),
-) -> Scene:
-    """Return what a camera may see of a model, but for the `EFFECTS` named.
+) -> tuple[Scene, np.ndarray | None]:
+    """Return what a camera may see of a model, but for the `EFFECTS` named, and the table of its meshes, if any.
 
     known: the model's textures, as `textures.read` gives them; without them the scene has no colours.
 
@@ -110,16 +132,17 @@ def scene_of(
     _refuse(mjm, options)
     listed = mujoco.MjvScene(mjm, maxgeom=mjm.ngeom + mjm.nsite + 1000)
     mujoco.mjv_updateScene(mjm, data, options, None, _copy(made), mujoco.mjtCatBit.mjCAT_ALL, listed)
-    drawn = tuple(
-        _drawn(mjm, geom, known) for geom in listed.geoms[: listed.ngeom] if geom.objtype in (GEOM, SITE)
-    )
+    shown = [geom for geom in listed.geoms[: listed.ngeom] if geom.objtype in (GEOM, SITE)]
+    which = {_mesh_of(mjm, geom) for geom in shown} - {-1}
+    trees, table = meshes.read(mjm, sorted(which)) if which else ({}, None)
+    drawn = tuple(_drawn(mjm, geom, known, trees.get(_mesh_of(mjm, geom))) for geom in shown)
     seen = read(mjm, made, listed.camera[0])
     if known is None:
-        return Scene(seen, drawn)
+        return Scene(seen, drawn), table
     skies = [k for k in range(mjm.ntex) if mjm.tex_type[k] == mujoco.mjtTexture.mjTEXTURE_SKYBOX]
     sky = known[skies[0]] if skies and "skybox" not in without else None
     found = lights.read(mjm, listed.lights[: listed.nlight])
-    return Scene(seen, drawn, found, sky, "shadow" not in without, "reflection" not in without)
+    return Scene(seen, drawn, found, sky, "shadow" not in without, "reflection" not in without), table
 
 
 def _copy(made: mujoco.MjvCamera) -> mujoco.MjvCamera:
@@ -145,26 +168,51 @@ def _refuse(mjm: mujoco.MjModel, options: mujoco.MjvOption) -> None:
         raise UnsupportedModel("pictures do not draw skins: remove them from the model")
 
 
-def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] | None) -> Drawn:
+def _mesh_of(mjm: mujoco.MjModel, geom: mujoco.MjvGeom) -> int:
+    """Return the mesh that is listed, or -1."""
+    is_mesh = geom.objtype == GEOM and mjm.geom_type[geom.objid] == GeomType.MESH
+    return int(mjm.geom_dataid[geom.objid]) if is_mesh else -1
+
+
+def _drawn(
+    mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] | None, tree: Tree | None
+) -> Drawn:
     of_geom, k = geom.objtype == GEOM, int(geom.objid)
     shape = int(mjm.geom_type[k] if of_geom else mjm.site_type[k])
     name = f"geom {mjm.geom(k).name!r} (number {k})" if of_geom else f"site {mjm.site(k).name!r}"
-    if shape not in KINDS and shape != GeomType.HFIELD:
+    if shape not in KINDS and shape != GeomType.HFIELD and tree is None:
         what = mujoco.mjtGeom(shape).name.removeprefix("mjGEOM_").lower()
         raise UnsupportedModel(f"pictures do not draw {name}, a {what}: give it group='3' to leave it out")
     if shape == GeomType.HFIELD and not read_hfields(mjm)[mjm.geom_dataid[k]].within_bounds:
         raise UnsupportedModel(f"pictures do not draw height field {k}, whose elevations are not all from 0 to 1")
-    look = None if known is None else surfaces.read(mjm, geom, shape, known, name)
-    return Drawn(int(geom.objtype), k, shape, look)
+    flat = shape == GeomType.PLANE or (tree is not None and tree.places >= 0)
+    look = None if known is None else surfaces.read(mjm, geom, flat, known, name)
+    return Drawn(int(geom.objtype), k, shape, look, tree, _cells(mjm, k) if shape == GeomType.PLANE and look else "")
+
+
+def _cells(mjm: mujoco.MjModel, k: int) -> str:
+    """Return how a plane is divided into cells, at whose corners MuJoCo lights it.
+
+    FOUR: the picture keeps the light of their nine corners. FINE: they are so near that any point may be lit itself.
+    """
+    half, spacing = mjm.geom_size[k, :2], mjm.geom_size[k, 2]
+    if (half <= 0).any():
+        return ""
+    if 2 * spacing > half.max():
+        return FOUR
+    return FINE if max(2 * spacing, 2 * half.max() / (MOST_CELLS - 1)) <= NEAR * mjm.stat.extent else ""
 
 
 def count(drawn: Drawn) -> int:
     """Return how many numbers a picture keeps of the shape itself."""
-    return 12 if drawn.shape == GeomType.HFIELD else KINDS[drawn.shape][0]
+    return 12 if drawn.shape in (GeomType.HFIELD, GeomType.MESH) else KINDS[drawn.shape][0]
 
 
 def kind_of(m: Model, drawn: Drawn) -> Kind:
-    """Return the kind of what is drawn. Of a height field each is its own."""
+    """Return the kind of what is drawn. Of a height field and a mesh each is its own; a mesh is met by `meshes`."""
+    if drawn.tree:
+        balls = corners(drawn.tree.low, drawn.tree.high)
+        return Kind(12, lambda size, start, turn: [*start, *turn], _no_mesh, lambda size: balls, _no_mesh)
     if drawn.shape != GeomType.HFIELD:
         return Kind(*KINDS[drawn.shape])
     field = m.hfields[m.geom_dataid[drawn.id]]
@@ -176,6 +224,10 @@ def kind_of(m: Model, drawn: Drawn) -> Kind:
         lambda size: corners([-width, -depth, -base], [width, depth, top]),
         lambda n, way, depth: _touch_hfield(field, n, way, depth),
     )
+
+
+def _no_mesh(*_: Any) -> Any:
+    raise TypeError("rays meet a mesh in its table")
 
 
 def _touch_hfield(field: HField, n: Vec, way: Vec, depth: Scalar) -> tuple[list[Scalar], list[Scalar], Vec]:
@@ -193,18 +245,25 @@ def _touch_hfield(field: HField, n: Vec, way: Vec, depth: Scalar) -> tuple[list[
     return at, out, n[3:12]
 
 
-def see(m: Model, d: Data, scene: Scene) -> list[Scalar]:
-    """Return the numbers that a picture keeps: see `Scene.size` and `View`."""
+def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[Scalar]:
+    """Return the numbers that a picture keeps: see `Scene.size` and `View`.
+
+    lights_at: the positions of lights, in their bodies' frames, that are not where the model has them, by number.
+    """
+    if lights_at:
+        places: dict[int, Any] = {k: tuple(x) for k, x in lights_at.items()}
+        moved = [replace(x, pos=places.get(x.number, x.pos)) for x in scene.lights]
+        scene = replace(scene, lights=tuple(moved))
     place, axes = pose(m, d, scene.camera)
     eye = place, [-1.0 * x for x in column(axes, 2)]
-    out = _view(m, d, scene, place, axes, eye)
+    out = _view(m, d, scene, place, axes, eye, 0)
     for k in scene.mirrors:
         pos, mat, _ = _placed(m, d, scene.drawn[k])
         up = [mat[2], mat[5], mat[8]]
         image = add_scaled(place, up, -2.0 * dot(up, sub(place, pos)))
         across = [dot(up, column(axes, i)) for i in range(3)]
         mirrored = [axes[3 * j + i] - 2.0 * up[j] * across[i] for j in range(3) for i in range(3)]
-        out += _view(m, d, scene, image, mirrored, eye)
+        out += _view(m, d, scene, image, mirrored, eye, 1)
     if scene.sky:
         out += axes
     for k in scene.casting:
@@ -219,12 +278,19 @@ def _placed(m: Model, d: Data, x: Drawn) -> tuple[Vec, Vec, Vec]:
     return d.site_xpos[x.id], d.site_xmat[x.id], m.site_size[x.id]
 
 
-def _view(m: Model, d: Data, scene: Scene, place: Vec, axes: Vec, eye: tuple[Vec, Vec]) -> list[Scalar]:
+def _view(
+    m: Model, d: Data, scene: Scene, place: Vec, axes: Vec, eye: tuple[Vec, Vec], number: int
+) -> list[Scalar]:
     """Return of all that is drawn its bounds and what its kind needs, and then of all lights where they are.
 
-    eye: where the camera itself is, and which way it looks, as its own light does.
+    eye: where the camera itself is, and which way it looks, as its own light does. number: of the view, 0 the camera's.
     """
     out: list[Scalar] = []
+    shining: list[list[Scalar]] = []
+    for light in scene.lights:
+        pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
+        seen = mat_vec(transpose(axes), sub(pos, place))
+        shining.append([*seen, *mat_vec(transpose(axes), normalize(way, [0.0, 0.0, -1.0]))])
     for x in scene.drawn:
         kind = kind_of(m, x)
         pos, mat, size = _placed(m, d, x)
@@ -232,10 +298,23 @@ def _view(m: Model, d: Data, scene: Scene, place: Vec, axes: Vec, eye: tuple[Vec
         start, turn = mat_vec(local, sub(place, pos)), mat_mul(local, axes)
         balls = kind.balls(size) if kind.balls else None
         out += [*bounds(balls, start, turn, scene.camera.near), *kind.numbers(size, start, turn)]
-    for light in scene.lights:
-        pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
-        out += [*mat_vec(transpose(axes), sub(pos, place)), *mat_vec(transpose(axes), normalize(way, [0.0, 0.0, -1.0]))]
-    return out
+        if scene.corners(x, number):
+            out += corner_lights(scene, x, shining, scene.groups(number == 0), size, start, turn)
+    return [*out, *(y for light in shining for y in light)]
+
+
+def corner_lights(
+    scene: Scene, plane: Drawn, shining: list[list[Scalar]], groups: list[list[int]], size: Vec, start: Vec, turn: Vec
+) -> list[Scalar]:
+    """Return what a plane of four cells throws back at its nine corners, group by group of lights, row by row."""
+    surface = plane.surface
+    assert surface is not None
+    gloss, found = (surface.specular, surface.shininess, surface.emission), []
+    for j in (-1.0, 0.0, 1.0):
+        for i in (-1.0, 0.0, 1.0):
+            point = mat_vec(transpose(turn), sub([i * size[0], j * size[1], 0.0], start))
+            found.append(lights.thrown_back(scene.lights, shining, groups, point, turn[6:9], surface.rgba[:3], gloss))
+    return [x for g in range(len(groups)) for corner in found for x in corner[g]]
 
 
 def _shadow(m: Model, d: Data, scene: Scene, light: Light, axes: Vec) -> list[Scalar]:
@@ -265,14 +344,20 @@ def _shadow(m: Model, d: Data, scene: Scene, light: Light, axes: Vec) -> list[Sc
 class View:
     """The numbers of one view, as `see` left them.
 
-    `shapes` has of each shape its bounds and its own, `lights` of each light its position and direction.
+    `shapes` has of each shape its bounds and its own, `lights` of each light its position and direction. `corners` has
+    the light at the corners of planes of four cells, `meshes` is the table of the scene's meshes.
     """
 
-    def __init__(self, scene: Scene, numbers: Sequence[Scalar]):
+    def __init__(self, scene: Scene, numbers: Sequence[Scalar], number: int = 0, table: Any = None):
+        self.meshes = table
         self.shapes, self.lights, at = [], [], 0
-        for drawn in scene.drawn:
+        self.corners: dict[int, list[Scalar]] = {}
+        for k, drawn in enumerate(scene.drawn):
             self.shapes.append((numbers[at : at + 4], list(numbers[at + 4 : at + 4 + count(drawn)])))
             at += 4 + count(drawn)
+            if kept := scene.corners(drawn, number):
+                self.corners[k] = list(numbers[at : at + kept])
+                at += kept
         for _ in scene.lights:
             self.lights.append(list(numbers[at : at + 6]))
             at += 6
@@ -281,23 +366,28 @@ class View:
 
 def look(
     m: Model, scene: Scene, view: View, x: Scalar, y: Scalar, which: Sequence[int], beyond: Scalar
-) -> tuple[Scalar, Scalar, Any, Any]:
+) -> tuple[Scalar, Scalar, Any, Any, Scalar]:
     """Return what the ray (x, y, -1) of a pixel meets first, beyond a depth, of these numbers of what is drawn.
 
-    It is the depth, metres, which of what is drawn, and the object's number and mjtObj: the camera's `far` and -1 where
-    it meets nothing; what is NaN nothing meets. What cannot be in any pixel of a vector is skipped.
+    It is the depth, metres, which of what is drawn, the object's number and mjtObj, and of a mesh which triangle: the
+    camera's `far` and -1 where it meets nothing; what is NaN nothing meets. What cannot be in any pixel of a vector is
+    skipped.
     """
     way = [x, y, -1.0]
-    found: list[Any] = [scene.camera.far, -1.0, -1, -1]
+    found: list[Any] = [scene.camera.far, -1.0, -1, -1, *([-1.0] if scene.has_meshes else [])]
     for k in which:
         drawn, ((left, right, bottom, top), own) = scene.drawn[k], view.shapes[k]
         may = logical_and(x >= left, x <= right, y >= bottom, y <= top)
 
         def meet(c: list[Any], k: int = k, drawn: Drawn = drawn, own: Sequence[Scalar] = own) -> list[Any]:
-            depth = kind_of(m, drawn).enter(list(own), way)
+            triangle: Scalar = -1.0
+            if drawn.tree:
+                depth, triangle = meshes.enter(drawn.tree, view.meshes, list(own), way, beyond, c[0])
+            else:
+                depth = kind_of(m, drawn).enter(list(own), way)
             nearest = logical_and(depth >= beyond, depth < c[0])
-            new = (depth, float(k), drawn.id, drawn.object)
+            new = (depth, float(k), drawn.id, drawn.object, triangle)[: len(c)]
             return [select(nearest, a, b) for a, b in zip(new, c, strict=True)]
 
         found = when_any(may, meet, found)
-    return found[0], found[1], found[2], found[3]
+    return found[0], found[1], found[2], found[3], found[4] if scene.has_meshes else -1.0

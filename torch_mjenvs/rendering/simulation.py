@@ -13,6 +13,7 @@ from ..calls import exclusive, lasting
 from ..checks import as_count, check_memory
 from ..compiler import launch
 from ..physics import simulation
+from ..physics.algebra.spatial import Vec
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.model.precision import PRECISIONS
@@ -74,8 +75,8 @@ class Simulation(simulation.Simulation):
         The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
 
         Raises ValueError for an unknown camera, output or world, MemoryError for more than fits; `UnsupportedModel`,
-        naming the element, where the camera might see what is not drawn: meshes, spatial tendons, skins; in colour,
-        flat textures on shapes other than planes.
+        naming the element, where the camera might see what is not drawn: spatial tendons, skins; in colour, flat
+        textures on shapes other than planes and meshes.
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]
@@ -111,14 +112,14 @@ class Simulation(simulation.Simulation):
     ) -> Picture:
         asked = Asked(self.model, inputs=tuple(name for name in self._inputs if name in MOCAP), vary=self.vary)
 
-        def world(b: dict[str, Any]) -> tuple[Model, Data]:
+        def world(b: dict[str, Any]) -> tuple[Model, Data, dict[int, Vec]]:
             m, state = asked.world(b), {name: b[name] for name in STATE}
-            return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **asked.pushes(b))
+            return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **asked.pushes(b)), {}
 
         count = self.num_worlds if worlds is None else len(worlds)
         check_memory("worlds", count, bytes_a_picture(size, outputs, self.dtype.itemsize), self.device)
         drawn = None if worlds is None else torch.tensor(worlds, dtype=torch.int64, device=self.device)
         return Picture(
-            self._mjmodel, self.model, camera, size, outputs, drawn, self.num_worlds, asked.buffers(), self._buffers,
-            world, f"{asked.inputs} {asked.vary}", without, samples,
+            self._mjmodel, self.model, camera, size, outputs, drawn, self.num_worlds, asked.buffers(),
+            {"": self._buffers}, world, f"{asked.inputs} {asked.vary}", without, samples,
         )  # fmt: skip

@@ -10,7 +10,6 @@ import mujoco
 
 from ..compiler.scalar import Scalar, select
 from ..physics.algebra.spatial import Vec
-from ..physics.model.enums import GeomType
 from ..physics.model.model import UnsupportedModel
 from . import textures
 from .shapes import NOWHERE
@@ -36,13 +35,18 @@ class Surface:
     spacing: float
 
 
-def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, shape: int, known: Sequence[Texture], name: str) -> Surface:
-    """Return the surface of what MuJoCo lists. Raises UnsupportedModel for a texture that has no place on its shape."""
+def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, flat: bool, known: Sequence[Texture], name: str) -> Surface:
+    """Return the surface of what MuJoCo lists. Raises UnsupportedModel for a flat texture where it has no place.
+
+    flat: whether one has, as on planes, and on meshes that say where.
+    """
     k = int(geom.matid)
     number = -1 if k < 0 else int(mjm.mat_texid[k, mujoco.mjtTextureRole.mjTEXROLE_RGB])
     texture = known[number] if number >= 0 else None
-    if texture is not None and texture.faces != CUBE and shape != GeomType.PLANE:
-        raise UnsupportedModel(f"pictures do not draw the texture of {name}: textures of type 2d are for planes")
+    if texture is not None and texture.faces != CUBE and not flat:
+        raise UnsupportedModel(
+            f"pictures do not draw the texture of {name}: textures of type 2d are for planes, and meshes with texcoord"
+        )
     return Surface(
         tuple(map(float, geom.rgba)), float(geom.emission), float(geom.specular), float(geom.shininess),
         float(geom.reflectance), texture, tuple(map(float, geom.texrepeat)), bool(geom.texuniform),

@@ -25,6 +25,8 @@ from ...scalar import Mask, Random, Scalar, logical_and, maximum, minimum
 
 # An observation: numbers, or numbers and (nested) lists of them by name, or by group and name.
 Observed = list[Scalar] | Mapping[str, Any]
+# What a picture shows in place of the model's own numbers: by field, and by row and column there.
+Shown = Mapping[str, Mapping[tuple[int, int], Scalar]]
 
 
 @dataclass
@@ -305,11 +307,13 @@ class Task:
         """Return the memory after a step, for `after.memory`; names left out stay as they are in `before.memory`."""
         return {}
 
-    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> dict[str, Any]:
-        """Return fields of the model, by MuJoCo's names, that a picture of a world shows in place of the model's own.
+    def pictured(self, mjm: mujoco.MjModel, memory: Mapping[str, Any]) -> Shown:
+        """Return what a picture of a world shows in place of some of the model's numbers: for a target, say, that is
+        remembered and has a place.
 
-        For what is remembered and has a place: a target, say. `mjm` has the world's own parameters, and `memory` is the
-        world's, in plain numbers. Physics never asks.
+        They are scalars by the name of a field and their row and column there, {"geom_pos": {(3, 0): x, (3, 1): y}}, of
+        `body_pos`, `body_quat`, `geom_pos`, `geom_quat`, `geom_size`, `site_pos`, `site_quat`, `site_size` and
+        `light_pos`. `mjm` is for names and constants, and `memory` is the world's. Physics never asks.
         """
         return {}
 
