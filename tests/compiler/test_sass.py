@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import mujoco
+import numpy as np
 import pytest
 import test_cuda
 import test_ptx
@@ -253,6 +254,29 @@ def robot(name: str) -> mujoco.MjModel:
 @pytest.mark.parametrize(("name", "dtype"), ROBOT_KERNELS)
 def test_robots(recipes, name, dtype):
     sim = simulated(robot(name), dtype)
+    machine = machine_of(recipes, sim._step)
+    for _ in range(2):
+        compare(machine, sim._step)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fetch(recipes, dtype):
+    """A task of gymnasium-robotics: an arm welded to a mocap body that has moved off, fingers, a cube on a table."""
+    fetch, rng = ROBOTS["fetch"], np.random.default_rng(1)
+    try:
+        model = fetch.make()
+    except Missing as error:
+        pytest.skip(str(error))
+    data = mujoco.MjData(model)
+    sim = Simulation(model, 40, "cpu", getattr(torch, dtype))
+    for world in range(sim.num_worlds):
+        fetch.begin(model, data, rng)
+        for name in ("qpos", "qvel", "mocap_pos", "mocap_quat"):
+            getattr(sim, name)[world].copy_(torch.from_numpy(getattr(data, name)).reshape(-1))
+    sim.mocap_pos.add_(torch.from_numpy(rng.uniform(-0.05, 0.05, sim.mocap_pos.shape)).to(sim.mocap_pos.dtype))
+    sim.ctrl.copy_(torch.from_numpy(rng.uniform(-1, 1, sim.ctrl.shape)))
+    sim.step(20)
     machine = machine_of(recipes, sim._step)
     for _ in range(2):
         compare(machine, sim._step)
