@@ -21,10 +21,10 @@ from ..compiler.derivatives import NotDifferentiable
 from ..compiler.functions import Differentiable, Pure
 from ..compiler.program import Buffer, Program, record
 from ..physics import transition
+from ..physics.asked import Asked
 from ..physics.model.model import UnsupportedModel
 from ..physics.model.state import State
 from ..physics.params import floats
-from ..physics.simulation import Asked
 from ..physics.step import left_by_step, refreshed
 from ..physics.step_function import StepFunction
 from .contract import by_name

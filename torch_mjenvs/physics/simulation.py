@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import mujoco
@@ -21,6 +21,7 @@ from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar
 from . import derivatives
 from .algebra.spatial import zeros
+from .asked import SENSOR, STATE, Asked
 from .derivatives import Linearization
 from .loading.load import load, parse
 from .loading.size import sized
@@ -29,11 +30,11 @@ from .model.enums import SensorType
 from .model.model import Model
 from .model.precision import PRECISIONS, Precision
 from .model.state import State, usable
-from .params import Columns, check_names, deciding, floats, leaves
+from .params import check_names, deciding, floats, leaves
 from .step import left_by_step, step
 from .step_function import StepFunction
 from .transition import Transition
-from .world_params import Params, Varied, param_buffers
+from .world_params import Params, Varied
 
 
 def precision_of(dtype: torch.dtype) -> Precision:
@@ -58,71 +59,12 @@ def _mass_matrix(m: Model, d: Data) -> list[list[Scalar]]:
     return full
 
 
-SENSOR = "sensor:"  # and a name: an output of that sensor alone
 OUTPUTS = {name: field.shape for name, field in FIELDS.items() if field.output}  # "nv" and so on as the model has them
-
-
-STATE = ("qpos", "qvel", "qacc_warmstart", "ctrl")
 
 
 INPUTS = ("xfrc_applied", "qfrc_applied", "eq_active")
 MOCAP = ("mocap_pos", "mocap_quat")  # inputs of every model that has mocap bodies
 RESET = {"qpos": "qpos0", "mocap_pos": "body_pos", "mocap_quat": "body_quat"}  # of which parameters reset makes them
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A request for kernels: a model, and by name further outputs, further inputs and parameters that vary.
-
-    only: of some parameters, the rows that vary (see `Columns`).
-    """
-
-    model: Model
-    outputs: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-    vary: tuple[str, ...] = ()
-    only: tuple[tuple[str, tuple[int, ...]], ...] = ()
-
-    @property
-    def columns(self) -> Columns:
-        return Columns(self.model, self.vary, self.only)
-
-    def world(self, b: Mapping[str, list[Scalar]]) -> Model:
-        """Return a world's model."""
-        return self.columns.world(b["params"], b["derived"]) if self.vary else self.model
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of inputs and outputs in one world: mjData's, but for M the whole matrix."""
-        fields = {name: self._shape(name) for name in self.inputs + self.outputs}
-        return {
-            name: tuple(n if isinstance(n, int) else getattr(self.model, n) for n in shape)
-            for name, shape in fields.items()
-        }
-
-    def _shape(self, name: str) -> tuple[str | int, ...]:
-        if name.startswith(SENSOR):
-            at = self.model.sensor(name.removeprefix(SENSOR))
-            return (at.stop - at.start,)
-        return FIELDS[name].shape
-
-    def buffers(self) -> list[Buffer]:
-        """Return the buffers of state, parameters, inputs and outputs."""
-        m = self.model
-        state = [Buffer(name, size) for name, size in zip(STATE, (m.nq, m.nv, m.nv, m.nu), strict=True)]
-        state += [Buffer("act", m.na)] * bool(m.na) + [Buffer(name, len(x)) for name, x in m.kept0.items()]
-        more = [Buffer(name, torch.Size(shape).numel()) for name, shape in self.shapes().items()]
-        return state + (param_buffers(self.columns) if self.vary else []) + more
-
-    def pushes(self, b: Mapping[str, list[Scalar]]) -> dict[str, Any]:
-        """Return the inputs as `step` takes them."""
-        given: dict[str, Any] = {name: b[name] for name in self.inputs}
-        if "time" in given:
-            (given["time"],) = b["time"]
-        for name, shape in self.shapes().items():
-            if name in given and len(shape) == 2:
-                rows, n = shape
-                given[name] = [given[name][n * i : n * i + n] for i in range(rows)]
-        return given
 
 
 def _names(given: Sequence[str] | str) -> tuple[str, ...]:

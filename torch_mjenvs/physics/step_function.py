@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,12 +15,10 @@ from ..compiler.functions import Differentiable, Pure
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar
 from . import derivatives, transition
+from .asked import Asked
 from .model.precision import PRECISIONS
 from .model.state import State, usable
 from .params import floats
-
-if TYPE_CHECKING:
-    from .simulation import Asked
 
 STATE = ("qpos", "qvel", "act")
 GIVEN = (*STATE, "ctrl", "params")  # what there are derivatives by

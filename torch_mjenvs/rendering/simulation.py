@@ -14,10 +14,11 @@ from ..checks import as_count, check_memory
 from ..compiler import launch
 from ..physics import simulation
 from ..physics.algebra.spatial import Vec
+from ..physics.asked import STATE, Asked
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from ..physics.model.precision import PRECISIONS
-from ..physics.simulation import MOCAP, STATE, Asked
+from ..physics.simulation import MOCAP
 from .camera import which
 from .picture import OUTPUTS as PICTURES
 from .picture import SAMPLES, Picture, bytes_a_picture

@@ -102,12 +102,14 @@ def column(A: Vec, k: int) -> list[Scalar]:
 
 
 def mat_vec(A: Vec, v: Vec) -> list[Scalar]:
+    """Return the product A v of a matrix of 3 rows (9) and a vector (3)."""
     xx, xy, xz, yx, yy, yz, zx, zy, zz = A
     x, y, z = v
     return [xx * x + xy * y + xz * z, yx * x + yy * y + yz * z, zx * x + zy * y + zz * z]
 
 
 def mat_mul(A: Vec, B: Vec) -> list[Scalar]:
+    """Return the product A B of two matrices of 3 rows (9 each)."""
     xx, xy, xz, yx, yy, yz, zx, zy, zz = A
     a, b, c, d, e, f, g, h, i = B
     return [

@@ -1,0 +1,19 @@
+"""examples/identify.py: it finds what the recorded arm has."""
+
+from __future__ import annotations
+
+import identify
+import mujoco
+import numpy as np
+import pytest
+
+
+@pytest.mark.cpu
+def test_parameters_are_found_to_rounding_and_with_noise_nearly():
+    model = mujoco.MjModel.from_xml_string(identify.ARM)
+    for noise, bound in ((0.0, 1e-9), (1e-3, 0.05)):
+        found, misses, _ = identify.identify(*identify.recorded(256, noise))
+        assert misses[0] > 0.05 and misses[-1] < max(2 * noise, 1e-12)  # of noise in both speeds: 1.4 times as large
+        for name, factors in identify.SOUGHT.items():
+            want = getattr(model, name) * factors
+            np.testing.assert_allclose(found[name].numpy(), want, rtol=bound, err_msg=name)
