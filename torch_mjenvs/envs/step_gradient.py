@@ -56,7 +56,7 @@ class StepGradient(Differentiable):
         self.made = len(differentiable)
         self._given = [name for name in GIVEN if name in self._sizes]
         self._state = [name for name in STATE if name in self._sizes]
-        self._pure = functools.cache(self._build)
+        self._built: dict[str, Pure] = {}
 
     @functools.cached_property
     def _physics(self) -> StepFunction:
@@ -164,6 +164,11 @@ class StepGradient(Differentiable):
         ended = Buffer("qaccs", transition.evaluations(m) * m.nv, rows=True)
         around = [*rows(STATE, "last_"), *rows(STATE, "new_"), ended, *rows(JUDGED, "bar_")]
         return [*reads, *around], [*to, *rows(STATE, "to_last_"), *rows(STATE, "to_new_")]
+
+    def _pure(self, kind: str) -> Pure:
+        if kind not in self._built:
+            self._built[kind] = self._build(kind)
+        return self._built[kind]
 
     def _build(self, kind: str) -> Pure:
         reads, writes = self._buffers(kind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -91,7 +90,12 @@ class StepFunction(Differentiable):
         self.gives = [name for name in STATE if name in self.takes]
         self.made = len(self.gives)
         self._given = [name for name in self.takes if name in GIVEN]
-        self._pure = functools.cache(self._build)
+        self._built: dict[str, Pure] = {}
+
+    def _pure(self, kind: str) -> Pure:
+        if kind not in self._built:
+            self._built[kind] = self._build(kind)
+        return self._built[kind]
 
     def _build(self, kind: str) -> Pure:
         asked, dtype = self._asked, self._dtype
