@@ -26,6 +26,8 @@ def names(mjm: mujoco.MjModel, m: Model) -> list[str]:
     out = set(TURNING) if np.any(mjm.body_simple) else set()
     if mjm.geom_fluid.any():
         out.add("geom_size")  # is refused: see test_sizes_do_not_vary_where_virtual_masses_follow_from_them
+    if m.plastic0:
+        out.add("qpos_spring")  # is refused, as the rests of springs that yield are state
     return [name for name in VARIABLE if name not in {*out, *m.switched_off} and nominal(mjm, name).size]
 
 

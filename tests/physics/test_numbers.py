@@ -98,7 +98,8 @@ def test_a_margin_that_leaves_no_digits_to_a_distance_in_float32_is_refused(plac
 
 
 def fields() -> list[str]:
-    return [name for name in numbers._names() if name not in ("cam_focal", "poison")]
+    derived = ("cam_focal", "poison", "plastic0")  # which no field of MjModel holds
+    return [name for name in numbers._names() if name not in derived]
 
 
 @pytest.mark.parametrize("name", fields())
