@@ -8,6 +8,7 @@ The source is read, not imported: so no library is needed that only an adapter i
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections.abc import Iterator
@@ -66,10 +67,15 @@ def find(name: str, places: list[str]) -> Definition | None:
     for place in places:
         path = PACKAGE / place
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            for node in ast.parse(file.read_text()).body:
-                if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name == name:
-                    return node
+            if name in (found := _definitions(file)):
+                return found[name]
     return None
+
+
+@functools.cache
+def _definitions(file: Path) -> dict[str, Definition]:
+    nodes = [x for x in ast.parse(file.read_text()).body if isinstance(x, (ast.ClassDef, ast.FunctionDef))]
+    return {node.name: node for node in reversed(nodes)}  # of two of a name, the first
 
 
 def page() -> str:

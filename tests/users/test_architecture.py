@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,8 +37,13 @@ ADAPTERS = [p for p in ENVS if p.name not in CORE]
 SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "arrays", "control", "implicit", "random", "tiles")}
 
 
-def imports(path: Path) -> Iterator[str]:
+@functools.cache
+def imports(path: Path) -> tuple[str, ...]:
     """Full names of all modules that a file imports, wherever in the file."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     module = [NAME, *path.relative_to(PACKAGE).with_suffix("").parts]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
