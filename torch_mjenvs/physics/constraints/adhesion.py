@@ -1,6 +1,6 @@
 """The pull of contacts that adhere: mj_adhesion.
 
-A contact's rows push as much more, by `contacts`, so that it gives way as it would without.
+The rows of such a contact push that much more (see `contacts`), so that it gives way as without the pull.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class ContactForce(Touch):
 
     number: its place among the pair's. bodies: of geom1 and geom2; the normal points from the first to the second.
     frame: normal and two tangents. y0: along the axes (condim), which `pyramid` explains. refine: see
-    `Constraint.needs_refinement`. adhesion: with which it pulls; what its cone pushes is more by as much.
+    `Constraint.needs_refinement`. adhesion: the force by which it pulls; its cone pushes that much more.
     """
 
     active: Mask

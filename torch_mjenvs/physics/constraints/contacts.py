@@ -45,7 +45,7 @@ def contacts(m: Model, d: Data, candidates: list[Candidate]) -> tuple[WorldConta
 def in_loop(m: Model, pair: Pair) -> bool:
     """Return whether a pair's contacts share a loop: they are with the world, and many.
 
-    Noslip takes each alone, and so is done what pulls.
+    Noslip needs each contact by itself, and so does adhesion.
     """
     if contact_param(m, pair).adhesion:
         return False
@@ -146,7 +146,7 @@ class _Maker:
         return row.stiffness(self.bound.give), row
 
     def y0(self, stiffness: Scalar, row: ContactRow, velocity: Sequence[Scalar]) -> list[Scalar]:
-        """The constant y0 along each axis. What pulls does so as if the contact were as much less deep, by its rows."""
+        """Return the constant y0 along each axis. Adhesion shifts the normal's, as if the contact were less deep."""
         y0 = row.y0(velocity)
         if self.adhesion:
             y0[0] = y0[0] - self.adhesion * self.cone(stiffness).compliance

@@ -23,7 +23,7 @@ class Cone(Protocol):
 
     @property
     def compliance(self) -> Scalar:
-        """The residual along the normal that a unit force makes, shared by all rows: MuJoCo's R of the normal."""
+        """Return the residual along the normal that a unit force makes: MuJoCo's R of the normal."""
 
     def push(self, y: list[Scalar]) -> tuple[list[Scalar], list[list[Scalar]]]:
         """Compute force (condim) and stiffness (condim x condim) at residuals y."""
