@@ -143,7 +143,7 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
 
 
 def loop_of(m: Model, pair: Pair) -> Collider | None:
-    """Return the collider by which a loop finds a pair's contacts, or None for one that adheres, which is written out by itself."""
+    """Return the collider by which a loop finds a pair's contacts; None for a pair that adheres, as it has no loop."""
     return None if contact_param(m, pair).adhesion else collider_of(m, pair).loop
 
 
