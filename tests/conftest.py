@@ -24,8 +24,10 @@ import torch
 from torch_mjenvs.compiler import cpu, cuda, loader, source
 
 # In these folders LLVM is asked for code in a hurry, in a fast run: in a fifth of the time, for the same bits. A run of
-# slow tests (`-m slow`, `-m ""`) has everything compiled as users have it.
-IN_A_HURRY = {"physics", "dmc", "rendering", "terrain"}
+# slow tests (`-m slow`, `-m ""`) has everything compiled as users have it, and so have these tests always: here are the
+# kernels of all tasks, beside Gymnasium's.
+IN_A_HURRY = {"physics", "envs", "dmc", "rendering", "terrain"}
+AS_USERS_HAVE_IT = {"test_gymnasium_parity"}
 
 torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
 launched: Counter[str] = Counter()
@@ -96,7 +98,8 @@ def precision_of_products() -> Iterator[None]:
 def compiled_as_its_folder_has_it(request: pytest.FixtureRequest) -> Iterator[None]:
     """Before other fixtures of a module, since these build kernels, too."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.config.option.markexpr == "not slow" and request.path.parent.name in IN_A_HURRY:
+        hurried = request.path.parent.name in IN_A_HURRY and request.path.stem not in AS_USERS_HAVE_IT
+        if hurried and request.config.option.markexpr == "not slow":
             patch.setitem(loader.options, "opt", 0)
         yield
 
