@@ -34,12 +34,24 @@ class Pure:
 
 
 class Differentiable(ABC):
-    """A function of tensors (..., size), row by row, and its derivatives.
+    """A function of tensors (..., size), row by row, and its derivatives. Its kernels are built on first use.
 
     made: those of its results that have derivatives; the others, after them, have none.
     """
 
     made: int
+
+    def __init__(self) -> None:
+        self._built: dict[str, Pure] = {}
+
+    def _pure(self, kind: str) -> Pure:
+        if kind not in self._built:  # no `functools.cache` of a method: it would hold the function that holds it
+            self._built[kind] = self._build(kind)
+        return self._built[kind]
+
+    @abstractmethod
+    def _build(self, kind: str) -> Pure:
+        """Return one of the function's kernels, by its name."""
 
     @abstractmethod
     def run(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -26,7 +26,7 @@ from ..physics.model.model import UnsupportedModel
 from ..physics.model.state import State
 from ..physics.params import floats
 from ..physics.step import left_by_step, refreshed
-from ..physics.step_function import StepFunction
+from ..physics.step_function import STATE, StepFunction
 from .contract import by_name
 from .entries import BAD_STATE
 from .episode import Buffers, Episode, random
@@ -34,7 +34,6 @@ from .tasks.base import World
 
 Rows = dict[str, torch.Tensor]
 
-STATE = ("qpos", "qvel", "act")
 GIVEN = (*STATE, "memory", "history", "episode_sums", "params", "action")  # what there are gradients by
 JUDGED = ("memory", "history", "episode_sums", "obs", "reward", "info")  # what the task makes of a step
 FINAL = ("final_obs", "final_info")  # the same before a reset in the same step
@@ -46,6 +45,7 @@ class StepGradient(Differentiable):
     """A step of an engine: from rows of its buffers to rows of all of them, those with gradients (`made`) first."""
 
     def __init__(self, episode: Episode, step: launch.Kernel, dtype: str):
+        super().__init__()
         self._episode, self._step, self._dtype = episode, step, dtype
         self.takes = [b.name for b in step.buffers]
         self._sizes = {b.name: b for b in step.buffers if b.size}
@@ -56,7 +56,6 @@ class StepGradient(Differentiable):
         self.made = len(differentiable)
         self._given = [name for name in GIVEN if name in self._sizes]
         self._state = [name for name in STATE if name in self._sizes]
-        self._built: dict[str, Pure] = {}
 
     @functools.cached_property
     def _physics(self) -> StepFunction:
@@ -164,11 +163,6 @@ class StepGradient(Differentiable):
         ended = Buffer("qaccs", transition.evaluations(m) * m.nv, rows=True)
         around = [*rows(STATE, "last_"), *rows(STATE, "new_"), ended, *rows(JUDGED, "bar_")]
         return [*reads, *around], [*to, *rows(STATE, "to_last_"), *rows(STATE, "to_new_")]
-
-    def _pure(self, kind: str) -> Pure:
-        if kind not in self._built:
-            self._built[kind] = self._build(kind)
-        return self._built[kind]
 
     def _build(self, kind: str) -> Pure:
         reads, writes = self._buffers(kind)

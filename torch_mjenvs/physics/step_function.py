@@ -85,17 +85,12 @@ class StepFunction(Differentiable):
     """
 
     def __init__(self, asked: Asked, dtype: str, device: torch.device):
+        super().__init__()
         self._asked, self._dtype, self._device = asked, dtype, device
         self.takes = {b.name: b.size for b in taken(asked)}
         self.gives = [name for name in STATE if name in self.takes]
         self.made = len(self.gives)
         self._given = [name for name in self.takes if name in GIVEN]
-        self._built: dict[str, Pure] = {}
-
-    def _pure(self, kind: str) -> Pure:
-        if kind not in self._built:
-            self._built[kind] = self._build(kind)
-        return self._built[kind]
 
     def _build(self, kind: str) -> Pure:
         asked, dtype = self._asked, self._dtype

@@ -1,10 +1,11 @@
-"""The episodes of a learner's worlds, and the random numbers that a run goes on with: what every algorithm keeps.
+"""What every algorithm keeps: the episodes of its worlds, the random numbers that a run goes on with, and the time.
 
 Shapes: N worlds, T steps of a rollout.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -84,3 +85,10 @@ def set_random_state(state: Mapping[str, Any], device: torch.device) -> None:
     torch.set_rng_state(state["random"].cpu())
     if device.type == "cuda" and state["cuda_random"] is not None:  # None: of a run on the CPU
         torch.cuda.set_rng_state(state["cuda_random"].cpu(), device)
+
+
+def now(device: torch.device) -> float:
+    """Return the time, in seconds, once the device has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()

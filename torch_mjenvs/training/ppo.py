@@ -30,7 +30,7 @@ from ..envs.entries import BAD_STATE
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from .compiled import Forward, Loss, Sweep, Update, advantages, networks_of, returns, trained, why_no_bfloat16, why_not
-from .episodes import Episodes, random_state, set_random_state
+from .episodes import Episodes, now, random_state, set_random_state
 from .health import Faults
 from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
 from .seen import Seen
@@ -167,16 +167,10 @@ class PPO:
         self.net.log_std.clamp_(s.log_std_min, s.log_std_max)  # now: `faults` is to see what an update made of it
         self.bad_updates.zero_()
         self.prepare(self.rollout())
-        collected = self._now()
+        collected = now(self.frames.device)
         self.update()
-        self.seconds = collected - start, self._now() - collected
+        self.seconds = collected - start, now(self.frames.device) - collected
         self.frames_seen += len(self.frames)
-
-    def _now(self) -> float:
-        """Return the time, in seconds, once the device has done all that it was given."""
-        if self.frames.is_cuda:
-            torch.cuda.synchronize(self.frames.device)
-        return time.perf_counter()
 
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""

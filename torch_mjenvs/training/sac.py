@@ -28,7 +28,7 @@ from ..envs.entries import BAD_STATE
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
 from ..policy import ACTIVATIONS
-from .episodes import Episodes, random_state, set_random_state
+from .episodes import Episodes, now, random_state, set_random_state
 from .health import Faults
 from .networks import Adam, RunningMoments
 from .seen import Seen
@@ -180,19 +180,13 @@ class SAC:
         self.at_random.fill_(not learning)
         self.bad_updates.zero_()
         self.keep(self.rollout())
-        collected = self._now()
+        collected = now(self.env.device)
         if learning:
             self.found.zero_()
             for _ in range(s.updates):
                 self.found += self.learn_from(self.replay.draw(s.batch)) / s.updates
-        self.seconds = collected - start, self._now() - collected
+        self.seconds = collected - start, now(self.env.device) - collected
         self.frames_seen += s.num_envs * s.horizon
-
-    def _now(self) -> float:
-        """Return the time, in seconds, once the device has done all that it was given."""
-        if self.env.device.type == "cuda":
-            torch.cuda.synchronize(self.env.device)
-        return time.perf_counter()
 
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with them in [-1, 1]."""
