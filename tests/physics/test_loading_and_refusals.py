@@ -89,7 +89,6 @@ REFUSED = {
         ),
         "actuator 'p'",
     ),
-    "delay": (mjcf(motor='delay="0.01" nsample="10"'), "the delay of actuator 'm'"),
 }
 
 
@@ -130,6 +129,7 @@ ALLOWED = {
     "implicit fluidshape": mjcf(option='integrator="implicit" viscosity="1"', geom='fluidshape="ellipsoid"'),
     "keyframe": mjcf(more='<keyframe><key qpos="1"/></keyframe>'),
     "sensor that is late": mjcf(more='<sensor><jointpos joint="elbow" delay=".01" nsample="10"/></sensor>'),
+    "control that is late": mjcf(motor='delay="0.01" nsample="10"'),
     "history of a control": mjcf(motor='nsample="10"'),
     "actuation": mjcf(flag='actuation="disable"'),
     "disabled group": mjcf(option='actuatorgroupdisable="1"'),

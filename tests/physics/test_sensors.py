@@ -137,7 +137,6 @@ def test_disabled_sensors_are_0():
             '<insidesite name="all" site="ball" objtype="geom" objname="sole" enclosed="true"/>',
             "'all' (insidesite) that asks whether all of it is enclosed",
         ),
-        ('<gyro name="late" site="tip" delay=".01" nsample="3"/>', "'late' (gyro), which gives what was measured"),
         ('<rangefinder name="laser" site="tip" data="dist normal"/>', "'laser' (rangefinder) that gives a normal"),
     ],
 )

@@ -21,7 +21,7 @@ from torch_mjenvs.scalar import Random, when_any
 
 GIVEN = {
     "precision", "qpos", "qvel", "act", "ctrl", "qacc_warmstart", "time", "qfrc_applied", "xfrc_applied", "mocap_pos",
-    "mocap_quat", "eq_active", "plastic",
+    "mocap_quat", "eq_active", "plastic", "history", "ahead",
 }  # fmt: skip
 
 # made before their turn, in models with bodies that stick
@@ -41,9 +41,11 @@ MORE = """<mujoco><option density="1000" viscosity="1"/><worldbody><geom type="p
     <tendon><spatial stiffness="3" springyield="1" damping="1" armature="1" range="0 1" limited="true" name="t">
       <site site="a"/><site site="b"/><site site="c"/></spatial>
       <spatial frictionloss="1"><site site="a"/><geom geom="g"/><site site="c"/></spatial></tendon>
-    <actuator><position name="p" tendon="t"/><motor site="c"/><cylinder tendon="t" timeconst="1"/>
+    <actuator><position name="p" tendon="t"/><motor site="c" nsample="3" delay=".01"/>
+      <cylinder tendon="t" timeconst="1"/>
       <general site="c" refsite="a" gear="1 2 3 4 5 6"/><adhesion body="rod" ctrlrange="0 1"/></actuator>
-    <equality><weld site1="a" site2="c"/><tendon tendon1="t"/></equality><sensor><e_potential/></sensor></mujoco>"""
+    <equality><weld site1="a" site2="c"/><tendon tendon1="t"/></equality>
+    <sensor><e_potential nsample="2" interval=".01"/></sensor></mujoco>"""
 
 NOSLIP = """<mujoco><option noslip_iterations="2"/><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 .1">
     <freejoint/><geom size=".11"/></body></worldbody></mujoco>"""

@@ -119,6 +119,8 @@ def refuse(m: Model, precision: Precision) -> None:
     """Raise UnsupportedModel, naming it, for what of a model has no derivative yet."""
     if m.noslip_iterations:
         raise UnsupportedModel(f"{_CANNOT}noslip_iterations={m.noslip_iterations}: {_NOT_YET}; set it to 0")
+    if m.history0:
+        raise UnsupportedModel(f"{_CANNOT}delays of actuators or sensors: {_NOT_YET}; set delay and interval to 0")
     if m.kept0:
         raise UnsupportedModel(f"{_CANNOT}springs that yield: {_NOT_YET}; set springyield to 0")
     _, pools = divided(m, precision)

@@ -269,6 +269,7 @@ class Simulation(Varied):
         hint = f"; pass inputs=({name!r},) to give it" if name in INPUTS else hint
         hint = "; no actuator of the model has an activation" if name == "act" else hint
         hint = "; no spring of the model yields" if name == "plastic" else hint
+        hint = "; no actuator or sensor of the model has a delay or an interval" if name == "history" else hint
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
     @exclusive

@@ -21,6 +21,7 @@ from .model.model import Model
 from .model.precision import DOUBLE, Precision
 from .model.state import Last, State
 from .pipeline import OF_ACCELERATIONS, OF_SENSORS, derive, forward
+from .sensors.recorded import recorded
 from .sensors.sensor_data import SensorData
 from .solver.newton import rne_post_constraint
 
@@ -39,8 +40,10 @@ def step(
     kept = _kept(m, state)
     given = {"ctrl": ctrl, "precision": precision, **kept, **pushes}
 
-    def forward_at(qpos: list[Scalar], qvel: list[Scalar], warmstart: list[Scalar], act: list[Scalar]) -> Data:
-        d = Data(m, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart, **given)
+    def forward_at(
+        qpos: list[Scalar], qvel: list[Scalar], warmstart: list[Scalar], act: list[Scalar], ahead: Scalar = 0.0
+    ) -> Data:
+        d = Data(m, qpos=qpos, qvel=qvel, act=act, qacc_warmstart=warmstart, ahead=ahead, **given)
         forward(d)
         return d
 
@@ -58,7 +61,7 @@ def step(
         qpos, qvel, act, last = rk4(m, start, forward_at, observe, nothing)
         d = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, qacc_warmstart=state.qacc_warmstart, **given)
     else:
-        d = forward_at(*start)
+        d = forward_at(state.qpos, state.qvel, state.qacc_warmstart, state.act)
         qpos, qvel, act = euler(m, d)
         last = Last(d.act, observe(d, nothing), d.qacc, d.qacc_solver, d.qpos, d.qvel, start)
     last.kept = kept
@@ -82,7 +85,8 @@ def steps(m: Model, state: State, ctrl: list[Scalar], n: int, precision: Precisi
 
 def kept_after(m: Model, d: Data, qpos: list[Scalar]) -> dict[str, list[Scalar]]:
     """Return what a step from d to these positions keeps. mj_advance."""
-    return {"plastic": yielded(m, d, qpos)} if m.plastic0 else {}
+    plastic = {"plastic": yielded(m, d, qpos)} if m.plastic0 else {}
+    return plastic | ({"history": recorded(m, d)} if m.history0 else {})
 
 
 def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precision = DOUBLE, **pushes: Any) -> Data:
@@ -98,7 +102,8 @@ def left_by_step(m: Model, state: State, ctrl: list[Scalar], precision: Precisio
     if last is None:
         raise ValueError("no step led to this state")
     pushes = last.kept | pushes
-    d = derive(m, last.qpos, last.qvel, last.qacc, ctrl, precision, last.act, **pushes)
+    ahead = 1.0 if m.integrator == "rk4" else 0.0
+    d = derive(m, last.qpos, last.qvel, last.qacc, ctrl, precision, last.act, ahead=ahead, **pushes)
     if last.cfrc_ext is None:  # loops of contacts as they are, and not as they were listed for the solver
         d.constraints = [c.recomputed() for c in d.constraints]
     else:

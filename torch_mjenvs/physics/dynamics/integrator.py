@@ -167,16 +167,16 @@ def _lengths(m: Model, d: Data) -> dict[int, Scalar]:
 def rk4(
     m: Model,
     start: list[list[Scalar]],
-    forward: Callable[[list[Scalar], list[Scalar], list[Scalar], list[Scalar]], Data],
+    forward: Callable[[list[Scalar], list[Scalar], list[Scalar], list[Scalar], Scalar], Data],
     observe: Callable[[Data, list[list[Scalar]]], list[list[Scalar]]],
     cfrc_ext: list[list[Scalar]],
 ) -> tuple[list[Scalar], list[Scalar], list[Scalar], Last]:
     """Return (qpos, qvel, act) after one Runge-Kutta step from `start`, and the data of its last stage. mj_RungeKutta.
 
-    start: (qpos, qvel, qacc_warmstart, act). `forward`, called with the same four, gives the data of a stage. Each
-    stage's acceleration is the next one's warm start: the minimum does not depend on it. Set points are held to the
-    turn nearest to the lengths of the first stage. `observe(data, cfrc_ext)` gives the wrenches of the last stage.
-    Quaternions follow the rule of MuJoCo 4.0.
+    start: (qpos, qvel, qacc_warmstart, act). `forward`, called with the same four and the number of steps since the
+    step began, gives the data of a stage. Each stage's acceleration is the next one's warm start: the minimum does not
+    depend on it. Set points are held to the turn nearest to the lengths of the first stage. `observe(data, cfrc_ext)`
+    gives the wrenches of the last stage. Quaternions follow the rule of MuJoCo 4.0.
     """
     qpos, qvel, warmstart, act = start
     h = m.timestep
@@ -187,7 +187,7 @@ def rk4(
         at = integrate_pos(m, qpos, carry["rate"], h * a)
         speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]
         active = add_scaled(act, carry["act_dot"], h * a)
-        d = forward(at, speed, carry["qacc"], active)
+        d = forward(at, speed, carry["qacc"], active, a)
         rate = list(speed)
         for _, v in quats:
             th = scale(carry["rate"][v : v + 3], h * a)

@@ -17,6 +17,7 @@ from ..model.hfield import read_hfields
 from ..model.mesh import read_meshes
 from ..model.model import INTEGRATORS, Floats, Ints, Model, Pair, Rows
 from .held import warn_of_held
+from .history import history_from
 from .numbers import refuse_numbers
 from .refusals import describe, disabled, not_supported, refuse, refuse_pairs, weldid
 from .singular import dependent
@@ -63,6 +64,8 @@ def _read(mjm: mujoco.MjModel) -> Model:
     known: dict[str, Any] = {"pairs": pairs, "idle_pairs": idle, "meshes": meshes, "hfields": hfields}
     known |= _options(mjm) | _derived(mjm) | _names(mjm)
     m = Model(**known, **_fields(mjm, known))
+    if mjm.nhistory:
+        m = dataclasses.replace(m, history0=tuple(history_from(m, mjm, mujoco.MjData(mjm))))
     refuse_pairs(mjm, m)
     warn_of_held(mjm, m)
     return m
@@ -158,6 +161,7 @@ def _derived(mjm: mujoco.MjModel) -> dict[str, Any]:
         "dof_frictionloss": tuple(float(x) if rubs else 0.0 for x in mjm.dof_frictionloss),
         "passive": not still,
         **_plasticity(mjm),
+        "history0": (),
         "actuation": mjm.nu > 0 and not disabled(mjm, "ACTUATION"),
         "actuator_disabled": _disabled_groups(mjm),
         "actuator_ctrllimited": tuple(bool(x) and not disabled(mjm, "CLAMPCTRL") for x in mjm.actuator_ctrllimited),
@@ -189,7 +193,9 @@ def _sensors(mjm: mujoco.MjModel) -> dict[str, Any]:
         "sensor_dataspec": _tuple(mjm.sensor_intprm[:n, 0], int),
         "sensor_reduce": _tuple(mjm.sensor_intprm[:n, 1], int),
         "sensor_cutoff": _tuple(mjm.sensor_cutoff[:n], float),
-        "sensor_delayed": tuple(bool(mjm.sensor_delay[i] or mjm.sensor_interval[i].any()) for i in range(n)),
+        "sensor_history": _tuple(mjm.sensor_history[:n], int),
+        "sensor_delay": _tuple(mjm.sensor_delay[:n], float),
+        "sensor_interval": _tuple(mjm.sensor_interval[:n], float),
         "sensor_names": tuple(_name(mjm, "sensor", i) for i in range(n)),
     }
 

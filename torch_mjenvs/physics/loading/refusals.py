@@ -184,8 +184,6 @@ def _check_actuators(mjm: mujoco.MjModel) -> None:
             not_supported(f"the gain type of {who}", f"use gaintype {_either(GainType, GAINS)}")
         if mjm.actuator_biastype[i] not in BIASES:
             not_supported(f"the bias type of {who}", f"use biastype {_either(BiasType, BIASES)}")
-        if mjm.actuator_delay[i]:
-            not_supported(f"the delay of {who}", "remove it; a task's control() can delay actions")
         if mjm.actuator_plugin[i] >= 0:
             not_supported(f"the plugin of {who}", "use a <motor>")
         if (mjm.actuator_ctrladr[i], mjm.actuator_ctrlnum[i], mjm.actuator_outadr[i], mjm.actuator_outnum[i]) != (

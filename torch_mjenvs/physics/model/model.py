@@ -196,6 +196,8 @@ class Model:
     actuator_forcerange: Rows
     actuator_lengthrange: Rows  # of muscles
     actuator_acc0: Floats  # the acceleration that a unit force gives at qpos0
+    actuator_history: tuple[Ints, ...]  # nsample, and how a delayed control is read between samples
+    actuator_delay: Floats  # s
 
     tendon_adr: Ints
     tendon_num: Ints
@@ -245,7 +247,10 @@ class Model:
     sensor_dim: Ints
     sensor_adr: Ints
     sensor_cutoff: Floats
-    sensor_delayed: tuple[bool, ...]  # whether it has a delay, or measures at intervals
+    sensor_history: tuple[Ints, ...]  # as actuator_history
+    sensor_delay: Floats  # s
+    sensor_interval: Rows  # s; 0: it measures in every step
+    history0: Floats  # what is kept of what is delayed, in the initial state: see `dynamics.history`
 
     meshes: tuple[Mesh | None, ...]  # None: it touches nothing
     hfields: tuple[HField, ...]
@@ -328,7 +333,8 @@ class Model:
     @property
     def kept0(self) -> dict[str, Floats]:
         """Return what a step keeps beside positions, velocities and activations, by name, in the initial state."""
-        return {"plastic": self.plastic0} if self.plastic0 else {}
+        kept = {"plastic": self.plastic0, "history": self.history0}
+        return {name: initial for name, initial in kept.items() if initial}
 
     @property
     def orders_contacts(self) -> bool:

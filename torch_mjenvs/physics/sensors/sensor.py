@@ -28,6 +28,7 @@ from ..constraints.limits import Limit
 from ..constraints.listed import Listed
 from ..dynamics.actuators.driven import OF_TENDONS, drivers
 from ..dynamics.energy import kinetic, potential
+from ..dynamics.history import history_of, samples_of
 from ..model.data import Data, stage
 from ..model.enums import DataType, ObjType, SensorType, TrnType
 from ..model.model import Model, Pair
@@ -41,24 +42,36 @@ RAY_FIELDS = ("DIST", "DIR", "ORIGIN", "POINT", "NORMAL", "DEPTH")  # mjtRayData
 
 
 @stage(
-    reads="time qpos qvel plastic origin frame odof M xpos xrel xquat xmat xipos xirel ximat geom_xpos geom_xrel "
-    "geom_xmat site_xpos site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel "
+    reads="time qpos qvel plastic history origin frame odof M xpos xrel xquat xmat xipos xirel ximat geom_xpos "
+    "geom_xrel geom_xmat site_xpos site_xrel site_xmat comrel subtree_com ten_length ten_velocity ovel subtree_linvel "
     "subtree_angmom actuator_length actuator_velocity actuator_force qfrc_actuator candidates constraints qacc_solver "
     "slips oacc cfrc_int",
     computes="sensordata",
 )
 def sensor(m: Model, d: Data) -> None:
     """Compute d.sensordata, whose sensors are computed when they are read."""
-    d.sensordata = SensorData(m, functools.cache(lambda i: _measure(m, d, i)))
+    fresh = functools.cache(lambda i: _measure(m, d, i))
+
+    def given(i: int) -> list[Scalar]:
+        kept, now = samples_of(m, "sensor", i), fresh(i)
+        if kept is None:
+            return now
+        history = history_of(m, d)
+        earlier = kept.read(history)
+        return earlier if kept.delay else choose(kept.due(history), now, earlier)
+
+    d.sensordata = SensorData(m, functools.cache(given), fresh)
 
 
 def _measure(m: Model, d: Data, i: int) -> list[Scalar]:
-    """Compute what sensor i gives. Raises `UnsupportedModel` for a sensor that is not supported."""
+    """Compute what sensor i measures now. Raises `UnsupportedModel` for a sensor that is not supported."""
     kind = m.sensor_type[i]
     if kind not in SENSORS:
         raise not_there(m, i)
-    if m.sensor_delayed[i]:
-        raise not_there(m, i, ", which gives what was measured earlier,")
+    if m.sensor_delay[i] and m.integrator == "rk4":
+        raise not_there(m, i, " with a delay under integrator 'RK4'", "use another integrator")
+    if 0 < m.sensor_interval[i][0] < m.timestep * (1 - 1e-9):
+        raise not_there(m, i, " with an interval shorter than a time step", "leave the interval out")
     with d.where_made():
         values = SENSORS[kind](m, d, i)
     assert len(values) == m.sensor_dim[i], m.sensor_names[i]

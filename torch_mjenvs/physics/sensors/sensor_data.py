@@ -14,18 +14,20 @@ class SensorData(Sequence[Any]):
     """The numbers of all sensors, read like a list; `data[m.sensor(name)]` computes that sensor alone.
 
     A sensor that is not supported is refused when one of its numbers is read. `measure` computes sensor i, and is asked
-    as often as its numbers are read.
+    as often as its numbers are read. `now` computes what it measures now, where that is not what it gives.
     """
 
-    def __init__(self, m: Model, measure: Callable[[int], list[Scalar]]):
-        self._model, self._measure = m, measure
+    def __init__(
+        self, m: Model, measure: Callable[[int], list[Scalar]], now: Callable[[int], list[Scalar]] | None = None
+    ):
+        self._model, self._measure, self.now = m, measure, now or measure
         self._own: dict[int, Scalar] = {}  # numbers that were set
         dims = zip(m.sensor_adr, m.sensor_dim, strict=True)
         self._at = {adr + k: (i, k) for i, (adr, dim) in enumerate(dims) for k in range(dim)}
 
     def copy(self) -> SensorData:
         """Return a copy, of which numbers can be set without changing these."""
-        new = SensorData(self._model, self._measure)
+        new = SensorData(self._model, self._measure, self.now)
         new._own.update(self._own)
         return new
 

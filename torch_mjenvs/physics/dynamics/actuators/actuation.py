@@ -11,6 +11,7 @@ from ...algebra.sparse import row_times
 from ...algebra.spatial import Vec, add_scaled, is_zero, sum_of, zeros
 from ...model.data import Data, stage
 from ...model.model import Model
+from ..history import control
 from ..tendons.tendon import springy_tendons
 from .activation import activation_rate, drive
 from .driven import OF_JOINTS, OF_TENDONS, drivers
@@ -31,7 +32,7 @@ def transmission(m: Model, d: Data) -> None:
 
 
 @stage(
-    reads="act ctrl actuator_length actuator_moment actuator_velocity ten_force ten_wrench qfrc_gravcomp",
+    reads="act ctrl history ahead actuator_length actuator_moment actuator_velocity ten_force ten_wrench qfrc_gravcomp",
     computes="act_dot actuator_force qfrc_actuator tendon_wrench",
 )
 def actuation(m: Model, d: Data) -> None:
@@ -69,8 +70,9 @@ def actuation(m: Model, d: Data) -> None:
 
 
 def _ctrl(m: Model, d: Data, i: int) -> Scalar:
-    """The control of actuator i, held in its range."""
-    return clip(d.ctrl[i], *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else d.ctrl[i]
+    """The control that actuator i follows, held in its range."""
+    given = control(m, d, i)
+    return clip(given, *m.actuator_ctrlrange[i]) if m.actuator_ctrllimited[i] else given
 
 
 def _within_tendons(m: Model, forces: list[Scalar]) -> list[Scalar]:
