@@ -131,7 +131,8 @@ def test_delays_are_those_of_mujoco(seed: int, integrator: str) -> None:
 
 
 PUSHED = """<mujoco><option timestep=".01"/><worldbody><body>
-    <joint name="j" type="slide" axis="1 0 0"/><geom size=".1"/></body></worldbody><actuator><motor name="m" joint="j" ctrlrange="-9e3 9e3" {late}/></actuator>
+    <joint name="j" type="slide" axis="1 0 0"/><geom size=".1"/></body></worldbody>
+    <actuator><motor name="m" joint="j" ctrlrange="-9e3 9e3" {late}/></actuator>
     <sensor>{sensors}</sensor></mujoco>"""
 
 
@@ -201,7 +202,7 @@ def test_an_environment_is_late_until_its_episode_ends(mode: str) -> None:
             mujoco.mj_resetData(mjm, d)
             mujoco.mj_forward(mjm, d)
         np.testing.assert_allclose(obs[1].cpu(), [*d.qpos, *d.qvel, *d.sensordata], rtol=0, atol=1e-11)
-    kept = env.engine.kept(1)["history"]
+    kept = env.engine.view("kept")[1].cpu()
     np.testing.assert_allclose(kept, history_from(env.engine.model, mjm, d), rtol=0, atol=1e-9)
     assert episodes > 2
 

@@ -139,7 +139,7 @@ def test_an_environment_keeps_where_springs_rest():
         ended = int(terminated[0])
         want = [*d.qpos, *d.qvel]
         np.testing.assert_allclose(obs[1, :2].cpu(), want, rtol=0, atol=1e-11)
-    np.testing.assert_allclose(env.engine.kept(1)["plastic"], d.plastic, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(env.engine.kept(1, 0.0)["plastic"], d.plastic, rtol=0, atol=1e-11)
     assert bent > 0.1 and int(env.engine.view("episode")[0]) > 1
 
 

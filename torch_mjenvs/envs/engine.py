@@ -18,6 +18,7 @@ from ..compiler.build import Recipe, build, prepare
 from ..compiler.functions import bounded
 from ..compiler.launch import copied, mark_static_address
 from ..compiler.packed_outputs import PackedOutputs
+from ..physics.loading.history import history_to
 from ..physics.loading.load import load
 from ..physics.loading.size import sized
 from ..physics.model.model import Model
@@ -202,12 +203,15 @@ class Engine(Varied):
     reset_mask: torch.Tensor = _view("reset_mask", "Worlds that the next reset or refresh concerns, (N,) bool.")
     key: torch.Tensor = _view("key", "Keys of the random numbers, (N, 3) int32.")
 
-    def kept(self, world: int) -> dict[str, np.ndarray]:
-        """Return what physics keeps of a world beside positions, velocities and activations, by mjData's names."""
+    def kept(self, world: int, time: float) -> dict[str, np.ndarray]:
+        """Return what physics keeps of a world beside positions, velocities and activations, as mjData at this time."""
         if not self.layout.kept:
             return {}
         parts = np.split(self.view("kept")[world].cpu().numpy(), np.cumsum(list(self.layout.kept.values()))[:-1])
-        return dict(zip(self.layout.kept, parts, strict=True))
+        found = dict(zip(self.layout.kept, parts, strict=True))
+        if "history" in found:
+            found["history"] = history_to(self.model, self.mjmodel, found["history"], time)
+        return found
 
     @property
     def act(self) -> torch.Tensor:

@@ -15,7 +15,6 @@ from gymnasium.vector import AutoresetMode
 
 from ..calls import exclusive, lasting
 from ..checks import as_options, as_seed, as_tensor
-from ..physics.loading.history import history_to
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera
 from .data_view import DataView
 from .engine import Engine, named_columns
@@ -139,9 +138,8 @@ class TorchEnv(gymnasium.Env):
         if self._data is not None:
             ctrl = self.engine.ctrl[0].cpu().numpy() if self._ready else np.zeros(self.engine.layout.nu)
             act = self.act if self.engine.layout.na else np.zeros(0)
-            time, kept = self.dt * int(self.engine.elapsed_steps), self.engine.kept(0)
-            if "history" in kept:
-                kept["history"] = history_to(self.engine.model, self.model, kept["history"], time)
+            time = self.dt * int(self.engine.elapsed_steps)
+            kept = self.engine.kept(0, time)
             self._data.bring(time, qpos=self.qpos, qvel=self.qvel, act=act, ctrl=ctrl, **kept)
 
     def state_vector(self) -> np.ndarray:

@@ -61,7 +61,8 @@ def step(
         qpos, qvel, act, last = rk4(m, start, forward_at, observe, nothing)
         d = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, qacc_warmstart=state.qacc_warmstart, **given)
     else:
-        d = forward_at(state.qpos, state.qvel, state.qacc_warmstart, state.act)
+        at, speed, warmstart, act = start
+        d = forward_at(at, speed, warmstart, act)
         qpos, qvel, act = euler(m, d)
         last = Last(d.act, observe(d, nothing), d.qacc, d.qacc_solver, d.qpos, d.qvel, start)
     last.kept = kept

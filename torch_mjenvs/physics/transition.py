@@ -101,7 +101,8 @@ def ended_at(
 def _stepped(m: Model, start: State, forward_at: Any) -> State:
     if m.integrator == "rk4":
         with unrolled():
-            *state, last = rk4(m, start.parts, forward_at, lambda d, seen: seen, [])
+            # when a stage is matters to delays alone, of which there are no derivatives
+            *state, last = rk4(m, start.parts, lambda *at: forward_at(*at[:4]), lambda d, seen: seen, [])
         qpos, qvel, act = state
         return State(qpos, qvel, last.qacc, act, replace(last, cfrc_ext=None))
     d = forward_at(*start.parts)
