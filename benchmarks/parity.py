@@ -82,7 +82,7 @@ def converge(model: mujoco.MjModel) -> None:
     """Have MuJoCo solve its constraints to rounding."""
     model.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
     model.opt.iterations = model.opt.ls_iterations = 100
-    model.opt.tolerance, model.opt.ls_tolerance = 1e-22, 1e-6
+    model.opt.tolerance, model.opt.ls_tolerance = 0.0, 1e-6
 
 
 def step_from(
