@@ -18,6 +18,8 @@ import pytest
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Torch's compiler would start as many processes as there are cores, each of which imports torch, for a few lines.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# Where a shell turns bytecode off, a process that a test starts would compile this package's 300 modules each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import torch
 

@@ -26,7 +26,8 @@ def environment(name: str) -> Any:
     env = suite.load(*name.split("-", 1), task_kwargs={"random": 0})
     env.reset()
     option = env.physics.model.opt
-    option.tolerance, option.ls_tolerance, option.ls_iterations = 0.0, 1e-6, 100
+    option.tolerance = 0.0 if option.cone == mujoco.mjtCone.mjCONE_ELLIPTIC else 1e-22  # see oracle.sharpen
+    option.ls_tolerance, option.ls_iterations = 1e-6, 100
     option.iterations = max(option.iterations, 100)
     option.ccd_tolerance, option.ccd_iterations = 1e-12, 200
     option.noslip_tolerance = 0.0

@@ -225,6 +225,7 @@ class Maker:
         self.inertials = self.maybe(0.7)
         root = ET.Element("mujoco")
         self.element(root, "compiler", angle="radian", inertiafromgeom="auto" if self.inertials else "true")
+        self.element(root, "size", memory="2M")  # not 14 MB to clear in each MjData
         self.option(root)
         world = ET.SubElement(root, "worldbody")
         if self.maybe(0.75, "plane"):
