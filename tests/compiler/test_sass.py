@@ -10,11 +10,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import graph_eval
 import mujoco
 import numpy as np
 import pytest
 import test_cuda
 import test_ptx
+import test_tiles
 import torch
 from kernels import DTYPES, record_list
 from sass.decode import SIZE, SassError
@@ -83,6 +85,14 @@ def test_what_ptxas_does_to_an_absolute_value_that_is_nan():
 @pytest.mark.parametrize(("case",), slow_but([(case,) for case in test_cuda.CONTROL], {(x,) for x in SOME_FORMS}))
 def test_control_forms(by_machine_code, case, monkeypatch):
     test_cuda.test_control_forms(case, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["13", "tree"])
+def test_matrices_in_tiles(monkeypatch, name):
+    """Their loops find what is on the stack by a register that the threads of a warp share."""
+    monkeypatch.setattr(graph_eval, "Machine", Machine)
+    monkeypatch.setattr(test_tiles, "run_compiled", graph_eval.run_ptx)
+    test_tiles.test_a_matrix_in_tiles_is_added_to_multiplied_factored_and_solved_with(name)
 
 
 def at_an_offset() -> Machine:
