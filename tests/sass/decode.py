@@ -121,7 +121,7 @@ def _lines(listing: str) -> tuple[list[tuple[str, int]], dict[str, int]]:
             labels[match[1]] = SIZE * len(found)
         elif match := _ROW.match(row):
             assert int(match[1], 16) == SIZE * len(found)
-            text = re.sub(r'\(\*.*?\*\)', "", match[2]).rstrip(" ;")
+            text = re.sub(r"\(\*.*?\*\)", "", match[2]).rstrip(" ;")
             found.append((text, int(match[3], 16)))
         elif match := _SECOND.match(row):
             text, low = found[-1]
