@@ -7,21 +7,24 @@ from PTX to the chip, where code is scheduled anew, registers are given out, val
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from typing import Any
 
+import graph_eval
 import mujoco
 import numpy as np
 import pytest
 import test_cuda
 import test_ptx
+import test_tiles
 import torch
 from kernels import DTYPES, record_list
 from sass.decode import SIZE, SassError
 from sass.machine import Machine, missing
 from test_cuda import MAIN, WORLDS, assert_same, in_play, slow_but
 
-from benchmarks import cuda_code, robot_models
+from benchmarks import cuda_code, cuda_limits, robot_models
 from benchmarks.cuda_limits import Chip
 from benchmarks.robot_models import ROBOTS, Missing
 from torch_mjenvs.compiler import build as building
@@ -83,6 +86,14 @@ def test_what_ptxas_does_to_an_absolute_value_that_is_nan():
 @pytest.mark.parametrize(("case",), slow_but([(case,) for case in test_cuda.CONTROL], {(x,) for x in SOME_FORMS}))
 def test_control_forms(by_machine_code, case, monkeypatch):
     test_cuda.test_control_forms(case, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["13", "tree"])
+def test_matrices_in_tiles(monkeypatch, name):
+    """Their loops find what is on the stack by a register that the threads of a warp share."""
+    monkeypatch.setattr(graph_eval, "Machine", Machine)
+    monkeypatch.setattr(test_tiles, "run_compiled", graph_eval.run_ptx)
+    test_tiles.test_a_matrix_in_tiles_is_added_to_multiplied_factored_and_solved_with(name)
 
 
 def at_an_offset() -> Machine:
@@ -222,6 +233,23 @@ def test_the_model_of_a_multiprocessor():
     for buffers in kept:
         for name, got in zip(made.buffers, buffers, strict=True):
             assert_same(name, got, made.buffers[name])
+
+
+LIMITS = json.loads(cuda_limits.DATA.read_text())
+
+
+def test_the_page_of_limits_is_of_its_data():
+    assert cuda_limits.markdown(LIMITS) in cuda_limits.PAGE.read_text()
+    assert [run["task"] for run in LIMITS["steps"]] == list(TASKS)
+    assert LIMITS["chip"] == dataclasses.asdict(Chip()), "python -m benchmarks.cuda_limits"
+
+
+@pytest.mark.parametrize(("name",), slow_but([(name,) for name in TASKS], {("InvertedPendulum",)}))
+def test_limits(name):
+    """What the page says of a task is what its code takes now."""
+    kept, found = next(run for run in LIMITS["steps"] if run["task"] == name), cuda_limits.step(name)
+    for what in ("ideal", "perfect_data", "perfect_fetch", "cycles"):
+        assert found[what] == pytest.approx(kept[what], rel=0.05), "python -m benchmarks.cuda_limits"
 
 
 def simulated(model: mujoco.MjModel | str, dtype: str, **asked: Any) -> Simulation:

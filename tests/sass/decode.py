@@ -121,7 +121,7 @@ def _lines(listing: str) -> tuple[list[tuple[str, int]], dict[str, int]]:
             labels[match[1]] = SIZE * len(found)
         elif match := _ROW.match(row):
             assert int(match[1], 16) == SIZE * len(found)
-            text = re.sub(r'\(\*.*?\*\)', "", match[2]).rstrip(" ;")
+            text = re.sub(r"\(\*.*?\*\)", "", match[2]).rstrip(" ;")
             found.append((text, int(match[3], 16)))
         elif match := _SECOND.match(row):
             text, low = found[-1]
@@ -190,7 +190,7 @@ def _split(given: str) -> list[str]:
 
 _PREDICATE = re.compile(r"(!?)(U?)P([0-6T])$")
 _REGISTER = re.compile(r"([-~]?)(\|?)(U?)R(\d+|Z)\|?$")
-_ADDRESS = re.compile(r"(?:desc\[UR\d+\])?\[(R\d+|RZ)?(\.64)?(?:\+?(-?)0x([0-9a-f]+))?\]$")
+_ADDRESS = re.compile(r"(desc\[UR\d+\])?\[(?:R(\d+|Z)(?:\.64)?)?(?:\+?UR(\d+))?(?:\+?(-?)0x([0-9a-f]+))?\]$")
 _CONSTANT = re.compile(r"c\[0x([0-9a-f]+)\]\[(?:0x([0-9a-f]+)|U?RZ)\]$")
 _WHOLE_NUMBER = re.compile(r"(-?)0x([0-9a-f]+)$")
 _FLOAT = re.compile(r"[-+]?(\d|INF|QNAN|SNAN)")
@@ -211,10 +211,11 @@ def _operand(text: str, bits: int, labels: dict[str, int], line: str) -> tuple[i
     if match := _REGISTER.match(text):
         flags = {"-": NEGATE, "~": INVERT, "": 0}[match[1]] | ABSOLUTE * bool(match[2])
         return KINDS.index("uniform" if match[3] else "register"), flags, ZERO if match[4] == "Z" else int(match[4]), 0
-    if match := _ADDRESS.match(text):
-        base = ZERO if match[1] in (None, "RZ") else int(match[1][1:])
-        offset = int(match[4] or "0", 16)
-        return KINDS.index("address"), 0, base, (-offset if match[3] else offset) & 0xFFFFFFFF
+    if (match := _ADDRESS.match(text)) and not (match[1] and match[3]):
+        base = ZERO if match[2] in (None, "Z") else int(match[2])
+        of_warp = ZERO if match[3] is None else int(match[3])
+        offset = int(match[5] or "0", 16)
+        return KINDS.index("address"), 0, base | of_warp << 8, (-offset if match[4] else offset) & 0xFFFFFFFF
     if match := _CONSTANT.match(text):
         return KINDS.index("constant"), 0, int(match[1], 16), int(match[2] or "0", 16)
     if match := _WHOLE_NUMBER.match(text):

@@ -559,6 +559,7 @@ void Warp::memory(const Instruction& x, u32 threads, std::vector<Touched>* touch
   const bool store = x.operation == STG || x.operation == STL, local = x.operation == LDL || x.operation == STL;
   const Operand &at = x.operands[store ? 0 : 1], &data = x.operands[store ? 1 : 0];
   const u32 bottom = STACK_TOP - launch_.stack, words = (x.width + 3u) / 4, size = std::min<u32>(x.width, 4);
+  const u32 base_register = at.index & 255, of_warp = uniform_[at.index >> 8];
   const size_t step = local ? 4 * LANES : 4;  // local memory: one word of all threads is a line
   auto touch = [&](u64 line, u32 sectors) {
     if (!touched) return;
@@ -570,14 +571,14 @@ void Warp::memory(const Instruction& x, u32 threads, std::vector<Touched>* touch
     if (!(threads >> l & 1)) continue;
     u8* p;
     if (local) {
-      u32 address = registers_[at.index][l] + at.value;
+      u32 address = registers_[base_register][l] + of_warp + at.value;
       if (address % x.width || address < bottom || address + x.width > STACK_TOP)
         throw Fault(x.address, std::string(address % x.width ? "misaligned: byte " : "byte ") + std::to_string(static_cast<int64_t>(address) - bottom) + " of a stack of " +
                                    std::to_string(launch_.stack));
       p = &local_[((address - bottom) / 4 * LANES + l) * 4 + address % 4];
       for (u32 k = 0; k < words; k++) touch((address - bottom) / 4 + k, 1u << (l >> 3));
     } else {
-      const u64 base = registers_[at.index][l] | static_cast<u64>(registers_[at.index + 1][l]) << 32;
+      const u64 base = registers_[base_register][l] | static_cast<u64>(registers_[base_register + 1][l]) << 32;
       const u64 address = base + static_cast<int64_t>(static_cast<int32_t>(at.value));
       p = place_of(x, address, store);
       touch(address >> 7, 1u << (address >> 5 & 3));

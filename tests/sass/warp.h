@@ -52,7 +52,7 @@ enum Compare : u8 { LESS = 1, EQUAL = 2, GREATER = 4, UNORDERED = 8 };
 struct Operand {
   Kind kind;
   u8 flags;
-  u16 index;
+  u16 index;  // of an address: of a register, and in the upper byte of one of the warp's; their sum counts
   u32 value;
 };
 
