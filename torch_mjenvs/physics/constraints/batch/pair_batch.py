@@ -144,8 +144,7 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
 
 
 def loop_of(m: Model, pair: Pair) -> Collider | None:
-    """Return the collider by which a loop finds a pair's contacts; None for a pair that adheres, or a moving surface's.
-    """
+    """Return the collider by which a loop finds a pair's contacts; None if the pair adheres or a surface moves."""
     return None if contact_param(m, pair).adhesion or surfaces_move(m, pair) else collider_of(m, pair).loop
 
 
