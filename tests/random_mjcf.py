@@ -307,6 +307,8 @@ class Maker:
             self.sticky_bodies,
             self.adhesives,
             self.plastic_springs,
+            self.moving_surfaces,
+            self.delays,
         )
 
     def element(self, parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
@@ -1106,6 +1108,32 @@ class Maker:
         for e in [*root.iter("joint"), *root.find("tendon")]:
             if e.get("stiffness") and e.get("type") != "free" and self.maybe(0.7, "spring that yields"):
                 e.set("springyield", text(self.log(1e-3, 0.3)))
+
+    def moving_surfaces(self, root: ET.Element) -> None:
+        """Geoms whose surface moves while they do not."""
+        geoms = [e for e in root.find("worldbody").iter("geom") if e.get("contype") != "0"]
+        if not geoms or not self.maybe(0.12, "moving surface"):
+            return
+        for e in geoms:
+            if self.maybe(0.5):
+                e.set("surfacevel", text(self.normal(1, 6)))
+
+    def delays(self, root: ET.Element) -> None:
+        """Actuators and sensors that are late, by no whole number of steps, or measure at intervals."""
+        option = root.find("option")
+        h, rk4 = float(option.get("timestep", "0.002")), option.get("integrator") == "RK4"
+        if not self.maybe(0.15):
+            return
+        for kind in ("actuator", "sensor"):
+            for e in root.find(kind) if root.find(kind) is not None else ():
+                if not self.maybe(0.5, f"late {kind}"):
+                    continue
+                e.set("nsample", text(int(self.rng.integers(1, 5))))
+                e.set("interp", str(self.pick("zoh", "linear", "cubic")))
+                if kind == "actuator" or not rk4:
+                    e.set("delay", text(float(h * self.rng.uniform(0.1, 5))))
+                if kind == "sensor" and self.maybe(0.5):
+                    e.set("interval", text([float(h * self.rng.uniform(1, 3)), 0.0]))
 
     def further_sensors(self, root: ET.Element) -> None:
         section = root.find("sensor")

@@ -576,12 +576,13 @@ def test_single_is_gymnasiums_over_steps():
 
 
 def test_a_model_with_what_is_not_there_is_refused(tmp_path):
-    path = tmp_path / "belt.xml"
-    geom = "<geom size='1' surfacevel='1 0 0 0 0 0'/>"
-    path.write_text(f"<mujoco><worldbody><body><freejoint/>{geom}</body></worldbody></mujoco>")
-    with pytest.raises(UnsupportedModel, match="surfacevel"):
+    path = tmp_path / "servo.xml"
+    servo = "<actuator><pid name='servo' joint='j' kp='1' ki='1'/></actuator>"
+    body = "<body><joint name='j'/><geom size='1'/></body>"
+    path.write_text(f"<mujoco><worldbody>{body}</worldbody>{servo}</mujoco>")
+    with pytest.raises(UnsupportedModel, match="actuator 'servo'"):
         load(path)
-    with pytest.raises(UnsupportedModel, match="surfacevel"):
+    with pytest.raises(UnsupportedModel, match="actuator 'servo'"):
         TorchVectorEnv("Swimmer", 1, xml_file=str(path))
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from two_geoms import ROUND_AND_FLAT, exactly, expected, found, on_each_other, poses, two, worst
 
+from benchmarks import gjk
 from torch_mjenvs.physics import UnsupportedModel, load
 from torch_mjenvs.physics.simulation import Simulation
 
@@ -62,6 +63,27 @@ def test_deep_inside_of_each_other_the_way_out_is_nearer_to_the_shortest_than_in
     turned, also = np.max(ours[:, 4:], axis=1), np.max(theirs[:, 4:], axis=1)
     assert np.mean(turned) < np.mean(also) and np.max(turned) < 0.25
     assert np.percentile(turned, 98) < np.percentile(also, 98) and np.max(ours[:, 0]) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("pair", "depth"),
+    [
+        (("sphere", "ellipsoid"), 0.1 + 0.15 - 0.2),  # the second 0.2 above the first, and upright
+        (("cylinder", "box"), 0.1 + 0.1),  # the nearest way out is along x
+        (("mesh", "mesh"), None),
+    ],
+    ids=str,
+)
+def test_the_benchmarks_judge_knows_the_depth(pair, depth):
+    """Where the depth is plain, and of hulls, of which MuJoCo has it to rounding, from MuJoCo's normals on."""
+    mjm, rng = gjk.model(pair), np.random.default_rng(0)
+    state = np.array([0.0, 0, 0, 1, 0, 0, 0, 0, 0, 0.2, 1, 0, 0, 0])
+    states = state[None] if depth else gjk.poses(20, 0)
+    found, where = gjk.theirs(mjm, states)
+    normals = found[:, None, 1:] if depth is None else np.array([[[0.6, 0.0, 0.8]]])
+    truth, alone = gjk.Judge(mjm, where).distances(normals, rng)
+    np.testing.assert_allclose(truth, found[:, 0] if depth is None else [-depth], rtol=0, atol=1e-8)
+    assert (alone <= truth).all() and np.median(truth - alone) < 1e-6
 
 
 @pytest.mark.parametrize("tilt", [0.0, 0.01, 0.05])

@@ -49,7 +49,6 @@ REFUSED = {
         "solreffriction of joint 'elbow'",
     ),
     "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
-    "surfacevel": (mjcf(geom='surfacevel="1 0 0 0 0 0"'), "surfacevel of geom 'rod'"),
     "flex": (
         """<mujoco><worldbody><body name="arm"><joint/><geom size="1" contype="0"/></body><flexcomp name="soft"
         type="grid" count="3 3 1" spacing=".1 .1 .1" dim="2" mass="1"/></worldbody></mujoco>""",

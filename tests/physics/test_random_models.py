@@ -193,6 +193,9 @@ def test_the_random_models_have_what_they_are_to_test():
         "further sensors",
         "damping by an actuator",
         "armature by an actuator",
+        "moving surface",
+        "late actuator",
+        "late sensor",
     )
     flags = ("contact", "spring", "damper", "clampctrl", "filterparent", "gravity", "eulerdamp", "actuation")
     for what in (*rare, *(f"no {flag}" for flag in flags), "negative stiffness"):

@@ -5,7 +5,7 @@
     limits, friction, equality             such rows: of joints and tendons; `couplings` and `welds` make the equalities
     softening                              which rows are softened, to what, and why
     invweight                              the inverse inertia that a geom's surface meets
-    contact_row                            what a contact's rows are made of
+    contact_row, surface                   what a contact's rows are made of; how surfaces that move change them
     cones/                                 what a contact costs
     contacts                               contacts written out one by one: contact_force, world_contacts, body_contacts
     batch/                                 contacts of many pairs of one kind, in loops

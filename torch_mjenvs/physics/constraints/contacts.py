@@ -27,6 +27,7 @@ from .cones.pyramid import Cone, Pyramid
 from .cones.spring_pyramid import SpringPyramid
 from .contact_row import ContactRow, row_param
 from .softening import ContactBound, contact_bound
+from .surface import with_surfaces
 from .world_contacts import WorldContact, WorldContactLoop, WorldContacts
 
 MANY = 4  # contacts of a pair with the world that are written out one by one; more share a loop
@@ -79,6 +80,7 @@ def _contacts(m: Model, d: Data, candidate: Candidate) -> list[WorldContact | Wo
             stiffness, row = maker.row(distance)
             lines = body_contacts.lines_of((arm1, arm2), frame, maker.pair.condim)
             velocity = body_contacts.along(lines, (sides[0], sides[1]), d.ovel)
+            velocity = with_surfaces(m, d, maker.pair, velocity, (arm1, arm2), frame)
             return (lines, (arm1, arm2)), frame, stiffness, maker.y0(stiffness, row, velocity)
 
         place, frame, stiffness, y0 = compute_any(active, compute) or _NOTHING
@@ -162,6 +164,7 @@ class _Maker:
         stiffness, row = self.row(distance)
         r = arm2 if side.sign > 0 else arm1
         velocity = world_contacts.along(r, frame, self.pair.condim, side.sign, self.d.ovel[side.body])
+        velocity = with_surfaces(self.m, self.d, self.pair, velocity, (arm1, arm2), frame)
         return r, frame, stiffness, self.y0(stiffness, row, velocity)
 
 

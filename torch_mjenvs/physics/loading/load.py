@@ -161,6 +161,7 @@ def _derived(mjm: mujoco.MjModel) -> dict[str, Any]:
         "dof_frictionloss": tuple(float(x) if rubs else 0.0 for x in mjm.dof_frictionloss),
         "passive": not still,
         **_plasticity(mjm),
+        "geom_surfacevel": _tuple(mjm.geom_surfacevel * mjm.flg_surfacevel, float),  # not read without the flag
         "history0": (),
         "actuation": mjm.nu > 0 and not disabled(mjm, "ACTUATION"),
         "actuator_disabled": _disabled_groups(mjm),

@@ -106,10 +106,6 @@ def _check_elements(mjm: mujoco.MjModel) -> None:
     for kind, n in (("flex", mjm.nflex), ("plugin", mjm.nplugin)):
         if n:
             not_supported(describe(mjm, kind, 0), INSTEAD[kind])
-    for g in range(mjm.ngeom if mjm.flg_surfacevel else 0):  # without the flag MuJoCo does not read them
-        if np.any(mjm.geom_surfacevel[g]):
-            instead = "remove it; a body with a velocity actuator can be a belt or a turntable"
-            not_supported(f"surfacevel of {describe(mjm, 'geom', g)}", instead)
 
 
 def _check_equalities(mjm: mujoco.MjModel) -> None:

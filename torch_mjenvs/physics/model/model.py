@@ -155,6 +155,7 @@ class Model:
     geom_margin: Floats
     geom_gap: Floats
     geom_adhesion: Floats  # N
+    geom_surfacevel: Rows  # how its surface moves in its own frame: m/s, then rad/s about its centre
     geom_fluid: Rows  # where fluidshape is 'ellipsoid', 1, five coefficients, virtual masses and inertias; else 0
     geom_visible: tuple[bool, ...]  # to rangefinders: whose colour is not transparent
 

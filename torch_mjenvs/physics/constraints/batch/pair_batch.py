@@ -22,6 +22,7 @@ from ...model.model import Model, Pair
 from ...model.precision import Precision
 from ..body_contacts import sides_of
 from ..softening import contact_bound
+from ..surface import surfaces_move
 
 FEWEST = 8  # pairs for which a loop is worth while
 VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
@@ -143,8 +144,8 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
 
 
 def loop_of(m: Model, pair: Pair) -> Collider | None:
-    """Return the collider by which a loop finds a pair's contacts; None for a pair that adheres, as it has no loop."""
-    return None if contact_param(m, pair).adhesion else collider_of(m, pair).loop
+    """Return the collider by which a loop finds a pair's contacts; None if the pair adheres or a surface moves."""
+    return None if contact_param(m, pair).adhesion or surfaces_move(m, pair) else collider_of(m, pair).loop
 
 
 def field_of(m: Model, pair: Pair) -> int:
