@@ -28,7 +28,7 @@ from torch_mjenvs.compiler import cpu, cuda, loader, source
 # In these folders LLVM is asked for code in a hurry, in a fast run: in a fifth of the time, for the same bits. A run of
 # slow tests (`-m slow`, `-m ""`) has everything compiled as users have it, and so have these tests always: here are the
 # kernels of all tasks, beside Gymnasium's.
-IN_A_HURRY = {"physics", "envs", "dmc", "rendering", "terrain"}
+IN_A_HURRY = {"users", "physics", "envs", "dmc", "rendering", "terrain"}
 AS_USERS_HAVE_IT = {"test_gymnasium_parity"}
 
 torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
