@@ -6,7 +6,7 @@ import pytest
 import shac
 import torch
 
-pytestmark = pytest.mark.cpu
+pytestmark = [pytest.mark.cpu, pytest.mark.usefixtures("quickly_compiled")]
 
 
 def test_policies_learn_and_values_come_to_be_of_what_is_earned():
