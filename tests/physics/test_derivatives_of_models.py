@@ -48,7 +48,11 @@ LIMITED = """
 <mujoco><worldbody><body><joint name="j" axis="0 1 0" limited="true" range="-6 5.729577951308232"
   solimplimit="0.8 0.95 0.05 0.3 3.7"/><geom type="capsule" size="0.05 0.2" pos="0.1 0 0"/></body></worldbody></mujoco>
 """
+LINK = """<body pos="0 0 0.1"><joint axis="{} {} 0"/>
+  <geom type="capsule" size="0.02 0.03" contype="0" conaffinity="0"/>"""
+CHAIN = "".join(LINK.format(k % 2, 1 - k % 2) for k in range(40)) + 40 * "</body>"
 REFUSED = {
+    "one of 40 dofs: what loops put into arrays": f"<worldbody>{CHAIN}</worldbody>",
     "ellipsoids with ellipsoids": TWO.format(*['type="ellipsoid" size="0.1 0.2 0.3"'] * 2),
     "capsules with cylinders": TWO.format('type="capsule" size="0.1 0.2"', 'type="cylinder" size="0.1 0.2"'),
     "meshes with meshes": MESH + TWO.format(*['type="mesh" mesh="m"'] * 2),
