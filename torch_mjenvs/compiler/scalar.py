@@ -153,7 +153,7 @@ def power(x: Scalar, p: float) -> Scalar:
         return half * half * x if int(p) % 2 and p > 1 else (x if p == 1 else half * half)
     if p == 0.5:
         return sqrt(x)
-    # At 0, where the logarithm has no derivative, that of the power is 0 if p > 1. So the logarithm is of a little more.
+    # At 0, where the logarithm has no derivative, that of the power is 0 if p > 1: so the logarithm is of a bit more.
     return x**p if type(x) is not Expr else exp(p * log(maximum(x, 1e-30)))
 
 
