@@ -1,6 +1,7 @@
 """Masses, damping, armature and dry friction of an arm, found from a recorded motion by Gauss-Newton.
 
-    python examples/identify.py    # and a picture of it in identify.png
+    python examples/identify.py            # and a picture of it in identify.png
+    python examples/identify.py --sysid    # beside MuJoCo's own way (pip install "mujoco[sysid]")
 
 Each recorded step is a world: from the state that was recorded it is made again with the parameters as they are now,
 and what it misses the next state by is the residual. Its derivative by the parameters is P of `Simulation.linearize`,
@@ -9,7 +10,12 @@ exact, for all steps at once. Logarithms of parameters are what is looked for, s
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import copy
+import io
 import time
+from collections.abc import Callable
 
 import mujoco
 import numpy as np
@@ -79,6 +85,58 @@ def identify(
     return dict(zip(names, (start * factors.exp()).split(sizes), strict=True)), misses, torch.stack(tried)
 
 
+def by_sysid(qpos: torch.Tensor, qvel: torch.Tensor, ctrl: torch.Tensor, stretch: int = 100) -> tuple[np.ndarray, int]:
+    """Return the parameters that `mujoco.sysid` finds, those of SOUGHT that are not 0, and the rollouts that it took.
+
+    It compares rollouts with the record, for stretches of so many steps from states that were recorded, and takes
+    differences of them. Models are copied and changed in place here, which is faster than to compile them anew.
+    """
+    from mujoco import sysid
+
+    spec, params = mujoco.MjSpec.from_string(ARM), sysid.ParameterDict()
+    model = spec.compile()
+    for name in SOUGHT:
+        x = getattr(model, name)
+        params.add(sysid.Parameter(name, x[x > 0], 0.1 * x[x > 0], 10 * x[x > 0]))
+
+    def built(params: sysid.ParameterDict, _: mujoco.MjSpec) -> mujoco.MjModel:
+        m = copy.copy(model)
+        for name in SOUGHT:
+            x = getattr(m, name)
+            x[x > 0] = params[name].value
+        mujoco.mj_setConst(m, mujoco.MjData(m))
+        return m
+
+    def recorded(k: int) -> sysid.ModelSequences:
+        t, last = model.opt.timestep * np.arange(stretch + 1), ctrl[k + stretch - 1 : k + stretch]
+        control = sysid.TimeSeries(t, torch.cat([ctrl[k : k + stretch], last]).numpy())  # the last one is not used
+        start, nothing = np.concatenate([[0.0], qpos[k], qvel[k]]), sysid.TimeSeries(t, np.zeros((stretch + 1, 0)))
+        return sysid.ModelSequences("arm", spec, f"from {k}", start, control, nothing)
+
+    starts, rollouts = range(0, len(ctrl) - stretch + 1, stretch), 0
+    stretches = {k: recorded(k) for k in starts}
+
+    def residual(x: np.ndarray, params: sysid.ParameterDict) -> tuple[list[np.ndarray], None, None]:
+        nonlocal rollouts
+        rollouts, found = rollouts + x.size // len(x) * len(starts), []  # columns of x are points
+        for k in starts:
+            speeds = qvel[k + 1 : k + stretch + 1].numpy()
+
+            def missed(_: object, made: object, same: object, *__: object, state: np.ndarray, speeds=speeds) -> tuple:
+                return state[:, 1 + model.nq :] - speeds, same, same
+
+            of = sysid.build_residual_fn(
+                models_sequences=[stretches[k]], build_model=built, modify_residual=missed, resample_true=False,
+                n_threads=1,
+            )  # fmt: skip
+            found += of(x, params)[0]
+        return found, None, None
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        found, _ = sysid.optimize(params, residual, verbose=False)
+    return found.as_vector(), rollouts
+
+
 def draw(errors: dict[str, np.ndarray], path: str) -> None:
     """Draw the relative errors (iterations, parameters) of each run, by its name."""
     from matplotlib import pyplot as plt
@@ -94,7 +152,17 @@ def draw(errors: dict[str, np.ndarray], path: str) -> None:
     figure.savefig(path, dpi=110)
 
 
+def timed(what: Callable[..., tuple], *given: object) -> tuple[tuple, float]:
+    """Return what a function gives, and the seconds of a core that it took."""
+    begun = time.process_time()
+    found = what(*given)
+    return found, time.process_time() - begun
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sysid", action="store_true", help="by mujoco.sysid, too")
+    given = parser.parse_args()
     model, drawn = mujoco.MjModel.from_xml_string(ARM), {}
     torch.set_num_threads(1)
     usual = np.concatenate([getattr(model, name) for name in SOUGHT])
@@ -102,12 +170,18 @@ def main() -> None:
     for noise in (0.0, 1e-3):
         data = recorded(2000, noise)
         identify(*data, iterations=1)  # which builds the kernels
-        begun = time.process_time()
-        found, misses, tried = identify(*data)
-        seconds = time.process_time() - begun
+        (found, misses, tried), seconds = timed(identify, *data)
         print(f"noise {noise} rad/s: {seconds:.2f} s of a core; misses {misses[0]:.1e} -> {misses[-1]:.1e} rad/s")
         in_order = np.concatenate([found[name].numpy() for name in SOUGHT])[usual > 0]
         print("  relative errors", ", ".join(f"{x:+.1e}" for x in in_order / true - 1))
+        if given.sysid:
+            for _ in range(3):  # in turns, as machines have moods
+                (theirs, rollouts), longer = timed(by_sysid, *data)
+                _, seconds = timed(identify, *data)
+                print(
+                    f"  mujoco.sysid: {longer:.2f} s, {rollouts} rollouts, {longer / seconds:.0f} times {seconds:.3f} s"
+                )
+            print("  relative errors", ", ".join(f"{x:+.1e}" for x in theirs / true - 1))
         by_name = dict(zip(found, tried.split([len(x) for x in found.values()], dim=1), strict=True))
         history = np.concatenate([by_name[name].numpy() for name in SOUGHT], axis=1)[:, usual > 0]
         drawn[f"speeds with noise of {noise:g} rad/s"] = np.abs(history / true - 1)

@@ -118,30 +118,38 @@ def near_contact(mjm: mujoco.MjModel, n: int, seed: int = 0) -> States:
 
 def differences(mjm: mujoco.MjModel, sim: Simulation, states: States, h: float) -> np.ndarray:
     """(A, B) side by side by centred differences of our own step."""
-    qpos, qvel, ctrl, act = states
+    return between(mjm, sim, states, h, -h)
+
+
+def one_sided(mjm: mujoco.MjModel, sim: Simulation, states: States, h: float) -> np.ndarray:
+    """(A, B) side by side by differences of our own step on one side, that of the sign of h."""
+    return between(mjm, sim, states, h, 0.0)
+
+
+def between(mjm: mujoco.MjModel, sim: Simulation, states: States, one: float, other: float) -> np.ndarray:
+    """(A, B) side by side by differences of our own step, from two changes of each number that it starts from."""
     columns = []
     for c in range(2 * mjm.nv + mjm.na + mjm.nu):
-        ends = []
-        for eps in (h, -h):
-            change = np.zeros(2 * mjm.nv + mjm.na + mjm.nu)
-            change[c] = eps
-            moved = qpos.numpy().copy()
-            for q in moved:
-                mujoco.mj_integratePos(mjm, q, change[: mjm.nv], 1.0)
-            sim.qpos.copy_(torch.tensor(moved))
-            of_v, of_act, of_ctrl = np.split(change[mjm.nv :], [mjm.nv, mjm.nv + mjm.na])
-            sim.qvel.copy_(qvel + torch.tensor(of_v))
-            sim.ctrl.copy_(ctrl + torch.tensor(of_ctrl))
-            if mjm.na:
-                sim.act.copy_(act + torch.tensor(of_act))
-            sim.step()
-            ends.append([sim.qpos.numpy().copy(), sim.qvel.numpy().copy(), sim.act.numpy().copy() if mjm.na else act])
-        (q1, v1, a1), (q0, v0, a0) = ends
+        (q1, v1, a1), (q0, v0, a0) = (stepped(mjm, sim, states, c, eps) for eps in (one, other))
         turned = np.zeros_like(v0)
-        for out, one, two in zip(turned, q0, q1, strict=True):
-            mujoco.mj_differentiatePos(mjm, out, 1.0, one, two)
-        columns.append(np.concatenate([turned, v1 - v0, np.asarray(a1 - a0)], axis=1) / (2 * h))
+        for out, after, before in zip(turned, q1, q0, strict=True):
+            mujoco.mj_differentiatePos(mjm, out, 1.0, before, after)
+        columns.append(np.concatenate([turned, v1 - v0, a1 - a0], axis=1) / (one - other))
     return np.stack(columns, axis=2)
+
+
+def stepped(mjm: mujoco.MjModel, sim: Simulation, states: States, c: int, eps: float) -> list[np.ndarray]:
+    """qpos, qvel and act after a step from states of which one number was changed."""
+    qpos, qvel, ctrl, act = states
+    change = np.zeros(2 * mjm.nv + mjm.na + mjm.nu)
+    change[c] = eps
+    moved = qpos.numpy().copy()
+    for q in moved:
+        mujoco.mj_integratePos(mjm, q, change[: mjm.nv], 1.0)
+    of_v, of_act, of_ctrl = np.split(change[mjm.nv :], [mjm.nv, mjm.nv + mjm.na])
+    put(sim, [torch.tensor(moved), qvel + torch.tensor(of_v), ctrl + torch.tensor(of_ctrl), act + torch.tensor(of_act)])
+    sim.step()
+    return [sim.qpos.numpy().copy(), sim.qvel.numpy().copy(), sim.act.numpy().copy() if mjm.na else act.numpy()]
 
 
 def best_differences(mjm: mujoco.MjModel, sim: Simulation, states: States) -> list[np.ndarray]:

@@ -6,6 +6,7 @@ import identify
 import mujoco
 import numpy as np
 import pytest
+from mujoco import sysid
 
 
 @pytest.mark.cpu
@@ -17,3 +18,14 @@ def test_parameters_are_found_to_rounding_and_with_noise_nearly():
         for name, factors in identify.SOUGHT.items():
             want = getattr(model, name) * factors
             np.testing.assert_allclose(found[name].numpy(), want, rtol=bound, err_msg=name)
+
+
+@pytest.mark.cpu
+@pytest.mark.skipif(not hasattr(sysid, "optimize"), reason='needs pip install "mujoco[sysid]"')
+def test_mujocos_own_way_finds_the_same_parameters():
+    data = identify.recorded(200)
+    found, *_ = identify.identify(*data)
+    ours = np.concatenate([found[name].numpy() for name in identify.SOUGHT])
+    theirs, rollouts = identify.by_sysid(*data, stretch=50)
+    np.testing.assert_allclose(theirs, ours[ours > 0], rtol=1e-6)
+    assert rollouts % 4 == 0

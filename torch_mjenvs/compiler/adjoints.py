@@ -59,6 +59,8 @@ class Adjoints:
         for x, bar in roots:
             self._add(bars, x, bar)
         self._sweep(current().top, bars)
+        if self._arrays:  # nobody handed on what went into these
+            raise NotDifferentiable("what loops put into arrays has no derivative in reverse mode yet")
         return [bars.get(x, 0.0) for x in self._inputs]
 
     def _scan(self, region: Region) -> None:

@@ -143,7 +143,7 @@ def atan2(y: Scalar, x: Scalar) -> Scalar:
 
 
 def power(x: Scalar, p: float) -> Scalar:
-    """Raise a positive x to a constant power p; whole and half powers are products and square roots."""
+    """Raise x, not negative, to a constant power p; whole and half powers are products and square roots."""
     if p == 0:
         return 1.0
     if p < 0:
@@ -153,7 +153,8 @@ def power(x: Scalar, p: float) -> Scalar:
         return half * half * x if int(p) % 2 and p > 1 else (x if p == 1 else half * half)
     if p == 0.5:
         return sqrt(x)
-    return x**p if type(x) is not Expr else exp(p * log(x))
+    # At 0, where the logarithm has no derivative, that of the power is 0 if p > 1: so the logarithm is of a bit more.
+    return x**p if type(x) is not Expr else exp(p * log(maximum(x, 1e-30)))
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
