@@ -52,6 +52,7 @@ LINK = """<body pos="0 0 0.1"><joint axis="{} {} 0"/>
   <geom type="capsule" size="0.02 0.03" contype="0" conaffinity="0"/>"""
 CHAIN = "".join(LINK.format(k % 2, 1 - k % 2) for k in range(40)) + 40 * "</body>"
 REFUSED = {
+    "no degrees of freedom": "<worldbody><geom size='.1'/></worldbody>",
     "one of 40 dofs: what loops put into arrays": f"<worldbody>{CHAIN}</worldbody>",
     "ellipsoids with ellipsoids": TWO.format(*['type="ellipsoid" size="0.1 0.2 0.3"'] * 2),
     "capsules with cylinders": TWO.format('type="capsule" size="0.1 0.2"', 'type="cylinder" size="0.1 0.2"'),

@@ -116,7 +116,9 @@ def _body_rates(quat: Vec) -> list[list[Scalar]]:
 
 
 def refuse(m: Model, precision: Precision) -> None:
-    """Raise UnsupportedModel, naming it, for what of a model has no derivative yet."""
+    """Raise UnsupportedModel, naming it, for what of a model has no derivative, or none yet."""
+    if not m.nv:
+        raise UnsupportedModel(f"{_CANNOT}no degrees of freedom: nothing in it moves")
     if m.noslip_iterations:
         raise UnsupportedModel(f"{_CANNOT}noslip_iterations={m.noslip_iterations}: {_NOT_YET}; set it to 0")
     if m.history0:
