@@ -29,7 +29,7 @@ HERE = torch.get_default_device()
 pytestmark = pytest.mark.usefixtures("no_default_device")
 TUNED = {f"Torch{name}-v0" for name in ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")}
 SUITE = ("walker-walk", "walker-run", "cheetah-run", "finger-spin", "quadruped-walk", "humanoid-walk")
-TUNED |= {f"TorchDMC/{name}-v0" for name in SUITE} | {"TorchGo1Joystick-v0"}
+TUNED |= {f"TorchDMC/{name}-v0" for name in SUITE} | {"TorchGo1Joystick-v0", "TorchG1Joystick-v0"}
 
 
 def settings(**instead: Any) -> ppo.Settings:
