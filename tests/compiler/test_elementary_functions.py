@@ -10,6 +10,7 @@ import pytest
 from graph_eval import RUNNERS, evaluate, run_compiled, trace
 
 from torch_mjenvs.compiler import math as traced
+from torch_mjenvs.compiler.scalar import power
 
 DTYPES = ["float32", "float64"]
 RUNS = [(r, d) for r in RUNNERS for d in DTYPES]
@@ -196,6 +197,16 @@ def test_atan2_of_a_constant(runner: str) -> None:
     got = RUNNERS[runner](trace(body, {"x": x}, {"y": (6, "f")}, "float64"), {"x": x})["y"]
     want = np.concatenate([[np.arctan2(x[0], c), np.arctan2(np.full(5, c), x[0])] for c in (-1.0, 0.0, 1.0)])
     np.testing.assert_allclose(got, want, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_power(runner: str, dtype: str) -> None:
+    """At 0, too, where it is computed by a logarithm."""
+    x, powers = np.array([[0.0, 1e-25, 1e-6, 0.3, 1.0, 2.5]], dtype=dtype_of(dtype)), (0.1, 0.3, 0.9, 1.1, 1.7, 20.0)
+    program = trace(lambda b: {"y": [power(b["x"][0], p) for p in powers]}, {"x": x}, {"y": (len(powers), "f")}, dtype)
+    got, want = RUNNERS[runner](program, {"x": x})["y"], np.stack([x[0].astype(float) ** p for p in powers])
+    np.testing.assert_allclose(got, want, rtol=2e-5 if dtype == "float32" else 1e-13, atol=1e-32)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 
 from . import math as _traced
-from .expr import Expr, node, type_of
+from .expr import Expr, current, node, type_of
 
 Scalar: TypeAlias = float | torch.Tensor | Expr
 Mask: TypeAlias = bool | torch.Tensor | Expr
@@ -153,8 +153,10 @@ def power(x: Scalar, p: float) -> Scalar:
         return half * half * x if int(p) % 2 and p > 1 else (x if p == 1 else half * half)
     if p == 0.5:
         return sqrt(x)
-    # At 0, where the logarithm has no derivative, that of the power is 0 if p > 1: so the logarithm is of a bit more.
-    return x**p if type(x) is not Expr else exp(p * log(maximum(x, 1e-30)))
+    if type(x) is not Expr:
+        return x**p
+    tiny = 1e-37 if current().dtype == "float32" else 1e-300  # below it the power is 0, and so is its derivative
+    return select(x < tiny, 0.0, exp(p * log(maximum(x, tiny))))
 
 
 def minimum(a: Scalar, b: Scalar) -> Scalar:
