@@ -78,7 +78,8 @@ def test_code_made_quickly_gives_the_same_bits(seed, monkeypatch):
         outputs.append([getattr(sim, name).clone() for name in ("qpos", "qvel", *sim.outputs)])
         code.append(sim._step.kernel.code_bytes)
     assert code[1] > 1.2 * code[0]
-    assert all(map(torch.equal, *outputs))
+    for one, two in zip(*outputs, strict=True):  # what blows up is no number in both
+        torch.testing.assert_close(one, two, rtol=0, atol=0, equal_nan=True)
 
 
 def test_the_random_models_have_what_they_are_to_test():
