@@ -25,6 +25,8 @@ import torch
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.pipeline import derive
 
+from .report import table
+
 RESULTS = Path(__file__).parent / "results" / "gjk.json"
 SHAPES = {
     "sphere": 'type="sphere" size=".1"',
@@ -201,7 +203,7 @@ def share(mask: np.ndarray) -> float | None:
     return float(np.mean(mask)) if mask.size else None
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def rendered(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a table in Markdown."""
     head = ["", "depths differ", "by 1e-6, 1e-3", "normals by 1e-3", "depth off, here", "in MuJoCo"]
     head += ["by the normal, here", "in MuJoCo", "nearer here"]
@@ -213,13 +215,13 @@ def table(rows: list[dict[str, Any]]) -> str:
         texts = (f"{x[name]:.0e}" if x[name] else "0" for name in ("median", "99%", "most"))
         return ", ".join(text.replace("e-0", "e-") for text in texts)
 
-    lines = [head, ["---", *["--:"] * (len(head) - 1)]]
+    lines = []
     for row in rows:
         shares = ", ".join(percent(row[f"depths differ by {x}"]) for x in ("1e-6", "1e-3"))
         cells = [", ".join(row["pair"]), three(row["depths differ"]), shares, percent(row["normals differ by 1e-3"])]
         cells += [three(row[f"{what} off, {name}"]) for what in ("depth", "normal") for name in ("here", "MuJoCo")]
         lines.append([*cells, percent(row["here nearer, of those that differ by 1e-6"])])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return table(head, lines)
 
 
 def main() -> None:
@@ -231,7 +233,7 @@ def main() -> None:
         rows.append(compared(pair, n))
         print(json.dumps(rows[-1]), flush=True)
     RESULTS.write_text(json.dumps({"states": n, "rows": rows}, indent=1) + "\n")
-    print(table(rows))
+    print(rendered(rows))
 
 
 if __name__ == "__main__":
