@@ -62,9 +62,9 @@ def test_the_tasks_look_as_in_mujoco(name, camera):
 
 
 SUITE = (
-    "acrobot-swingup", "cartpole-swingup", "cheetah-run", "finger-turn_hard", "fish-swim", "hopper-hop", "humanoid-run",
-    "manipulator-bring_ball", "pendulum-swingup", "point_mass-easy", "quadruped-walk", "reacher-easy",
-    "stacker-stack_4", "swimmer-swimmer6", "walker-walk",
+    "acrobot-swingup", "ball_in_cup-catch", "cartpole-swingup", "cheetah-run", "finger-turn_hard", "fish-swim",
+    "hopper-hop", "humanoid-run", "manipulator-bring_ball", "pendulum-swingup", "point_mass-easy", "quadruped-walk",
+    "reacher-easy", "stacker-stack_4", "swimmer-swimmer6", "walker-walk",
 )  # fmt: skip
 
 

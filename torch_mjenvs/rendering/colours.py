@@ -33,7 +33,7 @@ from ..physics.model.enums import GeomType
 from ..physics.model.model import Model
 from .lights import thrown_back
 from .meshes import Spot, Tree, enter, spot, texture_place
-from .scene import FINE, GEOM, MOST_CELLS, Drawn, Scene, View, kind_of, look
+from .scene import FINE, MOST_CELLS, SITE, Drawn, Scene, View, kind_of, look
 from .shapes import KINDS, NOWHERE, Kind, turned
 from .surfaces import Surface, textured
 from .textures import CUBE, Texture, sample, sample_cube
@@ -173,7 +173,7 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
         x, y = across * over, up * over
     blocked: Mask = False
     for k, drawn in enumerate(scene.drawn):
-        if drawn.object != GEOM or drawn.shape == GeomType.HFIELD:  # sites cast none
+        if drawn.object == SITE or drawn.shape == GeomType.HFIELD:  # these cast none
             continue
         left, right, bottom, top = bounds[4 * k : 4 * k + 4]
         own = pixel.views[0].shapes[k][1]

@@ -1,12 +1,13 @@
 """The shapes that are drawn of a model, and where a camera sees them, itself or in a plane that mirrors.
 
 What is drawn is what MuJoCo's own list of a scene has (mjv_updateScene), under the default visual options: geoms and
-sites of groups 0 to 2 whose colour is not wholly transparent. Rangefinders' rays are left out.
+sites of groups 0 to 2 whose colour is not wholly transparent, spatial tendons and slider-cranks. Rangefinders' rays are
+left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,8 +33,9 @@ from ..physics.model.enums import GeomType
 from ..physics.model.hfield import HField, read_hfields
 from ..physics.model.model import Model, UnsupportedModel
 from ..physics.sensors.ray_hfield import ray_hfield, surface
-from . import lights, meshes, surfaces
+from . import connectors, lights, meshes, surfaces
 from .camera import Camera, camera_of, pose, read
+from .connectors import ACTUATOR, TENDON, Piece, Rod
 from .lights import Light
 from .meshes import Tree
 from .shapes import KINDS, Kind, bounds, corners, flat_bounds, point_at, turned
@@ -49,7 +51,10 @@ GEOM, SITE = int(mujoco.mjtObj.mjOBJ_GEOM), int(mujoco.mjtObj.mjOBJ_SITE)
 
 @dataclass(frozen=True)
 class Drawn:
-    """A geom or site that is drawn: what it is (mjtObj), its number, and its shape (mjtGeom)."""
+    """What is drawn: a geom, a site, or a piece of a tendon or slider-crank.
+
+    object is what it is (mjtObj), id its number, shape an mjtGeom.
+    """
 
     object: int
     id: int
@@ -57,6 +62,7 @@ class Drawn:
     surface: Surface | None = None  # None: no colours are asked for
     tree: Tree | None = None  # of a mesh
     cells: str = ""  # of a plane: see `_cells`
+    rod: Rod | None = None  # of a tendon or slider-crank
 
     @property
     def opaque(self) -> bool:
@@ -129,13 +135,16 @@ def scene_of(
     """
     made = camera_of(mjm, camera)
     options, data = mujoco.MjvOption(), mujoco.MjData(mjm)
-    _refuse(mjm, options)
-    listed = mujoco.MjvScene(mjm, maxgeom=mjm.ngeom + mjm.nsite + 1000)
+    _refuse(mjm)
+    for place in (mujoco.mj_kinematics, mujoco.mj_comPos, mujoco.mj_tendon):  # only then are tendons listed
+        place(mjm, data)
+    most = mjm.ngeom + mjm.nsite + mjm.ntendon * mjm.vis.quality.numslices + 3 * mjm.nwrap + 1000
+    listed = mujoco.MjvScene(mjm, maxgeom=most)
     mujoco.mjv_updateScene(mjm, data, options, None, _copy(made), mujoco.mjtCatBit.mjCAT_ALL, listed)
     shown = [geom for geom in listed.geoms[: listed.ngeom] if geom.objtype in (GEOM, SITE)]
     which = {_mesh_of(mjm, geom) for geom in shown} - {-1}
     trees, table = meshes.read(mjm, sorted(which)) if which else ({}, None)
-    drawn = tuple(_drawn(mjm, geom, known, trees.get(_mesh_of(mjm, geom))) for geom in shown)
+    drawn = (*(_drawn(mjm, geom, known, trees.get(_mesh_of(mjm, geom))) for geom in shown), *_rods(mjm, listed, known))
     seen = read(mjm, made, listed.camera[0])
     if known is None:
         return Scene(seen, drawn), table
@@ -154,16 +163,8 @@ def _copy(made: mujoco.MjvCamera) -> mujoco.MjvCamera:
     return copy
 
 
-def _refuse(mjm: mujoco.MjModel, options: mujoco.MjvOption) -> None:
+def _refuse(mjm: mujoco.MjModel) -> None:
     """Refuse what MuJoCo would draw and a picture does not have."""
-    for k in range(mjm.ntendon):
-        path = range(mjm.tendon_adr[k], mjm.tendon_adr[k] + mjm.tendon_num[k])
-        spatial = any(mjm.wrap_type[j] != mujoco.mjtWrap.mjWRAP_JOINT for j in path)
-        seen = options.tendongroup[min(max(mjm.tendon_group[k], 0), 5)] and mjm.tendon_rgba[k, 3] > 0
-        if spatial and seen and mjm.tendon_width[k] > 0:
-            raise UnsupportedModel(
-                f"pictures do not draw tendon {mjm.tendon(k).name!r}: give it group='3' or width='0' to leave it out"
-            )
     if mjm.nskin:
         raise UnsupportedModel("pictures do not draw skins: remove them from the model")
 
@@ -174,9 +175,7 @@ def _mesh_of(mjm: mujoco.MjModel, geom: mujoco.MjvGeom) -> int:
     return int(mjm.geom_dataid[geom.objid]) if is_mesh else -1
 
 
-def _drawn(
-    mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] | None, tree: Tree | None
-) -> Drawn:
+def _drawn(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, known: Sequence[Texture] | None, tree: Tree | None) -> Drawn:
     of_geom, k = geom.objtype == GEOM, int(geom.objid)
     shape = int(mjm.geom_type[k] if of_geom else mjm.site_type[k])
     name = f"geom {mjm.geom(k).name!r} (number {k})" if of_geom else f"site {mjm.site(k).name!r}"
@@ -188,6 +187,25 @@ def _drawn(
     flat = shape == GeomType.PLANE or (tree is not None and tree.places >= 0)
     look = None if known is None else surfaces.read(mjm, geom, flat, known, name)
     return Drawn(int(geom.objtype), k, shape, look, tree, _cells(mjm, k) if shape == GeomType.PLANE and look else "")
+
+
+def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture] | None) -> Iterator[Drawn]:
+    """Yield the pieces of tendons and slider-cranks, of which MuJoCo lists those that are there at qpos0."""
+    first: dict[tuple[int, int], list[mujoco.MjvGeom]] = {}
+    for geom in listed.geoms[: listed.ngeom]:
+        first.setdefault((int(geom.objtype), int(geom.objid)), []).append(geom)
+    for (object, k), geoms in first.items():
+        if object == TENDON and mjm.tendon_width[k] > 0 and geoms[0].rgba[3] > 0:
+            name, rods = f"tendon {mjm.tendon(k).name!r} (number {k})", connectors.rods_of_tendon(mjm, k)
+        elif object == ACTUATOR and mjm.actuator_trntype[k] == mujoco.mjtTrn.mjTRN_SLIDERCRANK:
+            name, rods = f"actuator {mjm.actuator(k).name!r} (number {k})", connectors.rods_of_crank(mjm)
+        else:
+            continue
+        look = None if known is None else surfaces.read(mjm, geoms[0], False, known, name)
+        for rod in rods:
+            broken = look and object == ACTUATOR and rod.piece == connectors.BROKEN
+            shown = replace(look, rgba=tuple(map(float, mjm.vis.rgba.crankbroken))) if look and broken else look
+            yield Drawn(object, k, rod.shape, shown, rod=rod)
 
 
 def _cells(mjm: mujoco.MjModel, k: int) -> str:
@@ -255,31 +273,43 @@ def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[S
         moved = [replace(x, pos=places.get(x.number, x.pos)) for x in scene.lights]
         scene = replace(scene, lights=tuple(moved))
     place, axes = pose(m, d, scene.camera)
-    eye = place, [-1.0 * x for x in column(axes, 2)]
-    out = _view(m, d, scene, place, axes, eye, 0)
+    eye, placed = (place, [-1.0 * x for x in column(axes, 2)]), _placed(m, d, scene)
+    out = _view(m, d, scene, placed, place, axes, eye, 0)
     for k in scene.mirrors:
-        pos, mat, _ = _placed(m, d, scene.drawn[k])
+        pos, mat, _ = placed[k]
         up = [mat[2], mat[5], mat[8]]
         image = add_scaled(place, up, -2.0 * dot(up, sub(place, pos)))
         across = [dot(up, column(axes, i)) for i in range(3)]
         mirrored = [axes[3 * j + i] - 2.0 * up[j] * across[i] for j in range(3) for i in range(3)]
-        out += _view(m, d, scene, image, mirrored, eye, 1)
+        out += _view(m, d, scene, placed, image, mirrored, eye, 1)
     if scene.sky:
         out += axes
     for k in scene.casting:
-        out += _shadow(m, d, scene, scene.lights[k], axes)
+        out += _shadow(m, d, scene, placed, scene.lights[k], axes)
     return [float(x) if isinstance(x, int) else x for x in out]
 
 
-def _placed(m: Model, d: Data, x: Drawn) -> tuple[Vec, Vec, Vec]:
-    """Return position, orientation and size of what is drawn."""
-    if x.object == GEOM:
-        return d.geom_xpos[x.id], d.geom_xmat[x.id], m.geom_size[x.id]
-    return d.site_xpos[x.id], d.site_xmat[x.id], m.site_size[x.id]
+Placed = tuple[Vec, Vec, Vec]  # position, orientation and size
+
+
+def _placed(m: Model, d: Data, scene: Scene) -> list[Placed]:
+    """Return where all that is drawn is."""
+    pieces: dict[tuple[int, int], list[Piece]] = {}
+    out: list[Placed] = []
+    for x in scene.drawn:
+        if x.rod:
+            if (x.object, x.id) not in pieces:
+                pieces[x.object, x.id] = connectors.pieces(m, d, x.object, x.id, x.rod)
+            out.append(connectors.placed(x.rod, pieces[x.object, x.id][x.rod.piece]))
+        elif x.object == GEOM:
+            out.append((d.geom_xpos[x.id], d.geom_xmat[x.id], m.geom_size[x.id]))
+        else:
+            out.append((d.site_xpos[x.id], d.site_xmat[x.id], m.site_size[x.id]))
+    return out
 
 
 def _view(
-    m: Model, d: Data, scene: Scene, place: Vec, axes: Vec, eye: tuple[Vec, Vec], number: int
+    m: Model, d: Data, scene: Scene, placed: list[Placed], place: Vec, axes: Vec, eye: tuple[Vec, Vec], number: int
 ) -> list[Scalar]:
     """Return of all that is drawn its bounds and what its kind needs, and then of all lights where they are.
 
@@ -291,9 +321,8 @@ def _view(
         pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
         seen = mat_vec(transpose(axes), sub(pos, place))
         shining.append([*seen, *mat_vec(transpose(axes), normalize(way, [0.0, 0.0, -1.0]))])
-    for x in scene.drawn:
+    for x, (pos, mat, size) in zip(scene.drawn, placed, strict=True):
         kind = kind_of(m, x)
-        pos, mat, size = _placed(m, d, x)
         local = transpose(mat)
         start, turn = mat_vec(local, sub(place, pos)), mat_mul(local, axes)
         balls = kind.balls(size) if kind.balls else None
@@ -317,7 +346,7 @@ def corner_lights(
     return [x for g in range(len(groups)) for corner in found for x in corner[g]]
 
 
-def _shadow(m: Model, d: Data, scene: Scene, light: Light, axes: Vec) -> list[Scalar]:
+def _shadow(m: Model, d: Data, scene: Scene, placed: list[Placed], light: Light, axes: Vec) -> list[Scalar]:
     """Return of a light that casts shadows its axes, in the camera's, and what bounds each shape as it sees them.
 
     It looks along -z of its axes, as a camera does.
@@ -328,9 +357,8 @@ def _shadow(m: Model, d: Data, scene: Scene, light: Light, axes: Vec) -> list[Sc
     right = normalize(cross([aside, 0.0, 1.0 - aside], back), [1.0, 0.0, 0.0])
     own = transpose([*right, *cross(back, right), *back])
     out = mat_mul(transpose(axes), own)
-    for x in scene.drawn:
+    for x, (place, mat, size) in zip(scene.drawn, placed, strict=True):
         kind = kind_of(m, x)
-        place, mat, size = _placed(m, d, x)
         local = transpose(mat)
         balls = kind.balls(size) if kind.balls else None
         turn = mat_mul(local, own)

@@ -68,16 +68,17 @@ class Simulation(simulation.Simulation):
         `mujoco.MjvCamera`. outputs: `rgb` (worlds, height, width, 3), uint8, `depth` (worlds, height, width), metres
         along the camera's axis, in the simulation's dtype, and `segmentation` (worlds, height, width, 2), the number of
         the object and its type (mjtObj) as int32, -1 and -1 where there is nothing. They are as `mujoco.Renderer` has
-        them: of geoms and sites of groups 0 to 2 whose colour is not wholly transparent. The background, which is all
-        that a world of NaN shows, is at the depth where drawing ends (visual/map/zfar). No OpenGL is needed. without:
-        which of `shadow`, `reflection` and `skybox` colours are to do without. samples: in how many places of a pixel
-        its colour is found, 1 or 4: 4 smooths edges, as MuJoCo does by default, and takes up to four times as long.
+        them: of tendons, slider-cranks, and the geoms and sites of groups 0 to 2 whose colour is not wholly
+        transparent. The background, which is all that a world of NaN shows, is at the depth where drawing ends
+        (visual/map/zfar). No OpenGL is needed. without: which of `shadow`, `reflection` and `skybox` colours are to do
+        without. samples: in how many places of a pixel its colour is found, 1 or 4: 4 smooths edges, as MuJoCo does by
+        default, and takes up to four times as long.
 
         The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
 
         Raises ValueError for an unknown camera, output or world, MemoryError for more than fits; `UnsupportedModel`,
-        naming the element, where the camera might see what is not drawn: spatial tendons, skins; in colour, flat
-        textures on shapes other than planes and meshes.
+        naming the element, where the camera might see what is not drawn: skins; in colour, flat textures on shapes
+        other than planes and meshes.
         """
         asked = (outputs,) if isinstance(outputs, str) else tuple(dict.fromkeys(outputs))
         unknown = [name for name in asked if name not in PICTURES]

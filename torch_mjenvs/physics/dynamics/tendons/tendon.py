@@ -34,7 +34,7 @@ def tendon(m: Model, d: Data) -> None:
                 j, prm = m.wrap_objid[w], m.wrap_prm[w]
                 d.ten_length[t] = d.ten_length[t] + prm * d.qpos[m.jnt_qposadr[j]]
                 _add(d.ten_J[t], {m.jnt_dofadr[j]: prm}, 1.0)
-        for share, w in _parts(m, t):
+        for share, w in parts(m, t):
             site, after = m.wrap_objid[w], m.wrap_objid[w + 1]
             if m.wrap_type[w + 1] == WrapType.SITE:
                 _join(d, t, _of_sites(m, d, site, after), share)
@@ -43,7 +43,7 @@ def tendon(m: Model, d: Data) -> None:
                 _join(d, t, _round(m, d, site, after, side, m.wrap_objid[w + 2]), share)
 
 
-def _parts(m: Model, t: int) -> Iterator[tuple[Scalar, int]]:
+def parts(m: Model, t: int) -> Iterator[tuple[Scalar, int]]:
     """Yield each part of a tendon between two sites: its share in the length, and where it begins in the path.
 
     Behind a pulley the share is 1 over its divisor.
@@ -59,7 +59,7 @@ def _parts(m: Model, t: int) -> Iterator[tuple[Scalar, int]]:
 
 def straight_parts(m: Model, t: int) -> Iterator[tuple[Scalar, int, int]]:
     """Yield (share, site, site) of each part that goes straight from site to site."""
-    for share, w in _parts(m, t):
+    for share, w in parts(m, t):
         if m.wrap_type[w + 1] == WrapType.SITE:
             yield share, m.wrap_objid[w], m.wrap_objid[w + 1]
 

@@ -1,0 +1,305 @@
+"""What MuJoCo draws from point to point: spatial tendons, and the rods of slider-cranks. addSpatialTendonGeoms.
+
+A tendon is drawn as capsules along its path. Round a geom MuJoCo takes as many as fit the angle, here there are always
+`ARC` of them. A tendon that is slack, leads from a site to a site and is no more than a string hangs as a catenary
+does, in as many capsules as `visual/quality/numslices` says. Which pieces there are depends on the state; a piece that
+is not there now is put where no camera sees it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+
+from ..compiler.control import repeat
+from ..compiler.scalar import (
+    Mask,
+    Scalar,
+    absolute,
+    cos,
+    exp,
+    log,
+    logical_and,
+    logical_not,
+    maximum,
+    minimum,
+    select,
+    sin,
+    sqrt,
+)
+from ..physics.algebra.spatial import (
+    MINVAL,
+    Vec,
+    add,
+    add_scaled,
+    choose,
+    column,
+    dot,
+    mat_vec,
+    norm,
+    normalize,
+    sub,
+    transpose,
+)
+from ..physics.dynamics.tendons.tendon import parts
+from ..physics.dynamics.tendons.wrapping import Wrap, wrap
+from ..physics.model.data import Data
+from ..physics.model.enums import GeomType, WrapType
+from ..physics.model.model import Model
+from .shapes import NOWHERE
+
+TENDON, ACTUATOR = int(mujoco.mjtObj.mjOBJ_TENDON), int(mujoco.mjtObj.mjOBJ_ACTUATOR)
+STEEP = 100.0  # a string longer than its ends are apart sideways by this factor hangs straight down and up
+ARC = 12  # pieces round a geom: half way round one leaves the arc by 1 % of its radius
+BROKEN = 2  # the piece of a slider-crank whose rod does not reach
+NEWTON = 12  # steps of Newton's method; the equation is nearly linear, and 5 usually do
+
+
+@dataclass(frozen=True)
+class Rod:
+    """A piece of a tendon or slider-crank: its place among `count` pieces, its shape (mjtGeom), its radius in metres.
+
+    hangs: whether the tendon is a string, which sags.
+    """
+
+    piece: int
+    count: int
+    shape: int
+    radius: float
+    hangs: bool = False
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Where a piece is: from point to point of the world, if it is there."""
+
+    start: Vec
+    end: Vec
+    there: Mask = True
+
+
+# tendons
+
+
+def rods_of_tendon(mjm: mujoco.MjModel, t: int) -> list[Rod]:
+    """Return the pieces that a tendon may consist of, in the order of `pieces`; none of one that only has joints."""
+    string = hangs(mjm, t)
+    path = (1 if mjm.wrap_type[w + 1] == WrapType.SITE else ARC + 2 for _, w in parts(mjm, t))
+    count = int(mjm.vis.quality.numslices) if string else sum(path)
+    return [Rod(k, count, int(GeomType.CAPSULE), float(mjm.tendon_width[t]), string) for k in range(count)]
+
+
+def hangs(mjm: mujoco.MjModel, t: int) -> bool:
+    """Return whether a tendon is a mere string: it leads from site to site, holds up to a length, and does no more."""
+    path = range(mjm.tendon_adr[t], mjm.tendon_adr[t] + mjm.tendon_num[t])
+    pulled = (mjm.actuator_trntype == mujoco.mjtTrn.mjTRN_TENDON) & (mjm.actuator_trnid[:, 0] == t)
+    weightless = mjm.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY or norm(list(mjm.opt.gravity)) <= MINVAL
+    return bool(
+        not weightless
+        and [mjm.wrap_type[w] for w in path] == [WrapType.SITE] * 2
+        and (_springs_back(mjm, t) or _ends(mjm, t))
+        and not (mjm.tendon_damping[t] or mjm.tendon_frictionloss[t] or pulled.any())
+    )
+
+
+def _springs_back(mjm: mujoco.MjModel, t: int) -> bool:
+    shortest, longest = mjm.tendon_lengthspring[t]
+    return bool(mjm.tendon_stiffness[t] > 0 and shortest == 0 and longest > 0)
+
+
+def _ends(mjm: mujoco.MjModel, t: int) -> bool:
+    return bool(mjm.tendon_stiffness[t] == 0 and mjm.tendon_limited[t] and mjm.tendon_range[t, 0] == 0)
+
+
+def _tendon(m: Model, d: Data, t: int, rod: Rod) -> list[Piece]:
+    if rod.hangs:
+        w = m.tendon_adr[t]
+        longest = m.tendon_range[t][1] if m.tendon_stiffness[t] == 0 else m.tendon_lengthspring[t][1]
+        one, two = (d.site_xpos[m.wrap_objid[k]] for k in (w, w + 1))
+        return _string(m, one, two, longest, rod.count)
+    return [piece for _, w in parts(m, t) for piece in _part(m, d, w)]
+
+
+def _part(m: Model, d: Data, w: int) -> Iterator[Piece]:
+    """Yield the pieces of the part of a tendon that begins at place w of its path."""
+    if m.wrap_type[w + 1] == WrapType.SITE:
+        yield Piece(d.site_xpos[m.wrap_objid[w]], d.site_xpos[m.wrap_objid[w + 1]])
+        return
+    geom, side = m.wrap_objid[w + 1], round((m.nominal or m).wrap_prm[w + 1])
+    one, two = (d.site_xpos[m.wrap_objid[k]] for k in (w, w + 2))
+    centre, mat = d.geom_xpos[geom], d.geom_xmat[geom]
+
+    def seen(point: Vec) -> list[Scalar]:
+        return mat_vec(transpose(mat), sub(point, centre))
+
+    aside = seen(d.site_xpos[side]) if side >= 0 else None
+    path = wrap(seen(one), seen(two), aside, m.geom_size[geom][0], m.geom_type[geom] == GeomType.SPHERE)
+    rounded = logical_and(path.on, path.length > 0.0)  # what goes through the inside touches in one point
+    arc = [add(centre, mat_vec(mat, x)) for x in _arc(path, m.geom_size[geom][0], m.geom_type[geom] == GeomType.SPHERE)]
+    yield Piece(one, choose(path.on, arc[0], two))
+    for start, end in itertools.pairwise(arc):
+        yield Piece(start, end, rounded)
+    yield Piece(arc[-1], two, path.on)
+
+
+def _arc(path: Wrap, radius: Scalar, sphere: bool) -> list[list[Scalar]]:
+    """Return points of a tendon's way round a geom, evenly from the first to the last, in the geom's frame.
+
+    They are cos(x) first + sin(x) aside, of what is across a cylinder's axis, along which it climbs.
+    """
+    climb = 0.0 if sphere else path.last[2] - path.first[2]
+    angle = sqrt(maximum(path.length * path.length - climb * climb, 0.0)) / radius
+    n = 3 if sphere else 2
+    sine = sin(angle)
+    over = select(sine < 0.0, -1.0, 1.0) / maximum(absolute(sine), 1e-6)
+    aside = [(b - a * cos(angle)) * over for a, b in zip(path.first[:n], path.last[:n], strict=True)]
+    points = [path.first]
+    for k in range(1, ARC):
+        c, s = cos(angle * (k / ARC)), sin(angle * (k / ARC))
+        flat = [a * c + b * s for a, b in zip(path.first[:n], aside, strict=True)]
+        points.append(flat if sphere else [*flat, path.first[2] + climb * (k / ARC)])
+    return [*points, path.last]
+
+
+# strings
+
+
+def _string(m: Model, one: Vec, two: Vec, longest: Scalar, count: int) -> list[Piece]:
+    """Return the pieces of a string between two points: straight if it is tight. mjv_catenary.
+
+    h, v  how far the points are apart, horizontally and vertically   up, across   unit vectors
+    """
+    up = normalize([-1.0 * x for x in m.gravity], [0.0, 0.0, 1.0])
+    apart = sub(two, one)
+    v = dot(apart, up)
+    flat = add_scaled(apart, up, -1.0 * v)
+    h, across = norm(flat), normalize(flat, [0.0, 0.0, 0.0])
+    slack = norm(apart) < longest
+    bead = logical_and(slack, longest > STEEP * h)
+    curved = logical_and(slack, logical_not(bead))
+
+    down = -0.5 * (sqrt(maximum(longest * longest - h * h, 0.0)) - v)
+    lowest = add_scaled(add_scaled(one, up, down), across, h * down / select(bead, 2.0 * down - v, 1.0))
+    x = [k * h / (count + 1.0) for k in range(1, count)]
+    heights = _catenary(select(curved, h, 1.0), select(curved, v, 0.0), select(curved, longest, 2.0), x)
+    hanging = [add_scaled(add_scaled(one, across, a), up, b) for a, b in zip(x, heights, strict=True)]
+
+    pieces = []
+    points = [one, *hanging, two]
+    for k in range(count):
+        start, end, there = points[k], points[k + 1], curved
+        if k == 0:
+            end, there = choose(curved, end, choose(bead, lowest, two)), True
+        elif k == 1:
+            start, end = choose(curved, start, lowest), choose(curved, end, two)
+            there = slack
+        pieces.append(Piece(start, end, there))
+    return pieces
+
+
+def _catenary(h: Scalar, v: Scalar, longest: Scalar, x: Vec) -> list[Scalar]:
+    """Return how high a chain hangs at horizontal places x, seen from its first end: below 0 where it sags.
+
+    It is b cosh((x - x0) / b) - b cosh(x0 / b), where sinh(a) / a = sqrt(longest² - v²) / h with a = h / 2b.
+    """
+    excess = sqrt(maximum(longest * longest - v * v, 0.0)) / h - 1.0
+    goal = 1.0 / sqrt(maximum(excess, MINVAL))
+
+    def newton(i: Any, c: list[Scalar]) -> list[Scalar]:
+        """One step to the root of 1 / sqrt(sinh(a) / a - 1) - goal, which is about linear in 1 / 2a."""
+        a = 0.5 / c[0]
+        more, slope = _sinh_over(a)
+        residual = 1.0 / sqrt(maximum(more, MINVAL)) - goal
+        rate = slope * a * a / maximum(more * sqrt(maximum(more, MINVAL)), MINVAL)
+        return [maximum(c[0] - residual / maximum(rate, MINVAL), 0.5 * c[0])]
+
+    (root,) = repeat(NEWTON, newton, [goal / 24.0**0.5])
+    b = root * h
+    x0 = 0.5 * (h - b * log((longest + v) / maximum(longest - v, MINVAL)))
+    return [2.0 * b * _sinh(0.5 * (y - 2.0 * x0) / b) * _sinh(0.5 * y / b) for y in x]
+
+
+def _sinh_over(a: Scalar) -> tuple[Scalar, Scalar]:
+    """Return sinh(a) / a - 1 and its slope, of a > 0; by their series where their terms cancel out."""
+    square, more, slope, term = a * a, 0.0 * a, 0.0 * a, 1.0
+    near = minimum(square, 1.0)
+    for k in range(9, 0, -1):  # sum of a^2k / (2k + 1)!
+        term = 1.0 / _factorial(2 * k + 1)
+        more = (more + term) * near
+        slope = slope * near + 2.0 * k * term
+    wide = maximum(a, 1.0)
+    sinh, cosh = _sinh(wide), 0.5 * (exp(wide) + exp(-1.0 * wide))
+    large = square > 1.0
+    return select(large, sinh / wide - 1.0, more), select(large, (cosh - sinh / wide) / wide, slope * minimum(a, 1.0))
+
+
+def _sinh(a: Scalar) -> Scalar:
+    """The hyperbolic sine, to rounding: by its series where exp(a) and exp(-a) are about equal."""
+    near, series = minimum(a * a, 1.0), 0.0 * a
+    for k in range(9, -1, -1):
+        series = series * near + 1.0 / _factorial(2 * k + 1)
+    return select(absolute(a) > 1.0, 0.5 * (exp(a) - exp(-1.0 * a)), a * series)
+
+
+def _factorial(n: int) -> float:
+    return float(n * _factorial(n - 1)) if n else 1.0
+
+
+# slider-cranks
+
+
+def rods_of_crank(mjm: mujoco.MjModel) -> list[Rod]:
+    """Return the pieces of a slider-crank: the slider, and the rod twice, as it is and where it does not reach."""
+    radius = float(mjm.stat.meansize * mjm.vis.scale.slidercrank)
+    capsules = [Rod(k, 3, int(GeomType.CAPSULE), radius / 2) for k in (1, BROKEN)]
+    return [Rod(0, 3, int(GeomType.CYLINDER), radius), *capsules]
+
+
+def _crank(m: Model, d: Data, i: int) -> list[Piece]:
+    (crank, slider), rod = m.actuator_trnid[i], m.actuator_cranklength[i]
+    axis, apart = column(d.site_xmat[slider], 2), sub(d.site_xpos[crank], d.site_xpos[slider])
+    along = dot(apart, axis)
+    left = along * along + rod * rod - dot(apart, apart)
+    end = add_scaled(d.site_xpos[slider], axis, along - sqrt(maximum(left, 0.0)))
+    reaches = left >= 0.0
+    return [
+        Piece(d.site_xpos[slider], end),
+        Piece(end, d.site_xpos[crank], reaches),
+        Piece(end, d.site_xpos[crank], logical_not(reaches)),
+    ]
+
+
+# where they are
+
+
+def pieces(m: Model, d: Data, object: int, id: int, rod: Rod) -> list[Piece]:
+    """Return all pieces of the tendon or slider-crank that `rod` is one of."""
+    return _tendon(m, d, id, rod) if object == TENDON else _crank(m, d, id)
+
+
+def placed(rod: Rod, piece: Piece) -> tuple[Vec, Vec, Vec]:
+    """Return position, orientation and size of a piece. mjv_connector."""
+    apart = sub(piece.end, piece.start)
+    x, y, z = normalize(apart, [0.0, 0.0, 1.0])
+    aside = x * x + y * y
+    down, back = z < 0.0, logical_and(z < 0.0, aside < 1e-20)
+    over = select(down, 1.0 - z, 1.0) / select(down, select(back, 1.0, aside), 1.0 + z)  # 1 / (1 + z)
+    turned = [
+        1.0 - x * x * over,
+        -1.0 * x * y * over,
+        x,
+        -1.0 * x * y * over,
+        1.0 - y * y * over,
+        y,
+        -1.0 * x,
+        -1.0 * y,
+        z,
+    ]
+    mat = choose(back, [1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, -1.0], turned)
+    middle = choose(piece.there, add_scaled(piece.start, apart, 0.5), [0.0, 0.0, -NOWHERE])
+    half = maximum(0.5 * norm(apart), 1e-9)
+    return middle, mat, [rod.radius, half]
