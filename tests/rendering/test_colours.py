@@ -47,6 +47,27 @@ def test_every_shape_texture_and_light_looks_as_in_mujoco(without, most):
     assert max(differences(mujoco.MjModel.from_xml_string(COLOURS), "ahead", 120, without)) < most
 
 
+HAZE = """<mujoco><visual><quality offsamples="0"/><map haze="{haze}" zfar="9"/><rgba haze=".9 .2 .1 1"/></visual>
+  <statistic extent="4"/>
+  <asset><texture type="skybox" builtin="gradient" rgb1=".3 .5 .7" rgb2="0 0 .3" width="32" height="192"/></asset>
+  <worldbody><light pos="0 0 9"/><camera name="c" pos="0 -3 {height}" xyaxes="1 0 0 0 .02 1"/>
+    <geom type="plane" size="0 0 1" euler="{tilt} 5 0" rgba=".2 .6 .3 1"/>
+    <geom type="box" size=".2 .2 .8" pos=".9 0 .5"/><geom size=".8" pos="-6 15 1"/>
+    <body pos="0 0 .5"><freejoint/><geom size=".3"/></body></worldbody></mujoco>"""
+
+
+@pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize(("height", "haze", "tilt"), [(1, 0.3, 0), (3, 0.8, 4), (-1, 0.3, 0)])
+def test_haze_hangs_over_endless_planes(height, haze, tilt):
+    model = mujoco.MjModel.from_xml_string(HAZE.format(height=height, haze=haze, tilt=tilt))
+    if height > 0:  # MuJoCo sees through planes from below
+        assert max(differences(model, "c", 120, ("shadow",))) < 0.8
+    red = scattered(model, 1).render("c", 120, 120, outputs="rgb", without="shadow")["rgb"]
+    model.vis.rgba.haze[:3] = 0.1, 0.1, 0.9
+    blue = scattered(model, 1).render("c", 120, 120, outputs="rgb", without="shadow")["rgb"]
+    assert (blue != red).any(-1).sum() > 500 if height > 0 else torch.equal(blue, red)
+
+
 TASKS = [(name, k) for name, cameras in HAVE.items() for k in range(-1, cameras)]
 
 
@@ -95,8 +116,8 @@ FLOOR = '<geom type="plane" size="2 2 .01" rgba="1 .5 0 1"/>'
 
 
 def test_a_light_fades_with_distance_and_away_from_its_axis():
-    light = '''<light pos=".5 0 1" dir="0 0 -1" cutoff="60" exponent="3" attenuation="1 .5 .2" diffuse=".9 .9 .9"
-        specular="0 0 0"/>'''
+    light = """<light pos=".5 0 1" dir="0 0 -1" cutoff="60" exponent="3" attenuation="1 .5 .2" diffuse=".9 .9 .9"
+        specular="0 0 0"/>"""
     distance = np.sqrt(1.25)
     want = 0.9 / distance**4 / (1.0 + 0.5 * distance + 0.2 * distance**2)
     assert np.abs(shown(FLOOR + light) - 255 * want * np.array([1.0, 0.5, 0.0])).max() <= 1.5
@@ -185,9 +206,9 @@ def test_a_world_of_nan_shows_the_sky_and_its_floor():
 
 
 def test_a_flat_texture_on_a_round_shape_is_refused():
-    text = '''<mujoco><asset><texture name="t" type="2d" builtin="checker" width="8" height="8"/>
+    text = """<mujoco><asset><texture name="t" type="2d" builtin="checker" width="8" height="8"/>
       <material name="m" texture="t"/></asset><worldbody><geom name="ball" size=".1" material="m"/></worldbody>
-      </mujoco>'''
+      </mujoco>"""
     with pytest.raises(UnsupportedModel, match="texture of geom 'ball'"):
         Simulation(text, 1).render(outputs="rgb")
 

@@ -8,6 +8,7 @@ else is lit at the point that is seen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,7 @@ from ..physics.model.enums import GeomType
 from ..physics.model.model import Model
 from .lights import thrown_back
 from .meshes import Spot, Tree, enter, spot, texture_place
-from .scene import FINE, MOST_CELLS, SITE, Drawn, Scene, View, kind_of, look
+from .scene import FINE, MOST_CELLS, SITE, Drawn, Haze, Scene, View, kind_of, look
 from .shapes import KINDS, NOWHERE, Kind, turned
 from .surfaces import Surface, textured
 from .textures import CUBE, Texture, sample, sample_cube
@@ -101,6 +102,8 @@ def colour(pixel: Pixel) -> list[Scalar]:
 
         above = view.shapes[k][1][2] > 0.0
         seen = when_any(logical_and(_is(which, k), above), reflect, seen)
+    if scene.haze:
+        seen = _veiled(pixel, scene.haze, seen, depth)
     return _through(pixel, view, seen, clear, near, depth)
 
 
@@ -118,6 +121,33 @@ def _sky(pixel: Pixel) -> list[Scalar]:
 
     changes = [turn([pixel.step[0], 0.0, 0.0]), turn([0.0, pixel.step[1], 0.0])]
     return sample_cube(pixel.texels, pixel.scene.sky, turn(pixel.way), changes)
+
+
+SKY = 0.7  # how far the sky is, of the depth where drawing ends
+
+
+def _veiled(pixel: Pixel, haze: Haze, behind: list[Scalar], depth: Scalar) -> list[Scalar]:
+    """Return a colour as it is seen through the haze over a plane, if what has it is behind the haze.
+
+    The haze is a cone about the camera, from the plane up to the camera's height; there it is as far as the sky. It is
+    clear at both ends, and hides everything at one height between them.
+
+    rise  of a point of the cone, from 0 at the plane to 1     fall  of the ray on its way out to the sky, so measured
+    """
+    own = pixel.views[0].shapes[haze.plane][1]
+    distance = SKY * pixel.scene.camera.far
+    elevation = own[2] / distance
+    across, up, back = turned(own[3:12], pixel.way)
+    out = sqrt(maximum(across * across + up * up, 1e-12))
+    fall = -1.0 * back / (out * maximum(elevation, 1e-9))
+    far = 1.0 / (1.0 + haze.reach * maximum(fall, 0.0))
+    rise = 1.0 - fall * far
+    alpha = math.atan2(1.0, haze.reach)
+    middle = math.sqrt(0.5) * haze.reach * math.sin(alpha) / math.sin(0.75 * math.pi - alpha)
+    thick = select(rise < middle, rise / middle, (1.0 - rise) / (1.0 - middle))
+    there = logical_and(elevation >= 0.0, rise >= 0.0, rise <= 1.0, far * distance < depth * out)
+    thick = select(there, thick, 0.0)
+    return [a + thick * (b - a) for a, b in zip(behind, haze.rgb, strict=True)]
 
 
 def _through(
@@ -300,9 +330,7 @@ def _choose(mask: Mask, new: Any, old: Any) -> Any:
     return select(mask, new, old)
 
 
-def _between_corners(
-    own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups: list[list[int]]
-) -> list[list[Scalar]]:
+def _between_corners(own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups: list[list[int]]) -> list[list[Scalar]]:
     """Return what a plane of four cells throws back: what lies between the three corners about the point."""
     (x, w), (y, u) = (
         (at[k] >= 0.0, absolute(at[k]) / half) for k, half in enumerate(own[12:14])

@@ -75,16 +75,31 @@ class Drawn:
 
 
 @dataclass(frozen=True)
+class Haze:
+    """What veils the horizon of an endless plane under a sky.
+
+    plane: its place in what is drawn. reach: how far the veil comes towards the camera on the ground, as a share of the
+    sky's distance.
+    """
+
+    plane: int
+    reach: float
+    rgb: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Scene:
     """A camera and all that it may see, as it follows from the model.
 
-    `sky` is the texture of what is behind everything. `shadows` and `reflections` say whether there are any.
+    `sky` is the texture of what is behind everything, `haze` what hangs before it. `shadows` and `reflections` say
+    whether there are any.
     """
 
     camera: Camera
     drawn: tuple[Drawn, ...]
     lights: tuple[Light, ...] = ()
     sky: Texture | None = None
+    haze: Haze | None = None
     shadows: bool = False
     reflections: bool = False
 
@@ -151,7 +166,16 @@ def scene_of(
     skies = [k for k in range(mjm.ntex) if mjm.tex_type[k] == mujoco.mjtTexture.mjTEXTURE_SKYBOX]
     sky = known[skies[0]] if skies and "skybox" not in without else None
     found = lights.read(mjm, listed.lights[: listed.nlight])
-    return Scene(seen, drawn, found, sky, "shadow" not in without, "reflection" not in without), table
+    haze = _haze(mjm, drawn) if sky else None
+    return Scene(seen, drawn, found, sky, haze, "shadow" not in without, "reflection" not in without), table
+
+
+def _haze(mjm: mujoco.MjModel, drawn: Sequence[Drawn]) -> Haze | None:
+    """Return the haze over the first endless plane."""
+    for k, x in enumerate(drawn if mjm.vis.map.haze > 0 else ()):
+        if x.shape == GeomType.PLANE and x.object == GEOM and not mjm.geom_size[x.id, :2].any():
+            return Haze(k, float(mjm.vis.map.haze), tuple(map(float, mjm.vis.rgba.haze[:3])))
+    return None
 
 
 def _copy(made: mujoco.MjvCamera) -> mujoco.MjvCamera:
