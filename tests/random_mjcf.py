@@ -117,7 +117,7 @@ def states(mjm: mujoco.MjModel, n: int, seed: int) -> list[World]:
         _put(d, state)
         if rng.random() < 0.3:
             mujoco.mj_step(mjm, d, int(rng.integers(1, 30)))
-            if any(w.number for w in d.warning):
+            if d.warning.number.any():
                 continue
             state = d.qpos.copy(), d.qvel.copy(), d.qacc_warmstart.copy(), state[3], d.act.copy()
             _put(d, state)
@@ -141,8 +141,7 @@ def _interest(d: mujoco.MjData, depth: float) -> float:
 
 def _put(d: mujoco.MjData, state: State) -> None:
     put(d, state)
-    for w in d.warning:
-        w.number = 0
+    d.warning.number[:] = 0
 
 
 def _state(mjm: mujoco.MjModel, rng: np.random.Generator) -> State:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
+import functools
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
@@ -85,20 +86,35 @@ def silence(_: object) -> None:
     """MuJoCo's warnings go nowhere: they are counted in mjData."""
 
 
+@functools.lru_cache(maxsize=2)
+def _room(mjm: mujoco.MjModel) -> mujoco.MjData:
+    """Data of this model, to be used again: to make some takes a hundred times as long as to reset it."""
+    return mujoco.MjData(mjm)
+
+
+def _data(mjm: mujoco.MjModel, state: tuple) -> mujoco.MjData:
+    """MuJoCo's data in this state, until the next call for this model."""
+    d = _room(mjm)
+    mujoco.mj_resetData(mjm, d)
+    random_mjcf.put(d, state)
+    return d
+
+
 def expected(
     mjm: mujoco.MjModel, state: tuple, steps: int, names: tuple[str, ...], precision: Precision, origins: Sequence[int]
 ) -> Answer | None:
     """MuJoCo's answer; None where it gave up (a singular matrix, a state that blew up). origins: `body_originid`."""
     d = advance(mjm, state, steps)
-    if d is None or (precision.stiff < np.inf and stiffest(mjm, state, steps) > precision.stiff):
-        return None
-    if _rubs_without_stretching(mjm, d) or _many_faces_look(mjm, state, steps):
+    if d is None or _rubs_without_stretching(mjm, d):
         return None
     fields = _fields(mjm, d, names)
     force = precision.rounding * (np.max(np.abs(d.efc_force), initial=0.0) + _inertial_terms(mjm, d, origins))
     moved = dict.fromkeys(fields, 0.0) | _of_rounding(mjm, d, precision)
+    del d  # what follows uses the same room
+    if precision.stiff < np.inf and stiffest(mjm, state, steps) > precision.stiff:
+        return None
     rng, unknown = np.random.default_rng(steps), of_cylinders(mjm, state, steps)
-    if unknown is None:
+    if unknown is None or _many_faces_look(mjm, state, steps):
         return None
     for _ in range(NUDGES):
         nudged = _with_cylinders_moved(mjm, unknown, rng) if unknown else mjm
@@ -107,7 +123,7 @@ def expected(
         if d is None:
             return None
         for name, x in _fields(mjm, d, names).items():
-            moved[name] = max(moved[name], float(np.max(np.abs(fields[name] - x), initial=0.0)))
+            moved[name] = max(moved[name], float(abs(fields[name] - x).max(initial=0.0)))
     return Answer(fields, moved)
 
 
@@ -126,8 +142,7 @@ def _many_faces_look(mjm: mujoco.MjModel, state: tuple, steps: int) -> bool:
     if not mjm.nmesh:
         return False
     box, mesh = int(mujoco.mjtGeom.mjGEOM_BOX), int(mujoco.mjtGeom.mjGEOM_MESH)
-    d = mujoco.MjData(mjm)
-    random_mjcf.put(d, state)
+    d = _data(mjm, state)
     for _ in range(steps):
         mujoco.mj_step(mjm, d)
         for pair in {tuple(c.geom.tolist()) for c in d.contact}:
@@ -167,9 +182,11 @@ def of_cylinders(mjm: mujoco.MjModel, state: tuple, steps: int) -> dict[int, tup
     that shows it.) Where a capsule touches a cylinder it finds the normal to 2e-5 (test_round_and_flat_contacts.py),
     the 300th part of which is `TURNED`.
     """
-    d, found = mujoco.MjData(mjm), dict[int, tuple[float, float]]()
-    random_mjcf.put(d, state)
-    for _ in range(steps if {CYLINDER, HFIELD} & set(mjm.geom_type.tolist()) else 0):
+    found = dict[int, tuple[float, float]]()
+    if not {CYLINDER, HFIELD} & set(mjm.geom_type.tolist()):
+        return found
+    d = _data(mjm, state)
+    for _ in range(steps):
         mujoco.mj_fwdPosition(mjm, d)
         for contact in d.contact:
             one, two = contact.geom.tolist()
@@ -206,11 +223,11 @@ def _with_cylinders_moved(
 
 def _inertial_terms(mjm: mujoco.MjModel, d: mujoco.MjData, origins: Sequence[int]) -> np.ndarray:
     """The sum of the sizes of the terms of M qacc, where M is summed about the origin of each tree."""
-    sizes = np.zeros((mjm.nv, mjm.nv))
+    sizes, arm = np.zeros((mjm.nv, mjm.nv)), np.zeros(3)
     for b in range(1, mjm.nbody):
         o = d.xpos[origins[b]]
         mat, r = d.ximat[b].reshape(3, 3), d.xipos[b] - o
-        cross = np.cross(r, -np.eye(3))
+        cross = np.array([[0.0, -r[2], r[1]], [r[2], 0.0, -r[0]], [-r[1], r[0], 0.0]])
         inertia = np.zeros((6, 6))
         inertia[:3, :3] = mat @ np.diag(mjm.body_inertia[b]) @ mat.T + mjm.body_mass[b] * cross @ cross.T
         inertia[:3, 3:], inertia[3:, :3] = mjm.body_mass[b] * cross, mjm.body_mass[b] * cross.T
@@ -222,7 +239,8 @@ def _inertial_terms(mjm: mujoco.MjModel, d: mujoco.MjData, origins: Sequence[int
         v = mjm.body_dofadr[body] + mjm.body_dofnum[body] - 1 if body else -1
         while v >= 0:
             motions[:3, v] = d.cdof[v, :3]
-            motions[3:, v] = d.cdof[v, 3:] + np.cross(d.cdof[v, :3], o - d.subtree_com[mjm.body_rootid[b]])
+            mujoco.mju_cross(arm, d.cdof[v, :3], o - d.subtree_com[mjm.body_rootid[b]])
+            motions[3:, v] = d.cdof[v, 3:] + arm
             v = mjm.dof_parentid[v]
         sizes += np.abs(motions).T @ np.abs(inertia) @ np.abs(motions)
     return sizes @ np.abs(d.qacc)
@@ -232,8 +250,7 @@ def stiffest(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
     """The most that the rows of a contact, or a row of a connect or weld, add to the inertia that they act on, in units
     of that, in any of the steps.
     """
-    d, most = mujoco.MjData(mjm), 0.0
-    random_mjcf.put(d, state)
+    d, most = _data(mjm, state), 0.0
     for _ in range(steps):
         mujoco.mj_step(mjm, d)
         for contact in d.contact:
@@ -277,14 +294,15 @@ def _fields(mjm: mujoco.MjModel, d: mujoco.MjData, names: tuple[str, ...]) -> di
 
 
 def advance(mjm: mujoco.MjModel, state: tuple, steps: int, force: np.ndarray | float = 0.0) -> mujoco.MjData | None:
-    """Some steps from a state, a force on each dof added; None where that is no simulation any more."""
-    d = mujoco.MjData(mjm)
-    random_mjcf.put(d, state)
+    """Some steps from a state, a force on each dof added; None where that is no simulation any more. The data is the
+    same object for every call with the same model.
+    """
+    d = _data(mjm, state)
     d.qfrc_applied[:] = force
     for _ in range(steps):
         before = d.qvel.copy()
         mujoco.mj_step(mjm, d)
-        if any(w.number for w in d.warning) or np.max(np.abs(d.qvel), initial=0.0) * mjm.opt.timestep > FASTEST:
+        if d.warning.number.any() or abs(d.qvel).max(initial=0.0) * mjm.opt.timestep > FASTEST:
             return None
     after = d.qvel.copy()
     if mjm.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4:

@@ -75,7 +75,7 @@ def beside_mujoco(name: str | int, worlds: int, seed: int = 0, steps: int = 3) -
         for _ in range(steps):
             before = d.qvel.copy()
             mujoco.mj_step(own, d)
-        if any(w.number for w in d.warning):
+        if d.warning.number.any():
             continue
         after = d.qvel.copy()
         if own.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4:

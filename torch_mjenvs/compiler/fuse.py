@@ -11,6 +11,7 @@ from .expr import Expr, Region
 from .program import Program
 
 Order = dict[Region, list[Expr]]
+SUMS = ("add", "sub")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +33,23 @@ def fuse(program: Program, order: Order) -> tuple[Order, dict[Expr, Fused]]:
     uses: dict[Expr, int] = {}  # of products that may join
     for e in program.live:
         if e.op == "mul":
-            users = program.uses[e]
-            if all(u is not None and _is_sum_beside(u, e) for u in users):
-                uses[e] = len(users)
+            region = e.region
+            for u in program.uses[e]:
+                if u is None or u.op not in SUMS or u.region is not region or u.args[0] is u.args[1]:
+                    break
+            else:
+                uses[e] = len(program.uses[e])
     sums: dict[Expr, Fused] = {}
     taken = dict.fromkeys(uses, 0)
     for e in program.live:
-        if e.op not in ("add", "sub"):
+        if e.op not in SUMS:
             continue
         left, right = e.args
-        options = [x for x in (right, left) if x in uses]
-        if not options:
+        product = right if right in uses else left
+        if product not in uses:
             continue
-        product = min(options, key=lambda x: uses[x])
+        if left in uses and uses[left] < uses[product]:
+            product = left
         taken[product] += 1
         a, b = product.args
         if type(a) is not Expr:
@@ -53,7 +58,3 @@ def fuse(program: Program, order: Order) -> tuple[Order, dict[Expr, Fused]]:
         sums[e] = Fused(a, b, left, minus, False) if product is right else Fused(a, b, right, False, minus)
     gone = {e for e, n in taken.items() if n == uses[e]}
     return {region: [e for e in nodes if e not in gone] for region, nodes in order.items()}, sums
-
-
-def _is_sum_beside(u: Expr, product: Expr) -> bool:
-    return u.op in ("add", "sub") and u.region is product.region and u.args[0] is not u.args[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,18 +127,24 @@ def collector_paused() -> Iterator[None]:
 def _find_live(program: Program) -> None:
     """Mark what the stores need, and who uses it (None: a store, a region op or a loop's back edge)."""
     live, uses = program.live, program.uses
-    todo: list[tuple[object, Expr | None]] = [(value, None) for _, _, value in program.stores]
+    todo: list[Expr] = []
+
+    def use(values: Iterable[object], user: Expr | None) -> None:
+        for x in values:
+            if type(x) is Expr:
+                if x in uses:
+                    uses[x].append(user)
+                else:
+                    uses[x] = [user]
+                    todo.append(x)
+
+    use((value for _, _, value in program.stores), None)
     while todo:
-        x, user = todo.pop()
-        if type(x) is not Expr:
-            continue
-        uses.setdefault(x, []).append(user)
-        if x in live:
-            continue
+        x = todo.pop()
         live.add(x)
         if isinstance(x.attr, IterArg):
-            todo += [(y, None) for y in (x.attr.region_op, x.attr.before, x.attr.after, x.attr.variable)]
+            use((x.attr.region_op, x.attr.before, x.attr.after, x.attr.variable), None)
         elif isinstance(x.attr, RegionOp):
-            todo += [(y, None) for y in (*x.args, *(y for y, _, _ in x.attr.reads()))]
+            use((*x.args, *(y for y, _, _ in x.attr.reads())), None)
         else:
-            todo += [(y, x) for y in x.args]
+            use(x.args, x)

@@ -76,6 +76,11 @@ def templates(types: Types) -> dict[str, list[str]]:
 
 def operation(w: Writer, e: Expr) -> None:
     """Write an operation by its template."""
+    w.names[e] = w.operation(e.op, *map(w.value, e.args, OPS[e.op].takes))
+
+
+def choice(w: Writer, e: Expr) -> None:
+    """Write an operation that takes one of its arguments as it is."""
     op = f"{e.op}, zero" if _chooses_zero(e) else e.op
     w.names[e] = w.operation(op, *map(w.value, e.args, OPS[e.op].takes))
 
@@ -103,14 +108,12 @@ def _chooses_zero(e: Expr) -> bool:
     """
     pair = e.args
     if e.op == "select":
-        mask, *choice = e.args
+        mask, *either = e.args
         pair = mask.args if type(mask) is Expr and mask.op in ("lt", "le") else ()
-        if set(pair) != set(choice):
+        if set(pair) != set(either):
             return False
-    elif e.op not in ("min", "max"):
-        return False
     return all(type(a) is Expr or a == 0 for a in pair)
 
 
 ROWS: dict[str, Row] = dict.fromkeys((op for op in TEMPLATES if "," not in op), operation)
-ROWS |= {"add": total, "sub": total}
+ROWS |= {"add": total, "sub": total, "min": choice, "max": choice, "select": choice}
