@@ -18,6 +18,8 @@ import pytest
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Torch's compiler would start as many processes as there are cores, each of which imports torch, for a few lines.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# And it would have g++ try each of the processor's vector instructions, in 10 s, for the same few lines.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 # Where a shell turns bytecode off, a process that a test starts would compile this package's 300 modules each time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
@@ -27,9 +29,9 @@ from torch_mjenvs.compiler import cpu, cuda, loader, source
 
 # In these folders LLVM is asked for code in a hurry, in a fast run: in a fifth of the time, for the same bits. A run of
 # slow tests (`-m slow`, `-m ""`) has everything compiled as users have it, and so have these tests always: here are the
-# kernels of all tasks, beside Gymnasium's.
+# kernels of all tasks, beside Gymnasium's, and the longest runs of them.
 IN_A_HURRY = {"users", "physics", "envs", "dmc", "rendering", "terrain"}
-AS_USERS_HAVE_IT = {"test_gymnasium_parity"}
+AS_USERS_HAVE_IT = {"test_gymnasium_parity", "test_episode_distribution"}
 
 torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
 launched: Counter[str] = Counter()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
+import processes
 import pytest
 import torch
 import torch._dynamo
@@ -53,8 +51,7 @@ def test_truly_there():
 @pytest.mark.cpu
 def test_the_option_refuses_where_there_is_no_gpu():
     """Instead of running on the CPU."""
-    command = [sys.executable, "-m", "pytest", "--device", "cuda", "tests/envs/test_device.py"]
-    run = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120)
+    run = processes.python("-m", "pytest", "--device", "cuda", "tests/envs/test_device.py", seconds=120)
     assert run.returncode == pytest.ExitCode.USAGE_ERROR and "sees no GPU" in run.stderr
 
 
@@ -127,8 +124,7 @@ def test_who_does_not_compile_does_not_wait_for_torchs_compiler():
         torch_mjenvs.Simulation(engine.mjmodel, 3, "cpu").step()
         print([x for x in set(sys.modules) - before if x.startswith("torch.")])
     """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert run.stdout.splitlines()[-1:] == ["[]"], run.stdout + run.stderr
+    assert processes.run(program, seconds=120).splitlines()[-1:] == ["[]"]
 
 
 @pytest.mark.cpu

@@ -10,25 +10,25 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import ks_2samp
-
-from torch_mjenvs import TorchVectorEnv
+from tasks import our_env
 
 EPISODES = {"HalfCheetah": 60, "Walker2d": 400, "Hopper": 400, "Ant": 100, "Humanoid": 300}
 
 
 def ours(name: str, n: int, dtype: torch.dtype = torch.float32) -> tuple[np.ndarray, np.ndarray]:
     """Return and length of the first episode of each of n worlds."""
-    env = TorchVectorEnv(name, n, dtype=dtype, autoreset_mode="SameStep")
+    env = our_env(name, n, dtype)  # of the kernel that test_gymnasium_parity.py compares
+    limit = gymnasium.spec(f"Torch{name}-v0").max_episode_steps
     env.reset(seed=1)
     generator = torch.Generator().manual_seed(2)
     low, high = torch.tensor(env.single_action_space.low), torch.tensor(env.single_action_space.high)
     returns, lengths, alive = torch.zeros(n, dtype=torch.float64), torch.zeros(n), torch.ones(n, dtype=torch.bool)
     while alive.any():
         action = low + (high - low) * torch.rand(n, len(low), generator=generator, device="cpu").to(env.device)
-        _, reward, terminated, truncated, _ = env.step(action)
+        _, reward, terminated, _, _ = env.step(action)
         returns += torch.where(alive, reward.double(), 0.0)
         lengths += alive
-        alive &= ~(terminated | truncated)
+        alive &= ~terminated & (lengths < limit)
     return returns.cpu().numpy(), lengths.cpu().numpy()
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import gymnasium
 import mujoco
 import numpy as np
+import processes
 import pytest
 import torch
 from gymnasium.envs.mujoco import mujoco_env
@@ -176,11 +175,11 @@ def test_specs_of_one_world_can_be_written_and_made_from():
 def test_id_names_its_module():
     """`make_vec("torch_mjenvs:...")` imports what it needs; and the import leaves alone what is slow and not needed."""
     code = (
-        "import gymnasium, sys; "
+        "import gymnasium, sys, warnings; warnings.simplefilter('error', UserWarning); "
         "env = gymnasium.make_vec('torch_mjenvs:TorchHopper-v0', num_envs=2, device='cpu'); env.reset(); "
         "assert not {'matplotlib', 'scipy', 'torch._dynamo'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], check=True, timeout=120)
+    processes.run(code, seconds=120)
 
 
 def test_public_names():

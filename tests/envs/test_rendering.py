@@ -6,13 +6,12 @@ import importlib.util
 import itertools
 import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import gymnasium
 import imageio.v3 as iio
 import numpy as np
+import processes
 import pytest
 import torch
 
@@ -58,7 +57,7 @@ def test_torch_compiles_after_a_frame():
         "env.reset(seed=0), env.render()\n"
         "import triton, torchrl\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    processes.run(code, seconds=120)
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import gymnasium
 import numpy as np
+import processes
 import pytest
 import torch
 
@@ -383,7 +383,7 @@ def test_repr_tells_the_batch_and_the_device():
 
 def test_torchrl_is_imported_when_asked_for():
     code = "import sys, torch_mjenvs; assert 'torchrl' not in sys.modules and 'tensordict' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    processes.run(code)
 
 
 def test_without_torchrl(monkeypatch):

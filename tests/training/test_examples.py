@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from processes import python
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
@@ -244,8 +245,7 @@ def test_a_truncated_episode_counts_what_it_was_still_worth():
 
 
 def test_ppo_runs(tmp_path):
-    command = [sys.executable, str(ROOT / "examples" / "ppo.py"), *SMALL, "--out", str(tmp_path)]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    run = python(str(ROOT / "examples" / "ppo.py"), *SMALL, "--out", str(tmp_path), folder=tmp_path)
     assert run.returncode == 0, run.stderr
     scores = re.findall(r"score in (\S+): (-?\d+) ± (\d+)", run.stdout)
     assert [name for name, *_ in scores] == ["TorchHopper-v0", "Hopper-v5"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from processes import python
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
@@ -21,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(out: Path, processes: int, *flags: str) -> dict:
     """Through torchrun, or without it for a single process. What the run knew at its end."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    command = [sys.executable, *(launcher if processes > 1 else []), str(ROOT / "examples" / "multi_gpu.py")]
+    command = [*(launcher if processes > 1 else []), str(ROOT / "examples" / "multi_gpu.py")]
     command += ["--env", "TorchHopper-v0", "--num-envs", "16", "--episodes", "2", "--out", str(out), "--device", "cpu"]
-    done = subprocess.run([*command, *flags], cwd=out.parent, capture_output=True, text=True, timeout=300)
+    done = python(*command, *flags, folder=out.parent)
     assert done.returncode == 0, done.stderr
     assert json.loads((out / "result.json").read_text())["processes"] == processes
     return torch.load(out / "checkpoint.pt", weights_only=True)
@@ -74,6 +75,6 @@ def test_resume(tmp_path, whole):
 
 
 def test_worlds_that_cannot_be_shared_out(tmp_path):
-    command = [sys.executable, str(ROOT / "examples" / "multi_gpu.py"), "--num-envs", "7", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    command = [str(ROOT / "examples" / "multi_gpu.py"), "--num-envs", "7", "--out", str(tmp_path)]
+    done = python(*command, folder=tmp_path)
     assert done.returncode != 0 and "multiple of 2" in done.stderr

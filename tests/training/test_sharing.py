@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from processes import python
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
@@ -29,9 +29,8 @@ needs_kernels = pytest.mark.skipif(bool(why_not(torch.device("cpu"))), reason="t
 
 def shared(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     """Run two processes by torchrun, with a thread each."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    command += ["torch_mjenvs", *FLAGS, "--out", str(out), *flags]
-    return subprocess.run(command, cwd=out.parent, capture_output=True, text=True, timeout=300)
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "torch_mjenvs"]
+    return python(*command, *FLAGS, "--out", str(out), *flags, folder=out.parent)
 
 
 def state(out: Path) -> dict[str, Any]:

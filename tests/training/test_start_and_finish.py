@@ -11,8 +11,8 @@ import time
 import gymnasium
 import pytest
 import torch
+from processes import run
 
-from tests.processes import run
 from torch_mjenvs import pretrained
 from torch_mjenvs.training import originals, scores
 from torch_mjenvs.training.originals import Shared, processes_for, without_the_warning_of_settotalmass

@@ -20,8 +20,8 @@ from torch_mjenvs.training import runs
 
 HERE = torch.get_default_device()
 pytestmark = pytest.mark.usefixtures("no_default_device")
-SMALL = ["--env", "TorchHopper-v0", "--num-envs", "32", "--total-steps", "20000", "--episodes", "2"]
-SMALL += ["--entropy", "0.001", "--value-clip", "0.2"]
+SMALL = ["--env", "TorchHopper-v0", "--num-envs", "32", "--horizon", "16", "--minibatch", "512", "--episodes", "2"]
+SMALL += ["--total-steps", "5000", "--entropy", "0.001", "--value-clip", "0.2"]
 
 
 def parameters(folder: Path) -> dict[str, torch.Tensor]:

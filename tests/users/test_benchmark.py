@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +10,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
+
+from processes import run
 
 from benchmarks import __main__ as suite
 from benchmarks import libraries, many_nodes, models, parity, report, robots
@@ -23,16 +22,20 @@ from torch_mjenvs.physics import load
 ROOT = Path(__file__).resolve().parents[2]
 
 
+UNDISTURBED = """
+import runpy
+from benchmarks import machine
+machine.QUIET = float("inf")  # beside other tests nothing is quiet, and all would be measured again
+runpy.run_module("benchmarks", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> tuple[Path, str]:
     """The folder and the standard output of a run in a process of its own."""
     out = tmp_path_factory.mktemp("results")
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--tasks", "Hopper", "--num-envs", "16"]
-    command += ["--out", str(out), "--name", "small"]
-    environment = os.environ | {"TORCH_MJENVS_CACHE": str(out / "cache")}
-    finished = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert finished.returncode == 0, finished.stderr
-    return out, finished.stdout
+    arguments = ["--quick", "--tasks", "Hopper", "--num-envs", "16", "--out", str(out), "--name", "small"]
+    return out, run(UNDISTURBED, *arguments, seconds=300, TORCH_MJENVS_CACHE=str(out / "cache"))
 
 
 def test_writes_data_tables_and_plot(results):

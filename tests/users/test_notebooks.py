@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("ipykernel")
 import nbformat
 
 from examples.notebooks.run import FOLDER, execute
+from torch_mjenvs.compiler import loader
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 SMALL = {
@@ -33,9 +35,22 @@ def opengl() -> bool:
     )
 
 
+@pytest.fixture(scope="module")
+def ipython(tmp_path_factory) -> Path:
+    """A folder of IPython's, whose kernels have LLVM hurry where these tests do; it leaves no name to a notebook."""
+    folder = tmp_path_factory.mktemp("ipython")
+    startup = folder / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "hurry.py").write_text(
+        f"__import__('torch_mjenvs.compiler.loader', fromlist=['options']).options.update({loader.options!r})\n"
+    )
+    return folder
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_runs(path, opengl, tmp_path, monkeypatch):
+def test_runs(path, opengl, ipython, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("IPYTHONDIR", str(ipython))
     monkeypatch.delenv("MPLBACKEND", raising=False)  # it would keep plots out of the notebook
     if path.stem == "train_and_watch":
         pytest.importorskip("torchrl")
