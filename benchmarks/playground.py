@@ -40,6 +40,7 @@ from torch_mjenvs.playground.joystick import Joystick
 from torch_mjenvs.policy import FOLDER, pretrained_ids
 from torch_mjenvs.scalar import Random
 from torch_mjenvs.training.scores import interval
+from torch_mjenvs.training.task_flags import arguments
 
 from . import machine, parity
 from .report import put, table
@@ -143,7 +144,8 @@ def shipped() -> list[str]:
 
 def task_of(policy: Policy, **fields: Any) -> Joystick:
     """Return the task that a policy was trained for, with some fields changed."""
-    return replace(TASKS[policy.env_id.removeprefix("Torch").removesuffix("-v0")](), **policy.task | fields)
+    made = TASKS[policy.env_id.removeprefix("Torch").removesuffix("-v0")]()
+    return replace(made, **arguments(policy.env_id, policy.task) | fields)
 
 
 def layout(task: Joystick) -> Observation:
