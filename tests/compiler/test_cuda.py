@@ -1,5 +1,5 @@
 """The code for NVIDIA GPUs, without one: run by the interpreter of PTX, launched through a driver that stands in for
-the real one, and assembled by NVIDIA's assembler. It must give the same bits as the CPU's code.
+the real one, and assembled by NVIDIA's assembler. It must give the same bits as the CPU's code of the same programs.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from torch_mjenvs.envs.tasks.registry import TASKS
 if torch.get_default_device().type != "cpu":
     pytest.skip("on a GPU all other tests run this code itself", allow_module_level=True)
 
+pytestmark = pytest.mark.usefixtures("as_for_a_gpu")
 CPU = torch.device("cpu")
 MAIN = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
 
@@ -490,9 +491,9 @@ def map_program(dtype: str = "float64") -> Program:
     return record("map", [Buffer("x", 1)], lambda b: {"x": [3.7 * b["x"][0] * (1.0 - b["x"][0])]}, dtype)
 
 
-def cuda_kernel(program: Program) -> launch.Kernel:
+def cuda_kernel(what: Program | Recipe) -> launch.Kernel:
     """Built for the stand-in for a GPU."""
-    return building.build(program, cuda.back_end(CPU))
+    return building.build(what, cuda.back_end(CPU))
 
 
 def test_a_launch(driver):
@@ -623,7 +624,7 @@ def test_an_environment(driver, monkeypatch, mode):
             return seen
 
     before = len(driver.calls)
-    ours = steps(lambda recipe, device: cuda_kernel(recipe.record()))
+    ours = steps(lambda recipe, device: cuda_kernel(recipe))
     assert len([c for c in driver.calls[before:] if c[0] == "launch"]) == 33
     theirs = steps(None)
     assert any(bool(x[2].any()) for x in ours if len(x) == 5), "some episode ended"
@@ -645,7 +646,7 @@ def test_an_environment(driver, monkeypatch, mode):
 @pytest.fixture
 def on_the_driver(driver, monkeypatch) -> Driver:
     """Environments whose kernels are launched by the stand-in for a GPU's driver."""
-    monkeypatch.setattr(engine, "build", lambda recipe, device: cuda_kernel(recipe.record()))
+    monkeypatch.setattr(engine, "build", lambda recipe, device: cuda_kernel(recipe))
     return driver
 
 

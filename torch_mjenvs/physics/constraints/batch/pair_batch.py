@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array, Table
+from ....compiler.control import unroll_limit
 from ...algebra.spatial import Vec, is_zero
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of
@@ -24,7 +25,7 @@ from ..body_contacts import sides_of
 from ..softening import contact_bound
 from ..surface import surfaces_move
 
-FEWEST = 8  # pairs for which a loop is worth while
+FEWEST = 8  # pairs of two bodies that move, for which a loop is worth while
 VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
 
 
@@ -102,7 +103,9 @@ def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list
 def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     """Find the pairs that loops do, by batch.
 
-    A batch is of one collider, impedance and condim, within trees or between them, and has enough pairs.
+    A batch is of one collider, impedance and condim, within trees, between them or with the world, and has enough pairs.
+    Bodies that touch the world, such as feet, do so most of the time, and it does not move: written out, this leaves
+    less to do.
     """
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
@@ -111,12 +114,13 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
-        loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
+        loop, many, moving = loop_of(m, p), collider_of(m, p).many, len(sides_of(m, *bodies))
         if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
             continue  # what friction makes stiff is softened, world by world, one by one
-        if loop and moving >= (1 if loop.many else 2) and not contact_bound(m, p, precision).needs_refinement:
-            found.setdefault((id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
-    return [pairs for pairs in found.values() if collider_of(m, pairs[0]).many or len(pairs) >= FEWEST]
+        if loop and moving and not contact_bound(m, p, precision).needs_refinement:
+            fewest = 1 if many else FEWEST if loop.many or moving == 2 else unroll_limit() + 1
+            found.setdefault((fewest, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
+    return [pairs for (fewest, *_), pairs in found.items() if len(pairs) >= fewest]
 
 
 def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
