@@ -4,10 +4,10 @@
     python -m benchmarks.gpu --tasks HalfCheetah Humanoid --num-envs 32768 --no-peers
     python -m benchmarks.gpu --minutes 60                       # until the last peer has compiled
 
-First parity: the same steps on the GPU and, of the same program, on the CPU, which should give the same bits, and one
-step beside Gymnasium's own environment; where they part, the page begins with that and the exit status is 1. Then steps/s of the
-bare engine, of `TorchVectorEnv` and of CUDA graphs, by CUDA events, in turns; the kernels that one step launches, and
-their time beside the wall's, by torch's profiler; memory, registers, and the share of what the GPU reaches in plain
+First parity: the same steps on the GPU and on the CPU, of one program, which should give the same bits, and one step
+beside Gymnasium's own environment; where they part, the page begins with that and the exit status is 1. Then steps/s of
+the bare engine, of `TorchVectorEnv` and of CUDA graphs, by CUDA events, in turns; the kernels that one step launches,
+and their time beside the wall's, by torch's profiler; memory, registers, and the share of what the GPU reaches in plain
 loops. Worlds are in the states and at the ages random actions lead to. Files are written after every task, so that
 little is lost where a run breaks off.
 """

@@ -31,15 +31,16 @@ from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cuda, launch
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.build import Recipe
-from torch_mjenvs.compiler.control import count_while, repeat
+from torch_mjenvs.compiler.control import count_while, repeat, unrolling
 from torch_mjenvs.compiler.expr import node, tracing
-from torch_mjenvs.compiler.llvm import NVIDIA
+from torch_mjenvs.compiler.llvm import NVIDIA, render_thread
 from torch_mjenvs.compiler.ops import OPS
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import number
 from torch_mjenvs.envs import engine
-from torch_mjenvs.envs.engine import Engine
+from torch_mjenvs.envs.engine import Engine, episode_of
 from torch_mjenvs.envs.tasks.registry import TASKS
+from torch_mjenvs.physics import load
 
 if torch.get_default_device().type != "cpu":
     pytest.skip("on a GPU all other tests run this code itself", allow_module_level=True)
@@ -298,6 +299,23 @@ FAST_STEPS |= {("Hopper", "float64", "NEXT_STEP"), ("Hopper", "float32", "SAME_S
 
 def slow_but(cases: list[tuple], fast: set[tuple]) -> list:
     return [case if case in fast else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
+LOOPED = {"Ant", "Humanoid", "HumanoidStandup"}
+PLAIN = {"HalfCheetah", "Walker2d", "Hopper", "Pusher"}  # that a fast run looks at; and Ant
+
+
+@pytest.mark.parametrize(("name",), slow_but([(name,) for name in TASKS], {(name,) for name in {*PLAIN, "Ant"}}))
+def test_which_programs_are_the_cpus_own(name):
+    """All but those with many contacts alike: so a GPU's results are bit for bit what a CPU gives to users."""
+
+    def text(limit: float) -> str:
+        made = TASKS[name]()
+        with unrolling(limit):
+            episode = episode_of(made, load(made.load()), torch.float32, AutoresetMode.NEXT_STEP, 1000)
+            return render_thread(episode.program("step", "float32"))
+
+    assert (text(np.inf) == text(NVIDIA.unroll_limit)) == (name not in LOOPED)
 
 
 @pytest.mark.parametrize(("name", "dtype", "mode"), slow_but(STEPS, FAST_STEPS))

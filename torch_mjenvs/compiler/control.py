@@ -138,7 +138,7 @@ _unroll_limit = ContextVar("unroll_limit", default=math.inf)
 
 
 def unroll_limit() -> float:
-    """How many copies of alike work, of which most worlds need some, are to be written out: more are to be a loop.
+    """How many copies of similar work, of which most worlds need some, are to be written out: more are to be loops.
 
     It is a matter of what a kernel runs on. Lanes of a vector go together through each copy that one of them needs, in
     a loop, too; and written out, a copy is the simpler for its own constants: no limit. Worlds that are threads go
@@ -373,9 +373,7 @@ class Iteration:
     chosen: Sequence[Mask] = ()
 
 
-def _for_each(
-    which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry, arrays: Sequence[Array] = ()
-) -> Expr:
+def _for_each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry, arrays: Sequence[Array] = ()) -> Expr:
     """The region op beneath the loops over an active set. arrays: those that loops within change."""
     trace = current()
     before, rebuild = _flatten(carry)

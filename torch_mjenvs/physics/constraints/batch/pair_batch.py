@@ -25,7 +25,8 @@ from ..body_contacts import sides_of
 from ..softening import contact_bound
 from ..surface import surfaces_move
 
-FEWEST = 8  # pairs of two bodies that move, for which a loop is worth while
+FEWEST = 8  # pairs for which a loop is worth while
+FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
 VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
 
 
@@ -103,9 +104,9 @@ def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list
 def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     """Find the pairs that loops do, by batch.
 
-    A batch is of one collider, impedance and condim, within trees, between them or with the world, and has enough pairs.
-    Bodies that touch the world, such as feet, do so most of the time, and it does not move: written out, this leaves
-    less to do.
+    A batch is of one collider, impedance and condim, within trees or between them, and has enough pairs. What touches
+    the world, such as feet, does so most of the time, and is less to do where it is written out: such pairs are in
+    loops if they are more than the compiler is to write out. (Some shapes are so much code that they always are.)
     """
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
@@ -114,13 +115,20 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     for p in m.pairs:
         bodies, solimp = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_param(m, p).solimp
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
-        loop, many, moving = loop_of(m, p), collider_of(m, p).many, len(sides_of(m, *bodies))
+        loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
         if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
             continue  # what friction makes stiff is softened, world by world, one by one
         if loop and moving and not contact_bound(m, p, precision).needs_refinement:
-            fewest = 1 if many else FEWEST if loop.many or moving == 2 else unroll_limit() + 1
-            found.setdefault((fewest, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
-    return [pairs for (fewest, *_), pairs in found.items() if len(pairs) >= fewest]
+            of_world = moving == 1 and not loop.many
+            found.setdefault((of_world, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
+    copies = sum(len(pairs) for (of_world, *_), pairs in found.items() if of_world)
+
+    def enough(of_world: bool, pairs: list[Pair]) -> bool:
+        if of_world:
+            return copies > unroll_limit() and len(pairs) >= FEWEST_OF_WORLD
+        return collider_of(m, pairs[0]).many or len(pairs) >= FEWEST
+
+    return [pairs for (of_world, *_), pairs in found.items() if enough(of_world, pairs)]
 
 
 def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
