@@ -40,7 +40,8 @@ from torch_mjenvs.compiler.scalar import number
 from torch_mjenvs.envs import engine
 from torch_mjenvs.envs.engine import Engine, episode_of
 from torch_mjenvs.envs.tasks.registry import TASKS
-from torch_mjenvs.physics import load
+from torch_mjenvs.physics import load, simulation, step_function, world_params
+from torch_mjenvs.physics.simulation import Simulation
 
 if torch.get_default_device().type != "cpu":
     pytest.skip("on a GPU all other tests run this code itself", allow_module_level=True)
@@ -670,6 +671,54 @@ def on_the_driver(driver, monkeypatch) -> Driver:
 
 def launched(driver: Driver) -> int:
     return len([call for call in driver.calls if call[0] == "launch"])
+
+
+FEET = "".join(
+    f"""<body pos="{0.3 * k} 0 0"><joint type="slide" axis="0 0.{k} 1" damping="1"/>
+    {"".join(f'<geom size="0.04" pos="0 {0.1 * j} {0.01 * j}" contype="2" conaffinity="1"/>' for j in range(7))}</body>"""
+    for k in range(2)
+)
+TWO_FEET = f"""
+<mujoco><worldbody>
+  <geom type="plane" size="5 5 1"/>
+  <body pos="0 0 0.035"><joint type="slide" axis="1 0 0"/><joint type="hinge" axis="0 1 0"/>
+    <geom size="0.02" contype="0" conaffinity="0"/>{FEET}</body>
+</worldbody></mujoco>
+"""
+
+
+def test_a_simulation_with_floors_in_loops(driver, monkeypatch):
+    """Steps, derivatives, gradients and what set_const derives, launched for CUDA: the bits of the CPU's kernels of the
+    same programs, and to rounding the numbers of those that a CPU has.
+    """
+
+    def found() -> dict[str, torch.Tensor]:
+        sim = Simulation(TWO_FEET, 20, "cpu", torch.float64, vary=("body_mass",), outputs=("ncon", "cfrc_ext"))
+        generator = torch.Generator().manual_seed(0)
+        for x in (sim.qvel, sim.params["body_mass"]):
+            x.mul_(0.5 + torch.rand(x.shape, generator=generator, dtype=x.dtype))
+        sim.qpos.add_(0.01 * torch.randn(sim.qpos.shape, generator=generator, dtype=torch.float64))
+        sim.step(3)
+        derivatives = sim.linearize()
+        state = [x.clone().requires_grad_() for x in (sim.qpos, sim.qvel, sim.ctrl)]
+        after = sim.transition(*state)
+        gradients = torch.autograd.grad(after.qvel.square().sum(), state[:2])
+        parts = {"qvel": sim.qvel, "A": derivatives.A, "by qpos": gradients[0], "by qvel": gradients[1]}
+        return parts | {name: getattr(sim, name) for name in ("qpos", "ncon", "cfrc_ext")}
+
+    ours = found()
+    with unrolling(np.inf):
+        plain = found()
+    before = launched(driver)
+    for module in (simulation, step_function, world_params):
+        monkeypatch.setattr(module, "build", lambda recipe, device: cuda_kernel(recipe))
+    theirs = found()
+    assert launched(driver) - before > 5
+    assert 2 < ours["ncon"].mean() < 13
+    assert any(not torch.equal(ours[name], plain[name]) for name in ours), "the programs differ"
+    for name, x in ours.items():
+        assert_same(name, theirs[name], x)
+        torch.testing.assert_close(x, plain[name], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("mode", "most"), [("NextStep", 5), ("SameStep", 6), ("Disabled", 3)])
