@@ -673,10 +673,9 @@ def launched(driver: Driver) -> int:
     return len([call for call in driver.calls if call[0] == "launch"])
 
 
+BALLS = "".join(f'<geom size="0.04" pos="0 {0.1 * k} {0.01 * k}" contype="2" conaffinity="1"/>' for k in range(7))
 FEET = "".join(
-    f"""<body pos="{0.3 * k} 0 0"><joint type="slide" axis="0 0.{k} 1" damping="1"/>
-    {"".join(f'<geom size="0.04" pos="0 {0.1 * j} {0.01 * j}" contype="2" conaffinity="1"/>' for j in range(7))}</body>"""
-    for k in range(2)
+    f'<body pos="{0.3 * k} 0 0"><joint type="slide" axis="0 0.{k} 1" damping="1"/>{BALLS}</body>' for k in range(2)
 )
 TWO_FEET = f"""
 <mujoco><worldbody>

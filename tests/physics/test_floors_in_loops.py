@@ -92,5 +92,5 @@ def test_derivatives(compare: Callable, all_in_loops):
 
 
 @pytest.mark.parametrize("name", ["heap", pytest.param("ant", marks=pytest.mark.slow)])
-def test_worlds_with_parameters_of_their_own(name, all_in_loops):
-    assert params.beside_mujoco(name, 4)
+def test_worlds_with_masses_of_their_own(name, all_in_loops):
+    assert params.beside_mujoco(name, 4, varied=("body_mass", "body_inertia"))
