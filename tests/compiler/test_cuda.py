@@ -801,12 +801,13 @@ def test_an_array_is_no_spill(nvdisasm):
 
 @pytest.mark.slow
 def test_what_ptxas_spills_lies_above_the_memories(nvdisasm):
-    """Most of Humanoid's accesses to its stack, though ptxas marks hardly a third of them."""
+    """Half of Humanoid's accesses to its stack; the others are those of loops to their arrays."""
     text = cuda_code.ptx("Humanoid", "step", "float32")
     code, _ = cuda_code.assemble(text)
     (share,) = cuda_code.shares(text, [1])
-    assert 0.7 * share.local_bytes < share.spilled_bytes < share.local_bytes
-    assert share.spilled_bytes <= code.spill_stores + code.spill_loads
+    assert 0.3 * share.local_bytes < share.spilled_bytes < 0.7 * share.local_bytes
+    spills = code.spill_stores + code.spill_loads
+    assert 0.9 * spills < share.spilled_bytes <= spills
 
 
 def test_what_does_not_assemble(ptxas):
