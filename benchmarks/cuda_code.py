@@ -33,6 +33,8 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs.compiler import cuda, launch
+from torch_mjenvs.compiler.control import unrolling
+from torch_mjenvs.compiler.llvm import NVIDIA
 from torch_mjenvs.envs.engine import Engine
 from torch_mjenvs.envs.episode import Episode
 from torch_mjenvs.envs.tasks.registry import TASKS
@@ -59,7 +61,8 @@ def ptx(task: str, what: str, dtype: str, mode: AutoresetMode = AutoresetMode.NE
     """The code of a task's kernel `what`, as an environment with the task's own arguments has it."""
     made = TASKS[task]()
     episode = Episode(made, load(made.load()), mode, made.max_episode_steps, PRECISIONS[dtype])
-    return cuda.assembly(episode.program(what, dtype))
+    with unrolling(NVIDIA.unroll_limit):
+        return cuda.assembly(episode.program(what, dtype))
 
 
 def tool(name: str) -> str | None:

@@ -4,10 +4,10 @@
     python -m benchmarks.gpu --tasks HalfCheetah Humanoid --num-envs 32768 --no-peers
     python -m benchmarks.gpu --minutes 60                       # until the last peer has compiled
 
-First parity: the same steps on the GPU and on the CPU, which should give the same bits, and one step beside
-Gymnasium's own environment; where they part, the page begins with that and the exit status is 1. Then steps/s of the
-bare engine, of `TorchVectorEnv` and of CUDA graphs, by CUDA events, in turns; the kernels that one step launches, and
-their time beside the wall's, by torch's profiler; memory, registers, and the share of what the GPU reaches in plain
+First parity: the same steps on the GPU and on the CPU, of one program, which should give the same bits, and one step
+beside Gymnasium's own environment; where they part, the page begins with that and the exit status is 1. Then steps/s of
+the bare engine, of `TorchVectorEnv` and of CUDA graphs, by CUDA events, in turns; the kernels that one step launches,
+and their time beside the wall's, by torch's profiler; memory, registers, and the share of what the GPU reaches in plain
 loops. Worlds are in the states and at the ages random actions lead to. Files are written after every task, so that
 little is lost where a run breaks off.
 """
@@ -32,8 +32,9 @@ from tqdm import tqdm
 
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.compiler.build import build
-from torch_mjenvs.compiler.control import repeat
+from torch_mjenvs.compiler.control import repeat, unrolling
 from torch_mjenvs.compiler.launch import PADDING
+from torch_mjenvs.compiler.llvm import NVIDIA
 from torch_mjenvs.compiler.program import Buffer, record
 from torch_mjenvs.envs.engine import Engine
 
@@ -138,8 +139,12 @@ def engine_of(case: Case, n: int, device: torch.device, dtype: torch.dtype, seas
 
 
 def same_steps(case: Case, dtype: torch.dtype, device: torch.device, seasoned: Season) -> dict[str, Any]:
-    """The same steps on the device and on the CPU, falls and resets too: how many numbers differ, and by how much."""
-    here, there = (engine_of(case, PARITY_WORLDS, d, dtype, seasoned) for d in (torch.device("cpu"), device))
+    """The same steps on the device and on the CPU, falls and resets too: how many numbers differ, and by how much.
+
+    The CPU runs the program that the GPU runs, with loops where the GPU has them.
+    """
+    with unrolling(NVIDIA.unroll_limit):
+        here, there = (engine_of(case, PARITY_WORLDS, d, dtype, seasoned) for d in (torch.device("cpu"), device))
     torch.manual_seed(0)
     differing, worst, count = 0, 0.0, 0
     parted = torch.zeros(PARITY_WORLDS, dtype=torch.bool)

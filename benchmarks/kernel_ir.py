@@ -19,7 +19,8 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from torch_mjenvs import TASKS
-from torch_mjenvs.compiler.llvm import render, render_thread
+from torch_mjenvs.compiler.control import unrolling
+from torch_mjenvs.compiler.llvm import NVIDIA, render, render_thread
 from torch_mjenvs.envs.engine import episode_of
 from torch_mjenvs.physics import load
 
@@ -29,7 +30,7 @@ DTYPES = {"float32": 16, "float64": 8}  # lanes of a vector of 64 bytes
 
 
 def kernels() -> dict[str, dict]:
-    """By task, kernel and dtype: the digests for both back ends, and the operations in the graph."""
+    """By task, kernel and dtype: the digests for both back ends, and the operations in the CPU's graph."""
     found = {}
     for task in TASKS.values():
         for dtype, lanes in DTYPES.items():
@@ -37,7 +38,9 @@ def kernels() -> dict[str, dict]:
             episode = episode_of(task(), model, getattr(torch, dtype), AutoresetMode.SAME_STEP, 1000)
             for what in KERNELS:
                 program = episode.program(what, dtype)
-                texts = {"cpu": render(program, lanes), "cuda": render_thread(program)}
+                with unrolling(NVIDIA.unroll_limit):
+                    apart = episode.program(what, dtype)
+                texts = {"cpu": render(program, lanes), "cuda": render_thread(apart)}
                 digests = {back: hashlib.sha256(text.encode()).hexdigest()[:16] for back, text in texts.items()}
                 found[f"{task.__name__} {what} {dtype}"] = digests | {"operations": program.count_ops().total()}
                 print(".", end="", file=sys.stderr, flush=True)

@@ -26,6 +26,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import torch
 
 from torch_mjenvs.compiler import cpu, cuda, loader, source
+from torch_mjenvs.compiler.control import unrolling
+from torch_mjenvs.compiler.llvm import NVIDIA
 
 # In these folders LLVM is asked for code in a hurry, in a fast run: in a fifth of the time, for the same bits. A run of
 # slow tests (`-m slow`, `-m ""`) has everything compiled as users have it, and so have these tests always: here are the
@@ -114,6 +116,13 @@ def quickly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     `test_random_models.py` checks. For tests that compile a model each, in whatever run.
     """
     monkeypatch.setitem(loader.options, "opt", 0)
+
+
+@pytest.fixture
+def as_for_a_gpu() -> Iterator[None]:
+    """The CPU's kernels are of the programs that a GPU gets, with loops where it has them: so they give its bits."""
+    with unrolling(NVIDIA.unroll_limit):
+        yield
 
 
 @pytest.fixture

@@ -115,6 +115,7 @@ AMD = Gpu(
     block="llvm.amdgcn.workgroup.id.x",
     shared="ptr addrspace(1)",
     own="ptr addrspace(5)",
+    unroll_limit=12,
 )
 
 

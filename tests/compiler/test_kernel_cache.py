@@ -13,7 +13,7 @@ import warnings
 import weakref
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -25,7 +25,9 @@ from torch_mjenvs import InvertedPendulum, Outcome, Simulation, TorchEnv, TorchV
 from torch_mjenvs import cache as command
 from torch_mjenvs.compiler import build as building
 from torch_mjenvs.compiler import cache, cpu, launch, loader, source
+from torch_mjenvs.compiler.back_end import BackEnd
 from torch_mjenvs.compiler.build import Recipe
+from torch_mjenvs.compiler.control import unroll_limit, unrolling
 from torch_mjenvs.compiler.expr import Expr
 from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import sqrt
@@ -67,6 +69,29 @@ def run(script: str, *arguments: object, package: Path = ROOT, **environment: st
 # what a kernel is found by
 
 
+def test_kernels_of_back_ends_with_other_limits_are_others():
+    """By an origin, which does not say for what a program is recorded; and the limit is there while it is."""
+    buffers = (Buffer("y", 1),)
+
+    def make() -> Program:
+        return record("limit", buffers, lambda b: {"y": [float(unroll_limit())]}, "float32")
+
+    recipe = Recipe("limit", buffers, "float32", make, "origin")
+
+    def seen(where: torch.device | BackEnd) -> float:
+        y = garbage(torch.float32, (1, 16))
+        building.build(recipe, where).bind({"y": y})()
+        return y[0, 0].item()
+
+    limited = replace(cpu.back_end(), unroll_limit=3)
+    for _ in range(2):
+        assert seen(HERE) == float("inf")
+        assert seen(limited) == 3
+        with unrolling(5):
+            assert seen(HERE) == 5
+            assert seen(limited) == 3
+
+
 def test_a_known_kernel_is_not_even_traced():
     """... as long as what it follows from is the same: name, buffers, precision and origin."""
     buffers, made = [Buffer("x", 1), Buffer("y", 1)], []
@@ -76,6 +101,7 @@ def test_a_known_kernel_is_not_even_traced():
         return record("known", buffers, lambda b: {"y": [b["x"][0] * factor]}, dtype)
 
     x, y = torch.rand(1, 16), garbage(torch.float32, (1, 16))
+
     def known(origin: str | None, how: Callable[[], Program], dtype: str = "float32") -> launch.Kernel:
         return building.build(Recipe("known", tuple(buffers), dtype, how, origin), HERE)
 

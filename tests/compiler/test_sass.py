@@ -1,7 +1,8 @@
 """NVIDIA's machine code of our kernels, run without a GPU: as ptxas makes it for sm_90, on an emulator of a warp.
 
-It must give the bits of the CPU's kernels, as PTX must on its interpreter (test_cuda.py): so nothing is lost on the way
-from PTX to the chip, where code is scheduled anew, registers are given out, values spilled and threads parted.
+It must give the bits of the CPU's kernels of the same programs, as PTX must on its interpreter (test_cuda.py): so
+nothing is lost on the way from PTX to the chip, where code is scheduled anew, registers are given out, values spilled
+and threads parted.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ if torch.get_default_device().type != "cpu":
     pytest.skip("on a GPU the chip itself runs this code", allow_module_level=True)
 if (lacks := missing()) is not None:
     pytest.skip(lacks, allow_module_level=True)
+pytestmark = pytest.mark.usefixtures("as_for_a_gpu")
 
 
 # the emulator

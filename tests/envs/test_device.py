@@ -1,4 +1,6 @@
-"""The device that worlds are on. With `--device cuda`: the GPU gives the CPU's bits, and no call waits for it."""
+"""The device that worlds are on. With `--device cuda`: the GPU gives the CPU's bits of the same program, and no call
+waits for it.
+"""
 
 from __future__ import annotations
 
@@ -181,11 +183,12 @@ def test_torchs_default_device_is_of_no_account():
 
 
 @on_gpu
+@pytest.mark.usefixtures("as_for_a_gpu")
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_gpu_gives_the_cpus_bits(name, dtype, mode):
-    """Every buffer, through contacts, falls, time limits, resets by mask and states that were set."""
+    """Every buffer, of the same program: through contacts, falls, time limits, resets by mask, states that were set."""
     n, limit = 333, 30
     make = lambda device: Engine(  # noqa: E731
         TASKS[name](), n, device=device, dtype=dtype, autoreset_mode=mode, max_episode_steps=limit

@@ -43,6 +43,17 @@ def test_step(name):
     compare(our_steps(name, s, torch.float64), theirs, TASKS[name].exact)
 
 
+@pytest.mark.cpu
+@pytest.mark.usefixtures("as_for_a_gpu", "quickly_compiled")
+@pytest.mark.parametrize("name", ["Ant", "Humanoid", pytest.param("HumanoidStandup", marks=pytest.mark.slow)])
+def test_the_programs_that_a_gpu_gets(name):
+    """Where they are others than the CPU's. Their bits are a GPU's, as tests/compiler shows."""
+    steps, _, bound = TASKS[name].several
+    s = samples(name, 100)
+    compare(our_steps(name, s, torch.float64), their_steps(real_env(name), s), TASKS[name].exact)
+    compare(our_steps(name, s, torch.float64, steps), their_steps(real_env(name), s, steps), bound)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_step_many(name):

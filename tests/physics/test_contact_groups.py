@@ -134,6 +134,13 @@ def test_many_pairs_with_friction_or_of_different_trees(condim, one_tree, cone):
     assert among > 20 and 10 < felt < 55
 
 
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_many_pairs_with_friction_where_masses_vary(cone, quickly_compiled):
+    """Then the stiffness of their rows is no constant: what bodies weigh, and the share that friction has."""
+    model = heap(5, 3, True, cone)
+    oracle.compare_steps(Simulation(model, 6, dtype=torch.float64, vary="body_mass"), model, scattered(model, 6), 3)
+
+
 @pytest.mark.parametrize("one_tree", [False, True])
 def test_bodies_stick_to_many_others(one_tree):
     """Pulls at contacts that share a loop, and at those in the gap, which are looked at one by one."""

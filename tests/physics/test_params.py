@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import mujoco
 import numpy as np
 import oracle
@@ -48,10 +50,14 @@ def close(got: object, want: object, tolerance: float = 1e-9) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * max(1.0, np.max(np.abs(want), initial=0.0)))
 
 
-def beside_mujoco(name: str | int, worlds: int, seed: int = 0, steps: int = 3) -> int:
-    """Some steps of worlds that are pushed and whose parameters are all drawn; how many constraint rows acted there."""
+def beside_mujoco(
+    name: str | int, worlds: int, seed: int = 0, steps: int = 3, varied: Sequence[str] | None = None
+) -> int:
+    """Some steps of worlds that are pushed and whose parameters are drawn, all or those that are named; how many
+    constraint rows acted there.
+    """
     mjm, rng = model(name), np.random.default_rng(seed)
-    varied = random_params.names(mjm, load(mjm))
+    varied = random_params.names(mjm, load(mjm)) if varied is None else varied
     sim = Simulation(mjm, worlds, dtype=torch.float64, outputs=OUTPUTS, vary=varied, inputs=INPUTS)
     draws = [{x: random_params.draw(mjm, x, rng) for x in varied} for _ in range(worlds)]
     for x in varied:

@@ -16,7 +16,8 @@ class BackEnd:
     """A maker and loader of code for one device.
 
     `lower` gives the program's LLVM IR, `translate` the code of that IR. `toolchain` says all else that the code
-    depends on. `load(name, buffers, dtype, code)` takes nothing but such code.
+    depends on. `load(name, buffers, dtype, code)` takes nothing but such code. Programs for it are recorded under
+    its `unroll_limit`: see `control`.
     """
 
     name: str
@@ -25,3 +26,4 @@ class BackEnd:
     lower: Callable[[Program], str]
     translate: Callable[[str], bytes]
     load: Callable[[str, Sequence[Buffer], str, bytes], Kernel]
+    unroll_limit: float

@@ -11,6 +11,7 @@ import torch
 
 from . import cache, devices
 from .back_end import BackEnd
+from .control import unrolling
 from .launch import Kernel
 from .program import Buffer, Program
 from .progress import progress
@@ -49,7 +50,7 @@ def prepare(what: Program | Recipe, where: torch.device | BackEnd) -> Callable[[
     origin = what.origin if isinstance(what, Recipe) else None
     ir = _ir(back, what) if origin is None else None
     name, buffers, dtype = what.name, tuple(what.buffers), what.dtype
-    key = f"{back.toolchain}\n{name} {dtype} {buffers}\n{origin or ir}"
+    key = f"{back.toolchain} {back.unroll_limit}\n{name} {dtype} {buffers}\n{origin or ir}"
     place = hashlib.sha256(key.encode()).digest(), back.device
     recipe = what if ir is None else None
 
@@ -76,7 +77,7 @@ _loaded: weakref.WeakValueDictionary[tuple[bytes, torch.device], Kernel] = weakr
 def _ir(back: BackEnd, what: Program | Recipe) -> str:
     if isinstance(what, Program):
         return back.lower(what)
-    with progress(f"tracing the kernel {what.name!r}"):
+    with progress(f"tracing the kernel {what.name!r}"), unrolling(back.unroll_limit):
         program = what.record()
         ir = back.lower(program)
         program.release()

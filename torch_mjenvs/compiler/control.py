@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -130,6 +132,29 @@ def unrolled() -> Iterator[None]:
         yield
     finally:
         current().unrolled = before
+
+
+_unroll_limit = ContextVar("unroll_limit", default=math.inf)
+
+
+def unroll_limit() -> float:
+    """How many copies of similar work, of which most worlds need some, are to be written out: more are to be loops.
+
+    It is a matter of what a kernel runs on. Lanes of a vector go together through each copy that one of them needs, in
+    a loop, too; and written out, a copy is the simpler for its own constants: no limit. Worlds that are threads go
+    apart: each is in an iteration of its own, of code that is read once for all.
+    """
+    return _unroll_limit.get()
+
+
+@contextlib.contextmanager
+def unrolling(limit: float) -> Iterator[None]:
+    """Set `unroll_limit` while the block runs. Kernels that are built for the CPU there are of such programs, too."""
+    before = _unroll_limit.set(limit)
+    try:
+        yield
+    finally:
+        _unroll_limit.reset(before)
 
 
 def choose_all(mask: Any, a: Carry, b: Carry) -> Carry:
@@ -348,9 +373,7 @@ class Iteration:
     chosen: Sequence[Mask] = ()
 
 
-def _for_each(
-    which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry, arrays: Sequence[Array] = ()
-) -> Expr:
+def _for_each(which: Expr, body: Callable[[Any, Carry], Iteration], carry: Carry, arrays: Sequence[Array] = ()) -> Expr:
     """The region op beneath the loops over an active set. arrays: those that loops within change."""
     trace = current()
     before, rebuild = _flatten(carry)

@@ -23,6 +23,7 @@ import torch
 
 from . import fork, launch, loader, source, stacks, waiting
 from .back_end import BackEnd
+from .control import unroll_limit
 from .entry import FIELDS, entry
 from .llvm import render
 from .program import Buffer, Program, collector_paused
@@ -243,4 +244,5 @@ def back_end(target: Target | None = None) -> BackEnd:
         lambda program: assembly(program, target),
         lambda ir: _assemble(ir, target),
         load,
+        unroll_limit(),
     )

@@ -226,4 +226,4 @@ def back_end(device: torch.device) -> BackEnd:
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, device)
 
-    return BackEnd("cuda", device, toolchain, _lower, _translate, load)
+    return BackEnd("cuda", device, toolchain, _lower, _translate, load, NVIDIA.unroll_limit)

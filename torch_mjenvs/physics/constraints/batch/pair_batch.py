@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array, Table
+from ....compiler.control import unroll_limit
 from ...algebra.spatial import Vec, is_zero
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of
@@ -25,6 +26,7 @@ from ..softening import contact_bound
 from ..surface import surfaces_move
 
 FEWEST = 8  # pairs for which a loop is worth while
+FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
 VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
 
 
@@ -102,7 +104,9 @@ def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list
 def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
     """Find the pairs that loops do, by batch.
 
-    A batch is of one collider, impedance and condim, within trees or between them, and has enough pairs.
+    A batch is of one collider, impedance and condim, within trees or between them, and has enough pairs. What touches
+    the world, such as feet, does so most of the time, and is less to do where it is written out: such pairs are in
+    loops if they are more than the compiler is to write out. (Some shapes are so much code that they always are.)
     """
     if m.noslip_iterations:  # which goes from contact to contact, in MuJoCo's order
         return []
@@ -114,9 +118,17 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
         loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
         if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
             continue  # what friction makes stiff is softened, world by world, one by one
-        if loop and moving >= (1 if loop.many else 2) and not contact_bound(m, p, precision).needs_refinement:
-            found.setdefault((id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
-    return [pairs for pairs in found.values() if collider_of(m, pairs[0]).many or len(pairs) >= FEWEST]
+        if loop and moving and not contact_bound(m, p, precision).needs_refinement:
+            of_world = moving == 1 and not loop.many
+            found.setdefault((of_world, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
+    copies = sum(len(pairs) for (of_world, *_), pairs in found.items() if of_world)
+
+    def enough(of_world: bool, pairs: list[Pair]) -> bool:
+        if of_world:
+            return copies > unroll_limit() and len(pairs) >= FEWEST_OF_WORLD
+        return collider_of(m, pairs[0]).many or len(pairs) >= FEWEST
+
+    return [pairs for (of_world, *_), pairs in found.items() if enough(of_world, pairs)]
 
 
 def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:

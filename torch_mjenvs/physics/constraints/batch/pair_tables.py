@@ -24,7 +24,7 @@ from ...model.data import Data
 from ...model.enums import GeomType
 from ...model.hfield import Ground
 from ...model.model import Model
-from ..contact_row import ContactRow, row_param
+from ..contact_row import ContactRow, row_param, row_share
 from .pair_batch import PairBatch, field_of
 from .records import Computed, Records, records, records_parts
 
@@ -198,6 +198,7 @@ class PairTables:
         batch = self.batch
         contacts = [contact_param(m, p) for p in batch.pairs]
         self._rows = rows = [row_param(m, p) for p in batch.pairs]
+        self._shares = [row_share(m, p) for p in batch.pairs]
         self.moved = sorted({body for b in batch.bodies for body in b})
         self.margin = PerPair(batch, [x.margin for x in rows])
         self.looked_at = PerPair(batch, [x.margin + x.gap for x in contacts])
@@ -238,10 +239,12 @@ class PairTables:
     def invweight(self, i: Any) -> Scalar:
         """The inverse inertia of a row of contact i."""
         if self._by_body is None:
-            return self.batch.per_contact([x.invweight for x in self._rows], i)
+            return PerPair(self.batch, [x.invweight for x in self._rows]).of_contact(i)
         places = ([self.moved.index(b[side]) for b in self.batch.bodies] for side in (0, 1))
         one, two = (self._by_body[self.batch.per_contact(place, i)] for place in places)
-        return maximum(one + two, MINVAL)
+        frictionless = is_number(*self._shares) and all(x == 1.0 for x in self._shares)
+        share = 1.0 if frictionless else PerPair(self.batch, self._shares).of_contact(i)
+        return maximum((one + two) * share, MINVAL)
 
     def _geoms(self, i: Any) -> tuple[TableGeom, TableGeom]:
         """The two geoms of contact i, as seen from the origin of the second one's tree."""

@@ -1,0 +1,96 @@
+"""Contacts with the world in loops, as a GPU's programs have them from some alike ones on (`control.unroll_limit`): run
+here on the CPU, beside MuJoCo. test_gymnasium_parity.py has Ant and Humanoid so; that a GPU's code gives these bits,
+tests/compiler shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import mujoco
+import numpy as np
+import oracle
+import pytest
+import random_models
+import test_derivatives as derivatives
+import test_params as params
+import test_transition as transition
+import torch
+
+from torch_mjenvs.compiler.control import unroll_limit, unrolling
+from torch_mjenvs.compiler.llvm import NVIDIA
+from torch_mjenvs.physics import load
+from torch_mjenvs.physics.constraints.batch.pair_batch import batch_pairs
+from torch_mjenvs.physics.model.precision import DOUBLE
+from torch_mjenvs.physics.simulation import Simulation
+
+if torch.get_default_device().type != "cpu":
+    pytest.skip("a GPU has its own limit", allow_module_level=True)
+
+
+def sizes(name: str) -> list[int]:
+    """How many pairs each loop has."""
+    return [len(pairs) for pairs in batch_pairs(load(oracle.asset(name)), DOUBLE)]
+
+
+def test_which_robots_have_contacts_with_the_floor_in_loops():
+    """Those with many alike. Loops over pairs of limbs are the same everywhere."""
+    names = ("half_cheetah", "walker2d_v5", "hopper", "ant", "humanoid")
+    assert unroll_limit() == np.inf
+    assert [sizes(name) for name in names] == [[], [], [], [], [109]]
+    with unrolling(NVIDIA.unroll_limit):
+        assert [sizes(name) for name in names] == [[], [], [], [12], [12, 5, 109]]  # Ant's one ball is alone
+    with unrolling(13):
+        assert sizes("ant") == []
+    assert unroll_limit() == np.inf
+
+
+@pytest.fixture
+def all_in_loops(quickly_compiled, monkeypatch):
+    """Each contact with the world that can be in a loop is, alone or with others."""
+    monkeypatch.setattr("torch_mjenvs.physics.constraints.batch.pair_batch.FEWEST_OF_WORLD", 1)
+    with unrolling(0):
+        yield
+
+
+FLOORS = (0, 6, 28, 110, 112, 199)  # up to 8 such pairs, every integrator, both cones
+MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(200) if seed not in FLOORS]
+
+
+@pytest.fixture
+def quiet():
+    mujoco.set_mju_user_warning(random_models.silence)
+    yield
+    mujoco.set_mju_user_warning(None)
+
+
+@pytest.mark.parametrize("seed", [*FLOORS, *MANY])
+def test_a_random_model_moves_as_in_mujoco(seed, all_in_loops, quiet):
+    wrong = random_models.check(seed)
+    assert not wrong, wrong
+
+
+def floor_loops(sim: Simulation) -> int:
+    """How many pairs with what does not move are in loops."""
+    m = sim.model
+    found = [p for pairs in batch_pairs(m, DOUBLE) for p in pairs]
+    return sum(0 in (m.body_weldid[m.geom_bodyid[g]] for g in (p.geom1, p.geom2)) for p in found)
+
+
+LIMBS = derivatives.ALIKE.format(cone="elliptic", integrator="Euler", limbs=derivatives.LIMBS)
+
+
+def check_transition(mjm: mujoco.MjModel, sim: Simulation, states: derivatives.States) -> None:
+    transition.check(sim, states)
+
+
+@pytest.mark.parametrize("compare", [derivatives.check, check_transition])
+def test_derivatives(compare: Callable, all_in_loops):
+    mjm, sim, states = derivatives.of(mujoco.MjModel.from_xml_string(LIMBS), 32)
+    assert floor_loops(sim) == 6
+    compare(mjm, sim, states)
+
+
+@pytest.mark.parametrize("name", ["heap", pytest.param("ant", marks=pytest.mark.slow)])
+def test_worlds_with_masses_of_their_own(name, all_in_loops):
+    assert params.beside_mujoco(name, 4, varied=("body_mass", "body_inertia"))
