@@ -147,7 +147,7 @@ def sensors(*matches: str, num: int = 4) -> str:
 
 
 def compare(xml: str, n: int = 12, spread: float = 0.1) -> tuple[Simulation, list]:
-    """Compare all sensors of a model in n states; each must have seen something in a third of them. Gives the states."""
+    """Compare all sensors of a model in n states; each must have seen something in a third of them. Gives those."""
     mjm = random_models.sharpen(mujoco.MjModel.from_xml_string(xml))
     found, seen = oracle.scattered(mjm, n, spread=spread), 0
     sim = Simulation(mjm, n, dtype=torch.float64, outputs="sensordata")
