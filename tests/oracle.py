@@ -5,14 +5,15 @@ Everything is seeded; nothing here imports the package under test.
 
 from __future__ import annotations
 
+import decimal
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import mpmath
 import mujoco
 import numpy as np
 import torch
@@ -124,10 +125,14 @@ def compare_steps(
 
 
 def compare_float32(sim: Any, mjm: mujoco.MjModel, states: Sequence[Sequence[np.ndarray]]) -> None:
-    """The accelerations of a `Simulation` in float32 are MuJoCo's of the rounded states, to 1e-3 of the largest."""
+    """The accelerations of a `Simulation` in float32 are MuJoCo's of the rounded states, to 1e-3 of the largest.
+
+    A step leaves those of where it began, but by RK4. `forward` would be a second kernel to compile.
+    """
+    assert mjm.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4
     _put(sim, states)
     qpos, qvel = sim.qpos.double().cpu().numpy(), sim.qvel.double().cpu().numpy()
-    sim.forward()
+    sim.step()
     for k in range(len(states)):
         want = forward(mjm, qpos[k], qvel[k], np.zeros(mjm.nu)).qacc
         np.testing.assert_allclose(sim.qacc[k].cpu().numpy(), want, rtol=0, atol=1e-3 * np.abs(want).max())
@@ -139,44 +144,58 @@ def _put(sim: Any, states: Sequence[Sequence[np.ndarray]]) -> None:
             getattr(sim, name)[k] = torch.tensor(x)
 
 
+SMALL = Decimal("1e-30")
+
+
 def exact_qacc(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
     """The minimum of the constraint problem that mj_forward has posed, by Newton's method at 50 digits.
 
-    For rows so stiff that MuJoCo's own answer is none.
+    For rows so stiff that MuJoCo's own answer is none. Python's decimals are written in C: mpmath takes ten times as
+    long.
     """
-
-    def exact(x: np.ndarray) -> np.ndarray:
-        return np.vectorize(mpmath.mpf, otypes=[object])(x)
-
-    def solve(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return np.array(list(mpmath.lu_solve(mpmath.matrix(matrix.tolist()), mpmath.matrix(x.tolist()))), dtype=object)
-
-    with mpmath.workdps(50):
-        m, force, n = exact(field(mjm, d, "M")), exact(d.qfrc_smooth), d.nefc
-        a = solve(m, force)
+    with decimal.localcontext(prec=50):
+        m, force, n = _exact(field(mjm, d, "M")), _exact(d.qfrc_smooth), d.nefc
+        a = _solve(m, force)
         if not n:
             return a.astype(float)
-        jacobian, stiffness, wanted = exact(d.efc_J.reshape(n, -1)), exact(d.efc_D), exact(d.efc_aref)
+        jacobian, stiffness, wanted = _exact(d.efc_J.reshape(n, -1)), _exact(d.efc_D), _exact(d.efc_aref)
         if mujoco.mjtConstraint.mjCNSTR_CONTACT_ELLIPTIC in d.efc_type:
-            return _exact_of_cones(d, m, force, jacobian, stiffness, wanted, a, solve)
+            return _exact_of_cones(d, m, force, jacobian, stiffness, wanted, a)
         for _ in range(200):
             e = jacobian @ a - wanted
             pressed = e < 0
             rows = jacobian[pressed]
             gradient = m @ a - force + rows.T @ (stiffness[pressed] * e[pressed])
-            dx = -solve(m + rows.T @ (stiffness[pressed][:, None] * rows), gradient)
-            if max(abs(dx)) < 1e-30 * (1 + max(abs(a))):
+            dx = -_solve(m + rows.T @ (stiffness[pressed][:, None] * rows), gradient)
+            if max(abs(dx)) < SMALL * (1 + max(abs(a))):
                 return a.astype(float)
             a = a + _share(m @ a - force, m @ dx, dx, e, jacobian @ dx, stiffness) * dx
     raise AssertionError("no minimum found")
 
 
+def _exact(x: np.ndarray) -> np.ndarray:
+    """The same numbers as decimals."""
+    return np.vectorize(Decimal, otypes=[object])(x)
+
+
+def _solve(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """matrix^-1 x by elimination, the largest of a column first."""
+    rows, n = np.column_stack([matrix, x]), len(x)
+    for k in range(n):
+        best = k + int(np.argmax(abs(rows[k:, k])))
+        rows[[k, best]] = rows[[best, k]]
+        rows[k + 1 :, k:] -= np.outer(rows[k + 1 :, k] / rows[k, k], rows[k, k:])
+    for k in range(n - 1, -1, -1):
+        rows[k, n] = (rows[k, n] - sum(rows[k, k + 1 : n] * rows[k + 1 :, n])) / rows[k, k]
+    return rows[:, n]
+
+
 def _exact_of_cones(d: mujoco.MjData, m: np.ndarray, force: np.ndarray, jacobian: np.ndarray, stiffness: np.ndarray,
-                    wanted: np.ndarray, a: np.ndarray, solve: Callable) -> np.ndarray:  # fmt: skip
+                    wanted: np.ndarray, a: np.ndarray) -> np.ndarray:  # fmt: skip
     """Where all rows are those of contacts: from MuJoCo's answer, by steps that are halved while the cost grows."""
     contacts = [c for c in d.contact if c.efc_address >= 0]
     assert sum(c.dim for c in contacts) == d.nefc
-    free, a = a, np.array([mpmath.mpf(x) for x in d.qacc.tolist()], dtype=object)
+    free, a = a, _exact(d.qacc)
 
     def cost(a: np.ndarray) -> tuple:
         """Value, gradient, and curvature."""
@@ -191,8 +210,8 @@ def _exact_of_cones(d: mujoco.MjData, m: np.ndarray, force: np.ndarray, jacobian
 
     for _ in range(30):
         before, gradient, hessian = cost(a)
-        dx = -solve(hessian, gradient)
-        if max(abs(dx)) < 1e-30 * (1 + max(abs(a))):
+        dx = -_solve(hessian, gradient)
+        if max(abs(dx)) < SMALL * (1 + max(abs(a))):
             return a.astype(float)
         while cost(a + dx)[0] > before:
             dx = dx / 2
@@ -204,15 +223,15 @@ def _of_cone(e: np.ndarray, stiffness: np.ndarray, mu: float) -> tuple:
     """Cost of a contact, its gradient and its curvature: in units in which all rows are of stiffness 1, the cost is
     half the square of the distance to a cone, mu high where it is 1 wide.
     """
-    root = np.vectorize(mpmath.sqrt, otypes=[object])(stiffness)
-    z, mu, one = root * e, mpmath.mpf(mu), np.diag([mpmath.mpf(1)] * len(e))
-    t = mpmath.sqrt(sum(z[1:] ** 2))
+    root = np.array([x.sqrt() for x in stiffness])
+    z, mu, one = root * e, Decimal(mu), np.diag([Decimal(1)] * len(e))
+    t = Decimal(sum(z[1:] ** 2)).sqrt()
     if z[0] >= mu * t:
         return 0, 0 * z, 0 * one
     if mu * z[0] + t <= 0:
         return z @ z / 2, root * z, root[:, None] * one * root
     gap, u = z[0] - mu * t, z[1:] / t
-    way = np.array([mpmath.mpf(1), *(-mu * u)])
+    way = np.array([Decimal(1), *(-mu * u)])
     bend = 0 * one
     bend[1:, 1:] = -mu * gap / t * (one[1:, 1:] - np.outer(u, u))
     share = 1 / (1 + mu * mu)
@@ -226,7 +245,7 @@ def _share(rest: np.ndarray, m_dx: np.ndarray, dx: np.ndarray, e: np.ndarray, v:
         at = e + share * v
         return dx @ (rest + share * m_dx) + (stiffness * np.where(at < 0, at, 0)) @ v
 
-    ends = [mpmath.mpf(0), *sorted(-x / y for x, y in zip(e, v, strict=True) if y and 0 < -x / y < 1), mpmath.mpf(1)]
+    ends = [Decimal(0), *sorted(-x / y for x, y in zip(e, v, strict=True) if y and 0 < -x / y < 1), Decimal(1)]
     for low, high in itertools.pairwise(ends):
         if derivative(high) > 0:
             first, last = derivative(low), derivative(high)

@@ -37,6 +37,33 @@ class Meaning:
     line: str
     rounds: bool = False  # float arithmetic, with the chip's own NaN
 
+    @property
+    def on_floats(self) -> bool:
+        return bool({"float", "double"} & {*self.operands, self.result})
+
+    def helper(self, name: str) -> str:
+        """A function of registers, which are integers. LLVM takes far longer over its few lines than over a call."""
+        given, lines, args = [], [], []
+        for k, type_ in enumerate(self.operands):
+            bits = f"i{_width(type_)}"
+            given.append(f"{bits} %a{k}")
+            args.append(f"%a{k}" if type_[0] == "i" else f"%x{k}")
+            if type_[0] != "i":
+                lines.append(f"%x{k} = bitcast {bits} %a{k} to {type_}")
+        lines.append(f"%y = {self.line.format(*args)}")
+        out, bits = "%y", f"i{_width(self.result)}"
+        if self.result[0] != "i":
+            clean = self.rounds and self.result == "float"
+            lines.append("%out = call i32 @clean(float %y)" if clean else f"%out = bitcast {self.result} %y to {bits}")
+            out = "%out"
+        body = "".join(f"  {line}\n" for line in (*lines, f"ret {bits} {out}"))
+        return f"define internal {bits} @op.{name}({', '.join(given)}) {{\n{body}}}\n"
+
+
+def _width(type_: str) -> int:
+    """Of a type of IR, in bits."""
+    return {"float": 32, "double": 64}.get(type_) or int(type_[1:])
+
 
 def _meanings() -> dict[str, Meaning]:
     out: dict[str, Meaning] = {}
@@ -426,7 +453,12 @@ class Machine:
         self._count = 0
         self.source = ptx.splitlines()
         host = cpu.host()
-        functions = f"{_PRELUDE}{self._function()}".replace(") {\n", ") nounwind {\n")
+        thread = self._function()
+        used = {s.name for block in self.program.blocks for s in block.statements}
+        helpers = "".join(
+            MEANINGS[name].helper(name) for name in sorted(used & MEANINGS.keys()) if MEANINGS[name].on_floats
+        )
+        functions = f"{_PRELUDE}{helpers}{thread}".replace(") {\n", ") nounwind {\n")
         module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{functions}')
         code = loader.machine(host.triple, host.cpu, host.features, opt=0).emit_object(module)
         self._loaded = loader.Loaded(code, ["thread"], host.triple)
@@ -534,18 +566,13 @@ class Machine:
     def _arithmetic(self, s: Statement) -> None:
         meaning = MEANINGS[s.name]
         target, *sources = s.operands
-        args = []
-        for operand, type_ in zip(sources, meaning.operands, strict=True):
-            width = {"float": 32, "double": 64}.get(type_) or int(type_[1:])
-            x = self._read(operand, width)
-            args.append(x if type_[0] == "i" else self._assign(f"bitcast i{width} {x} to {type_}"))
-        x = self._assign(meaning.line.format(*args))
-        if meaning.result == "float":
-            x = self._assign(f"call i32 @clean(float {x})" if meaning.rounds else f"bitcast float {x} to i32")
-        elif meaning.result == "double":
-            x = self._assign(f"bitcast double {x} to i64")
-        width = {"float": 32, "double": 64}.get(meaning.result) or int(meaning.result[1:])
-        self._write(target, x, width)
+        widths, width = [_width(type_) for type_ in meaning.operands], _width(meaning.result)
+        args = [self._read(operand, w) for operand, w in zip(sources, widths, strict=True)]
+        line = meaning.line.format(*args)
+        if meaning.on_floats:
+            given = ", ".join(f"i{w} {x}" for w, x in zip(widths, args, strict=True))
+            line = f"call i{width} @op.{s.name}({given})"
+        self._write(target, self._assign(line), width)
 
     def _access(self, s: Statement) -> None:
         match = re.fullmatch(

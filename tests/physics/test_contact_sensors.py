@@ -61,7 +61,7 @@ def check(seed: int) -> Counter[str]:
     for name, values in zip(random_mjcf.STATE, zip(*states, strict=True), strict=True):
         if np.size(values):
             getattr(sim, name).copy_(torch.tensor(np.stack(values)))
-    sim.forward()
+    sim.step()  # which gives the sensors of where it begins: `forward` would be a second kernel to compile
     for k, state in enumerate(states):
         d = forward(sharp, state)
         unknown = random_models.of_cylinders(sharp, state, 1)
@@ -146,14 +146,14 @@ def sensors(*matches: str, num: int = 4) -> str:
     return f"<sensor>{out}</sensor>"
 
 
-def compare(xml: str, n: int = 12, spread: float = 0.1) -> Simulation:
-    """Compare all sensors of a model in n states; each must have seen something in a third of them."""
+def compare(xml: str, n: int = 12, spread: float = 0.1) -> tuple[Simulation, list]:
+    """Compare all sensors of a model in n states; each must have seen something in a third of them. Gives those."""
     mjm = random_models.sharpen(mujoco.MjModel.from_xml_string(xml))
     found, seen = oracle.scattered(mjm, n, spread=spread), 0
     sim = Simulation(mjm, n, dtype=torch.float64, outputs="sensordata")
     for k, (qpos, qvel) in enumerate(found):
         sim.qpos[k], sim.qvel[k] = torch.tensor(qpos), torch.tensor(qvel)
-    sim.forward()
+    sim.step()
     for k, state in enumerate(found):
         want, got = oracle.forward(mjm, *state, np.zeros(mjm.nu)).sensordata, sim.sensordata[k].cpu().numpy()
         for i in range(mjm.nsensor):
@@ -162,7 +162,7 @@ def compare(xml: str, n: int = 12, spread: float = 0.1) -> Simulation:
             atol = 1e-9 * max(1.0, np.max(np.abs(want[at])))
             np.testing.assert_allclose(got[at], want[at], rtol=0, atol=atol, err_msg=f"sensor {i} of world {k}")
     assert seen > n * mjm.nsensor / 3
-    return sim
+    return sim, found
 
 
 TWO = body("a", "0 0 .1", "box", "sphere", "capsule") + body("b", ".05 .05 .25", "capsule", "sphere")
@@ -213,9 +213,11 @@ def test_tangents_of_planar_models_are_those_of_mujoco(cone: str) -> None:
         <body pos="1 0 .09">{rails}<geom condim="6" type="capsule" size=".1 .2" euler="0 -70 0"/></body>
         <body pos="2 0 .19"><joint type="slide" axis="0 0 1"/><geom type="capsule" size=".1 .2" euler="0 70 0"/></body>
         </worldbody>{sensors("", 'geom1="x"')}</mujoco>"""
-    sim = compare(xml, spread=0.4)
-    for k, (qpos, qvel) in enumerate(zip(sim.qpos.tolist(), sim.qvel.tolist(), strict=True)):
-        plain = list(derive(sim.model, qpos, qvel, None, []).sensordata)  # of Python's floats all are constant
+    sim, states = compare(xml, spread=0.4)
+    for k, (qpos, qvel) in enumerate(states):
+        plain = list(
+            derive(sim.model, qpos.tolist(), qvel.tolist(), None, []).sensordata
+        )  # of Python's floats all are constant
         np.testing.assert_allclose(plain, sim.sensordata[k].cpu(), atol=1e-7)
 
 
@@ -226,7 +228,7 @@ def test_a_box_that_lies_flat_has_its_corners_in_the_order_of_mujoco() -> None:
         {sensors("", 'geom1="low"', num=3)}</mujoco>"""
     mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(xml))
     sim = Simulation(mjm, 1, dtype=torch.float64, outputs="sensordata")
-    sim.forward()
+    sim.step()
     want = oracle.forward(mjm, mjm.qpos0, np.zeros(mjm.nv), np.zeros(0)).sensordata
     np.testing.assert_allclose(sim.sensordata[0].cpu(), want, rtol=0, atol=1e-9 * np.max(np.abs(want)))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import mujoco
 import numpy as np
 import oracle
@@ -9,7 +12,8 @@ import pytest
 import random_models
 
 from torch_mjenvs.compiler import cpu, tiles
-from torch_mjenvs.physics import load
+from torch_mjenvs.compiler.program import Program
+from torch_mjenvs.physics import load, simulation
 from torch_mjenvs.physics.model.model import dof_chain
 from torch_mjenvs.physics.simulation import Asked, Simulation, program
 
@@ -75,17 +79,25 @@ def tree() -> mujoco.MjModel:
     )
 
 
-def in_tiles(mjm: mujoco.MjModel) -> int:
-    """How many matrices of a step are factored in tiles."""
-    found = program(Asked(load(mjm)), "float64")
-    return sum(e.op == "array" and e.attr.columns == tiles.PIVOTS for e in found.live)
+def simulate(mjm: mujoco.MjModel, outputs: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> tuple[Simulation, int]:
+    """4 worlds, and how many matrices of their step are factored in tiles. To trace one takes long: it is done once."""
+    in_tiles = []
+
+    def counted(*asked: Any) -> Program:
+        made = program(*asked)
+        in_tiles.append(sum(e.op == "array" and e.attr.columns == tiles.PIVOTS for e in made.live))
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation, "program", counted)
+        return Simulation(mjm, 4, dtype="float64", outputs=outputs), in_tiles[0]
 
 
 @pytest.mark.usefixtures("quickly_compiled")
-def test_a_chain_of_sixty_joints_with_limits_and_contacts_moves_as_in_mujoco() -> None:
+def test_a_chain_of_sixty_joints_with_limits_and_contacts_moves_as_in_mujoco(monkeypatch: pytest.MonkeyPatch) -> None:
     mjm = chain(60, touching=4)
-    assert in_tiles(mjm) >= 2
-    sim = Simulation(mjm, 4, dtype="float64", outputs=(*NAMES[2:], "M"))
+    sim, in_tiles = simulate(mjm, (*NAMES[2:], "M"), monkeypatch)
+    assert in_tiles >= 2
     states = oracle.scattered(mjm, 4, spread=0.25, speeds=(0.5, 2.0))
     datas = oracle.compare_steps(sim, mjm, states, 1, 5, (*NAMES, "M"))
     kinds = {int(kind) for d in datas for kind in d.efc_type}
@@ -99,8 +111,8 @@ def test_a_tree_of_many_branches_moves_as_in_mujoco(all_in_tiles: bool, monkeypa
     mjm = tree()
     if all_in_tiles:
         monkeypatch.setattr(tiles, "pays", lambda *_: True)
-    assert in_tiles(mjm) == (3 if all_in_tiles else 1)
-    sim = Simulation(mjm, 4, dtype="float64", outputs=NAMES[2:])
+    sim, in_tiles = simulate(mjm, NAMES[2:], monkeypatch)
+    assert in_tiles == (3 if all_in_tiles else 1)
     states = [(*x, np.ones(mjm.nu)) for x in oracle.scattered(mjm, 4, spread=0.3, speeds=(0.5, 2.0))]
     datas = oracle.compare_steps(sim, mjm, states, 1, 5, NAMES)
     assert any(d.ncon for d in datas)
