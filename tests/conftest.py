@@ -32,6 +32,7 @@ from torch_mjenvs.compiler import cpu, cuda, loader, source
 # kernels of all tasks, beside Gymnasium's, and the longest runs of them.
 IN_A_HURRY = {"users", "physics", "envs", "dmc", "rendering", "terrain"}
 AS_USERS_HAVE_IT = {"test_gymnasium_parity", "test_episode_distribution"}
+AS_USERS = loader.options["opt"]
 
 torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
 launched: Counter[str] = Counter()
@@ -114,6 +115,12 @@ def quickly_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     `test_random_models.py` checks. For tests that compile a model each, in whatever run.
     """
     monkeypatch.setitem(loader.options, "opt", 0)
+
+
+@pytest.fixture
+def compiled_as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests in a folder that hurries, of kernels that `test_gymnasium_parity.py` builds anyway."""
+    monkeypatch.setitem(loader.options, "opt", AS_USERS)
 
 
 @pytest.fixture
