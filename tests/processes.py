@@ -22,9 +22,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 QUIETLY = [sys.executable, "-W", "ignore::DeprecationWarning"]
-READ_BEFORE = re.compile(
-    "CUDA|GOMP|KMP|LD_|MALLOC|MKL|MUJOCO|OMP|OPENBLAS|PYOPENGL|PYTHON|TORCH(?!_MJENVS)"
-)  # variables' names
+# The names of variables that are read while this package and torch are imported.
+READ_BEFORE = re.compile("CUDA|GOMP|KMP|LD_|MALLOC|MKL|MUJOCO|OMP|OPENBLAS|PYOPENGL|PYTHON|TORCH(?!_MJENVS)")
 
 
 def run(script: str, *arguments: str, seconds: float = 60, anew: bool = False, **environment: str) -> str:
