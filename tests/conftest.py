@@ -34,6 +34,7 @@ from torch_mjenvs.compiler.llvm import NVIDIA
 # kernels of all tasks, beside Gymnasium's, and the longest runs of them.
 IN_A_HURRY = {"users", "physics", "envs", "dmc", "rendering", "terrain"}
 AS_USERS_HAVE_IT = {"test_gymnasium_parity", "test_episode_distribution"}
+AS_USERS = loader.options["opt"]
 
 torch.set_num_threads(1)  # while modules are imported, and in fixtures of theirs; for tests see `one_thread`
 launched: Counter[str] = Counter()
@@ -123,6 +124,12 @@ def as_for_a_gpu() -> Iterator[None]:
     """The CPU's kernels are of the programs that a GPU gets, with loops where it has them: so they give its bits."""
     with unrolling(NVIDIA.unroll_limit):
         yield
+
+
+@pytest.fixture
+def compiled_as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests in a folder that hurries, of kernels that `test_gymnasium_parity.py` builds anyway."""
+    monkeypatch.setitem(loader.options, "opt", AS_USERS)
 
 
 @pytest.fixture

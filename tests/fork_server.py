@@ -1,14 +1,14 @@
-"""A process that has imported torch, and forks whenever Python is to run something: a start takes a tenth of a second
-of the processor in place of two. `processes.py` speaks to it.
+"""A process that has imported this package, and forks whenever Python is to run something: a start takes a tenth of a
+second of the processor in place of three. `processes.py` speaks to it.
 
 Each line that it reads is a request, in JSON: what stands behind `python` on a command line, and where, with what
 environment, into what files. It answers with the number of the child, and, when that has ended, with its status. What
-a child has of the server is other people's modules alone, and no more of them than `import torch_mjenvs` brings: this
-package is imported anew.
+a child has of the server is what `import torch_mjenvs` brings, and no more.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -62,12 +62,12 @@ def execute(what: str, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    import gymnasium.envs.mujoco.mujoco_env
-    import gymnasium.vector  # noqa: F401
-    import llvmlite.binding  # noqa: F401
+    sys.path[0] = os.getcwd()
     import numpy
-    import torch  # noqa: F401
 
+    import torch_mjenvs  # noqa: F401
+
+    gc.freeze()  # so that a collection in a child copies no pages
     request = serve()
     if request is not None:
         become(request)

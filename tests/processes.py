@@ -1,7 +1,7 @@
 """Python in a process of its own, killed with its children when it takes too long: a hang is a failure.
 
-On Linux it is forked from a process that has imported torch (`fork_server.py`): most of what such a test took was that
-import. Whatever a process reads of its environment before our code runs is as given, since there is a server for each.
+On Linux it is forked from a process that has imported this package (`fork_server.py`): most of what such a test took
+was that import. Whatever is read of the environment while it lasts is as given, since there is a server for each.
 """
 
 from __future__ import annotations
@@ -22,22 +22,26 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 QUIETLY = [sys.executable, "-W", "ignore::DeprecationWarning"]
-READ_BEFORE = re.compile("CUDA|GOMP|KMP|LD_|MALLOC|MKL|OMP|OPENBLAS|PYTHON|TORCH(?!_MJENVS)")  # variables' names
+# The names of variables that are read while this package and torch are imported.
+READ_BEFORE = re.compile("CUDA|GOMP|KMP|LD_|MALLOC|MKL|MUJOCO|OMP|OPENBLAS|PYOPENGL|PYTHON|TORCH(?!_MJENVS)")
 
 
-def run(script: str, *arguments: str, seconds: float = 60, **environment: str) -> str:
-    """Run a script and return what it printed. Fails if it, or a child of it, fails or hangs."""
-    done = python("-c", script, *arguments, seconds=seconds, **environment)
+def run(script: str, *arguments: str, seconds: float = 60, anew: bool = False, **environment: str) -> str:
+    """Run a script and return what it printed. Fails if it, or a child of it, fails or hangs.
+
+    `anew`: for scripts that are about the import of the package.
+    """
+    done = python("-c", script, *arguments, seconds=seconds, anew=anew, **environment)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 def python(
-    *command: str, seconds: float = 300, folder: Path = ROOT, **environment: str
+    *command: str, seconds: float = 300, folder: Path = ROOT, anew: bool = False, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run Python with this command line, `-c CODE ...`, `-m MODULE ...` or `FILE ...`; fails if it hangs."""
     given = os.environ | environment
-    if sys.platform == "linux":
+    if sys.platform == "linux" and not anew:
         before = tuple(sorted((name, value) for name, value in given.items() if READ_BEFORE.match(name)))
         return _server(before).run(command, seconds, folder, given)
     process = subprocess.Popen(

@@ -64,7 +64,9 @@ def test_a_model_is_dm_controls(name: str, mjm: mujoco.MjModel, other: Any) -> N
     assert len(ours) > 300 and ours.keys() == want.keys()
     paths = {"paths", "npaths", "nbuffer"}  # of files
     for field in ours.keys() - paths - {*OWN.get(name, ())}:
-        np.testing.assert_array_equal(ours[field], want[field], err_msg=field)
+        x, y = np.asarray(ours[field]), np.asarray(want[field])
+        if (x.dtype, x.shape, x.tobytes()) != (y.dtype, y.shape, y.tobytes()):  # which nearly none is, and told at once
+            np.testing.assert_array_equal(x, y, err_msg=field)
 
 
 @pytest.mark.parametrize(

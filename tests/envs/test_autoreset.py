@@ -257,22 +257,25 @@ def test_reset_clears_an_end():
 # -- No world knows of another -----------------------------------------------------------------------------------------
 
 
-def trajectory(name: str, n: int, place: int, mode: str, dtype: torch.dtype) -> torch.Tensor:
-    """(steps, ...) of all that the world with seed 77 shows, at `place` among `n` worlds, through several episodes."""
+def trajectories(name: str, n: int, places: list[int], mode: str, dtype: torch.dtype) -> list[torch.Tensor]:
+    """All that worlds with seed 77 show, at each of these places among `n` worlds, through several episodes."""
     env = TorchVectorEnv(name, n, dtype=dtype, autoreset_mode=mode, max_episode_steps=LIMIT)
     seeds: list[int | None] = [1000 + i for i in range(n)]
-    seeds[place] = 77
-    rows = [env.reset(seed=seeds)[0][place]]
+    for place in places:
+        seeds[place] = 77
+    obs = env.reset(seed=seeds)[0]
+    rows = [[obs[place]] for place in places]
     own = torch.rand(
         40, *env.single_action_space.shape, generator=torch.Generator().manual_seed(0), dtype=dtype, device="cpu"
     ).to(env.device) * 2 - 1  # fmt: skip
     for action, others in zip(own, actions(env, 40, seed=n), strict=True):
-        others[place] = action
+        others[places] = action
         obs, reward, terminated, truncated, info = env.step(others)
-        values = [x[place].to(dtype)[None] for k, x in info.items() if isinstance(x, torch.Tensor) and x.ndim == 1]
-        flags = [x[place].to(dtype)[None] for x in (reward, terminated, truncated)]
-        rows.append(torch.cat([obs[place], env.qpos[place], env.qvel[place], *flags, *values]))
-    return torch.cat(rows)
+        given = [reward, terminated, truncated, *(x for x in info.values() if isinstance(x, torch.Tensor))]
+        numbers = torch.stack([x.to(dtype) for x in given if x.ndim == 1], 1)
+        for row, place in zip(rows, places, strict=True):
+            row += [obs[place], env.qpos[place].clone(), env.qvel[place].clone(), numbers[place]]
+    return [torch.cat(row) for row in rows]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -280,12 +283,12 @@ def trajectory(name: str, n: int, place: int, mode: str, dtype: torch.dtype) -> 
 @pytest.mark.parametrize("name", TASKS)
 def test_worlds_are_alone(name, mode, dtype):
     """Bitwise the same trajectory, resets included, in any batch, at any place, with any number of threads."""
-    alone = trajectory(name, 1, 0, mode, dtype)
-    for n, places in ((3, (0, 2)), (16, (7,)), (17, (0, 16)), (100, (50, 99))):
-        for place in places:
-            for threads in (1, 2, 4) if n == 100 else (1,):
-                torch.set_num_threads(threads)
-                assert same_bits(alone, trajectory(name, n, place, mode, dtype)), (n, place, threads)
+    (alone,) = trajectories(name, 1, [0], mode, dtype)
+    for n, places in ((3, [0, 2]), (16, [7]), (17, [0, 16]), (100, [50, 99])):
+        for threads in (1, 2, 4) if n == 100 else (1,):
+            torch.set_num_threads(threads)
+            for place, found in zip(places, trajectories(name, n, places, mode, dtype), strict=True):
+                assert same_bits(alone, found), (n, place, threads)
 
 
 @pytest.mark.cpu

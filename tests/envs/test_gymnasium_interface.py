@@ -179,7 +179,7 @@ def test_id_names_its_module():
         "env = gymnasium.make_vec('torch_mjenvs:TorchHopper-v0', num_envs=2, device='cpu'); env.reset(); "
         "assert not {'matplotlib', 'scipy', 'torch._dynamo'} & set(sys.modules)"
     )
-    processes.run(code, seconds=120)
+    processes.run(code, seconds=120, anew=True)
 
 
 def test_public_names():
@@ -545,6 +545,7 @@ def test_attributes_that_are_built_in_cannot_be_set():
 # -- All eleven tasks --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("compiled_as_users_have_it")
 @pytest.mark.parametrize("name", torch_mjenvs.TASKS)
 def test_registered(name):
     """As the v5 task is, the length of its episodes with it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ DTYPES = [torch.float32, torch.float64]
 VARIANTS = [(name, arguments) for name, task in TASKS.items() for arguments in task.variants]
 
 
+@cache
+def plain_steps(name: str) -> tuple[Any, ...]:
+    """Gymnasium's steps from the samples, without arguments: several tests compare with them."""
+    return their_steps(real_env(name), samples(name))
+
+
 def test_every_task_is_compared():
     assert set(TASKS) == set(torch_mjenvs.TASKS)
 
@@ -36,7 +43,7 @@ def test_every_task_is_compared():
 @pytest.mark.parametrize("name", TASKS)
 def test_step(name):
     s = samples(name)
-    theirs = their_steps(real_env(name), s)
+    theirs = plain_steps(name)
     happened = Counter(s.seen, terminated=int(theirs[2].sum()))
     for what, (more, fewer) in TASKS[name].occurs.items():  # the samples are worth something
         assert more < happened[what] < fewer, what
@@ -72,7 +79,7 @@ def test_several_steps(name):
 @pytest.mark.parametrize("name", TASKS)
 def test_float32(name):
     s, bound = samples(name), TASKS[name].float32
-    ours, theirs = our_steps(name, s, torch.float32), their_steps(real_env(name), s)
+    ours, theirs = our_steps(name, s, torch.float32), plain_steps(name)
     compared = [error(ours[0], theirs[0])[:, : bound.entries]]
     if bound.entries is None:
         compared.append(error(ours[1], theirs[1])[:, None])
@@ -89,7 +96,7 @@ def test_float32(name):
 @pytest.mark.parametrize(("name", "arguments"), VARIANTS)
 def test_arguments(name, arguments):
     s = samples(name)
-    theirs, plain = their_steps(real_env(name, **arguments), s), their_steps(real_env(name), s)
+    theirs, plain = their_steps(real_env(name, **arguments), s), plain_steps(name)
     compare(our_steps(name, s, torch.float64, **arguments), theirs, TASKS[name].exact)
     if arguments.get("main_body") == "aux_1":  # Gymnasium's XML names it so
         assert mujoco.mj_name2id(real_env(name).model, mujoco.mjtObj.mjOBJ_BODY, "aux_1") > 0
@@ -177,6 +184,7 @@ def test_reset_without_noise(name):
     np.testing.assert_allclose(obs.cpu(), np.tile(real.reset()[0], (2, 1)), atol=1e-15)
 
 
+@cache
 def real_resets(name: str, n: int, **arguments: Any) -> np.ndarray:
     """(n, nq + nv) states of real resets, as distances from the model's initial state."""
     env = real_env(name, **arguments)
