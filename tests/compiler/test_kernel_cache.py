@@ -258,8 +258,7 @@ print(float(env.step(torch.zeros(1, 1))[1]))
 def installed(place: Path, how: str, reward: str = "1.0") -> Path:
     """The package with this reward, and where Python finds it."""
     copy = place / "copy"
-    ignored = shutil.ignore_patterns(*(["__pycache__"] if how != "files" else []))  # bytecode: 300 files to compile
-    shutil.copytree(ROOT / "torch_mjenvs", copy / "torch_mjenvs", ignore=ignored)
+    shutil.copytree(ROOT / "torch_mjenvs", copy / "torch_mjenvs", ignore=shutil.ignore_patterns("__pycache__"))
     task = copy / "torch_mjenvs" / "envs" / "tasks" / "inverted_pendulum.py"
     task.write_text(task.read_text().replace("terminated, 0.0, 1.0", f"terminated, 0.0, {reward}"))
     if how == "zip":
