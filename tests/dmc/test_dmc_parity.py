@@ -47,7 +47,7 @@ def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
     """One control step.
 
     Where an ellipsoid touches a limb, neither knows its normal to rounding: see docs/limits.md. One state in a thousand
-    may be off by more than 1e-11, if dm_control's own answer moves by as much when its state moves by rounding.
+    may be off by more than 1e-11, if dm_control's own answer moves by as much when its state moves by one rounding.
     """
     shaky = 0
     env, touching, errors, rewards, rough = theirs.environment(name), 0, [], [], []
