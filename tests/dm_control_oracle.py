@@ -120,3 +120,14 @@ def moved(env: Any, name: str, state: dict[str, np.ndarray]) -> float:
         put(env, name, state | near)
         found.append(numbers(env.step(state["action"]).observation))
     return max(float(np.max(np.abs(x - found[0]) / (1 + np.abs(found[0])))) for x in found[1:])
+
+
+def loosely(env: Any, name: str, state: dict[str, np.ndarray]) -> np.ndarray:
+    """Return dm_control's observation where convex shapes are compared no more closely than MuJoCo does by default."""
+    option, default = env.physics.model.opt, mujoco.MjOption()
+    sharp = option.ccd_tolerance, option.ccd_iterations
+    option.ccd_tolerance, option.ccd_iterations = default.ccd_tolerance, default.ccd_iterations
+    put(env, name, state)
+    observation = numbers(env.step(state["action"]).observation)
+    option.ccd_tolerance, option.ccd_iterations = sharp
+    return observation
