@@ -12,8 +12,8 @@ from torch_mjenvs.dmc import TASKS
 
 # The share of states with a contact, at the least, of tasks whose robots touch things.
 TOUCHING = {"walker": 0.4, "hopper": 0.4, "quadruped": 0.4, "humanoid": 0.4, "cheetah": 0.4, "finger": 0.03}
-# Where ellipsoids touch limbs: the share of states at the most, and how far the worst of them is off.
-ROUGH = {"humanoid_CMU": (0.3, 1e-3), "dog": (0.4, 0.1)}
+# Where ellipsoids touch limbs: the share of states at the most.
+ROUGH = {"humanoid_CMU": 0.3, "dog": 0.4}
 FAST = (
     "acrobot-swingup", "ball_in_cup-catch", "cartpole-balance", "cheetah-run", "finger-turn_hard", "hopper-hop",
     "pendulum-swingup", "point_mass-hard", "reacher-hard", "walker-walk",
@@ -46,8 +46,10 @@ def recorded(name: str, worlds: int, steps: tuple[int, ...]) -> list[dict[str, n
 def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
     """One control step.
 
-    Where an ellipsoid touches a limb, neither knows its normal to rounding: see docs/limits.md. One state in a thousand
-    may be off by more than 1e-11, if dm_control's own answer moves by as much when its state moves by rounding.
+    Where an ellipsoid touches a limb, neither knows its normal to rounding: see docs/limits.md. There MuJoCo with the
+    tolerance that both have by default is about as far from itself with a sharper one as we are. One state in a
+    thousand may be off by more than 1e-11, if dm_control's own answer moves by as much when its state moves by one
+    rounding.
     """
     shaky = 0
     env, touching, errors, rewards, rough = theirs.environment(name), 0, [], [], []
@@ -61,7 +63,8 @@ def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
         touching += env.physics.data.ncon > 0
         error = np.abs(step["obs"] - obs) / (1 + np.abs(obs))
         if found:
-            rough.append(error.max())
+            loose = np.abs(theirs.loosely(env, name, step) - obs) / (1 + np.abs(obs))
+            rough.append((error.max(), loose.max()))
             continue
         if error.max() > 1e-11 and error.max() < theirs.moved(env, name, step):
             shaky += 1
@@ -69,14 +72,15 @@ def compare(name: str, worlds: int, steps: tuple[int, ...]) -> None:
         errors.append(error)
         rewards.append(abs(step["reward"] - want.reward))
     n, worst = len(errors) + len(rough) + shaky, np.array(errors).max(0)
+    ours, loosely = np.quantile(rough or [(0.0, 0.0)], (0.5, 0.9, 0.99, 1.0), axis=0).T
     print(f"{name}: {n} states, observation {worst.max():.1e}, reward {max(rewards):.1e}, touching {touching / n:.2f}, "
-          f"of ellipsoids {len(rough) / n:.2f}: {max(rough, default=0):.1e}, shaky {shaky}")  # fmt: skip
+          f"of ellipsoids {len(rough) / n:.2f}: {ours} for {loosely}, shaky {shaky}")  # fmt: skip
     assert shaky <= 0.001 * n
     assert worst.max() < 1e-11, f"the worst of the observation is number {worst.argmax()}"
     assert max(rewards) < 1e-11
     assert touching >= TOUCHING.get(name.split("-")[0], 0.0) * n
-    share, most = ROUGH.get(name.split("-")[0], (0.0, 0.0))
-    assert len(rough) <= share * n and max(rough, default=0.0) <= most
+    assert len(rough) <= ROUGH.get(name.split("-")[0], 0.0) * n
+    assert (ours <= 3 * loosely).all()
 
 
 @pytest.mark.parametrize("name", FAST)

@@ -285,3 +285,20 @@ def test_no_task_has_such_contacts():
         m = load(task().load())
         for precision in PRECISIONS.values():
             assert not any(contact_bound(m, pair, precision).needs_refinement for pair in m.pairs)
+
+
+def test_accelerations_of_a_light_finger():
+    """Rounding of the forces of one large Newton step is 5e-12 of its acceleration, and gone by another."""
+    bodies = """<body pos="0 0 .4"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".02"/>
+      <body pos=".3 0 0"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 .2 0 -.2" size=".02"/>
+      <body pos=".2 0 -.2"><joint axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -.15" size=".01"/>
+      <body pos="0 0 -.16"><joint axis="0 1 0"/><geom size=".01" pos=".005 0 -.03" mass="1e-4"/></body>
+      </body></body></body>"""
+    mjm = world(bodies, 0.7, option='timestep=".001" cone="elliptic"')
+    m, touching = load(mjm), 0
+    for qpos, qvel in oracle.scattered(mjm, 100, 0.2, (3.0,)):
+        d = oracle.forward(mjm, qpos, qvel, np.zeros(0))
+        touching += d.ncon > 0
+        ours = derive(m, qpos.tolist(), qvel.tolist(), None, [])
+        np.testing.assert_allclose(ours.qacc, d.qacc, rtol=0, atol=5e-13 * np.abs(d.qacc).max())
+    assert touching > 40

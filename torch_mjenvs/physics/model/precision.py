@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -14,6 +15,9 @@ class Precision:
     stiff, stiffest: stiffnesses of a contact, in units of the inertia that it acts on. From `stiff` on, rounding shows
     in a Newton step; a contact stiffer than `stiffest` is softened to that.
 
+    light: the mean inertia over that of the lightest dof from which rounding of the forces of a Newton step shows in
+    that dof's acceleration. In float32 it always does, and is borne.
+
     pivot: where factoring leaves a smaller share of a row's diagonal entry than this, the remainder is rounding, and
     the row follows from others.
     """
@@ -21,9 +25,10 @@ class Precision:
     tolerance: float
     stiff: float
     stiffest: float
+    light: float
     pivot: float
 
 
-SINGLE = Precision(tolerance=1e-6, stiff=1e3, stiffest=1e4, pivot=1e-6)
-DOUBLE = Precision(tolerance=1e-13, stiff=1e5, stiffest=3e9, pivot=0.0)
+SINGLE = Precision(tolerance=1e-6, stiff=1e3, stiffest=1e4, light=math.inf, pivot=1e-6)
+DOUBLE = Precision(tolerance=1e-13, stiff=1e5, stiffest=3e9, light=1e4, pivot=0.0)
 PRECISIONS = {"float32": SINGLE, "float64": DOUBLE}

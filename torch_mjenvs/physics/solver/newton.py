@@ -46,6 +46,8 @@ def newton(m: Model, d: Data) -> None:
         return
     tolerance = d.precision.tolerance * m.meaninertia * m.nv
     uncertain = [where for c in d.constraints for where in c.needs_refinement]
+    if d.constraints and _lightest(m.nominal or m) > d.precision.light:
+        uncertain.append(True)
     certain = logical_not(logical_or(*uncertain))
 
     def search(carry: list[Any]) -> list[Any]:
@@ -64,6 +66,11 @@ def newton(m: Model, d: Data) -> None:
 
     given = [*d.qpos, *d.qvel, *(d.act if m.na else []), *(d.ctrl if m.nu else [])]
     solves(d.qacc_solver, given, lambda: optimum(m, d, d.qacc_solver))
+
+
+def _lightest(m: Model) -> float:
+    """Return by how much the inertia of the lightest dof is less than the mean."""
+    return float(m.meaninertia) * max(map(float, m.dof_invweight0))
 
 
 def optimum(m: Model, d: Data, a: list[Scalar]) -> Equation:
