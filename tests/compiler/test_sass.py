@@ -202,7 +202,8 @@ def test_tasks(recipes, name, what, dtype, mode):
     assert made.truncated.any() and made.bad_state.any()
     test_cuda.act(made, generator)
     compare(machine, run)
-    assert 0.2 < machine.active / machine.issued / 32 <= 1.0, "threads part, and meet again"
+    # a thirtieth, if threads never met again; 0.19 of Humanoid's, which are in loops over contacts, as many as each has
+    assert 0.15 < machine.active / machine.issued / 32 <= 1.0, "threads part, and meet again"
 
 
 def test_the_model_of_a_multiprocessor():
