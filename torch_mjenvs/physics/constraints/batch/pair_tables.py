@@ -155,7 +155,8 @@ class PairTables:
         """Find the pairs whose bounding spheres, or that of geom2 and its ground, come within margin and gap."""
         known = {id(p) for p in self.batch.pairs}
         if len(known) < IN_LOOP or self.ground:
-            return active_set([c.bounds_meet() for c in d.candidates if id(c.pair) in known])
+            candidates = [c for c in d.candidates if id(c.pair) in known]
+            return active_set([c.bounds_meet(contact_param(m, c.pair).gap) for c in candidates])
         plane = m.geom_type[self.batch.pairs[0].geom1] == GeomType.PLANE
         bounds = [[0.0 if plane else bound_of(m, p.geom1), bound_of(m, p.geom2)] for p in self.batch.pairs]
         looked_at = self.looked_at.values
