@@ -15,8 +15,8 @@ class Precision:
     stiff, stiffest: stiffnesses of a contact, in units of the inertia that it acts on. From `stiff` on, rounding shows
     in a Newton step; a contact stiffer than `stiffest` is softened to that.
 
-    light: the mean inertia over that of the lightest dof from which rounding of the forces of a Newton step shows in
-    that dof's acceleration. In float32 it always does, and is borne.
+    light: the mean inertia over that of the lightest dof from which, under elliptic cones, rounding of the forces of a
+    Newton step shows in that dof's acceleration. In float32 it always does, and is borne.
 
     pivot: where factoring leaves a smaller share of a row's diagonal entry than this, the remainder is rounding, and
     the row follows from others.
