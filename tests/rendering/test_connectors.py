@@ -70,7 +70,7 @@ def test_pieces_are_where_mujoco_draws_them(model):
             rods.setdefault((x.object, x.id), []).append(x.rod)
     rng, seen = np.random.default_rng(0), {}
     listed = mujoco.MjvScene(model, 200)
-    for _ in range(60):
+    for _ in range(100):
         d = mujoco.MjData(model)
         d.qpos[:] = model.qpos0 + 0.35 * rng.normal(size=model.nq)
         mujoco.mj_forward(model, d)
