@@ -215,10 +215,8 @@ def test_tangents_of_planar_models_are_those_of_mujoco(cone: str) -> None:
         </worldbody>{sensors("", 'geom1="x"')}</mujoco>"""
     sim, states = compare(xml, spread=0.4)
     for k, (qpos, qvel) in enumerate(states):
-        plain = list(
-            derive(sim.model, qpos.tolist(), qvel.tolist(), None, []).sensordata
-        )  # of Python's floats all are constant
-        np.testing.assert_allclose(plain, sim.sensordata[k].cpu(), atol=1e-7)
+        plain = derive(sim.model, qpos.tolist(), qvel.tolist(), None, [])  # of Python's floats all are constant
+        np.testing.assert_allclose(list(plain.sensordata), sim.sensordata[k].cpu(), atol=1e-7)
 
 
 def test_a_box_that_lies_flat_has_its_corners_in_the_order_of_mujoco() -> None:

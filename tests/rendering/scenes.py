@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import mujoco
 import numpy as np
 import torch
@@ -62,6 +64,21 @@ def of_mujoco(
     segmentation = renderer.render()
     renderer.disable_segmentation_rendering()
     return depth, segmentation
+
+
+def beside_mujoco(
+    model: mujoco.MjModel, simulation: Simulation, camera: str, width: int, height: int
+) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield of each world our pictures by name, and depth, segmentation and colours as MuJoCo's renderer draws them."""
+    pictures = simulation.render(camera, width, height, outputs=("rgb", "depth", "segmentation"))
+    renderer = mujoco.Renderer(model, height, width)
+    for world in range(simulation.num_worlds):
+        d = state(model, simulation, world)
+        depth, segmentation = of_mujoco(renderer, d, camera)
+        renderer.update_scene(d, camera)
+        ours = {name: x[world].cpu().numpy() for name, x in pictures.items()}
+        yield ours, depth, segmentation, renderer.render().astype(int)
+    renderer.close()
 
 
 # every shape with a material of its own: cube textures, a floor that mirrors, a spot and a far light with shadows

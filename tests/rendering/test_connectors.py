@@ -5,7 +5,7 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 import pytest
-from scenes import of_mujoco, scattered, state
+from scenes import beside_mujoco, scattered
 from test_pictures import opengl  # noqa: F401 (a fixture)
 
 from torch_mjenvs.physics import Data, load
@@ -108,17 +108,9 @@ def test_pieces_are_where_mujoco_draws_them(model):
 
 @pytest.mark.usefixtures("opengl")
 def test_they_look_as_in_mujoco(model):
-    simulation = scattered(model, 3)
-    pictures = simulation.render("ahead", 120, 90, outputs=("rgb", "depth", "segmentation"))
-    renderer = mujoco.Renderer(model, 90, 120)
-    for world in range(3):
-        d = state(model, simulation, world)
-        depth, segmentation = of_mujoco(renderer, d, "ahead")
-        renderer.update_scene(d, "ahead")
-        colours = renderer.render().astype(int)
-        ours = {name: x[world].cpu().numpy() for name, x in pictures.items()}
+    worlds = beside_mujoco(model, scattered(model, 3), "ahead", 120, 90)
+    for ours, depth, segmentation, colours in worlds:
         assert (np.abs(ours["depth"] - depth) <= 0.01 * depth).mean() > 0.998
         assert (ours["segmentation"] == segmentation).all(-1).mean() > 0.998
         assert np.abs(ours["rgb"] - colours).mean() < 1.0
         assert (segmentation[..., 1] == TENDON).sum() > 100 and (segmentation[..., 1] == ACTUATOR).sum() > 10
-    renderer.close()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from ptx import Machine
-from scenes import MESHES, of_mujoco, scattered, state
+from scenes import MESHES, beside_mujoco, scattered, state
 from test_pictures import opengl  # noqa: F401 (a fixture)
 
 from torch_mjenvs.compiler import cuda
@@ -24,20 +24,12 @@ def model() -> mujoco.MjModel:
 
 @pytest.mark.usefixtures("opengl")
 def test_meshes_look_as_in_mujoco(model):
-    simulation = scattered(model, WORLDS)
-    pictures = simulation.render("ahead", 160, 120, outputs=("rgb", "depth", "segmentation"))
-    renderer = mujoco.Renderer(model, 120, 160)
-    for world in range(WORLDS):
-        d = state(model, simulation, world)
-        depth, segmentation = of_mujoco(renderer, d, "ahead")
-        renderer.update_scene(d, "ahead")
-        colours = renderer.render().astype(int)
-        ours = {name: x[world].cpu().numpy() for name, x in pictures.items()}
+    worlds = beside_mujoco(model, scattered(model, WORLDS), "ahead", 160, 120)
+    for ours, depth, segmentation, colours in worlds:
         assert (np.abs(ours["depth"] - depth) <= 0.01 * depth).mean() > 0.999
         assert (ours["segmentation"] == segmentation).all(-1).mean() > 0.999
         assert np.abs(ours["rgb"] - colours).mean() < 2.5
         assert len(np.unique(segmentation)) > 5
-    renderer.close()
 
 
 def test_rays_meet_what_mj_ray_meets(model):

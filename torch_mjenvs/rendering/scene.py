@@ -227,7 +227,7 @@ def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture]
             continue
         look = None if known is None else surfaces.read(mjm, geoms[0], False, known, name)
         for rod in rods:
-            broken = look and object == ACTUATOR and rod.piece == connectors.BROKEN
+            broken = object == ACTUATOR and rod.piece == connectors.BROKEN
             shown = replace(look, rgba=tuple(map(float, mjm.vis.rgba.crankbroken))) if look and broken else look
             yield Drawn(object, k, rod.shape, shown, rod=rod)
 
