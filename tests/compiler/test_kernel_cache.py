@@ -117,6 +117,63 @@ def test_a_known_kernel_is_not_even_traced():
     assert len(made) == 4, "what cannot be known is traced"
 
 
+class Counted:
+    """A recipe of `y = factor x`, built as often as asked; how often it was recorded, and how often compiled."""
+
+    def __init__(self) -> None:
+        self.recorded = self.compiled = 0
+        back = cpu.back_end()
+
+        def translate(ir: str) -> bytes:
+            self.compiled += 1
+            return back.translate(ir)
+
+        self.back = replace(back, translate=translate)
+
+    def build(self, origin: str, factor: float = 2.0) -> tuple[int, int]:
+        buffers = (Buffer("x", 1), Buffer("y", 1))
+
+        def make() -> Program:
+            self.recorded += 1
+            return record("scale", buffers, lambda b: {"y": [b["x"][0] * factor]}, "float32")
+
+        x, y = torch.rand(1, 16), garbage(torch.float32, (1, 16))
+        building.build(Recipe("scale", buffers, "float32", make, origin), self.back).bind({"x": x, "y": y})()
+        assert torch.equal(y, factor * x)
+        return self.recorded, self.compiled
+
+
+def test_a_program_that_another_origin_made_is_recorded_and_not_compiled(folder):
+    """As where the package has changed, and what it makes has not."""
+    counted = Counted()
+    assert counted.build("one") == (1, 1)
+    assert counted.build("other") == (2, 1)
+    assert counted.build("one") == counted.build("other") == (2, 1)
+    assert counted.build("a third", factor=3.0) == (3, 2)
+    assert len(list(folder.glob("scale-cpu-origin-*.o"))) == 3 and len(list(folder.iterdir())) == 5
+
+
+def test_an_origin_whose_code_is_gone_is_recorded_anew(folder):
+    counted = Counted()
+    counted.build("one")
+    (code,) = set(folder.iterdir()) - set(folder.glob("*-origin-*"))
+    code.unlink()
+    assert counted.build("one") == (2, 2)
+    assert counted.build("one") == (2, 2)
+
+
+def test_an_origin_that_was_swapped_with_anothers_is_recorded_anew(folder):
+    counted = Counted()
+    counted.build("one")
+    counted.build("other", factor=3.0)
+    one, other = folder.glob("*-origin-*")
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+    assert counted.build("one") == (3, 2)
+    assert counted.build("other", factor=3.0) == (4, 2)
+
+
 def rewards(task: object = InvertedPendulum, **arguments: object) -> float:
     """The reward of a first step."""
     env = TorchVectorEnv(task, 1, dtype=torch.float64, **arguments)
@@ -555,6 +612,7 @@ def test_what_killed_writers_left_goes_after_an_hour(folder, monkeypatch):
         x.write_bytes(b"x" * 100)
     for x in (left, *others):
         os.utime(x, (0, 0))
+    monkeypatch.setattr(cache, "_unchecked", {})  # as another process, which has not looked at the folder yet
     compiled(monkeypatch, axpy(factor=3.0))
     assert not left.exists() and fresh.exists()
     assert all(x.exists() for x in others), "files that are not the cache's are nobody's business"

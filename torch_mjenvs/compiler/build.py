@@ -35,8 +35,8 @@ class Recipe:
 def build(what: Program | Recipe, where: torch.device | BackEnd) -> Kernel:
     """The kernel of a program, for a device. Code that is in use in this process, or kept on disk, is not made again.
 
-    It is found by all that it follows from: the origin of the recipe, or else the program's IR. Loaded code goes with
-    its last user.
+    Code is kept under the program's IR, and an origin leads to it: so where the package has changed, but not what it
+    makes, a program is recorded, and not compiled. Loaded code goes with its last user.
     """
     return prepare(what, where)()
 
@@ -47,23 +47,40 @@ def prepare(what: Program | Recipe, where: torch.device | BackEnd) -> Callable[[
     The program itself is not needed any more then.
     """
     back = devices.back_end(where) if isinstance(where, torch.device) else where
-    origin = what.origin if isinstance(what, Recipe) else None
-    ir = _ir(back, what) if origin is None else None
     name, buffers, dtype = what.name, tuple(what.buffers), what.dtype
-    key = f"{back.toolchain} {back.unroll_limit}\n{name} {dtype} {buffers}\n{origin or ir}"
-    place = hashlib.sha256(key.encode()).digest(), back.device
-    recipe = what if ir is None else None
+    title, head = f"{name}-{back.name}", f"{back.toolchain} {back.unroll_limit}\n{name} {dtype} {buffers}\n"
 
-    def code() -> bytes:
-        text = _ir(back, recipe) if recipe else ir
-        assert text is not None
-        with progress(f"compiling the kernel {name!r}"):
-            return back.translate(text)
+    def translated(ir: str) -> bytes:
+        def make() -> bytes:
+            with progress(f"compiling the kernel {name!r}"):
+                return back.translate(ir)
+
+        return kept_or_made(title, head + ir, make)
+
+    if isinstance(what, Recipe) and what.origin is not None:
+        recipe, key = what, head + what.origin
+
+        def code() -> bytes:
+            found = cache.led_to(title, key)
+            if found is None:
+                ir = _ir(back, recipe)
+                found = translated(ir)
+                cache.lead(title, key, head + ir)
+            return found
+
+    else:
+        ir = _ir(back, what)
+        key = head + ir
+
+        def code() -> bytes:
+            return translated(ir)
+
+    place = hashlib.sha256(key.encode()).digest(), back.device
 
     def kernel() -> Kernel:
         found = _loaded.get(place)
         if found is None:
-            made = kept_or_made(f"{name}-{back.name}", key, code)
+            made = code()
             with progress(f"loading the kernel {name!r}"):  # to a GPU's driver it is one more language to compile
                 found = _loaded[place] = back.load(name, buffers, dtype, made)
         return found

@@ -1,7 +1,8 @@
 """Object code kept on disk between processes.
 
 Code that is loaded runs as the user. So a file counts only if nobody else can have written it, and only for the key
-that it was kept under: its header has the digest of the whole key, and of what follows.
+that it was kept under: its header has the digest of the whole key, and of what follows. A small file may stand for code
+under another key, whose digest is all that it holds.
 """
 
 from __future__ import annotations
@@ -25,15 +26,35 @@ DIGEST = hashlib.sha256().digest_size
 LIMIT = 512_000_000  # bytes that the folder may hold; beyond them, what was not used for longest goes
 STALE = 3600  # seconds after which a file that is being written has no writer any more
 NAMES = re.compile(r"[\w-]+-[0-9a-f]{32}\.o(?P<unfinished>\.\w+\.tmp)?")
+_unchecked: dict[Path, int] = {}  # bytes that this process has written into a folder since it looked how full it was
 CHECKED = hasattr(os, "geteuid")  # Windows has no owners of this kind, and a user's folders are their own
 
 
 def kept(name: str, key: str) -> bytes | None:
     """The code kept under this key; None if there is none, or none that can be trusted."""
+    return _kept(name, _digest(key))
+
+
+def keep(name: str, key: str, code: bytes) -> None:
+    """Keep code on disk under this key, or do nothing where the cache cannot be written."""
+    _keep(name, _digest(key), code)
+
+
+def led_to(name: str, key: str) -> bytes | None:
+    """The code to which this key was said to lead; None if it leads nowhere, or the code is gone."""
+    digest = _kept(f"{name}-origin", _digest(key))
+    return None if digest is None else _kept(name, digest)
+
+
+def lead(name: str, key: str, to: str) -> None:
+    """Keep on disk that this key leads to the code that is kept under another."""
+    _keep(f"{name}-origin", _digest(key), _digest(to))
+
+
+def _kept(name: str, digest: bytes) -> bytes | None:
     folder = _trusted_directory()
     if folder is None:
         return None
-    digest = _digest(key)
     content = _read(folder / _file_name(name, digest))
     header = MAGIC + digest
     if content is None or not content.startswith(header):
@@ -42,15 +63,11 @@ def kept(name: str, key: str) -> bytes | None:
     return code if content[len(header) :].startswith(hashlib.sha256(code).digest()) else None
 
 
-def keep(name: str, key: str, code: bytes) -> None:
-    """Keep code on disk under this key, or do nothing where the cache cannot be written.
-
-    It is written beside and moved, so that no other process reads half a file.
-    """
+def _keep(name: str, digest: bytes, code: bytes) -> None:
+    """Write beside and move, so that no other process reads half a file."""
     folder = _trusted_directory(make=True)
     if folder is None:
         return
-    digest = _digest(key)
     path, beside = folder / _file_name(name, digest), None
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{path.name}.", suffix=".tmp", delete=False) as f:
@@ -60,7 +77,10 @@ def keep(name: str, key: str, code: bytes) -> None:
     except OSError:
         if beside:
             beside.unlink(missing_ok=True)
-    tidy(folder)
+    _unchecked[folder] = _unchecked.get(folder, LIMIT) + len(code)
+    if _unchecked[folder] > LIMIT / 100:  # a folder of thousands of files takes longer to look through than a small kernel
+        _unchecked[folder] = 0
+        tidy(folder)
 
 
 def _digest(key: str) -> bytes:
