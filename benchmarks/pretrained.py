@@ -52,7 +52,7 @@ def keep(folder: Path, result: dict[str, Any], file: Path, episodes: int) -> Non
     about = {
         "algorithm": result["algorithm"],
         "seed": result["seed"],
-        "frames": result["frames"],
+        "frames": result["frames"] + result.get("frames_before", 0),
         "episodes": episodes,
         "scores": {name: round(float(one.returns.mean()), 1) for name, one in found.items()},
         "intervals": {name: round(interval(one.returns), 1) for name, one in found.items()},

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import dm_control_oracle as theirs
+import humanoid_walk
 import numpy as np
 import pytest
 import torch
 
+from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.__main__ import main
+from torch_mjenvs.dmc import TASKS
 from torch_mjenvs.training import originals
 from torch_mjenvs.training.originals import Shared, Suite, processes_for
 from torch_mjenvs.training.scores import score
@@ -68,3 +71,21 @@ def test_a_run_is_trained_scored_there_and_listed(tmp_path: Path, capsys: pytest
     assert f"score in dm_control/{NAME}: " in capsys.readouterr().out
     with pytest.raises(SystemExit, match="no trained policy of TorchDMC/lqr-lqr_2_1-v0 comes with the package"):
         main(["score", "TorchDMC/lqr-lqr_2_1"])
+
+
+@pytest.mark.slow
+def test_the_humanoid_learns_with_an_easier_reward_and_goes_on_with_dm_controls(tmp_path: Path, capsys) -> None:
+    envs = [TorchVectorEnv(task, 64, dtype=torch.float64) for task in (humanoid_walk.GettingUp(), TASKS["humanoid-walk"])]
+    for env in envs:
+        env.reset(seed=0)
+    for _ in range(20):
+        (_, easier, *_), (obs, own, *_) = (env.step(torch.zeros(64, 21)) for env in envs)
+        high = (obs["head_height"] / 1.4).clamp(0, 1).reshape(-1)
+        upright = ((obs["torso_vertical"][:, 2] + 1) / 1.9).clamp(0, 1)
+        torch.testing.assert_close(easier, own + 0.5 * high**2 * upright, rtol=0, atol=1e-12)
+    few = ["--num-envs", "8", "--minibatch", "64", "--actor", "8", "--critic", "8", "--episodes", "2"]
+    humanoid_walk.train(512, 256, tmp_path, [*few, "--evaluations", "0", "--device", "cpu"])
+    assert "TorchDMC/humanoid-walk-v0 begins with what was learned on HumanoidGettingUp-v0" in capsys.readouterr().out
+    result = json.loads((tmp_path / "walking" / "result.json").read_text())
+    assert (result["frames_before"], result["frames"]) == (512, 256)
+    assert {*result["scores"]} == {"TorchDMC/humanoid-walk-v0", "dm_control/humanoid-walk"}

@@ -37,20 +37,20 @@ class Tables(Named):
 
 IDS = {"TorchNamedCart-v0": Named, "TorchGroupedCart-v0": Grouped}
 NAMED, GROUPED = IDS
-TABLES = "TorchTablesCart-v0"
+TABLES, OTHER = "TorchTablesCart-v0", "TorchOtherGroupedCart-v0"
 SMALL = ["--num-envs", "8", "--actor", "8", "--critic", "8", "--minibatch", "32", "--horizon", "8", "--episodes", "2"]
 SHORT = [*SMALL, "--evaluations", "1", "--total-steps", "128"]
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    for env_id, task in (IDS | {TABLES: Tables}).items():
+    for env_id, task in (IDS | {TABLES: Tables, OTHER: Grouped}).items():
         gymnasium.register(
             env_id, entry_point="torch_mjenvs.envs.single_env:TorchEnv",
             vector_entry_point="torch_mjenvs.envs.vector_env:TorchVectorEnv", kwargs={"task": task},
         )  # fmt: skip
     yield
-    for env_id in (*IDS, TABLES):
+    for env_id in (*IDS, TABLES, OTHER):
         del gymnasium.registry[env_id]
 
 
@@ -168,15 +168,17 @@ def test_a_run_is_trained_scored_and_loaded(tmp_path, capsys, env_id):
         policy(obs)
 
 
-def test_a_run_starts_with_what_another_learned(tmp_path, monkeypatch):
-    """With its networks and moments, which are there before the first frame; the rest is new."""
+def test_a_run_starts_with_what_another_learned(tmp_path, monkeypatch, capsys):
+    """With its networks and moments, which are there before the first frame; the rest is new, maybe the task, too."""
     first, begun, iterate = run(tmp_path / "first", GROUPED), [], ppo.PPO.iterate
     monkeypatch.setattr(ppo.PPO, "iterate", lambda self: (begun.append(self.net.theta.clone()), iterate(self)))
     second = run(tmp_path / "second", GROUPED, "--start", str(tmp_path / "first"), "--seed", "1")
     learned = runs.load(tmp_path / "first" / "checkpoint.pt", ("agent",))["agent"]
     assert torch.equal(begun[0], learned["theta"]) and not torch.equal(begun[-1], learned["theta"])
     assert (second["frames"], second["frames_before"]) == (first["frames"], first["frames"])
-    third = run(tmp_path / "third", GROUPED, "--start", str(tmp_path / "second"))
+    assert "begins with" not in capsys.readouterr().out
+    third = run(tmp_path / "third", OTHER, "--start", str(tmp_path / "second"))
+    assert f"{OTHER} begins with what was learned on {GROUPED}" in capsys.readouterr().out
     assert third["frames_before"] == 2 * first["frames"]
     state = runs.load(tmp_path / "third" / "checkpoint.pt", ("agent",))["agent"]
     assert state["obs_moments"]["count"] == 3 * first["frames"] and state["frames_seen"] == first["frames"]
@@ -185,7 +187,7 @@ def test_a_run_starts_with_what_another_learned(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("env_id", "flags", "error"),
     [
-        (NAMED, [], f"env is {GROUPED}, here {NAMED}"),
+        (NAMED, [], "obs_groups is .*, here None"),
         (GROUPED, ["--actor", "16"], r"its theta is float32 \(\d+,\), not float32"),
         (GROUPED, ["--obs-groups", "critic=policy"], "obs_groups is"),
         (GROUPED, ["--resume"], "give one of them"),

@@ -89,16 +89,19 @@ def resumed(agent: Agent, run: dict[str, Any], file: Path, empty: dict[str, Any]
 def start_from(agent: Learner, run: Mapping[str, Any], folder: Path) -> None:
     """Begin with what the networks of another run have learned; `run` is what identifies this one.
 
-    Raises SystemExit where that run is of another task or algorithm, or its networks read or are something else.
+    That run may be of another task, which is then said. Raises SystemExit where its algorithm is another, or its
+    networks read something else or are of other shapes.
     """
     found = load(folder / "checkpoint.pt", ("run", "agent"))
     theirs, state, ours = found["run"], found["agent"], agent.state_dict()
-    for name in ("algorithm", "env", "obs_groups"):
+    for name in ("algorithm", "obs_groups"):
         if theirs.get(name) != run.get(name):
             raise SystemExit(f"{folder} cannot be started from: {name} is {theirs.get(name)}, here {run.get(name)}")
     wrong = misfit(state, {name: ours[name] for name in agent.LEARNED})
     if wrong:
         raise SystemExit(f"{folder} cannot be started from: {wrong}")
+    if theirs["env"] != run["env"]:
+        print(f"{run['env']} begins with what was learned on {theirs['env']}")
     agent.begin_with(state)
     agent.frames_before = int(state["frames_seen"]) + int(state.get("frames_before", 0))
 

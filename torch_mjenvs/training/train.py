@@ -38,7 +38,7 @@ def chosen(argv: list[str]) -> tuple[Algorithm, argparse.ArgumentParser]:
     )  # fmt: skip
     parser.add_argument(
         "--start", type=Path, metavar="RUN",
-        help="begin with the networks of this run, whose task had the same id, but maybe other fields",
+        help="begin with the networks of this run, of this task or another with such observations and actions",
     )  # fmt: skip
     return found, parser
 
