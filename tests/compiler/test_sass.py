@@ -22,7 +22,7 @@ import test_tiles
 import torch
 from kernels import DTYPES, record_list
 from sass.decode import SIZE, SassError
-from sass.machine import Machine, missing
+from sass.machine import Machine, aligned, missing
 from test_cuda import MAIN, WORLDS, assert_same, in_play, slow_but
 
 from benchmarks import cuda_code, cuda_limits, robot_models
@@ -214,11 +214,12 @@ def test_the_model_of_a_multiprocessor():
     kept: list[list[torch.Tensor]] = []
 
     def spent(resident: int = 8, **changed: float) -> dict[str, int]:
-        kept.append([x.clone() for x in made.buffers.values()])
+        kept.append([aligned(x) for x in made.buffers.values()])
         numbers = dataclasses.astuple(dataclasses.replace(chip, **changed))
         return machine.time(kept[-1], launch.padded(128), numbers, 0, 4, resident)
 
     once = spent()
+    assert spent() == once, "wherever the CPU has its tensors"
     ideal = spent(perfect_fetch=1, perfect_data=1)
     assert once["issued"] == ideal["issued"] and once["active"] == ideal["active"]
     assert once["busiest"] < ideal["cycles"] < once["cycles"]

@@ -43,6 +43,8 @@ def missing() -> str | None:
 def compiler() -> str | None:
     return shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
+ALIGNMENT = 512  # bytes
+
 
 class _Launch(ctypes.Structure):
     """`Launch` of warp.h."""
@@ -90,6 +92,15 @@ def operations() -> dict[str, int]:
     return found
 
 
+def aligned(x: torch.Tensor) -> torch.Tensor:
+    """A copy at a multiple of 512 bytes, where torch puts each tensor on a GPU. The CPU's own allocations begin anywhere
+    in a line of a cache, in each process somewhere else, and how long accesses take on the model depends on it.
+    """
+    room = torch.empty(x.nbytes + ALIGNMENT, dtype=torch.uint8)
+    start = -room.data_ptr() % ALIGNMENT
+    return room[start : start + x.nbytes].view(x.dtype).view(x.shape).copy_(x)
+
+
 class Machine:
     """A kernel's machine code. `code` is as decoded; after a launch `issued` are the instructions that warps issued,
     `active` the threads that these were for, and `visits` how often each was issued.
@@ -97,7 +108,7 @@ class Machine:
 
     def __init__(self, ptx: str):
         self.code = decode(ptx, operations())
-        self._tables = np.frombuffer(self.code.tables, np.uint8).copy()
+        self._tables = aligned(torch.from_numpy(np.frombuffer(self.code.tables, np.uint8).copy())).numpy()
         self._bank4 = np.array([self._tables.ctypes.data + at for at in self.code.addresses], np.uint64)
         self.issued = self.active = 0
         self.visits = np.zeros(len(self.code.instructions), np.uint64)
