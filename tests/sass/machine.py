@@ -43,6 +43,7 @@ def missing() -> str | None:
 def compiler() -> str | None:
     return shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
+
 ALIGNMENT = 512  # bytes
 
 
@@ -93,8 +94,8 @@ def operations() -> dict[str, int]:
 
 
 def aligned(x: torch.Tensor) -> torch.Tensor:
-    """A copy at a multiple of 512 bytes, where torch puts each tensor on a GPU. The CPU's own allocations begin anywhere
-    in a line of a cache, in each process somewhere else, and how long accesses take on the model depends on it.
+    """A copy at a multiple of 512 bytes, where torch puts each tensor on a GPU. The CPU's own begin anywhere in a cache
+    line, in each process somewhere else, and how long accesses take on the model depends on it.
     """
     room = torch.empty(x.nbytes + ALIGNMENT, dtype=torch.uint8)
     start = -room.data_ptr() % ALIGNMENT

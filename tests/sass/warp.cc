@@ -455,12 +455,15 @@ void Warp::compute(const Instruction& x, u32 threads) {
       const u32 *a = whole(x, first, room[0]), *b = whole(x, first + 1, room[1]), *shift = whole(x, first + 2, room[2]);
       const u32 more = carry ? truth(x, first + 3) : 0;
       u32 over = 0;
-      if (gives_carry && (x.operands[first].flags | x.operands[first + 1].flags))
+      if (gives_carry && (x.operands[first].flags & INVERT || x.operands[first + 1].flags))
         throw Fault(x.address, "a carry of a difference");
+      const bool negative = x.operands[first].flags & NEGATE;
       for (int l = 0; l < LANES; l++) {
-        u64 sum = static_cast<u64>(a[l] << shift[l]) + b[l] + (more >> l & 1);
+        const u32 shifted = a[l] << shift[l];
+        u64 sum = static_cast<u64>(shifted) + b[l] + (more >> l & 1);
+        if (negative && shifted == 0) sum += 1ull << 32;  // as of IADD3
         out[l] = static_cast<u32>(sum);
-        over |= static_cast<u32>(sum >> 32) << l;
+        over |= static_cast<u32>((sum >> 32) >= 1) << l;
       }
       write(x, 0, out.data(), threads);
       if (gives_carry) write_truth(x, 1, over, threads);
