@@ -1,6 +1,6 @@
 """How fast a GPU could run the kernels: their machine code on a model of one multiprocessor, without a GPU.
 
-    python -m benchmarks.cuda_limits                  # all tasks, about half an hour on one core
+    python -m benchmarks.cuda_limits                  # all tasks, some 3 minutes of one core
     python -m benchmarks.cuda_limits --tasks Hopper   # only these anew
     python -m benchmarks.cuda_limits --lanes          # what several threads for one world could gain, for large ones
     python -m benchmarks.cuda_limits --render         # nothing anew: the tables from the data that is there

@@ -681,18 +681,23 @@ const char* sass_operation(int k) {
   return k < static_cast<int>(sizeof names / sizeof *names) ? names[k] : nullptr;
 }
 
-// Run a grid of blocks, warp after warp. Gives how often warps issued each instruction, how many that were, and threads
-// that they were for. Returns 0, or 1 with a message and where the fault is.
-int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sass::u64 counts[2], sass::u32* where,
+// Run a grid of blocks, warp after warp. Gives how often warps issued each instruction, how many that were, threads that
+// they were for, and the fewest that it could have been: each instruction as often as the thread that came there most.
+// Returns 0, or 1 with a message and where the fault is.
+int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sass::u64 counts[3], sass::u32* where,
              char* message, sass::u64 room) {
   using namespace sass;
   try {
+    std::vector<Row> came(launch->instructions);
     for (u32 block = 0; block < blocks; block++)
       for (u32 first = 0; first < launch->threads; first += LANES) {
         Warp warp(*launch, block, first, std::min<u32>(LANES, launch->threads - first));
         try {
           while (!warp.done()) {
             const Instruction& x = warp.next();
+            const u32 running = warp.running();
+            Row& here = came[x.address / SIZE];
+            for (int l = 0; l < LANES; l++) here[l] += running >> l & 1;
             visits[x.address / SIZE]++;
             warp.step(x);
           }
@@ -704,6 +709,7 @@ int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sa
         }
         counts[0] += warp.issued;
         counts[1] += warp.active;
+        for (Row& each : came) counts[2] += *std::max_element(each.begin(), each.end()), each.fill(0);
       }
   } catch (const std::exception& error) {
     std::strncpy(message, error.what(), room - 1);
