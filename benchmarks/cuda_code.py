@@ -257,9 +257,10 @@ def step(task: str) -> dict:
 
 
 def in_play(task: str) -> Engine:
-    """Worlds some seconds after their reset, under random actions."""
+    """Worlds some seconds after their reset, under random actions: by the program that a GPU has."""
     made = TASKS[task]()
-    engine = Engine(made, WORLDS, device="cpu", max_episode_steps=made.max_episode_steps)
+    with unrolling(NVIDIA.unroll_limit):
+        engine = Engine(made, WORLDS, device="cpu", max_episode_steps=made.max_episode_steps)
     torch.manual_seed(0)
     engine.seed(0)
     engine.reset()

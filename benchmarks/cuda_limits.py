@@ -1,6 +1,6 @@
 """How fast a GPU could run the kernels: their machine code on a model of one multiprocessor, without a GPU.
 
-    python -m benchmarks.cuda_limits                  # all tasks, about half an hour on one core
+    python -m benchmarks.cuda_limits                  # all tasks, some 3 minutes of one core
     python -m benchmarks.cuda_limits --tasks Hopper   # only these anew
     python -m benchmarks.cuda_limits --lanes          # what several threads for one world could gain, for large ones
     python -m benchmarks.cuda_limits --render         # nothing anew: the tables from the data that is there
@@ -98,7 +98,7 @@ def share(chip: Chip, active: int) -> Chip:
 def step(task: str) -> dict:
     """What a step takes on the model: for the table of causes, and cycles by warps on a multiprocessor."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from sass.machine import Machine
+    from sass.machine import Machine, aligned
 
     engine = cuda_code.in_play(task)
     machine = Machine(cuda_code.ptx(task, "step", "float32"))
@@ -107,7 +107,7 @@ def step(task: str) -> dict:
     resident = cuda_code.resident_warps(machine.code.registers)
 
     def spent(chip: Chip, first: int, warps: int) -> dict:
-        tensors = [x.clone() for x in engine.buffers.values()]
+        tensors = [aligned(x) for x in engine.buffers.values()]
         return machine.time(tensors, worlds, dataclasses.astuple(chip), first, warps, resident)
 
     ideal = dataclasses.replace(chip, perfect_fetch=1, perfect_data=1)
@@ -135,7 +135,7 @@ def lanes(task: str) -> dict:
     other is not in it.
     """
     sys.path.insert(0, str(ROOT / "tests"))
-    from sass.machine import Machine
+    from sass.machine import Machine, aligned
 
     engine = cuda_code.in_play(task)
     machine = Machine(cuda_code.ptx(task, "step", "float32"))
@@ -148,7 +148,7 @@ def lanes(task: str) -> dict:
         found = {}
         for name, assumed in zip(KINDS, (Chip(), chip, small), strict=True):
             buffers = zip(engine._step.tensors, engine._step.kernel.buffers, strict=True)
-            tensors = [(x[chosen] if b.rows else x[:, chosen]).contiguous() for x, b in buffers]
+            tensors = [aligned(x[chosen] if b.rows else x[:, chosen]) for x, b in buffers]
             spent = machine.time(tensors, worlds, dataclasses.astuple(assumed), 0, TABLE_WARPS, TABLE_WARPS)
             found |= {name: spent["cycles"], "issued": spent["issued"] // TABLE_WARPS}
         out[str(each)] = found

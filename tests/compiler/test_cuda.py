@@ -20,7 +20,7 @@ import test_control
 import torch
 from gymnasium.vector import AutoresetMode
 from kernels import DTYPES, Arrays, build, record_list, tensors
-from launches import Launches
+from launches import Launches, record_graphs
 from ptx import Machine, unwritten
 from ptx import Program as PTXProgram
 from tasks import samples
@@ -734,20 +734,27 @@ def test_a_step_is_one_launch_and_few_operations(on_the_driver, mode, most):
     assert len(seen.names) <= 3 * most, seen.names
 
 
-def test_a_rollout_launches_its_steps_and_writes_actions_down(on_the_driver):
-    """Steps of a rollout write where it is: a step is its kernel, what the policy does, a copy of actions."""
-    env = TorchVectorEnv("InvertedPendulum", 4096, device="cpu", autoreset_mode="SameStep")
-    env.reset(seed=0)
+def test_a_captured_rollout_launches_its_steps_and_what_the_policy_does(on_the_driver, monkeypatch):
+    """Steps read actions where the policy leaves them, and write where the rollout is; a replay goes on from there."""
+    record_graphs(monkeypatch)
+    env, twin = (TorchVectorEnv("InvertedPendulum", 4096, device="cpu", autoreset_mode="SameStep") for _ in range(2))
+    env.engine._ahead = None  # as on a GPU
+    for each in (env, twin):
+        each.reset(seed=0)
     counts = []
     for steps in (2, 10):
-        rollout = env.capture(lambda obs: obs[:, :1], steps)  # a view: no operation
+        rollout = env.capture(lambda obs: obs[:, :1].tanh(), steps)
+        rollout._capture()
+        counts.append(len(rollout._graph.names))
         before = launched(on_the_driver)
-        with Launches() as seen:
-            data = rollout()
+        data = rollout()
         assert launched(on_the_driver) - before == steps
-        assert data["obs"].shape == (steps, 4096, 4) and data["obs"].any(2).all()
-        counts.append(len(seen.names))
-    assert counts[1] - counts[0] == 8
+        for t in range(steps):
+            assert_same("obs", data["obs"][t], twin.obs)
+            assert_same("action", data["action"][t], twin.obs[:, :1].tanh())
+            _, reward, *_ = twin.step(twin.obs[:, :1].tanh())
+            assert_same("reward", data["reward"][t], reward)
+    assert counts[1] - counts[0] == 8, "the policy's tanh"
 
 
 # assembling

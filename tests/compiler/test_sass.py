@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +23,7 @@ import test_tiles
 import torch
 from kernels import DTYPES, record_list
 from sass.decode import SIZE, SassError
-from sass.machine import Machine, missing
+from sass.machine import Machine, aligned, missing
 from test_cuda import MAIN, WORLDS, assert_same, in_play, slow_but
 
 from benchmarks import cuda_code, cuda_limits, robot_models
@@ -135,6 +136,19 @@ def test_accesses_to_global_memory_that_a_device_would_refuse():
     assert torch.allclose(x, 3.7 * before * (1.0 - before), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("a", "b"), [(3, 2), (1 << 27, 5), (1 << 27, 0), (0, 7), (-1, -1), (1 << 58, 1)])
+def test_a_difference_of_64_bits_in_two_halves(a, b):
+    """What b - 32 a carries from its lower half; where that of 32 a is 0, too."""
+    body = (
+        "ld.global.b64 %rd2, [%rd90];\nld.global.b64 %rd3, [%rd90+8];\nshl.b64 %rd4, %rd2, 5;\n"
+        "sub.s64 %rd5, %rd3, %rd4;\nst.global.b64 [%rd90+16], %rd5;\n"
+    )
+    machine, x = Machine(test_ptx.text(6, body)), torch.tensor([[a, b, 0]])
+    assert any(re.match(r"LEA R\d+, P\d, -R", line) for line in machine.code.text)
+    machine.launch([x], 1)
+    assert x[0, 2] == b - (torch.tensor(a) << 5)
+
+
 def test_instructions_that_are_not_known_are_refused():
     with pytest.raises(SassError, match=r"does not know 'POPC"):
         Machine(test_ptx.text(2, "ld.global.b32 %r1, [%rd90];\npopc.b32 %r2, %r1;\nst.global.b32 [%rd90], %r2;\n"))
@@ -202,8 +216,8 @@ def test_tasks(recipes, name, what, dtype, mode):
     assert made.truncated.any() and made.bad_state.any()
     test_cuda.act(made, generator)
     compare(machine, run)
-    # a thirtieth, if threads never met again; 0.19 of Humanoid's, which are in loops over contacts, as many as each has
-    assert 0.15 < machine.active / machine.issued / 32 <= 1.0, "threads part, and meet again"
+    # 0.85 or more of what was issued had to be; a twentieth, if threads that part never met again
+    assert 0.8 * machine.issued < machine.fewest <= machine.issued, "threads part, and meet again"
 
 
 def test_the_model_of_a_multiprocessor():
@@ -214,11 +228,12 @@ def test_the_model_of_a_multiprocessor():
     kept: list[list[torch.Tensor]] = []
 
     def spent(resident: int = 8, **changed: float) -> dict[str, int]:
-        kept.append([x.clone() for x in made.buffers.values()])
+        kept.append([aligned(x) for x in made.buffers.values()])
         numbers = dataclasses.astuple(dataclasses.replace(chip, **changed))
         return machine.time(kept[-1], launch.padded(128), numbers, 0, 4, resident)
 
     once = spent()
+    assert spent() == once, "wherever the CPU has its tensors"
     ideal = spent(perfect_fetch=1, perfect_data=1)
     assert once["issued"] == ideal["issued"] and once["active"] == ideal["active"]
     assert once["busiest"] < ideal["cycles"] < once["cycles"]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 from gymnasium.error import ResetNeeded
-from launches import Launches
+from gymnasium.vector import AutoresetMode
+from launches import Launches, RecordedGraph, record_graphs
 
 from torch_mjenvs import TorchVectorEnv
 from torch_mjenvs.envs import engine
+from torch_mjenvs.envs.rollout import Policy, Rollout, Waiting
 from torch_mjenvs.training.networks import Replayed
 
 N, T = 16, 10
@@ -22,22 +23,15 @@ def make(mode: str = "SameStep", n: int = N) -> TorchVectorEnv:
     return TorchVectorEnv("Hopper", n, autoreset_mode=mode, max_episode_steps=13)
 
 
-@pytest.mark.parametrize("steps", [T, 1])
-@pytest.mark.parametrize("n", [N, 21])
-@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
-def test_a_rollout_is_a_loop(mode, n, steps):
-    """Also for worlds that do not fill all that is allocated, and for a single step."""
-    torch.manual_seed(0)
-    weight = torch.randn(3, 11)
+def noisy(obs):
+    weight = torch.linspace(-1, 1, 33).sin().view(3, 11)
+    mean = (weight * obs[:, None]).sum(2)  # no library that might choose another way in a graph
+    return mean + torch.randn_like(mean), {"mean": mean}
 
-    def policy(obs):
-        mean = (weight * obs[:, None]).sum(2)  # no library that might choose another way in a graph
-        return mean + torch.randn_like(mean), {"mean": mean}
 
-    env, twin = make(mode, n), make(mode, n)
-    env.reset(seed=4)
-    obs, _ = twin.reset(seed=4)
-    rollout = env.capture(policy, steps)
+def check_loop(env: TorchVectorEnv, twin: TorchVectorEnv, rollout: Rollout) -> None:
+    """Rollouts of `noisy` from the first step on give what a loop over `step` gives, and end as it does."""
+    mode, obs, steps = env.metadata["autoreset_mode"], twin.obs, len(rollout.tensors["obs"])
     torch.manual_seed(1)
     copies = [{name: x.clone() for name, x in rollout().items()} for _ in range(4 * T // steps)]
     torch.manual_seed(1)
@@ -46,13 +40,13 @@ def test_a_rollout_is_a_loop(mode, n, steps):
         for data in copies:
             for t in range(steps):
                 assert torch.equal(data["obs"][t], obs)
-                action, extra = policy(obs)
+                action, extra = noisy(obs)
                 obs, reward, terminated, truncated, info = twin.step(action)
                 expected = {
                     "action": action, "mean": extra["mean"], "reward": reward, "terminated": terminated,
                     "truncated": truncated, "bad_state": info["bad_state"],
                 }  # fmt: skip
-                if mode == "SameStep":
+                if mode is AutoresetMode.SAME_STEP:
                     expected["final_obs"] = info["final_obs"]
                 assert data.keys() == expected.keys() | {"obs", "next_obs"}
                 assert all(torch.equal(data[name][t], x) for name, x in expected.items())
@@ -60,7 +54,19 @@ def test_a_rollout_is_a_loop(mode, n, steps):
             assert torch.equal(data["next_obs"], obs)
             assert all(x.is_contiguous() for x in data.values())
     assert env.obs.equal(obs) and env.engine.reward.equal(reward), "the engine's own are those of the last step"
-    assert ends > n
+    assert env.engine.action.equal(action)
+    assert ends > env.num_envs
+
+
+@pytest.mark.parametrize("steps", [T, 1])
+@pytest.mark.parametrize("n", [N, 21])
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
+def test_a_rollout_is_a_loop(mode, n, steps):
+    """Also for worlds that do not fill all that is allocated, and for a single step."""
+    env, twin = make(mode, n), make(mode, n)
+    env.reset(seed=4)
+    twin.reset(seed=4)
+    check_loop(env, twin, env.capture(noisy, steps))
 
 
 def test_actions_are_kept_as_the_policy_gives_them():
@@ -124,36 +130,110 @@ def test_what_cannot_be():
         make("Disabled").capture(lambda obs: obs[:, :3], T)
 
 
-# captures, without a GPU: torch's names for CUDA do nothing, but are watched
+# captures, without a GPU: by stand-ins for torch's CUDA graphs
 
 
 @pytest.fixture
 def captures(monkeypatch) -> list:
-    """(GPU, current GPU) of each capture's stream; whatever is captured runs."""
-    seen: list = []
+    """(GPU, current GPU) of each capture's stream, and each replay."""
+    return record_graphs(monkeypatch)
 
-    @contextlib.contextmanager
-    def graph(graph, stream=None):
-        seen.append((stream.device, current[-1]))
-        yield
 
-    @contextlib.contextmanager
-    def device(chosen):
-        current.append(torch.device(chosen))
-        yield
-        current.pop()
+def captured(env: TorchVectorEnv, policy: Policy, steps: int) -> Rollout:
+    env.engine._ahead = None  # as on a GPU
+    rollout = env.capture(policy, steps)
+    rollout._device = torch.device("cuda:1")
+    rollout._capture()
+    return rollout
 
-    def stream_on(device=None):
-        return SimpleNamespace(device=device or current[-1], wait_stream=lambda other: None)
 
-    current = [torch.device("cuda:0")]
-    patches = {
-        "Stream": stream_on, "current_stream": stream_on, "stream": lambda stream: contextlib.nullcontext(),
-        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: seen.append("replay")), "graph": graph, "device": device,
-    }  # fmt: skip
-    for name, stand_in in patches.items():
-        monkeypatch.setattr(torch.cuda, name, stand_in)
-    return seen
+class Given:
+    """The numbers of `noisy` in one of some buffers, in turn; without any, in memory of their own; `altered` when the
+    next ones are given, if so asked.
+    """
+
+    def __init__(self, buffers: int = 0, altered: str = ""):
+        self.buffers, self.turn, self.altered, self.last = buffers, 0, altered, torch.zeros(1)
+        self.held: dict[int, torch.Tensor] = {}
+
+    def __call__(self, obs):
+        action, extras = noisy(obs)
+        given = {"action": action} | extras
+        if self.altered:
+            self.last.zero_()
+            self.last = given[self.altered]
+        if self.buffers:
+            self.turn = (self.turn + 1) % self.buffers
+            action = self.held.setdefault(self.turn, torch.zeros_like(action)).copy_(action)
+        return action, extras
+
+
+def strided(obs):
+    action, extras = noisy(obs)
+    return action.T.contiguous().T, extras
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize(
+    ("policy", "mode", "n", "steps"),
+    [
+        (noisy, "SameStep", N, T), (noisy, "NextStep", N, T), (noisy, "SameStep", 21, T), (noisy, "SameStep", N, 1),
+        (Given(1), "SameStep", N, T), (Given(2), "SameStep", N, T), (Given(altered="action"), "SameStep", N, T),
+        (Given(altered="mean"), "SameStep", N, T), (torch.inference_mode()(noisy), "SameStep", N, T),
+        (strided, "SameStep", N, T),
+    ],
+)  # fmt: skip
+def test_a_captured_rollout_is_a_loop(captures, policy, mode, n, steps):
+    """Also where what the policy gives does not stay as it was given."""
+    env, twin = make(mode, n), make(mode, n)
+    env.reset(seed=4)
+    twin.reset(seed=4)
+    check_loop(env, twin, captured(env, policy, steps))
+    assert captures.count("replay") == 4 * T // steps
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize(
+    ("policy", "operations"),
+    [
+        (lambda obs: obs[:, :3].tanh(), 1),
+        (lambda obs: (obs[:, :3].tanh(), {"mean": obs[:, 3:6].tanh(), "value": obs.sum(1)}), 3),
+        (lambda obs: obs[:, :3], 1),  # has to be written down at once, being the rollout's own memory
+        (lambda obs: (obs[:, :3].tanh(), {"seen": obs}), 2),
+    ],
+)  # fmt: skip
+def test_a_step_of_a_captured_rollout_is_its_kernel_and_what_the_policy_does(captures, policy, operations):
+    """What it gives is read and kept where it lies; the rollout's tensors of it are written after the last step."""
+    counts = []
+    for steps in (2, 12):
+        env = make()
+        env.reset(seed=0)
+        graph = captured(env, policy, steps)._graph
+        assert isinstance(graph, RecordedGraph) and graph.launches == steps
+        counts.append(len(graph.names))
+    assert counts[1] - counts[0] == 10 * operations
+    assert counts[0] <= 2 * operations + 17
+
+
+def test_what_may_wait_until_the_last_step():
+    def fit(*given: torch.Tensor) -> bool:
+        waiting = Waiting()
+        for x in given:
+            waiting.append(x)
+        return waiting.fit(torch.zeros(2, N, 3))
+
+    x, y = torch.zeros(2, N, 3).clone().unbind(), torch.zeros(N, 3)
+    with torch.inference_mode():
+        z = torch.zeros(N, 3)
+    assert fit(x[0], y)
+    assert not fit(*x), "in one piece of memory"
+    assert not fit(x[0]) and not fit(x[0], y, y.clone()), "one a step"
+    assert not fit(x[0], y[:, :1]) and not fit(x[0], y.double()) and not fit(x[0], z)
+    waiting = Waiting()
+    for given in (x[0], y):
+        waiting.append(given)
+    y.add_(1)
+    assert not waiting.fit(torch.zeros(2, N, 3))
 
 
 @pytest.mark.cpu
@@ -166,9 +246,9 @@ def test_a_capture_is_on_a_stream_of_the_worlds_gpu(captures):
     rollout._device = torch.device("cuda:1")
     rollout._capture()
     assert captures == [(torch.device("cuda:1"),) * 2]
+    assert all(x.equal(before[name]) for name, x in env.state_dict().items())
     rollout()
     assert captures[1:] == ["replay"]
-    assert all(x.equal(before[name]) for name, x in env.state_dict().items())
 
 
 @pytest.mark.cpu

@@ -44,6 +44,9 @@ def compiler() -> str | None:
     return shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
 
+ALIGNMENT = 512  # bytes
+
+
 class _Launch(ctypes.Structure):
     """`Launch` of warp.h."""
 
@@ -90,16 +93,26 @@ def operations() -> dict[str, int]:
     return found
 
 
+def aligned(x: torch.Tensor) -> torch.Tensor:
+    """A copy at a multiple of 512 bytes, where torch puts each tensor on a GPU. The CPU's own begin anywhere in a cache
+    line, in each process somewhere else, and how long accesses take on the model depends on it.
+    """
+    room = torch.empty(x.nbytes + ALIGNMENT, dtype=torch.uint8)
+    start = -room.data_ptr() % ALIGNMENT
+    return room[start : start + x.nbytes].view(x.dtype).view(x.shape).copy_(x)
+
+
 class Machine:
     """A kernel's machine code. `code` is as decoded; after a launch `issued` are the instructions that warps issued,
-    `active` the threads that these were for, and `visits` how often each was issued.
+    `active` the threads that these were for, `visits` how often each was issued, and `fewest` how many had to be, by
+    the thread that came to each most often: as many as were issued if threads that part always met again at once.
     """
 
     def __init__(self, ptx: str):
         self.code = decode(ptx, operations())
-        self._tables = np.frombuffer(self.code.tables, np.uint8).copy()
+        self._tables = aligned(torch.from_numpy(np.frombuffer(self.code.tables, np.uint8).copy())).numpy()
         self._bank4 = np.array([self._tables.ctypes.data + at for at in self.code.addresses], np.uint64)
-        self.issued = self.active = 0
+        self.issued = self.active = self.fewest = 0
         self.visits = np.zeros(len(self.code.instructions), np.uint64)
 
     def _launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> tuple[_Launch, list]:
@@ -118,7 +131,7 @@ class Machine:
     def launch(self, tensors: Sequence[torch.Tensor], worlds: int) -> None:
         """Run the kernel over its buffers as `cuda` launches it. Raises SassError for what a device would refuse."""
         launch, held = self._launch(tensors, worlds)
-        counts = (ctypes.c_uint64 * 2)()
+        counts = (ctypes.c_uint64 * 3)()
         where, message = ctypes.c_uint32(), ctypes.create_string_buffer(200)
         self.visits[:] = 0
         blocks, visits = -(-worlds // NVIDIA.threads), self.visits.ctypes.data
@@ -128,7 +141,7 @@ class Machine:
         del held
         if failed:
             raise self.fault(where.value, message.value.decode())
-        self.issued, self.active = counts
+        self.issued, self.active, self.fewest = counts
 
     def time(
         self, tensors: Sequence[torch.Tensor], worlds: int, chip: Sequence[float], first: int, warps: int, resident: int

@@ -455,12 +455,15 @@ void Warp::compute(const Instruction& x, u32 threads) {
       const u32 *a = whole(x, first, room[0]), *b = whole(x, first + 1, room[1]), *shift = whole(x, first + 2, room[2]);
       const u32 more = carry ? truth(x, first + 3) : 0;
       u32 over = 0;
-      if (gives_carry && (x.operands[first].flags | x.operands[first + 1].flags))
+      if (gives_carry && (x.operands[first].flags & INVERT || x.operands[first + 1].flags))
         throw Fault(x.address, "a carry of a difference");
+      const bool negative = x.operands[first].flags & NEGATE;
       for (int l = 0; l < LANES; l++) {
-        u64 sum = static_cast<u64>(a[l] << shift[l]) + b[l] + (more >> l & 1);
+        const u32 shifted = a[l] << shift[l];
+        u64 sum = static_cast<u64>(shifted) + b[l] + (more >> l & 1);
+        if (negative && shifted == 0) sum += 1ull << 32;  // as of IADD3
         out[l] = static_cast<u32>(sum);
-        over |= static_cast<u32>(sum >> 32) << l;
+        over |= static_cast<u32>((sum >> 32) >= 1) << l;
       }
       write(x, 0, out.data(), threads);
       if (gives_carry) write_truth(x, 1, over, threads);
@@ -678,18 +681,23 @@ const char* sass_operation(int k) {
   return k < static_cast<int>(sizeof names / sizeof *names) ? names[k] : nullptr;
 }
 
-// Run a grid of blocks, warp after warp. Gives how often warps issued each instruction, how many that were, and threads
-// that they were for. Returns 0, or 1 with a message and where the fault is.
-int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sass::u64 counts[2], sass::u32* where,
+// Run a grid of blocks, warp after warp. Gives how often warps issued each instruction, how many that were, threads that
+// they were for, and the fewest that it could have been: each instruction as often as the thread that came there most.
+// Returns 0, or 1 with a message and where the fault is.
+int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sass::u64 counts[3], sass::u32* where,
              char* message, sass::u64 room) {
   using namespace sass;
   try {
+    std::vector<Row> came(launch->instructions);
     for (u32 block = 0; block < blocks; block++)
       for (u32 first = 0; first < launch->threads; first += LANES) {
         Warp warp(*launch, block, first, std::min<u32>(LANES, launch->threads - first));
         try {
           while (!warp.done()) {
             const Instruction& x = warp.next();
+            const u32 running = warp.running();
+            Row& here = came[x.address / SIZE];
+            for (int l = 0; l < LANES; l++) here[l] += running >> l & 1;
             visits[x.address / SIZE]++;
             warp.step(x);
           }
@@ -701,6 +709,7 @@ int sass_run(const sass::Launch* launch, sass::u32 blocks, sass::u64* visits, sa
         }
         counts[0] += warp.issued;
         counts[1] += warp.active;
+        for (Row& each : came) counts[2] += *std::max_element(each.begin(), each.end()), each.fill(0);
       }
   } catch (const std::exception& error) {
     std::strncpy(message, error.what(), room - 1);

@@ -40,21 +40,32 @@ class DirectSteps:
             places = engine.info_places()
             entries = {name: self._held[info][:, places[name], : engine.num_envs] for name in engine.layout.logged}
             self._apart |= entries
-        self._steps = [
-            engine.step_on({name: x[t] for name, x in self._held.items() if name != "obs"} | {"obs": following})
+        self._buffers = [
+            {name: x[t] for name, x in self._held.items() if name != "obs"} | {"obs": following}
             for t, following in enumerate(self._held["obs"][1:])
         ]
+        self._steps = [engine.step_on(buffers) for buffers in self._buffers]
 
     def begin(self) -> None:
         """Take over the present observations."""
         self.rows["obs"][0].copy_(self._engine.obs)
 
-    def step(self, t: int, action: torch.Tensor) -> None:
-        """Make step t, of 0 to T - 1 in order."""
+    def reads(self, action: torch.Tensor) -> bool:
+        """Whether a step can read these actions (N, A) where they lie."""
+        held = self._held["action"][0]
+        return action.is_contiguous() and (action.dtype, action.shape) == (held.dtype, held.shape)
+
+    def step(self, t: int, action: torch.Tensor, *, in_place: bool = False) -> None:
+        """Make step t, of 0 to T - 1 in order.
+
+        in_place: it reads the actions where they lie, as a CUDA graph can, in which they lie there at each replay; who
+        calls writes them down.
+        """
         engine = self._engine
-        self.rows["action"][t].copy_(action)
+        if not in_place:
+            self.rows["action"][t].copy_(action)
         if t < self._last:
-            self._steps[t]()
+            (engine.step_on(self._buffers[t] | {"action": action}) if in_place else self._steps[t])()
             return
         engine.action.copy_(action)
         engine.step()

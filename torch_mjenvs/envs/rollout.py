@@ -45,6 +45,34 @@ class Around(Protocol):
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None: ...
 
 
+class Waiting:
+    """What a policy gave in each step of a rollout, under one name, left where it lies."""
+
+    def __init__(self) -> None:
+        self.tensors: list[torch.Tensor] = []
+        self._versions: list[int | None] = []
+
+    def append(self, x: torch.Tensor) -> None:
+        self.tensors.append(x)
+        self._versions.append(version(x))
+
+    def fit(self, rows: torch.Tensor) -> bool:
+        """Whether all steps' (N, ...) tensors are there to be stacked into rows (T, N, ...), each as it was given.
+
+        Each must lie in memory of its own, since one buffer that the policy fills in every step holds the last one's
+        numbers only, and no operation of torch may have written there since.
+        """
+        like = {(x.shape, x.dtype) for x in self.tensors} == {(rows.shape[1:], rows.dtype)}
+        places = {x.untyped_storage().data_ptr() for x in self.tensors}
+        same = all(v is not None and v == version(x) for x, v in zip(self.tensors, self._versions, strict=True))
+        return like and same and len(places) == len(self.tensors) == len(rows)
+
+
+def version(x: torch.Tensor) -> int | None:
+    """How often torch has written into x's memory; None if torch does not count it."""
+    return None if x.is_inference() else x._version
+
+
 class Rollout:
     """A loop of policy and environment, made by `TorchVectorEnv.capture`: each call makes the next `steps` steps.
 
@@ -61,7 +89,8 @@ class Rollout:
 
     On a GPU the call replays one CUDA graph, without Python. So the policy must be made of operations that a graph can
     hold, on tensors that stay where they are: change parameters in place, as optimisers do. It may be compiled by
-    torch, but not into CUDA graphs of its own (mode="reduce-overhead"): that raises ValueError.
+    torch, but not into CUDA graphs of its own (mode="reduce-overhead"): that raises ValueError. What it gives stays in
+    the graph's memory until the last step, and is written into the rollout's tensors then.
     """
 
     @lasting
@@ -91,15 +120,14 @@ class Rollout:
         self._given = {*self._outputs, *engine.layout.logged}
         self._graph: torch.cuda.CUDAGraph | None = None
         self._direct: DirectSteps | None = None
+        self._waiting: frozenset[str] = frozenset()
         kinds = {x.dtype for x in leaves(around.obs)} if around else set()
         if len(kinds) > 1:  # rows are of one
             raise ValueError(f"a rollout has observations of one dtype, not of {sorted(map(str, kinds))}: pixels alone")
         gpus = [engine.device] if engine.device.type == "cuda" else []
         with torch.no_grad(), torch.random.fork_rng(gpus):  # torch's random numbers go on as if nothing had run
             self._rows = self._allocate()
-            self.tensors = {
-                name: self._parts.split(x) if name in OBSERVATIONS else x for name, x in self._rows.items()
-            }
+            self.tensors = {name: self._parts.split(x) if name in OBSERVATIONS else x for name, x in self._rows.items()}
             if gpus:
                 self._capture()
 
@@ -121,7 +149,9 @@ class Rollout:
                 raise TypeError(f"the policy's {name!r} must be a tensor, not {type(x)}")
             if x.ndim == 0 or len(x) != shape[1]:
                 raise ValueError(f"the policy's {name!r} must have {shape[1]} rows, one a world, not {tuple(x.shape)}")
-        check_memory("steps", self._steps, sum(x.nbytes for x in first.values()), self._device)
+        self._policys = frozenset(("action", *extras))
+        twice = [first[name] for name in self._policys] if self._device.type == "cuda" else []  # see `_capture`
+        check_memory("steps", self._steps, sum(x.nbytes for x in (*first.values(), *twice)), self._device)
         shared: dict[str, torch.Tensor] = {}
         if self._around is None:  # wrappers make steps of their own
             self._direct = DirectSteps(self._engine, self._steps, self._outputs, action.dtype)
@@ -165,34 +195,46 @@ class Rollout:
             raise ValueError(f"the policy may not name what it gives {sorted(taken)}: these are the rollout's own")
         return action, extras
 
-    def _run(self) -> None:
+    def _run(self) -> set[str]:
+        """Make the steps. Of what the policy gives, what is in `_waiting` is written down after the last of them, all
+        steps' at once. Return the names of what could not wait, which is not written down.
+        """
         if self._direct is None:
             self._run_around()
-            return
+            return set()
         direct, rows = self._direct, self._direct.rows
+        waiting = {name: Waiting() for name in self._waiting}
         direct.begin()
         for t in range(self._steps):
-            direct.step(t, self._chosen(t, rows["obs"][t]))
+            action = self._chosen(t, rows["obs"][t], waiting)
+            direct.step(t, action, in_place="action" in waiting and direct.reads(action))
         direct.finish(self._rows)
+        unfit = {name for name, given in waiting.items() if not given.fit(self._rows[name])}
+        for name in waiting.keys() - unfit:
+            torch.stack(waiting[name].tensors, out=self._rows[name])
         self._rows["next_obs"].copy_(self._engine.obs)
+        return unfit
 
     def _run_around(self) -> None:
         obs, out = self._obs, self._rows
         for t in range(self._steps):
             out["obs"][t] = obs
-            action = self._chosen(t, out["obs"][t])
+            action = self._chosen(t, out["obs"][t], {})
             obs, outputs = self._step(action)
             for name, x in outputs.items():
                 out[name][t] = x
         out["next_obs"].copy_(obs)
 
-    def _chosen(self, t: int, obs: torch.Tensor) -> torch.Tensor:
-        """Return the policy's actions, and write down what it gives, but for actions that a step takes as they are."""
+    def _chosen(self, t: int, obs: torch.Tensor, waiting: Mapping[str, Waiting]) -> torch.Tensor:
+        """Return the policy's actions, and write down what it gives, but for what waits, and for actions that a step
+        takes as they are.
+        """
         action, extras = self._act(obs)
-        if self._direct is None or not self._direct.takes_actions:
-            self._rows["action"][t] = action
-        for name, x in extras.items():
-            self._rows[name][t] = x
+        for name, x in ({"action": action} | dict(extras)).items():
+            if name in waiting:
+                waiting[name].append(x)
+            elif name != "action" or self._direct is None or not self._direct.takes_actions:
+                self._rows[name][t] = x
         return action
 
     def _capture(self) -> None:
@@ -201,7 +243,6 @@ class Rollout:
         # torch's own stream for captures is on whichever GPU was first used for one
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
-        graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.device(device):
                 before = torchs_graphs(device)
@@ -215,8 +256,17 @@ class Rollout:
                         "'reduce-overhead' or 'max-autotune', and a CUDA graph cannot hold those: compile it without "
                         "a mode, or with 'max-autotune-no-cudagraphs'"
                     )
-                with torch.cuda.graph(graph, stream=side):
-                    self._run()
+                # In a graph each tensor stays at its place, so steps can read actions there, and what the policy gives
+                # need not be written down step by step. Of one step it cannot be told whether it has its own place.
+                several = self._direct is not None and self._steps > 1
+                self._waiting = self._policys if several else frozenset()
+                while True:
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph, stream=side):
+                        unfit = self._run()
+                    if not unfit:
+                        break
+                    self._waiting -= unfit
         finally:
             self._whole.load_state_dict(state)
         self._graph = graph
