@@ -14,8 +14,8 @@ from torch_mjenvs.dmc import TASKS
 TOUCHING = {"walker": 0.4, "hopper": 0.4, "quadruped": 0.4, "humanoid": 0.4, "cheetah": 0.4, "finger": 0.03}
 # Where ellipsoids touch limbs: the share of states at the most.
 ROUGH = {"humanoid_CMU": 0.3, "dog": 0.4}
-# Where one in ten episodes begins with the ball in a cup whose sides it touches at a distance of 0: the same.
-TIED = {"manipulator-insert_ball": 0.003}
+# Where one in ten episodes begins with the ball in a cup, or the peg in a slot, whose sides are at a distance of 0.
+TIED = {"manipulator-insert_ball": 0.003, "manipulator-insert_peg": 0.003}
 FAST = (
     "acrobot-swingup", "ball_in_cup-catch", "cartpole-balance", "cheetah-run", "finger-turn_hard", "hopper-hop",
     "pendulum-swingup", "point_mass-hard", "reacher-hard", "walker-walk",
