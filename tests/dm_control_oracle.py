@@ -108,18 +108,23 @@ def numbers(observation: Any) -> np.ndarray:
     return np.concatenate([np.ravel(x) for x in observation.values()])
 
 
-def moved(env: Any, name: str, state: dict[str, np.ndarray]) -> float:
-    """How far dm_control's observation moves, relative to 1 + |x|, when positions and velocities move by rounding.
+def nearby(env: Any, name: str, state: dict[str, np.ndarray]) -> np.ndarray:
+    """Return dm_control's observations (101, O) of this state, and of 100 that are equal to it but for rounding.
 
-    That is the most of 40 draws, in each of which every number is the next one up, down, or as it was.
+    In these, every position, velocity, and parameter and place that is drawn is the next number up, down, or as it was.
     """
     rng, found = np.random.default_rng(0), []
-    for k in range(41):
-        near = {x: state[x] * (1 + (k > 0) * np.finfo(float).eps * rng.integers(-1, 2, state[x].shape))
-                for x in ("qpos", "qvel")}  # fmt: skip
+    drawn = [x for x in state if x in ("qpos", "qvel") or x.startswith(("memory ", "param "))]
+    for k in range(101):
+        near = {x: state[x] * (1 + (k > 0) * np.finfo(float).eps * rng.integers(-1, 2, state[x].shape)) for x in drawn}
         put(env, name, state | near)
         found.append(numbers(env.step(state["action"]).observation))
-    return max(float(np.max(np.abs(x - found[0]) / (1 + np.abs(found[0])))) for x in found[1:])
+    return np.stack(found)
+
+
+def apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return how far numbers are apart, relative to 1 + |y|."""
+    return np.abs(x - y) / (1 + np.abs(y))
 
 
 def loosely(env: Any, name: str, state: dict[str, np.ndarray]) -> np.ndarray:

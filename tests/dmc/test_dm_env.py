@@ -87,3 +87,5 @@ def test_arguments_are_dm_controls() -> None:
         torch_mjenvs.dmc.load("cartpole", "balance", environment_kwargs={"control_timestep": 0.015})
     with pytest.raises(ValueError, match="not both"):
         torch_mjenvs.dmc.load("cartpole", "balance", None, {}, {"control_timestep": 0.02, "n_sub_steps": 2})
+    with pytest.raises(ValueError, match="visualize_reward must be False"):
+        torch_mjenvs.dmc.load("cartpole", "balance", visualize_reward=True)

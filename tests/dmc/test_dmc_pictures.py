@@ -50,6 +50,39 @@ for name in sys.argv[2:]:
     print(name, len(cameras), (frames[0] != frames[1]).any(2).sum())
 """
 
+WRAPPED = """
+import sys
+sys.path.insert(0, "tests")
+import numpy as np
+import dm_control_oracle as theirs
+from dm_control.suite.wrappers import action_scale, pixels
+import torch_mjenvs
+from torch_mjenvs.compiler import loader
+
+loader.options["opt"] = int(sys.argv[1])
+name = "finger-turn_hard"
+arguments = {"task_kwargs": {"random": 1, "time_limit": 0.2}, "visualize_reward": False}
+ours = torch_mjenvs.dmc.load(*name.split("-"), **arguments)
+other = theirs.environment(name)
+view = {"pixels_only": False, "render_kwargs": {"height": 84, "width": 84, "camera_id": 0}}
+made = [pixels.Wrapper(action_scale.Wrapper(x, minimum=-2.0, maximum=+2.0), **view) for x in (ours, other)]
+shapes = [{x: y.shape for x, y in env.observation_spec().items()} for env in made]
+assert shapes[0] == shapes[1] and made[0].action_spec() == made[1].action_spec()
+for episode in range(2):
+    step = made[0].reset()
+    assert step.first() and step.reward is None
+    engine = ours.env.engine
+    state = {x: getattr(engine, x)[0].cpu().numpy() for x in ("qpos", "qvel")}
+    state |= {f"memory {x}": y[0].cpu().numpy() for x, y in engine.memory.items()}
+    theirs.put(other, name, state | {f"param {x}": y[0].cpu().numpy() for x, y in engine.params.items()})
+    for k in range(10):
+        step, want = (env.step(np.array([np.sin(k), -2.0 * np.cos(k)])) for env in made)
+        np.testing.assert_array_equal(step.observation["pixels"], want.observation["pixels"])
+        np.testing.assert_allclose(step.observation["velocity"], want.observation["velocity"], atol=1e-9)
+        assert abs(step.reward - want.reward) < 1e-9
+    assert step.last() and step.discount == 1.0
+"""
+
 
 @pytest.fixture(scope="module")
 def opengl() -> None:
@@ -63,6 +96,11 @@ def opengl() -> None:
 def test_a_picture_is_dm_controls(opengl: None) -> None:
     """From every camera, each world with its own target and parameters, pixel for pixel."""
     run(DRAWN, str(loader.options["opt"]), *FAST, seconds=300, MUJOCO_GL="egl")
+
+
+def test_dm_controls_own_wrappers_take_it_as_they_take_dm_controls(opengl: None) -> None:
+    """Those of agents that learn from pictures: actions of another scale, and pictures among what is observed."""
+    run(WRAPPED, str(loader.options["opt"]), seconds=300, MUJOCO_GL="egl")
 
 
 @pytest.mark.slow

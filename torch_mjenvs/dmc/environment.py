@@ -153,6 +153,7 @@ def load(
     num_envs: int | None = None,
     task_kwargs: Mapping[str, Any] | None = None,
     environment_kwargs: Mapping[str, Any] | None = None,
+    visualize_reward: bool = False,
     *,
     device: torch.device | str | None = None,
     dtype: torch.dtype = torch.float64,
@@ -163,14 +164,18 @@ def load(
 
     task_kwargs: "random" is a seed, "time_limit" is in seconds; all else are fields of the task, such as "num_poles" or
     "fully_observable". environment_kwargs: "control_timestep" in seconds or "n_sub_steps", and "flat_observation".
+    `visualize_reward` may only be False, as public agents write it: rewards colour no picture here.
 
-    Raises ValueError for an unknown domain or task, a control step that is no whole number of substeps, or both ways to
-    say how long it is; TypeError for any other argument; ImportError where dm_control is not installed.
+    Raises ValueError for an unknown domain or task, a control step that is no whole number of substeps, both ways to
+    say how long it is, or rewards to be seen; TypeError for any other argument; ImportError where dm_control is not
+    installed.
     """
     name = f"{domain_name}-{task_name}"
     if name not in TASKS:
         of_domain = [x for x in TASKS if x.startswith(f"{domain_name}-")]
         raise ValueError(f"there is no task {name!r}: choose from {of_domain or [*TASKS]}")
+    if visualize_reward:
+        raise ValueError("rewards colour no picture here: visualize_reward must be False")
     task, of_task, given = TASKS[name], dict(task_kwargs or {}), dict(environment_kwargs or {})
     seed, limit = of_task.pop("random", None), of_task.pop("time_limit", None)
     unknown = [x for x in of_task if x not in {field.name for field in fields(task)}]
