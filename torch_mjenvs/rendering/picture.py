@@ -82,7 +82,7 @@ class Picture:
             *(_BUFFERS[name] for name in self.outputs),
         ]
         tables = {name: x for name, x in (("texels", texels), ("meshes", triangles)) if x is not None}
-        drawing += [Buffer(name, len(x), table=True) for name, x in tables.items()]
+        drawing += [Buffer(name, len(x), x.dtype.kind, table=True) for name, x in tables.items()]
         kernel = build(_drawing(model, scene, drawing, self.outputs, shape, samples, dtype), device)
         held = {b.name: kernel.allocate(b, drawn * pixels) for b in drawing[1:]}
         for name, x in tables.items():
