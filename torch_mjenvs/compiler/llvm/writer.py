@@ -58,6 +58,7 @@ class Writer(Text):
         self.program, self.types, self.rows, self.templates = code.program, types, rows, templates
         self.order, self.sums, self.live = code.order, code.sums, code.program.live
         self.names: dict[Expr, str] = {}
+        self.late = {e for e in self.live if e.op == "load" and self._is_late(e)}  # read anew wherever they are used
         self.active_sets: dict[Expr, ActiveSet] = {}
         self.packed: dict[Expr, tuple[str, str]] = {}  # of those packed, arrays of the places of slots, and of slots
         self.tables: dict[str, str] = {}
@@ -65,7 +66,16 @@ class Writer(Text):
         self.arrays: list[str] = []  # in the thread's own memory
 
     def value(self, x: object, t: str) -> str:
-        return self.names[x] if type(x) is Expr else self.types.constant(t, x)
+        if type(x) is not Expr:
+            return self.types.constant(t, x)
+        if x in self.late:
+            self.rows[x.op](self, x)
+        return self.names[x]
+
+    def _is_late(self, load: Expr) -> bool:
+        """True of a number that the lanes of a vector share: read anew it is cheaper than kept as a whole vector."""
+        used_plainly = None not in self.program.uses[load]
+        return self.types.lanes > 1 and self.program.buffers[load.attr[0]].share > 1 and used_plainly
 
     def array(self, size: int, of: str) -> str:
         name = self.fresh("m")
@@ -84,4 +94,5 @@ class Writer(Text):
     def region(self, region: Region) -> None:
         """Write the code of a region."""
         for e in self.order[region]:
-            self.rows[e.op](self, e)
+            if e not in self.late:
+                self.rows[e.op](self, e)
