@@ -262,6 +262,11 @@ def _shaded(
     solids = [x.surface for x in map(scene.drawn.__getitem__, among) if x.surface and x.shape != GeomType.PLANE]
     known = [{_gloss(x)[k] for x in solids} for k in range(3)]
     same = {k: next(iter(values)) for k, values in enumerate(known) if len(values) == 1}  # known beforehand
+    alike: dict[Any, list[int]] = {}  # what is not a plane, by what code it takes
+    for k in (k for k in among if scene.drawn[k].bounded):
+        x = scene.drawn[k]
+        one = x.tree is not None or x.shape == GeomType.HFIELD
+        alike.setdefault(k if one else (x.shape, x.surface and (x.surface.texture, x.surface.uniform)), []).append(k)
     planes: Mask = False
     found: list[Any] = [[1.0] * 3, [[0.0] * 3 for _ in groups]]  # texture, and what light is thrown back
     for k in (k for k in among if not scene.drawn[k].bounded):
@@ -281,16 +286,26 @@ def _shaded(
 
     def of_others(c: list[Any]) -> list[Any]:
         met: list[Any] = [[0.0, 0.0, 1.0], [0.0] * 3, 0.0, 0.0, 0.0, [1.0] * 3]  # normal, rgb, gloss, texture
-        for k in (k for k in among if scene.drawn[k].bounded):
-            met = when_any(_is(which, k), functools.partial(of_solid, k), met)
+        for group in alike.values():
+            there = True if len(alike) == 1 else logical_or(False, *(_is(which, k) for k in group))
+            met = when_any(there, functools.partial(of_alike, group), met)
         normal, rgb, *gloss, texture = met
         gloss = [same.get(k, x) for k, x in enumerate(gloss)]
         return [texture, thrown_back(scene.lights, view.lights, groups, point, normal, rgb, gloss)]
 
-    def of_solid(k: int, c: list[Any]) -> list[Any]:
-        drawn, own = scene.drawn[k], view.shapes[k][1]
+    def of_alike(group: list[int], c: list[Any]) -> list[Any]:
+        drawn, own = scene.drawn[group[0]], view.shapes[group[0]][1]
         surface = drawn.surface
         assert surface is not None
+        colours: list[Any] = [list(surface.rgba[:3]), *_gloss(surface)]
+        if len(group) > 1:  # choose the numbers first
+            chosen: list[Any] = [[0.0] * len(own), [0.0] * 3, 0.0, 0.0, 0.0]
+            for k in group:
+                other = scene.drawn[k].surface
+                assert other is not None
+                its = [list(view.shapes[k][1]), list(other.rgba[:3]), *_gloss(other)]
+                chosen = when_any(_is(which, k), lambda c, its=its: its, chosen)
+            own, *colours = chosen
         if drawn.tree:
             turn: Vec = own[3:12]
             met = spot(drawn.tree, pixel.meshes, own, way, depth, triangle)
@@ -302,7 +317,7 @@ def _shaded(
         else:
             at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
             texture = _texture(pixel, drawn, own, at, out, turn, depth)
-        return [_unit(mat_vec(transpose(turn), out)), list(surface.rgba[:3]), *_gloss(surface), texture]
+        return [_unit(mat_vec(transpose(turn), out)), *colours, texture]
 
     texture, light = when_any(logical_not(planes), of_others, found) if solids else found
     total, *others = light

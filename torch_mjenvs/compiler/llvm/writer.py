@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..expr import Expr, Region
 from ..lower import Code
+from ..region_ops import RegionOp
 from .types import Types
 
 Row = Callable[["Writer", Expr], None]
@@ -58,7 +59,7 @@ class Writer(Text):
         self.program, self.types, self.rows, self.templates = code.program, types, rows, templates
         self.order, self.sums, self.live = code.order, code.sums, code.program.live
         self.names: dict[Expr, str] = {}
-        self.late = {e for e in self.live if e.op == "load" and self._is_late(e)}  # read anew wherever they are used
+        self.late = self._late()
         self.active_sets: dict[Expr, ActiveSet] = {}
         self.packed: dict[Expr, tuple[str, str]] = {}  # of those packed, arrays of the places of slots, and of slots
         self.tables: dict[str, str] = {}
@@ -72,10 +73,15 @@ class Writer(Text):
             self.rows[x.op](self, x)
         return self.names[x]
 
-    def _is_late(self, load: Expr) -> bool:
-        """True of a number that the lanes of a vector share: read anew it is cheaper than kept as a whole vector."""
-        used_plainly = None not in self.program.uses[load]
-        return self.types.lanes > 1 and self.program.buffers[load.attr[0]].share > 1 and used_plainly
+    def _late(self) -> set[Expr]:
+        """Numbers that the lanes of a vector share: read anew where they are used, they are cheaper than as vectors.
+
+        Not those that a block or loop begins with, which have to be there before it.
+        """
+        shared = {k for k, b in enumerate(self.program.buffers) if b.share > 1 and self.types.lanes > 1}
+        found = {e for e in self.live if e.op == "load" and e.attr[0] in shared}
+        begun = (x.before for e in self.live if isinstance(e.attr, RegionOp) for x in e.attr.iter_args)
+        return found.difference(x for x in begun if type(x) is Expr) if found else found
 
     def array(self, size: int, of: str) -> str:
         name = self.fresh("m")
