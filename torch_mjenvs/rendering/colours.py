@@ -443,11 +443,11 @@ def _moved(turn: Vec, out: Vec, way: Vec, depth: Scalar, step: tuple[float, floa
     """Return by how much the point that is seen moves from a pixel to the next, along both axes of the picture."""
     v = turned(turn, way)
     facing = dot(out, v)
-    facing = select(absolute(facing) > 1e-9, facing, 1e-9)
+    over = 1.0 / select(absolute(facing) > 1e-9, facing, 1e-9)
     moves = []
     for k in (0, 1):
         dv = [turn[k] * step[k], turn[3 + k] * step[k], turn[6 + k] * step[k]]
-        slip = dot(out, dv) / facing
+        slip = dot(out, dv) * over
         moves.append([depth * (a - b * slip) for a, b in zip(dv, v, strict=True)])
     return moves
 

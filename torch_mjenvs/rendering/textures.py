@@ -142,21 +142,23 @@ def _filtered(
 ) -> list[Scalar]:
     width, height, last = texture.width, texture.height, len(texture.levels) - 1
     squares = [(step[0] * width) * (step[0] * width) + (step[1] * height) * (step[1] * height) for step in change]
-    level = clip(log(maximum(maximum(*squares), 1e-12)) * (0.5 / math.log(2.0)), 0.0, float(last))
-    below = floor(level)
+    pixel = clip(maximum(*squares), 1.0, 4.0**last)  # its size in texels, squared: a copy's is 4**level
+    below: Scalar = 0.0
     first: Scalar = 0.0
+    sizes: list[Scalar] = [float(width), float(height)]
     for k in range(1, last + 1):  # cheaper than a table of numbers, each at a place of its own
-        first = select(below >= float(k), float(texture.levels[k]), first)
-    over = node("pow2", node("f2i", -1.0 * below))
-    sizes = [maximum(floor(n * over), 1.0) for n in (width, height)]
+        there = pixel >= 4.0**k
+        new = (k, texture.levels[k], max(width >> k, 1), max(height >> k, 1))
+        below, first, *sizes = (select(there, float(a), b) for a, b in zip(new, (below, first, *sizes), strict=True))
     colour = _between(texels, texture, first, sizes, face, place)
 
     def smaller(c: list[Scalar]) -> list[Scalar]:
         halves = [maximum(floor(0.5 * n), 1.0) for n in sizes]
         other = _between(texels, texture, first + float(texture.faces) * (sizes[0] * sizes[1]), halves, face, place)
-        return [x + (level - below) * (y - x) for x, y in zip(c, other, strict=True)]
+        share = log(pixel) * (0.5 / math.log(2.0)) - below
+        return [x + share * (y - x) for x, y in zip(c, other, strict=True)]
 
-    return when_any(level > 0.0, smaller, colour)
+    return when_any(pixel > 1.0, smaller, colour)
 
 
 def _between(

@@ -41,7 +41,7 @@ def fetch(w: Writer, e: Expr) -> None:
     place, buffer = e.args[0], f"%p{e.attr[0]}"
     element, shared = w.types.memory(e.type)[0], w.types.shared
     if type(place) is Expr and place.type == "i":
-        step = w.assign(f"zext {w.types.of('i')} {w.names[place]} to {w.types.vector('i64')}")
+        step = w.assign(f"sext {w.types.of('i')} {w.names[place]} to {w.types.vector('i64')}")  # x86 reads at these
         at = w.assign(f"getelementptr {element}, {shared} {buffer}, {w.types.vector('i64')} {step}")
         w.names[e] = gather(w, at, shared, e.type)
         return
