@@ -304,13 +304,13 @@ def _shaded(
                 other = scene.drawn[k].surface
                 assert other is not None
                 its = [list(view.shapes[k][1]), list(other.rgba[:3]), *_gloss(other)]
-                chosen = when_any(_is(which, k), lambda c, its=its: its, chosen)
+                chosen = when_any(_is(which, k), functools.partial(_always, its), chosen)
             own, *colours = chosen
         if drawn.tree:
             turn: Vec = own[3:12]
             met = spot(drawn.tree, pixel.meshes, own, way, depth, triangle)
             out: Vec = met.normal
-            texture = [1.0] * 3
+            texture: list[Scalar] = [1.0] * 3
             if surface.texture:
                 moved = _moved(turn, met.flat, way, depth, pixel.step)
                 texture = _on_mesh(pixel, drawn.tree, surface.texture, met, triangle, moved)
@@ -324,6 +324,10 @@ def _shaded(
     for mask, more in zip(open_ or (), others, strict=True):
         total = [a + select(mask, b, 0.0) for a, b in zip(total, more, strict=True)]
     return [minimum(a * b, 1.0) for a, b in zip(total, texture, strict=True)]
+
+
+def _always(x: list[Any], _: list[Any]) -> list[Any]:
+    return x
 
 
 def _texture(
