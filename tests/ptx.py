@@ -100,6 +100,7 @@ def _meanings() -> dict[str, Meaning]:
             put(f"mad.lo.{kind}{w}", f"{T} {T} {T}", T, f"call {T} @mad{w}({T} {{0}}, {T} {{1}}, {T} {{2}})")
         put(f"shl.b{w}", f"{T} i32", T, f"call {T} @shl{w}({T} {{0}}, i32 {{1}})")
         put(f"shr.u{w}", f"{T} i32", T, f"call {T} @shr{w}({T} {{0}}, i32 {{1}})")
+    put("bfe.u32", "i32 i32 i32", "i32", "call i32 @field(i32 {0}, i32 {1}, i32 {2})")
     put("mul.hi.u32", "i32 i32", "i32", "call i32 @high(i32 {0}, i32 {1})")
     for kind in "su":
         put(f"mul.wide.{kind}32", "i32 i32", "i64", f"call i64 @wide.{kind}(i32 {{0}}, i32 {{1}})")
@@ -184,6 +185,15 @@ define internal i32 @shl32(i32 %x, i32 %n) {
   %wide = zext i32 %x to i64
   %moved = call i64 @shl64(i64 %wide, i32 %n)
   %out = trunc i64 %moved to i32
+  ret i32 %out
+}
+define internal i32 @field(i32 %x, i32 %at, i32 %n) {
+  %first = and i32 %at, 255
+  %many = and i32 %n, 255
+  %low = call i32 @shr32(i32 %x, i32 %first)
+  %above = call i32 @shl32(i32 -1, i32 %many)
+  %mask = xor i32 %above, -1
+  %out = and i32 %low, %mask
   ret i32 %out
 }
 define internal i32 @shr32(i32 %x, i32 %n) {

@@ -84,11 +84,19 @@ class BufferTable:
     So a kernel does not grow with its textures and meshes. It is read as a `Table` is, at a world's own row.
     """
 
-    def __init__(self, buffer: int, rows: int):
-        self.buffer, self.rows = buffer, rows
+    def __init__(self, buffer: int, rows: int, type_: str = "f"):
+        self.buffer, self.rows, self.type = buffer, rows, type_
 
     def __getitem__(self, row: Any) -> Scalar:
-        return node("fetch", _place(row, self.rows), attr=(self.buffer,))
+        return self._at(_place(row, self.rows))
+
+    def group(self, first: int, columns: int, row: Scalar) -> list[Scalar]:
+        """Return a world's own row of those of `columns` numbers each that begin at `first`."""
+        place = node("imul", _place(row, (self.rows - first) // columns), columns)
+        return [self._at(node("iadd", place, first + k)) for k in range(columns)]
+
+    def _at(self, place: Any) -> Scalar:
+        return node("fetch", place, attr=(self.buffer,), type_=self.type)
 
     __iter__ = None  # as of a `Table`
 

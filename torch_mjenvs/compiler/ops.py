@@ -70,7 +70,7 @@ OPS: dict[str, Op] = {
     # buffers
     "load": Op("", "?", "tuple"),  # attr: (buffer, column); the type is the buffer's
     "store": Op("?", "c", "tuple"),  # the same; the passes of `lower.py` put stores among the nodes
-    "fetch": Op("x", "f", "tuple", counts=True),  # the number there in a buffer that is a table; attr: (buffer,)
+    "fetch": Op("x", "?", "tuple", counts=True),  # the number there in a buffer that is a table; attr: (buffer,)
     # tables and arrays
     "lookup": Op("x", "?", "Table", counts=True),  # the constant there, row by row; the type is the table's, "f" or "s"
     "array": Op("f*", "a", "Shape"),  # with these values in it, row by row; with none, unspecified

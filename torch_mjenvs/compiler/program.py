@@ -87,7 +87,7 @@ def record(
     stores = []
     with collector_paused(), tracing(dtype) as trace:
         columns: dict[str, Any] = {
-            b.name: BufferTable(k, b.size)
+            b.name: BufferTable(k, b.size, b.type)
             if b.table
             else [node("load", attr=(k, c), type_=b.type) for c in range(b.size)]
             for k, b in enumerate(buffers)

@@ -51,6 +51,11 @@ class Camera:
         x = self.centre + (2.0 * column / width - 1.0) * half
         return x, self.top - (self.top - self.bottom) * row / height
 
+    def step(self, width: int, height: int) -> tuple[float, float]:
+        """Return how x and y of a ray change from a pixel to the next one."""
+        corner, right, below = (self.ray(i, j, width, height) for i, j in ((0, 0), (1, 0), (0, 1)))
+        return right[0] - corner[0], below[1] - corner[1]
+
     def rays(self, width: int, height: int) -> list[tuple[float, float]]:
         """Return the rays through the middles of all pixels, row by row from the top."""
         return [self.ray(i + 0.5, j + 0.5, width, height) for j in range(height) for i in range(width)]

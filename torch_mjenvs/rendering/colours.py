@@ -8,6 +8,7 @@ else is lit at the point that is seen.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +45,10 @@ CLEAR = 1e-5  # how far on its way to a light a ray is clear of the mesh that it
 
 @dataclass
 class Pixel:
-    """The means by which a pixel finds its colour: scene, numbers, tables, its ray and its size in tangents."""
+    """The means by which a pixel finds its colour: scene, numbers, tables, its ray and its size in tangents.
+
+    sky: the colour of the sky there, where that is known.
+    """
 
     m: Model
     scene: Scene
@@ -54,6 +58,7 @@ class Pixel:
     x: Scalar
     y: Scalar
     step: tuple[float, float]
+    sky: Sequence[Scalar] | None = None
 
     def __post_init__(self) -> None:
         self.way = [self.x, self.y, -1.0]
@@ -78,7 +83,7 @@ def colour(pixel: Pixel) -> list[Scalar]:
     clear = [k for k, x in enumerate(scene.drawn) if not x.opaque]
     view, near = pixel.views[0], scene.camera.near
     depth, which, _, _, triangle = look(pixel.m, scene, view, pixel.x, pixel.y, opaque, near)
-    seen = when_any(which < 0.0, lambda c: _sky(pixel), [0.0, 0.0, 0.0]) if scene.sky else [0.0, 0.0, 0.0]
+    seen = when_any(which < 0.0, lambda c: _behind(pixel), [0.0, 0.0, 0.0]) if scene.sky else [0.0, 0.0, 0.0]
 
     def shade(c: list[Scalar]) -> list[Scalar]:
         point = scale(pixel.way, depth)
@@ -111,16 +116,23 @@ def _is(which: Scalar, k: int) -> Mask:
     return absolute(which - float(k)) < 0.5
 
 
-def _sky(pixel: Pixel) -> list[Scalar]:
-    """The sky is a cube around everything, whose y points up."""
+def _behind(pixel: Pixel) -> list[Scalar]:
+    """What is behind everything."""
+    if pixel.sky is not None:
+        return list(pixel.sky)
     assert pixel.scene.sky is not None
+    return sky(pixel.texels, pixel.scene.sky, pixel.axes, pixel.way, pixel.step)
+
+
+def sky(texels: Any, texture: Texture, axes: Vec, way: Vec, step: tuple[float, float]) -> list[Scalar]:
+    """Return the colour of the sky, a cube around everything whose y points up, where a camera's ray meets it."""
 
     def turn(way: Vec) -> list[Scalar]:
-        x, y, z = mat_vec(pixel.axes, way)
+        x, y, z = mat_vec(axes, way)
         return [x, z, -1.0 * y]
 
-    changes = [turn([pixel.step[0], 0.0, 0.0]), turn([0.0, pixel.step[1], 0.0])]
-    return sample_cube(pixel.texels, pixel.scene.sky, turn(pixel.way), changes)
+    changes = [turn([step[0], 0.0, 0.0]), turn([0.0, step[1], 0.0])]
+    return sample_cube(texels, texture, turn(way), changes)
 
 
 SKY = 0.7  # how far the sky is, of the depth where drawing ends
@@ -250,65 +262,84 @@ def _shaded(
     solids = [x.surface for x in map(scene.drawn.__getitem__, among) if x.surface and x.shape != GeomType.PLANE]
     known = [{_gloss(x)[k] for x in solids} for k in range(3)]
     same = {k: next(iter(values)) for k, values in enumerate(known) if len(values) == 1}  # known beforehand
-    # of what is not a plane: normal, rgb, specular, shininess, emission; then the texture; then the light of planes
-    begun = [[0.0, 0.0, 1.0], [0.0] * 3, 0.0, 0.0, 0.0, [1.0] * 3, [[0.0] * 3 for _ in groups]]
-    found: list[Any] = begun
+    alike: dict[Any, list[int]] = {}  # what is not a plane, by what code it takes
+    for k in (k for k in among if scene.drawn[k].bounded):
+        x = scene.drawn[k]
+        one = x.tree is not None or x.shape == GeomType.HFIELD
+        alike.setdefault(k if one else (x.shape, x.surface and (x.surface.texture, x.surface.uniform)), []).append(k)
     planes: Mask = False
-    for k in among:
-        drawn, own = scene.drawn[k], view.shapes[k][1]
-        surface, mine = drawn.surface, _is(which, k)
+    found: list[Any] = [[1.0] * 3, [[0.0] * 3 for _ in groups]]  # texture, and what light is thrown back
+    for k in (k for k in among if not scene.drawn[k].bounded):
+        drawn, own, mine = scene.drawn[k], view.shapes[k][1], _is(which, k)
+        planes = logical_or(planes, mine)
+
+        def of_plane(c: list[Any], k: int = k, drawn: Drawn = drawn, own: list[Scalar] = own) -> list[Any]:
+            at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
+            kept = view.corners.get(k, ())
+            if len(kept) == 27 * len(groups):
+                light = _between_corners(own, at, kept, groups)
+            else:
+                light = _plane_light(pixel, view, drawn, own, at, groups)
+            return [_texture(pixel, drawn, own, at, out, turn, depth), light]
+
+        found = when_any(mine, of_plane, found)
+
+    def of_others(c: list[Any]) -> list[Any]:
+        met: list[Any] = [[0.0, 0.0, 1.0], [0.0] * 3, 0.0, 0.0, 0.0, [1.0] * 3]  # normal, rgb, gloss, texture
+        for group in alike.values():
+            there = True if len(alike) == 1 else logical_or(False, *(_is(which, k) for k in group))
+            met = when_any(there, functools.partial(of_alike, group), met)
+        normal, rgb, *gloss, texture = met
+        gloss = [same.get(k, x) for k, x in enumerate(gloss)]
+        return [texture, thrown_back(scene.lights, view.lights, groups, point, normal, rgb, gloss)]
+
+    def of_alike(group: list[int], c: list[Any]) -> list[Any]:
+        drawn, own = scene.drawn[group[0]], view.shapes[group[0]][1]
+        surface = drawn.surface
         assert surface is not None
-        if drawn.shape == GeomType.PLANE:
-            planes = logical_or(planes, mine)
-
-        def meet(
-            c: list[Any],
-            k: int = k,
-            drawn: Drawn = drawn,
-            own: list[Scalar] = own,
-            surface: Surface = surface,
-            mine: Mask = mine,
-        ) -> Any:
+        colours: list[Any] = [list(surface.rgba[:3]), *_gloss(surface)]
+        if len(group) > 1:  # choose the numbers first
+            chosen: list[Any] = [[0.0] * len(own), [0.0] * 3, 0.0, 0.0, 0.0]
+            for k in group:
+                other = scene.drawn[k].surface
+                assert other is not None
+                its = [list(view.shapes[k][1]), list(other.rgba[:3]), *_gloss(other)]
+                chosen = when_any(_is(which, k), functools.partial(_always, its), chosen)
+            own, *colours = chosen
+        if drawn.tree:
+            turn: Vec = own[3:12]
+            met = spot(drawn.tree, pixel.meshes, own, way, depth, triangle)
+            out: Vec = met.normal
             texture: list[Scalar] = [1.0] * 3
-            turn: Vec
-            if drawn.tree:
-                turn = own[3:12]
-                met = spot(drawn.tree, pixel.meshes, own, way, depth, triangle)
-                at, out = met.at, met.normal
-                if surface.texture:
-                    moved = _moved(turn, met.flat, way, depth, pixel.step)
-                    texture = _on_mesh(pixel, drawn.tree, surface.texture, met, triangle, moved)
-            else:
-                at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
-            if surface.texture and not drawn.tree:
-                scales, sizes = _scales(drawn.shape, own, turn)
-                moved = [scale_all(v, scales) for v in _moved(turn, out, way, depth, pixel.step)]
-                texture = textured(pixel.texels, surface, own, at, sizes, moved)
-            if drawn.shape == GeomType.PLANE:
-                kept = view.corners.get(k, ())
-                if len(kept) == 27 * len(groups):
-                    light = _between_corners(own, at, kept, groups)
-                else:
-                    light = _plane_light(pixel, view, drawn, own, at, groups)
-                new = [*c[:5], texture, light]
-            else:
-                normal = _unit(mat_vec(transpose(turn), out))
-                new = [normal, list(surface.rgba[:3]), *_gloss(surface), texture, c[6]]
-            return _choose(mine, new, c)
+            if surface.texture:
+                moved = _moved(turn, met.flat, way, depth, pixel.step)
+                texture = _on_mesh(pixel, drawn.tree, surface.texture, met, triangle, moved)
+        else:
+            at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
+            texture = _texture(pixel, drawn, own, at, out, turn, depth)
+        return [_unit(mat_vec(transpose(turn), out)), *colours, texture]
 
-        found = when_any(mine, meet, found)
-    normal, rgb, specular, shininess, emission, texture, light = found
-
-    def at_point(c: list[Any]) -> list[Any]:
-        gloss = [same.get(k, x) for k, x in enumerate((specular, shininess, emission))]
-        new = thrown_back(scene.lights, view.lights, groups, point, normal, rgb, gloss)
-        return _choose(logical_not(planes), new, c) if planes is not False else new
-
-    light = when_any(logical_not(planes), at_point, light)
+    texture, light = when_any(logical_not(planes), of_others, found) if solids else found
     total, *others = light
     for mask, more in zip(open_ or (), others, strict=True):
         total = [a + select(mask, b, 0.0) for a, b in zip(total, more, strict=True)]
     return [minimum(a * b, 1.0) for a, b in zip(total, texture, strict=True)]
+
+
+def _always(x: list[Any], _: list[Any]) -> list[Any]:
+    return x
+
+
+def _texture(
+    pixel: Pixel, drawn: Drawn, own: list[Scalar], at: Vec, out: Vec, turn: Vec, depth: Scalar
+) -> list[Scalar]:
+    """Return what the texture of a shape shows, (3,), at a point that is as `Kind.touch` has it; 1 without one."""
+    surface = drawn.surface
+    if surface is None or not surface.texture:
+        return [1.0] * 3
+    scales, sizes = _scales(drawn.shape, own, turn)
+    moved = [scale_all(v, scales) for v in _moved(turn, out, pixel.way, depth, pixel.step)]
+    return textured(pixel.texels, surface, own, at, sizes, moved)
 
 
 def _on_mesh(
@@ -324,12 +355,6 @@ def scale_all(v: Vec, by: Vec) -> list[Scalar]:
     return [x * y for x, y in zip(v, by, strict=True)]
 
 
-def _choose(mask: Mask, new: Any, old: Any) -> Any:
-    if isinstance(new, list):
-        return [_choose(mask, a, b) for a, b in zip(new, old, strict=True)]
-    return select(mask, new, old)
-
-
 def _between_corners(own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups: list[list[int]]) -> list[list[Scalar]]:
     """Return what a plane of four cells throws back: what lies between the three corners about the point."""
     (x, w), (y, u) = (
@@ -343,18 +368,21 @@ def _between_corners(own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups:
         (0, 1): select(upper, 1.0 - w, u),
         (1, 1): select(upper, w + u - 1.0, 0.0),
     }
-    out = []
-    for g in range(len(groups)):
-        total: list[Scalar] = [0.0, 0.0, 0.0]
-        for (i, j), share in shares.items():
-            for channel in range(3):
-                low, high = (
-                    select(x, kept[_place(i + 1, j + up, g, channel)], kept[_place(i, j + up, g, channel)])
-                    for up in (0, 1)
-                )
-                total[channel] = total[channel] + share * select(y, high, low)
-        out.append(total)
-    return out
+    found: list[list[Scalar]] = [[0.0] * 3 for _ in groups]
+    for right, top in shares:  # the cells, of which the pixels of a vector are in one or two
+
+        def of_cell(c: list[list[Scalar]], right: int = right, top: int = top) -> list[list[Scalar]]:
+            total: list[list[Scalar]] = [[0.0] * 3 for _ in groups]
+            for (i, j), share in shares.items():
+                for g in range(len(groups)):
+                    for channel in range(3):
+                        corner = kept[_place(i + right, j + top, g, channel)]
+                        total[g][channel] = total[g][channel] + share * corner
+            return total
+
+        here = logical_and(x if right else logical_not(x), y if top else logical_not(y))
+        found = when_any(here, of_cell, found)
+    return found
 
 
 def _place(i: int, j: int, group: int, channel: int) -> int:
@@ -419,11 +447,11 @@ def _moved(turn: Vec, out: Vec, way: Vec, depth: Scalar, step: tuple[float, floa
     """Return by how much the point that is seen moves from a pixel to the next, along both axes of the picture."""
     v = turned(turn, way)
     facing = dot(out, v)
-    facing = select(absolute(facing) > 1e-9, facing, 1e-9)
+    over = 1.0 / select(absolute(facing) > 1e-9, facing, 1e-9)
     moves = []
     for k in (0, 1):
         dv = [turn[k] * step[k], turn[3 + k] * step[k], turn[6 + k] * step[k]]
-        slip = dot(out, dv) / facing
+        slip = dot(out, dv) * over
         moves.append([depth * (a - b * slip) for a, b in zip(dv, v, strict=True)])
     return moves
 

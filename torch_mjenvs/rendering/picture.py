@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import mujoco
@@ -19,7 +20,8 @@ from ..physics.algebra.spatial import Vec
 from ..physics.model.data import Data
 from ..physics.model.model import Model
 from . import textures
-from .colours import Pixel, colour
+from .camera import pose
+from .colours import Pixel, colour, sky
 from .scene import Scene, View, look, scene_of, see
 
 OUTPUTS = ("rgb", "depth", "segmentation")
@@ -82,13 +84,20 @@ class Picture:
             *(_BUFFERS[name] for name in self.outputs),
         ]
         tables = {name: x for name, x in (("texels", texels), ("meshes", triangles)) if x is not None}
-        drawing += [Buffer(name, len(x), table=True) for name, x in tables.items()]
+        drawing += [Buffer(name, len(x), x.dtype.kind, table=True) for name, x in tables.items()]
+        axes = _still(scene, state, world, dtype) if scene.sky and samples == 1 else None
+        if axes is not None:
+            drawing.append(Buffer("sky", 3, period=pixels))
         kernel = build(_drawing(model, scene, drawing, self.outputs, shape, samples, dtype), device)
         held = {b.name: kernel.allocate(b, drawn * pixels) for b in drawing[1:]}
         for name, x in tables.items():
             held[name].copy_(torch.from_numpy(x))
         rays = torch.tensor(scene.camera.rays(width, height), dtype=one.dtype, device=device)
         held["rays"][:, : width * height] = rays.T
+        if axes is not None:
+            buffers = [replace(b, period=0) if b.name == "sky" else b for b in drawing if b.name in _OF_SKY]
+            launched = {b.name: held[b.name] for b in buffers}
+            build(_sky(model, scene, buffers, axes, shape, dtype), device).bind(launched)()
         self._draw = kernel.bind({**held, "scene": self._seen})
         views = {name: held[name].view(-1, drawn, pixels)[:, :, : width * height] for name in self.outputs}
         self.tensors = {name: _as_users_want(name, x.unflatten(2, (height, width))) for name, x in views.items()}
@@ -106,6 +115,22 @@ _BUFFERS = {
     "depth": Buffer("depth", 1),
     "segmentation": Buffer("segmentation", 2, "i"),
 }
+
+
+_OF_SKY = ("rays", "texels", "sky")
+
+
+def _still(scene: Scene, state: Sequence[Buffer], world: World, dtype: str) -> Vec | None:
+    """Return the camera's axes if they are the same in all worlds at all times, as those of cameras that follow are."""
+    axes: list[Scalar] = []
+
+    def body(b: dict[str, Any]) -> dict[str, Any]:
+        m, d, _ = world(b)
+        axes.extend(pose(m, d, scene.camera)[1])
+        return {}
+
+    record("camera", state, body, dtype)
+    return axes if all(isinstance(x, (float, int)) for x in axes) else None
 
 
 def _as_users_want(name: str, x: torch.Tensor) -> torch.Tensor:
@@ -129,6 +154,21 @@ def _placing(model: Model, scene: Scene, buffers: list[Buffer], world: World, dt
     return Recipe("scene", tuple(buffers), dtype, make, origin)
 
 
+def _sky(model: Model, scene: Scene, buffers: list[Buffer], axes: Vec, shape: tuple[int, int], dtype: str) -> Recipe:
+    """Return the recipe of the kernel that draws the sky once for all pictures of a camera that never turns."""
+    step, texture = scene.camera.step(*shape), scene.sky
+    assert texture is not None
+
+    def body(b: dict[str, Any]) -> dict[str, Any]:
+        return {"sky": sky(b["texels"], texture, axes, [*b["rays"], -1.0], step)}
+
+    def make() -> Program:
+        return record("sky", buffers, body, dtype)
+
+    origin = source.origin(model.digest, f"{texture} {axes} {step}")
+    return Recipe("sky", tuple(buffers), dtype, make, origin)
+
+
 def _drawing(
     model: Model,
     scene: Scene,
@@ -139,8 +179,7 @@ def _drawing(
     dtype: str,
 ) -> Recipe:
     """Return the recipe of the kernel in which a lane is a pixel."""
-    corner, right, below = (scene.camera.ray(i, j, *shape) for i, j in ((0, 0), (1, 0), (0, 1)))
-    step = right[0] - corner[0], below[1] - corner[1]
+    step = scene.camera.step(*shape)
 
     def body(b: dict[str, Any]) -> dict[str, Any]:
         everything = range(len(scene.drawn))
@@ -156,7 +195,7 @@ def _drawing(
 
             def sample(i: Any, c: list[Scalar]) -> list[Scalar]:
                 there = x + places[i, 0], y + places[i, 1]
-                more = colour(Pixel(model, scene, b["scene"], b["texels"], b.get("meshes"), *there, step))
+                more = colour(Pixel(model, scene, b["scene"], b["texels"], b.get("meshes"), *there, step, b.get("sky")))
                 return [a + e * (1.0 / samples) for a, e in zip(c, more, strict=True)]
 
             shown = repeat(samples, sample, [0.0, 0.0, 0.0])

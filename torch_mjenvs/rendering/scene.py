@@ -7,6 +7,7 @@ left out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ import mujoco
 import numpy as np
 
 from ..compiler.control import when_any
-from ..compiler.scalar import Scalar, absolute, logical_and, select
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
 from ..physics.algebra.spatial import (
     Vec,
     add_scaled,
@@ -38,7 +39,7 @@ from .camera import Camera, camera_of, pose, read
 from .connectors import ACTUATOR, TENDON, Piece, Rod
 from .lights import Light
 from .meshes import Tree
-from .shapes import KINDS, Kind, bounds, corners, flat_bounds, point_at, turned
+from .shapes import KINDS, Kind, bounds, corners, flat_bounds, point_at, turned, union
 from .surfaces import Surface
 from .textures import Texture
 
@@ -63,6 +64,10 @@ class Drawn:
     tree: Tree | None = None  # of a mesh
     cells: str = ""  # of a plane: see `_cells`
     rod: Rod | None = None  # of a tendon or slider-crank
+
+    @property
+    def bounded(self) -> bool:
+        return self.shape != GeomType.PLANE
 
     @property
     def opaque(self) -> bool:
@@ -131,7 +136,7 @@ class Scene:
     def size(self) -> int:
         """Return how many numbers a picture keeps: of the camera's view, of its mirrors', of the sky and of shadows."""
         views = range(1 + len(self.mirrors))
-        shapes = sum(4 + count(x) + self.corners(x, k) for x in self.drawn for k in views)
+        shapes = sum(4 + count(x) + self.corners(x, k) for x in self.drawn for k in views) + 4 * len(views)
         sky = 9 if self.sky else 0
         return shapes + 6 * len(self.lights) * len(views) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
 
@@ -335,11 +340,12 @@ def _placed(m: Model, d: Data, scene: Scene) -> list[Placed]:
 def _view(
     m: Model, d: Data, scene: Scene, placed: list[Placed], place: Vec, axes: Vec, eye: tuple[Vec, Vec], number: int
 ) -> list[Scalar]:
-    """Return of all that is drawn its bounds and what its kind needs, and then of all lights where they are.
+    """Return of all that is drawn its bounds and what its kind needs, what bounds all but planes, and where lights are.
 
     eye: where the camera itself is, and which way it looks, as its own light does. number: of the view, 0 the camera's.
     """
     out: list[Scalar] = []
+    sides: list[list[Scalar]] = []
     shining: list[list[Scalar]] = []
     for light in scene.lights:
         pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
@@ -350,10 +356,13 @@ def _view(
         local = transpose(mat)
         start, turn = mat_vec(local, sub(place, pos)), mat_mul(local, axes)
         balls = kind.balls(size) if kind.balls else None
-        out += [*bounds(balls, start, turn, scene.camera.near), *kind.numbers(size, start, turn)]
+        there = bounds(balls, start, turn, scene.camera.near)
+        out += [*there, *kind.numbers(size, start, turn)]
+        if balls is not None:
+            sides.append(there)
         if scene.corners(x, number):
             out += corner_lights(scene, x, shining, scene.groups(number == 0), size, start, turn)
-    return [*out, *(y for light in shining for y in light)]
+    return [*out, *union(sides), *(y for light in shining for y in light)]
 
 
 def corner_lights(
@@ -396,8 +405,9 @@ def _shadow(m: Model, d: Data, scene: Scene, placed: list[Placed], light: Light,
 class View:
     """The numbers of one view, as `see` left them.
 
-    `shapes` has of each shape its bounds and its own, `lights` of each light its position and direction. `corners` has
-    the light at the corners of planes of four cells, `meshes` is the table of the scene's meshes.
+    `shapes` has of each shape its bounds and its own, `around` the bounds of all but planes, `lights` of each light its
+    position and direction. `corners` has the light at the corners of planes of four cells, `meshes` is the table of the
+    scene's meshes.
     """
 
     def __init__(self, scene: Scene, numbers: Sequence[Scalar], number: int = 0, table: Any = None):
@@ -410,6 +420,8 @@ class View:
             if kept := scene.corners(drawn, number):
                 self.corners[k] = list(numbers[at : at + kept])
                 at += kept
+        self.around = numbers[at : at + 4]
+        at += 4
         for _ in scene.lights:
             self.lights.append(list(numbers[at : at + 6]))
             at += 6
@@ -423,15 +435,19 @@ def look(
 
     It is the depth, metres, which of what is drawn, the object's number and mjtObj, and of a mesh which triangle: the
     camera's `far` and -1 where it meets nothing; what is NaN nothing meets. What cannot be in any pixel of a vector is
-    skipped.
+    skipped, all but planes at once where none of it can.
     """
     way = [x, y, -1.0]
     found: list[Any] = [scene.camera.far, -1.0, -1, -1, *([-1.0] if scene.has_meshes else [])]
-    for k in which:
-        drawn, ((left, right, bottom, top), own) = scene.drawn[k], view.shapes[k]
-        may = logical_and(x >= left, x <= right, y >= bottom, y <= top)
 
-        def meet(c: list[Any], k: int = k, drawn: Drawn = drawn, own: Sequence[Scalar] = own) -> list[Any]:
+    def within(sides: Sequence[Scalar]) -> Mask:
+        left, right, bottom, top = sides
+        return logical_and(x >= left, x <= right, y >= bottom, y <= top)
+
+    def nearest_of(found: list[Any], k: int) -> list[Any]:
+        drawn, (sides, own) = scene.drawn[k], view.shapes[k]
+
+        def meet(c: list[Any]) -> list[Any]:
             triangle: Scalar = -1.0
             if drawn.tree:
                 depth, triangle = meshes.enter(drawn.tree, view.meshes, list(own), way, beyond, c[0])
@@ -441,5 +457,10 @@ def look(
             new = (depth, float(k), drawn.id, drawn.object, triangle)[: len(c)]
             return [select(nearest, a, b) for a, b in zip(new, c, strict=True)]
 
-        found = when_any(may, meet, found)
+        return when_any(within(sides) if drawn.bounded else True, meet, found)
+
+    others = [k for k in which if scene.drawn[k].bounded]
+    found = functools.reduce(nearest_of, (k for k in which if k not in others), found)
+    if others:
+        found = when_any(within(view.around), lambda c: functools.reduce(nearest_of, others, c), found)
     return found[0], found[1], found[2], found[3], found[4] if scene.has_meshes else -1.0

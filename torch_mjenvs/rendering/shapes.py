@@ -278,6 +278,16 @@ def bounds(balls: list[tuple[Vec, Scalar]] | None, start: Vec, turn: Vec, near: 
     return [select(ahead, out[0], NOWHERE), *out[1:]]
 
 
+def union(bounds: list[list[Scalar]]) -> list[Scalar]:
+    """Return what bounds all of these together, but for those that are nowhere or NaN."""
+    out: list[Scalar] = [NOWHERE, -NOWHERE, NOWHERE, -NOWHERE]
+    for sides in bounds:
+        there = sides[0] <= sides[1]
+        for k, grow in enumerate((minimum, maximum, minimum, maximum)):
+            out[k] = select(there, grow(out[k], sides[k]), out[k])
+    return out
+
+
 def _turn_back(turn: Vec, x: Vec) -> list[Scalar]:
     """A vector of the shape's own axes, in the camera's."""
     back = transpose(turn)

@@ -1,12 +1,15 @@
 """Textures: how they lie in memory, and what a point of a surface shows of them.
 
-All textures of a model are one row of numbers, a texel each: red + 256 green + 65536 blue, which float32 holds exactly.
-Behind each texture come its smaller copies (a mipmap), each half as wide, from which what is far away is read. A texel
-is looked up between its four neighbours, and between the two copies nearest in size to a pixel, as OpenGL does.
+All textures of a model are one row of 32-bit numbers. A colour is found between four texels, so each number has one
+channel of a texel and of its three neighbours to the right and below, a byte each: what is read from memory, the most
+of a texture's cost, is a number a channel. Grey textures have one channel.
+Behind each texture come its smaller copies (a mipmap), each half as wide, from which what is far away is read: between
+the two copies nearest in size to a pixel, as OpenGL does.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,23 +18,32 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from ..compiler.arrays import Table
 from ..compiler.control import when_any
-from ..compiler.scalar import Scalar, absolute, clip, floor, log, logical_and, maximum, minimum, select
+from ..compiler.expr import node
+from ..compiler.scalar import Scalar, absolute, clip, floor, log, logical_and, maximum, select
+from ..physics.model.model import UnsupportedModel
 
 CUBE = 6  # faces, in the order +x, -x, +y, -y, +z, -z
+MOST = 2**24  # texels of a texture, whose places float32 has to hold
 
 
 @dataclass(frozen=True)
 class Texture:
-    """A texture and its copies: `levels` has of each where it begins, its width and its height. A cube has 6 faces."""
+    """A texture, which begins at `start`, and its copies. A cube has 6 faces, and a flat texture, 1, repeats itself.
+
+    width, height: of a face. levels: how many texels come before each copy. channels: 3, or 1 of a grey one.
+    """
 
     faces: int
-    levels: tuple[tuple[int, int, int], ...]
+    start: int
+    channels: int
+    width: int
+    height: int
+    levels: tuple[int, ...]
 
 
 def read(mjm: mujoco.MjModel) -> tuple[tuple[Texture, ...], np.ndarray]:
-    """Return the model's textures, and the texels of them all."""
+    """Return the model's textures, and the numbers of them all. Raises UnsupportedModel for one that is too large."""
     textures, parts, at = [], [], 0
     for k in range(mjm.ntex):
         height, width, channels = int(mjm.tex_height[k]), int(mjm.tex_width[k]), int(mjm.tex_nchannel[k])
@@ -42,14 +54,28 @@ def read(mjm: mujoco.MjModel) -> tuple[tuple[Texture, ...], np.ndarray]:
         if faces == CUBE and height == width:
             image = np.tile(image, (CUBE, 1, 1))
         stack = image.reshape(faces, -1, width, 3)
-        levels = []
-        for copy in _copies(stack):
-            levels.append((at, copy.shape[2], copy.shape[1]))
-            rounded = np.floor(copy + 0.5) @ (1.0, 256.0, 65536.0)
-            parts.append(rounded.ravel())
-            at += parts[-1].size
-        textures.append(Texture(faces, tuple(levels)))
-    return tuple(textures), np.concatenate(parts) if parts else np.zeros(1)
+        if (stack == stack[..., :1]).all():
+            stack = stack[..., :1]
+        copies = _copies(stack)
+        sizes = [copy[..., 0].size for copy in copies]
+        if sum(sizes) > MOST:
+            raise UnsupportedModel(f"pictures do not draw texture {mjm.texture(k).name!r}: it is too large")
+        before = tuple(itertools.accumulate(sizes[:-1], initial=0))
+        textures.append(Texture(faces, at, stack.shape[3], stack.shape[2], stack.shape[1], before))
+        parts += [_with_neighbours(np.floor(copy + 0.5).astype(np.uint32), faces == 1).ravel() for copy in copies]
+        at += stack.shape[3] * sum(sizes)
+    whole = np.concatenate(parts) if parts else np.zeros(1, np.uint32)
+    return tuple(textures), whole.view(np.int32)
+
+
+def _with_neighbours(texels: np.ndarray, repeats: bool) -> np.ndarray:
+    """Return texels with those to the right, below, and right below, a byte each from the lowest on."""
+    whole = texels
+    for axis, factor in ((2, 256), (1, 65536)):
+        n = texels.shape[axis]
+        following = (np.arange(n) + 1) % n if repeats else np.minimum(np.arange(n) + 1, n - 1)
+        whole = whole + np.uint32(factor) * np.take(whole, following, axis)
+    return whole
 
 
 def _copies(stack: np.ndarray) -> list[np.ndarray]:
@@ -79,7 +105,7 @@ def sample(texels: Any, texture: Texture, place: Sequence[Scalar], change: Seque
 
     change: by how much s and t change from a pixel to the next one, along both axes of the picture.
     """
-    return _filtered(texels, texture, 0.0, place, change, repeats=True)
+    return _filtered(texels, texture, 0.0, place, change)
 
 
 def sample_cube(
@@ -108,57 +134,52 @@ def sample_cube(
         moved.append([0.5 * over * (ds - s * over * d_out), 0.5 * over * (dt - t * over * d_out)])
     beyond = [select(x > 0.0, 0.0, 1.0) for x in signs]
     face = select(along_x, beyond[0], select(along_y, 2.0 + beyond[1], 4.0 + beyond[2]))
-    return _filtered(texels, texture, face, place, moved, repeats=False)
+    return _filtered(texels, texture, face, place, moved)
 
 
 def _filtered(
-    texels: Any,
-    texture: Texture,
-    face: Scalar,
-    place: Sequence[Scalar],
-    change: Sequence[Sequence[Scalar]],
-    repeats: bool,
+    texels: Any, texture: Texture, face: Scalar, place: Sequence[Scalar], change: Sequence[Sequence[Scalar]]
 ) -> list[Scalar]:
-    table, last = Table([[float(x) for x in level] for level in texture.levels]), len(texture.levels) - 1
-    _, width, height = texture.levels[0]
+    width, height, last = texture.width, texture.height, len(texture.levels) - 1
     squares = [(step[0] * width) * (step[0] * width) + (step[1] * height) * (step[1] * height) for step in change]
-    level = clip(log(maximum(maximum(*squares), 1e-12)) * (0.5 / math.log(2.0)), 0.0, float(last))
-    below = floor(level)
-    colour = _between(texels, table[below], face, place, repeats)
+    pixel = clip(maximum(*squares), 1.0, 4.0**last)  # its size in texels, squared: a copy's is 4**level
+    below: Scalar = 0.0
+    first: Scalar = 0.0
+    sizes: list[Scalar] = [float(width), float(height)]
+    for k in range(1, last + 1):  # cheaper than a table of numbers, each at a place of its own
+        there = pixel >= 4.0**k
+        new = (k, texture.levels[k], max(width >> k, 1), max(height >> k, 1))
+        below, first, *sizes = (select(there, float(a), b) for a, b in zip(new, (below, first, *sizes), strict=True))
+    colour = _between(texels, texture, first, sizes, face, place)
 
     def smaller(c: list[Scalar]) -> list[Scalar]:
-        other = _between(texels, table[below + 1.0], face, place, repeats)
-        return [x + (level - below) * (y - x) for x, y in zip(c, other, strict=True)]
+        halves = [maximum(floor(0.5 * n), 1.0) for n in sizes]
+        other = _between(texels, texture, first + float(texture.faces) * (sizes[0] * sizes[1]), halves, face, place)
+        share = log(pixel) * (0.5 / math.log(2.0)) - below
+        return [x + share * (y - x) for x, y in zip(c, other, strict=True)]
 
-    return when_any(level > 0.0, smaller, colour)
+    return when_any(pixel > 1.0, smaller, colour)
 
 
 def _between(
-    texels: Any, level: Sequence[Scalar], face: Scalar, place: Sequence[Scalar], repeats: bool
+    texels: Any, texture: Texture, first: Scalar, sizes: Sequence[Scalar], face: Scalar, place: Sequence[Scalar]
 ) -> list[Scalar]:
-    """Read a copy between its four nearest texels."""
-    start, *size = level
-    sides = []
-    for x, n in zip(place, size, strict=True):
-        at = (x - floor(x) if repeats else x) * n - 0.5
+    """Read a copy, before which there are `first` texels, between its four nearest texels."""
+    lows, shares = [], []
+    for x, n in zip(place, sizes, strict=True):
+        at = (x - floor(x)) * n - 0.5 if texture.faces == 1 else clip(x * n - 0.5, 0.0, n - 1.0)
         low = floor(at)
-        high = low + 1.0
-        if repeats:
-            low, high = select(low < 0.0, low + n, low), select(high >= n, high - n, high)
-        else:
-            low, high = maximum(low, 0.0), minimum(high, n - 1.0)
-        sides.append((at - floor(at), low, high))
-    (u, left, right), (w, upper, lower) = sides
-    first = start + face * (size[0] * size[1])
-    rows = []
-    for row in (upper, lower):
-        one, two = (_colour(texels[first + row * size[0] + column]) for column in (left, right))
-        rows.append([x + u * (y - x) for x, y in zip(one, two, strict=True)])
-    return [(x + w * (y - x)) * (1.0 / 255.0) for x, y in zip(*rows, strict=True)]
+        shares.append(at - low)
+        lows.append(select(low < 0.0, low + n, low) if texture.faces == 1 else low)
+    row = first + face * (sizes[0] * sizes[1]) + (lows[1] * sizes[0] + lows[0])
+    out = []
+    for four in texels.group(texture.start, texture.channels, row):
+        one, two, three, last = (node("i2f", _byte(four, k)) for k in range(4))
+        upper, lower = one + shares[0] * (two - one), three + shares[0] * (last - three)
+        out.append((upper + shares[1] * (lower - upper)) * (1.0 / 255.0))
+    return out * (3 // texture.channels)
 
 
-def _colour(texel: Scalar) -> list[Scalar]:
-    blue = floor(texel * (1.0 / 65536.0))
-    rest = texel - 65536.0 * blue
-    green = floor(rest * (1.0 / 256.0))
-    return [rest - 256.0 * green, green, blue]
+def _byte(x: Any, k: int) -> Any:
+    shifted = node("lshr", x, 8 * k) if k else x
+    return node("iand", shifted, 255) if k < 3 else shifted

@@ -39,11 +39,11 @@ def _own_entry(w: Writer, e: Expr) -> str:
 def fetch(w: Writer, e: Expr) -> None:
     """A number of a buffer that is a table."""
     place, buffer = e.args[0], f"%p{e.attr[0]}"
-    element, shared = w.types.element, w.types.shared
+    element, shared = w.types.memory(e.type)[0], w.types.shared
     if type(place) is Expr and place.type == "i":
-        step = w.assign(f"zext {w.types.of('i')} {w.names[place]} to {w.types.vector('i64')}")
+        step = w.assign(f"sext {w.types.of('i')} {w.names[place]} to {w.types.vector('i64')}")  # x86 reads at these
         at = w.assign(f"getelementptr {element}, {shared} {buffer}, {w.types.vector('i64')} {step}")
-        w.names[e] = gather(w, at, shared)
+        w.names[e] = gather(w, at, shared, e.type)
         return
     at = w.assign(f"getelementptr {element}, {shared} {buffer}, i32 {w.value(place, 's')}")
     w.names[e] = in_every_lane(w, w.assign(f"load {element}, {shared} {at}"), element)
@@ -116,12 +116,12 @@ def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
     return w.assign(f"getelementptr {w.types.element}, {w.types.own} {at}, {integers} {step}")
 
 
-def gather(w: Writer, at: str, pointer: str) -> str:
+def gather(w: Writer, at: str, pointer: str, t: str = "f") -> str:
     """A vector of what stands in these places."""
-    vector, pointers, masks = w.types.of("f"), w.types.vector(pointer), w.types.of("b")
+    vector, pointers, masks = w.types.of(t), w.types.vector(pointer), w.types.of("b")
     if w.types.lanes == 1:
         return w.assign(f"load {vector}, {pointers} {at}")
-    name, size = _masked(w, "gather")
+    name, size = _masked(w, "gather", t)
     everywhere = w.types.splat("i1", "true")
     return w.assign(f"call {vector} {name}({pointers} {at}, i32 {size}, {masks} {everywhere}, {vector} poison)")
 
@@ -138,10 +138,10 @@ def scatter(w: Writer, at: str, mask: str, x: str) -> None:
     w.put(f"call void {name}({vector} {x}, {pointers} {at}, i32 {size}, {masks} {mask})")
 
 
-def _masked(w: Writer, what: str) -> tuple[str, int]:
+def _masked(w: Writer, what: str, t: str = "f") -> tuple[str, int]:
     """The intrinsic, and the alignment of what it moves."""
-    size = w.types.memory("f")[1]
-    return f"@llvm.masked.{what}.v{w.types.lanes}f{8 * size}.v{w.types.lanes}p0", size
+    size = w.types.memory(t)[1]
+    return f"@llvm.masked.{what}.v{w.types.lanes}{t}{8 * size}.v{w.types.lanes}p0", size
 
 
 ROWS: dict[str, Row] = {

@@ -97,7 +97,7 @@ def total(w: Writer, e: Expr) -> None:
 
 
 def _negated(w: Writer, x: object) -> str:
-    return w.operation("neg", w.names[x]) if type(x) is Expr else w.value(-x, "f")  # type: ignore[operator]
+    return w.operation("neg", w.value(x, "f")) if type(x) is Expr else w.value(-x, "f")  # type: ignore[operator]
 
 
 def _chooses_zero(e: Expr) -> bool:

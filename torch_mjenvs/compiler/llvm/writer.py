@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..expr import Expr, Region
 from ..lower import Code
+from ..region_ops import RegionOp
 from .types import Types
 
 Row = Callable[["Writer", Expr], None]
@@ -58,6 +59,7 @@ class Writer(Text):
         self.program, self.types, self.rows, self.templates = code.program, types, rows, templates
         self.order, self.sums, self.live = code.order, code.sums, code.program.live
         self.names: dict[Expr, str] = {}
+        self.late = self._late()
         self.active_sets: dict[Expr, ActiveSet] = {}
         self.packed: dict[Expr, tuple[str, str]] = {}  # of those packed, arrays of the places of slots, and of slots
         self.tables: dict[str, str] = {}
@@ -65,7 +67,21 @@ class Writer(Text):
         self.arrays: list[str] = []  # in the thread's own memory
 
     def value(self, x: object, t: str) -> str:
-        return self.names[x] if type(x) is Expr else self.types.constant(t, x)
+        if type(x) is not Expr:
+            return self.types.constant(t, x)
+        if x in self.late:
+            self.rows[x.op](self, x)
+        return self.names[x]
+
+    def _late(self) -> set[Expr]:
+        """Numbers that the lanes of a vector share: read anew where they are used, they are cheaper than as vectors.
+
+        Not those that a block or loop begins with, which have to be there before it.
+        """
+        shared = {k for k, b in enumerate(self.program.buffers) if b.share > 1 and self.types.lanes > 1}
+        found = {e for e in self.live if e.op == "load" and e.attr[0] in shared}
+        begun = (x.before for e in self.live if isinstance(e.attr, RegionOp) for x in e.attr.iter_args)
+        return found.difference(x for x in begun if type(x) is Expr) if found else found
 
     def array(self, size: int, of: str) -> str:
         name = self.fresh("m")
@@ -84,4 +100,5 @@ class Writer(Text):
     def region(self, region: Region) -> None:
         """Write the code of a region."""
         for e in self.order[region]:
-            self.rows[e.op](self, e)
+            if e not in self.late:
+                self.rows[e.op](self, e)
