@@ -78,6 +78,7 @@ def test_actions_are_kept_as_the_policy_gives_them():
     assert env.engine.action.equal(data["action"][-1].float())
 
 
+@pytest.mark.cpu  # of a graph's replay torch tells nothing
 @pytest.mark.parametrize(("mode", "n"), [("SameStep", N), ("NextStep", N), ("SameStep", 21)])
 def test_a_step_of_a_rollout_is_its_kernel_and_the_policys_operations(mode, n):
     """And a copy that writes the action down: all else that a step gives, the kernel writes into the rollout."""
