@@ -125,7 +125,7 @@ def profile(task: str, seconds: float) -> dict[str, Any]:
     from torch_mjenvs.training import ppo, runs, worlds
 
     env_id = f"Torch{task}-v0"
-    settings = ppo.Settings(**runs.settings(env_id))
+    settings = ppo.Settings(**runs.settings(env_id, "cpu"))
     torch.manual_seed(0)
     torch.set_float32_matmul_precision(ppo.PRECISION)
     agent = ppo.PPO(worlds.make(env_id, settings.num_envs, "cpu"), settings, seed=0)

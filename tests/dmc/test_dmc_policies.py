@@ -75,7 +75,8 @@ def test_a_run_is_trained_scored_there_and_listed(tmp_path: Path, capsys: pytest
 
 @pytest.mark.slow
 def test_the_humanoid_learns_with_an_easier_reward_and_goes_on_with_dm_controls(tmp_path: Path, capsys) -> None:
-    envs = [TorchVectorEnv(task, 64, dtype=torch.float64) for task in (humanoid_walk.GettingUp(), TASKS["humanoid-walk"])]
+    tasks = (humanoid_walk.GettingUp(), TASKS["humanoid-walk"])
+    envs = [TorchVectorEnv(task, 64, dtype=torch.float64) for task in tasks]
     for env in envs:
         env.reset(seed=0)
     for _ in range(20):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -42,10 +43,12 @@ def test_settings_are_complete_and_valid():
     names = {field.name for field in fields(ppo.Settings)}
     assert set(tables) == {"defaults"} | TUNED
     assert set(tables["defaults"]) == names
-    for env_id, table in tables.items():
-        assert set(table) <= names
-        assert all(type(value) is type(tables["defaults"][name]) for name, value in table.items())
-        s = ppo.Settings(**runs.settings(env_id))
+    for env_id, device in itertools.product(tables, ("", "cpu", "cuda")):
+        table = tables[env_id] if not device else tables[env_id].get(device, {})
+        assert {name for name, x in table.items() if not isinstance(x, dict)} <= names
+        assert {name for name, x in table.items() if isinstance(x, dict)} <= {"cpu", "cuda"}
+        assert all(type(x) is type(tables["defaults"][name]) for name, x in table.items() if name in names)
+        s = ppo.Settings(**runs.settings(env_id, device))
         assert 0 < s.gamma < 1 and 0 < s.lam <= 1 and s.horizon <= 1000
         assert s.num_envs * s.horizon % s.minibatch == 0 and s.total_steps > s.num_envs * s.horizon
 
@@ -54,6 +57,9 @@ def test_arguments_go_over_the_table_that_goes_over_the_defaults():
     defaults, tuned = runs.settings("no task's"), runs.settings("TorchHopper-v0")
     assert tuned["gamma"] != defaults["gamma"] and tuned["clip"] == defaults["clip"]
     assert runs.settings("TorchHopper-v0", gamma=0.5) == tuned | {"gamma": 0.5}
+    here = runs.settings("TorchHopper-v0", "cpu")
+    assert here["gamma"] == tuned["gamma"] and here["minibatch"] < tuned["minibatch"] == defaults["minibatch"]
+    assert runs.settings("TorchHopper-v0", "cpu", minibatch=64) == here | {"minibatch": 64}
 
 
 def reference_loss(

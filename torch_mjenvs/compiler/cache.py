@@ -78,7 +78,7 @@ def _keep(name: str, digest: bytes, code: bytes) -> None:
         if beside:
             beside.unlink(missing_ok=True)
     _unchecked[folder] = _unchecked.get(folder, LIMIT) + len(code)
-    if _unchecked[folder] > LIMIT / 100:  # a folder of thousands of files takes longer to look through than a small kernel
+    if _unchecked[folder] > LIMIT / 100:  # to look through thousands of files takes as long as compiling a small kernel
         _unchecked[folder] = 0
         tidy(folder)
 

@@ -65,8 +65,11 @@ class Algorithm(Protocol):
     NAME: str  # as results have it
     TABLES: Path  # of its settings: "defaults", and what differs from them by id of a task
 
-    def settings(self, env_id: str = "", **instead: Any) -> dict[str, Any]:
-        """Return the settings for a task, in the order of their flags. Raises ValueError for a bad one."""
+    def settings(self, env_id: str = "", device: str = "", **instead: Any) -> dict[str, Any]:
+        """Return the settings for a task on a kind of device, in the order of their flags.
+
+        Raises ValueError for a bad one.
+        """
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags that are no settings."""

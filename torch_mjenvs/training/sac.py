@@ -60,12 +60,13 @@ class Settings:
     activation: str
 
 
-def settings(env_id: str = "", **instead: Any) -> dict[str, Any]:
+def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, Any]:
     """Return SAC's settings for a task: the arguments, else its table in sac.toml, else the defaults.
 
-    Raises ValueError for a bad setting, and a buffer that is smaller than a rollout.
+    device: the kind whose own settings go over the task's others, such as "cpu". Raises ValueError for a bad setting,
+    and a buffer that is smaller than a rollout.
     """
-    found = tabled(TABLES, env_id, instead)
+    found = tabled(TABLES, env_id, device, instead)
     rollout = found["num_envs"] * found["horizon"]
     if found["buffer"] < rollout:
         raise ValueError(

@@ -79,13 +79,15 @@ def checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def tabled(file: Path, env_id: str, instead: Mapping[str, Any]) -> dict[str, Any]:
+def tabled(file: Path, env_id: str, device: str, instead: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings for a task: `instead`, else its table in a file, else the defaults there.
 
-    Raises ValueError for a bad setting.
+    A table may hold another, of what differs on a kind of device ("cpu", "cuda"). Raises ValueError for a bad setting.
     """
     tables = tomllib.loads(file.read_text())
-    return checked(tables["defaults"] | tables.get(env_id, {}) | instead)
+    table = tables.get(env_id, {})
+    everywhere = {name: x for name, x in table.items() if not isinstance(x, dict)}
+    return checked(tables["defaults"] | everywhere | table.get(device, {}) | instead)
 
 
 def tuned(file: Path) -> list[str]:
@@ -93,13 +95,15 @@ def tuned(file: Path) -> list[str]:
     return [name for name in tomllib.loads(file.read_text()) if name != "defaults"]
 
 
-def settings(env_id: str = "", **instead: Any) -> dict[str, Any]:
+def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, Any]:
     """Return PPO's settings for a task: the arguments, else its table in settings.toml, else the defaults.
+
+    device: the kind whose own settings go over the task's others, such as "cpu".
 
     A minibatch of the tables is at most a batch. Raises ValueError for a bad setting, among them a minibatch that was
     asked for and is larger than the batch, and a log_std beyond its bounds.
     """
-    found = tabled(SETTINGS, env_id, instead)
+    found = tabled(SETTINGS, env_id, device, instead)
     batch = found["num_envs"] * found["horizon"]
     if found["minibatch"] > batch and "minibatch" in instead:
         raise ValueError(

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,7 +66,7 @@ def train(
 ) -> None:
     """Train, in this process's share of the worlds; the first process keeps the results."""
     ways = algorithm.ways(args)
-    settings = runs.chosen(env_id, args, algorithm.settings)
+    settings = runs.chosen(env_id, args, partial(algorithm.settings, device=torch.device(args.device).type))
     worlds = settings["num_envs"]
     if worlds % share.ranks:
         raise SystemExit(f"--num-envs {worlds} cannot be shared out: use a multiple of {share.ranks}")
