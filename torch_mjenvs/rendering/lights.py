@@ -117,9 +117,10 @@ def lit(
     if not any(light.specular) or (isinstance(specular, float) and specular == 0.0):
         return colour, [0.0, 0.0, 0.0]
     half = sub(to, _unit(point))
-    shines: Mask = logical_and(facing > 0.0, dot(normal, half) > 0.0)
-    cosine = dot(normal, half) / sqrt(maximum(dot(half, half), 1e-20))
-    shine = strength * specular * select(shines, _power(maximum(cosine, 1e-6), shininess * 128.0), 0.0)
+    turned = dot(normal, half)
+    shines: Mask = logical_and(facing > 0.0, turned > 0.0)
+    square = turned * turned / maximum(dot(half, half), 1e-20)  # of the cosine, which would take a root
+    shine = strength * specular * select(shines, _power(maximum(square, 1e-12), shininess * 64.0), 0.0)
     return colour, [shine * x for x in light.specular]
 
 
