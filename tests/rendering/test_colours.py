@@ -196,6 +196,18 @@ def test_a_gpu_draws_the_same_colours_to_the_last_bit(monkeypatch):
         np.testing.assert_array_equal(its.numpy(), mine.numpy(), err_msg=b.name)
 
 
+def test_the_sky_of_a_camera_that_never_turns_is_that_of_one_that_may():
+    """The first is drawn once, the second in every picture."""
+    pose = 'pos="0 -4 1.4" xyaxes="1 .2 0 0 .35 1"'
+    riding = f'<body><freejoint/><geom size=".01" pos="0 -5 0"/><camera name="riding" {pose}/></body></worldbody>'
+    text = COLOURS.replace("</worldbody>", f'<camera name="still" {pose}/>{riding}')
+    simulation = Simulation(text, 1)
+    still, riding = (simulation.render(x, 40, 30, outputs="rgb")["rgb"].int() for x in ("still", "riding"))
+    names = [[b.name for b in made._draw.kernel.buffers] for made in simulation._pictures.values()]
+    assert ["sky" in x for x in names] == [True, False]
+    assert (still - riding).abs().max() <= 1 and still.float().std() > 10
+
+
 def test_a_world_of_nan_shows_the_sky_and_its_floor():
     simulation = scattered(mujoco.MjModel.from_xml_string(COLOURS), 2)
     before = simulation.render("ahead", 40, 30, outputs="rgb")["rgb"].clone()

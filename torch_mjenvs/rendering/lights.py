@@ -110,16 +110,17 @@ def lit(
         a, b, c = light.attenuation
         along = -1.0 * dot(to, way)
         inside = along >= light.cosine
-        faded = _power(maximum(along, 1e-6), light.exponent) / (a + distance * (b + distance * c))
+        faded = _power(along, light.exponent) / (a + distance * (b + distance * c))
         strength = select(inside, faded, 0.0)
     facing = dot(normal, to)
     colour = [strength * (x + y * maximum(facing, 0.0)) for x, y in zip(light.ambient, light.diffuse, strict=True)]
     if not any(light.specular) or (isinstance(specular, float) and specular == 0.0):
         return colour, [0.0, 0.0, 0.0]
     half = sub(to, _unit(point))
-    shines: Mask = logical_and(facing > 0.0, dot(normal, half) > 0.0)
-    cosine = dot(normal, half) / sqrt(maximum(dot(half, half), 1e-20))
-    shine = strength * specular * select(shines, _power(maximum(cosine, 1e-6), shininess * 128.0), 0.0)
+    turned = dot(normal, half)
+    shines: Mask = logical_and(facing > 0.0, turned > 0.0)
+    square = turned * turned / maximum(dot(half, half), 1e-20)  # of the cosine, which would take a root
+    shine = strength * specular * select(shines, _power(square, shininess * 64.0), 0.0)
     return colour, [shine * x for x in light.specular]
 
 
@@ -149,11 +150,15 @@ def _unit(x: Vec) -> list[Scalar]:
 
 
 def _power(x: Scalar, p: Scalar) -> Scalar:
-    """Raise a positive number below 1 or so to a power; whole ones are products."""
+    """Raise a number from 0 to 1 or so to a power. Whole ones are products, of no less than 2e-9.
+
+    Less is not seen, and processors are slow with products so small that they are subnormal.
+    """
     if not isinstance(p, float) or p != int(p):
-        return exp(p * log(x))
+        return exp(p * log(maximum(x, 1e-12)))
     out: Scalar = 1.0
     n = int(p)
+    x = maximum(x, math.exp(-20.0 / max(n, 1)))
     while n:
         out = out * x if n % 2 else out
         x, n = x * x, n // 2

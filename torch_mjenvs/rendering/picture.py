@@ -15,7 +15,7 @@ from ..compiler.build import Recipe, build
 from ..compiler.control import repeat
 from ..compiler.expr import node
 from ..compiler.program import Buffer, Program, record
-from ..compiler.scalar import Scalar, clip, floor
+from ..compiler.scalar import Scalar, clip
 from ..physics.algebra.spatial import Vec
 from ..physics.model.data import Data
 from ..physics.model.model import Model
@@ -199,8 +199,8 @@ def _drawing(
                 return [a + e * (1.0 / samples) for a, e in zip(c, more, strict=True)]
 
             shown = repeat(samples, sample, [0.0, 0.0, 0.0])
-            whole = [clip(floor(255.0 * x + 0.5), 0.0, 255.0) for x in shown]
-            out["rgb"] = [node("f2i", whole[0] + 256.0 * whole[1] + 65536.0 * whole[2])]
+            red, green, blue = (node("f2i", clip(255.0 * x + 0.5, 0.0, 255.5)) for x in shown)
+            out["rgb"] = [node("iadd", red, node("iadd", node("ishl", green, 8), node("ishl", blue, 16)))]
         return {name: out[name] for name in outputs}
 
     def make() -> Program:
