@@ -2,9 +2,9 @@
 
     python examples/humanoid_walk.py
 
-The humanoid begins in the air, in any posture, and falls. Lying it earns nothing, whatever it tries, so the suite's own
-reward does not say how to get up. The first run's reward does: it grows with the height of the head. The second run
-begins with the networks of the first. About 35 minutes of one core of an AMD EPYC.
+The humanoid begins in the air, in any posture, and falls. Lying it earns next to nothing, whatever it tries, so the
+suite's own reward says little about how to get up. The first run's reward says more: it also grows with the height of
+the head. The second run begins with the networks of the first. About 35 minutes of one core of an AMD EPYC.
 """
 
 from __future__ import annotations
