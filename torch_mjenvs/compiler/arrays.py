@@ -90,15 +90,22 @@ class BufferTable:
     def __getitem__(self, row: Any) -> Scalar:
         return self._at(_place(row, self.rows))
 
-    def group(self, first: int, columns: int, row: Scalar) -> list[Scalar]:
-        """Return a world's own row of those of `columns` numbers each that begin at `first`."""
+    def bytes(self, first: int, columns: int, row: Scalar) -> list[list[Scalar]]:
+        """Return a world's own row of those of `columns` integers each that begin at `first`: the four bytes of each,
+        0 to 255, the lowest first.
+        """
         place = node("imul", _place(row, (self.rows - first) // columns), columns)
-        return [self._at(node("iadd", place, first + k)) for k in range(columns)]
+        return [_bytes(self._at(node("iadd", place, first + k))) for k in range(columns)]
 
     def _at(self, place: Any) -> Scalar:
         return node("fetch", place, attr=(self.buffer,), type_=self.type)
 
     __iter__ = None  # as of a `Table`
+
+
+def _bytes(x: Any) -> list[Scalar]:
+    shifted = [x, *(node("lshr", x, 8 * k) for k in (1, 2, 3))]
+    return [node("i2f", y if k == 3 else node("iand", y, 255)) for k, y in enumerate(shifted)]
 
 
 class Array:

@@ -19,7 +19,6 @@ import mujoco
 import numpy as np
 
 from ..compiler.control import when_any
-from ..compiler.expr import node
 from ..compiler.scalar import Scalar, absolute, clip, floor, log, logical_and, maximum, select
 from ..physics.model.model import UnsupportedModel
 
@@ -173,13 +172,7 @@ def _between(
         lows.append(select(low < 0.0, low + n, low) if texture.faces == 1 else low)
     row = first + face * (sizes[0] * sizes[1]) + (lows[1] * sizes[0] + lows[0])
     out = []
-    for four in texels.group(texture.start, texture.channels, row):
-        one, two, three, last = (node("i2f", _byte(four, k)) for k in range(4))
+    for one, two, three, last in texels.bytes(texture.start, texture.channels, row):
         upper, lower = one + shares[0] * (two - one), three + shares[0] * (last - three)
         out.append((upper + shares[1] * (lower - upper)) * (1.0 / 255.0))
     return out * (3 // texture.channels)
-
-
-def _byte(x: Any, k: int) -> Any:
-    shifted = node("lshr", x, 8 * k) if k else x
-    return node("iand", shifted, 255) if k < 3 else shifted
