@@ -35,7 +35,7 @@ class GettingUp(Humanoid):
         return Outcome(super().outcome(m, before, action, after).reward + 0.5 * high * high * upright)
 
 
-GETTING_UP = "HumanoidGettingUp-v0"
+GETTING_UP = "TorchHumanoidGettingUp-v0"
 gymnasium.register(
     GETTING_UP,
     entry_point="torch_mjenvs.envs.single_env:TorchEnv",
