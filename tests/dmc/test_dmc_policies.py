@@ -86,7 +86,8 @@ def test_the_humanoid_learns_with_an_easier_reward_and_goes_on_with_dm_controls(
         torch.testing.assert_close(easier, own + 0.5 * high**2 * upright, rtol=0, atol=1e-12)
     few = ["--num-envs", "8", "--minibatch", "64", "--actor", "8", "--critic", "8", "--episodes", "2"]
     humanoid_walk.train(512, 256, tmp_path, [*few, "--evaluations", "0", "--device", "cpu"])
-    assert "TorchDMC/humanoid-walk-v0 begins with what was learned on TorchHumanoidGettingUp-v0" in capsys.readouterr().out
+    said = f"TorchDMC/humanoid-walk-v0 begins with what was learned on {humanoid_walk.GETTING_UP}"
+    assert said in capsys.readouterr().out
     result = json.loads((tmp_path / "walking" / "result.json").read_text())
     assert (result["frames_before"], result["frames"]) == (512, 256)
     assert {*result["scores"]} == {"TorchDMC/humanoid-walk-v0", "dm_control/humanoid-walk"}
