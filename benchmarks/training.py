@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TASKS = ("HalfCheetah", "Walker2d", "Hopper", "Ant", "Humanoid")
 CURVE_POINTS = 200
 PROFILE_SECONDS = 20.0
+COLOURS = ("#0b62a4", "#d1495b", "#8a5a00", "#6a4c93", "#2e7d32")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -268,7 +269,8 @@ def plot(runs: list[dict], path: Path) -> None:
 
 
 def draw(axis: Any, task: str, runs: list[dict]) -> None:
-    for r, colour in zip(runs, ("#0b62a4", "#d1495b", "#8a5a00", "#6a4c93"), strict=False):
+    for k, r in enumerate(runs):
+        colour = COLOURS[k % len(COLOURS)]
         score = statistics.mean(r["scores"]["gymnasium"])
         frames, returns = [row[1] / 1e6 for row in r["curve"]], [row[2] for row in r["curve"]]
         axis.plot(frames, returns, color=colour, label=f"seed {r['seed']}: {score:,.0f} in Gymnasium")
