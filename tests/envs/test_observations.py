@@ -21,6 +21,7 @@ from named import SHAPES, TRUE_WIDTH, TRUTH, WIDTH, Grouped, Named
 
 from torch_mjenvs import Normal, Outcome, Task, TorchEnv, TorchVectorEnv, wrappers
 from torch_mjenvs.compiler.show import show
+from torch_mjenvs.envs.parts import mapped
 from torch_mjenvs.scalar import Random
 
 N, SEED = 5, 7
@@ -390,6 +391,23 @@ def test_wrappers_do_by_name_what_they_do_to_the_row(name, mode):
     data, flat_data = env.capture(idle, 4)(), row.capture(idle, 4)()
     joined = torch.cat([x.reshape(4, N, -1) for group in data["obs"].values() for x in group.values()], 2)
     assert torch.equal(joined, flat_data["obs"]) and torch.equal(flat(data["next_obs"]), flat_data["next_obs"])
+
+
+@pytest.mark.parametrize("task", [Named, Grouped])
+def test_rows_may_be_in_gymnasiums_alphabetical_order(task):
+    def plain(x: Any) -> Any:  # without an order of their own, names are sorted by Gymnasium
+        return Dict({k: plain(y) for k, y in x.items()}) if isinstance(x, Dict) else x
+
+    env, row = make(task), wrappers.FlattenObservation(make(task), sort_keys=True)
+    space = plain(env.single_observation_space)
+    assert row.single_observation_space == gymnasium.spaces.flatten_space(space)
+    (obs, _), (rows, _) = env.reset(seed=1), row.reset(seed=1)
+    for action in actions(15):
+        for world in range(N):
+            one = gymnasium.spaces.flatten(space, mapped(lambda x, world=world: x[world].cpu().numpy(), obs))
+            np.testing.assert_array_equal(rows[world].cpu(), one)
+        obs, rows = env.step(action)[0], row.step(action)[0]
+    assert not torch.equal(rows, flat(obs))
 
 
 def torch_dtypes(env: Any) -> Any:

@@ -38,6 +38,13 @@ def each_box(space: gymnasium.Space[Any], change: Callable[[Box], Box], owner: o
     return change(space)
 
 
+def by_alphabet(space: Any) -> Any:
+    """Return the same space with the names of each Dict in alphabetical order."""
+    if isinstance(space, Dict):
+        return Dict({name: by_alphabet(inside) for name, inside in space.items()}, sort_keys=True)
+    return space
+
+
 def boxes(space: gymnasium.Space[Any]) -> list[Box]:
     """Return the Boxes of a space, in order."""
     if isinstance(space, Dict):

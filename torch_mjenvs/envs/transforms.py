@@ -25,7 +25,7 @@ from ..checks import as_count, as_seeds, as_tensor
 from .engine import mark_static_address, wrap64
 from .parts import mapped
 from .rollout import Observations, Step
-from .spaces import boxes, each_box, parts_of
+from .spaces import boxes, by_alphabet, each_box, parts_of
 from .wrappers import TorchVectorWrapper, without_bounds
 
 Seed = int | Sequence[int | None] | None
@@ -92,13 +92,15 @@ class TransformObservation(_Observations):
 class FlattenObservation(_Observations):
     """Flatten observations of any shape to (N, size), as Gymnasium's wrapper of that name.
 
-    Observations by name become one row, in the order of the space, which is the task's.
+    Observations by name become one row, in the order of the space, which is the task's. With `sort_keys` they go in
+    alphabetical order, group by group, as Gymnasium sorts the names of a `Dict` unless told not to: what policies read
+    that were trained on dm_control's tasks through Shimmy.
     """
 
     @lasting
-    def __init__(self, env: VectorEnv):
+    def __init__(self, env: VectorEnv, *, sort_keys: bool = False):
         super().__init__(env)
-        inside = env.single_observation_space
+        inside = by_alphabet(env.single_observation_space) if sort_keys else env.single_observation_space
         each_box(inside, lambda box: box, self)  # refuses others
         low, high = (np.concatenate([getattr(x, end).ravel() for x in boxes(inside)]) for end in ("low", "high"))
         self._parts = parts_of(inside)
