@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import itertools
 import json
@@ -430,7 +431,7 @@ def test_layers_that_do_not_fit_are_refused():
 
 
 def test_a_run_says_which_learner_it_had_and_may_change_it(tmp_path):
-    train.main([*SMALL, "--out", str(tmp_path)])
+    train.main([*SMALL, "--out", str(tmp_path), "--precision", "float32"])
     assert json.loads((tmp_path / "result.json").read_text())["learner"] == "compiled"
     train.main([*SMALL, "--out", str(tmp_path), "--learner", "torch", "--resume", "--total-steps", "5000"])
     result = json.loads((tmp_path / "result.json").read_text())
@@ -450,9 +451,22 @@ def test_where_bfloat16_cannot_be_a_run_is_in_float32_and_says_so(flags, why, mo
     assert "--precision bfloat16 is float32 here: " in (said := capsys.readouterr().err) and why in said
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_by_default_a_run_is_in_bfloat16_where_that_is_faster(fast, monkeypatch, capsys):
+    monkeypatch.setattr(ppo, "why_no_bfloat16", lambda: None if fast else "it is slow")
+    chosen = train.chosen([])[1].parse_args
+    assert ppo.ways(chosen(["--device", "cpu"]))["precision"] == ("bfloat16" if fast else "float32")
+    assert ppo.ways(chosen(["--device", "cpu", "--precision", "float32"]))["precision"] == "float32"
+    assert ppo.ways(chosen(["--device", "cpu", "--learner", "torch"]))["precision"] == "float32"
+    of_gpu = argparse.Namespace(learner=None, precision=None, device="cuda")
+    assert ppo.ways(of_gpu) == {"learner": "torch", "precision": "float32"}
+    assert capsys.readouterr().err == ""
+
+
 @needs_bfloat16
-def test_a_run_may_have_bfloat16(tmp_path):
-    train.main([*SMALL, "--out", str(tmp_path), "--precision", "bfloat16"])
+@pytest.mark.parametrize("flags", [[], ["--precision", "bfloat16"]])
+def test_a_run_may_have_bfloat16(flags, tmp_path):
+    train.main([*SMALL, "--out", str(tmp_path), *flags])
     assert json.loads((tmp_path / "result.json").read_text())["precision"] == "bfloat16"
 
 
