@@ -40,6 +40,7 @@ def main(argv: list[str] | None = None) -> None:
     p.add_argument("--tasks", nargs="*", choices=TASKS, default=TASKS)
     p.add_argument("--seeds", nargs="*", type=int, default=(0, 1, 2))
     p.add_argument("--runs", type=Path, default=Path("runs"), help="policies go to RUNS/TASK-SEED")
+    p.add_argument("--precision", choices=("float32", "bfloat16"), help="of the learner; default the command's own")
     p.add_argument("--name", default="training-cpu", help="of the files in benchmarks/results")
     p.add_argument("--picture", type=Path, default=ROOT / "docs" / "training.png", help="the learning curves")
     p.add_argument("--profile", action="store_true", help="no training: measure where its time goes")
@@ -48,11 +49,11 @@ def main(argv: list[str] | None = None) -> None:
     data = ROOT / "benchmarks" / "results" / f"{args.name}.json"
     if args.profile:
         for task in args.tasks:
-            keep(data, "profiles", profile(task, PROFILE_SECONDS), ("task",))
+            keep(data, "profiles", profile(task, PROFILE_SECONDS, args.precision), ("task",))
     elif not args.render:
         for task in args.tasks:
             for seed in args.seeds:
-                keep(data, "runs", run(task, seed, args.runs), ("task", "seed"))
+                keep(data, "runs", run(task, seed, args.runs, args.precision), ("task", "seed"))
                 render(data, args.picture)
     render(data, args.picture)
     print(data.with_suffix(".md").read_text())
@@ -69,10 +70,11 @@ def keep(data: Path, kind: str, record: dict[str, Any], identity: tuple[str, ...
     data.write_text("{\n " + ",\n ".join(parts) + "\n}\n")
 
 
-def run(task: str, seed: int, runs: Path) -> dict[str, Any]:
+def run(task: str, seed: int, runs: Path, precision: str | None = None) -> dict[str, Any]:
     """Train and score once, in a process of its own as a user would; the time is that of the whole command."""
     out = runs / f"{task}-{seed}"
     command = [sys.executable, "-m", "torch_mjenvs", "train", "--env", f"Torch{task}-v0"]
+    command += ["--precision", precision] if precision else []
     watch, start = Watch(), time.perf_counter()
     subprocess.run([*command, "--seed", str(seed), "--out", str(out)], check=True)
     seconds = time.perf_counter() - start
@@ -85,6 +87,7 @@ def run(task: str, seed: int, runs: Path) -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
         "cores": cores(),
         "threads": result["threads"],
+        "precision": result["precision"],
         "foreign_cores": round(watch.foreign_cores(), 2),
         "seconds": round(seconds, 1),
         "training_seconds": result["curve"][-1][0],
@@ -121,31 +124,35 @@ class Stopwatch:
 
 
 @torch.no_grad()
-def profile(task: str, seconds: float) -> dict[str, Any]:
+def profile(task: str, seconds: float, precision: str | None = None) -> dict[str, Any]:
     """Shares of the time of some iterations of training, with the task's own settings. On the CPU only."""
-    from torch_mjenvs.training import ppo, runs, worlds
+    from torch_mjenvs.training import ppo, worlds
+    from torch_mjenvs.training.sharing import ALONE
 
     env_id = f"Torch{task}-v0"
-    settings = ppo.Settings(**runs.settings(env_id, "cpu"))
+    settings = ppo.settings(env_id, "cpu")
+    ways = ppo.ways(argparse.Namespace(learner=None, precision=precision, device="cpu"))
     torch.manual_seed(0)
-    torch.set_float32_matmul_precision(ppo.PRECISION)
-    agent = ppo.PPO(worlds.make(env_id, settings.num_envs, "cpu"), settings, seed=0)
+    env = worlds.make(env_id, settings["num_envs"], "cpu")
+    agent = ppo.make(env, settings, 0, {}, ALONE, **ways)
     for _ in range(2):
         agent.iterate()
-    stopwatch, engine = Stopwatch(), agent.env.unwrapped.engine
-    engine.step = stopwatch.timed("simulation", engine.step)
-    agent.rollout = agent.env.unwrapped.capture(stopwatch.timed("policy", agent.policy), settings.horizon)
+    stopwatch = Stopwatch()
+    rollout = env.capture(stopwatch.timed("policy", agent.policy), settings["horizon"])
+    agent.rollout = stopwatch.timed("simulation", rollout)
     agent.update = stopwatch.timed("update", agent.update)
     frames, watch, start = agent.frames_seen, Watch(), time.perf_counter()
     while time.perf_counter() - start < seconds:
         agent.iterate()
     total = time.perf_counter() - start
+    stopwatch.seconds["simulation"] -= stopwatch.seconds["policy"]  # which it calls
     shares = {name: spent / total for name, spent in stopwatch.seconds.items()}
     shares["overhead"] = 1 - sum(shares.values())
     agent.env.close()
     return {
         "task": task,
         "threads": torch.get_num_threads(),
+        "precision": ways["precision"],
         "foreign_cores": round(watch.foreign_cores(), 2),
         "frames_a_second": round((agent.frames_seen - frames) / total),
         "shares": {name: round(share, 4) for name, share in shares.items()},
@@ -176,9 +183,8 @@ def markdown(found: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in m["versions"].items())
     parts = [
         "# Training",
-        "PPO (`torch_mjenvs/training`, settings in `settings.toml` there), float32. Scores are means over episodes of "
-        "the return with the mean action, ± half their 95 % confidence interval: in the real Gymnasium v5 task, and "
-        "here.",
+        "PPO (`torch_mjenvs/training`, settings in `settings.toml` there). Scores are means over episodes of the "
+        "return with the mean action, ± half their 95 % confidence interval: in the real Gymnasium v5 task, and here.",
         f"{m['cpu']}, {m['vector_bits']}-bit vectors; {m['system']}, Python {m['python']}, {versions}.",
     ]
     if found["runs"]:
@@ -219,6 +225,7 @@ def every_run(runs: list[dict]) -> str:
         "training",
         "cores",
         "used by others",
+        "products",
         "commit",
     ]
     rows = []
@@ -227,7 +234,7 @@ def every_run(runs: list[dict]) -> str:
         shown = [f"{statistics.mean(x):,.0f} ± {interval(x):,.0f}" for x in (theirs, ours)]
         agree = "yes" if agrees(theirs, ours) else "no"
         spent = [f"{r['seconds']:.0f} s", f"{r['training_seconds']:.0f} s"]
-        load = [str(r["cores"]), f"{r['foreign_cores']:.1f}"]
+        load = [str(r["cores"]), f"{r['foreign_cores']:.1f}", r["precision"]]
         rows.append([f"{r['task']}, seed {r['seed']}", *shown, agree, f"{r['frames']:,}", *spent, *load, r["commit"]])
     return table(header, rows)
 
@@ -236,10 +243,10 @@ def profiles(found: list[dict]) -> str:
     names = list(found[0]["shares"])
     rows = [
         [p["task"], *(f"{100 * p['shares'][name]:.0f} %" for name in names), number(p["frames_a_second"])]
-        + [str(p["threads"]), f"{p['foreign_cores']:.1f}"]
+        + [str(p["threads"]), f"{p['foreign_cores']:.1f}", p["precision"]]
         for p in found
     ]
-    return table(["task", *names, "frames a second", "threads", "cores used by others"], rows)
+    return table(["task", *names, "frames a second", "threads", "cores used by others", "products"], rows)
 
 
 def plot(runs: list[dict], path: Path) -> None:
