@@ -90,6 +90,24 @@ def test_buffers_of_every_type_and_layout(dtype):
             assert set(np.unique(got[name].view(np.uint8))) <= {0, 1}
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_of_all_widths(dtype):
+    """They are transposed in windows of columns, of which the last may lie over the one before."""
+    rng, n = np.random.default_rng(0), 32
+    x: dict[str, np.ndarray] = {}
+    for size in (1, 2, 3, 4, 6, 7, 8, 9, 15, 16, 17, 33):
+        x[f"f{size}"] = rng.normal(size=(size, n)).astype(dtype)
+        x[f"i{size}"] = rng.integers(-(2**31), 2**31 - 1, (size, n)).astype(np.int32)
+        x[f"b{size}"] = rng.random((size, n)) < 0.5
+    reads = [Buffer(name, len(columns), name[0], rows=True) for name, columns in x.items()]
+    writes = [replace(b, name=f"{b.name}_back") for b in reads]
+    program = record("rows", [*reads, *writes], lambda b: {f"{name}_back": b[name][::-1] for name in x}, dtype)
+    for lanes in LANES:
+        got = run(program, x, at_lanes(dtype, lanes))
+        for name, columns in x.items():
+            np.testing.assert_array_equal(got[f"{name}_back"], columns[::-1], err_msg=name)
+
+
 def test_what_is_not_stored_is_not_touched():
     program = record(
         "some", [Buffer("x", 1), Buffer("y", 2), Buffer("z", 1)], lambda b: {"z": [b["x"][0] + 1.0]}, "float32"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
 from ..envs.entries import BAD_STATE
@@ -20,7 +20,9 @@ from .originals import Shared, processes_for
 from .task_flags import arguments
 from .worlds import make, original
 
+STEPS = 32  # in one rollout of a Torch task
 Act = Callable[[Any], Tensor]  # observations, (N, O) or by name, to actions (N, A)
+Steps = tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]  # rewards, terminated, truncated, and by name: (T, N) each
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,12 @@ class Score:
 
 
 def scores(
-    act: Act, env_id: str, episodes: int, device: str, seed: int, task: Mapping[str, Any] | None = None,
+    act: Act,
+    env_id: str,
+    episodes: int,
+    device: str,
+    seed: int,
+    task: Mapping[str, Any] | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> dict[str, Score]:
     """Score a policy in the Torch task, and in the original where there is one; by the names of the tasks.
@@ -62,27 +69,53 @@ def scores(
 
 def score(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
     """Score a policy over the first episode in each world. Closes `env`, which may speak torch or NumPy."""
-    obs, _ = env.reset(seed=seed)
-    numpy = isinstance(leaves(obs)[0], np.ndarray)
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
     inside = env.unwrapped if isinstance(env, VectorEnv) else None
-    engine = inside.engine if isinstance(inside, TorchVectorEnv) else None
-    named = {name: torch.zeros_like(returns) for name in engine.layout.logged} if engine else {}
+    logged = inside.engine.layout.logged if isinstance(inside, TorchVectorEnv) else ()
+    named = {name: torch.zeros_like(returns) for name in logged}
+    whole = isinstance(env, TorchVectorEnv) and env.device.type == "cpu" and env.engine.mode is AutoresetMode.SAME_STEP
+    steps = _rolled(act, cast(TorchVectorEnv, env), seed) if whole else _stepped(act, env, seed, device)
     while alive.any():
-        action = act(mapped(lambda x: torch.as_tensor(x, dtype=torch.float32, device=device), obs))
-        obs, *rest, info = env.step(action.cpu().numpy() if numpy else action)
-        reward, terminated, truncated = (torch.as_tensor(x).cpu() for x in rest)
-        returns += torch.where(alive, reward, 0)
-        if BAD_STATE in info:
-            bad |= alive & info[BAD_STATE].cpu()
+        reward, terminated, truncated, info = next(steps)
         ended = terminated | truncated
-        if engine and named:
-            last = of_last_step(engine)
-            named = {name: torch.where(alive & ended, last[name].cpu(), x) for name, x in named.items()}
-        alive &= ~ended
+        first = alive & (ended.cumsum(0) == ended)  # steps of the first episode
+        returns = torch.cat([returns[None], torch.where(first, reward, 0)]).cumsum(0)[-1]  # in order: the same bits
+        if BAD_STATE in info:
+            bad |= (first & info[BAD_STATE]).any(0)
+        last = first & ended
+        named = {name: torch.where(last, info[name], 0).sum(0) + x for name, x in named.items()}
+        alive &= ~ended.any(0)
     env.close()
     return Score(returns, int(bad.sum()), named)
+
+
+def _rolled(act: Act, env: TorchVectorEnv, seed: int) -> Iterator[Steps]:
+    """Reset a Torch task on the CPU, and make STEPS at a time, in half of the time."""
+    env.reset(seed=seed)
+    rollout = env.capture(lambda obs: act(_floats(obs, "cpu")), STEPS)
+    while True:
+        data = rollout()
+        yield data["reward"], data["terminated"], data["truncated"], data
+
+
+def _stepped(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Iterator[Steps]:
+    """Reset any task, and make one step at a time."""
+    obs, _ = env.reset(seed=seed)
+    numpy = isinstance(leaves(obs)[0], np.ndarray)
+    inside = env.unwrapped if isinstance(env, VectorEnv) else None
+    while True:
+        action = act(_floats(obs, device))
+        obs, *rest, info = env.step(action.cpu().numpy() if numpy else action)
+        told = {BAD_STATE: info[BAD_STATE].cpu()} if BAD_STATE in info else {}
+        if isinstance(inside, TorchVectorEnv):
+            told |= {name: x.cpu() for name, x in of_last_step(inside.engine).items()}
+        reward, terminated, truncated = (torch.as_tensor(x).cpu() for x in rest)
+        yield reward[None], terminated[None], truncated[None], {name: x[None] for name, x in told.items()}
+
+
+def _floats(obs: Any, device: str) -> Any:
+    return mapped(lambda x: torch.as_tensor(x, dtype=torch.float32, device=device), obs)
 
 
 def interval(returns: Tensor) -> float:

@@ -8,7 +8,7 @@ tile's rows are transposed into columns on the stack before the program runs, an
 from __future__ import annotations
 
 from ..expr import Expr
-from ..program import Buffer
+from .transpose import transpose
 from .writer import Row, Writer
 
 
@@ -98,13 +98,18 @@ def column_arrays(w: Writer) -> list[str]:
 
 
 def rows_to_columns(w: Writer) -> None:
-    for k in sorted(set(_loaded(w))):
-        _transpose(w, k, w.program.buffers[k], into_rows=False)
+    _transpose(w, set(_loaded(w)), "in")
 
 
 def columns_to_rows(w: Writer) -> None:
-    for k in sorted(set(_stored(w))):
-        _transpose(w, k, w.program.buffers[k], into_rows=True)
+    _transpose(w, set(_stored(w)), "out")
+
+
+def _transpose(w: Writer, which: set[int], to: str) -> None:
+    if w.types.lanes > 1:
+        for k in sorted(which.intersection(rows_used(w))):
+            buffer = w.program.buffers[k]
+            transpose(w, w.types.memory(buffer.type), buffer.size, rows=f"%q{k}", columns=f"%s{k}", name=f"{to}{k}")
 
 
 def _loaded(w: Writer) -> list[int]:
@@ -113,39 +118,6 @@ def _loaded(w: Writer) -> list[int]:
 
 def _stored(w: Writer) -> list[int]:
     return [k for k, _, _ in w.program.stores]
-
-
-def _transpose(w: Writer, k: int, buffer: Buffer, into_rows: bool) -> None:
-    """Copy between rows and columns: loops, since unrolled they would be most of the code."""
-    if w.types.lanes == 1 or not buffer.rows:
-        return
-    element, size = w.types.memory(buffer.type)
-    n = "out" if into_rows else "in"
-    lane, column, row = f"%{n}.lane{k}", f"%{n}.column{k}", f"{n}.row{k}"
-    before = w.block
-    w.put(f"br label %{row}")
-    w.label(row)
-    w.put(f"{lane} = phi i64 [ 0, %{before} ], [ {lane}.next, %{row}.end ]")
-    start = w.assign(f"mul i64 {lane}, {buffer.size}")
-    w.put(f"br label %{row}.columns")
-    w.label(f"{row}.columns")
-    w.put(f"{column} = phi i64 [ 0, %{row} ], [ {column}.next, %{row}.columns ]")
-    first = w.assign(f"mul i64 {column}, {w.types.lanes}")
-    places = []
-    for base, at, offset in ((f"%s{k}", first, lane), (f"%q{k}", start, column)):
-        index = w.assign(f"add i64 {at}, {offset}")
-        places.append(w.assign(f"getelementptr {element}, ptr {base}, i64 {index}"))
-    source, target = places if into_rows else reversed(places)
-    x = w.assign(f"load {element}, ptr {source}, align {size}")
-    w.put(f"store {element} {x}, ptr {target}, align {size}")
-    w.put(f"{column}.next = add i64 {column}, 1")
-    more = w.assign(f"icmp slt i64 {column}.next, {buffer.size}")
-    w.put(f"br i1 {more}, label %{row}.columns, label %{row}.end")
-    w.label(f"{row}.end")
-    w.put(f"{lane}.next = add i64 {lane}, 1")
-    more = w.assign(f"icmp slt i64 {lane}.next, {w.types.lanes}")
-    w.put(f"br i1 {more}, label %{row}, label %{row}.done")
-    w.label(f"{row}.done")
 
 
 ROWS: dict[str, Row] = {"load": load, "store": store}
