@@ -2,7 +2,7 @@
 
 For the CPU, in float32.
 
-A tile of 32 frames is gathered, goes forward and backward through a network while it is in the nearest caches, and
+A tile of 64 frames is gathered, goes forward and backward through a network while it is in the nearest caches, and
 adds to a sum of gradients; then the sums are added up, and Adam takes its step. `PPO.gradient` is the same in torch,
 and what this is tested against.
 
