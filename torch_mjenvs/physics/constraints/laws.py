@@ -41,13 +41,13 @@ class OneSided:
 
     def fold(self, total: list[Scalar], e: Scalar, v: Scalar, alpha: Scalar) -> list[Scalar]:
         at = e + alpha * v
-        force = self.D * minimum(at, 0.0)
-        expected = select(e < 0.0, self.D * at, 0.0)
+        pressed = minimum(at, 0.0)
+        astray = absolute(pressed - select(e < 0.0, at, 0.0))
         change = self.D * v * v
         return [
-            total[0] + force * v,
+            total[0] + self.D * pressed * v,
             total[1] + select(at < 0.0, change, 0.0),
-            total[2] + absolute(force - expected),
+            total[2] + self.D * astray,
             total[3] + select(e < 0.0, change, 0.0),
         ]
 

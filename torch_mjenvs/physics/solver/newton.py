@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...compiler.control import while_any
+from ...compiler.control import when_any, while_any
 from ...compiler.implicit import Equation, solves
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, quotient, select
 from ...compiler.tiles import TileMatrix
@@ -147,24 +147,32 @@ def line_search(
     dx: where it is next to nothing, or where `full` asks for it, the share is 1. Else it is the minimum along dx, by
     Newton's method with a bracket: the derivative, `slope` at first, is linear piece by piece.
     """
-    inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
-    enough = absolute(slope) * LS_TOLERANCE
 
-    def step(carry: list[Any]) -> list[Any]:
-        alpha, low, high, at_end, _ = carry
+    def fold(alpha: Scalar) -> list[Scalar]:
         total = zeros(4)
         for c in d.constraints:
             total = c.fold_rows(m, d, a, dx, alpha, total)
-        first, second, flipped, pressed = total
-        curve = -slope - pressed  # dx' M dx, since dx' (M + J'DJ) dx = -slope
-        first, second = first + inertial + alpha * curve, second + curve
-        flipped = select(at_end < 0.0, flipped, at_end)  # what the first iteration found, at the full step
-        low, high = select(first < 0.0, alpha, low), select(first < 0.0, high, alpha)
-        trial = alpha - quotient(first, second)
-        inside = logical_and(low < trial, trial < high)
-        done = logical_or(full, logical_not(flipped > tolerance), logical_not(absolute(first) > enough))
-        return [select(done, alpha, select(inside, trial, 0.5 * (low + high))), low, high, flipped, done]
+        return total
 
-    start = [1.0, 0.0, 1e10, -1.0, False]
-    alpha, _, _, flipped, _ = while_any(lambda c: logical_not(c[4]), step, start, LS_ITERATIONS)
+    def search(_: Any) -> list[Scalar]:
+        inertial = dot(dx, [ma - tau for ma, tau in zip(mul_m(d.M, a), d.qfrc_smooth, strict=True)])
+        enough = absolute(slope) * LS_TOLERANCE
+
+        def step(carry: list[Any]) -> list[Any]:
+            alpha, low, high, _ = carry
+            first, second, _, pressed = fold(alpha)
+            curve = -slope - pressed  # dx' M dx, since dx' (M + J'DJ) dx = -slope
+            first, second = first + inertial + alpha * curve, second + curve
+            low, high = select(first < 0.0, alpha, low), select(first < 0.0, high, alpha)
+            trial = alpha - quotient(first, second)
+            inside = logical_and(low < trial, trial < high)
+            done = logical_not(absolute(first) > enough)
+            return [select(done, alpha, select(inside, trial, 0.5 * (low + high))), low, high, done]
+
+        alpha, *_ = while_any(lambda c: logical_not(c[3]), step, [1.0, 0.0, 1e10, False], LS_ITERATIONS)
+        return [alpha]
+
+    flipped = fold(1.0)[2]  # most steps are full and need nothing else of the rows: no slope, no curvature
+    needed = logical_and(logical_not(full), flipped > tolerance)
+    (alpha,) = when_any(needed, search, [1.0])
     return alpha, flipped
