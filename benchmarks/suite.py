@@ -34,7 +34,7 @@ from torch_mjenvs.training.originals import Suite
 from .machine import cpu_model
 
 FILE = Path(__file__).parent / "results" / "suite.json"
-WORLDS, POOL = 1024, 32  # here, and in EnvPool
+WORLDS, POOL = 4096, 32  # here, and in EnvPool
 ROUNDS, SECONDS = 4, 0.3
 SLOW = ("humanoid_CMU", "manipulator-insert")  # whose kernels take minutes: asked for by name
 Step = Callable[[], int]  # makes steps, and returns how many
