@@ -7,7 +7,7 @@ Tasks are dm_control's. An action is held for eight of their steps (four in reac
 the last three pictures. `--opengl` learns once more from pictures that `mujoco.Renderer` draws of the same worlds; all
 else is equal. pixels.png has scores over processor time, and pictures of an episode.
 
-Shapes: N worlds, T steps of a rollout, A numbers in an action; what is seen is (3, 64, 64), the green of three pictures.
+Shapes: N worlds, T steps of a rollout, A numbers in an action; what is seen is (N, 3, 64, 64), green alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def make(task: str, num: int, repeat: int, stack: int = STACK, pictures: bool = 
 
 
 class Worlds:
-    """Worlds that show the green of their last three pictures, (N, 3, 64, 64) uint8, which tells apart what is there."""
+    """Worlds that show the green of their last three pictures, (N, 3, 64, 64) uint8, which tells all apart."""
 
     def __init__(self, task: str, num: int, pictures: bool = True):
         self.repeat = REPEATS.get(task, 4)
@@ -123,7 +123,7 @@ class PPO:
 
     worlds: Worlds
     horizon: int = 32
-    epochs: int = 3
+    epochs: int = 2
     minibatch: int = 256
     learning_rate: float = 5e-4
     gamma: float = 0.98
@@ -236,7 +236,9 @@ def train(task: str, seconds: float, opengl: bool = False, num: int = 128, **ins
         points.append((time.process_time() - start, learner.frames, STEPS * sum(rewards[-5:]) / len(rewards[-5:])))
         if len(points) % 20 == 0:
             print(f"{name}: {points[-1][0]:.0f} s, {learner.frames} frames, return {points[-1][2]:.0f}", flush=True)
-    print(f"{name}: {learner.frames} frames in {points[-1][0]:.0f} s of a core, {time.perf_counter() - wall:.0f} s wall")
+    print(
+        f"{name}: {learner.frames} frames in {points[-1][0]:.0f} s of a core, {time.perf_counter() - wall:.0f} s wall"
+    )
     print("us a frame:", {x: round(1e6 * y / learner.frames) for x, y in learner.seconds.items()})
     returns, film = score(learner.agent, task)
     print(f"score {returns.mean():.0f} ± {returns.std():.0f}, of {len(returns)} episodes with every step's reward")

@@ -103,9 +103,7 @@ class Pixels:
         held, stacks = bytes_a_picture(size, outputs, dtype.itemsize), 3 if engine.shows_end else 2
         check_memory("num_envs", n, held + stacks * row * (1 if options.outputs == "rgb" else dtype.itemsize), device)
         camera = options.camera if options.camera is not None else min(engine.mjmodel.ncam, 1) - 1
-        self._picture = picture_of(
-            engine, engine.model, camera, size, outputs, None, options.effects, options.samples
-        )
+        self._picture = picture_of(engine, engine.model, camera, size, outputs, None, options.effects, options.samples)
         latest = self._picture.tensors[options.outputs]
         self._latest = latest if options.outputs == "rgb" else latest[..., None]
         self.frames = torch.zeros((n, *size[::-1], CHANNELS[options.outputs] * options.stack), device=device)

@@ -105,7 +105,9 @@ def colour(pixel: Pixel) -> list[Scalar]:
             there = when_any(
                 image >= 0.0, lambda c: _shaded(pixel, other, far, image, part, others, None), [0.0, 0.0, 0.0]
             )
-            there = _through(pixel, other, there, [i for i in clear if i != k], [i for i in planes if i != k], depth, far)
+            there = _through(
+                pixel, other, there, [i for i in clear if i != k], [i for i in planes if i != k], depth, far
+            )
             return [minimum(a + surface.reflectance * b, 1.0) for a, b in zip(c, there, strict=True)]
 
         above = view.shapes[k][1][2] > 0.0

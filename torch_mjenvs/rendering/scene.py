@@ -240,8 +240,8 @@ def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture]
 def _cells(mjm: mujoco.MjModel, k: int) -> str:
     """Return how a plane is divided into cells, at whose corners MuJoCo lights it.
 
-    FOUR: the picture keeps the light of their nine corners. FINE: they are so near that any point may be lit itself, but
-    where the camera is no higher than a few cells (`colours.HIGH`).
+    FOUR: the picture keeps the light of their nine corners. FINE: they are so near each other that any point may be lit
+    itself, but where the camera is no higher than a few cells (`colours.HIGH`).
     """
     half, spacing = mjm.geom_size[k, :2], mjm.geom_size[k, 2]
     if (half <= 0).any():
