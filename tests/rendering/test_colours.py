@@ -26,15 +26,16 @@ def differences(model, camera, size: int, without: tuple[str, ...]) -> list[floa
     simulation = scattered(model, WORLDS)
     ours = simulation.render(camera, size, size, outputs="rgb", without=without)["rgb"]
     assert ours.dtype == torch.uint8 and ours.shape == (WORLDS, size, size, 3)
-    renderer, found = mujoco.Renderer(model, size, size), []
+    renderer, found, shown = mujoco.Renderer(model, size, size), [], []
     for world in range(WORLDS):
         renderer.update_scene(state(model, simulation, world), camera)
         for name in without:
             renderer.scene.flags[FLAGS[name]] = 0
         theirs = renderer.render()
-        assert theirs.std() > 5
+        shown.append(theirs.std())
         found.append(np.abs(theirs.astype(int) - ours[world].cpu().numpy()).mean())
     renderer.close()
+    assert max(shown) > 5  # a camera that rides on a body may see nothing from under the floor
     return found
 
 
@@ -60,8 +61,7 @@ HAZE = """<mujoco><visual><quality offsamples="0"/><map haze="{haze}" zfar="9"/>
 @pytest.mark.parametrize(("height", "haze", "tilt"), [(1, 0.3, 0), (3, 0.8, 4), (-1, 0.3, 0)])
 def test_haze_hangs_over_endless_planes(height, haze, tilt):
     model = mujoco.MjModel.from_xml_string(HAZE.format(height=height, haze=haze, tilt=tilt))
-    if height > 0:  # MuJoCo sees through planes from below
-        assert max(differences(model, "c", 120, ("shadow",))) < 0.8
+    assert max(differences(model, "c", 120, ("shadow",))) < 0.8
     red = scattered(model, 1).render("c", 120, 120, outputs="rgb", without="shadow")["rgb"]
     model.vis.rgba.haze[:3] = 0.1, 0.1, 0.9
     blue = scattered(model, 1).render("c", 120, 120, outputs="rgb", without="shadow")["rgb"]
@@ -160,12 +160,16 @@ def test_what_is_transparent_and_a_plane_cast_shadows_and_a_site_does_not():
         assert (shown(f"{FLOOR}{lamp}{inside}") == 0).all() == dark
 
 
-@pytest.mark.parametrize(("axis", "share"), [("0 0 1", 0.75), ("0 0 -1", 1 - 0.85**2)])
-def test_a_clear_plane_is_fainter_from_behind(axis, share):
+@pytest.mark.parametrize(
+    ("axis", "alpha", "share"),
+    [("0 0 1", 0.5, 0.75), ("0 0 -1", 0.5, 1 - 0.85**2), ("0 0 1", 1.0, 1.0), ("0 0 -1", 1.0, 1 - 0.7**2)],
+)
+def test_a_plane_is_fainter_from_behind(axis, alpha, share):
     """As MuJoCo draws it: twice, and from behind with 0.3 of its alpha."""
     lamp = """<light pos="0 0 9" dir="0 0 -1" directional="true" ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"
         castshadow="false"/>"""
-    seen = shown(f'{lamp}{FLOOR}<geom type="plane" size=".5 .5 .1" pos="0 0 .5" zaxis="{axis}" rgba="0 0 1 .5"/>')
+    pane = f'<geom type="plane" size=".5 .5 .1" pos="0 0 .5" zaxis="{axis}" rgba="0 0 1 {alpha}"/>'
+    seen = shown(f"{lamp}{FLOOR}{pane}")
     assert np.abs(seen - 255 * np.array([1 - share, (1 - share) / 2, share])).max() <= 1.5
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ from .shapes import KINDS, NOWHERE, Kind, turned
 from .surfaces import Surface, textured
 from .textures import CUBE, Texture, sample, sample_cube
 
+HIGH = 4.0  # how many cells of a plane a camera is above it when any point may be lit itself
 CLEAR = 1e-5  # how far on its way to a light a ray is clear of the mesh that it comes from
 
 
@@ -82,7 +83,9 @@ def colour(pixel: Pixel) -> list[Scalar]:
     opaque = [k for k, x in enumerate(scene.drawn) if x.opaque]
     clear = [k for k, x in enumerate(scene.drawn) if not x.opaque]
     view, near = pixel.views[0], scene.camera.near
-    depth, which, _, _, triangle = look(pixel.m, scene, view, pixel.x, pixel.y, opaque, near)
+    planes = [k for k in opaque if not scene.drawn[k].bounded]
+    front = {k: logical_not(view.shapes[k][1][2] <= 0.0) for k in planes}  # from behind one sees through them
+    depth, which, _, _, triangle = look(pixel.m, scene, view, pixel.x, pixel.y, opaque, near, front)
     seen = when_any(which < 0.0, lambda c: _behind(pixel), [0.0, 0.0, 0.0]) if scene.sky else [0.0, 0.0, 0.0]
 
     def shade(c: list[Scalar]) -> list[Scalar]:
@@ -98,18 +101,20 @@ def colour(pixel: Pixel) -> list[Scalar]:
 
         def reflect(c: list[Scalar], k: int = k, other: View = other, surface: Surface = surface) -> list[Scalar]:
             others = [i for i in opaque if i != k]
-            far, image, _, _, part = look(pixel.m, scene, other, pixel.x, pixel.y, others, depth)
+            far, image, _, _, part = look(pixel.m, scene, other, pixel.x, pixel.y, others, depth, front)
             there = when_any(
                 image >= 0.0, lambda c: _shaded(pixel, other, far, image, part, others, None), [0.0, 0.0, 0.0]
             )
-            there = _through(pixel, other, there, [i for i in clear if i != k], depth, far)
+            there = _through(
+                pixel, other, there, [i for i in clear if i != k], [i for i in planes if i != k], depth, far
+            )
             return [minimum(a + surface.reflectance * b, 1.0) for a, b in zip(c, there, strict=True)]
 
         above = view.shapes[k][1][2] > 0.0
         seen = when_any(logical_and(_is(which, k), above), reflect, seen)
     if scene.haze:
         seen = _veiled(pixel, scene.haze, seen, depth)
-    return _through(pixel, view, seen, clear, near, depth)
+    return _through(pixel, view, seen, clear, planes, near, depth)
 
 
 def _is(which: Scalar, k: int) -> Mask:
@@ -163,19 +168,40 @@ def _veiled(pixel: Pixel, haze: Haze, behind: list[Scalar], depth: Scalar) -> li
 
 
 def _through(
-    pixel: Pixel, view: View, behind: list[Scalar], clear: Sequence[int], near: Scalar, far: Scalar
+    pixel: Pixel, view: View, seen: list[Scalar], clear: list[int], planes: list[int], near: Scalar, far: Scalar
 ) -> list[Scalar]:
     """Return a colour as it is seen through all that is transparent between two depths.
 
+    That is what is `clear`, and those opaque planes that the camera is behind of.
+    """
+    behind = {k: pixel.views[0].shapes[k][1][2] <= 0.0 for k in planes}
+    some = logical_or(False, *behind.values())
+    if clear:
+        seen = when_any(logical_not(some), lambda c: _layers(pixel, view, c, clear, near, far, {}), seen)
+    if planes:
+        every = sorted([*clear, *planes])
+        seen = when_any(some, lambda c: _layers(pixel, view, c, every, near, far, behind), seen)
+    return seen
+
+
+def _layers(
+    pixel: Pixel,
+    view: View,
+    behind: list[Scalar],
+    clear: Sequence[int],
+    near: Scalar,
+    far: Scalar,
+    there: Mapping[int, Mask],
+) -> list[Scalar]:
+    """Return a colour as it is seen through these, of which those planes that `there` has count where it says so.
+
     MuJoCo draws each of them twice, and planes that are seen from behind fainter.
     """
-    if not clear:
-        return behind
 
     def layer(i: Any, c: list[Any]) -> list[Any]:
         (*shown, left), last = c[:4], c[4]
-        depth, which, _, _, triangle = look(pixel.m, pixel.scene, view, pixel.x, pixel.y, clear, last)
-        there = logical_and(which >= 0.0, depth < far)
+        depth, which, _, _, triangle = look(pixel.m, pixel.scene, view, pixel.x, pixel.y, clear, last, there)
+        met = logical_and(which >= 0.0, depth < far)
 
         def add_layer(c: list[Any]) -> list[Any]:
             colour = _shaded(pixel, view, depth, which, triangle, clear, None)
@@ -190,8 +216,8 @@ def _through(
                 alpha = select(_is(which, k), twice, alpha)
             return [*(x + left * alpha * y for x, y in zip(shown, colour, strict=True)), left * (1.0 - alpha)]
 
-        new = when_any(there, add_layer, [*shown, left])
-        return [*new, select(there, depth * (1.0 + 1e-6), NOWHERE)]
+        new = when_any(met, add_layer, [*shown, left])
+        return [*new, select(met, depth * (1.0 + 1e-6), NOWHERE)]
 
     *shown, left, _ = repeat(len(clear), layer, [0.0, 0.0, 0.0, 1.0, near])
     return [minimum(x + left * y, 1.0) for x, y in zip(shown, behind, strict=True)]
@@ -404,14 +430,29 @@ def _plane_light(
         point = mat_vec(back, sub(place, start))
         return thrown_back(scene.lights, view.lights, groups, point, normal, surface.rgba[:3], _gloss(surface))
 
-    if drawn.cells == FINE or (surface.specular == 0.0 and all(light.directional for light in scene.lights)):
-        return of(at)  # corners are near, or it is the same everywhere
+    if surface.specular == 0.0 and all(light.directional for light in scene.lights):
+        return of(at)  # it is the same everywhere
+    cells = []
+    for half in halves:
+        wide = 2.1 * scene.camera.far / (MOST_CELLS - 2)
+        cells.append(select(half >= NOWHERE, wide, maximum(2.0 * surface.spacing, 2.0 * half / (MOST_CELLS - 1))))
+    if drawn.cells != FINE:
+        return _between(of, at, halves, cells, len(groups))
+    high = start[2] > HIGH * maximum(*cells)
+    light = when_any(high, lambda c: of(at), [[0.0] * 3 for _ in groups])
+    return when_any(logical_not(high), lambda c: _between(of, at, halves, cells, len(groups)), light)
+
+
+def _between(
+    of: Callable[[Vec], list[list[Scalar]]], at: Vec, halves: Vec, cells: list[Scalar], groups: int
+) -> list[list[Scalar]]:
+    """Return what lies at a point of a plane between what `of` gives at the three corners of its cell about it.
+
+    groups: how many colours `of` gives.
+    """
     low, high, weights = [], [], []
     for k in (0, 1):
-        half = halves[k]
-        endless = half >= NOWHERE
-        wide = 2.1 * scene.camera.far / (MOST_CELLS - 2)
-        cell = select(endless, wide, maximum(2.0 * surface.spacing, 2.0 * half / (MOST_CELLS - 1)))
+        half, cell = halves[k], cells[k]
         first = floor(at[k] / cell) * cell
         low.append(maximum(first, -1.0 * half))
         high.append(minimum(first + cell, half))
@@ -428,7 +469,7 @@ def _plane_light(
         light = of([select(is_x, two[0], one[0]), select(is_y, two[1], one[1]), 0.0])
         return [[a + share * b for a, b in zip(x, y, strict=True)] for x, y in zip(c, light, strict=True)]
 
-    return repeat(3, corner, [[0.0] * 3 for _ in groups])
+    return repeat(3, corner, [[0.0] * 3 for _ in range(groups)])
 
 
 def _gloss(surface: Surface) -> tuple[float, float, float]:

@@ -240,7 +240,8 @@ def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture]
 def _cells(mjm: mujoco.MjModel, k: int) -> str:
     """Return how a plane is divided into cells, at whose corners MuJoCo lights it.
 
-    FOUR: the picture keeps the light of their nine corners. FINE: they are so near that any point may be lit itself.
+    FOUR: the picture keeps the light of their nine corners. FINE: they are so near each other that any point may be lit
+    itself, but where the camera is no higher than a few cells (`colours.HIGH`).
     """
     half, spacing = mjm.geom_size[k, :2], mjm.geom_size[k, 2]
     if (half <= 0).any():
@@ -429,12 +430,20 @@ class View:
 
 
 def look(
-    m: Model, scene: Scene, view: View, x: Scalar, y: Scalar, which: Sequence[int], beyond: Scalar
+    m: Model,
+    scene: Scene,
+    view: View,
+    x: Scalar,
+    y: Scalar,
+    which: Sequence[int],
+    beyond: Scalar,
+    there: Mapping[int, Mask] | None = None,
 ) -> tuple[Scalar, Scalar, Any, Any, Scalar]:
     """Return what the ray (x, y, -1) of a pixel meets first, beyond a depth, of these numbers of what is drawn.
 
     It is the depth, metres, which of what is drawn, the object's number and mjtObj, and of a mesh which triangle: the
-    camera's `far` and -1 where it meets nothing; what is NaN nothing meets. What cannot be in any pixel of a vector is
+    camera's `far` and -1 where it meets nothing; what is NaN nothing meets. `there` has of some planes whether they
+    count. What cannot be in any pixel of a vector is
     skipped, all but planes at once where none of it can.
     """
     way = [x, y, -1.0]
@@ -457,7 +466,7 @@ def look(
             new = (depth, float(k), drawn.id, drawn.object, triangle)[: len(c)]
             return [select(nearest, a, b) for a, b in zip(new, c, strict=True)]
 
-        return when_any(within(sides) if drawn.bounded else True, meet, found)
+        return when_any(within(sides) if drawn.bounded else (there or {}).get(k, True), meet, found)
 
     others = [k for k in which if scene.drawn[k].bounded]
     found = functools.reduce(nearest_of, (k for k in which if k not in others), found)
