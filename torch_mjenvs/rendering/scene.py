@@ -443,8 +443,7 @@ def look(
 
     It is the depth, metres, which of what is drawn, the object's number and mjtObj, and of a mesh which triangle: the
     camera's `far` and -1 where it meets nothing; what is NaN nothing meets. `there` has of some planes whether they
-    count. What cannot be in any pixel of a vector is
-    skipped, all but planes at once where none of it can.
+    count. What cannot be in any pixel of a vector is skipped, all but planes at once where none of it can.
     """
     way = [x, y, -1.0]
     found: list[Any] = [scene.camera.far, -1.0, -1, -1, *([-1.0] if scene.has_meshes else [])]
