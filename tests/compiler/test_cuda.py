@@ -319,6 +319,10 @@ def test_which_programs_are_the_cpus_own(name):
     assert (text(np.inf) == text(NVIDIA.unroll_limit)) == (name not in LOOPED)
 
 
+# Whose rows are so few that Newton ends before its fourth full step: the line search, a tenth of their code, is not run.
+NEVER_SEARCH = {"InvertedPendulum", "InvertedDoublePendulum", "Reacher", "Swimmer"}
+
+
 @pytest.mark.parametrize(("name", "dtype", "mode"), slow_but(STEPS, FAST_STEPS))
 def test_steps(name, dtype, mode):
     made = in_play(name, WORLDS, dtype, AutoresetMode[mode])
@@ -329,7 +333,9 @@ def test_steps(name, dtype, mode):
     generator = torch.Generator().manual_seed(2)
     seen = {"truncated": 0, "bad_state": 0, "done": 0}
     runs: np.ndarray = np.zeros(1)
-    for _ in range(3):
+    for _ in range(8 if name == "Hopper" else 3):
+        for x, size in ((made.qpos, 1.0), (made.qvel, 300.0)):  # so that line searches begin
+            x[3::4].add_(size * torch.randn(x[3::4].shape, generator=generator, dtype=x.dtype))
         runs = runs + compare_runs(made, "step", made.step)
         for flag in seen:
             seen[flag] += int(getattr(made, flag).sum())
@@ -341,7 +347,8 @@ def test_steps(name, dtype, mode):
         return  # there no world goes on after its fall, so that it would lie on the ground
     blocks = machine(name, "step", dtype, made.mode).program.blocks
     never = sum(len(block.statements) for block, run in zip(blocks, runs, strict=True) if not run)
-    assert never < 0.07 * sum(len(block.statements) for block in blocks), "hardly anything was not run"
+    most = 0.11 if name in NEVER_SEARCH else 0.07
+    assert never < most * sum(len(block.statements) for block in blocks), "hardly anything was not run"
 
 
 OTHERS = [(name, what, dtype) for name in TASKS for what in ("reset", "refresh") for dtype in DTYPES]
