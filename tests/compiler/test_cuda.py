@@ -319,7 +319,7 @@ def test_which_programs_are_the_cpus_own(name):
     assert (text(np.inf) == text(NVIDIA.unroll_limit)) == (name not in LOOPED)
 
 
-# Whose rows are so few that Newton ends before its fourth full step: the line search, a tenth of their code, is not run.
+# Whose rows are so few that Newton ends before its fourth full step: its line search, a tenth of the code, is not run.
 NEVER_SEARCH = {"InvertedPendulum", "InvertedDoublePendulum", "Reacher", "Swimmer"}
 
 
