@@ -118,6 +118,21 @@ def test_no_process_is_left_behind(number):
     pytest.fail("processes are left")
 
 
+def test_no_thread_of_torch_spins_beside_the_processes_of_the_original():
+    before, seen = torch.get_num_threads(), []
+
+    def act(obs):
+        seen.append(torch.get_num_threads())
+        return torch.zeros(len(obs), 3)
+
+    torch.set_num_threads(2)
+    try:
+        scores.scores(act, "TorchHopper-v0", 4, "cpu", 0)
+        assert seen[0] == 2 and seen[-1] == 1 and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def _runs(pid: str) -> bool:
     try:
         with open(f"/proc/{pid}/stat") as file:

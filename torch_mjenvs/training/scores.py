@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -61,10 +62,24 @@ def scores(
     try:
         meanwhile()
         found = {env_id: score(act, make(env_id, episodes, device, **given), seed, device)}
-        return found | ({name: score(act, there, seed, device)} if name and there else {})
+        if name and there:
+            with _one_thread():
+                found[name] = score(act, there, seed, device)
+        return found
     finally:
         if there:
             there.close()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Hold torch to one thread. Others spin while they wait for work, on the cores that the worlds' processes need."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def score(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
