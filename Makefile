@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PIP) -e ".[dev,train,bench]"
 	touch $@
 
-train: $(STAMP)  ## train HalfCheetah for about a minute and score it in Gymnasium's own task (ENV=TorchAnt-v0, ARGS="--seed 1")
+train: $(STAMP)  ## train HalfCheetah for half a minute and score it in Gymnasium's own task (ENV=TorchAnt-v0, ARGS="--seed 1")
 	$(BIN)/python -m torch_mjenvs train --env $(ENV) $(ARGS)
 
 test: $(STAMP) lint  ## lint, types, and the fast tests
