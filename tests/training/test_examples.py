@@ -124,7 +124,8 @@ def test_running_moments():
     torch.testing.assert_close(moments.var, rows.var(0, correction=0))
 
 
-SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "20000", "--episodes", "2"]
+# Rollouts of its own, so that how many updates it makes does not follow a task's settings.
+SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--horizon", "64", "--total-steps", "20000", "--episodes", "2"]
 
 
 def policy(folder: Path) -> dict[str, torch.Tensor]:
