@@ -95,4 +95,4 @@ def equalities(m: Model, d: Data) -> list[Equality]:
 
 
 def _group(m: Model, d: Data, pairs: list[Pair]) -> ContactGroup:
-    return contact_group(m, PairTables(m, d, PairBatch.of(m, pairs)))
+    return contact_group(m, d.precision, PairTables(m, d, PairBatch.of(m, pairs)))

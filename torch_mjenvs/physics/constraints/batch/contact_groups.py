@@ -8,22 +8,23 @@ i number of a contact   J its rows of the Jacobian, in the `dofs` that tell its 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.control import add_each, fold_each
-from ....compiler.scalar import Scalar
+from ....compiler.scalar import Mask, Scalar
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
 from ...model.model import Model, Pair
+from ...model.precision import Precision
 from ..body_contacts import lines_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
 from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian
 from ..softening import ContactBound
-from .in_loop import fold_in_loop, pull_in_loop
+from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
 from .records import Computed, Records, records_each
@@ -36,7 +37,7 @@ class ContactGroup(Constraint):
     rows: of those `touching`, lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second
     body; side 1 the first, whose lines are those of side 0 where both are of one tree. cone: of one of them. place:
     gives its distance, its point from the origins of the trees of the first body and of the second, and its frame.
-    again: makes what `recomputed` gives.
+    refine: the masks of `Constraint.needs_refinement`. again: makes what `recomputed` gives.
     """
 
     batch: PairBatch
@@ -44,7 +45,12 @@ class ContactGroup(Constraint):
     rows: Records | Computed
     cone: Callable[[Any], Cone]
     place: Callable[[Any], tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]]
+    refine: Sequence[Mask]
     again: Callable[[], ContactGroup] | None = None
+
+    @property
+    def needs_refinement(self) -> list[Mask]:
+        return list(self.refine)
 
     def recomputed(self) -> ContactGroup:
         return self.again() if self.again else self
@@ -135,13 +141,16 @@ class ContactGroup(Constraint):
         return [x[self.batch.dof(i, c)] for c in range(self.batch.most)]
 
 
-def contact_group(m: Model, tables: PairTables) -> ContactGroup:
+def contact_group(m: Model, precision: Precision, tables: PairTables) -> ContactGroup:
     """Make the contacts of a batch of pairs."""
     touching = tables.touching()
-    return _group(m, tables, touching, records_each(touching, functools.partial(_row, tables)))
+    refine = refined_in_loop(m, precision, touching, tables.batch.pairs, tables.batch.per_contact)
+    return _group(m, tables, touching, refine, records_each(touching, functools.partial(_row, tables)))
 
 
-def _group(m: Model, tables: PairTables, touching: Any, rows: Records | Computed) -> ContactGroup:
+def _group(
+    m: Model, tables: PairTables, touching: Any, refine: Sequence[Mask], rows: Records | Computed
+) -> ContactGroup:
     def cone(i: Any) -> Cone:
         return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False))
 
@@ -151,9 +160,9 @@ def _group(m: Model, tables: PairTables, touching: Any, rows: Records | Computed
 
     def again() -> ContactGroup:
         anew = tables.recomputed()
-        return _group(m, anew, touching, Computed(functools.partial(_row, anew)))
+        return _group(m, anew, touching, refine, Computed(functools.partial(_row, anew)))
 
-    return ContactGroup(tables.batch, touching, rows, cone, place, again=again)
+    return ContactGroup(tables.batch, touching, rows, cone, place, refine, again=again)
 
 
 def _row(tables: PairTables, i: Any) -> dict[Hashable, Any]:

@@ -22,19 +22,18 @@ from typing import Any
 
 from ....compiler.arrays import Array, Table
 from ....compiler.control import Packed, change_each, fold_each, put_each, repeat
-from ....compiler.scalar import Mask, Scalar, logical_or, select
+from ....compiler.scalar import Mask, Scalar, select
 from ....compiler.tiles import SIDE, Blocks, Layout
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
 from ...model.model import Model, Pair
-from ...model.precision import Precision
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
 from ..listed import ByBody, Visit
 from ..rows import Constraint, Hessian, blocks_of
-from ..softening import ContactBound, contact_bound
-from .in_loop import fold_in_loop, pull_in_loop
+from ..softening import ContactBound
+from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
 from .records import Records
@@ -321,7 +320,8 @@ def _contact_pool(m: Model, d: Data, batches: Sequence[Sequence[Pair]], layout: 
     slots, pairs = Packed.of(acting, orders, n), [pair for pair, _ in contacts]
     couples = Couples.make(m, [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs], layout.blocks)
     jacobian, y0 = Array(rows=n * couples.most, columns=condim * SIDE), Array(rows=n, columns=condim)
-    found, refine = _found(finders, acting, orders, slots, condim, n), _refined(m, d.precision, pairs, slots)
+    found = _found(finders, acting, orders, slots, condim, n)
+    refine = refined_in_loop(m, d.precision, slots.which, pairs, lambda of, i: Table(of)[slots.place(i)])
     kth = [k for _, k in contacts]
     pool = ContactPool(m, pairs, kth, condim, slots, couples, layout, found, jacobian, y0, refine)
     pool.compute_rows(d)
@@ -358,18 +358,3 @@ def _found(
 
         put_each(which, put, found, elsewhere=0.0)
     return Records(found, columns)
-
-
-def _refined(m: Model, precision: Precision, pairs: Sequence[Pair], slots: Packed) -> list[Mask]:
-    """Return the masks of the worlds where a contact that acts needs refinement."""
-    nominal = m.nominal or m
-    different = {id(pair): pair for pair in pairs}
-    needed = {key: bool(contact_bound(nominal, pair, precision).needs_refinement) for key, pair in different.items()}
-    if not any(needed.values()):
-        return []
-    table = Table([float(needed[id(pair)]) for pair in pairs])
-
-    def look(i: Any, found: list[Mask]) -> list[Mask]:
-        return [logical_or(found[0], table[slots.place(i)] > 0.5)]
-
-    return list(fold_each(slots.which, look, [False]))

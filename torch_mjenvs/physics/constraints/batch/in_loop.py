@@ -1,4 +1,5 @@
-"""Loops over contacts that are not the solver's: for wrenches on bodies, and for the visits of sensors.
+"""Loops over contacts beside those of the solver's rows: for wrenches on bodies, for the visits of sensors, and to
+find the worlds in which Newton steps are repeated.
 
 which: the contacts, an active set, of which i is one. per_contact: gives the entry of a list for contact i.
 """
@@ -10,10 +11,12 @@ from typing import Any
 
 from ....compiler.arrays import Array
 from ....compiler.control import add_each, fold_each, when_any
-from ....compiler.scalar import Scalar
-from ...model.model import Pair
+from ....compiler.scalar import Mask, Scalar, logical_or
+from ...model.model import Model, Pair
+from ...model.precision import Precision
 from ..contact_force import in_world
 from ..listed import ByBody, Listed, Visit
+from ..softening import contact_bound
 
 PerContact = Callable[[Sequence[Any], Any], Any]
 Where = Callable[[Any], tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]]
@@ -83,3 +86,20 @@ def fold_in_loop(
         return when_any(of_pair(wanted) > 0.5, look, carry)
 
     return fold_each(which, step, carry)
+
+
+def refined_in_loop(
+    m: Model, precision: Precision, which: Any, pairs: Sequence[Pair], per_contact: PerContact
+) -> list[Mask]:
+    """Return the masks of `Constraint.needs_refinement`: worlds where a contact acts whose pair needs refinement."""
+    nominal = m.nominal or m
+    different = {id(pair): pair for pair in pairs}
+    needed = {key: bool(contact_bound(nominal, pair, precision).needs_refinement) for key, pair in different.items()}
+    if not any(needed.values()):
+        return []
+    of_pair = [float(needed[id(pair)]) for pair in pairs]
+
+    def look(i: Any, found: list[Mask]) -> list[Mask]:
+        return [logical_or(found[0], per_contact(of_pair, i) > 0.5)]
+
+    return list(fold_each(which, look, [False]))

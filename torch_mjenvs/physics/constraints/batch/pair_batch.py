@@ -22,7 +22,7 @@ from ...model.enums import GeomType, SensorType
 from ...model.model import Model, Pair
 from ...model.precision import Precision
 from ..body_contacts import sides_of
-from ..softening import contact_bound
+from ..softening import ContactBound, contact_bound
 from ..surface import surfaces_move
 
 FEWEST = 8  # pairs for which a loop is worth while
@@ -118,7 +118,7 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
         loop, moving = loop_of(m, p), len(sides_of(m, *bodies))
         if world is not m and p.condim > 1 and not contact_bound(world, p, precision).is_none:
             continue  # what friction makes stiff is softened, world by world, one by one
-        if loop and moving and not contact_bound(m, p, precision).needs_refinement:
+        if loop and moving and _is_plain(contact_bound(m, p, precision)):
             of_world = moving == 1 and not loop.many
             found.setdefault((of_world, id(loop), field_of(m, p), p.condim, one_tree, *solimp), []).append(p)
     copies = sum(len(pairs) for (of_world, *_), pairs in found.items() if of_world)
@@ -142,10 +142,10 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     for p in m.pairs:
         bodies, bound = (m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]), contact_bound(world, p, precision)
         one_tree = m.body_originid[bodies[0]] == m.body_originid[bodies[1]]
-        loop, known = loop_of(m, p), bound.needs_refinement in (True, False)
+        loop = loop_of(m, p)
         if not sides_of(m, *bodies):
             continue
-        if loop and known and all(map(is_zero, (bound.give, bound.spring, bound.slip))):
+        if loop and _is_plain(bound):
             key = id(loop), field_of(m, p), one_tree, contact_param(m, p).solimp[4]
             found.setdefault(p.condim, {}).setdefault(key, []).append(p)
             count += 1
@@ -153,6 +153,11 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
             return []
     sweeps = m.noslip_iterations and (m.cone == "elliptic" or SensorType.CONTACT in m.sensor_type)
     return [] if count < VERY_MANY or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]
+
+
+def _is_plain(bound: ContactBound) -> bool:
+    """True where nothing is softened, and it is known beforehand whether Newton steps are to be repeated."""
+    return bound.needs_refinement in (True, False) and all(map(is_zero, (bound.give, bound.spring, bound.slip)))
 
 
 def loop_of(m: Model, pair: Pair) -> Collider | None:
