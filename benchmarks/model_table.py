@@ -8,8 +8,9 @@ Each model is looked at in a process of its own, on one thread, with a limit on 
 rollouts under random controls. From each both go on under the same controls, MuJoCo's solver run to the end: the error
 is the largest of |difference| / (1 + |value|) over positions, velocities and activations. Beside it stands how far
 MuJoCo's own answer moves when its state, or the size of all geoms, moves by 1e-15 of itself: where that is large,
-nobody's answer is right. Then the same of a kernel with usual outputs: places, velocities, forces, and all sensors. Build times and the speed are of
-processor time; the speed is measured in turns with `mujoco.rollout` as the file has its solver, from the same states.
+nobody's answer is right. Then the same of a kernel with usual outputs: places, velocities, forces, and all sensors.
+Build times and the speed are of processor time; the speed is measured in turns with `mujoco.rollout` as the file has
+its solver, from the same states.
 
 Writes results/models.json and .md. Packages: see `benchmarks.models`.
 """
@@ -106,7 +107,7 @@ def errors(
     names = [name for name in names if getattr(mujoco.MjData(model), name).size]
     got = torch.cat([getattr(sim, name).flatten(1) for name in names], 1)[: len(some)].double().numpy()
     want = np.array([stepped(sharp, x, steps, 0.0, names) for x in some])
-    # Larger and smaller geoms: what touches exactly, and cannot move along the normal, has friction or none by rounding.
+    # Geoms larger and smaller: what just touches, and cannot move along the normal, has friction or none by rounding.
     near = [(sharp, 1e-15), *((_sized(sharp, 1 + share), 0.0) for share in (1e-15, -1e-15))]
     moved = [np.array([stepped(one, x, steps, share, names) for x in some]) for one, share in near]
     off, *own = ((np.abs(x - want) / (1 + np.abs(want))).max(1) for x in (got, *moved))
