@@ -331,6 +331,13 @@ def crowd(option: str, surface: str) -> mujoco.MjModel:
     )
 
 
+def test_contacts_that_noslip_sweeps_share_slots_sooner(monkeypatch):
+    """No batch takes them, so that they would be written out: Adroit's hand has 103 to 279 pairs."""
+    monkeypatch.setattr(POOLED.replace("VERY_MANY", "MANY_SWEPT"), 2)
+    pooled = [bool(divided(load(crowd(option, 'condim="3"')), DOUBLE)[1]) for option in ("", 'noslip_iterations="4"')]
+    assert pooled == [False, True]
+
+
 @pytest.mark.parametrize(
     ("option", "surface"),
     [

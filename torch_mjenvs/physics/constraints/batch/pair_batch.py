@@ -28,6 +28,7 @@ from ..surface import surfaces_move
 FEWEST = 8  # pairs for which a loop is worth while
 FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
 VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
+MANY_SWEPT = 100  # ... where noslip's sweeps go through them, which would be written out otherwise, as no batch is
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class PairBatch:
 
 def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list[list[Pair]]]]:
     """Find the pairs that loops do: those by batch, and, where they are very many, batches by pool instead."""
-    pools = _pools(m, precision) if len(m.pairs) >= VERY_MANY else []
+    pools = _pools(m, precision) if len(m.pairs) >= _very_many(m) else []
     return ([], pools) if pools else (batch_pairs(m, precision), [])
 
 
@@ -152,7 +153,11 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
         elif m.noslip_iterations:
             return []
     sweeps = m.noslip_iterations and (m.cone == "elliptic" or SensorType.CONTACT in m.sensor_type)
-    return [] if count < VERY_MANY or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]
+    return [] if count < _very_many(m) or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]
+
+
+def _very_many(m: Model) -> int:
+    return min(MANY_SWEPT, VERY_MANY) if m.noslip_iterations else VERY_MANY
 
 
 def _is_plain(bound: ContactBound) -> bool:
