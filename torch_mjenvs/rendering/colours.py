@@ -391,7 +391,7 @@ def scale_all(v: Vec, by: Vec) -> list[Scalar]:
 def _between_corners(own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups: list[list[int]]) -> list[list[Scalar]]:
     """Return what a plane of four cells throws back: what lies between the three corners about the point."""
     (x, w), (y, u) = (
-        (at[k] >= 0.0, absolute(at[k]) / half) for k, half in enumerate(own[12:14])
+        (at[k] >= 0.0, absolute(at[k]) * over) for k, over in enumerate(own[14:16])
     )  # which cells, and how far from the middle
     w, u = (select(positive, share, 1.0 - share) for positive, share in ((x, w), (y, u)))  # from the cell's low corner
     upper = w + u > 1.0

@@ -10,7 +10,6 @@ the two copies nearest in size to a pixel, as OpenGL does.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,8 @@ import mujoco
 import numpy as np
 
 from ..compiler.control import when_any
-from ..compiler.scalar import Scalar, absolute, clip, floor, log, logical_and, maximum, select
+from ..compiler.expr import node
+from ..compiler.scalar import Scalar, absolute, clip, floor, logical_and, maximum, select
 from ..physics.model.model import UnsupportedModel
 
 CUBE = 6  # faces, in the order +x, -x, +y, -y, +z, -z
@@ -154,10 +154,16 @@ def _filtered(
     def smaller(c: list[Scalar]) -> list[Scalar]:
         halves = [maximum(floor(0.5 * n), 1.0) for n in sizes]
         other = _between(texels, texture, first + float(texture.faces) * (sizes[0] * sizes[1]), halves, face, place)
-        share = log(pixel) * (0.5 / math.log(2.0)) - below
+        share = 0.5 * _log2(pixel) - below
         return [x + share * (y - x) for x, y in zip(c, other, strict=True)]
 
     return when_any(pixel > 1.0, smaller, colour)
+
+
+def _log2(x: Scalar) -> Scalar:
+    """Return the logarithm to base 2 of a number from 1 on, to 2e-4, which is not seen."""
+    t = node("mantissa", x) - 1.0
+    return node("i2f", node("exponent", x)) + t + t * (1.0 - t) * (0.4384 + t * (-0.2375 + t * 0.0807))
 
 
 def _between(
