@@ -35,12 +35,11 @@ from ..physics.model.enums import GeomType
 from ..physics.model.model import Model
 from .lights import thrown_back
 from .meshes import Spot, Tree, enter, spot, texture_place
-from .scene import FINE, MOST_CELLS, SITE, Drawn, Haze, Scene, View, kind_of, look
+from .scene import FINE, FOUR, SITE, Drawn, Haze, Scene, View, cells_of, is_high, kind_of, look
 from .shapes import KINDS, NOWHERE, Kind, turned
 from .surfaces import Surface, textured
 from .textures import CUBE, Texture, sample, sample_cube
 
-HIGH = 4.0  # how many cells of a plane a camera is above it when any point may be lit itself
 CLEAR = 1e-5  # how far on its way to a light a ray is clear of the mesh that it comes from
 
 
@@ -301,11 +300,19 @@ def _shaded(
 
         def of_plane(c: list[Any], k: int = k, drawn: Drawn = drawn, own: list[Scalar] = own) -> list[Any]:
             at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
-            kept = view.corners.get(k, ())
-            if len(kept) == 27 * len(groups):
+            kept, glints = view.kept.get(k, ()), scene.glints(drawn)
+            full = functools.partial(_plane_light, pixel, view, drawn, own, at, groups)
+            if drawn.cells == FOUR and len(kept) == 27 * len(groups):
                 light = _between_corners(own, at, kept, groups)
+            elif glints is not None and len(kept) == 3 * len(groups) + 4 * len(glints):
+                even = [list(kept[3 * g : 3 * g + 3]) for g in range(len(groups))]
+                shines: Mask = False
+                for i, cosine in enumerate(glints.values()):
+                    *middle, wide = kept[3 * len(groups) + 4 * i :][:4]
+                    shines = logical_or(shines, (dot(middle, way) - cosine) * depth + wide >= 0.0)
+                light = when_any(shines, lambda c: full(), even)
             else:
-                light = _plane_light(pixel, view, drawn, own, at, groups)
+                light = full()
             return [_texture(pixel, drawn, own, at, out, turn, depth), light]
 
         found = when_any(mine, of_plane, found)
@@ -384,7 +391,7 @@ def scale_all(v: Vec, by: Vec) -> list[Scalar]:
 def _between_corners(own: list[Scalar], at: Vec, kept: Sequence[Scalar], groups: list[list[int]]) -> list[list[Scalar]]:
     """Return what a plane of four cells throws back: what lies between the three corners about the point."""
     (x, w), (y, u) = (
-        (at[k] >= 0.0, absolute(at[k]) / half) for k, half in enumerate(own[12:14])
+        (at[k] >= 0.0, absolute(at[k]) * over) for k, over in enumerate(own[14:16])
     )  # which cells, and how far from the middle
     w, u = (select(positive, share, 1.0 - share) for positive, share in ((x, w), (y, u)))  # from the cell's low corner
     upper = w + u > 1.0
@@ -430,15 +437,10 @@ def _plane_light(
         point = mat_vec(back, sub(place, start))
         return thrown_back(scene.lights, view.lights, groups, point, normal, surface.rgba[:3], _gloss(surface))
 
-    if surface.specular == 0.0 and all(light.directional for light in scene.lights):
-        return of(at)  # it is the same everywhere
-    cells = []
-    for half in halves:
-        wide = 2.1 * scene.camera.far / (MOST_CELLS - 2)
-        cells.append(select(half >= NOWHERE, wide, maximum(2.0 * surface.spacing, 2.0 * half / (MOST_CELLS - 1))))
+    cells = cells_of(scene, drawn, halves)
     if drawn.cells != FINE:
         return _between(of, at, halves, cells, len(groups))
-    high = start[2] > HIGH * maximum(*cells)
+    high = is_high(start, cells)
     light = when_any(high, lambda c: of(at), [[0.0] * 3 for _ in groups])
     return when_any(logical_not(high), lambda c: _between(of, at, halves, cells, len(groups)), light)
 

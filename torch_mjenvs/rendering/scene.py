@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 
 from ..compiler.control import when_any
-from ..compiler.scalar import Mask, Scalar, absolute, logical_and, select
+from ..compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, select, sqrt
 from ..physics.algebra.spatial import (
     Vec,
     add_scaled,
@@ -39,12 +39,14 @@ from .camera import Camera, camera_of, pose, read
 from .connectors import ACTUATOR, TENDON, Piece, Rod
 from .lights import Light
 from .meshes import Tree
-from .shapes import KINDS, Kind, bounds, corners, flat_bounds, point_at, turned, union
+from .shapes import KINDS, NOWHERE, Kind, bounds, corners, flat_bounds, point_at, turned, union
 from .surfaces import Surface
 from .textures import Texture
 
 MOST_CELLS = 200  # mjMAXPLANEGRID
 FOUR, FINE = "four", "fine"
+HIGH = 4.0  # how many cells of a plane a camera is above it when any point may be lit itself
+SEEN = 1.0 / 4096.0  # the least highlight that is drawn: a sixteenth of a step of 255
 NEAR = 0.1  # of a model's extent: how near corners are between which light is as good as straight
 EFFECTS = ("shadow", "reflection", "skybox")  # which a picture may do without
 GEOM, SITE = int(mujoco.mjtObj.mjOBJ_GEOM), int(mujoco.mjtObj.mjOBJ_SITE)
@@ -128,15 +130,35 @@ class Scene:
             return [list(range(len(self.lights)))]
         return [[k for k in range(len(self.lights)) if k not in self.casting], *([k] for k in self.casting)]
 
-    def corners(self, drawn: Drawn, view: int) -> int:
-        """Return how many numbers a view, 0 the camera's own, keeps of the light at the corners of a plane."""
-        return 27 * len(self.groups(view == 0)) if drawn.cells == FOUR else 0
+    def glints(self, drawn: Drawn) -> dict[int, float] | None:
+        """Return which lights have a highlight on a plane, and the cosine of the angle about its middle that holds it.
+
+        A far light is the same everywhere on a plane but for its highlight: None where there are others, or where a
+        highlight may be anywhere.
+        """
+        surface = drawn.surface
+        if surface is None or drawn.cells == FOUR or not all(x.directional for x in self.lights):
+            return None
+        found = {}
+        for k, light in enumerate(self.lights):
+            most = surface.specular * max(light.specular)
+            if most > SEEN:  # half way between eye and light is cosine**2 == square from what is upright
+                square = (SEEN / most) ** (1.0 / max(64.0 * surface.shininess, 1e-9))
+                found[k] = 2.0 * square - 1.0  # of twice the angle, by which the ray turns
+        return found if all(x > 0.0 for x in found.values()) else None
+
+    def kept(self, drawn: Drawn, view: int) -> int:
+        """Return how many numbers a view, 0 the camera's own, keeps of the light on a plane."""
+        groups, glints = len(self.groups(view == 0)), None if drawn.bounded else self.glints(drawn)
+        if drawn.cells == FOUR:
+            return 27 * groups
+        return 3 * groups + 4 * len(glints) if glints is not None else 0
 
     @property
     def size(self) -> int:
         """Return how many numbers a picture keeps: of the camera's view, of its mirrors', of the sky and of shadows."""
         views = range(1 + len(self.mirrors))
-        shapes = sum(4 + count(x) + self.corners(x, k) for x in self.drawn for k in views) + 4 * len(views)
+        shapes = sum(4 + count(x) + self.kept(x, k) for x in self.drawn for k in views) + 4 * len(views)
         sky = 9 if self.sky else 0
         return shapes + 6 * len(self.lights) * len(views) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
 
@@ -241,7 +263,7 @@ def _cells(mjm: mujoco.MjModel, k: int) -> str:
     """Return how a plane is divided into cells, at whose corners MuJoCo lights it.
 
     FOUR: the picture keeps the light of their nine corners. FINE: they are so near each other that any point may be lit
-    itself, but where the camera is no higher than a few cells (`colours.HIGH`).
+    itself, but where the camera is no higher than a few cells (`HIGH`).
     """
     half, spacing = mjm.geom_size[k, :2], mjm.geom_size[k, 2]
     if (half <= 0).any():
@@ -361,8 +383,9 @@ def _view(
         out += [*there, *kind.numbers(size, start, turn)]
         if balls is not None:
             sides.append(there)
-        if scene.corners(x, number):
-            out += corner_lights(scene, x, shining, scene.groups(number == 0), size, start, turn)
+        if scene.kept(x, number):
+            of_plane = corner_lights if x.cells == FOUR else even_light
+            out += of_plane(scene, x, shining, scene.groups(number == 0), size, start, turn)
     return [*out, *union(sides), *(y for light in shining for y in light)]
 
 
@@ -378,6 +401,44 @@ def corner_lights(
             point = mat_vec(transpose(turn), sub([i * size[0], j * size[1], 0.0], start))
             found.append(lights.thrown_back(scene.lights, shining, groups, point, turn[6:9], surface.rgba[:3], gloss))
     return [x for g in range(len(groups)) for corner in found for x in corner[g]]
+
+
+def even_light(
+    scene: Scene, plane: Drawn, shining: list[list[Scalar]], groups: list[list[int]], size: Vec, start: Vec, turn: Vec
+) -> list[Scalar]:
+    """Return what a plane throws back of far lights where none has a highlight, group by group, and where they may.
+
+    That is of each a direction, in the camera's axes, and how many metres to go round it: for MuJoCo's highlights are
+    those of the corners of cells.
+    """
+    surface, glints = plane.surface, scene.glints(plane)
+    assert surface is not None and glints is not None
+    normal, dull = turn[6:9], (0.0, surface.shininess, surface.emission)
+    light = lights.thrown_back(scene.lights, shining, groups, start, normal, surface.rgba[:3], dull)
+    out = [x for group in light for x in group]
+    cells = cells_of(scene, plane, [select(x > 0.0, x, NOWHERE) for x in size[:2]])
+    wide = sqrt(dot(cells, cells))
+    if plane.cells == FINE:
+        wide = select(is_high(start, cells), 0.0, wide)
+    for k, cosine in glints.items():
+        way = shining[k][3:]
+        facing = dot(normal, way)
+        middle = [2.0 * facing * n - x for n, x in zip(normal, way, strict=True)]
+        out += [*(select(facing < 0.0, x, y) for x, y in zip(middle, (0.0, 0.0, NOWHERE), strict=True))]
+        out.append((1.0 + cosine) * wide)
+    return out
+
+
+def cells_of(scene: Scene, plane: Drawn, halves: Vec) -> list[Scalar]:
+    """Return how wide the cells of a plane are along x and y, metres. halves: its own sizes, or NOWHERE."""
+    assert plane.surface is not None
+    far, spacing = 2.1 * scene.camera.far / (MOST_CELLS - 2), 2.0 * plane.surface.spacing
+    return [select(x >= NOWHERE, far, maximum(spacing, 2.0 * x / (MOST_CELLS - 1))) for x in halves]
+
+
+def is_high(start: Vec, cells: Vec) -> Mask:
+    """Whether a camera at `start` is so high above a plane that any point of it may be lit itself."""
+    return start[2] > HIGH * maximum(*cells)
 
 
 def _shadow(m: Model, d: Data, scene: Scene, placed: list[Placed], light: Light, axes: Vec) -> list[Scalar]:
@@ -407,19 +468,19 @@ class View:
     """The numbers of one view, as `see` left them.
 
     `shapes` has of each shape its bounds and its own, `around` the bounds of all but planes, `lights` of each light its
-    position and direction. `corners` has the light at the corners of planes of four cells, `meshes` is the table of the
-    scene's meshes.
+    position and direction. `kept` has of planes the light at the corners of four cells, or the even one; `meshes` is
+    the table of the scene's meshes.
     """
 
     def __init__(self, scene: Scene, numbers: Sequence[Scalar], number: int = 0, table: Any = None):
         self.meshes = table
         self.shapes, self.lights, at = [], [], 0
-        self.corners: dict[int, list[Scalar]] = {}
+        self.kept: dict[int, list[Scalar]] = {}
         for k, drawn in enumerate(scene.drawn):
             self.shapes.append((numbers[at : at + 4], list(numbers[at + 4 : at + 4 + count(drawn)])))
             at += 4 + count(drawn)
-            if kept := scene.corners(drawn, number):
-                self.corners[k] = list(numbers[at : at + kept])
+            if kept := scene.kept(drawn, number):
+                self.kept[k] = list(numbers[at : at + kept])
                 at += kept
         self.around = numbers[at : at + 4]
         at += 4

@@ -73,7 +73,8 @@ def _first(a: Scalar, b: Scalar, c: Scalar) -> tuple[Mask, Scalar]:
 
 
 def _plane_numbers(size: Vec, start: Vec, turn: Vec) -> list[Scalar]:
-    return [*start, *turn, *(select(x > 0.0, x, NOWHERE) for x in size[:2])]
+    halves = [select(x > 0.0, x, NOWHERE) for x in size[:2]]
+    return [*start, *turn, *halves, *(1.0 / x for x in halves)]
 
 
 def _enter_plane(n: Vec, way: Vec) -> Scalar:
@@ -232,7 +233,7 @@ def _box_balls(sizes: Vec) -> list[tuple[Vec, Scalar]]:
 
 # Plain tuples, the fields of a `Kind`: by their contents `compiler.source` tells whether kept code is still right.
 KINDS: dict[int, tuple[int, Numbers, Enter, Points | None, Touch]] = {
-    GeomType.PLANE: (14, _plane_numbers, _enter_plane, None, _touch_plane),
+    GeomType.PLANE: (16, _plane_numbers, _enter_plane, None, _touch_plane),
     GeomType.SPHERE: (16, _sphere_numbers, _enter_sphere, lambda size: [([0.0] * 3, size[0])], _touch_sphere),
     GeomType.CAPSULE: (
         18, _capsule_numbers, _enter_capsule, lambda size: [([0.0, 0.0, s * size[1]], size[0]) for s in (-1.0, 1.0)],

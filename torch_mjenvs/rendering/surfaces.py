@@ -74,7 +74,7 @@ def textured(
     for k, sign in ((0, 1.0), (1, -1.0)):
         half, count = numbers[12 + k], 0.5 * surface.repeat[k]
         endless = half >= NOWHERE
-        scale = count if surface.uniform else select(endless, count, count / half)
+        scale = count if surface.uniform else select(endless, count, count * numbers[14 + k])
         offset = select(endless, 0.5, count * half if surface.uniform else count)
         place.append(sign * scale * at[k] + offset)
         for step, out in zip(moved, change, strict=True):

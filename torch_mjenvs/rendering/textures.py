@@ -10,7 +10,6 @@ the two copies nearest in size to a pixel, as OpenGL does.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,8 @@ import mujoco
 import numpy as np
 
 from ..compiler.control import when_any
-from ..compiler.scalar import Scalar, absolute, clip, floor, log, logical_and, maximum, select
+from ..compiler.expr import node
+from ..compiler.scalar import Scalar, absolute, clip, floor, logical_and, maximum, select
 from ..physics.model.model import UnsupportedModel
 
 CUBE = 6  # faces, in the order +x, -x, +y, -y, +z, -z
@@ -142,22 +142,28 @@ def _filtered(
     width, height, last = texture.width, texture.height, len(texture.levels) - 1
     squares = [(step[0] * width) * (step[0] * width) + (step[1] * height) * (step[1] * height) for step in change]
     pixel = clip(maximum(*squares), 1.0, 4.0**last)  # its size in texels, squared: a copy's is 4**level
-    below: Scalar = 0.0
     first: Scalar = 0.0
     sizes: list[Scalar] = [float(width), float(height)]
     for k in range(1, last + 1):  # cheaper than a table of numbers, each at a place of its own
         there = pixel >= 4.0**k
-        new = (k, texture.levels[k], max(width >> k, 1), max(height >> k, 1))
-        below, first, *sizes = (select(there, float(a), b) for a, b in zip(new, (below, first, *sizes), strict=True))
+        new = (texture.levels[k], max(width >> k, 1), max(height >> k, 1))
+        first, *sizes = (select(there, float(a), b) for a, b in zip(new, (first, *sizes), strict=True))
     colour = _between(texels, texture, first, sizes, face, place)
 
     def smaller(c: list[Scalar]) -> list[Scalar]:
         halves = [maximum(floor(0.5 * n), 1.0) for n in sizes]
         other = _between(texels, texture, first + float(texture.faces) * (sizes[0] * sizes[1]), halves, face, place)
-        share = log(pixel) * (0.5 / math.log(2.0)) - below
+        share = _above(pixel)
         return [x + share * (y - x) for x, y in zip(c, other, strict=True)]
 
     return when_any(pixel > 1.0, smaller, colour)
+
+
+def _above(square: Scalar) -> Scalar:
+    """Return by how much the logarithm to base 2 of a root is above a whole number, to 1e-4, which is not seen."""
+    t = node("mantissa", square) - 1.0
+    odd = node("i2f", node("iand", node("exponent", square), 1))
+    return 0.5 * (odd + t + t * (1.0 - t) * (0.4384 + t * (-0.2375 + t * 0.0807)))
 
 
 def _between(

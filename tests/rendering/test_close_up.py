@@ -1,0 +1,66 @@
+"""Pictures of 240 x 240 from all cameras, against MuJoCo's renderer: depth, segmentation, colours and structure."""
+
+from __future__ import annotations
+
+import gymnasium
+import mujoco
+import numpy as np
+import pytest
+from scenes import of_mujoco, scattered, state, structural_similarity
+from test_pictures import HAVE, opengl  # noqa: F401 (a fixture)
+
+from torch_mjenvs.envs.tasks.registry import make_task
+
+STATES, SIZE = 20, 240
+SUITE = (
+    "acrobot-swingup", "ball_in_cup-catch", "cartpole-swingup", "cheetah-run", "finger-turn_hard", "fish-swim",
+    "hopper-hop", "humanoid-run", "humanoid_CMU-run", "manipulator-bring_ball", "pendulum-swingup", "point_mass-easy",
+    "quadruped-walk", "reacher-easy", "stacker-stack_4", "swimmer-swimmer6", "walker-walk",
+)  # fmt: skip
+PLAIN = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION)
+
+
+def loaded(name: str) -> mujoco.MjModel:
+    if name in HAVE:
+        return gymnasium.make(f"{name}-v5").unwrapped.model
+    pytest.importorskip("dm_control")
+    return make_task(name, {}, ()).load()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize("name", [*HAVE, *SUITE])
+def test_close_up_they_are_mujocos(name):
+    model = loaded(name)
+    model.vis.quality.offsamples = 0  # edges are compared elsewhere
+    simulation = scattered(model, STATES)
+    renderer = mujoco.Renderer(model, SIZE, SIZE)
+    for camera in range(-1, model.ncam):
+        ours = {k: x.clone() for k, x in simulation.render(camera, SIZE, SIZE).items()}
+        for without in (("shadow", "reflection"), ()):
+            drawn = simulation.render(camera, SIZE, SIZE, outputs="rgb", without=without)["rgb"]
+            ours[f"rgb without {without}"] = drawn.clone()
+        figures = []
+        for world in range(STATES):
+            d = state(model, simulation, world)
+            depth, segmentation = of_mujoco(renderer, d, camera)
+            mine = {k: x[world].cpu().numpy() for k, x in ours.items()}
+            near = (np.abs(mine["depth"] - depth) <= 0.01 * depth).mean()
+            figures.append([near, (mine["segmentation"] == segmentation).all(-1).mean()])
+            for k, x in mine.items():
+                if not k.startswith("rgb"):
+                    continue
+                renderer.update_scene(d, camera)
+                for flag in PLAIN:
+                    renderer.scene.flags[flag] = "shadow" not in k
+                theirs = renderer.render()
+                figures[-1] += [np.abs(theirs.astype(int) - x).mean(), structural_similarity(theirs, x)]
+        near, same, plain, alike_plain, shaded, alike = np.transpose(figures)
+        print(
+            f"{name}, {camera}: depth {near.min():.4f}, segmentation {same.min():.4f}, colour {plain.max():.2f} and "
+            f"{shaded.max():.2f}, structure {alike_plain.min():.3f} and {alike.min():.3f}"
+        )
+        assert near.min() >= 0.98 and same.min() >= 0.985
+        assert plain.max() <= 4.0 and shaded.max() <= 7.0
+        assert min(alike_plain.min(), alike.min()) >= 0.95
+    renderer.close()
