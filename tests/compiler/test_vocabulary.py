@@ -13,6 +13,7 @@ import torch
 from graph_eval import RUNNERS, trace
 
 from torch_mjenvs import scalar
+from torch_mjenvs.compiler.scalar import split_exponent
 
 pytestmark = pytest.mark.usefixtures("no_default_device")
 
@@ -107,6 +108,16 @@ def test_a_division_by_or_of_a_constant(dtype: str) -> None:
         np.testing.assert_array_equal(run("compiled", lambda a, c=c: scalar.fmod(a, c), x), np.fmod(x, rounded))
         np.testing.assert_array_equal(run("compiled", lambda a, c=c: a % c, x), np.mod(x, rounded))
         np.testing.assert_array_equal(run("compiled", lambda a, c=c: c % a, some), np.mod(rounded, some))
+
+
+def test_a_number_is_split_at_its_exponent() -> None:
+    x = np.abs(numbers("float64"))
+    x = np.concatenate([x[np.isfinite(x) & (x > 1e-300)], 2.0 ** np.arange(-20, 20), [1.5, np.nextafter(2.0, 1.0)]])
+    want = np.frexp(x)
+    for k, part in enumerate([2.0 * want[0], want[1] - 1.0]):
+        np.testing.assert_array_equal(split_exponent(torch.from_numpy(x))[k].numpy(), part)
+        np.testing.assert_array_equal([split_exponent(y)[k] for y in x.tolist()], part)
+        np.testing.assert_array_equal(run("compiled", lambda y, k=k: split_exponent(y)[k], x), part)
 
 
 FUNCTIONS = ["expm1", "log1p", "tanh", "asin", "acos", "sin", "cos", "absolute"]

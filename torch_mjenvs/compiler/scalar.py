@@ -91,6 +91,17 @@ def log(x: Scalar) -> Scalar:
     return torch.log(x) if isinstance(x, torch.Tensor) else _m.log(x)
 
 
+def split_exponent(x: Scalar) -> tuple[Scalar, Scalar]:
+    """m, from 1 to below 2, and a whole number k, so that a positive normal x is m 2**k."""
+    if type(x) is Expr:
+        return node("mantissa", x), node("i2f", node("exponent", x))
+    if isinstance(x, torch.Tensor):
+        m, k = torch.frexp(x)
+        return 2.0 * m, (k - 1).to(x.dtype)
+    half, e = _m.frexp(x)
+    return 2.0 * half, float(e - 1)
+
+
 def expm1(x: Scalar) -> Scalar:
     """e to the power of x, less 1, exact to rounding near 0, too."""
     if type(x) is Expr:

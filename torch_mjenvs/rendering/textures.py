@@ -18,8 +18,7 @@ import mujoco
 import numpy as np
 
 from ..compiler.control import when_any
-from ..compiler.expr import node
-from ..compiler.scalar import Scalar, absolute, clip, floor, logical_and, maximum, select
+from ..compiler.scalar import Scalar, absolute, clip, floor, logical_and, maximum, select, split_exponent
 from ..physics.model.model import UnsupportedModel
 
 CUBE = 6  # faces, in the order +x, -x, +y, -y, +z, -z
@@ -161,8 +160,8 @@ def _filtered(
 
 def _above(square: Scalar) -> Scalar:
     """Return by how much the logarithm to base 2 of a root is above a whole number, to 1e-4, which is not seen."""
-    t = node("mantissa", square) - 1.0
-    odd = node("i2f", node("iand", node("exponent", square), 1))
+    m, k = split_exponent(square)
+    t, odd = m - 1.0, k - 2.0 * floor(0.5 * k)
     return 0.5 * (odd + t + t * (1.0 - t) * (0.4384 + t * (-0.2375 + t * 0.0807)))
 
 
