@@ -12,7 +12,6 @@ from test_pictures import HAVE, opengl  # noqa: F401 (a fixture)
 from torch_mjenvs.envs.tasks.registry import make_task
 
 STATES, SIZE = 20, 240
-WITHIN = ("humanoid_CMU-run", 2)  # a camera in a head, which casts no shadow on what is in it: see docs/pixels.md
 SUITE = (
     "acrobot-swingup", "ball_in_cup-catch", "cartpole-swingup", "cheetah-run", "finger-turn_hard", "fish-swim",
     "hopper-hop", "humanoid-run", "humanoid_CMU-run", "manipulator-bring_ball", "pendulum-swingup", "point_mass-easy",
@@ -63,7 +62,6 @@ def test_close_up_they_are_mujocos(name):
             f"{shaded.max():.2f}, structure {alike_plain.min():.3f} and {alike.min():.3f}"
         )
         assert near.min() >= 0.98 and same.min() >= 0.985
-        assert plain.max() <= 4.0 and alike_plain.min() >= 0.95
-        if (name, camera) != WITHIN:
-            assert shaded.max() <= 7.0 and alike.min() >= 0.95
+        assert plain.max() <= 4.0 and shaded.max() <= 7.0
+        assert min(alike_plain.min(), alike.min()) >= 0.95
     renderer.close()

@@ -168,6 +168,15 @@ def test_a_shadow_takes_all_of_a_light():
     assert (shown(f'{FLOOR}{light}<geom size=".2" pos="1.5 0 1.5"/>') > 0).any()  # behind the light
 
 
+@pytest.mark.parametrize("kind", ['directional="true"', 'cutoff="60" attenuation=".1 0 0"'], ids=["far", "spot"])
+@pytest.mark.parametrize("shape", ['size="2.5"', 'type="box" size="2.5 2.5 2.5"', 'type="capsule" size="2 1"'])
+def test_a_shape_is_in_the_way_of_a_light_on_what_is_inside_it(shape, kind):
+    """As a camera in there sees."""
+    light = f'<light pos="5 0 5" dir="-1 0 -1" {kind} specular="0 0 0"/>'
+    assert (shown(f"{FLOOR}{light}")[:2] > 0).all()
+    assert (shown(f"{FLOOR}{light}<geom {shape}/>") == 0).all()
+
+
 def test_what_is_behind_glass_is_seen_through_both_of_its_sides():
     lamp = """<light pos="0 0 9" dir="0 0 -1" directional="true" ambient="1 1 1" diffuse="0 0 0" specular="0 0 0"
         castshadow="false"/>"""

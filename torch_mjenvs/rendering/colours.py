@@ -232,9 +232,10 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
     if light.directional:  # what is behind it casts no shadow, as in MuJoCo, though it shines from everywhere
         reach = dot(sub(point, place[:3]), place[3:])
         before, to = reach > 0.0, [-1.0 * reach * x for x in place[3:]]
+        origin = add(point, to)
         x, y, _ = mat_vec(transpose(axes), sub(point, place[:3]))
     else:
-        to = sub(place[:3], point)
+        origin, to = place[:3], sub(place[:3], point)
         across, up, back = mat_vec(transpose(axes), sub(point, place[:3]))
         over = 1.0 / maximum(-1.0 * back, 1e-9)
         x, y = across * over, up * over
@@ -245,7 +246,7 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
         left, right, bottom, top = bounds[4 * k : 4 * k + 4]
         own = pixel.views[0].shapes[k][1]
         may = logical_and(x >= left, x <= right, y >= bottom, y <= top, before, logical_not(blocked))
-        if drawn.shape == GeomType.PLANE:  # which would be in its own way by rounding
+        if not drawn.tree:  # which would be in its own way by rounding
             may = logical_and(may, logical_not(_is(which, k)))
 
         def meet(
@@ -254,17 +255,19 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
             at = 4 if shape == GeomType.SPHERE else 0
             start, turn = own[at : at + 3], own[at + 3 : at + 12]
             v = mat_vec(turn, to)
-            along = [0.0, 0.0, -1.0 * v[0], 0.0, 0.0, -1.0 * v[1], 0.0, 0.0, -1.0 * v[2]]
-            from_here = add(start, mat_vec(turn, point))
-            way = [0.0, 0.0, -1.0]
             if tree:
-                return [enter(tree, pixel.meshes, [*from_here, *along], way, CLEAR, 1.0)[1] >= 0.0]
+                along = [0.0, 0.0, -1.0 * v[0], 0.0, 0.0, -1.0 * v[1], 0.0, 0.0, -1.0 * v[2]]
+                from_here = add(start, mat_vec(turn, point))
+                return [enter(tree, pixel.meshes, [*from_here, *along], [0.0, 0.0, -1.0], CLEAR, 1.0)[1] >= 0.0]
+            # From the light: what the point is inside of is in its way, too.
+            way, along = [0.0, 0.0, -1.0], [0.0, 0.0, v[0], 0.0, 0.0, v[1], 0.0, 0.0, v[2]]
+            from_light = add(start, mat_vec(turn, origin))
             if shape == GeomType.PLANE:
-                t = Kind(*KINDS[shape]).enter([*from_here, *along, own[12], own[13]], way)
+                t = Kind(*KINDS[shape]).enter([*from_light, *along, own[12], own[13]], way)
                 return [logical_and(t > 0.0, t < 1.0)]
             size = [1.0 / own[16], own[12]] if shape == GeomType.CAPSULE else [1.0, 1.0, 1.0]
             kind = Kind(*KINDS[GeomType.ELLIPSOID if shape == GeomType.SPHERE else shape])
-            t = kind.enter(kind.numbers(size, from_here, along), way)
+            t = kind.enter(kind.numbers(size, from_light, along), way)
             return [logical_and(t > 0.0, t < 1.0)]
 
         (blocked,) = when_any(may, meet, [blocked])

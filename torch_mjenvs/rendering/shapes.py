@@ -236,12 +236,19 @@ KINDS: dict[int, tuple[int, Numbers, Enter, Points | None, Touch]] = {
     GeomType.PLANE: (16, _plane_numbers, _enter_plane, None, _touch_plane),
     GeomType.SPHERE: (16, _sphere_numbers, _enter_sphere, lambda size: [([0.0] * 3, size[0])], _touch_sphere),
     GeomType.CAPSULE: (
-        18, _capsule_numbers, _enter_capsule, lambda size: [([0.0, 0.0, s * size[1]], size[0]) for s in (-1.0, 1.0)],
+        18,
+        _capsule_numbers,
+        _enter_capsule,
+        lambda size: [([0.0, 0.0, s * size[1]], size[0]) for s in (-1.0, 1.0)],
         _touch_capsule,
     ),
     GeomType.ELLIPSOID: (13, _ellipsoid_numbers, _enter_ellipsoid, _box_balls, _touch_ellipsoid),
     GeomType.CYLINDER: (
-        13, _cylinder_numbers, _enter_cylinder, lambda size: _box_balls([size[0], size[0], size[1]]), _touch_cylinder
+        13,
+        _cylinder_numbers,
+        _enter_cylinder,
+        lambda size: _box_balls([size[0], size[0], size[1]]),
+        _touch_cylinder,
     ),
     GeomType.BOX: (12, _box_numbers, _enter_box, _box_balls, _touch_box),
 }
@@ -293,7 +300,6 @@ def _turn_back(turn: Vec, x: Vec) -> list[Scalar]:
     """A vector of the shape's own axes, in the camera's."""
     back = transpose(turn)
     return [dot(back[3 * k : 3 * k + 3], x) for k in range(3)]
-
 
 
 def flat_bounds(balls: list[tuple[Vec, Scalar]] | None, place: Vec, turn: Vec) -> list[Scalar]:

@@ -54,9 +54,7 @@ def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, flat: bool, known: Sequence[
     )  # fmt: skip
 
 
-def textured(
-    texels: Any, surface: Surface, numbers: Vec, at: Vec, sizes: Vec, moved: Sequence[Vec]
-) -> list[Scalar]:
+def textured(texels: Any, surface: Surface, numbers: Vec, at: Vec, sizes: Vec, moved: Sequence[Vec]) -> list[Scalar]:
     """Return what a texture shows at a point: red, green and blue, by which the colour is multiplied.
 
     at: as `Kind.touch` has it. sizes: of the shape. moved: by how much `at` changes from a pixel to the next one, along
