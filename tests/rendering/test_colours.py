@@ -13,7 +13,6 @@ from test_pictures import HAVE, opengl  # noqa: F401 (a fixture)
 
 from torch_mjenvs import Simulation, UnsupportedModel
 from torch_mjenvs.compiler import cuda
-from torch_mjenvs.envs.tasks.registry import make_task
 from torch_mjenvs.rendering import picture
 
 WORLDS = 3
@@ -105,26 +104,6 @@ def test_the_tasks_look_as_in_mujoco(name, camera):
     model.vis.quality.offsamples = 0  # edges are compared elsewhere
     assert max(differences(model, camera, 84, ())) < 2.0
     assert max(differences(model, camera, 84, ("shadow", "reflection"))) < 1.5
-
-
-SUITE = (
-    "acrobot-swingup", "ball_in_cup-catch", "cartpole-swingup", "cheetah-run", "finger-turn_hard", "fish-swim",
-    "hopper-hop", "humanoid-run", "manipulator-bring_ball", "pendulum-swingup", "point_mass-easy", "quadruped-walk",
-    "reacher-easy", "stacker-stack_4", "swimmer-swimmer6", "walker-walk",
-)  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("opengl")
-@pytest.mark.parametrize("name", SUITE)
-def test_dm_controls_suite_looks_as_in_mujoco(name):
-    """Every camera, at 240 x 240."""
-    pytest.importorskip("dm_control")
-    model = make_task(name, {}, ()).load()
-    model.vis.quality.offsamples = 0
-    for camera in range(-1, model.ncam):
-        assert max(differences(model, camera, 240, ("shadow", "reflection"))) < 4.0
-        assert max(differences(model, camera, 240, ())) < 7.0
 
 
 def shown(inside: str) -> np.ndarray:
