@@ -254,21 +254,23 @@ def _open(pixel: Pixel, j: int, point: Vec, which: Scalar) -> Mask:
         ) -> list[Any]:
             at = 4 if shape == GeomType.SPHERE else 0
             start, turn = own[at : at + 3], own[at + 3 : at + 12]
-            v = mat_vec(turn, to)
+            v, way = mat_vec(turn, to), [0.0, 0.0, -1.0]
+            # To the light, and back from it: either way a shape is met where it is entered, which what is inside of it
+            # does on the way back alone, and a light that is inside of it on the way there.
+            there, back = ([0.0, 0.0, -x * v[0], 0.0, 0.0, -x * v[1], 0.0, 0.0, -x * v[2]] for x in (1.0, -1.0))
+            from_here, from_light = (add(start, mat_vec(turn, x)) for x in (point, origin))
             if tree:
-                along = [0.0, 0.0, -1.0 * v[0], 0.0, 0.0, -1.0 * v[1], 0.0, 0.0, -1.0 * v[2]]
-                from_here = add(start, mat_vec(turn, point))
-                return [enter(tree, pixel.meshes, [*from_here, *along], [0.0, 0.0, -1.0], CLEAR, 1.0)[1] >= 0.0]
-            # From the light: what the point is inside of is in its way, too.
-            way, along = [0.0, 0.0, -1.0], [0.0, 0.0, v[0], 0.0, 0.0, v[1], 0.0, 0.0, v[2]]
-            from_light = add(start, mat_vec(turn, origin))
+                return [enter(tree, pixel.meshes, [*from_here, *there], way, CLEAR, 1.0)[1] >= 0.0]
             if shape == GeomType.PLANE:
-                t = Kind(*KINDS[shape]).enter([*from_light, *along, own[12], own[13]], way)
+                t = Kind(*KINDS[shape]).enter([*from_here, *there, own[12], own[13]], way)
                 return [logical_and(t > 0.0, t < 1.0)]
             size = [1.0 / own[16], own[12]] if shape == GeomType.CAPSULE else [1.0, 1.0, 1.0]
             kind = Kind(*KINDS[GeomType.ELLIPSOID if shape == GeomType.SPHERE else shape])
-            t = kind.enter(kind.numbers(size, from_light, along), way)
-            return [logical_and(t > 0.0, t < 1.0)]
+            met = []
+            for begin, along in ((from_here, there), (from_light, back)):
+                t = kind.enter(kind.numbers(size, begin, along), way)
+                met.append(logical_and(t > 0.0, t < 1.0))
+            return [logical_or(*met)]
 
         (blocked,) = when_any(may, meet, [blocked])
     return logical_not(blocked)
