@@ -12,13 +12,16 @@ import oracle
 import pytest
 import torch
 
+from torch_mjenvs.compiler import tiles
 from torch_mjenvs.physics import load
 from torch_mjenvs.physics.collision.colliders import NEVER
 from torch_mjenvs.physics.collision.primitive import ball_colliders
 from torch_mjenvs.physics.collision.shapes import COLLIDERS, Collider
 from torch_mjenvs.physics.constraints.batch import contact_groups
+from torch_mjenvs.physics.constraints.batch.contact_pool import layout_of
 from torch_mjenvs.physics.constraints.batch.pair_batch import batch_pairs, divided
 from torch_mjenvs.physics.constraints.softening import contact_bound
+from torch_mjenvs.physics.dynamics.inertia import dof_columns
 from torch_mjenvs.physics.model.enums import GeomType
 from torch_mjenvs.physics.model.model import Model
 from torch_mjenvs.physics.model.precision import DOUBLE, SINGLE
@@ -331,6 +334,15 @@ def crowd(option: str, surface: str) -> mujoco.MjModel:
     )
 
 
+def test_tiles_of_a_hessian_hold_dofs_of_several_trees(monkeypatch):
+    """Of the kitchen's 29 dofs, blocks that end with each tree would be 17, and take 3 times as many products."""
+    m = load(crowd("", 'condim="3"'))
+    by_trees, found = tiles.Blocks.of(dof_columns(m)), layout_of(m, m.pairs).blocks
+    assert (m.nv, found.count, by_trees.count) == (51, 14, 45)
+    monkeypatch.setattr(tiles, "pays", lambda *_: True)
+    assert layout_of(m, m.pairs).blocks == by_trees  # those of M, to which they are added
+
+
 def test_contacts_that_noslip_sweeps_share_slots_sooner(monkeypatch):
     """No batch takes them, so that they would be written out: Adroit's hand has 103 to 279 pairs."""
     monkeypatch.setattr(POOLED.replace("VERY_MANY", "MANY_SWEPT"), 2)
@@ -339,17 +351,20 @@ def test_contacts_that_noslip_sweeps_share_slots_sooner(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("option", "surface"),
+    ("option", "surface", "all_in_tiles"),
     [
-        ("", 'condim="3"'),
-        ('cone="elliptic"', 'condim="4" friction=".8 .02 .01"'),
-        ('noslip_iterations="4" noslip_tolerance="0"', 'condim="6" friction=".5 .02 .01"'),
+        ("", 'condim="3"', False),
+        ("", 'condim="3"', True),
+        ('cone="elliptic"', 'condim="4" friction=".8 .02 .01"', False),
+        ('noslip_iterations="4" noslip_tolerance="0"', 'condim="6" friction=".5 .02 .01"', False),
     ],
-    ids=["pyramids", "cones", "noslip"],
+    ids=["pyramids", "M in tiles", "cones", "noslip"],
 )
-def test_contacts_of_all_kinds_in_slots(option, surface, monkeypatch):
+def test_contacts_of_all_kinds_in_slots(option, surface, all_in_tiles, monkeypatch):
     """What makes a model's pairs too many, made few: dm_control's dog has 5,557."""
     monkeypatch.setattr(POOLED, 2)
+    if all_in_tiles:
+        monkeypatch.setattr(tiles, "pays", lambda *_: True)
     monkeypatch.setattr(LOOPED, 2)
     model = crowd(option, surface)
     assert divided(load(model), DOUBLE)[1]

@@ -43,6 +43,11 @@ def large(rows: Sequence[Columns], values: Iterable[Scalar], stores: int = 0) ->
     return any(type(x) is Expr for x in values) and pays(rows, elimination(rows), stores)
 
 
+def in_tiles(rows: Sequence[Columns]) -> bool:
+    """Return whether a matrix of these columns, of which no entry is there yet, is in tiles in a kernel."""
+    return pays(rows, elimination(rows), 0)
+
+
 def pays(rows: Sequence[Columns], products: int, stores: int) -> bool:
     """Return whether tiles pay for a matrix of these columns, which takes so many products to factor: see `large`."""
     most = products * (1 + products / MUCH_CODE) - LOOPS - STORE * stores

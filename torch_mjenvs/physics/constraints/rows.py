@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
-from ...compiler.tiles import Blocks, Layout, Part, TileMatrix
+from ...compiler.tiles import Layout, Part, TileMatrix
 from ..algebra.sparse import Row
 from ..algebra.spatial import MINVAL, Vec, add, dot, is_number, is_zero
-from ..dynamics.inertia import Matrix, dof_columns, plus
+from ..dynamics.inertia import Matrix, plus
 from ..model.data import Data
 from ..model.model import Model, Pair, dof_chain
 from .listed import ByBody, Visit
@@ -52,7 +52,8 @@ class Hessian(list[Row]):
         """Return the Hessian of the whole cost: the sum with M."""
         if not isinstance(d.M, TileMatrix):
             rows = plus(self, d.M)
-            return self._with_parts(TileMatrix.of(list(rows), blocks_of(m))) if self._parts else rows
+            layouts = [layout for _, layout in self._parts.values()]
+            return self._with_parts(TileMatrix.of(list(rows), layouts[0].blocks)) if layouts else rows
         columns = [dof_chain(m, i)[::-1] if i in self.images else own for i, own in enumerate(d.M.columns)]
         return self._with_parts(d.M.plus_products(self.images, columns).plus(self))
 
@@ -60,11 +61,6 @@ class Hessian(list[Row]):
         for part, layout in self._parts.values():
             matrix = matrix.plus_part(part, layout.columns)
         return matrix
-
-
-def blocks_of(m: Model) -> Blocks:
-    """Return the blocks of dofs by which M and Hessians are in tiles, where they are."""
-    return Blocks.of(dof_columns(m))
 
 
 class Constraint:

@@ -23,15 +23,16 @@ from typing import Any
 from ....compiler.arrays import Array, Table
 from ....compiler.control import Packed, change_each, fold_each, put_each, repeat
 from ....compiler.scalar import Mask, Scalar, select
-from ....compiler.tiles import SIDE, Blocks, Layout
+from ....compiler.tiles import SIDE, Blocks, Layout, Pattern, in_tiles
 from ...algebra.spatial import Vec, choose, dot, sum_of
+from ...dynamics.inertia import dof_columns
 from ...model.data import Data
 from ...model.model import Model, Pair
 from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
 from ..listed import ByBody, Visit
-from ..rows import Constraint, Hessian, blocks_of
+from ..rows import Constraint, Hessian
 from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
@@ -77,15 +78,28 @@ class Couples:
 
 
 def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
-    """Return the tiles of the Hessian in which contacts of these pairs have entries."""
+    """Return the tiles of the Hessian in which contacts of these pairs have entries.
+
+    Its blocks are those of M where that is in tiles. Else they are those with which the fewest products factor it:
+    where any limb may touch any other, or trees are small, a block that holds dofs of two costs nothing more.
+    """
     columns: list[set[int]] = [set() for _ in range(m.nv)]
-    tiles, blocks = set[tuple[int, int]](), blocks_of(m)
-    for couple in {(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs}:
-        moved = sorted(v for side in sides_of(m, *couple) for v in side.dofs)
-        for k, v in enumerate(moved):
-            columns[v].update(moved[: k + 1])
-        mine = {blocks.of_row[v][0] for v in moved}
-        tiles |= {(I, J) for I in mine for J in mine if J <= I}
+    couples = {(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs}
+    moved = [sorted(v for side in sides_of(m, *couple) for v in side.dofs) for couple in couples]
+    for mine in moved:
+        for k, v in enumerate(mine):
+            columns[v].update(mine[: k + 1])
+    inertial = dof_columns(m)
+    rows = [{*own, *more} for own, more in zip(inertial, columns, strict=True)]
+    fewest = min(
+        (Blocks.of(rows), Blocks.of([range(v + 1) for v in range(m.nv)])),
+        key=lambda blocks: Pattern.of(rows, blocks).products,
+    )
+    blocks = Blocks.of(inertial) if in_tiles(inertial) else fewest
+    tiles = set[tuple[int, int]]()
+    for mine in moved:
+        own = {blocks.of_row[v][0] for v in mine}
+        tiles |= {(I, J) for I in own for J in own if J <= I}
     return Layout(blocks, sorted(tiles), columns)
 
 
