@@ -306,8 +306,8 @@ POOLED = "torch_mjenvs.physics.constraints.batch.pair_batch.VERY_MANY"
 LOOPED = "torch_mjenvs.physics.constraints.batch.pair_tables.IN_LOOP"
 
 
-def crowd(option: str, surface: str) -> mujoco.MjModel:
-    """A chain and free bodies of many shapes above a floor and on a step, with friction and without.
+def crowd(option: str, surface: str, other: str = 'condim="1"') -> mujoco.MjModel:
+    """A chain and free bodies of many shapes above a floor and on a step, two of them with another surface.
 
     What would be found by GJK, as MuJoCo finds it within 1e-6, touches the floor alone.
     """
@@ -315,7 +315,7 @@ def crowd(option: str, surface: str) -> mujoco.MjModel:
     shapes = (
         'type="capsule" size=".08 .12"', 'size=".1"', 'type="box" size=".1 .08 .06"',
         f'type="ellipsoid" size=".1 .12 .08" {alone}', f'type="cylinder" size=".08 .1" {alone}',
-        'type="box" size=".07 .1 .08" condim="1"', 'size=".09" condim="1"',
+        f'type="box" size=".07 .1 .08" {other}', f'size=".09" {other}',
     )  # fmt: skip
     free = "".join(
         f'<body pos="{0.22 * (k % 3)} {0.2 * (k % 2)} {0.12 + 0.1 * k}" euler="{20 * k} {35 * k} 0"><freejoint/>'
@@ -351,22 +351,23 @@ def test_contacts_that_noslip_sweeps_share_slots_sooner(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("option", "surface", "all_in_tiles"),
+    ("option", "surface", "other", "all_in_tiles"),
     [
-        ("", 'condim="3"', False),
-        ("", 'condim="3"', True),
-        ('cone="elliptic"', 'condim="4" friction=".8 .02 .01"', False),
-        ('noslip_iterations="4" noslip_tolerance="0"', 'condim="6" friction=".5 .02 .01"', False),
+        ("", 'condim="3"', 'condim="1"', False),
+        ("", 'condim="3"', 'condim="1"', True),
+        ('cone="elliptic"', 'condim="4" friction=".8 .02 .01"', 'condim="1"', False),
+        ('noslip_iterations="4" noslip_tolerance="0"', 'condim="6" friction=".5 .02 .01"', 'condim="1"', False),
+        ('noslip_iterations="4" noslip_tolerance="0"', 'condim="3"', 'condim="4" friction=".6 .02 .01"', False),
     ],
-    ids=["pyramids", "M in tiles", "cones", "noslip"],
+    ids=["pyramids", "M in tiles", "cones", "noslip", "noslip of two kinds"],
 )
-def test_contacts_of_all_kinds_in_slots(option, surface, all_in_tiles, monkeypatch):
+def test_contacts_of_all_kinds_in_slots(option, surface, other, all_in_tiles, monkeypatch):
     """What makes a model's pairs too many, made few: dm_control's dog has 5,557."""
     monkeypatch.setattr(POOLED, 2)
     if all_in_tiles:
         monkeypatch.setattr(tiles, "pays", lambda *_: True)
     monkeypatch.setattr(LOOPED, 2)
-    model = crowd(option, surface)
+    model = crowd(option, surface, other)
     assert divided(load(model), DOUBLE)[1]
     rng, data, states = np.random.default_rng(0), mujoco.MjData(model), []
     while len(states) < 8:

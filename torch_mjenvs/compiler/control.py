@@ -324,14 +324,20 @@ def choose_each(which: Any, test: Callable[[Any], Sequence[Mask]], n: int) -> An
     return fresh("chosen", region_op, attr=n * len(region_op.attr.chosen))
 
 
-def fold_each(which: Any, body: Callable[[Any, Carry], Carry], carry: Carry) -> Carry:
-    """Run `for i in which: carry = body(i, carry)`, each iteration for the worlds of the i-th mask."""
+def fold_each(
+    which: Any, body: Callable[[Any, Carry], Carry], carry: Carry, arrays: Sequence[Array] = ()
+) -> Carry:
+    """Run `for i in which: carry = body(i, carry)`, each iteration for the worlds of the i-th mask.
+
+    arrays: those that loops within change. What these put, they put in all worlds.
+    """
     if type(which) is not Expr:
         for i, mask in which:
-            carry = when_any(mask, functools.partial(body, i), carry)
+            with _iteration(arrays, mask):
+                carry = when_any(mask, functools.partial(body, i), carry)
         return carry
     _, rebuild = _flatten(carry)
-    return rebuild(_results(_for_each(which, lambda i, c: Iteration(body(i, c)), carry)))
+    return rebuild(_results(_for_each(which, lambda i, c: Iteration(body(i, c)), carry, arrays)))
 
 
 def add_each(

@@ -76,6 +76,15 @@ class Couples:
         counts = [len(mine) for mine in lists]
         return Couples(Table(of), Table(starts), Table(counts), Table(flat), of_signs, max(counts), alike)
 
+    def dense_signs(self, blocks: Blocks) -> tuple[list[list[float]], list[float]]:
+        """Return rows of signs, one for each couple and block of all, and the first row of each contact's couple."""
+        rows = list[list[float]]()
+        for couple in range(len(self.start.values)):
+            start = self.start[couple]
+            own = {self.blocks[k]: [x[k] for x in self.signs] for k in range(start, start + self.count[couple])}
+            rows += [own.get(I, [0.0] * SIDE) for I in range(blocks.count)]
+        return rows, [float(couple * blocks.count) for couple in self.of.values]
+
 
 def layout_of(m: Model, pairs: Sequence[Pair]) -> Layout:
     """Return the tiles of the Hessian in which contacts of these pairs have entries.
@@ -225,18 +234,6 @@ class ContactPool(Constraint):
         axes = [self.found.at(i, ("axis", k)) for k in range(3)]
         return self.found.at(i, "dist"), [self.found.at(i, "arm1"), self.found.at(i, "arm2")], axes
 
-    def dense(self, i: Any, axes: Sequence[int]) -> Array:
-        """Return rows of the Jacobian of contact i, by block (a row for each block, of all these axes)."""
-        entries = Array([[0.0] * (len(axes) * SIDE)] * self.blocks.count)
-
-        def scatter(b: Any, nothing: Any) -> Any:
-            mine = self._entries(i, b)
-            entries.put(self._block(i, b), [x for k in axes for x in mine[k]], None)
-            return nothing
-
-        repeat(self._count(i), scatter, [], [entries])
-        return entries
-
     @property
     def bodies(self) -> list[tuple[int, int]]:
         """The bodies of geom1 and geom2 of each contact, by place."""
@@ -290,9 +287,7 @@ class ContactPool(Constraint):
 
     def compute_rows(self, d: Data) -> None:
         """Compute `jacobian` and `y0`."""
-        still = {"odof": [0.0] * 6, "qvel": 0.0}
-        cut = self.blocks.cut([{"odof": list(x), "qvel": v} for x, v in zip(d.odof, d.qvel, strict=True)], still)
-        moving = Array([[y for dof in block for y in (*dof["odof"], dof["qvel"])] for block in cut])
+        moving = moving_of(d, self.blocks)
 
         def row(i: Any) -> tuple[Any, list[Scalar]]:
             second, first = self._lines(i)
@@ -314,6 +309,12 @@ class ContactPool(Constraint):
             return i, [y0[0] + self.found.at(i, "pull"), *y0[1:]]
 
         put_each(self.slots.which, row, self.y0, within=[self.jacobian])
+
+
+def moving_of(d: Data, blocks: Blocks) -> Array:
+    """Return the motion axes and speeds of all dofs, a row for each block: seven numbers a dof."""
+    cut = blocks.cut([[*x, v] for x, v in zip(d.odof, d.qvel, strict=True)], [0.0] * 7)
+    return Array([[y for dof in block for y in dof] for block in cut])
 
 
 def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) -> list[ContactPool]:
