@@ -31,7 +31,7 @@ def _own_entry(w: Writer, e: Expr) -> str:
     table: Table = e.attr
     if table not in w.constants:
         w.constants[table] = table_of(w, w.types.element, [w.types.number(x) for x in table.values])
-    step = w.assign(f"zext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")
+    step = w.assign(f"sext {w.types.of('i')} {w.value(e.args[0], 'i')} to {w.types.vector('i64')}")  # see `own_places`
     place = f"{w.types.element}, {w.types.shared} {w.constants[table]}, {w.types.vector('i64')} {step}"
     return gather(w, w.assign(f"getelementptr {place}"), w.types.shared)
 
@@ -105,15 +105,19 @@ def get(w: Writer, e: Expr) -> None:
 
 
 def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
-    """Write a vector of pointers: where each world's own number stands, the worlds being in different rows."""
+    """Write a vector of pointers: where each world's own number stands, the worlds being in different rows.
+
+    Steps are computed as integers of 32 bits with a sign: x86 reads and writes at these, 16 at a time, and only 8 at
+    steps of 64 bits. No array is so long that they do not suffice.
+    """
     lanes, columns, at = w.types.lanes, array.attr.columns, w.names[array]
-    integers = w.types.vector("i64")
-    step = w.assign(f"zext {w.types.of('i')} {row} to {integers}")
-    step = w.assign(f"mul {integers} {step}, {w.types.splat('i64', columns * lanes)}")
+    assert array.attr.rows * columns * lanes < 2**31, "an array whose places 32 bits do not number"
+    narrow, wide = w.types.of("i"), w.types.vector("i64")
+    step = w.assign(f"mul {narrow} {row}, {w.types.splat('i32', columns * lanes)}")
     first = [column * lanes + k for k in range(lanes)]
-    offset = str(first[0]) if lanes == 1 else "<" + ", ".join(f"i64 {x}" for x in first) + ">"
-    step = w.assign(f"add {integers} {step}, {offset}")
-    return w.assign(f"getelementptr {w.types.element}, {w.types.own} {at}, {integers} {step}")
+    offset = str(first[0]) if lanes == 1 else "<" + ", ".join(f"i32 {x}" for x in first) + ">"
+    step = w.assign(f"sext {narrow} {w.assign(f'add {narrow} {step}, {offset}')} to {wide}")
+    return w.assign(f"getelementptr {w.types.element}, {w.types.own} {at}, {wide} {step}")
 
 
 def gather(w: Writer, at: str, pointer: str, t: str = "f") -> str:

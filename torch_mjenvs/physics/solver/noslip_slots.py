@@ -9,34 +9,35 @@ dofs   e one of a block's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.arrays import Array, Table
-from ...compiler.control import choose_all, repeat
+from ...compiler.control import choose_all, count_while, repeat
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, number, select
 from ...compiler.tiles import SIDE, Blocks
-from ..algebra.spatial import MINVAL, add_scaled, choose, dot, sub, sum_of, zeros
+from ..algebra.spatial import MINVAL, add_scaled, choose, dot, zeros
 from ..constraints.batch.contact_pool import ContactPool, moving_of
 from ..constraints.batch.records import Records
 from ..constraints.body_contacts import lines_of
 from ..constraints.own_lists import OwnList, merged
-from ..dynamics.inertia import AnyFactor, factor, solve
+from ..dynamics.inertia import factor, solve
 from ..model.data import Data
 from ..model.model import Model
 
-ORDER, POOL, SLOT, SIGNS = range(4)  # of a row of `SlotGrips.own`
+ORDER, POOL, SLOT, SIGNS, AXES = range(5)  # of a row of `SlotGrips.own`
 
 
 @dataclass
 class SlotGrips:
     """Friction of the contacts of some pools, each world's own, in MuJoCo's order.
 
-    own: of each contact its place among all that there may be, its pool, its slot there, and the first row of its signs
-    in `signs`, which has one for each block. places: by pool and slot, where in `own` a contact is. rows: of each, by
-    axis of friction: A, y0, the friction coefficient, the force at the start and the most that it may be (axes).
-    jacobian, images: J and M^-1 J', a row for each contact and block (axes x SIDE). force: F as sweeps leave it (axes).
+    own: of each contact its place among all that there may be, its pool, its slot there, the first row of its signs in
+    `signs`, which has one for each block, and how many axes of friction it has. places: by pool and slot, where in
+    `own` a contact is. axes: the most that a contact has. rows: for each contact and axis A, y0, the friction
+    coefficient, the force at the start and the most that it may be. jacobian, images: J and M^-1 J', for each contact,
+    axis and block. force: F as sweeps leave it.
     """
 
     pools: Sequence[ContactPool]
@@ -59,25 +60,25 @@ class SlotGrips:
         x = Array(self.blocks.cut(a, 0.0))
 
         def visit(i: Any, nothing: Any) -> Any:
-            new = []
-            for k in range(self.axes):
+            def visit_axis(k: Any, nothing: Any) -> Any:
+                def add(I: Any, total: Scalar) -> Scalar:
+                    return total + dot(self.jacobian[self._row(i, k, I)], x[I])
 
-                def add(I: Any, total: Scalar, k: int = k) -> Scalar:
-                    return total + dot(self._of_axis(self.jacobian, i, I, k), x[I])
-
-                y0, A, mu, most = (self.rows.at(i, name)[k] for name in ("y0", "A", "mu", "most"))
-                old, residual = self.force[i, k], repeat(self.blocks.count, add, y0)
+                at = self._row(i, k)
+                y0, A, mu, most = (self.rows.at(at, name) for name in ("y0", "A", "mu", "most"))
+                old, residual = self.force[at], repeat(self.blocks.count, add, y0)
                 loose = (4.0 * mu * mu) * A < MINVAL
-                held = clip(old - residual / maximum(A, MINVAL), -most, most)
-                new.append(select(loose, 0.0, held))
+                new = select(loose, 0.0, clip(old - residual / maximum(A, MINVAL), -most, most))
 
-                def move(I: Any, nothing: Any, k: int = k, change: Scalar = new[-1] - old) -> Any:
-                    x.put(I, add_scaled(x[I], self._of_axis(self.images, i, I, k), change))
+                def move(I: Any, nothing: Any) -> Any:
+                    x.put(I, add_scaled(x[I], self.images[self._row(i, k, I)], new - old))
                     return nothing
 
                 repeat(self.blocks.count, move, [], [x])
-            self.force.put(i, new)
-            return nothing
+                self.force.put(at, new)
+                return nothing
+
+            return self._each_axis(i, visit_axis, [x, self.force])
 
         self.own.each(visit, [], [x, self.force])
         return self.blocks.joined(x)
@@ -87,16 +88,17 @@ class SlotGrips:
         total = Array(self.blocks.cut(qfrc, 0.0))
 
         def push(i: Any, nothing: Any) -> Any:
-            change = self._change(i)
+            def push_axis(k: Any, nothing: Any) -> Any:
+                change = self._change(self._row(i, k))
 
-            def add(I: Any, nothing: Any) -> Any:
-                rows = [self._of_axis(self.jacobian, i, I, k) for k in range(self.axes)]
-                pushes = [sum_of(f * row[e] for f, row in zip(change, rows, strict=True)) for e in range(SIDE)]
-                total.put(I, [x + y for x, y in zip(total[I], pushes, strict=True)])
+                def add(I: Any, nothing: Any) -> Any:
+                    total.put(I, add_scaled(total[I], self.jacobian[self._row(i, k, I)], change))
+                    return nothing
+
+                repeat(self.blocks.count, add, [], [total])
                 return nothing
 
-            repeat(self.blocks.count, add, [], [total])
-            return nothing
+            return self._each_axis(i, push_axis, [total])
 
         self.own.each(push, [], [total])
         return self.blocks.joined(total)
@@ -106,20 +108,25 @@ class SlotGrips:
         for pool, places in zip(self.pools, self.places, strict=True):
 
             def change(i: Any, pool: ContactPool = pool, places: Array = places) -> list[Scalar]:
-                return [0.0, *self._change(places[i])[: pool.condim - 1]]
+                first = places[i] * float(self.axes)
+                return [0.0, *(self._change(first + float(k)) for k in range(pool.condim - 1))]
 
             pool.pull(change, wrench)
 
-    def _change(self, i: Any) -> list[Scalar]:
-        return sub(self.force[i], self.rows.at(i, "start"))
+    def _change(self, at: Any) -> Scalar:
+        """The change of force of the contact and axis in a row."""
+        change: Scalar = self.force[at] - self.rows.at(at, "start")
+        return change
 
-    def _of_axis(self, array: Array, i: Any, I: Any, k: int) -> list[Scalar]:
-        found: list[Scalar] = array[self._row(i, I), SIDE * k : SIDE * k + SIDE]
-        return found
+    def _each_axis(self, i: Any, body: Callable[[Any, Any], Any], arrays: Sequence[Array]) -> Any:
+        """Run `body(k, nothing)` for the axes of friction of each world's i-th contact."""
+        count = self.own.rows[i, AXES]
+        return count_while(lambda k, _: number(k) < count, body, [], self.axes, arrays)
 
-    def _row(self, i: Any, I: Any) -> Any:
-        """Return the row of contact i and block I in `jacobian` and `images`."""
-        return Table([n * self.blocks.count for n in range(self.own.most)])[i] + I
+    def _row(self, i: Any, k: Any, I: Any = None) -> Any:
+        """Return the row of contact i and axis k in `rows` and `force`, and of block I in `jacobian` and `images`."""
+        at = Table([n * self.axes for n in range(self.own.most)])[i] + k
+        return at if I is None else Table([n * self.blocks.count for n in range(self.own.most * self.axes)])[at] + I
 
     def _find_places(self) -> None:
         def put(i: Any, nothing: Any) -> Any:
@@ -143,7 +150,7 @@ class SlotGrips:
     def _fill(self, m: Model, d: Data) -> None:
         """Compute J, M^-1 J' and `rows` of all contacts, and the forces that they start from."""
         inverse, blocks, moving = factor(d.M, m.dof_clamped), self.blocks, moving_of(d, self.blocks)
-        x, axes = self.pools[0].of_dofs(d.qacc_solver), range(self.axes)
+        x = self.pools[0].of_dofs(d.qacc_solver)
         alike = all(pool.couples.alike for pool in self.pools)
 
         def put(i: Any, nothing: Any) -> Any:
@@ -159,22 +166,30 @@ class SlotGrips:
                         dot(line, dofs[7 * e : 7 * e + 6]) * sign
                         for e, (sign, line) in enumerate(zip(signs, lines, strict=True))
                     ])  # fmt: skip
-                self.jacobian.put(self._row(i, I), [y for row in entries[1:] for y in row], None)
+                for k, mine in enumerate(entries[1:]):
+                    self.jacobian.put(self._row(i, k, I), mine, None)
                 return [y + dot(row, x[I]) for y, row in zip(total, entries, strict=True)]
 
             along = repeat(blocks.count, do_block, zeros(self.axes + 1), [self.jacobian])
-            J = [[self.jacobian[self._row(i, I), SIDE * k + e] for I, e in blocks.of_row] for k in axes]
-            images = _solved(J, inverse)
-            cut = [blocks.cut(image, 0.0) for image in images]
-            for I in range(blocks.count):
-                self.images.put(self._row(i, I), [y for k in axes for y in cut[k][I]], None)
             y0, mu, start, most = self._chosen(i, [self._of_pool(pool, slot, along) for pool in self.pools])
-            A = [dot(one, image) for one, image in zip(J, images, strict=True)]
-            self.rows.rows.put(i, [*A, *y0, *mu, *start, *most])
-            self.force.put(i, start)
+            for k in range(self.axes):
+                self.rows.rows.put(self._row(i, k), [0.0, y0[k], mu[k], start[k], most[k]], None)
+                self.force.put(self._row(i, k), start[k], None)
             return nothing
 
-        self.own.each(put, [], [self.jacobian, self.images, self.rows.rows, self.force])
+        def invert(i: Any, nothing: Any) -> Any:
+            def invert_axis(k: Any, nothing: Any) -> Any:
+                J = [self.jacobian[self._row(i, k, I), e] for I, e in blocks.of_row]
+                image = solve(inverse, J)
+                for I, mine in enumerate(blocks.cut(image, 0.0)):
+                    self.images.put(self._row(i, k, I), mine, None)
+                self.rows.rows.put(self._row(i, k), [dot(J, image)])
+                return nothing
+
+            return self._each_axis(i, invert_axis, [self.images, self.rows.rows])
+
+        self.own.each(put, [], [self.jacobian, self.rows.rows, self.force])
+        self.own.each(invert, [], [self.images, self.rows.rows])
 
     def _of_pool(self, pool: ContactPool, slot: Any, along: list[Scalar]) -> list[list[Scalar]]:
         """y0, friction coefficients, forces and the most that they may be of a contact in a slot of a pool (axes each).
@@ -210,29 +225,17 @@ def grips_in_slots(m: Model, d: Data) -> SlotGrips | None:
 
         def row(i: Any, pool: Any = pool, p: int = p, starts: Table = starts, order: Table = order) -> list[Scalar]:
             place = pool.number(i)
-            return [order[place], float(p), number(i), starts[place]]
+            return [order[place], float(p), number(i), starts[place], pool.condim - 1.0]
 
         signs += by_block
-        lists.append(OwnList.of(pool.slots.which, len(pool.pairs), row, 4))
-    n, names = len(known), ("A", "y0", "mu", "start", "most")
-    columns: dict[Any, Any] = {name: slice(k * axes, k * axes + axes) for k, name in enumerate(names)}
-    rows, force = Array(rows=n, columns=axes * len(columns)), Array(rows=n, columns=axes)
-    jacobian, images = (Array(rows=n * blocks.count, columns=axes * SIDE) for _ in range(2))
+        lists.append(OwnList.of(pool.slots.which, len(pool.pairs), row, 5))
+    n = len(known) * axes
+    columns: dict[Any, Any] = {name: k for k, name in enumerate(("A", "y0", "mu", "start", "most"))}
+    rows, force = Array(rows=n, columns=len(columns)), Array(rows=n)
+    jacobian, images = (Array(rows=n * blocks.count, columns=SIDE) for _ in range(2))
     places = [Array(rows=len(pool.pairs)) for pool in pools]
     of_axes = Records(rows, columns)
-    grips = SlotGrips(pools, merged(lists, 4), places, Table(signs), axes, of_axes, jacobian, images, force)
+    grips = SlotGrips(pools, merged(lists, 5), places, Table(signs), axes, of_axes, jacobian, images, force)
     grips._find_places()
     grips._fill(m, d)
     return grips
-
-
-def _solved(J: list[list[Scalar]], inverse: AnyFactor) -> list[list[Scalar]]:
-    """Return M^-1 J' of each row, by a loop: the code of a solution is there once."""
-    rows, images = Array(J), Array(rows=len(J), columns=len(J[0]))
-
-    def solve_one(k: Any, nothing: Any) -> Any:
-        images.put(k, solve(inverse, rows[k]), None)
-        return nothing
-
-    repeat(len(J), solve_one, [], [images])
-    return [images[k] for k in range(len(J))]

@@ -6,13 +6,25 @@ from typing import Any
 
 from ....compiler.arrays import Array
 from ....compiler.control import count_while
-from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
+from ....compiler.scalar import (
+    Mask,
+    Scalar,
+    absolute,
+    floor,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    number,
+    select,
+)
 from ...algebra.spatial import MINVAL, add, add_scaled, choose, cross, dot, norm, scale, sub, zeros
 from ..colliders import NEVER
 from .hull import Hull, difference
 
 TOLERANCE = 1e-6  # metres: ccd_tolerance
 STEPS = 35  # ccd_iterations: how many points are added to C's polytope at the most
+POINTS = 64.0  # more than a polytope has, so that an edge is one number
 ABOVE = 1e-10  # metres: what is less above a face does not see it
 
 
@@ -79,7 +91,7 @@ def _expand(
         for abc in ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))
     ]
     points, faces = Array(corners, 4 + STEPS), Array(sides, 4 + 2 * STEPS)
-    edges, seen = Array(rows=3 * faces.rows, columns=2), Array(rows=faces.rows)
+    edges, rim, seen = (Array(rows=n * faces.rows) for n in (3, 3, 1))
     cornered: Mask = numbered and logical_and(
         *(s <= 0.0 for s in skins), *(r <= 0.0 for hull in (one, two) for r in hull.radii)
     )
@@ -101,7 +113,7 @@ def _expand(
         known = cornered if cornered is False else logical_and(cornered, _known(points, c["points"], new[6:]))
         go = logical_not(logical_or(outside, close, known))
         count = _see(faces, edges, seen, c["faces"], new[:3], go)
-        made = _close(points, faces, edges, seen, c, count, new[:3])
+        made = _close(points, faces, edges, rim, seen, c, count, new[:3])
         points.put(c["points"], new, go)
         return {
             "go": go,
@@ -124,7 +136,7 @@ def _expand(
         "points": 4.0,
         "faces": 4.0,
     }
-    c = count_while(lambda i, c: c["go"], step, start, STEPS, [points, faces, edges, seen])
+    c = count_while(lambda i, c: c["go"], step, start, STEPS, [points, faces, edges, rim, seen])
     x = scale(c["n"], c["depth"])
     at = [points[k] for k in c["abc"]]
     shares = _shares([p[:3] for p in at], x)
@@ -190,13 +202,16 @@ def _lesser(new: list[Scalar], old: list[Scalar]) -> list[Scalar]:
 
 
 def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list[Scalar], go: Mask) -> Scalar:
-    """List the faces that w sees, and their edges; returns how many faces they are."""
+    """List the faces that w sees, and their edges; returns how many faces they are.
+
+    An edge from a to b is the number POINTS a + b.
+    """
 
     def look(k: Any, n: Scalar) -> Scalar:
         a, b, c, *plane = faces[k]
         sees = logical_and(go, dot(plane[:3], w) - plane[3] > ABOVE)
-        for j, edge in enumerate(([a, b], [b, c], [c, a])):
-            edges.put(3.0 * n + j, edge, sees)
+        for j, (start, end) in enumerate(((a, b), (b, c), (c, a))):
+            edges.put(3.0 * n + j, start * POINTS + end, sees)
         seen.put(n, number(k), sees)
         return n + select(sees, 1.0, 0.0)
 
@@ -204,26 +219,46 @@ def _see(faces: Array, edges: Array, seen: Array, count: Scalar, w: list[Scalar]
 
 
 def _close(
-    points: Array, faces: Array, edges: Array, seen: Array, c: dict[str, Any], count: Scalar, w: list[Scalar]
+    points: Array,
+    faces: Array,
+    edges: Array,
+    rim: Array,
+    seen: Array,
+    c: dict[str, Any],
+    count: Scalar,
+    w: list[Scalar],
 ) -> Scalar:
     """Put a face from w to each edge that just one of the faces seen has; returns how many faces were put."""
 
-    def close(k: Any, made: Scalar) -> Scalar:
-        a, b = edges[k]
+    def find(k: Any, found: Scalar) -> Scalar:
+        edge = edges[k]
+        start, end = _ends(edge)
+        back = end * POINTS + start
 
         def look(j: Any, inner: Mask) -> Mask:
-            p, q = edges[j]
-            return logical_or(inner, logical_and(absolute(p - b) < 0.5, absolute(q - a) < 0.5))
+            return logical_or(inner, absolute(edges[j] - back) < 0.5)
 
         inner = count_while(lambda j, _: number(j) < 3.0 * count, look, False, edges.rows)
-        rim = logical_not(inner)
-        again = seen[made]
-        where = select(made < count, again, c["faces"] + made - count)
-        first, second = (points[v, :3] for v in (a, b))
-        faces.put(where, [a, b, c["points"], *_plane(first, second, w)], rim)
-        return made + select(rim, 1.0, 0.0)
+        rim.put(found, edge, logical_not(inner))
+        return found + select(inner, 0.0, 1.0)
 
-    return count_while(lambda k, _: number(k) < 3.0 * count, close, 0.0, edges.rows, [faces])
+    def close(k: Any, nothing: Any) -> Any:
+        start, end = _ends(rim[k])
+        beyond = number(k) - count
+        where = select(beyond < 0.0, seen[k], c["faces"] + beyond)  # in place of one that is seen, while there are any
+        first, second = (points[v, :3] for v in (start, end))
+        faces.put(where, [start, end, c["points"], *_plane(first, second, w)])
+        return nothing
+
+    made = count_while(lambda k, _: number(k) < 3.0 * count, find, 0.0, edges.rows, [rim])
+    count_while(lambda k, _: number(k) < made, close, [], rim.rows, [faces])
+    return made
+
+
+def _ends(edge: Scalar) -> tuple[Scalar, Scalar]:
+    """The points at the ends of an edge."""
+    start = floor(edge * (1.0 / POINTS))
+    return start, edge - start * POINTS
 
 
 def _shares(corners: list[list[Scalar]], x: list[Scalar]) -> list[Scalar]:
