@@ -30,11 +30,11 @@ from torch_mjenvs.compiler.control import (
     here,
     put_each,
     repeat,
-    revise_each,
     when_any,
     while_any,
 )
 from torch_mjenvs.compiler.llvm import render
+from torch_mjenvs.compiler.own_lists import OwnList, merged
 from torch_mjenvs.compiler.scalar import (
     absolute,
     clip,
@@ -453,25 +453,48 @@ def test_sets_are_put_together_in_an_order_and_numbered_anew():
             weight = Table([float(k) for k in range(10)])[both.place(i)]
             return [carry[0] + weight * rows[i, 0], 0.5 * carry[1] + rows[i, 1]]
 
-        first = fold_each(both.which, turn, [0.0, x[0]])
-        kept = Array([[0.0, 1.0]] * 10)
-
-        def revise(i: object, carry: list) -> tuple:
-            return [carry[0] + kept[i, 1], carry[1] + rows[i, 0]], [kept[i, 0] + rows[i, 0], 2.0 * kept[i, 1]]
-
-        def sweep(_: object, carry: list) -> list:
-            return revise_each(both.which, revise, carry, kept)
-
-        swept = repeat(3, sweep, first, [kept])
-        again = Packed.of([both], [[9 - k for k in range(10)]], 10)  # the same, from the last to the first
-
-        def backwards(i: object, carry: list) -> list:
-            return [0.5 * carry[0] + kept[both.slot(Table(range(9, -1, -1))[again.place(i)]), 0]]
-
-        turned = fold_each(again.which, backwards, [0.0])
-        return [*first, *swept, *turned]
+        return fold_each(both.which, turn, [0.0, x[0]])
 
     check(body, whole_numbers(5), LANES)
+
+
+def test_each_world_goes_through_a_list_of_its_own():
+    """Two sets as lists, put together by their first numbers; what a loop within puts is there for the next entry."""
+    orders = [[6.0, 1.0, 4.0, 9.0, 0.0], [8.0, 2.0, 5.0, 7.0, 3.0]]
+
+    def body(x: list) -> list:
+        values, kept = Array(list(x)), Array([0.0] * 10)
+        some = choose_each(everything(5), lambda i: [values[i] > 8.0], 5)
+        others = active_set([v < 12.0 for v in x])
+        lists = [
+            OwnList.of(which, 5, lambda i, order=order: [Table(order)[i], values[i]], 2)
+            for which, order in zip((some, others), orders, strict=True)
+        ]
+        both = merged(lists, 2)
+
+        def turn(k: object, carry: list) -> list:
+            place, value = both.rows[k]
+
+            def put(_: object, nothing: list) -> list:
+                kept.put(place, kept[place] + value)
+                return nothing
+
+            repeat(2, put, [], [kept])
+            return [0.5 * carry[0] + value, carry[1] + place * value]
+
+        found = both.each(turn, [x[0], 0.0], [kept])
+        return [both.count, *(one.count for one in lists), *found, *(kept[k] for k in range(10))]
+
+    check(body, whole_numbers(5), LANES)
+    x = whole_numbers(5)[:, 0].tolist()
+    entries = [(order[k], v) for order, holds in zip(orders, (lambda v: v > 8, lambda v: v < 12), strict=True)
+               for k, v in enumerate(x) if holds(v)]  # fmt: skip
+    folded = x[0]
+    for _, v in sorted(entries):
+        folded = 0.5 * folded + v
+    count, one, two, first, second, *kept = body(x)
+    assert (count, one + two, first, second) == (len(entries), count, folded, sum(k * v for k, v in entries))
+    assert kept == [2 * dict(entries).get(float(k), 0.0) for k in range(10)]
 
 
 def test_what_is_touched_in_a_loop_is_touched_anew():

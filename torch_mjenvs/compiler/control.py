@@ -201,13 +201,10 @@ class Packed:
 
     @staticmethod
     def of(sets: Sequence[Any], orders: Sequence[Sequence[int]], n: int) -> Packed:
-        """Put sets together: number i of set k goes to place `orders[k][i]` of n. Of a `Packed` i is such a place."""
-        inner = [x.which if isinstance(x, Packed) else x for x in sets]
+        """Put sets together: number i of set k goes to place `orders[k][i]` of n."""
         if is_tracing():
-            return Packed(fresh("packed", *inner, attr=Packing(n, orders)))
-        found = []
-        for x, which, order in zip(sets, inner, orders, strict=True):
-            found += [(order[x.places[i] if isinstance(x, Packed) else i], mask) for i, mask in which]
+            return Packed(fresh("packed", *sets, attr=Packing(n, orders)))
+        found = [(order[i], mask) for which, order in zip(sets, orders, strict=True) for i, mask in which]
         found.sort(key=lambda entry: entry[0])
         return Packed([(slot, mask) for slot, (_, mask) in enumerate(found)], [place for place, _ in found])
 
@@ -262,27 +259,6 @@ def change_each(which: Any, body: Callable[[Any], None], arrays: Sequence[Array]
         return Iteration()
 
     _for_each(which, iteration, [], arrays)
-
-
-def revise_each(
-    which: Any, body: Callable[[Any, Carry], tuple[Carry, Sequence[Scalar]]], carry: Carry, array: Array
-) -> Carry:
-    """Run `for i in which: carry, array[i] = body(i, carry)`, each iteration for the worlds of the i-th mask."""
-    if type(which) is not Expr:
-        for i, mask in which:
-            new, row = body(i, carry)
-            carry = choose_all(mask, new, carry) if mask is not True else new
-            array.set_row(i, [select(mask, x, y) for x, y in zip(row, array[i], strict=True)])
-        return carry
-    _, rebuild = _flatten(carry)
-
-    def iteration(i: Any, carry: Carry) -> Iteration:
-        new, row = body(i, carry)
-        return Iteration(new, [Put(array.held, i, c, x, array[i, c]) for c, x in enumerate(row)])
-
-    region_op = _for_each(which, iteration, carry)
-    array.leave(array.held, region_op)
-    return rebuild(_results(region_op))
 
 
 def compute_each(which: Any, compute: Callable[[Any], Sequence[Scalar]]) -> Array:

@@ -50,8 +50,6 @@ def packed(w: Writer, e: Expr) -> None:
         j, end = _count_to(w, count)
         number = w.assign(f"load i32, {own} {_at(w, 'i32', listed, j)}")
         mask = w.assign(f"load {integer}, {own} {_at(w, integer, of_number, number)}")
-        if which in w.packed:
-            number = w.assign(f"load i32, {own} {_at(w, 'i32', w.packed[which][0], number)}")
         table = _at(w, "i32", table_of(w, "i32", [str(x) for x in order]), number, w.types.shared)
         place = w.assign(f"load i32, {w.types.shared} {table}")
         w.put(f"store {integer} {mask}, {own} {_at(w, integer, marks, place)}")

@@ -15,13 +15,13 @@ from typing import Any
 
 from ...compiler.arrays import Array, Table
 from ...compiler.control import choose_all, count_while, repeat
+from ...compiler.own_lists import OwnList, merged
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, number, select
 from ...compiler.tiles import SIDE, Blocks
 from ..algebra.spatial import MINVAL, add_scaled, choose, dot, zeros
 from ..constraints.batch.contact_pool import ContactPool, moving_of
 from ..constraints.batch.records import Records
 from ..constraints.body_contacts import lines_of
-from ..constraints.own_lists import OwnList, merged
 from ..dynamics.inertia import factor, solve
 from ..model.data import Data
 from ..model.model import Model

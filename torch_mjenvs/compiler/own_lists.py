@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.arrays import Array
-from ...compiler.control import Carry, count_while, fold_each, repeat
-from ...compiler.scalar import Scalar, number, select
+from .arrays import Array
+from .control import Carry, count_while, fold_each, repeat
+from .scalar import Scalar, number, select
 
 
 @dataclass(frozen=True)
