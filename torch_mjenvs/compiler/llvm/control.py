@@ -6,10 +6,11 @@ world simply branches.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from ..expr import Expr
-from ..region_ops import IterArg, PuttingLoop, Repeat, When, While
+from ..region_ops import IterArg, OwnPut, PuttingLoop, Repeat, When, While
 from .arrays import own_places, place, scatter
 from .writer import Row, Writer
 
@@ -127,18 +128,42 @@ def while_(w: Writer, e: Expr) -> None:
 
 def put_own(w: Writer, region_op: PuttingLoop, active: object) -> None:
     """Write what an iteration, which is for the worlds that are active, puts into arrays."""
-    for put in region_op.puts:
-        x, vector, own = w.value(put.value, "f"), w.types.of("f"), w.types.own
-        if put.row_type == "s":
-            at = place(w, put.array, put.row, put.column)
-            if put.mask is not None and not (active is True and put.mask is True):
-                old = w.assign(f"load {vector}, {own} {at}")
-                x = select(w, logical_and(w, active, put.mask), x, old, "f")
-            w.put(f"store {vector} {x}, {own} {at}")
-            continue
-        mask = active if put.mask is None else logical_and(w, active, put.mask)
-        at = own_places(w, put.array, w.value(put.row, "i"), put.column)
-        scatter(w, at, mask if isinstance(mask, str) else w.value(mask, "b"), x)
+    for (row_type, _), group in itertools.groupby(region_op.puts, lambda put: (put.row_type, id(put.mask))):
+        puts = list(group)
+        if row_type == "s":
+            for put in puts:
+                _put_in_shared_row(w, put, active)
+        else:
+            _put_in_own_rows(w, puts, active)
+
+
+def _put_in_shared_row(w: Writer, put: OwnPut, active: object) -> None:
+    x, vector, own = w.value(put.value, "f"), w.types.of("f"), w.types.own
+    at = place(w, put.array, put.row, put.column)
+    if put.mask is not None and not (active is True and put.mask is True):
+        old = w.assign(f"load {vector}, {own} {at}")
+        x = select(w, logical_and(w, active, put.mask), x, old, "f")
+    w.put(f"store {vector} {x}, {own} {at}")
+
+
+def _put_in_own_rows(w: Writer, puts: list[OwnPut], active: object) -> None:
+    """Write puts under one mask into rows of each world's own. Where no world of the vector puts anything, as is most
+    often so of what few worlds find, a branch saves the stores, which take as long whatever the mask.
+    """
+    own_mask = puts[0].mask
+    mask = active if own_mask is None else logical_and(w, active, own_mask)
+    bits = mask if isinstance(mask, str) else w.value(mask, "b")
+    numbers = [(w.value(put.value, "f"), w.value(put.row, "i")) for put in puts]
+    skip = w.types.lanes > 1 and isinstance(own_mask, Expr)
+    body, join = w.fresh_labels("body", "join") if skip else ("", "")
+    if skip:
+        w.put(f"br i1 {any_bit(w, bits)}, label %{body}, label %{join}")
+        w.label(body)
+    for put, (x, row) in zip(puts, numbers, strict=True):
+        scatter(w, own_places(w, put.array, row, put.column), bits, x)
+    if skip:
+        w.put(f"br label %{join}")
+        w.label(join)
 
 
 def logical_and(w: Writer, a: object, b: object) -> str:
