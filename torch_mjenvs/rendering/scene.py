@@ -8,14 +8,14 @@ left out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from ..compiler.control import when_any
+from ..compiler.control import compute_rows, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, select, sqrt
 from ..physics.algebra.spatial import (
     Vec,
@@ -36,7 +36,7 @@ from ..physics.model.model import Model, UnsupportedModel
 from ..physics.sensors.ray_hfield import ray_hfield, surface
 from . import connectors, lights, meshes, surfaces
 from .camera import Camera, camera_of, pose, read
-from .connectors import ACTUATOR, TENDON, Piece, Rod
+from .connectors import ACTUATOR, TENDON, Rod
 from .lights import Light
 from .meshes import Tree
 from .shapes import KINDS, NOWHERE, Kind, bounds, corners, flat_bounds, point_at, turned, union
@@ -346,17 +346,35 @@ Placed = tuple[Vec, Vec, Vec]  # position, orientation and size
 
 def _placed(m: Model, d: Data, scene: Scene) -> list[Placed]:
     """Return where all that is drawn is."""
-    pieces: dict[tuple[int, int], list[Piece]] = {}
+    rods: dict[tuple[int, int], list[Placed]] = {}
     out: list[Placed] = []
     for x in scene.drawn:
         if x.rod:
-            if (x.object, x.id) not in pieces:
-                pieces[x.object, x.id] = connectors.pieces(m, d, x.object, x.id, x.rod)
-            out.append(connectors.placed(x.rod, pieces[x.object, x.id][x.rod.piece]))
+            if (x.object, x.id) not in rods:
+                rods[x.object, x.id] = connectors.placed(connectors.pieces(m, d, x.object, x.id, x.rod))
+            pos, mat, half = rods[x.object, x.id][x.rod.piece]
+            out.append((pos, mat, [x.rod.radius, half, 0.0]))
         elif x.object == GEOM:
             out.append((d.geom_xpos[x.id], d.geom_xmat[x.id], m.geom_size[x.id]))
         else:
             out.append((d.site_xpos[x.id], d.site_xmat[x.id], m.site_size[x.id]))
+    return out
+
+
+def _of_all(
+    m: Model, scene: Scene, placed: list[Placed], compute: Callable[[Kind, Vec, Vec, Vec], list[Scalar]]
+) -> list[list[Scalar]]:
+    """Return what `compute(kind, pos, mat, size)` gives of all that is drawn: shapes of a kind take one code."""
+    alike: dict[Any, list[int]] = {}
+    for k, x in enumerate(scene.drawn):
+        alike.setdefault(x.shape if x.shape in KINDS else (k,), []).append(k)
+    out: list[list[Scalar]] = [[] for _ in placed]
+    for group in alike.values():
+        kind = kind_of(m, scene.drawn[group[0]])
+        rows = [[*pos, *mat, *size] for pos, mat, size in (placed[k] for k in group)]
+        found = compute_rows(rows, lambda row, kind=kind: compute(kind, row[:3], row[3:12], row[12:]))
+        for k, numbers in zip(group, found, strict=True):
+            out[k] = numbers
     return out
 
 
@@ -367,26 +385,28 @@ def _view(
 
     eye: where the camera itself is, and which way it looks, as its own light does. number: of the view, 0 the camera's.
     """
-    out: list[Scalar] = []
-    sides: list[list[Scalar]] = []
     shining: list[list[Scalar]] = []
     for light in scene.lights:
         pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
         seen = mat_vec(transpose(axes), sub(pos, place))
         shining.append([*seen, *mat_vec(transpose(axes), normalize(way, [0.0, 0.0, -1.0]))])
-    for x, (pos, mat, size) in zip(scene.drawn, placed, strict=True):
-        kind = kind_of(m, x)
+
+    def seen_as(kind: Kind, pos: Vec, mat: Vec, size: Vec) -> list[Scalar]:
         local = transpose(mat)
         start, turn = mat_vec(local, sub(place, pos)), mat_mul(local, axes)
         balls = kind.balls(size) if kind.balls else None
-        there = bounds(balls, start, turn, scene.camera.near)
-        out += [*there, *kind.numbers(size, start, turn)]
-        if balls is not None:
-            sides.append(there)
+        return [*bounds(balls, start, turn, scene.camera.near), *kind.numbers(size, start, turn)]
+
+    out: list[Scalar] = []
+    found = _of_all(m, scene, placed, seen_as)
+    for x, numbers, (_, _, size) in zip(scene.drawn, found, placed, strict=True):
+        out += numbers
         if scene.kept(x, number):
             of_plane = corner_lights if x.cells == FOUR else even_light
+            start, turn = numbers[4:7], numbers[7:16]
             out += of_plane(scene, x, shining, scene.groups(number == 0), size, start, turn)
-    return [*out, *union(sides), *(y for light in shining for y in light)]
+    around = union([numbers[:4] for x, numbers in zip(scene.drawn, found, strict=True) if x.bounded])
+    return [*out, *around, *(y for light in shining for y in light)]
 
 
 def corner_lights(
@@ -451,17 +471,17 @@ def _shadow(m: Model, d: Data, scene: Scene, placed: list[Placed], light: Light,
     aside = select(absolute(back[2]) > 0.9, 1.0, 0.0)
     right = normalize(cross([aside, 0.0, 1.0 - aside], back), [1.0, 0.0, 0.0])
     own = transpose([*right, *cross(back, right), *back])
-    out = mat_mul(transpose(axes), own)
-    for x, (place, mat, size) in zip(scene.drawn, placed, strict=True):
-        kind = kind_of(m, x)
+
+    def lit_as(kind: Kind, place: Vec, mat: Vec, size: Vec) -> list[Scalar]:
         local = transpose(mat)
         balls = kind.balls(size) if kind.balls else None
         turn = mat_mul(local, own)
         if light.directional:
-            out += flat_bounds(balls, mat_vec(transpose(own), sub(place, pos)), turn)
-        else:
-            out += bounds(balls, mat_vec(local, sub(pos, place)), turn, 1e-3)
-    return out
+            return flat_bounds(balls, mat_vec(transpose(own), sub(place, pos)), turn)
+        return bounds(balls, mat_vec(local, sub(pos, place)), turn, 1e-3)
+
+    found = _of_all(m, scene, placed, lit_as)
+    return [*mat_mul(transpose(axes), own), *(x for sides in found for x in sides)]
 
 
 class View:
