@@ -41,7 +41,7 @@ from .lights import Light
 from .meshes import Tree
 from .shapes import KINDS, NOWHERE, Kind, bounds, corners, flat_bounds, point_at, turned, union
 from .surfaces import Surface
-from .textures import Texture
+from .textures import CUBE, Texture
 
 MOST_CELLS = 200  # mjMAXPLANEGRID
 FOUR, FINE = "four", "fine"
@@ -147,6 +147,11 @@ class Scene:
                 found[k] = 2.0 * square - 1.0  # of twice the angle, by which the ray turns
         return found if all(x > 0.0 for x in found.values()) else None
 
+    def laid(self, drawn: Drawn) -> int:
+        """Return how many numbers a view keeps of how a texture lies on a plane."""
+        flat = drawn.shape == GeomType.PLANE and drawn.surface and drawn.surface.texture
+        return 4 if flat and flat.faces != CUBE else 0
+
     def kept(self, drawn: Drawn, view: int) -> int:
         """Return how many numbers a view, 0 the camera's own, keeps of the light on a plane."""
         groups, glints = len(self.groups(view == 0)), None if drawn.bounded else self.glints(drawn)
@@ -158,7 +163,7 @@ class Scene:
     def size(self) -> int:
         """Return how many numbers a picture keeps: of the camera's view, of its mirrors', of the sky and of shadows."""
         views = range(1 + len(self.mirrors))
-        shapes = sum(4 + count(x) + self.kept(x, k) for x in self.drawn for k in views) + 4 * len(views)
+        shapes = sum(4 + count(x) + self.laid(x) + self.kept(x, k) for x in self.drawn for k in views) + 4 * len(views)
         sky = 9 if self.sky else 0
         return shapes + 6 * len(self.lights) * len(views) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
 
@@ -346,7 +351,7 @@ Placed = tuple[Vec, Vec, Vec]  # position, orientation and size
 
 def _placed(m: Model, d: Data, scene: Scene) -> list[Placed]:
     """Return where all that is drawn is."""
-    rods: dict[tuple[int, int], list[Placed]] = {}
+    rods: dict[tuple[int, int], list[tuple[Vec, Vec, Scalar]]] = {}
     out: list[Placed] = []
     for x in scene.drawn:
         if x.rod:
@@ -372,7 +377,11 @@ def _of_all(
     for group in alike.values():
         kind = kind_of(m, scene.drawn[group[0]])
         rows = [[*pos, *mat, *size] for pos, mat, size in (placed[k] for k in group)]
-        found = compute_rows(rows, lambda row, kind=kind: compute(kind, row[:3], row[3:12], row[12:]))
+
+        def of_row(row: list[Scalar], kind: Kind = kind) -> list[Scalar]:
+            return compute(kind, row[:3], row[3:12], row[12:])
+
+        found = compute_rows(rows, of_row)
         for k, numbers in zip(group, found, strict=True):
             out[k] = numbers
     return out
@@ -401,6 +410,8 @@ def _view(
     found = _of_all(m, scene, placed, seen_as)
     for x, numbers, (_, _, size) in zip(scene.drawn, found, placed, strict=True):
         out += numbers
+        if x.surface and scene.laid(x):
+            out += surfaces.laid(x.surface, numbers[16:18])
         if scene.kept(x, number):
             of_plane = corner_lights if x.cells == FOUR else even_light
             start, turn = numbers[4:7], numbers[7:16]
@@ -488,17 +499,21 @@ class View:
     """The numbers of one view, as `see` left them.
 
     `shapes` has of each shape its bounds and its own, `around` the bounds of all but planes, `lights` of each light its
-    position and direction. `kept` has of planes the light at the corners of four cells, or the even one; `meshes` is
-    the table of the scene's meshes.
+    position and direction. `laid` has of planes how a texture lies on them, `kept` the light at the corners of four
+    cells, or the even one; `meshes` is the table of the scene's meshes.
     """
 
     def __init__(self, scene: Scene, numbers: Sequence[Scalar], number: int = 0, table: Any = None):
         self.meshes = table
         self.shapes, self.lights, at = [], [], 0
+        self.laid: dict[int, list[Scalar]] = {}
         self.kept: dict[int, list[Scalar]] = {}
         for k, drawn in enumerate(scene.drawn):
             self.shapes.append((numbers[at : at + 4], list(numbers[at + 4 : at + 4 + count(drawn)])))
             at += 4 + count(drawn)
+            if laid := scene.laid(drawn):
+                self.laid[k] = list(numbers[at : at + laid])
+                at += laid
             if kept := scene.kept(drawn, number):
                 self.kept[k] = list(numbers[at : at + kept])
                 at += kept
