@@ -100,7 +100,7 @@ class Pixels:
         n, device, dtype = engine.num_envs, engine.device, engine.dtype
         size, outputs = (options.width, options.height), (options.outputs,)
         row = options.shape[0] * options.shape[1] * options.shape[2]
-        held, stacks = bytes_a_picture(size, outputs, dtype.itemsize), 3 if engine.shows_end else 2
+        held, stacks = bytes_a_picture(engine.mjmodel, size, outputs, dtype.itemsize), 3 if engine.shows_end else 2
         check_memory("num_envs", n, held + stacks * row * (1 if options.outputs == "rgb" else dtype.itemsize), device)
         camera = options.camera if options.camera is not None else min(engine.mjmodel.ncam, 1) - 1
         self._picture = picture_of(engine, engine.model, camera, size, outputs, None, options.effects, options.samples)

@@ -8,7 +8,7 @@ left out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -146,6 +146,12 @@ class Scene:
                 square = (SEEN / most) ** (1.0 / max(64.0 * surface.shininess, 1e-9))
                 found[k] = 2.0 * square - 1.0  # of twice the angle, by which the ray turns
         return found if all(x > 0.0 for x in found.values()) else None
+
+    def without(self, left_out: Collection[int]) -> Scene:
+        """Return the scene without these of what is drawn, by their places."""
+        kept = [k for k in range(len(self.drawn)) if k not in left_out]
+        haze = self.haze and replace(self.haze, plane=kept.index(self.haze.plane))
+        return replace(self, drawn=tuple(self.drawn[k] for k in kept), haze=haze)
 
     def laid(self, drawn: Drawn) -> int:
         """Return how many numbers a view keeps of how a texture lies on a plane."""
@@ -330,7 +336,7 @@ def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[S
         moved = [replace(x, pos=places.get(x.number, x.pos)) for x in scene.lights]
         scene = replace(scene, lights=tuple(moved))
     place, axes = pose(m, d, scene.camera)
-    eye, placed = (place, [-1.0 * x for x in column(axes, 2)]), _placed(m, d, scene)
+    eye, placed = (place, [-1.0 * x for x in column(axes, 2)]), placements(m, d, scene)
     out = _view(m, d, scene, placed, place, axes, eye, 0)
     for k in scene.mirrors:
         pos, mat, _ = placed[k]
@@ -349,7 +355,7 @@ def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[S
 Placed = tuple[Vec, Vec, Vec]  # position, orientation and size
 
 
-def _placed(m: Model, d: Data, scene: Scene) -> list[Placed]:
+def placements(m: Model, d: Data, scene: Scene) -> list[Placed]:
     """Return where all that is drawn is."""
     rods: dict[tuple[int, int], list[tuple[Vec, Vec, Scalar]]] = {}
     out: list[Placed] = []
@@ -557,7 +563,7 @@ def look(
                 depth, triangle = meshes.enter(drawn.tree, view.meshes, list(own), way, beyond, c[0])
             else:
                 depth = kind_of(m, drawn).enter(list(own), way)
-            nearest = logical_and(depth >= beyond, depth < c[0])
+            nearest = logical_and(depth >= beyond, depth <= c[0])  # of two in one place MuJoCo shows the last
             new = (depth, float(k), drawn.id, drawn.object, triangle)[: len(c)]
             return [select(nearest, a, b) for a, b in zip(new, c, strict=True)]
 
