@@ -27,6 +27,7 @@ from .layout import size_of
 from .tasks.base import Shown, Task
 
 CHANNELS = {"rgb": 3, "depth": 1}
+SHARE, MANY = 16, 4  # worlds that begin an episode are drawn by sixteenths of all, up to four of these
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ class Pixels:
     """Pictures of an engine's worlds, the last `stack` of each.
 
     Under SAME_STEP, whose kernel has begun new episodes when it is done, the engine keeps what ended ones were left in
-    (`Engine.shows_end`): `final` has their last pictures.
+    (`Engine.shows_end`): `final` has their last pictures. On CPUs the first ones of new episodes are then drawn of the
+    worlds alone that begin one, so many at a time.
 
     Raises MemoryError for more than fits; `UnsupportedModel` for what is not drawn.
     """
@@ -101,11 +103,15 @@ class Pixels:
         size, outputs = (options.width, options.height), (options.outputs,)
         row = options.shape[0] * options.shape[1] * options.shape[2]
         held, stacks = bytes_a_picture(engine.mjmodel, size, outputs, dtype.itemsize), 3 if engine.shows_end else 2
+        some = -(-n // SHARE) if engine.shows_end and device.type == "cpu" else 0
+        held += held * some // n
         check_memory("num_envs", n, held + stacks * row * (1 if options.outputs == "rgb" else dtype.itemsize), device)
         camera = options.camera if options.camera is not None else min(engine.mjmodel.ncam, 1) - 1
-        self._picture = picture_of(engine, engine.model, camera, size, outputs, None, options.effects, options.samples)
-        latest = self._picture.tensors[options.outputs]
-        self._latest = latest if options.outputs == "rgb" else latest[..., None]
+        how = options.effects, options.samples
+        self._picture = picture_of(engine, engine.model, camera, size, outputs, None, *how)
+        latest = self._latest = self._newest(self._picture)
+        self._some = torch.zeros(some, dtype=torch.int64, device=device)  # the worlds of `_few`
+        self._few = picture_of(engine, engine.model, camera, size, outputs, self._some, *how) if some else None
         self.frames = torch.zeros((n, *size[::-1], CHANNELS[options.outputs] * options.stack), device=device)
         self.frames = launch.mark_static_address(self.frames.to(latest.dtype))
         self.final = torch.zeros_like(self.frames) if engine.shows_end else self.frames
@@ -132,13 +138,25 @@ class Pixels:
         self._take("final_")
         self.final.copy_(self._moved())
         self.frames.copy_(self.final)
-        if ended.is_cuda or ended.any():
+        if self._few is None or ended.sum() > MANY * len(self._some):
             self.draw(ended, others=False)
+            return
+        for part in ended.nonzero()[:, 0].split(len(self._some)):
+            if len(part):
+                self._some.copy_(part[:1].expand_as(self._some))
+                self._some[: len(part)] = part
+                self._take(picture=self._few)
+                self.frames[part] = self._filled(self._newest(self._few)[: len(part)])
 
-    def _take(self, prefix: str = "") -> None:
+    def _take(self, prefix: str = "", picture: Picture | None = None) -> None:
         self.engine._follow()
         launch.materialize(self.engine.buffers[f"{prefix}qpos"])
-        self._picture.draw(prefix)
+        (picture or self._picture).draw(prefix)
+
+    def _newest(self, picture: Picture) -> torch.Tensor:
+        """Return a picture's tensor, (worlds, height, width, channels)."""
+        found = picture.tensors[self.options.outputs]
+        return found if self.options.outputs == "rgb" else found[..., None]
 
     def _filled(self, latest: torch.Tensor) -> torch.Tensor:
         """Return stacks of these pictures alone."""
