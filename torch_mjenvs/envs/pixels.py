@@ -27,6 +27,7 @@ from .layout import size_of
 from .tasks.base import Shown, Task
 
 CHANNELS = {"rgb": 3, "depth": 1}
+BLOCK = 2**20  # bytes of stacks that move at a time: they stay in a core's cache
 SHARE, MANY = 16, 4  # worlds that begin an episode are drawn by sixteenths of all, up to four of these
 
 
@@ -125,19 +126,20 @@ class Pixels:
         if begun is None:
             self.frames.copy_(self._filled(self._latest))
             return
-        moved = self._moved() if others else self.frames
         if begun.is_cuda or torch.compiler.is_compiling():
             begins = begun[:, None, None, None]
+            moved = self._moved(self.frames, self._latest) if others else self.frames
             self.frames.copy_(torch.where(begins, self._filled(self._latest), moved))
             return
-        self.frames.copy_(moved)
+        if others:
+            self._move()
         self.frames[begun] = self._filled(self._latest[begun])  # of few: to choose for all takes 20 times as long
 
     def draw_both(self, ended: torch.Tensor) -> None:
         """Take pictures after a step in which the worlds of the (N,) bool mask ended an episode and began the next."""
         self._take("final_")
-        self.final.copy_(self._moved())
-        self.frames.copy_(self.final)
+        self._move()
+        self.final.copy_(self.frames)
         if self._few is None or ended.sum() > MANY * len(self._some):
             self.draw(ended, others=False)
             return
@@ -162,16 +164,25 @@ class Pixels:
         """Return stacks of these pictures alone."""
         return torch.cat((latest,) * self.options.stack, -1)
 
-    def _moved(self) -> torch.Tensor:
+    def _move(self) -> None:
+        """Make the latest pictures the newest of their stacks, block by block: all at once would take new memory,
+        which costs more than what is done with it.
+        """
+        size = self.frames[0].numel() * self.frames.element_size()
+        worlds = max(1, BLOCK // size) if self.frames.device.type == "cpu" else len(self.frames)
+        for frames, latest in zip(self.frames.split(worlds), self._latest.split(worlds), strict=True):
+            frames.copy_(self._moved(frames, latest))
+
+    def _moved(self, frames: torch.Tensor, latest: torch.Tensor) -> torch.Tensor:
         """Return stacks with the latest picture as their newest.
 
         All numbers move by one picture's channels in memory, as one block, and then each channel is put in its place:
         on a CPU in a sixth of the time of `torch.cat`, which goes pixel by pixel.
         """
-        moved, channels = torch.empty_like(self.frames), self._latest.shape[-1]
-        moved.view(-1)[:-channels].copy_(self.frames.view(-1)[channels:])
+        moved, channels = torch.empty_like(frames), latest.shape[-1]
+        moved.view(-1)[:-channels].copy_(frames.view(-1)[channels:])
         for k in range(-channels, 0):
-            moved[..., k] = self._latest[..., k]
+            moved[..., k] = latest[..., k]
         return moved
 
     def seen(self, final: bool = False) -> torch.Tensor:
