@@ -192,7 +192,11 @@ class Pixels:
         """
         held = self.final if final else self.frames
         frames = held.movedim(-1, 1) if self.options.channels_first else held
-        return frames.clone(memory_format=torch.contiguous_format)
+        if frames.device.type != "cpu" or torch.compiler.is_compiling():
+            return frames.clone(memory_format=torch.contiguous_format)
+        kind = np.dtype(str(frames.dtype).removeprefix("torch."))
+        # NumPy asks Linux for large pages, as torch does not by itself: to fill new memory takes a third of the time.
+        return torch.from_numpy(np.empty(frames.shape, kind)).copy_(frames)
 
     @property
     def space(self) -> Box:
