@@ -19,8 +19,9 @@ import mujoco
 import numpy as np
 
 from ..compiler.control import when_any
-from ..compiler.expr import node
 from ..compiler.scalar import Scalar, absolute, clip, floor, logical_and, maximum, select, split_exponent
+from ..compiler.whole import Whole, add, as_scalar, at_least, exponent, halved, is_odd, multiply, whole
+from ..compiler.whole import choose as choose_whole
 from ..physics.algebra.spatial import dot
 from ..physics.model.model import UnsupportedModel
 
@@ -66,8 +67,7 @@ def read(mjm: mujoco.MjModel) -> tuple[tuple[Texture, ...], np.ndarray]:
         parts += [copy.ravel() for copy in copies]
         at += stack.shape[3] * sum(sizes)
     parts.append(np.zeros(3 * CUBE, np.uint32))  # behind the last copy something is read, but not used
-    whole = np.concatenate(parts)
-    return tuple(textures), whole.view(np.int32)
+    return tuple(textures), np.concatenate(parts).view(np.int32)
 
 
 def _with_neighbours(images: np.ndarray, repeats: bool) -> np.ndarray:
@@ -78,8 +78,8 @@ def _with_neighbours(images: np.ndarray, repeats: bool) -> np.ndarray:
     mode: Any = "wrap" if repeats else "edge"
     texels = np.pad(np.floor(images + 0.5).astype(np.uint32), ((0, 0), (1, 1), (1, 1), (0, 0)), mode=mode)
     pairs = texels[:, :, :-1] + np.uint32(256) * texels[:, :, 1:]
-    whole: np.ndarray = pairs[:, :-1] + np.uint32(65536) * pairs[:, 1:]
-    return whole
+    found: np.ndarray = pairs[:, :-1] + np.uint32(65536) * pairs[:, 1:]
+    return found
 
 
 def _copies(stack: np.ndarray) -> list[np.ndarray]:
@@ -152,21 +152,20 @@ def _filtered(
     last = len(texture.levels) - 1
     place = [clip(x, 0.0, 1.0) for x in place]
     pixel = clip(maximum(*(dot(step, step) for step in change)), 1.0, 4.0**last)  # its size in texels, squared
-    level = node("lshr", node("exponent", pixel), 1)  # which copy: its texels are 2**level of the texture's
-    first: Any = texture.levels[0]
+    level = halved(exponent(pixel), 1)  # which copy: its texels are 2**level of the texture's
+    first: Whole = texture.levels[0]
     for k in range(1, last + 1):  # cheaper than a table of numbers, each at a place of its own
-        first = node("iselect", pixel >= 4.0**k, texture.levels[k], first)
+        first = choose_whole(pixel >= 4.0**k, texture.levels[k], first)
 
-    def sizes(level: Any) -> list[Any]:
-        found = [node("lshr", n, level) for n in (texture.width, texture.height)]
+    def sizes(level: Whole) -> list[Whole]:
+        found = [halved(n, level) for n in (texture.width, texture.height)]
         least = texture.faces == CUBE or texture.width == texture.height  # only of copies after the last is it 0
-        return found if least else [node("iselect", node("ilt", n, 1), 1, n) for n in found]
+        return found if least else [at_least(n, 1) for n in found]
 
-    whole = sizes(level)
-    colour, following = _between(texels, texture, first, whole, face, place)
+    colour, following = _between(texels, texture, first, sizes(level), face, place)
 
     def smaller(c: list[Scalar]) -> list[Scalar]:
-        other, _ = _between(texels, texture, following, sizes(node("iadd", level, 1)), face, place)
+        other, _ = _between(texels, texture, following, sizes(add(level, 1)), face, place)
         share = _above(pixel)
         return [x + share * (y - x) for x, y in zip(c, other, strict=True)]
 
@@ -175,26 +174,26 @@ def _filtered(
 
 def _above(square: Scalar) -> Scalar:
     """Return by how much the logarithm to base 2 of a root is above a whole number, to 1e-4, which is not seen."""
-    t, odd = split_exponent(square)[0] - 1.0, node("i2f", node("iand", node("exponent", square), 1))
+    t, odd = split_exponent(square)[0] - 1.0, as_scalar(is_odd(exponent(square)))
     return 0.5 * (odd + t + t * (1.0 - t) * (0.4384 + t * (-0.2375 + t * 0.0807)))
 
 
 def _between(
-    texels: Any, texture: Texture, first: Any, sizes: Sequence[Any], face: Scalar, place: Sequence[Scalar]
-) -> tuple[list[Scalar], Any]:
+    texels: Any, texture: Texture, first: Whole, sizes: Sequence[Whole], face: Scalar, place: Sequence[Scalar]
+) -> tuple[list[Scalar], Whole]:
     """Read a copy between its four nearest texels; also return where the next copy begins, as `first` says of this."""
     lows, shares = [], []
     for x, n in zip(place, sizes, strict=True):
-        at = x * node("i2f", n) + 0.5  # from the middle of the texel before the first
-        low = node("f2i", at)
+        at = x * as_scalar(n) + 0.5  # from the middle of the texel before the first
+        low = whole(at)
         lows.append(low)
-        shares.append(at - node("i2f", low))
-    across, down = (node("iadd", n, 1) for n in sizes)
-    row, size = node("iadd", node("imul", lows[1], across), lows[0]), node("imul", across, down)
+        shares.append(at - as_scalar(low))
+    across, down = (add(n, 1) for n in sizes)
+    row, size = add(multiply(lows[1], across), lows[0]), multiply(across, down)
     if texture.faces == CUBE:
-        row, size = node("iadd", row, node("imul", node("f2i", face), size)), node("imul", size, CUBE)
+        row, size = add(row, multiply(whole(face), size)), multiply(size, CUBE)
     out = []
-    for one, two, three, last in texels.bytes(texture.start, texture.channels, node("iadd", first, row)):
+    for one, two, three, last in texels.bytes(texture.start, texture.channels, add(first, row)):
         upper, lower = one + shares[0] * (two - one), three + shares[0] * (last - three)
         out.append((upper + shares[1] * (lower - upper)) * (1.0 / 255.0))
-    return out * (3 // texture.channels), node("iadd", first, size)
+    return out * (3 // texture.channels), add(first, size)
