@@ -96,7 +96,7 @@ def mixed(rng: np.random.Generator) -> str:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_rays_meet_what_mj_multiray_meets_in_random_models(seed):
-    """Where the camera is inside of a shape it sees through it, as OpenGL draws: rays of MuJoCo would meet its far side."""
+    """Where the camera is inside of a shape it sees through it, as OpenGL draws: MuJoCo's rays meet the far side."""
     model = mujoco.MjModel.from_xml_string(mixed(np.random.default_rng(seed)))
     simulation = Simulation(model, 1, dtype=torch.float64)
     pictures, seen = simulation.render("c", 24, 20), scene_of(model, "c")[0].camera
