@@ -1,10 +1,13 @@
-"""Pictures a second on one core: `Simulation.render` beside `mujoco.Renderer`, in turns, in one process.
+"""Pictures a second: `Simulation.render` beside `mujoco.Renderer`, in turns, in one process, and steps with pictures.
 
-    MUJOCO_GL=egl python -m benchmarks.pictures
+    MUJOCO_GL=egl python -m benchmarks.pictures             # of Gymnasium's tasks and of robots, of one core
+    MUJOCO_GL=egl python -m benchmarks.pictures robots --menagerie ~/mujoco_menagerie      # with their meshes, too
+    python -m benchmarks.pictures steps --threads 2         # environments whose observations are pictures
 
-Both draw the same states in colour at 84 x 84, with shadows and reflections and without. Software OpenGL (Mesa) is
+Both draw the same states in colour, with shadows and reflections and without. Software OpenGL (Mesa) is
 held to one thread, as torch is. Ours draws many worlds at once, `mujoco.Renderer` one after the other: what each is
-made for. MuJoCo smooths edges by four samples a pixel, and ours does not.
+made for. MuJoCo smooths edges by four samples a pixel, and ours does not. Rates are by the processor time of one core;
+those of steps by the clock, and by the processor time of all threads.
 """
 
 from __future__ import annotations
@@ -12,18 +15,23 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import gymnasium
 import mujoco
 import numpy as np
 import torch
 
+import torch_mjenvs  # noqa: F401 (its environments)
 from torch_mjenvs import Simulation
+from torch_mjenvs.playground.scenes import scene
 
-SIZE = 84
 TASKS = ("HalfCheetah", "Hopper", "Humanoid")
+SCENES = {"Go1": "scene_mjx_feetonly_flat_terrain.xml", "G1": "scene_mjx_feetonly_flat_terrain.xml"}
+FULL = {"Go1": "scene_mjx_fullcollisions_flat_terrain.xml"}  # where all of the robot has primitives
 FLAGS = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION)
+EFFECTS = {"without shadows and mirrors": ("shadow", "reflection"), "with": ()}
+STEPS, STEPPED = "TorchDMC/cheetah-run-v0", 1024
 
 
 def rate(draw: Callable[[], int], seconds: float) -> float:
@@ -34,9 +42,11 @@ def rate(draw: Callable[[], int], seconds: float) -> float:
     return pictures / (time.process_time() - start)
 
 
-def of_ours(simulation: Simulation, without: tuple[str, ...], outputs: tuple[str, ...]) -> Callable[[], int]:
+def of_ours(
+    simulation: Simulation, size: int, without: tuple[str, ...], outputs: tuple[str, ...]
+) -> Callable[[], int]:
     def draw() -> int:
-        simulation.render(0, SIZE, SIZE, outputs=outputs, without=without)
+        simulation.render(0, size, size, outputs=outputs, without=without)
         return simulation.num_worlds
 
     draw()
@@ -55,36 +65,83 @@ def of_mujoco(renderer: mujoco.Renderer, d: mujoco.MjData, plain: bool) -> Calla
     return draw
 
 
+def tasks() -> Iterator[tuple[str, mujoco.MjModel]]:
+    for name in TASKS:
+        yield name, gymnasium.make(f"{name}-v5").unwrapped.model
+
+
+def robots(menagerie: str) -> Iterator[tuple[str, mujoco.MjModel]]:
+    """Robots of MuJoCo Playground as its tasks have them: by their collision shapes, and as Menagerie draws them."""
+    for name, file in SCENES.items():
+        yield f"{name}, primitives", scene(name.lower(), FULL.get(name, file)).compile()
+        if menagerie:
+            model = scene(name.lower(), file, menagerie).compile()
+            yield f"{name}, meshes ({model.nmeshface:,} triangles)", model
+
+
+def compare(name: str, model: mujoco.MjModel, size: int, worlds: int, seconds: float) -> None:
+    """Print the rows of a model's table: states lie about its first keyframe, or where it begins without one."""
+    simulation = Simulation(model, worlds)
+    about = model.key_qpos[0] if model.nkey else model.qpos0
+    noise = np.random.default_rng(0).normal(size=(worlds, model.nq))
+    simulation.qpos.copy_(torch.as_tensor(about + 0.1 * noise, dtype=torch.float32))
+    d = mujoco.MjData(model)
+    d.qpos[:] = simulation.qpos[0].double().numpy()
+    mujoco.mj_forward(model, d)
+    renderer = mujoco.Renderer(model, size, size)
+    for what, without in EFFECTS.items():
+        draws = (
+            of_ours(simulation, size, without, ("rgb",)),
+            of_mujoco(renderer, d, bool(without)),
+            of_ours(simulation, size, (), ("depth", "segmentation")),
+        )
+        rates = np.median([[rate(draw, seconds) for draw in draws] for _ in range(3)], axis=0)
+        ours, theirs, depth = rates
+        print(f"| {name} | {what} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.0f} | {depth:,.0f} |", flush=True)
+    renderer.close()
+
+
+def steps(size: int, seconds: float) -> None:
+    """Print how many steps a second an environment makes whose observations are stacks of three pictures."""
+    print(f"| {STEPS}, {STEPPED:,} worlds, {size} x {size} x 9 | steps a second | of a core |\n|---|--:|--:|")
+    for what, without in EFFECTS.items():
+        pixels = dict(width=size, height=size, camera=0, stack=3, without=without)
+        env = gymnasium.make_vec(STEPS, num_envs=STEPPED, pixels=pixels)
+        env.reset(seed=0)
+        actions = 2.0 * torch.rand(STEPPED, *env.single_action_space.shape) - 1.0
+        env.step(actions)
+        rates = []
+        for _ in range(3):
+            count = 0
+            start, used = time.perf_counter(), time.process_time()
+            while time.perf_counter() - start < seconds:
+                env.step(actions)
+                count += STEPPED
+            rates.append((count / (time.perf_counter() - start), count / (time.process_time() - used)))
+        clock, core = np.median(rates, axis=0)
+        print(f"| {what} | {clock:,.0f} | {core:,.0f} |", flush=True)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", nargs="*", help="of tasks, robots and steps; by itself tasks and robots")
     parser.add_argument("--worlds", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each of three measurements")
+    parser.add_argument("--menagerie", default="", help="a checkout of MuJoCo Menagerie, for the robots' meshes")
+    parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(arguments.threads)
     os.environ["LP_NUM_THREADS"] = "0"  # Mesa's: before it is loaded, with the first picture
-    print(f"pictures of {SIZE} x {SIZE} a second and core, {arguments.worlds} worlds")
-    print("| task | | rgb | mujoco.Renderer | times as many | depth and segmentation |")
-    print("|---|---|---|---|---|---|")
-    for name in TASKS:
-        model = gymnasium.make(f"{name}-v5").unwrapped.model
-        simulation = Simulation(model, arguments.worlds)
-        noise = np.random.default_rng(0).normal(size=(arguments.worlds, model.nq))
-        simulation.qpos.copy_(torch.as_tensor(model.qpos0 + 0.1 * noise, dtype=torch.float32))
-        d = mujoco.MjData(model)
-        d.qpos[:] = simulation.qpos[0].double().numpy()
-        mujoco.mj_forward(model, d)
-        renderer = mujoco.Renderer(model, SIZE, SIZE)
-        for what, without in (("plain", ("shadow", "reflection")), ("with shadows, reflections", ())):
-            draws = (
-                of_ours(simulation, without, ("rgb",)),
-                of_mujoco(renderer, d, bool(without)),
-                of_ours(simulation, (), ("depth", "segmentation")),
-            )
-            rates = np.median([[rate(draw, arguments.seconds) for draw in draws] for _ in range(3)], axis=0)
-            ours, theirs, depth = rates
-            print(f"| {name} | {what} | {ours:,.0f} | {theirs:,.0f} | {ours / theirs:.0f} | {depth:,.0f} |", flush=True)
-        renderer.close()
+    what = arguments.what or ["tasks", "robots"]
+    for name, size, models in (("tasks", 84, tasks()), ("robots", 64, robots(arguments.menagerie))):
+        if name in what:
+            print(f"\npictures of {size} x {size} a second and core, {arguments.worlds} worlds")
+            print("| | | rgb | mujoco.Renderer | times as many | depth and segmentation |\n|---|---|--:|--:|--:|--:|")
+            for title, model in models:
+                compare(title, model, size, arguments.worlds, arguments.seconds)
+    if "steps" in what:
+        steps(84, arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import gymnasium
 import mujoco
 import numpy as np
@@ -9,27 +11,38 @@ import pytest
 from scenes import of_mujoco, scattered, state, structural_similarity
 from test_pictures import HAVE, opengl  # noqa: F401 (a fixture)
 
+from torch_mjenvs import UnsupportedModel
 from torch_mjenvs.envs.tasks.registry import make_task
+from torch_mjenvs.rendering.scene import scene_of
 
 STATES, SIZE = 20, 240
 SUITE = (
     "acrobot-swingup", "ball_in_cup-catch", "cartpole-swingup", "cheetah-run", "finger-turn_hard", "fish-swim",
-    "hopper-hop", "humanoid-run", "humanoid_CMU-run", "manipulator-bring_ball", "pendulum-swingup", "point_mass-easy",
-    "quadruped-walk", "reacher-easy", "stacker-stack_4", "swimmer-swimmer6", "walker-walk",
+    "hopper-hop", "humanoid-run", "humanoid_CMU-run", "lqr-lqr_2_1", "lqr-lqr_6_2", "manipulator-bring_ball",
+    "pendulum-swingup", "point_mass-easy", "quadruped-walk", "reacher-easy", "stacker-stack_4", "swimmer-swimmer6",
+    "walker-walk",
 )  # fmt: skip
+ROBOTS = ("Go1Joystick", "SpotJoystick", "G1Joystick", "BerkeleyHumanoidJoystick")
 PLAIN = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION)
 
 
 def loaded(name: str) -> mujoco.MjModel:
     if name in HAVE:
         return gymnasium.make(f"{name}-v5").unwrapped.model
-    pytest.importorskip("dm_control")
+    if importlib.util.find_spec("mujoco_playground" if name in ROBOTS else "dm_control") is None:
+        pytest.skip("the package of this model is not installed")
     return make_task(name, {}, ()).load()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("dm_control") is None, reason="dm_control is not installed")
+def test_dogs_skin_is_refused_by_name():
+    with pytest.raises(UnsupportedModel, match="pictures do not draw skins"):
+        scene_of(loaded("dog-run"), 0)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("opengl")
-@pytest.mark.parametrize("name", [*HAVE, *SUITE])
+@pytest.mark.parametrize("name", [*HAVE, *SUITE, *ROBOTS])
 def test_close_up_they_are_mujocos(name):
     model = loaded(name)
     model.vis.quality.offsamples = 0  # edges are compared elsewhere

@@ -8,8 +8,9 @@ import pytest
 from scenes import beside_mujoco, scattered
 from test_pictures import opengl  # noqa: F401 (a fixture)
 
+from torch_mjenvs import Simulation
 from torch_mjenvs.physics import Data, load
-from torch_mjenvs.rendering import connectors
+from torch_mjenvs.rendering import connectors, picture
 from torch_mjenvs.rendering.connectors import ACTUATOR, TENDON
 from torch_mjenvs.rendering.scene import scene_of
 
@@ -96,14 +97,33 @@ def test_pieces_are_where_mujoco_draws_them(model):
                 assert all(abs(x.size[0] - mine[0].radius) < 1e-6 for x in theirs[key])
                 continue
             assert len(there) == len(theirs[key])
+            placed = connectors.placed(found)
             for k, geom in zip(there, theirs[key], strict=True):
-                pos, mat, (radius, half) = connectors.placed(mine[k], found[k])
+                (pos, mat, half), radius = placed[k], mine[k].radius
                 assert mine[k].shape == geom.type
                 np.testing.assert_allclose([*pos, radius, half], [*geom.pos, geom.size[0], geom.size[2]], atol=2e-6)
                 np.testing.assert_allclose(mat, geom.mat.ravel(), atol=1e-5)
     sagging = {(0,), tuple(range(28))}
     assert seen[TENDON, 0] == seen[TENDON, 1] == sagging and seen[TENDON, 2] == {(0,), (0, 1)}
     assert seen[TENDON, 3] == {(0,)} and len(seen[ROPE]) >= 3 and seen[ACTUATOR, 0] == {(0, 1), (0, 2)}
+
+
+def test_pieces_of_a_string_take_one_code(model, monkeypatch):
+    """Where they are, in pictures with shadows: else a string of many pieces took a minute to compile."""
+    operations = {}
+
+    def stop(recipe, device):
+        operations[slices] = recipe.record().count_ops().total()
+        raise InterruptedError
+
+    monkeypatch.setattr(picture, "build", stop)
+    for slices in (28, 56):
+        model.vis.quality.numslices = slices
+        with pytest.raises(InterruptedError):
+            Simulation(model, 1).render("ahead", 8, 8, outputs="rgb")
+    model.vis.quality.numslices = 28
+    strings = 3
+    assert operations[56] - operations[28] < 20 * strings * 28  # 500 each, where each had code of its own
 
 
 @pytest.mark.usefixtures("opengl")

@@ -10,6 +10,7 @@ from ptx import Machine
 from scenes import MESHES, beside_mujoco, scattered, state
 from test_pictures import opengl  # noqa: F401 (a fixture)
 
+from torch_mjenvs import Simulation
 from torch_mjenvs.compiler import cuda
 from torch_mjenvs.rendering import picture
 from torch_mjenvs.rendering.scene import scene_of
@@ -65,3 +66,41 @@ def test_a_gpu_draws_the_same_to_the_last_bit(model, monkeypatch):
     Machine(cuda.assembly(recipe.record())).launch(theirs, 16 * 6)
     for b, mine, its in zip(recipe.buffers, launch.tensors, theirs, strict=True):
         np.testing.assert_array_equal(its.numpy(), mine.numpy(), err_msg=b.name)
+
+
+@pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize("apart", [0.0, 1e-3])
+def test_of_two_shapes_in_one_place_the_last_is_seen(apart):
+    """As in MuJoCo: robots of MuJoCo Playground have some meshes twice. Where they are apart, both are drawn."""
+    shapes = *(f'type="mesh" mesh="{name}"' for name in ("ball", "box")), 'type="capsule" size=".2 .1"'
+    bodies = "".join(
+        f'<body pos="{k - 1} 0 .4"><freejoint/><geom {x} rgba="1 0 0 1"/>'
+        f'<geom {x} pos="0 -{apart} 0" rgba="0 1 0 1"/></body>'
+        for k, x in enumerate(shapes)
+    )
+    model = mujoco.MjModel.from_xml_string(f"""<mujoco><visual><quality offsamples="0"/></visual><asset>
+        <mesh name="ball" builtin="sphere" params="3" scale=".3 .4 .25"/>
+        <mesh name="box" vertex="-.2 -.2 -.2 .2 -.2 -.2 -.2 .2 -.2 .2 .2 -.2 -.2 -.2 .2 .2 -.2 .2 -.2 .2 .2 .2 .2 .2"/>
+        </asset><worldbody><light pos="0 -1 4" castshadow="false"/>
+        <camera name="ahead" pos="0 -3 1.4" xyaxes="1 0 0 0 .35 1"/>{bodies}
+        </worldbody></mujoco>""")
+    simulation = Simulation(model, 2)
+    for ours, depth, segmentation, colours in beside_mujoco(model, simulation, "ahead", 90, 62):
+        assert {1, 3, 5} <= set(segmentation[..., 0].ravel().tolist())
+        assert (ours["segmentation"] == segmentation).all(-1).mean() > 0.985
+        assert (np.abs(ours["depth"] - depth) <= 0.01 * depth).mean() > 0.98
+        assert np.abs(ours["rgb"] - colours).mean() < 1.0
+    (made,) = simulation._pictures.values()
+    assert set(made.tensors) == {"rgb", "depth", "segmentation"}
+
+
+def test_a_shape_that_may_move_out_of_anothers_place_is_drawn():
+    """In a world whose own parameters have it elsewhere."""
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><camera name="c" pos="0 -2 0" xyaxes="1 0 0 0 0 1"/><body><freejoint/>'
+        '<geom size=".2" rgba="1 0 0 1"/><geom size=".2" rgba="0 1 0 1"/></body></worldbody></mujoco>'
+    )
+    simulation = Simulation(model, 2, vary=("geom_pos",))
+    simulation.params["geom_pos"][1, 0, 0] = 0.5
+    seen = [set(x.ravel().tolist()) for x in simulation.render("c", 32, 32)["segmentation"][..., 0].numpy()]
+    assert seen == [{-1, 1}, {-1, 0, 1}]

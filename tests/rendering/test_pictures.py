@@ -77,6 +77,52 @@ def test_rays_meet_what_mj_ray_meets(camera):
     assert met > {"ahead": 400, "wide": 150}[camera]
 
 
+def mixed(rng: np.random.Generator) -> str:
+    """Shapes of every kind at random about a camera, which is inside of some of them."""
+    kinds = {"plane": 3, "sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3}
+    geoms = ""
+    for k in range(18):
+        kind = list(kinds)[k % 6]
+        near = 0.4 if k % 3 == 0 and kind != "plane" else 3.0
+        size, pos = rng.uniform(0.15, 0.7, kinds[kind]), near * rng.normal(size=3) / np.sqrt(3)
+        turn, up = rng.normal(size=4), rng.normal(size=3)
+        towards = up / np.linalg.norm(up) / 2 - pos / np.linalg.norm(pos)  # from behind rays meet no plane
+        how = "zaxis" if kind == "plane" else "quat"
+        numbers = [" ".join(map(str, x)) for x in (size, pos, towards if kind == "plane" else turn)]
+        geoms += '<geom type="{}" size="{}" pos="{}" {}="{}"/>'.format(kind, *numbers[:2], how, numbers[2])
+    return f"""<mujoco><visual><map znear="1e-4"/></visual><worldbody>
+        <camera name="c" quat="{" ".join(map(str, rng.normal(size=4)))}" fovy="90"/>{geoms}</worldbody></mujoco>"""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rays_meet_what_mj_multiray_meets_in_random_models(seed):
+    """Where the camera is inside of a shape it sees through it, as OpenGL draws: MuJoCo's rays meet the far side."""
+    model = mujoco.MjModel.from_xml_string(mixed(np.random.default_rng(seed)))
+    simulation = Simulation(model, 1, dtype=torch.float64)
+    pictures, seen = simulation.render("c", 24, 20), scene_of(model, "c")[0].camera
+    d = state(model, simulation, 0)
+    place, axes = d.camera("c").xpos, d.camera("c").xmat.reshape(3, 3)
+    ways = np.array([axes @ [*seen.ray(j + 0.5, i + 0.5, 24, 20), -1.0] for i, j in np.ndindex(20, 24)])
+    inside = {k for k in range(model.ngeom) if model.geom_type[k] and contains(model, d, k, place)}
+    model.geom_rgba[list(inside), 3] = 0.0  # which rays do not meet
+    depth, number = np.zeros(len(ways)), np.zeros(len(ways), np.int32)
+    mujoco.mj_multiRay(model, d, place, ways.ravel(), None, 1, -1, number, depth, None, len(ways), mujoco.mjMAXVAL)
+    found = (depth >= 0) & (depth < seen.far)
+    ours = pictures["depth"][0].numpy().ravel()
+    np.testing.assert_array_equal(pictures["segmentation"][0, ..., 0].numpy().ravel(), np.where(found, number, -1))
+    np.testing.assert_allclose(ours, np.where(found, depth, seen.far), rtol=1e-10, atol=1e-10)
+    assert found.sum() > 20 and inside
+
+
+def contains(model: mujoco.MjModel, d: mujoco.MjData, k: int, point: np.ndarray) -> bool:
+    """Whether a point is inside of a shape: rays both ways meet it from there."""
+    back = [
+        mujoco.mju_rayGeom(d.geom_xpos[k], d.geom_xmat[k], model.geom_size[k], point, way, model.geom_type[k], None)
+        for way in (np.array([0.3, 0.5, 0.8]), np.array([-0.3, -0.5, -0.8]))
+    ]
+    return min(back) >= 0
+
+
 CAMERAS = {"shapes": (SHAPES, "ahead"), "shapes, its own sensor": (SHAPES, "wide"), "shapes, free": (SHAPES, -1)}
 CAMERAS |= {f"{name}, {k}": (f"{name}-v5", k) for name, k in (("HalfCheetah", 0), ("Humanoid", 0))}
 HAVE = {"Ant": 1, "HalfCheetah": 1, "Hopper": 1, "Humanoid": 2, "HumanoidStandup": 2, "InvertedDoublePendulum": 0}

@@ -34,7 +34,7 @@ RENDERING = sorted((PACKAGE / "rendering").glob("*.py"))
 STAGES = [p for p in PHYSICS if p.name not in EDGE and p != PACKAGE / "physics" / "__init__.py"]
 ADAPTERS = [p for p in ENVS if p.name not in CORE]
 
-SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "arrays", "control", "implicit", "random", "tiles")}
+SCALARS = {f"{NAME}.compiler.{x}" for x in ("scalar", "arrays", "control", "implicit", "random", "tiles", "whole")}
 
 
 @functools.cache

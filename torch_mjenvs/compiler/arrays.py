@@ -90,11 +90,13 @@ class BufferTable:
     def __getitem__(self, row: Any) -> Scalar:
         return self._at(_place(row, self.rows))
 
-    def bytes(self, first: int, columns: int, row: Scalar) -> list[list[Scalar]]:
+    def bytes(self, first: int, columns: int, row: Expr) -> list[list[Scalar]]:
         """Return a world's own row of those of `columns` integers each that begin at `first`: the four bytes of each,
         0 to 255, the lowest first.
+
+        row: a 32-bit integer, of a row that must be there.
         """
-        place = node("imul", _place(row, (self.rows - first) // columns), columns)
+        place = row if columns == 1 else node("imul", row, columns)
         return [_bytes(self._at(node("iadd", place, first + k))) for k in range(columns)]
 
     def _at(self, place: Any) -> Scalar:

@@ -266,6 +266,15 @@ def compute_each(which: Any, compute: Callable[[Any], Sequence[Scalar]]) -> Arra
     return compute_parts(which, lambda i: [compute(i)], 0)
 
 
+def compute_rows(rows: Sequence[Sequence[Scalar]], compute: Callable[[list[Scalar]], Sequence[Scalar]]) -> list[Any]:
+    """Return `[compute(row) for row in rows]`, all rows of one length, in a loop whose code is made once."""
+    if len(rows) == 1 or not is_tracing():
+        return [list(compute(list(row))) for row in rows]
+    given = Array([list(row) for row in rows])
+    found = compute_each(everything(len(rows)), lambda i: compute(given[i]))
+    return [found[k] for k in range(len(rows))]
+
+
 def compute_parts(which: Any, compute: Callable[[Any], Sequence[Sequence[Scalar]]], n: int) -> Array:
     """An array with parts of each i of `which`, from n: part k, `compute(i)[k]`, is in row k n + i."""
     found = Array()

@@ -27,6 +27,8 @@ from .layout import size_of
 from .tasks.base import Shown, Task
 
 CHANNELS = {"rgb": 3, "depth": 1}
+BLOCK = 2**20  # bytes of stacks that move at a time: they stay in a core's cache
+SHARE, MANY = 16, 4  # worlds that begin an episode are drawn by sixteenths of all, up to four of these
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class Pixels:
     """Pictures of an engine's worlds, the last `stack` of each.
 
     Under SAME_STEP, whose kernel has begun new episodes when it is done, the engine keeps what ended ones were left in
-    (`Engine.shows_end`): `final` has their last pictures.
+    (`Engine.shows_end`): `final` has their last pictures. On CPUs the first ones of new episodes are then drawn of the
+    worlds alone that begin one, so many at a time.
 
     Raises MemoryError for more than fits; `UnsupportedModel` for what is not drawn.
     """
@@ -100,12 +103,16 @@ class Pixels:
         n, device, dtype = engine.num_envs, engine.device, engine.dtype
         size, outputs = (options.width, options.height), (options.outputs,)
         row = options.shape[0] * options.shape[1] * options.shape[2]
-        held, stacks = bytes_a_picture(size, outputs, dtype.itemsize), 3 if engine.shows_end else 2
+        held, stacks = bytes_a_picture(engine.mjmodel, size, outputs, dtype.itemsize), 3 if engine.shows_end else 2
+        some = -(-n // SHARE) if engine.shows_end and device.type == "cpu" else 0
+        held += held * some // n
         check_memory("num_envs", n, held + stacks * row * (1 if options.outputs == "rgb" else dtype.itemsize), device)
         camera = options.camera if options.camera is not None else min(engine.mjmodel.ncam, 1) - 1
-        self._picture = picture_of(engine, engine.model, camera, size, outputs, None, options.effects, options.samples)
-        latest = self._picture.tensors[options.outputs]
-        self._latest = latest if options.outputs == "rgb" else latest[..., None]
+        how = options.effects, options.samples
+        self._picture = picture_of(engine, engine.model, camera, size, outputs, None, *how)
+        latest = self._latest = self._newest(self._picture)
+        self._some = torch.zeros(some, dtype=torch.int64, device=device)  # the worlds of `_few`
+        self._few = picture_of(engine, engine.model, camera, size, outputs, self._some, *how) if some else None
         self.frames = torch.zeros((n, *size[::-1], CHANNELS[options.outputs] * options.stack), device=device)
         self.frames = launch.mark_static_address(self.frames.to(latest.dtype))
         self.final = torch.zeros_like(self.frames) if engine.shows_end else self.frames
@@ -119,41 +126,63 @@ class Pixels:
         if begun is None:
             self.frames.copy_(self._filled(self._latest))
             return
-        moved = self._moved() if others else self.frames
         if begun.is_cuda or torch.compiler.is_compiling():
             begins = begun[:, None, None, None]
+            moved = self._moved(self.frames, self._latest) if others else self.frames
             self.frames.copy_(torch.where(begins, self._filled(self._latest), moved))
             return
-        self.frames.copy_(moved)
+        if others:
+            self._move()
         self.frames[begun] = self._filled(self._latest[begun])  # of few: to choose for all takes 20 times as long
 
     def draw_both(self, ended: torch.Tensor) -> None:
         """Take pictures after a step in which the worlds of the (N,) bool mask ended an episode and began the next."""
         self._take("final_")
-        self.final.copy_(self._moved())
-        self.frames.copy_(self.final)
-        if ended.is_cuda or ended.any():
+        self._move()
+        self.final.copy_(self.frames)
+        if self._few is None or ended.sum() > MANY * len(self._some):
             self.draw(ended, others=False)
+            return
+        for part in ended.nonzero()[:, 0].split(len(self._some)):
+            if len(part):
+                self._some.copy_(part[:1].expand_as(self._some))
+                self._some[: len(part)] = part
+                self._take(picture=self._few)
+                self.frames[part] = self._filled(self._newest(self._few)[: len(part)])
 
-    def _take(self, prefix: str = "") -> None:
+    def _take(self, prefix: str = "", picture: Picture | None = None) -> None:
         self.engine._follow()
         launch.materialize(self.engine.buffers[f"{prefix}qpos"])
-        self._picture.draw(prefix)
+        (picture or self._picture).draw(prefix)
+
+    def _newest(self, picture: Picture) -> torch.Tensor:
+        """Return a picture's tensor, (worlds, height, width, channels)."""
+        found = picture.tensors[self.options.outputs]
+        return found if self.options.outputs == "rgb" else found[..., None]
 
     def _filled(self, latest: torch.Tensor) -> torch.Tensor:
         """Return stacks of these pictures alone."""
         return torch.cat((latest,) * self.options.stack, -1)
 
-    def _moved(self) -> torch.Tensor:
+    def _move(self) -> None:
+        """Make the latest pictures the newest of their stacks, block by block: all at once would take new memory,
+        which costs more than what is done with it.
+        """
+        size = self.frames[0].numel() * self.frames.element_size()
+        worlds = max(1, BLOCK // size) if self.frames.device.type == "cpu" else len(self.frames)
+        for frames, latest in zip(self.frames.split(worlds), self._latest.split(worlds), strict=True):
+            frames.copy_(self._moved(frames, latest))
+
+    def _moved(self, frames: torch.Tensor, latest: torch.Tensor) -> torch.Tensor:
         """Return stacks with the latest picture as their newest.
 
         All numbers move by one picture's channels in memory, as one block, and then each channel is put in its place:
         on a CPU in a sixth of the time of `torch.cat`, which goes pixel by pixel.
         """
-        moved, channels = torch.empty_like(self.frames), self._latest.shape[-1]
-        moved.view(-1)[:-channels].copy_(self.frames.view(-1)[channels:])
+        moved, channels = torch.empty_like(frames), latest.shape[-1]
+        moved.view(-1)[:-channels].copy_(frames.view(-1)[channels:])
         for k in range(-channels, 0):
-            moved[..., k] = self._latest[..., k]
+            moved[..., k] = latest[..., k]
         return moved
 
     def seen(self, final: bool = False) -> torch.Tensor:
@@ -163,7 +192,11 @@ class Pixels:
         """
         held = self.final if final else self.frames
         frames = held.movedim(-1, 1) if self.options.channels_first else held
-        return frames.clone(memory_format=torch.contiguous_format)
+        if frames.device.type != "cpu" or torch.compiler.is_compiling():
+            return frames.clone(memory_format=torch.contiguous_format)
+        kind = np.dtype(str(frames.dtype).removeprefix("torch."))
+        # NumPy asks Linux for large pages, as torch does not by itself: to fill new memory takes a third of the time.
+        return torch.from_numpy(np.empty(frames.shape, kind)).copy_(frames)
 
     @property
     def space(self) -> Box:

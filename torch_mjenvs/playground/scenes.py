@@ -29,7 +29,7 @@ def scene(robot: str, file: str, menagerie: str | os.PathLike[str] = "") -> mujo
     The meshes that Playground's robots are drawn with are in MuJoCo Menagerie; nothing collides with them. With
     `menagerie`, a checkout of it, the robot looks like itself. Without one it is drawn by its collision shapes.
 
-    Raises ModuleNotFoundError where Playground is not installed, FileNotFoundError for a folder without the meshes.
+    Raises ModuleNotFoundError where Playground is not installed, FileNotFoundError for a folder without a mesh.
     """
     folder = locomotion() / robot / "xmls"
     spec = mujoco.MjSpec.from_file(str(folder / file))
@@ -37,10 +37,12 @@ def scene(robot: str, file: str, menagerie: str | os.PathLike[str] = "") -> mujo
         if asset.file:
             asset.file = str(folder / "assets" / Path(asset.file).name)
     if menagerie:
-        meshes = Path(menagerie).expanduser() / Path(spec.meshdir).parts[-2] / "assets"
-        if not meshes.is_dir():
-            raise FileNotFoundError(f"there is no folder {meshes}: menagerie must be a checkout of MuJoCo Menagerie")
-        spec.meshdir = str(meshes.resolve())
+        for mesh in spec.meshes:
+            own = Path(spec.meshdir).parts[-2] if spec.meshdir else Path(mesh.file).parts[-3]
+            place = Path(menagerie).expanduser().resolve() / own / "assets" / Path(mesh.file).name
+            if not place.is_file():
+                raise FileNotFoundError(f"there is no {place}: menagerie must be a checkout of MuJoCo Menagerie")
+            mesh.file = str(place)
     else:
         draw_without_meshes(spec)
     return spec

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..compiler.control import repeat
 from ..compiler.scalar import Scalar, absolute, exp, log, maximum, minimum, select, sqrt
-from ..physics.algebra.spatial import MINVAL, Vec
+from ..physics.algebra.spatial import MINVAL
 
 NEWTON = 12  # steps of Newton's method; the equation is nearly linear, and 5 usually do
 
 
-def catenary(h: Scalar, v: Scalar, longest: Scalar, x: Vec) -> list[Scalar]:
-    """Return how high a chain hangs at horizontal places x, seen from its first end: below 0 where it sags.
+def catenary(h: Scalar, v: Scalar, longest: Scalar) -> Callable[[Scalar], Scalar]:
+    """Return how high a chain hangs, by the horizontal place, seen from its first end: below 0 where it sags.
 
     It is b cosh((x - x0) / b) - b cosh(x0 / b), where sinh(a) / a = sqrt(longest² - v²) / h with a = h / 2b.
     """
@@ -30,7 +31,7 @@ def catenary(h: Scalar, v: Scalar, longest: Scalar, x: Vec) -> list[Scalar]:
     (root,) = repeat(NEWTON, newton, [goal / 24.0**0.5])
     b = root * h
     x0 = 0.5 * (h - b * log((longest + v) / maximum(longest - v, MINVAL)))
-    return [2.0 * b * _sinh(0.5 * (y - 2.0 * x0) / b) * _sinh(0.5 * y / b) for y in x]
+    return lambda x: 2.0 * b * _sinh(0.5 * (x - 2.0 * x0) / b) * _sinh(0.5 * x / b)
 
 
 def _sinh_over(a: Scalar) -> tuple[Scalar, Scalar]:

@@ -318,7 +318,7 @@ def _shaded(
                 light = when_any(shines, lambda c: full(), even)
             else:
                 light = full()
-            return [_texture(pixel, drawn, own, at, out, turn, depth), light]
+            return [_texture(pixel, drawn, own, view.laid.get(k, ()), at, out, turn, depth), light]
 
         found = when_any(mine, of_plane, found)
 
@@ -354,7 +354,7 @@ def _shaded(
                 texture = _on_mesh(pixel, drawn.tree, surface.texture, met, triangle, moved)
         else:
             at, out, turn = kind_of(pixel.m, drawn).touch(own, way, depth)
-            texture = _texture(pixel, drawn, own, at, out, turn, depth)
+            texture = _texture(pixel, drawn, own, (), at, out, turn, depth)
         return [_unit(mat_vec(transpose(turn), out)), *colours, texture]
 
     texture, light = when_any(logical_not(planes), of_others, found) if solids else found
@@ -369,15 +369,19 @@ def _always(x: list[Any], _: list[Any]) -> list[Any]:
 
 
 def _texture(
-    pixel: Pixel, drawn: Drawn, own: list[Scalar], at: Vec, out: Vec, turn: Vec, depth: Scalar
+    pixel: Pixel, drawn: Drawn, own: list[Scalar], lies: Sequence[Scalar], at: Vec, out: Vec, turn: Vec, depth: Scalar
 ) -> list[Scalar]:
-    """Return what the texture of a shape shows, (3,), at a point that is as `Kind.touch` has it; 1 without one."""
+    """Return what the texture of a shape shows, (3,), at a point that is as `Kind.touch` has it; 1 without one.
+
+    lies: how a flat one lies on a plane.
+    """
     surface = drawn.surface
     if surface is None or not surface.texture:
         return [1.0] * 3
     scales, sizes = _scales(drawn.shape, own, turn)
-    moved = [scale_all(v, scales) for v in _moved(turn, out, pixel.way, depth, pixel.step)]
-    return textured(pixel.texels, surface, own, at, sizes, moved)
+    over = None if drawn.bounded else (-1.0 / own[2]) * depth  # a plane's depth is a quotient already
+    moved = [scale_all(v, scales) for v in _moved(turn, out, pixel.way, depth, pixel.step, over)]
+    return textured(pixel.texels, surface, lies, at, sizes, moved)
 
 
 def _on_mesh(
@@ -386,7 +390,9 @@ def _on_mesh(
     """Return what a texture shows at a point of a mesh: a flat one where the mesh says that its corners lie."""
     if texture.faces == CUBE:
         return sample_cube(pixel.texels, texture, found.at, moved)
-    return sample(pixel.texels, texture, *texture_place(tree, pixel.meshes, found, triangle, moved))
+    place, change = texture_place(tree, pixel.meshes, found, triangle, moved)
+    size = [float(texture.width), float(texture.height)]
+    return sample(pixel.texels, texture, place, [scale_all(v, size) for v in change])
 
 
 def scale_all(v: Vec, by: Vec) -> list[Scalar]:
@@ -491,11 +497,17 @@ def _scales(shape: int, own: list[Scalar], turn: Vec) -> tuple[list[Scalar], lis
     return [1.0] * 3, [1.0 / sqrt(dot(turn[3 * k : 3 * k + 3], turn[3 * k : 3 * k + 3])) for k in range(3)]
 
 
-def _moved(turn: Vec, out: Vec, way: Vec, depth: Scalar, step: tuple[float, float]) -> list[list[Scalar]]:
-    """Return by how much the point that is seen moves from a pixel to the next, along both axes of the picture."""
+def _moved(
+    turn: Vec, out: Vec, way: Vec, depth: Scalar, step: tuple[float, float], over: Scalar | None = None
+) -> list[list[Scalar]]:
+    """Return by how much the point that is seen moves from a pixel to the next, along both axes of the picture.
+
+    over: 1 over how much the ray goes along `out`, where that is known.
+    """
     v = turned(turn, way)
-    facing = dot(out, v)
-    over = 1.0 / select(absolute(facing) > 1e-9, facing, 1e-9)
+    if over is None:
+        facing = dot(out, v)
+        over = 1.0 / select(absolute(facing) > 1e-9, facing, 1e-9)
     moves = []
     for k in (0, 1):
         dv = [turn[k] * step[k], turn[3 + k] * step[k], turn[6 + k] * step[k]]

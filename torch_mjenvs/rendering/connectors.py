@@ -9,11 +9,12 @@ is not there now is put where no camera sees it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import mujoco
 
+from ..compiler.control import compute_rows
 from ..compiler.scalar import (
     Mask,
     Scalar,
@@ -179,9 +180,13 @@ def _string(m: Model, one: Vec, two: Vec, longest: Scalar, count: int) -> list[P
 
     down = -0.5 * (sqrt(maximum(longest * longest - h * h, 0.0)) - v)
     lowest = add_scaled(add_scaled(one, up, down), across, h * down / select(bead, 2.0 * down - v, 1.0))
-    x = [k * h / (count + 1.0) for k in range(1, count)]
-    heights = catenary(select(curved, h, 1.0), select(curved, v, 0.0), select(curved, longest, 2.0), x)
-    hanging = [add_scaled(add_scaled(one, across, a), up, b) for a, b in zip(x, heights, strict=True)]
+    chain = catenary(select(curved, h, 1.0), select(curved, v, 0.0), select(curved, longest, 2.0))
+
+    def hung(row: list[Scalar]) -> list[Scalar]:
+        x = row[0] * h / (count + 1.0)
+        return add_scaled(add_scaled(one, across, x), up, chain(x))
+
+    hanging = compute_rows([[float(k)] for k in range(1, count)], hung)
 
     pieces = []
     points = [one, *hanging, two]
@@ -228,9 +233,18 @@ def pieces(m: Model, d: Data, object: int, id: int, rod: Rod) -> list[Piece]:
     return _tendon(m, d, id, rod) if object == TENDON else _crank(m, d, id)
 
 
-def placed(rod: Rod, piece: Piece) -> tuple[Vec, Vec, Vec]:
-    """Return position, orientation and size of a piece. mjv_connector."""
-    apart = sub(piece.end, piece.start)
+def placed(pieces: Sequence[Piece]) -> list[tuple[Vec, Vec, Scalar]]:
+    """Return position, orientation and half the length of pieces. mjv_connector."""
+    rows = [[*x.start, *x.end] for x in pieces]
+    found = [(row[:3], row[3:12], row[12]) for row in compute_rows(rows, _placed)]
+    far = [0.0, 0.0, -NOWHERE]
+    return [(choose(x.there, row[0], far), *row[1:]) for x, row in zip(pieces, found, strict=True)]
+
+
+def _placed(ends: list[Scalar]) -> list[Scalar]:
+    """Return position, orientation and half the length of a piece between two ends."""
+    start, end = ends[:3], ends[3:]
+    apart = sub(end, start)
     x, y, z = normalize(apart, [0.0, 0.0, 1.0])
     aside = x * x + y * y
     down, back = z < 0.0, logical_and(z < 0.0, aside < 1e-20)
@@ -247,6 +261,4 @@ def placed(rod: Rod, piece: Piece) -> tuple[Vec, Vec, Vec]:
         z,
     ]
     mat = choose(back, [1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0, 0.0, -1.0], turned)
-    middle = choose(piece.there, add_scaled(piece.start, apart, 0.5), [0.0, 0.0, -NOWHERE])
-    half = maximum(0.5 * norm(apart), 1e-9)
-    return middle, mat, [rod.radius, half]
+    return [*add_scaled(start, apart, 0.5), *mat, maximum(0.5 * norm(apart), 1e-9)]

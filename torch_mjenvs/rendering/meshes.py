@@ -30,14 +30,16 @@ EDGE = 1e-5  # by how much of its sides a triangle is larger, so that no ray sli
 class Tree:
     """A mesh in the table: `levels` of boxes below the whole one, `leaf` triangles to each of the last.
 
-    boxes: where in the table each level begins, six numbers a box. corners: where triangles begin, nine numbers each, a
-    corner and two sides. normals: where their normals begin, nine numbers each. places: where their places on a flat
+    boxes: where in the table each level begins, six numbers a box. planes: where triangles begin as rays meet them,
+    twelve numbers each: see `_planes`. corners: where they begin as corners, nine numbers each, one and two sides from
+    it. normals: where their normals begin, nine numbers each. places: where their places on a flat
     texture begin, six numbers each, or -1. low, high: the corners of the whole box.
     """
 
     levels: int
     leaf: int
     boxes: tuple[int, ...]
+    planes: int
     corners: int
     normals: int
     places: int
@@ -91,12 +93,27 @@ def _read(mjm: mujoco.MjModel, k: int, at: int) -> tuple[Tree, np.ndarray]:
         boxes.append(at + sum(x.size for x in parts))
         parts.append(np.where(np.any(ends[:, :3] > ends[:, 3:], axis=1, keepdims=True), 1e9, ends))  # of none: far away
     starts: list[int] = []
-    for x in (triangles, normals[order], _places(mjm, k, faces, order)):
+    for x in (_planes(triangles), triangles, normals[order], _places(mjm, k, faces, order)):
         starts.append(at + sum(y.size for y in parts) if x.size else -1)
         parts.append(x)
     low, high = tuple(vertices.min((0, 1)).tolist()), tuple(vertices.max((0, 1)).tolist())
-    tree = Tree(levels, leaf, tuple(boxes), starts[0], starts[1], starts[2], low, high)
+    tree = Tree(levels, leaf, tuple(boxes), starts[0], starts[1], starts[2], starts[3], low, high)
     return tree, np.concatenate([x.ravel() for x in parts])
+
+
+def _planes(triangles: np.ndarray) -> np.ndarray:
+    """Return of triangles (n, 3, 3), a corner and two sides, what rays take: (n, 3, 4), three numbers and one.
+
+    The first row is the normal, and how far the plane is along it. The others give the shares of the second and third
+    corner at a point: its product with three numbers, and one more. All are 0 of a triangle without an area.
+    """
+    corner, one, two = triangles[:, 0], triangles[:, 1], triangles[:, 2]
+    flat = np.cross(one, two)
+    square = (flat * flat).sum(-1, keepdims=True)
+    over = np.where(square > 0.0, 1.0 / np.where(square > 0.0, square, 1.0), 0.0)
+    rows = np.stack([flat * np.sqrt(over), np.cross(two, flat) * over, np.cross(flat, one) * over], 1)
+    more = np.einsum("nij,nj->ni", rows, corner) * [1.0, -1.0, -1.0]
+    return np.concatenate([rows, more[..., None]], 2)
 
 
 def _places(mjm: mujoco.MjModel, k: int, faces: slice, order: np.ndarray) -> np.ndarray:
@@ -149,17 +166,14 @@ def enter(tree: Tree, table: Any, n: Vec, way: Vec, beyond: Scalar, limit: Scala
         return enters <= leaves
 
     def meet(i: Any, c: list[Scalar]) -> list[Scalar]:
-        at = _times(i, 9) + tree.corners
-        corner, one, two = ([table[at + (3 * row + k)] for k in range(3)] for row in range(3))
-        p = cross(v, two)
-        facing = dot(one, p)
-        front = facing > 1e-20
-        share = 1.0 / select(front, facing, 1.0)
-        s = sub(start, corner)
-        q = cross(s, one)
-        u, w, depth = dot(s, p) * share, dot(v, q) * share, dot(two, q) * share
+        at = _times(i, 12) + tree.planes
+        (*normal, far), *rows = ([table[at + (4 * row + k)] for k in range(4)] for row in range(3))
+        facing = dot(normal, v)
+        front = facing < -1e-12
+        depth = (far - dot(normal, start)) / select(front, facing, -1.0)
+        u, w = (dot(row[:3], start) + row[3] + depth * dot(row[:3], v) for row in rows)
         inside = logical_and(front, u >= -EDGE, w >= -EDGE, u + w <= 1.0 + EDGE)
-        first = logical_and(inside, depth >= beyond, depth < c[0])
+        first = logical_and(inside, depth >= beyond, depth <= c[0])
         return [select(first, depth, c[0]), select(first, number(i), c[1])]
 
     def below(level: int, node: Any, c: list[Scalar]) -> list[Scalar]:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import mujoco
+import numpy as np
 import torch
 
 from ..compiler import launch, source
 from ..compiler.arrays import Table
 from ..compiler.build import Recipe, build
 from ..compiler.control import repeat
-from ..compiler.expr import node
+from ..compiler.expr import Expr, node
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar, clip
 from ..physics.algebra.spatial import Vec
@@ -22,7 +23,8 @@ from ..physics.model.model import Model
 from . import textures
 from .camera import pose
 from .colours import Pixel, colour, sky
-from .scene import Scene, View, look, scene_of, see
+from .scene import Placed, Scene, View, look, placements, scene_of, see
+from .shapes import KINDS
 
 OUTPUTS = ("rgb", "depth", "segmentation")
 # Where in a pixel its colour is found, in pixels from the middle: in each row and column of a grid once.
@@ -31,10 +33,10 @@ SAMPLES = {1: [(0.0, 0.0)], 4: [(-0.125, -0.375), (0.375, -0.125), (-0.375, 0.12
 World = Callable[[dict[str, Any]], tuple[Model, Data, Mapping[int, Vec]]]
 
 
-def bytes_a_picture(shape: tuple[int, int], outputs: Sequence[str], itemsize: int) -> int:
-    """Return how many bytes the outputs of one picture take."""
+def bytes_a_picture(mjm: mujoco.MjModel, shape: tuple[int, int], outputs: Sequence[str], itemsize: int) -> int:
+    """Return how many bytes a picture takes: twice its outputs where there are meshes, which are drawn by tiles."""
     sizes = {"rgb": 4, "depth": itemsize, "segmentation": 8}
-    return launch.padded(shape[0] * shape[1]) * sum(sizes[name] for name in outputs)
+    return (2 if mjm.nmesh else 1) * launch.padded(shape[0] * shape[1]) * sum(sizes[name] for name in outputs)
 
 
 class Picture:
@@ -67,6 +69,7 @@ class Picture:
         dtype, device = str(one.dtype).removeprefix("torch."), one.device
         known, texels = textures.read(mjm) if "rgb" in outputs else (None, None)
         scene, triangles = scene_of(mjm, camera, known, without)
+        scene = scene.without(_covered(scene, state, world, dtype))
         self.camera = scene.camera
         self._worlds, self._num_worlds, self.outputs = worlds, num_worlds, tuple(outputs)
         pixels = launch.padded(width * height)
@@ -93,13 +96,20 @@ class Picture:
         for name, x in tables.items():
             held[name].copy_(torch.from_numpy(x))
         rays = torch.tensor(scene.camera.rays(width, height), dtype=one.dtype, device=device)
-        held["rays"][:, : width * height] = rays.T
+        order = _by_tiles(width, height).to(device) if scene.has_meshes else None
+        held["rays"][:, : width * height] = (rays if order is None else rays[order]).T
         if axes is not None:
             buffers = [replace(b, period=0) if b.name == "sky" else b for b in drawing if b.name in _OF_SKY]
             launched = {b.name: held[b.name] for b in buffers}
             build(_sky(model, scene, buffers, axes, shape, dtype), device).bind(launched)()
         self._draw = kernel.bind({**held, "scene": self._seen})
         views = {name: held[name].view(-1, drawn, pixels)[:, :, : width * height] for name in self.outputs}
+        self._sorted: list[tuple[torch.Tensor, torch.Tensor]] = []
+        if order is not None:
+            self._back = order.argsort()
+            for name, view in views.items():
+                views[name] = launch.mark_static_address(torch.zeros_like(view, memory_format=torch.contiguous_format))
+                self._sorted.append((view, views[name]))
         self.tensors = {name: _as_users_want(name, x.unflatten(2, (height, width))) for name, x in views.items()}
 
     def draw(self, state: str = "") -> None:
@@ -108,6 +118,8 @@ class Picture:
         if self._worlds is not None:
             torch.index_select(self._scene, 0, self._worlds, out=self._seen)
         self._draw()
+        for drawn, wanted in self._sorted:
+            torch.index_select(drawn, 2, self._back, out=wanted)
 
 
 _BUFFERS = {
@@ -118,6 +130,44 @@ _BUFFERS = {
 
 
 _OF_SKY = ("rays", "texels", "sky")
+
+
+TILE = 4
+
+
+def _by_tiles(width: int, height: int) -> torch.Tensor:
+    """Return the numbers of a picture's pixels, row by row, in an order in which those of a vector are a square.
+
+    Rays go down the trees of meshes vector by vector: a square meets fewer boxes than a row does.
+    """
+    y, x = (k.ravel() for k in np.indices((height, width)))
+    return torch.from_numpy(np.lexsort((x, y, x // TILE, y // TILE)))
+
+
+def _covered(scene: Scene, state: Sequence[Buffer], world: World, dtype: str) -> set[int]:
+    """Return what is not seen, as a later one of its shape is exactly in its place, in all worlds at all times."""
+    alike: dict[Any, list[int]] = {}
+    for k, x in enumerate(scene.drawn):
+        if x.opaque and (x.shape in KINDS or x.tree) and x.bounded:
+            alike.setdefault((x.shape, x.tree), []).append(k)
+    if all(len(group) == 1 for group in alike.values()):
+        return set()
+    found: list[Placed] = []
+
+    def body(b: dict[str, Any]) -> dict[str, Any]:
+        m, d, _ = world(b)
+        found.extend(placements(m, d, scene))
+        return {}
+
+    record("places", state, body, dtype)
+    out = set()
+    for group in alike.values():
+        last: dict[tuple[float, ...], int] = {}
+        for k in group:
+            place = tuple(id(x) if isinstance(x, Expr) else float(x) for part in found[k] for x in part)
+            out |= {last[place]} if place in last else set()
+            last[place] = k
+    return out
 
 
 def _still(scene: Scene, state: Sequence[Buffer], world: World, dtype: str) -> Vec | None:

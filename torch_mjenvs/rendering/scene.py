@@ -8,14 +8,14 @@ left out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from ..compiler.control import when_any
+from ..compiler.control import compute_rows, when_any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, select, sqrt
 from ..physics.algebra.spatial import (
     Vec,
@@ -36,12 +36,12 @@ from ..physics.model.model import Model, UnsupportedModel
 from ..physics.sensors.ray_hfield import ray_hfield, surface
 from . import connectors, lights, meshes, surfaces
 from .camera import Camera, camera_of, pose, read
-from .connectors import ACTUATOR, TENDON, Piece, Rod
+from .connectors import ACTUATOR, TENDON, Rod
 from .lights import Light
 from .meshes import Tree
 from .shapes import KINDS, NOWHERE, Kind, bounds, corners, flat_bounds, point_at, turned, union
 from .surfaces import Surface
-from .textures import Texture
+from .textures import CUBE, Texture
 
 MOST_CELLS = 200  # mjMAXPLANEGRID
 FOUR, FINE = "four", "fine"
@@ -147,6 +147,17 @@ class Scene:
                 found[k] = 2.0 * square - 1.0  # of twice the angle, by which the ray turns
         return found if all(x > 0.0 for x in found.values()) else None
 
+    def without(self, left_out: Collection[int]) -> Scene:
+        """Return the scene without these of what is drawn, by their places."""
+        kept = [k for k in range(len(self.drawn)) if k not in left_out]
+        haze = self.haze and replace(self.haze, plane=kept.index(self.haze.plane))
+        return replace(self, drawn=tuple(self.drawn[k] for k in kept), haze=haze)
+
+    def laid(self, drawn: Drawn) -> int:
+        """Return how many numbers a view keeps of how a texture lies on a plane."""
+        flat = drawn.shape == GeomType.PLANE and drawn.surface and drawn.surface.texture
+        return 4 if flat and flat.faces != CUBE else 0
+
     def kept(self, drawn: Drawn, view: int) -> int:
         """Return how many numbers a view, 0 the camera's own, keeps of the light on a plane."""
         groups, glints = len(self.groups(view == 0)), None if drawn.bounded else self.glints(drawn)
@@ -158,7 +169,7 @@ class Scene:
     def size(self) -> int:
         """Return how many numbers a picture keeps: of the camera's view, of its mirrors', of the sky and of shadows."""
         views = range(1 + len(self.mirrors))
-        shapes = sum(4 + count(x) + self.kept(x, k) for x in self.drawn for k in views) + 4 * len(views)
+        shapes = sum(4 + count(x) + self.laid(x) + self.kept(x, k) for x in self.drawn for k in views) + 4 * len(views)
         sky = 9 if self.sky else 0
         return shapes + 6 * len(self.lights) * len(views) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
 
@@ -325,7 +336,7 @@ def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[S
         moved = [replace(x, pos=places.get(x.number, x.pos)) for x in scene.lights]
         scene = replace(scene, lights=tuple(moved))
     place, axes = pose(m, d, scene.camera)
-    eye, placed = (place, [-1.0 * x for x in column(axes, 2)]), _placed(m, d, scene)
+    eye, placed = (place, [-1.0 * x for x in column(axes, 2)]), placements(m, d, scene)
     out = _view(m, d, scene, placed, place, axes, eye, 0)
     for k in scene.mirrors:
         pos, mat, _ = placed[k]
@@ -344,19 +355,41 @@ def see(m: Model, d: Data, scene: Scene, lights_at: Mapping[int, Vec]) -> list[S
 Placed = tuple[Vec, Vec, Vec]  # position, orientation and size
 
 
-def _placed(m: Model, d: Data, scene: Scene) -> list[Placed]:
+def placements(m: Model, d: Data, scene: Scene) -> list[Placed]:
     """Return where all that is drawn is."""
-    pieces: dict[tuple[int, int], list[Piece]] = {}
+    rods: dict[tuple[int, int], list[tuple[Vec, Vec, Scalar]]] = {}
     out: list[Placed] = []
     for x in scene.drawn:
         if x.rod:
-            if (x.object, x.id) not in pieces:
-                pieces[x.object, x.id] = connectors.pieces(m, d, x.object, x.id, x.rod)
-            out.append(connectors.placed(x.rod, pieces[x.object, x.id][x.rod.piece]))
+            if (x.object, x.id) not in rods:
+                rods[x.object, x.id] = connectors.placed(connectors.pieces(m, d, x.object, x.id, x.rod))
+            pos, mat, half = rods[x.object, x.id][x.rod.piece]
+            out.append((pos, mat, [x.rod.radius, half, 0.0]))
         elif x.object == GEOM:
             out.append((d.geom_xpos[x.id], d.geom_xmat[x.id], m.geom_size[x.id]))
         else:
             out.append((d.site_xpos[x.id], d.site_xmat[x.id], m.site_size[x.id]))
+    return out
+
+
+def _of_all(
+    m: Model, scene: Scene, placed: list[Placed], compute: Callable[[Kind, Vec, Vec, Vec], list[Scalar]]
+) -> list[list[Scalar]]:
+    """Return what `compute(kind, pos, mat, size)` gives of all that is drawn: shapes of a kind take one code."""
+    alike: dict[Any, list[int]] = {}
+    for k, x in enumerate(scene.drawn):
+        alike.setdefault(x.shape if x.shape in KINDS else (k,), []).append(k)
+    out: list[list[Scalar]] = [[] for _ in placed]
+    for group in alike.values():
+        kind = kind_of(m, scene.drawn[group[0]])
+        rows = [[*pos, *mat, *size] for pos, mat, size in (placed[k] for k in group)]
+
+        def of_row(row: list[Scalar], kind: Kind = kind) -> list[Scalar]:
+            return compute(kind, row[:3], row[3:12], row[12:])
+
+        found = compute_rows(rows, of_row)
+        for k, numbers in zip(group, found, strict=True):
+            out[k] = numbers
     return out
 
 
@@ -367,26 +400,30 @@ def _view(
 
     eye: where the camera itself is, and which way it looks, as its own light does. number: of the view, 0 the camera's.
     """
-    out: list[Scalar] = []
-    sides: list[list[Scalar]] = []
     shining: list[list[Scalar]] = []
     for light in scene.lights:
         pos, way = lights.pose(m, d, light) if light.number >= 0 else eye
         seen = mat_vec(transpose(axes), sub(pos, place))
         shining.append([*seen, *mat_vec(transpose(axes), normalize(way, [0.0, 0.0, -1.0]))])
-    for x, (pos, mat, size) in zip(scene.drawn, placed, strict=True):
-        kind = kind_of(m, x)
+
+    def seen_as(kind: Kind, pos: Vec, mat: Vec, size: Vec) -> list[Scalar]:
         local = transpose(mat)
         start, turn = mat_vec(local, sub(place, pos)), mat_mul(local, axes)
         balls = kind.balls(size) if kind.balls else None
-        there = bounds(balls, start, turn, scene.camera.near)
-        out += [*there, *kind.numbers(size, start, turn)]
-        if balls is not None:
-            sides.append(there)
+        return [*bounds(balls, start, turn, scene.camera.near), *kind.numbers(size, start, turn)]
+
+    out: list[Scalar] = []
+    found = _of_all(m, scene, placed, seen_as)
+    for x, numbers, (_, _, size) in zip(scene.drawn, found, placed, strict=True):
+        out += numbers
+        if x.surface and scene.laid(x):
+            out += surfaces.laid(x.surface, numbers[16:18])
         if scene.kept(x, number):
             of_plane = corner_lights if x.cells == FOUR else even_light
+            start, turn = numbers[4:7], numbers[7:16]
             out += of_plane(scene, x, shining, scene.groups(number == 0), size, start, turn)
-    return [*out, *union(sides), *(y for light in shining for y in light)]
+    around = union([numbers[:4] for x, numbers in zip(scene.drawn, found, strict=True) if x.bounded])
+    return [*out, *around, *(y for light in shining for y in light)]
 
 
 def corner_lights(
@@ -451,34 +488,38 @@ def _shadow(m: Model, d: Data, scene: Scene, placed: list[Placed], light: Light,
     aside = select(absolute(back[2]) > 0.9, 1.0, 0.0)
     right = normalize(cross([aside, 0.0, 1.0 - aside], back), [1.0, 0.0, 0.0])
     own = transpose([*right, *cross(back, right), *back])
-    out = mat_mul(transpose(axes), own)
-    for x, (place, mat, size) in zip(scene.drawn, placed, strict=True):
-        kind = kind_of(m, x)
+
+    def lit_as(kind: Kind, place: Vec, mat: Vec, size: Vec) -> list[Scalar]:
         local = transpose(mat)
         balls = kind.balls(size) if kind.balls else None
         turn = mat_mul(local, own)
         if light.directional:
-            out += flat_bounds(balls, mat_vec(transpose(own), sub(place, pos)), turn)
-        else:
-            out += bounds(balls, mat_vec(local, sub(pos, place)), turn, 1e-3)
-    return out
+            return flat_bounds(balls, mat_vec(transpose(own), sub(place, pos)), turn)
+        return bounds(balls, mat_vec(local, sub(pos, place)), turn, 1e-3)
+
+    found = _of_all(m, scene, placed, lit_as)
+    return [*mat_mul(transpose(axes), own), *(x for sides in found for x in sides)]
 
 
 class View:
     """The numbers of one view, as `see` left them.
 
     `shapes` has of each shape its bounds and its own, `around` the bounds of all but planes, `lights` of each light its
-    position and direction. `kept` has of planes the light at the corners of four cells, or the even one; `meshes` is
-    the table of the scene's meshes.
+    position and direction. `laid` has of planes how a texture lies on them, `kept` the light at the corners of four
+    cells, or the even one; `meshes` is the table of the scene's meshes.
     """
 
     def __init__(self, scene: Scene, numbers: Sequence[Scalar], number: int = 0, table: Any = None):
         self.meshes = table
         self.shapes, self.lights, at = [], [], 0
+        self.laid: dict[int, list[Scalar]] = {}
         self.kept: dict[int, list[Scalar]] = {}
         for k, drawn in enumerate(scene.drawn):
             self.shapes.append((numbers[at : at + 4], list(numbers[at + 4 : at + 4 + count(drawn)])))
             at += 4 + count(drawn)
+            if laid := scene.laid(drawn):
+                self.laid[k] = list(numbers[at : at + laid])
+                at += laid
             if kept := scene.kept(drawn, number):
                 self.kept[k] = list(numbers[at : at + kept])
                 at += kept
@@ -522,7 +563,7 @@ def look(
                 depth, triangle = meshes.enter(drawn.tree, view.meshes, list(own), way, beyond, c[0])
             else:
                 depth = kind_of(m, drawn).enter(list(own), way)
-            nearest = logical_and(depth >= beyond, depth < c[0])
+            nearest = logical_and(depth >= beyond, depth <= c[0])  # of two in one place MuJoCo shows the last
             new = (depth, float(k), drawn.id, drawn.object, triangle)[: len(c)]
             return [select(nearest, a, b) for a, b in zip(new, c, strict=True)]
 

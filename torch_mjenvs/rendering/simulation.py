@@ -119,7 +119,7 @@ class Simulation(simulation.Simulation):
             return m, Data(m, **state, act=b.get("act", []), precision=PRECISIONS[self._name], **asked.pushes(b)), {}
 
         count = self.num_worlds if worlds is None else len(worlds)
-        check_memory("worlds", count, bytes_a_picture(size, outputs, self.dtype.itemsize), self.device)
+        check_memory("worlds", count, bytes_a_picture(self._mjmodel, size, outputs, self.dtype.itemsize), self.device)
         drawn = None if worlds is None else torch.tensor(worlds, dtype=torch.int64, device=self.device)
         return Picture(
             self._mjmodel, self.model, camera, size, outputs, drawn, self.num_worlds, asked.buffers(),

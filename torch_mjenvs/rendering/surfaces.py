@@ -54,11 +54,27 @@ def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, flat: bool, known: Sequence[
     )  # fmt: skip
 
 
-def textured(texels: Any, surface: Surface, numbers: Vec, at: Vec, sizes: Vec, moved: Sequence[Vec]) -> list[Scalar]:
+def laid(surface: Surface, halves: Vec) -> list[Scalar]:
+    """Return how a flat texture lies on a plane: a place x, y of it is at s = a x + c, t = b y + d; a, b, c, d.
+
+    halves: the plane's sizes, or NOWHERE.
+    """
+    scales: list[Scalar] = []
+    offsets: list[Scalar] = []
+    for half, times, sign in zip(halves, surface.repeat, (1.0, -1.0), strict=True):
+        count, endless = 0.5 * times, half >= NOWHERE
+        scales.append(sign * (count if surface.uniform else select(endless, count, count / half)))
+        offsets.append(select(endless, 0.5, count * half if surface.uniform else count))
+    return [*scales, *offsets]
+
+
+def textured(
+    texels: Any, surface: Surface, lies: Sequence[Scalar], at: Vec, sizes: Vec, moved: Sequence[Vec]
+) -> list[Scalar]:
     """Return what a texture shows at a point: red, green and blue, by which the colour is multiplied.
 
     at: as `Kind.touch` has it. sizes: of the shape. moved: by how much `at` changes from a pixel to the next one, along
-    both axes of the picture.
+    both axes of the picture. lies: of a flat texture, as `laid` has it.
     """
     texture = surface.texture
     if texture is None:
@@ -67,14 +83,6 @@ def textured(texels: Any, surface: Surface, numbers: Vec, at: Vec, sizes: Vec, m
         if surface.uniform:
             at, *moved = ([x * size for x, size in zip(v, sizes, strict=True)] for v in (at, *moved))
         return textures.sample_cube(texels, texture, at, moved)
-    place: list[Scalar] = []
-    change: list[list[Scalar]] = [[], []]
-    for k, sign in ((0, 1.0), (1, -1.0)):
-        half, count = numbers[12 + k], 0.5 * surface.repeat[k]
-        endless = half >= NOWHERE
-        scale = count if surface.uniform else select(endless, count, count * numbers[14 + k])
-        offset = select(endless, 0.5, count * half if surface.uniform else count)
-        place.append(sign * scale * at[k] + offset)
-        for step, out in zip(moved, change, strict=True):
-            out.append(sign * scale * step[k])
-    return textures.sample(texels, texture, place, change)
+    place = [lies[k] * at[k] + lies[2 + k] for k in (0, 1)]
+    grown = [lies[0] * texture.width, lies[1] * texture.height]
+    return textures.sample(texels, texture, place, [[x * y for x, y in zip(grown, v, strict=False)] for v in moved])

@@ -2,7 +2,8 @@
 
 All textures of a model are one row of 32-bit numbers. A colour is found between four texels, so each number has one
 channel of a texel and of its three neighbours to the right and below, a byte each: what is read from memory, the most
-of a texture's cost, is a number a channel. Grey textures have one channel.
+of a texture's cost, is a number a channel. Grey textures have one channel. Before the first row and column there is one
+more, of the neighbours beyond: those of the other side, or on a cube the same again.
 Behind each texture come its smaller copies (a mipmap), each half as wide, from which what is far away is read: between
 the two copies nearest in size to a pixel, as OpenGL does.
 """
@@ -19,17 +20,20 @@ import numpy as np
 
 from ..compiler.control import when_any
 from ..compiler.scalar import Scalar, absolute, clip, floor, logical_and, maximum, select, split_exponent
+from ..compiler.whole import Whole, add, as_scalar, at_least, exponent, halved, is_odd, multiply, whole
+from ..compiler.whole import choose as choose_whole
+from ..physics.algebra.spatial import dot
 from ..physics.model.model import UnsupportedModel
 
 CUBE = 6  # faces, in the order +x, -x, +y, -y, +z, -z
-MOST = 2**24  # texels of a texture, whose places float32 has to hold
+MOST = 2**24  # texels of a texture and its copies, a number of each channel each
 
 
 @dataclass(frozen=True)
 class Texture:
     """A texture, which begins at `start`, and its copies. A cube has 6 faces, and a flat texture, 1, repeats itself.
 
-    width, height: of a face. levels: how many texels come before each copy. channels: 3, or 1 of a grey one.
+    width, height: of a face. levels: how many numbers of a channel come before each copy. channels: 3, or 1 if grey.
     """
 
     faces: int
@@ -54,26 +58,28 @@ def read(mjm: mujoco.MjModel) -> tuple[tuple[Texture, ...], np.ndarray]:
         stack = image.reshape(faces, -1, width, 3)
         if (stack == stack[..., :1]).all():
             stack = stack[..., :1]
-        copies = _copies(stack)
-        sizes = [copy[..., 0].size for copy in copies]
-        if sum(sizes) > MOST:
+        if 4 * stack[..., 0].size > 3 * MOST:
             raise UnsupportedModel(f"pictures do not draw texture {mjm.texture(k).name!r}: it is too large")
+        copies = [_with_neighbours(copy, faces == 1) for copy in _copies(stack)]
+        sizes = [copy[..., 0].size for copy in copies]
         before = tuple(itertools.accumulate(sizes[:-1], initial=0))
         textures.append(Texture(faces, at, stack.shape[3], stack.shape[2], stack.shape[1], before))
-        parts += [_with_neighbours(np.floor(copy + 0.5).astype(np.uint32), faces == 1).ravel() for copy in copies]
+        parts += [copy.ravel() for copy in copies]
         at += stack.shape[3] * sum(sizes)
-    whole = np.concatenate(parts) if parts else np.zeros(1, np.uint32)
-    return tuple(textures), whole.view(np.int32)
+    parts.append(np.zeros(3 * CUBE, np.uint32))  # behind the last copy something is read, but not used
+    return tuple(textures), np.concatenate(parts).view(np.int32)
 
 
-def _with_neighbours(texels: np.ndarray, repeats: bool) -> np.ndarray:
-    """Return texels with those to the right, below, and right below, a byte each from the lowest on."""
-    whole = texels
-    for axis, factor in ((2, 256), (1, 65536)):
-        n = texels.shape[axis]
-        following = (np.arange(n) + 1) % n if repeats else np.minimum(np.arange(n) + 1, n - 1)
-        whole = whole + np.uint32(factor) * np.take(whole, following, axis)
-    return whole
+def _with_neighbours(images: np.ndarray, repeats: bool) -> np.ndarray:
+    """Return texels with those to the right, below, and right below, a byte each from the lowest on.
+
+    images: (faces, height, width, channels). There is one more row, and one more column, before the first.
+    """
+    mode: Any = "wrap" if repeats else "edge"
+    texels = np.pad(np.floor(images + 0.5).astype(np.uint32), ((0, 0), (1, 1), (1, 1), (0, 0)), mode=mode)
+    pairs = texels[:, :, :-1] + np.uint32(256) * texels[:, :, 1:]
+    found: np.ndarray = pairs[:, :-1] + np.uint32(65536) * pairs[:, 1:]
+    return found
 
 
 def _copies(stack: np.ndarray) -> list[np.ndarray]:
@@ -101,9 +107,9 @@ def _halved(images: np.ndarray, axis: int) -> np.ndarray:
 def sample(texels: Any, texture: Texture, place: Sequence[Scalar], change: Sequence[Sequence[Scalar]]) -> list[Scalar]:
     """Return red, green and blue, from 0 to 1, at s and t of a texture that repeats.
 
-    change: by how much s and t change from a pixel to the next one, along both axes of the picture.
+    change: by how much s and t change from a pixel to the next one, in texels, along both axes of the picture.
     """
-    return _filtered(texels, texture, 0.0, place, change)
+    return _filtered(texels, texture, 0.0, [x - floor(x) for x in place], change)
 
 
 def sample_cube(
@@ -126,10 +132,11 @@ def sample_cube(
     out, s, t = of_face(way, signs)
     over = 1.0 / maximum(out, 1e-12)
     place = [0.5 * s * over + 0.5, 0.5 * t * over + 0.5]
+    half_s, half_t = 0.5 * texture.width * over, 0.5 * texture.height * over
     moved = []
     for step in change:
         d_out, ds, dt = of_face(step, signs)
-        moved.append([0.5 * over * (ds - s * over * d_out), 0.5 * over * (dt - t * over * d_out)])
+        moved.append([half_s * (ds - s * over * d_out), half_t * (dt - t * over * d_out)])
     beyond = [select(x > 0.0, 0.0, 1.0) for x in signs]
     face = select(along_x, beyond[0], select(along_y, 2.0 + beyond[1], 4.0 + beyond[2]))
     return _filtered(texels, texture, face, place, moved)
@@ -138,20 +145,27 @@ def sample_cube(
 def _filtered(
     texels: Any, texture: Texture, face: Scalar, place: Sequence[Scalar], change: Sequence[Sequence[Scalar]]
 ) -> list[Scalar]:
-    width, height, last = texture.width, texture.height, len(texture.levels) - 1
-    squares = [(step[0] * width) * (step[0] * width) + (step[1] * height) * (step[1] * height) for step in change]
-    pixel = clip(maximum(*squares), 1.0, 4.0**last)  # its size in texels, squared: a copy's is 4**level
-    first: Scalar = 0.0
-    sizes: list[Scalar] = [float(width), float(height)]
+    """Return the colour at a place of a face, from 0 to 1 along both axes.
+
+    Places in memory are whole numbers of the processor, and in range whatever the numbers are, NaN, too.
+    """
+    last = len(texture.levels) - 1
+    place = [clip(x, 0.0, 1.0) for x in place]
+    pixel = clip(maximum(*(dot(step, step) for step in change)), 1.0, 4.0**last)  # its size in texels, squared
+    level = halved(exponent(pixel), 1)  # which copy: its texels are 2**level of the texture's
+    first: Whole = texture.levels[0]
     for k in range(1, last + 1):  # cheaper than a table of numbers, each at a place of its own
-        there = pixel >= 4.0**k
-        new = (texture.levels[k], max(width >> k, 1), max(height >> k, 1))
-        first, *sizes = (select(there, float(a), b) for a, b in zip(new, (first, *sizes), strict=True))
-    colour = _between(texels, texture, first, sizes, face, place)
+        first = choose_whole(pixel >= 4.0**k, texture.levels[k], first)
+
+    def sizes(level: Whole) -> list[Whole]:
+        found = [halved(n, level) for n in (texture.width, texture.height)]
+        least = texture.faces == CUBE or texture.width == texture.height  # only of copies after the last is it 0
+        return found if least else [at_least(n, 1) for n in found]
+
+    colour, following = _between(texels, texture, first, sizes(level), face, place)
 
     def smaller(c: list[Scalar]) -> list[Scalar]:
-        halves = [maximum(floor(0.5 * n), 1.0) for n in sizes]
-        other = _between(texels, texture, first + float(texture.faces) * (sizes[0] * sizes[1]), halves, face, place)
+        other, _ = _between(texels, texture, following, sizes(add(level, 1)), face, place)
         share = _above(pixel)
         return [x + share * (y - x) for x, y in zip(c, other, strict=True)]
 
@@ -160,24 +174,26 @@ def _filtered(
 
 def _above(square: Scalar) -> Scalar:
     """Return by how much the logarithm to base 2 of a root is above a whole number, to 1e-4, which is not seen."""
-    m, k = split_exponent(square)
-    t, odd = m - 1.0, k - 2.0 * floor(0.5 * k)
+    t, odd = split_exponent(square)[0] - 1.0, as_scalar(is_odd(exponent(square)))
     return 0.5 * (odd + t + t * (1.0 - t) * (0.4384 + t * (-0.2375 + t * 0.0807)))
 
 
 def _between(
-    texels: Any, texture: Texture, first: Scalar, sizes: Sequence[Scalar], face: Scalar, place: Sequence[Scalar]
-) -> list[Scalar]:
-    """Read a copy, before which there are `first` texels, between its four nearest texels."""
+    texels: Any, texture: Texture, first: Whole, sizes: Sequence[Whole], face: Scalar, place: Sequence[Scalar]
+) -> tuple[list[Scalar], Whole]:
+    """Read a copy between its four nearest texels; also return where the next copy begins, as `first` says of this."""
     lows, shares = [], []
     for x, n in zip(place, sizes, strict=True):
-        at = (x - floor(x)) * n - 0.5 if texture.faces == 1 else clip(x * n - 0.5, 0.0, n - 1.0)
-        low = floor(at)
-        shares.append(at - low)
-        lows.append(select(low < 0.0, low + n, low) if texture.faces == 1 else low)
-    row = first + face * (sizes[0] * sizes[1]) + (lows[1] * sizes[0] + lows[0])
+        at = x * as_scalar(n) + 0.5  # from the middle of the texel before the first
+        low = whole(at)
+        lows.append(low)
+        shares.append(at - as_scalar(low))
+    across, down = (add(n, 1) for n in sizes)
+    row, size = add(multiply(lows[1], across), lows[0]), multiply(across, down)
+    if texture.faces == CUBE:
+        row, size = add(row, multiply(whole(face), size)), multiply(size, CUBE)
     out = []
-    for one, two, three, last in texels.bytes(texture.start, texture.channels, row):
+    for one, two, three, last in texels.bytes(texture.start, texture.channels, add(first, row)):
         upper, lower = one + shares[0] * (two - one), three + shares[0] * (last - three)
         out.append((upper + shares[1] * (lower - upper)) * (1.0 / 255.0))
-    return out * (3 // texture.channels)
+    return out * (3 // texture.channels), add(first, size)

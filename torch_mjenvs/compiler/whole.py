@@ -1,0 +1,56 @@
+"""Whole numbers of 32 bits in traced code, each lane's own: places in tables, and what they follow from.
+
+A `Whole` is a Python int or a traced value. What becomes larger than 32 bits hold begins anew from below.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .expr import node
+from .scalar import Mask, Scalar
+
+Whole = Any
+
+
+def whole(x: Scalar) -> Whole:
+    """Return x without its fraction; it must be of 32 bits then."""
+    return node("f2i", x)
+
+
+def as_scalar(n: Whole) -> Scalar:
+    """Return a whole number as one to compute with."""
+    found: Scalar = node("i2f", n)
+    return found
+
+
+def exponent(x: Scalar) -> Whole:
+    """Return n of a positive normal x from 2**n on, below 2**(n + 1)."""
+    return node("exponent", x)
+
+
+def add(a: Whole, b: Whole) -> Whole:
+    return node("iadd", a, b)
+
+
+def multiply(a: Whole, b: Whole) -> Whole:
+    return node("imul", a, b)
+
+
+def halved(n: Whole, times: Whole) -> Whole:
+    """Return a number that is not negative, halved so many times, each time without its fraction."""
+    return node("lshr", n, times)
+
+
+def is_odd(n: Whole) -> Whole:
+    """Return 1 for an odd number, 0 for an even one."""
+    return node("iand", n, 1)
+
+
+def choose(mask: Mask, a: Whole, b: Whole) -> Whole:
+    """Return a where the mask holds, b elsewhere."""
+    return node("iselect", mask, a, b)
+
+
+def at_least(n: Whole, least: int) -> Whole:
+    return node("iselect", node("ilt", n, least), least, n)
