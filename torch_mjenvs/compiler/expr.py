@@ -250,6 +250,7 @@ class Trace:
         # For derivatives: which elementary function of what a node is, and which equation it was found to solve.
         self.elementary: dict[Expr, tuple[str, tuple[Any, ...]]] = {}
         self.solutions: dict[Expr, Any] = {}
+        self.held: set[Expr] = set()  # what formulas take as constant
         self.unrolled = False  # whether a `repeat` is written out
 
     @contextlib.contextmanager
@@ -289,6 +290,7 @@ def tracing(dtype: str) -> Iterator[Trace]:
     finally:
         _local.trace.elementary.clear()
         _local.trace.solutions.clear()  # which hold what holds the trace
+        _local.trace.held.clear()
         _local.trace = None
 
 

@@ -3,6 +3,10 @@
 A search has no derivative worth having: it ends where it ends, by however many iterations. By the implicit function
 theorem the solution x of g(x, y) = 0 has the derivative dx = -(dg/dx)^-1 dg, where dg is at constant x. See
 `derivatives`.
+
+Some searches pick parts, from which what they find follows in closed form: corners of two shapes, from which follows
+where these touch. Whoever picks says what follows, by `follows`, and marks what was picked as `held`: it is constant
+piece by piece.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .expr import Expr, current, is_tracing
+from .expr import Expr, current, fresh, is_tracing
 from .scalar import Scalar
 
 # The residual at the solution, and a function that solves with the matrix dg/dx.
@@ -38,3 +42,27 @@ def solves(values: Sequence[Scalar], given: Sequence[Scalar], equation: Callable
     for x in values:
         if type(x) is Expr:
             current().solutions[x] = found
+
+
+def follows(values: Sequence[Scalar], given: Sequence[Scalar], formula: Callable[[], Sequence[Scalar]]) -> None:
+    """Note that these values, which a search found, are those of a formula of what is `given`, and of `held` numbers.
+
+    The formula is recorded where a derivative is asked for, in the region of the last value: it costs a kernel nothing.
+    """
+    found = [(k, x) for k, x in enumerate(values) if type(x) is Expr]
+    assert all(x.op not in ("sub", "neg") for _, x in found), "-(a - b) is b - a, of which nothing would be known"
+
+    def equation() -> Equation:
+        computed = formula()
+        return [x - computed[k] for k, x in found], list
+
+    solves([x for _, x in found], given, equation)
+
+
+def held(x: Scalar) -> Scalar:
+    """Return a number for a formula that is taken as constant there, as the number of a corner is that was picked."""
+    if type(x) is not Expr:
+        return x
+    out = fresh("add", x, 0.0)  # a node of its own: the same number may have derivatives elsewhere
+    current().held.add(out)
+    return out

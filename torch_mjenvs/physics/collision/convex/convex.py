@@ -13,9 +13,11 @@ a, b points of the two shapes   w = a - b   x the point of C that is sought   n 
 from __future__ import annotations
 
 from ....compiler.control import when_any
+from ....compiler.implicit import follows
 from ....compiler.scalar import Mask, Scalar, logical_not
 from ...algebra.spatial import is_zero
 from ..colliders import Found, Geom, Place, make_frame
+from .closed_form import given_of, spots_of
 from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
@@ -34,7 +36,7 @@ def find_flat(one: Geom, two: Geom) -> Found:
     """Find up to four contacts of two shapes without skins that both have flat parts."""
     first, second = Hull(one), Hull(two)
     spot, corners = deepest_face(first, second, one.margin)
-    spots = find_patch(first, second, spot, corners, one.margin, one.several)
+    spots, _ = find_patch(first, second, spot, _numbers(corners), one.margin, one.several)
     return [(spot[0], spot) for spot in spots]
 
 
@@ -45,6 +47,7 @@ def find_cornered(one: Geom, two: Geom) -> Found:
 
 def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
     first, second = Hull(one), Hull(two)
+    apart: Mask = False
     if is_zero(one.margin) and is_zero(first.skin) and is_zero(second.skin):
         spot, corners = deepest_face(first, second, one.margin)
     else:
@@ -52,8 +55,18 @@ def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
         spot, corners = when_any(
             logical_not(apart), lambda _: list(deepest_core_face(first, second, one.margin)), known
         )
-    spots = find_patch(first, second, spot, corners, one.margin, several)
+    spots, patch = find_patch(first, second, spot, _numbers(corners), one.margin, several)
+    given = [*given_of(first), *given_of(second)]
+    follows(
+        [x for spot in spots for x in spot], given,
+        lambda: [x for spot in spots_of(first, second, apart, corners, patch) for x in spot],
+    )  # fmt: skip
     return [(spot[0], spot) for spot in spots]
+
+
+def _numbers(corners: list[list[Scalar]]) -> list[list[Scalar]]:
+    """The numbers of three corners of each of two shapes."""
+    return [[p[k] for p in corners] for k in (6, 7)]
 
 
 def find_ball_mesh(one: Geom, two: Geom) -> Found:

@@ -29,7 +29,7 @@ def deepest(one: Hull, two: Hull, margin: Scalar) -> list[Scalar]:
 
 
 def deepest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """Find the spot as `deepest` does, and the numbers of the face's corners: three of each shape.
+    """Find the spot as `deepest` does, and the face's three corners: w, a and the numbers of the corners of both shapes.
 
     Of shapes with nothing but corners the face is exactly one of C's.
     """
@@ -57,7 +57,7 @@ def _expand(
     numbered: bool,
     corners: list[list[Scalar]] | None = None,
 ) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """Expand a polytope in C towards its surface; the spot, and the numbers of the face's corners.
+    """Expand a polytope in C towards its surface; the spot, and the face's three corners.
 
     skins: the part of both skins that is in C; the rest of them is added at the end.
     corners: the four that the polytope begins with.
@@ -67,7 +67,6 @@ def _expand(
     suffice, the last face may be far from the best.
     """
     rest = [hull.skin + 0.5 * margin - skin for hull, skin in zip((one, two), skins, strict=True)]
-    columns = range(8 if numbered else 6)
 
     def furthest(n: list[Scalar]) -> list[Scalar]:
         """The point w of C furthest along n, a, and, where they are asked for, the corners' numbers."""
@@ -132,7 +131,7 @@ def _expand(
     depth = select(cornered, c["depth"], c["reach"])
     dist = select(c["inside"], margin - depth - (rest[0] + rest[1]), NEVER)
     point = add_scaled(add_scaled(a, x, -0.5), c["n"], 0.5 * (rest[0] - rest[1]))
-    return [dist, *point, *c["n"]], [[p[k] for p in at] for k in columns[6:]]
+    return [dist, *point, *c["n"]], at
 
 
 def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:

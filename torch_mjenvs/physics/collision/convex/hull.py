@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....compiler.implicit import held
 from ....compiler.scalar import Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add_scaled, column, dot, is_zero, norm, scale, sub
 from ..colliders import Geom
@@ -47,6 +48,28 @@ class Hull:
                 at = at + self.radii[k] * reach[k] / length
             out = add_scaled(out, axis, at)
         return [*out, known if is_zero(bits) else select(self.cells.side > 0.0, known, bits)]
+
+    def turned(self, x: Vec) -> list[Scalar]:
+        """A vector in the hull's axes as it is in the world's (3)."""
+        return [dot([axis[k] for axis in self.axes], x) for k in range(3)]
+
+    def vertex(self, v: Scalar) -> list[Scalar]:
+        """The position of the corner or vertex of this number (3)."""
+        out = list(self.centre)
+        for axis, at, half in zip(self.axes, self.solids.vertices[v], self.box, strict=True):
+            out = add_scaled(out, axis, select(self.cells.side > 0.0, at, at * half))
+        return out
+
+    def carried(self, p: Vec) -> list[Scalar]:
+        """The point p of the hull, held to the corner that it is at: it has the derivative of what moves with the hull
+        and, if it is a box, grows with it (3).
+        """
+        away, out = sub(p, self.centre), list(self.centre)
+        for axis, half in zip(self.axes, self.box, strict=True):
+            x = dot(axis, away)
+            end = 0.0 if is_zero(half) else select(x >= 0.0, half, -half)
+            out = add_scaled(out, axis, held(x - end) + end)
+        return out
 
 
 def difference(one: Hull, two: Hull, n: Vec, skins: Sequence[Scalar], numbered: bool) -> list[Scalar]:

@@ -27,7 +27,10 @@ def nearest(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar]]:
 
 
 def nearest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
-    """Find mask and spot as `nearest` does, and the numbers of the triangle's corners: three of each shape."""
+    """Find mask and spot as `nearest` does, and the triangle's corners: w, a and the numbers of both shapes' corners.
+
+    Of fewer corners some are the same.
+    """
     return _nearest(one, two, margin, True)
 
 
@@ -58,7 +61,7 @@ def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask
     apart = logical_and(distance > TOLERANCE, dot(x, further(x)[:3]) > 0.0)
     dist = distance - (one.skin + two.skin)
     point = add_scaled(a, n, one.skin + 0.5 * dist)
-    return apart, [dist, *point, *n], [[p[k] for p in c["points"]] for k in range(6, len(first))]
+    return apart, [dist, *point, *n], c["points"]
 
 
 def _nearest_with(s: list[Scalar], points: list[list[Scalar]]) -> dict[str, Any]:

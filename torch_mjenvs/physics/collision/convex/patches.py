@@ -9,6 +9,7 @@ n unit vector from the first shape to the second
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array
@@ -22,16 +23,38 @@ from .hull import Hull
 MOST = 4
 
 
+@dataclass
+class Patch:
+    """Where flat parts of two hulls lie on each other, as the search left it: for derivatives, see `closed_form`.
+
+    some: they do. on_two: the face on which all is seen is the second hull's. faces: what lies there is a face, not an
+    edge. face, other: numbers of the two faces. ends: both ends of the edge. corners: up to four of what was cut off.
+    """
+
+    some: Mask
+    on_two: Mask
+    faces: Mask
+    face: Scalar
+    other: Scalar
+    ends: list[list[Scalar]]
+    corners: list[list[Scalar]]
+
+    @staticmethod
+    def none() -> Patch:
+        """No patch."""
+        return Patch(False, False, False, 0.0, 0.0, [zeros(3)] * 2, [zeros(3)] * MOST)
+
+
 def find_patch(
     one: Hull, two: Hull, spot: list[Scalar], corners: list[list[Scalar]], margin: Scalar, several: Mask
-) -> list[list[Scalar]]:
-    """Find up to four spots of two hulls that touch at this one, by corners of these numbers of each.
+) -> tuple[list[list[Scalar]], Patch]:
+    """Find up to four spots of two hulls that touch at this one, by corners of these numbers of each, and their patch.
 
     Where there may not be several, it is this one alone.
     """
     alone = [spot, *([NEVER, *zeros(6)] for _ in range(MOST - 1))]
 
-    def patch(carry: list[list[Scalar]]) -> list[list[Scalar]]:
+    def patch(carry: tuple[list[list[Scalar]], Patch]) -> tuple[list[list[Scalar]], Patch]:
         n = spot[4:]
         a, b = Feature(one, corners[0]), Feature(two, corners[1])
         both, face_a, face_b = opposite(a, b)
@@ -45,17 +68,24 @@ def find_patch(
         outwards = choose(both, scale(face_b[:3], -1.0), at.normal)  # of `at`
         towards = choose(first, scale(outwards, -1.0), outwards)
         most = max(one.solids.most_corners, ROUND)
-        spots = []
-        for corner, dist, there in _cut_off(at, of, both, margin, most):
+        spots, cut = [], _cut_off(at, of, both, margin, most)
+        for _, corner, dist, there in cut:
             spots.append([select(there, dist, NEVER), *add_scaled(corner, outwards, 0.5 * dist), *towards])
         some = logical_and(some, spots[0][0] < margin)
-        return [choose(some, new, old) for new, old in zip(spots, carry, strict=True)]
+        face, ends = select(first, on_b[3], select(both, face_a[3], on_a[3])), [of.corner(float(k)) for k in (0, 1)]
+        found = Patch(some, first, both, face, face_b[3], ends, [p for p, *_ in cut])
+        return [choose(some, new, old) for new, old in zip(spots, carry[0], strict=True)], found
 
-    return when_any(logical_and(several, spot[0] < margin), patch, alone)
+    found: tuple[list[list[Scalar]], Patch] = when_any(
+        logical_and(several, spot[0] < margin), patch, (alone, Patch.none())
+    )
+    return found
 
 
-def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list[tuple[list[Scalar], Scalar, Mask]]:
-    """Cut a part off at a face's sides: up to four corners' images on the face, their distances, and masks.
+def _cut_off(
+    at: Part, of: Part, both: Mask, margin: Scalar, sides: int
+) -> list[tuple[list[Scalar], list[Scalar], Scalar, Mask]]:
+    """Cut a part off at a face's sides: up to four corners, their images on the face, their distances, and masks.
 
     All is seen along the face's normal. Of two faces it is the distance along the other's normal that counts.
 
@@ -121,7 +151,7 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
     out = []
     for k, place in enumerate(places):
         p = rows[base + place]
-        out.append((*image(p), logical_and(k + 0.5 < count, k + 0.5 < most)))
+        out.append((p, *image(p), logical_and(k + 0.5 < count, k + 0.5 < most)))
     return out
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from ....compiler.arrays import Table
 from ....compiler.control import repeat, when_any, while_any
+from ....compiler.implicit import follows, held
 from ....compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_or, maximum, minimum, select, sqrt
 from ...algebra.spatial import (
     MINVAL,
@@ -30,6 +31,7 @@ from ...algebra.spatial import (
     norm,
     normalize,
     scale,
+    sub,
     transpose,
 )
 from ..colliders import NEVER, Found, Geom, Place, make_frame
@@ -41,6 +43,7 @@ TINY = 1e-30  # for what would be divided by 0
 STEPS = 50  # for Newton's method, at the most; it takes 5 to 10
 TURNS = 32  # directions among which the best one is looked for, before it is refined
 REFINED = 40  # times
+LEVEL = 1e-6  # below which a direction is across the axis: there the length has a kink, and its least may be right there
 
 End = tuple[Scalar, list[Scalar]]  # dist; n and point of a contact
 
@@ -78,6 +81,11 @@ class _Pair:
     radius: Scalar
     half: Scalar
 
+    @property
+    def given(self) -> list[Scalar]:
+        """All of it in a list."""
+        return [*self.c, *self.a, self.reach, self.radius, self.half]
+
 
 def _from_outside(s: _Pair) -> list[Scalar]:
     """Find gap, t and n of a segment outside, by Newton's method on the slope of its convex squared distance."""
@@ -105,7 +113,15 @@ def _from_outside(s: _Pair) -> list[Scalar]:
     ends = [slope(t)[0] for t in (-s.reach, s.reach)]
     start = clip(-dot(s.c, s.a), -s.reach, s.reach)
     t = while_any(unfinished, step, [-s.reach, s.reach, start, 1.0], STEPS)[2]
-    t = select(ends[0] >= 0.0, -s.reach, select(ends[1] <= 0.0, s.reach, t))
+    before, after = ends[0] >= 0.0, ends[1] <= 0.0
+    t = select(before, -s.reach, select(after, s.reach, t))
+
+    def formula() -> list[Scalar]:  # one more step of Newton's
+        at = held(t)
+        first, second = slope(at)
+        return [select(before, -s.reach, select(after, s.reach, at - first * held(1.0 / maximum(second, TINY))))]
+
+    follows([t], s.given, formula)
     out, off, _, above, up = _beyond(s, t)
     gap = sqrt(out * out + above * above)
     inverse = 1.0 / maximum(gap, MINVAL)
@@ -177,6 +193,19 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
         return best
 
     best = repeat(REFINED, refine, repeat(TURNS, try_one, [NEVER, 1.0, 0.0]))
+
+    def formula() -> list[Scalar]:  # one step of Newton's, in the angle
+        cosine, sine = held(best[1]), held(best[2])
+        out, across = add(scale(u, cosine), scale(v, sine)), sub(scale(v, cosine), scale(u, sine))
+        flat, level = maximum(norm(out[:2]), MINVAL), dot(out[:2], across[:2])
+        up = select(out[2] > 0.0, s.half, -s.half)
+        slope = s.radius * level / flat + up * across[2] - dot(across, s.c)
+        bend = (dot(across[:2], across[:2]) - level * level / (flat * flat)) / flat
+        bend = s.radius * (bend - flat) - up * out[2] + dot(out, s.c)
+        turn = select(absolute(out[2]) < LEVEL, 0.0, slope * held(-1.0 / maximum(bend, TINY)))
+        return [length(out), cosine - sine * turn, sine + cosine * turn]
+
+    follows(best, [*u, *v, *s.given], formula)
     return [best[0], *add(scale(u, best[1]), scale(v, best[2]))]
 
 
