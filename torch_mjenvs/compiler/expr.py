@@ -240,12 +240,15 @@ class Region:
 
 
 class Trace:
-    """A kernel being recorded: the region under construction and the precision of its floats."""
+    """A kernel being recorded: the region under construction and the precision of its floats.
 
-    def __init__(self, dtype: str):
+    differentiated: its derivatives will be asked for, so what they need is to be kept.
+    """
+
+    def __init__(self, dtype: str, differentiated: bool = False):
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
-        self.dtype = dtype
+        self.dtype, self.differentiated = dtype, differentiated
         self.top = self.region = Region(None)
         # For derivatives: which elementary function of what a node is, and which equation it was found to solve.
         self.elementary: dict[Expr, tuple[str, tuple[Any, ...]]] = {}
@@ -280,11 +283,11 @@ def is_tracing() -> bool:
 
 
 @contextlib.contextmanager
-def tracing(dtype: str) -> Iterator[Trace]:
+def tracing(dtype: str, differentiated: bool = False) -> Iterator[Trace]:
     """Record everything done with expressions in this block."""
     if is_tracing():
         raise RuntimeError("a kernel is being traced already")
-    _local.trace = Trace(dtype)
+    _local.trace = Trace(dtype, differentiated)
     try:
         yield _local.trace
     finally:

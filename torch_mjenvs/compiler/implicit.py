@@ -34,6 +34,22 @@ class Solution:
     equation: Callable[[], Equation]
 
 
+class Formula(Solution):
+    """Values that are those of a formula: the equation says that each is what it gives at its place."""
+
+    def __init__(self, values: list[Any], given: list[Any], formula: Callable[[], Sequence[Scalar]], places: list[int]):
+        super().__init__(values, given, self._equation)
+        self.formula, self.places = formula, places
+
+    def computed(self) -> list[Scalar]:
+        """Record the formula, and return what it gives for each of the values."""
+        made = self.formula()
+        return [made[k] for k in self.places]
+
+    def _equation(self) -> Equation:
+        return [x - y for x, y in zip(self.values, self.computed(), strict=True)], list
+
+
 def solves(values: Sequence[Scalar], given: Sequence[Scalar], equation: Callable[[], Equation]) -> None:
     """Note that these values were found by a search as the solution of an equation. It costs a kernel nothing."""
     if not is_tracing():
@@ -44,19 +60,24 @@ def solves(values: Sequence[Scalar], given: Sequence[Scalar], equation: Callable
             current().solutions[x] = found
 
 
-def follows(values: Sequence[Scalar], given: Sequence[Scalar], formula: Callable[[], Sequence[Scalar]]) -> None:
-    """Note that these values, which a search found, are those of a formula of what is `given`, and of `held` numbers.
+def is_differentiated() -> bool:
+    """True while a kernel is recorded whose derivatives will be asked for: so a search keeps what it picked."""
+    return is_tracing() and current().differentiated
 
-    The formula is recorded where a derivative is asked for, in the region of the last value: it costs a kernel nothing.
+
+def follows(values: Sequence[Scalar], given: Sequence[Scalar], formula: Callable[[], Sequence[Scalar]]) -> list[Scalar]:
+    """Return these values, which a search found, as those of a formula of what is `given`, and of `held` numbers.
+
+    The formula is recorded where a derivative is asked for, in the present region. Else they are returned as they are.
     """
-    found = [(k, x) for k, x in enumerate(values) if type(x) is Expr]
-    assert all(x.op not in ("sub", "neg") for _, x in found), "-(a - b) is b - a, of which nothing would be known"
-
-    def equation() -> Equation:
-        computed = formula()
-        return [x - computed[k] for k, x in found], list
-
-    solves([x for _, x in found], given, equation)
+    if not is_differentiated():
+        return list(values)
+    found = [fresh("add", x, 0.0) if type(x) is Expr else x for x in values]
+    places = [k for k, x in enumerate(found) if type(x) is Expr]
+    solution = Formula([found[k] for k in places], list(given), formula, places)
+    for x in solution.values:
+        current().solutions[x] = solution
+    return found
 
 
 def held(x: Scalar) -> Scalar:

@@ -73,7 +73,7 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
 
     reads, writes = _buffers(asked, kind)
     try:
-        return record(kind, [*reads, *writes], body, dtype)
+        return record(kind, [*reads, *writes], body, dtype, differentiated=kind != STEP)
     except NotDifferentiable as error:
         raise derivatives.refused(m, error) from None
 

@@ -12,18 +12,18 @@ a, b points of the two shapes   w = a - b   x the point of C that is sought   n 
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....compiler.control import when_any
-from ....compiler.implicit import follows
+from ....compiler.implicit import is_differentiated
 from ....compiler.scalar import Mask, Scalar, logical_not
 from ...algebra.spatial import is_zero
 from ..colliders import Found, Geom, Place, make_frame
-from .closed_form import given_of, spots_of
+from .closed_form import SPOT, known_by, picked, spot_by
 from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
 from .patches import find_patch
-
-SPOT = 7  # dist, point, normal
 
 
 def find_convex(one: Geom, two: Geom) -> Found:
@@ -50,17 +50,18 @@ def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
     apart: Mask = False
     if is_zero(one.margin) and is_zero(first.skin) and is_zero(second.skin):
         spot, corners = deepest_face(first, second, one.margin)
+        numbers = _numbers(corners)
     else:
-        apart, *known = nearest_face(first, second, one.margin)
-        spot, corners = when_any(
-            logical_not(apart), lambda _: list(deepest_core_face(first, second, one.margin)), known
-        )
-    spots, patch = find_patch(first, second, spot, _numbers(corners), one.margin, several)
-    given = [*given_of(first), *given_of(second)]
-    follows(
-        [x for spot in spots for x in spot], given,
-        lambda: [x for spot in spots_of(first, second, apart, corners, patch) for x in spot],
-    )  # fmt: skip
+        apart, spot, corners = nearest_face(first, second, one.margin)
+
+        def deep(_: Any) -> list[Any]:
+            spot, corners = deepest_core_face(first, second, one.margin)
+            return [spot, _numbers(corners), corners]
+
+        spot, numbers, corners = when_any(logical_not(apart), deep, [spot, _numbers(corners), corners])
+    spots, patch = find_patch(first, second, spot, numbers, one.margin, several)
+    if is_differentiated():
+        spots = known_by(first, second, spots, picked(first, second, apart, corners), patch)
     return [(spot[0], spot) for spot in spots]
 
 
@@ -89,4 +90,5 @@ def find_round(one: Geom, two: Geom) -> Found:
 
 def place_convex(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find` left in its spot: dist, point and normal."""
+    spot = spot_by(Hull(one), Hull(two), spot) if len(spot) > SPOT else spot
     return spot[0], spot[1:4], make_frame(spot[4:], None)

@@ -25,11 +25,16 @@ def deepest(one: Hull, two: Hull, margin: Scalar) -> list[Scalar]:
     that is seen from there is the nearest, its distance being negative. Where the origin is beyond C's furthest point,
     it is outside of C.
     """
-    return _expand(one, two, [hull.skin + 0.5 * margin for hull in (one, two)], margin, False)[0]
+    return deepest_corners(one, two, margin)[0]
+
+
+def deepest_corners(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
+    """Find the spot as `deepest` does, and the face's three corners: w and a."""
+    return _expand(one, two, [hull.skin + 0.5 * margin for hull in (one, two)], margin, False)
 
 
 def deepest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """Find the spot as `deepest` does, and the face's three corners: w, a and the numbers of the corners of both shapes.
+    """Find the spot as `deepest` does, and the face's corners: w, a and the numbers of both shapes' corners, of three.
 
     Of shapes with nothing but corners the face is exactly one of C's.
     """
@@ -41,12 +46,13 @@ def deepest_core_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar
     return _expand(one, two, [0.0, 0.0], margin, True)
 
 
-def deepest_from(one: Hull, two: Hull, points: list[list[Scalar]]) -> list[Scalar]:
-    """Find the spot as `deepest` does, of shapes with nothing but corners, from four points of C around the origin on.
+def deepest_from(one: Hull, two: Hull, points: list[list[Scalar]]) -> tuple[list[Scalar], list[list[Scalar]]]:
+    """Find the spot and the face's corners as `deepest_corners` does, of shapes with nothing but corners.
 
-    The first three look away from the last. A point comes with both corners' numbers, as `difference` gives them.
+    It starts from four points of C around the origin, of which the first three look away from the last. A point comes
+    with both corners' numbers, as `difference` gives them.
     """
-    return _expand(one, two, [0.0, 0.0], 0.0, True, points)[0]
+    return _expand(one, two, [0.0, 0.0], 0.0, True, points)
 
 
 def _expand(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....compiler.implicit import held
 from ....compiler.scalar import Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add_scaled, column, dot, is_zero, norm, scale, sub
 from ..colliders import Geom
@@ -60,16 +59,9 @@ class Hull:
             out = add_scaled(out, axis, select(self.cells.side > 0.0, at, at * half))
         return out
 
-    def carried(self, p: Vec) -> list[Scalar]:
-        """The point p of the hull, held to the corner that it is at: it has the derivative of what moves with the hull
-        and, if it is a box, grows with it (3).
-        """
-        away, out = sub(p, self.centre), list(self.centre)
-        for axis, half in zip(self.axes, self.box, strict=True):
-            x = dot(axis, away)
-            end = 0.0 if is_zero(half) else select(x >= 0.0, half, -half)
-            out = add_scaled(out, axis, held(x - end) + end)
-        return out
+    def seen(self, p: Vec) -> list[Scalar]:
+        """The point p as seen from the centre, in the hull's axes (3)."""
+        return [dot(axis, sub(p, self.centre)) for axis in self.axes]
 
 
 def difference(one: Hull, two: Hull, n: Vec, skins: Sequence[Scalar], numbered: bool) -> list[Scalar]:

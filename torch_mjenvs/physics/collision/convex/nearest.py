@@ -22,8 +22,13 @@ def nearest(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar]]:
 
     x is in a triangle of points of C. A point of C that is further towards the origin takes the place of one of them.
     """
-    apart, spot, _ = _nearest(one, two, margin, False)
+    apart, spot, _ = nearest_corners(one, two, margin)
     return apart, spot
+
+
+def nearest_corners(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
+    """Find mask and spot as `nearest` does, and the triangle's corners: w and a. Of fewer some are the same."""
+    return _nearest(one, two, margin, False)
 
 
 def nearest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:

@@ -43,7 +43,7 @@ TINY = 1e-30  # for what would be divided by 0
 STEPS = 50  # for Newton's method, at the most; it takes 5 to 10
 TURNS = 32  # directions among which the best one is looked for, before it is refined
 REFINED = 40  # times
-LEVEL = 1e-6  # below which a direction is across the axis: there the length has a kink, and its least may be right there
+LEVEL = 1e-6  # below which a direction is across the axis, where the length has a kink that may be its least
 
 End = tuple[Scalar, list[Scalar]]  # dist; n and point of a contact
 
@@ -121,7 +121,7 @@ def _from_outside(s: _Pair) -> list[Scalar]:
         first, second = slope(at)
         return [select(before, -s.reach, select(after, s.reach, at - first * held(1.0 / maximum(second, TINY))))]
 
-    follows([t], s.given, formula)
+    (t,) = follows([t], s.given, formula)
     out, off, _, above, up = _beyond(s, t)
     gap = sqrt(out * out + above * above)
     inverse = 1.0 / maximum(gap, MINVAL)
@@ -205,7 +205,7 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
         turn = select(absolute(out[2]) < LEVEL, 0.0, slope * held(-1.0 / maximum(bend, TINY)))
         return [length(out), cosine - sine * turn, sine + cosine * turn]
 
-    follows(best, [*u, *v, *s.given], formula)
+    best = follows(best, [*u, *v, *s.given], formula)
     return [best[0], *add(scale(u, best[1]), scale(v, best[2]))]
 
 
