@@ -17,6 +17,7 @@ from typing import Any
 
 from .derivatives import ELEMENTARY, NONE, RULES, STEPS, NotDifferentiable, Tangents, _described
 from .expr import Expr, Region, current, fresh, node
+from .implicit import Formula
 from .region_ops import ForEach, IterArg, Put, RegionOp, When, While
 from .scalar import Scalar, logical_and, select
 
@@ -49,6 +50,7 @@ class Adjoints:
         self._nodes: dict[Region, list[Expr]] = {}
         self._blocks: dict[Region, Expr] = {}
         self._exported: dict[Expr, Expr] = {}
+        self._computed: dict[Expr, Any] = {}  # values of formulas, and what these give for them
         self._again: dict[Expr, Any] = {}  # nodes of a loop's body as they were computed again
         self._arrays: dict[Expr, _ArrayBar] = {}
         self._scan(current().top)
@@ -65,18 +67,39 @@ class Adjoints:
 
     def _scan(self, region: Region) -> None:
         """Find the nodes that depend on an input."""
-        self._nodes[region] = nodes = list(region.nodes)
-        for e in nodes:
-            if e.op == "when":
-                self._blocks[e.attr.body] = e
-                self._scan(e.attr.body)
-            elif e.op == "for_each":
-                self._scan(e.attr.body)
-            elif e in self._of_solutions:
-                if any(self._is_active(x) for x in self._of_solutions[e].residual):
-                    self._active[e] = None
-            elif e.type in "fa" and any(self._is_active(x) for x in self._made_of(e)):
-                self._active[e] = None
+        self._nodes[region] = nodes = []
+        with current().inside(region):
+            for e in list(region.nodes):
+                solution = current().solutions.get(e)
+                if isinstance(solution, Formula) and e is solution.values[0]:
+                    self._scan_formula(solution, nodes)
+                self._scan_node(e, nodes)
+
+    def _scan_formula(self, solution: Formula, nodes: list[Expr]) -> None:
+        """Record the formula of values that depend on an input, as if it was there before them."""
+        if any(self._is_active(x) for x in solution.given):
+            recorded = current().region.nodes
+            start = len(recorded)
+            self._computed |= dict(zip(solution.values, solution.computed(), strict=True))
+            for e in recorded[start:]:
+                self._scan_node(e, nodes)
+
+    def _scan_node(self, e: Expr, nodes: list[Expr]) -> None:
+        nodes.append(e)
+        made_of: Sequence[Any] = ()
+        if e.op == "when":
+            self._blocks[e.attr.body] = e
+            self._scan(e.attr.body)
+        elif e.op == "for_each":
+            self._scan(e.attr.body)
+        elif e in self._of_solutions:
+            made_of = self._of_solutions[e].residual
+        elif e in current().solutions:
+            made_of = [self._computed.get(e)]
+        elif e.type in "fa" and e not in current().held:
+            made_of = self._made_of(e)
+        if any(self._is_active(x) for x in made_of):
+            self._active[e] = None
 
     def _made_of(self, e: Expr) -> Sequence[Any]:
         if e.op == "result" and isinstance(e.attr.region_op.attr, When):
@@ -116,7 +139,9 @@ class Adjoints:
 
     def _of_node(self, e: Expr, bar: Scalar, bars: Bars) -> None:
         elementary = current().elementary
-        if e.op == "get":
+        if e in self._computed:
+            self._add(bars, self._computed[e], bar)
+        elif e.op == "get":
             self._into_array(e, bar)
         elif e in elementary:
             name, args = elementary[e]
