@@ -15,7 +15,7 @@ from typing import Any
 from ....compiler.implicit import follows, held
 from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_or, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add_scaled, choose, column, cross, dot, is_zero, norm, scale, sub, zeros
-from ..colliders import Geom
+from ..colliders import NEVER, Geom
 from .hull import Hull
 from .patches import AT, Patch
 
@@ -50,13 +50,18 @@ def known_by(one: Hull, two: Hull, spots: list[list[Scalar]], picks: list[Scalar
 
 def spot_by(one: Hull, two: Hull, spot: list[Scalar]) -> list[Scalar]:
     """Return dist, point and normal of a spot, as what follows from what it is known by."""
-    found, picks, patch = spot[:SPOT], spot[SPOT : SPOT + PICKED], spot[SPOT + PICKED :]
 
     def formula() -> list[Scalar]:
-        alone = spot_of(one, two, [held(x) for x in picks])
-        return _on_patch(one, two, alone, [held(x) for x in patch]) if patch else alone
+        kept = kept_of(spot)
+        alone, patch = spot_of(one, two, kept[:PICKED]), kept[PICKED:]
+        return _on_patch(one, two, alone, patch) if patch else alone
 
-    return follows(found, [*moving(one), *moving(two)], formula)
+    return follows(spot[:SPOT], [*moving(one), *moving(two)], formula)
+
+
+def kept_of(spot: list[Scalar]) -> list[Scalar]:
+    """Return what a spot is known by, held constant; 0 where there is no contact: there it may be anything."""
+    return [held(select(spot[0] < NEVER, x, 0.0)) for x in spot[SPOT:]]
 
 
 class Fixed:

@@ -15,12 +15,12 @@ from typing import Any
 
 from ....compiler.arrays import Array
 from ....compiler.control import count_while, while_any
-from ....compiler.implicit import follows, held, is_differentiated
+from ....compiler.implicit import follows, is_differentiated
 from ....compiler.scalar import Mask, Scalar, floor, logical_and, logical_or, maximum, minimum, select
 from ...algebra.spatial import Vec, add, column, dot, mat_vec, norm, scale, sub, zeros
 from ...model.hfield import HField
 from ..colliders import NEVER, Found, Geom, Place
-from ..convex.closed_form import PICKED, SPOT, Fixed, moving, spot_of
+from ..convex.closed_form import PICKED, SPOT, Fixed, kept_of, moving, spot_of
 from ..convex.convex import place_convex
 from ..convex.deepest import deepest
 from ..convex.hull import Hull
@@ -63,7 +63,7 @@ def _place(field: Geom, geom: Geom, spot: list[Scalar], by: Callable[[list[Scala
     found, picks = spot[:SPOT], spot[SPOT:]
     if picks:
         given = [*moving(Fixed(field)), *moving(Hull(geom))]
-        found = follows(found, given, lambda: by([held(x) for x in picks]))
+        found = follows(found, given, lambda: by(kept_of(spot)))
     return place_convex(field, geom, found)
 
 
@@ -122,7 +122,8 @@ def _find(field: Geom, geom: Geom, touch: Any, kept: int = PICKED) -> Found:
     out = []
     for k in range(field.ground.contacts):
         spot = spots[k]
-        out.append((select(k + 0.5 < c["count"], spot[0], NEVER), spot))
+        dist = select(k + 0.5 < c["count"], spot[0], NEVER)
+        out.append((dist, [dist, *spot[1:]] if kept else spot))
     return out
 
 

@@ -29,6 +29,8 @@ from ..convex.deepest import deepest_corners
 from ..convex.hull import Hull
 from ..convex.nearest import nearest_corners
 
+SOMEWHERE: list[Vec] = [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]  # in place of tops where there are none
+
 
 class Prism:
     """A prism of a height field, in the role of a `Hull` for the search of nearest and deepest points.
@@ -92,7 +94,11 @@ def ball_spot(field: Geom, ball: Geom, picks: list[Scalar]) -> list[Scalar]:
     """Compute dist, point and normal of a sphere on a prism whose corners were picked."""
     hull, axes = Hull(ball), [column(field.mat, k) for k in range(3)]
     local = [dot(axis, sub(ball.centre, field.centre)) for axis in axes]
-    tops, bottom = [sub(picks[k : k + 3], local) for k in (1, 4, 7)], picks[12] - local[2]
+    tops, bottom = [picks[k : k + 3] for k in (1, 4, 7)], picks[12] - local[2]
+    n = cross(sub(tops[1], tops[0]), sub(tops[2], tops[0]))
+    nothing = dot(n, n) < MINVAL * MINVAL
+    tops = [choose(nothing, any_, top) for any_, top in zip(SOMEWHERE, tops, strict=True)]
+    tops = [sub(top, local) for top in tops]
     gap, n = _from_origin(Prism(tops, bottom, local))
     at, way = (mat_vec(field.mat, scale(n, x)) for x in (-0.5 * (gap + hull.skin), 1.0))
     return [gap - hull.skin, *add(ball.centre, at), *way]
