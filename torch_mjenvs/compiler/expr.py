@@ -242,13 +242,13 @@ class Region:
 class Trace:
     """A kernel being recorded: the region under construction and the precision of its floats.
 
-    differentiated: its derivatives will be asked for, so what they need is to be kept.
+    derivatives: "forward" or "reverse", where they will be asked for in that mode, so what they need is to be kept.
     """
 
-    def __init__(self, dtype: str, differentiated: bool = False):
+    def __init__(self, dtype: str, derivatives: str = ""):
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
-        self.dtype, self.differentiated = dtype, differentiated
+        self.dtype, self.derivatives = dtype, derivatives
         self.top = self.region = Region(None)
         # For derivatives: which elementary function of what a node is, and which equation it was found to solve.
         self.elementary: dict[Expr, tuple[str, tuple[Any, ...]]] = {}
@@ -283,11 +283,11 @@ def is_tracing() -> bool:
 
 
 @contextlib.contextmanager
-def tracing(dtype: str, differentiated: bool = False) -> Iterator[Trace]:
+def tracing(dtype: str, derivatives: str = "") -> Iterator[Trace]:
     """Record everything done with expressions in this block."""
     if is_tracing():
         raise RuntimeError("a kernel is being traced already")
-    _local.trace = Trace(dtype, differentiated)
+    _local.trace = Trace(dtype, derivatives)
     try:
         yield _local.trace
     finally:

@@ -62,7 +62,12 @@ def solves(values: Sequence[Scalar], given: Sequence[Scalar], equation: Callable
 
 def is_differentiated() -> bool:
     """True while a kernel is recorded whose derivatives will be asked for: so a search keeps what it picked."""
-    return is_tracing() and current().differentiated
+    return is_tracing() and bool(current().derivatives)
+
+
+def in_reverse() -> bool:
+    """True while a kernel is recorded whose derivatives will be asked for in reverse mode."""
+    return is_tracing() and current().derivatives == "reverse"
 
 
 def follows(values: Sequence[Scalar], given: Sequence[Scalar], formula: Callable[[], Sequence[Scalar]]) -> list[Scalar]:

@@ -78,16 +78,16 @@ def record(
     buffers: Sequence[Buffer],
     body: Callable[[dict[str, list[Any]]], Mapping[str, Sequence[Any]]],
     dtype: str,
-    differentiated: bool = False,
+    derivatives: str = "",
 ) -> Program:
     """Run `body` on the columns of every buffer; what it returns by buffer name is stored.
 
-    All loads come before all stores, so a buffer may be read and written. differentiated: the body asks for derivatives
-    of what it records.
+    All loads come before all stores, so a buffer may be read and written. derivatives: "forward" or "reverse",
+    where the body asks for those of what it records.
     """
     index = {b.name: k for k, b in enumerate(buffers)}
     stores = []
-    with collector_paused(), tracing(dtype, differentiated) as trace:
+    with collector_paused(), tracing(dtype, derivatives) as trace:
         columns: dict[str, Any] = {
             b.name: BufferTable(k, b.size, b.type)
             if b.table

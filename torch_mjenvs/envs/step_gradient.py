@@ -174,7 +174,7 @@ class StepGradient(Differentiable):
         reads, writes = self._buffers(kind)
         try:
             name, buffers = self._episode.name(kind), [*reads, *writes]
-            return record(name, buffers, lambda b: self._body(kind, b), self._dtype, differentiated=True)
+            return record(name, buffers, lambda b: self._body(kind, b), self._dtype, derivatives="reverse")
         except NotDifferentiable as error:
             raise UnsupportedModel(f"there are no gradients of {self._episode.name('step')}: {error}") from None
 

@@ -150,7 +150,7 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
         return state | ({"act": s.act} if m.na else {}) | matrices
 
     try:
-        return record("linearize", _linearize_buffers(asked, params), body, dtype, differentiated=True)
+        return record("linearize", _linearize_buffers(asked, params), body, dtype, derivatives="forward")
     except NotDifferentiable as error:
         raise derivatives.refused(asked.model, error) from None
 

@@ -22,6 +22,7 @@ from .params import floats
 STATE = ("qpos", "qvel", "act")
 GIVEN = (*STATE, "ctrl", "params")  # what there are derivatives by
 STEP, BACKWARD, TANGENT = KINDS = ("transition", "backward", "tangent")
+MODES = {STEP: "", BACKWARD: "reverse", TANGENT: "forward"}
 
 
 def _called(start: str, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -73,7 +74,7 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
 
     reads, writes = _buffers(asked, kind)
     try:
-        return record(kind, [*reads, *writes], body, dtype, differentiated=kind != STEP)
+        return record(kind, [*reads, *writes], body, dtype, MODES[kind])
     except NotDifferentiable as error:
         raise derivatives.refused(m, error) from None
 
