@@ -19,7 +19,6 @@ from ..compiler.expr import Expr
 from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec, dot
 from .collision.shapes import SHAPES
-from .constraints.batch.pair_batch import divided
 from .dynamics.integrator import rotations
 from .model.model import Model, Pair, UnsupportedModel
 from .model.precision import Precision
@@ -125,11 +124,6 @@ def refuse(m: Model, precision: Precision) -> None:
         raise UnsupportedModel(f"{_CANNOT}delays of actuators or sensors: {_NOT_YET}; set delay and interval to 0")
     if m.kept0:
         raise UnsupportedModel(f"{_CANNOT}springs that yield: {_NOT_YET}; set springyield to 0")
-    _, pools = divided(m, precision)
-    if pools:
-        number = sum(len(pairs) for batches in pools for pairs in batches)
-        kind, advice = f"{number} pairs of geoms that may touch", "keep apart by contype and conaffinity what need not"
-        raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}; {advice}")
 
 
 def refused(m: Model, why: NotDifferentiable) -> UnsupportedModel:
