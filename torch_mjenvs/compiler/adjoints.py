@@ -67,7 +67,8 @@ class Adjoints:
 
     def _scan(self, region: Region) -> None:
         """Find the nodes that depend on an input."""
-        self._nodes[region] = nodes = []
+        nodes: list[Expr] = []
+        self._nodes[region] = nodes
         with current().inside(region):
             for e in list(region.nodes):
                 solution = current().solutions.get(e)

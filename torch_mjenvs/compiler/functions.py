@@ -17,20 +17,36 @@ class Pure:
     def __init__(self, kernel: Kernel, takes: int):
         assert all(b.rows for b in kernel.buffers)
         self._kernel, self._takes, self._gives = kernel, kernel.buffers[:takes], kernel.buffers[takes:]
+        self._idle: list[Any] = []  # what launches the kernel, to be used again
 
     def __call__(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Return what the kernel makes of tensors (..., size), in the same form. They are read where they are."""
-        lead, kernel = given[0].shape[:-1], self._kernel
-        n = lead.numel()
-        across, in_rows = padded(n), len(lead) == 1
-        rows = list(given) if in_rows else [x.reshape(n, b.size) for b, x in zip(self._takes, given, strict=True)]
+        kernel, n = self._kernel, len(given[0])
+        lead = None if given[0].dim() == 2 else given[0].shape[:-1]
+        if lead is not None:
+            n = lead.numel()
+            given = [x.reshape(n, b.size) for b, x in zip(self._takes, given, strict=True)]
+        across = padded(n)
         if across != n:
-            rows = [torch.cat([x, x.new_zeros(across - n, x.shape[1])]) for x in rows]
+            given = [torch.cat([x, x.new_zeros(across - n, x.shape[1])]) for x in given]
+        rows = [x if x.is_contiguous() else x.contiguous() for x in given]
         made = [torch.empty(across, b.size, dtype=kernel.float_type, device=kernel.device) for b in self._gives]
-        Launch(kernel, [*(x.contiguous() for x in rows), *made])()
+        if torch.compiler.is_compiling():
+            Launch(kernel, [*rows, *made])()
+        else:
+            for b, x in zip(self._takes, rows, strict=True):
+                if kernel.check(b, x) != across:
+                    raise ValueError(f"kernel {kernel.name}: buffer {b.name!r} must be of {n} worlds")
+            try:  # one at a time: other threads may be here, too
+                idle = self._idle.pop()
+            except IndexError:
+                idle = None
+            run = kernel.launcher_again(idle, [*rows, *made], across)
+            run(1)
+            self._idle.append(run)
         if across != n:
             made = [x[:n] for x in made]
-        return tuple(made if in_rows else (x.view(*lead, x.shape[1]) for x in made))
+        return tuple(made if lead is None else (x.view(*lead, x.shape[1]) for x in made))
 
 
 class Differentiable(ABC):
