@@ -122,12 +122,16 @@ class _Run(_Mapped):
         ctx.function, *given = inputs
         ctx.given, ctx.others, made = len(given), len(output) - ctx.function.made, ctx.function.made
         ctx.mark_non_differentiable(*output[made:])
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*given, *output)
         ctx.save_for_forward(*given)
 
     @staticmethod
-    def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        function, tensors = ctx.function, (*ctx.saved_tensors, *bars[: ctx.function.made])
+    def backward(ctx: Any, *bars: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        function, saved = ctx.function, ctx.saved_tensors
+        results = saved[ctx.given : ctx.given + function.made]
+        filled = [torch.zeros_like(y) if x is None else x for x, y in zip(bars, results, strict=False)]
+        tensors = (*saved, *filled)
         once = torch.is_grad_enabled() or _transformed()
         found = _Pull.apply(function, ctx.given, *tensors) if once else _pulled(function, ctx.given, *tensors)
         return None, *(x if x.shape[-1] else None for x in found)
