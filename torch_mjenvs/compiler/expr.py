@@ -242,7 +242,8 @@ class Region:
 class Trace:
     """A kernel being recorded: the region under construction and the precision of its floats.
 
-    derivatives: "forward" or "reverse", where they will be asked for in that mode, so what they need is to be kept.
+    derivatives: "forward" or "reverse", where they will be asked for in that mode, so what they need is to be kept;
+    "values", where they are asked for in another kernel.
     """
 
     def __init__(self, dtype: str, derivatives: str = ""):

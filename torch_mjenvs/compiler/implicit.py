@@ -62,6 +62,14 @@ def solves(values: Sequence[Scalar], given: Sequence[Scalar], equation: Callable
 
 def is_differentiated() -> bool:
     """True while a kernel is recorded whose derivatives will be asked for: so a search keeps what it picked."""
+    return is_tracing() and current().derivatives in ("forward", "reverse")
+
+
+def goes_with_derivatives() -> bool:
+    """True while a kernel is recorded that has derivatives, or gives the values of which another kernel has them.
+
+    What a search ends near is to be found to rounding there: else it is of no use to know how it changes.
+    """
     return is_tracing() and bool(current().derivatives)
 
 

@@ -82,8 +82,7 @@ def record(
 ) -> Program:
     """Run `body` on the columns of every buffer; what it returns by buffer name is stored.
 
-    All loads come before all stores, so a buffer may be read and written. derivatives: "forward" or "reverse",
-    where the body asks for those of what it records.
+    All loads come before all stores, so a buffer may be read and written. derivatives: see `Trace`.
     """
     index = {b.name: k for k, b in enumerate(buffers)}
     stores = []

@@ -22,7 +22,7 @@ from .params import floats
 STATE = ("qpos", "qvel", "act")
 GIVEN = (*STATE, "ctrl", "params")  # what there are derivatives by
 STEP, BACKWARD, TANGENT = KINDS = ("transition", "backward", "tangent")
-MODES = {STEP: "", BACKWARD: "reverse", TANGENT: "forward"}
+MODES = {STEP: "values", BACKWARD: "reverse", TANGENT: "forward"}
 
 
 def _called(start: str, buffers: Sequence[Buffer]) -> list[Buffer]:

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-from ...compiler.implicit import in_reverse, is_differentiated
+from ...compiler.implicit import goes_with_derivatives, in_reverse
 from ...compiler.scalar import Mask, Scalar, logical_and, maximum, select
 from ..algebra.spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 from ..dynamics.kinematics import between
@@ -142,7 +142,7 @@ class Candidate:
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         one, two = self._geoms()
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
-        if (is_differentiated() and collider.hulls) or (in_reverse() and collider.many):
+        if (goes_with_derivatives() and collider.hulls) or (in_reverse() and collider.many):
             # a distance that was found in loops or blocks has no derivative
             dist = select(dist < NEVER, collider.place(one, two, spot)[0], NEVER)
         return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)

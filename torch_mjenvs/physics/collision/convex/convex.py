@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....compiler.control import when_any
-from ....compiler.implicit import is_differentiated
+from ....compiler.implicit import goes_with_derivatives, is_differentiated
 from ....compiler.scalar import Mask, Scalar, logical_not
 from ...algebra.spatial import is_zero
 from ..colliders import Found, Geom, Place, make_frame
@@ -24,6 +24,7 @@ from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
 from .patches import find_patch
+from .round_form import are_round, round_spot
 
 
 def find_convex(one: Geom, two: Geom) -> Found:
@@ -90,5 +91,8 @@ def find_round(one: Geom, two: Geom) -> Found:
 
 def place_convex(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find` left in its spot: dist, point and normal."""
-    spot = spot_by(Hull(one), Hull(two), spot) if len(spot) > SPOT else spot
+    if len(spot) > SPOT:
+        spot = spot_by(Hull(one), Hull(two), spot)
+    elif goes_with_derivatives() and are_round(one, two):
+        spot = round_spot(one, two, spot)
     return spot[0], spot[1:4], make_frame(spot[4:], None)
