@@ -135,7 +135,7 @@ class Adjoints:
             elif e in self._of_solutions:
                 if e in self._solutions:
                     self._of_solution(self._solutions[e], bars)
-            elif e in bars and e.op != "load" and not (e.op == "result" and isinstance(e.attr.region_op.attr, When)):
+            elif e in bars and e.op != "load" and not (e.op == "result" and _hands_on(e)):
                 self._of_node(e, bars.pop(e), bars)
 
     def _of_node(self, e: Expr, bar: Scalar, bars: Bars) -> None:
@@ -238,10 +238,11 @@ class Adjoints:
         loop: ForEach = e.attr
         filled = {x.args[0]: x for x in self._nodes[e.region] if x.op == "filled" and x.args[1] is e}
         wanted = {before: self._arrays.pop(x) for before, x in filled.items() if x in self._arrays}
-        if any(arg.result in bars for arg in loop.iter_args):
-            raise NotDifferentiable("what a loop over what is needed carries has no derivative in reverse mode yet")
-        if not wanted:
+        carried = [(arg, bars.pop(arg.result)) for arg in loop.iter_args if arg.result in bars]
+        if not wanted and not carried:
             return
+        for arg, bar in carried:  # to which an iteration adds, and what was there before goes on as it is
+            self._add(bars, arg.before, bar)
         trace, outer = current(), self._again
         region = Region(trace.region, trace.region.mask)
         inner: Bars = {}
@@ -250,6 +251,9 @@ class Adjoints:
             self._again = outer | {loop.counter: counter}
             for x in self._nodes[loop.body]:
                 self._compute_again(x)
+            for arg, bar in carried:
+                part, sign = _added_to(arg.after, arg.variable)
+                self._add(inner, part, sign * bar)
             for put in loop.puts:
                 if put.array in wanted:
                     part, sign = _added(put)
@@ -336,6 +340,11 @@ class _ArrayBar:
         return found
 
 
+def _hands_on(result: Expr) -> bool:
+    """True if the block or loop that gives a result takes its adjoint."""
+    return isinstance(result.attr.region_op.attr, When | ForEach)
+
+
 def _may_be_one(x: Expr, y: Expr) -> bool:
     """True if two readings may be of one entry, where that depends on an input at all."""
     (array, one), (other, two) = x.args, y.args
@@ -358,9 +367,11 @@ def _may_be_one(x: Expr, y: Expr) -> bool:
 
 def _added(put: Put) -> tuple[Any, float]:
     """Return what a put adds to what was there before, or puts there, and its sign."""
-    value, before = put.value, put.otherwise
-    if before is None:
-        return value, 1.0
+    return (put.value, 1.0) if put.otherwise is None else _added_to(put.value, put.otherwise)
+
+
+def _added_to(value: Any, before: Any) -> tuple[Any, float]:
+    """Return what was added to a value to make another, and its sign."""
     if value is before:
         return 0.0, 1.0
     if type(value) is Expr and value.op == "add" and any(x is before for x in value.args):
@@ -368,4 +379,4 @@ def _added(put: Put) -> tuple[Any, float]:
         return (two if one is before else one), 1.0
     if type(value) is Expr and value.op == "sub" and value.args[0] is before:
         return value.args[1], -1.0
-    raise NotDifferentiable("what a loop puts, and is no sum, has no derivative in reverse mode yet")
+    raise NotDifferentiable("what a loop makes of its results, and is no sum, has no derivative in reverse mode yet")

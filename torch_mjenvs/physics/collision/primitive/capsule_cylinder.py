@@ -157,8 +157,8 @@ def _from_outside(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
     else:
         start = clip(-dot(s.c, s.a), -s.reach, s.reach)
         t = while_any(unfinished, step, [-s.reach, s.reach, start, 1.0], STEPS)[2]
-        t = select(before, -s.reach, select(after, s.reach, t))
-        (t,) = follows([t], s.given, lambda found=t: onwards(held(found)))
+        found = select(before, -s.reach, select(after, s.reach, t))
+        (t,) = follows([found], s.given, lambda: onwards(held(found)))
     out, off, _, above, up = _beyond(s, t)
     gap = sqrt(out * out + above * above)
     inverse = 1.0 / maximum(gap, MINVAL)
