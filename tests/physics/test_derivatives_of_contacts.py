@@ -148,8 +148,8 @@ def test_derivatives_on_height_fields_are_those_of_differences(shape):
     mjm = two_bodies("hills", shape, 0.3)
     states, counts = touching(mjm, 32, deepest=-0.04)
     assert max(counts) > 2
-    # Of a rod MuJoCo's own search ends by 1e-6; of a box it may end early, here and there on other prisms.
-    check(mjm, states, sharp=shape != "rod", smooth=0.7 if shape == "box" else 0.9)
+    # MuJoCo's own search ends by 1e-6 of a rod, and of a box or mesh early, here and there on other prisms.
+    check(mjm, states, sharp=shape != "rod", smooth=0.7 if shape in ("box", "stone") else 0.9)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,19 @@ def test_gradients_of_quaternions_activations_friction_loss_and_two_bodies_that_
 
 
 @pytest.mark.cpu
+@pytest.mark.parametrize("belt", ["", 'surfacevel="0.1 0 0 0 0 0"'])
+def test_gradients_of_a_box_on_a_box_of_the_world_are_linearizes(belt, quickly_compiled):
+    """Its up to eight contacts share a loop; on a belt, one to which they add what they carry."""
+    xml = known.ON_FLOOR.format(geom='type="box" size="0.1 0.08 0.06"', floor="box", floor_z=-1.0)
+    xml = xml.replace("<freejoint/>", '<freejoint name="free"/>').replace('pos="0 0 -1.0"', f'pos="0 0 -1.0" {belt}')
+    push = '<actuator><motor joint="free" gear="0 0 1 0 0 1"/></actuator></mujoco>'
+    _, sim, states = known.of(mujoco.MjModel.from_xml_string(xml.replace("</mujoco>", push)), 32)
+    for qpos, turn in zip(states[0].numpy(), torch.randn(32, 3, dtype=torch.float64).numpy() * 0.03, strict=True):
+        mujoco.mju_quatIntegrate(qpos[3:], turn, 1.0)
+    check(sim, states)
+
+
+@pytest.mark.cpu
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "integrator"), [("ant", known.EULER), ("humanoid", known.RK4)])
 def test_gradients_of_large_robots_are_linearizes(name, integrator, quickly_compiled):

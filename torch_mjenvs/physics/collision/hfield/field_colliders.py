@@ -122,8 +122,11 @@ def _find(field: Geom, geom: Geom, touch: Any, kept: int = PICKED) -> Found:
     out = []
     for k in range(field.ground.contacts):
         spot = spots[k]
-        dist = select(k + 0.5 < c["count"], spot[0], NEVER)
-        out.append((dist, [dist, *spot[1:]] if kept else spot))
+        there = k + 0.5 < c["count"]
+        dist = select(there, spot[0], NEVER)
+        if kept:  # what was not put may be no number, and 0 times that neither
+            spot = [dist, *(select(there, x, 0.0) for x in spot[1:])]
+        out.append((dist, spot))
     return out
 
 
