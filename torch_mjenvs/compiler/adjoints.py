@@ -5,6 +5,7 @@ are those of `derivatives`: an operation's derivative is a number, by which a ta
 and an adjoint on the way back. To a block belongs another one under the same mask, which gives 0 to other worlds; what
 it needs of the first, the first carries out. To a loop over what is needed belongs another one, which computes again
 what it needs. A solution of an equation hands on minus its adjoint, solved with the equation's matrix, to the residual.
+A value that follows from what a search picked hands on its own to the formula (see `implicit`).
 
 What has no rule is refused: no derivative is silently 0.
 """

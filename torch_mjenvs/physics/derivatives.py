@@ -21,7 +21,6 @@ from .algebra.spatial import Vec, dot
 from .collision.shapes import SHAPES
 from .dynamics.integrator import rotations
 from .model.model import Model, Pair, UnsupportedModel
-from .model.precision import Precision
 
 
 class Linearization(NamedTuple):
@@ -114,7 +113,7 @@ def _body_rates(quat: Vec) -> list[list[Scalar]]:
     return [[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]]
 
 
-def refuse(m: Model, precision: Precision) -> None:
+def refuse(m: Model) -> None:
     """Raise UnsupportedModel, naming it, for what of a model has no derivative, or none yet."""
     if not m.nv:
         raise UnsupportedModel(f"{_CANNOT}no degrees of freedom: nothing in it moves")

@@ -53,7 +53,7 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
     Raises UnsupportedModel, naming what of the model has none.
     """
     m, precision = asked.model, PRECISIONS[dtype]
-    derivatives.refuse(m, precision)
+    derivatives.refuse(m)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         world, pushes, params = m, asked.pushes(b), b.get("params", [])
