@@ -23,12 +23,13 @@ from torch_mjenvs.physics.simulation import Simulation, linearized
 
 pytestmark = pytest.mark.cpu
 
-TASKS = (
+TASKS = (  # and Pusher
     "inverted_pendulum", "inverted_double_pendulum", "reacher", "swimmer", "hopper", "walker2d_v5", "half_cheetah",
-    "ant", "humanoid", "humanoidstandup",
+    "ant", "humanoid", "humanoidstandup", "pusher_v5",
 )  # fmt: skip
 SUITE = ("cartpole-swingup", "acrobot-swingup", "cheetah-run", "hopper-hop", "walker-walk")
 BOUND = 1e-6  # of a column's error, in units of its largest entry
+SOUND = 1e3  # metres, radians and per second: what is faster is exploding, and rounding hides how its states change
 HONEST = 10.0  # how many times further from the truth than from each other differences may be
 
 MESH = '<asset><mesh name="m" vertex="0 0 -.1 .1 0 .1 -.1 .1 .1 -.1 -.1 .1 .05 -.1 0"/></asset>'
@@ -53,14 +54,12 @@ LINK = """<body pos="0 0 0.1"><joint axis="{} {} 0"/>
 CHAIN = "".join(LINK.format(k % 2, 1 - k % 2) for k in range(40)) + 40 * "</body>"
 REFUSED = {
     "no degrees of freedom": "<worldbody><geom size='.1'/></worldbody>",
-    "one of 40 dofs: what loops put into arrays": f"<worldbody>{CHAIN}</worldbody>",
-    "ellipsoids with ellipsoids": TWO.format(*['type="ellipsoid" size="0.1 0.2 0.3"'] * 2),
-    "capsules with cylinders": TWO.format('type="capsule" size="0.1 0.2"', 'type="cylinder" size="0.1 0.2"'),
-    "meshes with meshes": MESH + TWO.format(*['type="mesh" mesh="m"'] * 2),
-    "height fields with spheres": HILLS + '<worldbody><geom type="hfield" hfield="h"/>'
-    '<body pos="0 0 1"><freejoint/><geom size="0.1"/></body></worldbody>',
+    "ellipsoids with boxes": TWO.format('type="ellipsoid" size="0.1 0.2 0.3"', 'type="box" size="0.1 0.2 0.3"'),
+    "cylinders with boxes": TWO.format('type="cylinder" size="0.1 0.2"', 'type="box" size="0.1 0.2 0.3"'),
+    "cylinders with meshes": MESH + TWO.format('type="cylinder" size="0.1 0.2"', 'type="mesh" mesh="m"'),
+    "height fields with ellipsoids": HILLS + '<worldbody><geom type="hfield" hfield="h"/>'
+    '<body pos="0 0 1"><freejoint/><geom type="ellipsoid" size="0.1 0.1 0.2"/></body></worldbody>',
     "1 tendons": WRAPPED,
-    "435 pairs of geoms that may touch": f"<worldbody>{MANY}</worldbody>",
     "noslip_iterations=3": '<option noslip_iterations="3"/>' + TWO.format(*['size="0.1"'] * 2),
 }
 
@@ -112,6 +111,7 @@ def check(mjm: mujoco.MjModel, n: int, constrained: float) -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_derivatives_of_256_states_of_each_task_are_those_of_differences_but_next_to_kinks(name):
     constrained = 0.0 if name in ("swimmer", "reacher", "inverted_pendulum", "inverted_double_pendulum") else 0.5
+    constrained = 0.25 if name == "pusher_v5" else constrained
     check(oracle.sharpen(known.asset(name)), 256, constrained)
 
 
@@ -131,9 +131,12 @@ def of_a_random_model(seed: int, n: int) -> tuple[float, float] | None:
         return None
     joined = [random_mjcf.join(mjm, world) for world in case.worlds]
     qpos, qvel, _, ctrl, act = (torch.tensor(np.stack(x)) for x in zip(*joined, strict=True))
-    sim = Simulation(mjm, len(joined), dtype=torch.float64)
+    qvel += 1e-3 * torch.tensor(np.random.default_rng(seed).normal(size=qvel.shape))  # rest is a kink of many laws
+    sound = torch.cat([qpos, qvel], 1).abs().amax(1) < SOUND
+    states = [x[sound] for x in (qpos, qvel, ctrl, act)]
+    sim = Simulation(mjm, int(sound.sum()), dtype=torch.float64)
     try:
-        return compare(mjm, sim, [qpos, qvel, ctrl, act])
+        return compare(mjm, sim, states)
     except UnsupportedModel as error:
         assert str(error).startswith("there are no derivatives of a model with ")
         return None
@@ -217,6 +220,12 @@ def test_impedances_of_any_power_have_derivatives_at_both_ends_of_their_curve():
     qpos = turned.clone().requires_grad_()
     (found,) = torch.autograd.grad(sim.transition(qpos, states[1]).qvel.sum(), qpos)
     torch.testing.assert_close(found, sim.linearize(turned, states[1]).A[:, 1, :1], rtol=1e-9, atol=1e-9)
+
+
+def test_tangents_of_long_chains_are_refused_by_name():
+    asked = Asked(load(mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{CHAIN}</worldbody></mujoco>")))
+    with pytest.raises(UnsupportedModel, match="one of 40 dofs: what loops put into arrays"):
+        linearized(asked, "float64")
 
 
 @pytest.mark.parametrize("what", REFUSED)

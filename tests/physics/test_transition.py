@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import mujoco
 import pytest
 import test_derivatives as known
+import test_derivatives_of_models as known_of_models
 import torch
 
 from torch_mjenvs.physics import UnsupportedModel
@@ -84,6 +85,19 @@ def test_gradients_of_many_pairs_that_share_a_loop_are_linearizes(quickly_compil
 def test_gradients_of_quaternions_activations_friction_loss_and_two_bodies_that_touch_are_linearizes(quickly_compiled):
     xml = known.FREE.format(cone="elliptic", integrator="Euler")
     _, sim, states = known.of(mujoco.MjModel.from_xml_string(xml), 48)
+    check(sim, states)
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("belt", ["", 'surfacevel="0.1 0 0 0 0 0"'])
+def test_gradients_of_a_box_on_a_box_of_the_world_are_linearizes(belt, quickly_compiled):
+    """Its up to eight contacts share a loop; on a belt, one to which they add what they carry."""
+    xml = known.ON_FLOOR.format(geom='type="box" size="0.1 0.08 0.06"', floor="box", floor_z=-1.0)
+    xml = xml.replace("<freejoint/>", '<freejoint name="free"/>').replace('pos="0 0 -1.0"', f'pos="0 0 -1.0" {belt}')
+    push = '<actuator><motor joint="free" gear="0 0 1 0 0 1"/></actuator></mujoco>'
+    _, sim, states = known.of(mujoco.MjModel.from_xml_string(xml.replace("</mujoco>", push)), 32)
+    for qpos, turn in zip(states[0].numpy(), torch.randn(32, 3, dtype=torch.float64).numpy() * 0.03, strict=True):
+        mujoco.mju_quatIntegrate(qpos[3:], turn, 1.0)
     check(sim, states)
 
 
@@ -185,11 +199,31 @@ def test_gradients_in_float32_are_those_of_float64_and_at_rest_and_just_touching
         sim.step(500)
 
 
+@pytest.mark.cpu
+@pytest.mark.slow
+@pytest.mark.parametrize("body", [known_of_models.MANY, known_of_models.CHAIN], ids=["435 pairs", "40 links"])
+def test_gradients_of_very_many_pairs_and_of_long_chains_are_those_of_differences(body):
+    """Where a step has slots or tiles, its way back does without."""
+    xml = f"<mujoco><worldbody>{body}</worldbody></mujoco>"
+    mjm, sim, states = known.of(mujoco.MjModel.from_xml_string(xml), 8)
+    weights, *ways = torch.randn(3, 8, mjm.nv, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def total(qpos: torch.Tensor, qvel: torch.Tensor) -> torch.Tensor:
+        return (sim.transition(qpos, qvel).qvel * weights).sum(1)
+
+    given = [x.clone().requires_grad_() for x in states[:2]]
+    found = torch.autograd.grad(total(*given).sum(), given)
+    for k, (gradient, way) in enumerate(zip(found, ways, strict=True)):
+        ends = [total(*(x + (h * way if j == k else 0.0) for j, x in enumerate(states[:2]))) for h in (1e-5, -1e-5)]
+        want = (gradient * way).sum(1)
+        assert (((ends[0] - ends[1]) / 2e-5 - want).abs() < 1e-5 * (1.0 + want.abs())).all()
+
+
 def test_what_has_no_gradients_is_refused_by_name_in_backward(quickly_compiled):
-    xml = known.ON_FLOOR.format(geom='type="box" size="0.1 0.08 0.06"', floor="box", floor_z=-1.0)
-    sim = Simulation(mujoco.MjModel.from_xml_string(xml), 1)
+    xml = known_of_models.TWO.format(*['type="cylinder" size="0.1 0.2"'] * 2)
+    sim = Simulation(mujoco.MjModel.from_xml_string(f"<mujoco>{xml}</mujoco>"), 1)
     qvel = sim.qvel.clone().requires_grad_()
-    with pytest.raises(UnsupportedModel, match=r"contacts of boxes with boxes.*in reverse mode"):
+    with pytest.raises(UnsupportedModel, match="contacts of cylinders with cylinders"):
         sim.transition(qvel=qvel).qvel.sum().backward()
     once = Simulation(known.asset("hopper"), 1)
     qvel = once.qvel.clone().requires_grad_()

@@ -5,6 +5,7 @@ are those of `derivatives`: an operation's derivative is a number, by which a ta
 and an adjoint on the way back. To a block belongs another one under the same mask, which gives 0 to other worlds; what
 it needs of the first, the first carries out. To a loop over what is needed belongs another one, which computes again
 what it needs. A solution of an equation hands on minus its adjoint, solved with the equation's matrix, to the residual.
+A value that follows from what a search picked hands on its own to the formula (see `implicit`).
 
 What has no rule is refused: no derivative is silently 0.
 """
@@ -17,6 +18,7 @@ from typing import Any
 
 from .derivatives import ELEMENTARY, NONE, RULES, STEPS, NotDifferentiable, Tangents, _described
 from .expr import Expr, Region, current, fresh, node
+from .implicit import Formula
 from .region_ops import ForEach, IterArg, Put, RegionOp, When, While
 from .scalar import Scalar, logical_and, select
 
@@ -49,6 +51,7 @@ class Adjoints:
         self._nodes: dict[Region, list[Expr]] = {}
         self._blocks: dict[Region, Expr] = {}
         self._exported: dict[Expr, Expr] = {}
+        self._computed: dict[Expr, Any] = {}  # values of formulas, and what these give for them
         self._again: dict[Expr, Any] = {}  # nodes of a loop's body as they were computed again
         self._arrays: dict[Expr, _ArrayBar] = {}
         self._scan(current().top)
@@ -65,18 +68,40 @@ class Adjoints:
 
     def _scan(self, region: Region) -> None:
         """Find the nodes that depend on an input."""
-        self._nodes[region] = nodes = list(region.nodes)
-        for e in nodes:
-            if e.op == "when":
-                self._blocks[e.attr.body] = e
-                self._scan(e.attr.body)
-            elif e.op == "for_each":
-                self._scan(e.attr.body)
-            elif e in self._of_solutions:
-                if any(self._is_active(x) for x in self._of_solutions[e].residual):
-                    self._active[e] = None
-            elif e.type in "fa" and any(self._is_active(x) for x in self._made_of(e)):
-                self._active[e] = None
+        nodes: list[Expr] = []
+        self._nodes[region] = nodes
+        with current().inside(region):
+            for e in list(region.nodes):
+                solution = current().solutions.get(e)
+                if isinstance(solution, Formula) and e is solution.values[0]:
+                    self._scan_formula(solution, nodes)
+                self._scan_node(e, nodes)
+
+    def _scan_formula(self, solution: Formula, nodes: list[Expr]) -> None:
+        """Record the formula of values that depend on an input, as if it was there before them."""
+        if any(self._is_active(x) for x in solution.given):
+            recorded = current().region.nodes
+            start = len(recorded)
+            self._computed |= dict(zip(solution.values, solution.computed(), strict=True))
+            for e in recorded[start:]:
+                self._scan_node(e, nodes)
+
+    def _scan_node(self, e: Expr, nodes: list[Expr]) -> None:
+        nodes.append(e)
+        made_of: Sequence[Any] = ()
+        if e.op == "when":
+            self._blocks[e.attr.body] = e
+            self._scan(e.attr.body)
+        elif e.op == "for_each":
+            self._scan(e.attr.body)
+        elif e in self._of_solutions:
+            made_of = self._of_solutions[e].residual
+        elif e in current().solutions:
+            made_of = [self._computed.get(e)]
+        elif e.type in "fa" and e not in current().held:
+            made_of = self._made_of(e)
+        if any(self._is_active(x) for x in made_of):
+            self._active[e] = None
 
     def _made_of(self, e: Expr) -> Sequence[Any]:
         if e.op == "result" and isinstance(e.attr.region_op.attr, When):
@@ -111,12 +136,14 @@ class Adjoints:
             elif e in self._of_solutions:
                 if e in self._solutions:
                     self._of_solution(self._solutions[e], bars)
-            elif e in bars and e.op != "load" and not (e.op == "result" and isinstance(e.attr.region_op.attr, When)):
+            elif e in bars and e.op != "load" and not (e.op == "result" and _hands_on(e)):
                 self._of_node(e, bars.pop(e), bars)
 
     def _of_node(self, e: Expr, bar: Scalar, bars: Bars) -> None:
         elementary = current().elementary
-        if e.op == "get":
+        if e in self._computed:
+            self._add(bars, self._computed[e], bar)
+        elif e.op == "get":
             self._into_array(e, bar)
         elif e in elementary:
             name, args = elementary[e]
@@ -212,10 +239,11 @@ class Adjoints:
         loop: ForEach = e.attr
         filled = {x.args[0]: x for x in self._nodes[e.region] if x.op == "filled" and x.args[1] is e}
         wanted = {before: self._arrays.pop(x) for before, x in filled.items() if x in self._arrays}
-        if any(arg.result in bars for arg in loop.iter_args):
-            raise NotDifferentiable("what a loop over what is needed carries has no derivative in reverse mode yet")
-        if not wanted:
+        carried = [(arg, bars.pop(arg.result)) for arg in loop.iter_args if arg.result in bars]
+        if not wanted and not carried:
             return
+        for arg, bar in carried:  # to which an iteration adds, and what was there before goes on as it is
+            self._add(bars, arg.before, bar)
         trace, outer = current(), self._again
         region = Region(trace.region, trace.region.mask)
         inner: Bars = {}
@@ -224,6 +252,9 @@ class Adjoints:
             self._again = outer | {loop.counter: counter}
             for x in self._nodes[loop.body]:
                 self._compute_again(x)
+            for arg, bar in carried:
+                part, sign = _added_to(arg.after, arg.variable)
+                self._add(inner, part, sign * bar)
             for put in loop.puts:
                 if put.array in wanted:
                     part, sign = _added(put)
@@ -310,6 +341,11 @@ class _ArrayBar:
         return found
 
 
+def _hands_on(result: Expr) -> bool:
+    """True if the block or loop that gives a result takes its adjoint."""
+    return isinstance(result.attr.region_op.attr, When | ForEach)
+
+
 def _may_be_one(x: Expr, y: Expr) -> bool:
     """True if two readings may be of one entry, where that depends on an input at all."""
     (array, one), (other, two) = x.args, y.args
@@ -332,9 +368,11 @@ def _may_be_one(x: Expr, y: Expr) -> bool:
 
 def _added(put: Put) -> tuple[Any, float]:
     """Return what a put adds to what was there before, or puts there, and its sign."""
-    value, before = put.value, put.otherwise
-    if before is None:
-        return value, 1.0
+    return (put.value, 1.0) if put.otherwise is None else _added_to(put.value, put.otherwise)
+
+
+def _added_to(value: Any, before: Any) -> tuple[Any, float]:
+    """Return what was added to a value to make another, and its sign."""
     if value is before:
         return 0.0, 1.0
     if type(value) is Expr and value.op == "add" and any(x is before for x in value.args):
@@ -342,4 +380,4 @@ def _added(put: Put) -> tuple[Any, float]:
         return (two if one is before else one), 1.0
     if type(value) is Expr and value.op == "sub" and value.args[0] is before:
         return value.args[1], -1.0
-    raise NotDifferentiable("what a loop puts, and is no sum, has no derivative in reverse mode yet")
+    raise NotDifferentiable("what a loop makes of its results, and is no sum, has no derivative in reverse mode yet")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import torch
@@ -99,6 +99,13 @@ class Kernel(launch.Kernel):
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         return _Run(self, tensors, worlds)
 
+    def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
+        if old is None:
+            return _Run(self, tensors, worlds)
+        old.take(tensors, worlds)
+        run: _Run = old
+        return run
+
 
 class _Run:
     """A kernel with everything that it is called with."""
@@ -113,6 +120,12 @@ class _Run:
             tiles=self._tiles, worlds=worlds, stack_bytes=kernel.stack_bytes,
         )  # fmt: skip
         self._job_address = ctypes.addressof(self._job)
+
+    def take(self, tensors: Sequence[torch.Tensor], worlds: int) -> None:
+        """Take other tensors, of so many worlds."""
+        self._pointers[:] = [x.data_ptr() for x in tensors]
+        self._job.worlds, self._job.tiles = worlds, worlds // self._kernel.lanes
+        self._tiles = self._job.tiles
 
     def __call__(self, times: int) -> None:
         """Run it so many times in a row, on as many threads as torch uses."""

@@ -75,7 +75,7 @@ class Tangents:
     def _operands(self, e: Expr) -> Sequence[Any]:
         """Return the values whose tangents that of e is made of."""
         trace = current()
-        if e.type not in "fa":
+        if e.type not in "fa" or e in trace.held:
             return ()
         if e in trace.solutions:
             return self._solution_operands(trace.solutions[e])
@@ -97,7 +97,7 @@ class Tangents:
         trace = current()
         if e.type == "a":
             self._of_array(e)
-        elif e.type != "f":
+        elif e.type != "f" or e in trace.held:
             self._known[e] = NONE
         elif e in trace.solutions:
             self._solve(trace.solutions[e])
@@ -469,7 +469,7 @@ def _carried(region_op: Expr, carry: IterArg) -> Expr:
 
 def _made_of(x: Expr) -> Iterator[Any]:
     """List the numbers that a value is made of. A mask or an integer decides which piece it is in, and no more."""
-    if x.type not in "fac":
+    if x.type not in "fac" or x in current().held:
         return
     if isinstance(x.attr, IterArg):
         yield from (x.attr.before, x.attr.after)

@@ -240,16 +240,21 @@ class Region:
 
 
 class Trace:
-    """A kernel being recorded: the region under construction and the precision of its floats."""
+    """A kernel being recorded: the region under construction and the precision of its floats.
 
-    def __init__(self, dtype: str):
+    derivatives: "forward" or "reverse", where they will be asked for in that mode, so what they need is to be kept;
+    "values", where they are asked for in another kernel.
+    """
+
+    def __init__(self, dtype: str, derivatives: str = ""):
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
-        self.dtype = dtype
+        self.dtype, self.derivatives = dtype, derivatives
         self.top = self.region = Region(None)
         # For derivatives: which elementary function of what a node is, and which equation it was found to solve.
         self.elementary: dict[Expr, tuple[str, tuple[Any, ...]]] = {}
         self.solutions: dict[Expr, Any] = {}
+        self.held: set[Expr] = set()  # what formulas take as constant
         self.unrolled = False  # whether a `repeat` is written out
 
     @contextlib.contextmanager
@@ -279,16 +284,17 @@ def is_tracing() -> bool:
 
 
 @contextlib.contextmanager
-def tracing(dtype: str) -> Iterator[Trace]:
+def tracing(dtype: str, derivatives: str = "") -> Iterator[Trace]:
     """Record everything done with expressions in this block."""
     if is_tracing():
         raise RuntimeError("a kernel is being traced already")
-    _local.trace = Trace(dtype)
+    _local.trace = Trace(dtype, derivatives)
     try:
         yield _local.trace
     finally:
         _local.trace.elementary.clear()
         _local.trace.solutions.clear()  # which hold what holds the trace
+        _local.trace.held.clear()
         _local.trace = None
 
 

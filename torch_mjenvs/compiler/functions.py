@@ -17,20 +17,36 @@ class Pure:
     def __init__(self, kernel: Kernel, takes: int):
         assert all(b.rows for b in kernel.buffers)
         self._kernel, self._takes, self._gives = kernel, kernel.buffers[:takes], kernel.buffers[takes:]
+        self._idle: list[Any] = []  # what launches the kernel, to be used again
 
     def __call__(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Return what the kernel makes of tensors (..., size), in the same form. They are read where they are."""
-        lead, kernel = given[0].shape[:-1], self._kernel
-        n = lead.numel()
-        across, in_rows = padded(n), len(lead) == 1
-        rows = list(given) if in_rows else [x.reshape(n, b.size) for b, x in zip(self._takes, given, strict=True)]
+        kernel, n = self._kernel, len(given[0])
+        lead = None if given[0].dim() == 2 else given[0].shape[:-1]
+        if lead is not None:
+            n = lead.numel()
+            given = [x.reshape(n, b.size) for b, x in zip(self._takes, given, strict=True)]
+        across = padded(n)
         if across != n:
-            rows = [torch.cat([x, x.new_zeros(across - n, x.shape[1])]) for x in rows]
+            given = [torch.cat([x, x.new_zeros(across - n, x.shape[1])]) for x in given]
+        rows = [x if x.is_contiguous() else x.contiguous() for x in given]
         made = [torch.empty(across, b.size, dtype=kernel.float_type, device=kernel.device) for b in self._gives]
-        Launch(kernel, [*(x.contiguous() for x in rows), *made])()
+        if torch.compiler.is_compiling():
+            Launch(kernel, [*rows, *made])()
+        else:
+            for b, x in zip(self._takes, rows, strict=True):
+                if kernel.check(b, x) != across:
+                    raise ValueError(f"kernel {kernel.name}: buffer {b.name!r} must be of {n} worlds")
+            try:  # one at a time: other threads may be here, too
+                idle = self._idle.pop()
+            except IndexError:
+                idle = None
+            run = kernel.launcher_again(idle, [*rows, *made], across)
+            run(1)
+            self._idle.append(run)
         if across != n:
             made = [x[:n] for x in made]
-        return tuple(made if in_rows else (x.view(*lead, x.shape[1]) for x in made))
+        return tuple(made if lead is None else (x.view(*lead, x.shape[1]) for x in made))
 
 
 class Differentiable(ABC):
@@ -106,12 +122,16 @@ class _Run(_Mapped):
         ctx.function, *given = inputs
         ctx.given, ctx.others, made = len(given), len(output) - ctx.function.made, ctx.function.made
         ctx.mark_non_differentiable(*output[made:])
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*given, *output)
         ctx.save_for_forward(*given)
 
     @staticmethod
-    def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        function, tensors = ctx.function, (*ctx.saved_tensors, *bars[: ctx.function.made])
+    def backward(ctx: Any, *bars: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        function, saved = ctx.function, ctx.saved_tensors
+        results = saved[ctx.given : ctx.given + function.made]
+        filled = [torch.zeros_like(y) if x is None else x for x, y in zip(bars, results, strict=False)]
+        tensors = (*saved, *filled)
         once = torch.is_grad_enabled() or _transformed()
         found = _Pull.apply(function, ctx.given, *tensors) if once else _pulled(function, ctx.given, *tensors)
         return None, *(x if x.shape[-1] else None for x in found)

@@ -3,6 +3,10 @@
 A search has no derivative worth having: it ends where it ends, by however many iterations. By the implicit function
 theorem the solution x of g(x, y) = 0 has the derivative dx = -(dg/dx)^-1 dg, where dg is at constant x. See
 `derivatives`.
+
+Some searches pick parts, from which what they find follows in closed form: corners of two shapes, from which follows
+where these touch. Whoever picks says what follows, by `follows`, and marks what was picked as `held`: it is constant
+piece by piece.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .expr import Expr, current, is_tracing
+from .expr import Expr, current, fresh, is_tracing
 from .scalar import Scalar
 
 # The residual at the solution, and a function that solves with the matrix dg/dx.
@@ -30,6 +34,22 @@ class Solution:
     equation: Callable[[], Equation]
 
 
+class Formula(Solution):
+    """Values that are those of a formula: the equation says that each is what it gives at its place."""
+
+    def __init__(self, values: list[Any], given: list[Any], formula: Callable[[], Sequence[Scalar]], places: list[int]):
+        super().__init__(values, given, self._equation)
+        self.formula, self.places = formula, places
+
+    def computed(self) -> list[Scalar]:
+        """Record the formula, and return what it gives for each of the values."""
+        made = self.formula()
+        return [made[k] for k in self.places]
+
+    def _equation(self) -> Equation:
+        return [x - y for x, y in zip(self.values, self.computed(), strict=True)], list
+
+
 def solves(values: Sequence[Scalar], given: Sequence[Scalar], equation: Callable[[], Equation]) -> None:
     """Note that these values were found by a search as the solution of an equation. It costs a kernel nothing."""
     if not is_tracing():
@@ -38,3 +58,45 @@ def solves(values: Sequence[Scalar], given: Sequence[Scalar], equation: Callable
     for x in values:
         if type(x) is Expr:
             current().solutions[x] = found
+
+
+def is_differentiated() -> bool:
+    """True while a kernel is recorded whose derivatives will be asked for: so a search keeps what it picked."""
+    return is_tracing() and current().derivatives in ("forward", "reverse")
+
+
+def goes_with_derivatives() -> bool:
+    """True while a kernel is recorded that has derivatives, or gives the values of which another kernel has them.
+
+    What a search ends near is to be found to rounding there: else it is of no use to know how it changes.
+    """
+    return is_tracing() and bool(current().derivatives)
+
+
+def in_reverse() -> bool:
+    """True while a kernel is recorded whose derivatives will be asked for in reverse mode."""
+    return is_tracing() and current().derivatives == "reverse"
+
+
+def follows(values: Sequence[Scalar], given: Sequence[Scalar], formula: Callable[[], Sequence[Scalar]]) -> list[Scalar]:
+    """Return these values, which a search found, as those of a formula of what is `given`, and of `held` numbers.
+
+    The formula is recorded where a derivative is asked for, in the present region. Else they are returned as they are.
+    """
+    if not is_differentiated():
+        return list(values)
+    found = [fresh("add", x, 0.0) if type(x) is Expr else x for x in values]
+    places = [k for k, x in enumerate(found) if type(x) is Expr]
+    solution = Formula([found[k] for k in places], list(given), formula, places)
+    for x in solution.values:
+        current().solutions[x] = solution
+    return found
+
+
+def held(x: Scalar) -> Scalar:
+    """Return a number for a formula that is taken as constant there, as the number of a corner is that was picked."""
+    if type(x) is not Expr:
+        return x
+    out = fresh("add", x, 0.0)  # a node of its own: the same number may have derivatives elsewhere
+    current().held.add(out)
+    return out

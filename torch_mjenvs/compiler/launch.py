@@ -44,6 +44,10 @@ class Kernel(ABC):
     def launcher(self, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
         """A function that runs the kernel so many times in a row over these tensors, whose addresses stay."""
 
+    def launcher_again(self, old: Any, tensors: Sequence[torch.Tensor], worlds: int) -> Callable[[int], None]:
+        """Return such a function for other tensors, made of one that nobody uses any more, or None, where that pays."""
+        return self.launcher(tensors, worlds)
+
     def bind(self, tensors: Mapping[str, torch.Tensor]) -> Launch:
         """Check the tensors against the program's buffers and fix their addresses.
 
@@ -62,7 +66,7 @@ class Kernel(ABC):
 
     def check(self, buffer: Buffer, x: torch.Tensor) -> int | None:
         """The number of worlds that a buffer's tensor is for; None if it is for any. Raises ValueError."""
-        want = TORCH_TYPES.get(buffer.type, self.float_type)
+        want = self.float_type if buffer.type == "f" else TORCH_TYPES[buffer.type]
         if x.dtype != want or x.device != self.device or not x.is_contiguous():
             raise ValueError(f"buffer {buffer.name!r} must be a contiguous {want} tensor on {self.device}")
         if buffer.table:

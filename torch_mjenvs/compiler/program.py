@@ -78,14 +78,15 @@ def record(
     buffers: Sequence[Buffer],
     body: Callable[[dict[str, list[Any]]], Mapping[str, Sequence[Any]]],
     dtype: str,
+    derivatives: str = "",
 ) -> Program:
     """Run `body` on the columns of every buffer; what it returns by buffer name is stored.
 
-    All loads come before all stores, so a buffer may be read and written.
+    All loads come before all stores, so a buffer may be read and written. derivatives: see `Trace`.
     """
     index = {b.name: k for k, b in enumerate(buffers)}
     stores = []
-    with collector_paused(), tracing(dtype) as trace:
+    with collector_paused(), tracing(dtype, derivatives) as trace:
         columns: dict[str, Any] = {
             b.name: BufferTable(k, b.size, b.type)
             if b.table

@@ -173,7 +173,8 @@ class StepGradient(Differentiable):
     def _record(self, kind: str) -> Program:
         reads, writes = self._buffers(kind)
         try:
-            return record(self._episode.name(kind), [*reads, *writes], lambda b: self._body(kind, b), self._dtype)
+            name, buffers = self._episode.name(kind), [*reads, *writes]
+            return record(name, buffers, lambda b: self._body(kind, b), self._dtype, derivatives="reverse")
         except NotDifferentiable as error:
             raise UnsupportedModel(f"there are no gradients of {self._episode.name('step')}: {error}") from None
 

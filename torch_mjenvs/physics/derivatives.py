@@ -19,10 +19,8 @@ from ..compiler.expr import Expr
 from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec, dot
 from .collision.shapes import SHAPES
-from .constraints.batch.pair_batch import divided
 from .dynamics.integrator import rotations
 from .model.model import Model, Pair, UnsupportedModel
-from .model.precision import Precision
 
 
 class Linearization(NamedTuple):
@@ -115,7 +113,7 @@ def _body_rates(quat: Vec) -> list[list[Scalar]]:
     return [[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]]
 
 
-def refuse(m: Model, precision: Precision) -> None:
+def refuse(m: Model) -> None:
     """Raise UnsupportedModel, naming it, for what of a model has no derivative, or none yet."""
     if not m.nv:
         raise UnsupportedModel(f"{_CANNOT}no degrees of freedom: nothing in it moves")
@@ -125,11 +123,6 @@ def refuse(m: Model, precision: Precision) -> None:
         raise UnsupportedModel(f"{_CANNOT}delays of actuators or sensors: {_NOT_YET}; set delay and interval to 0")
     if m.kept0:
         raise UnsupportedModel(f"{_CANNOT}springs that yield: {_NOT_YET}; set springyield to 0")
-    _, pools = divided(m, precision)
-    if pools:
-        number = sum(len(pairs) for batches in pools for pairs in batches)
-        kind, advice = f"{number} pairs of geoms that may touch", "keep apart by contype and conaffinity what need not"
-        raise UnsupportedModel(f"{_CANNOT}{kind}: {_NOT_YET}; {advice}")
 
 
 def refused(m: Model, why: NotDifferentiable) -> UnsupportedModel:

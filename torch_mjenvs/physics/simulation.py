@@ -12,7 +12,7 @@ import mujoco
 import torch
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_bound, as_count, as_dtype, as_mask, as_rows, broadcast, check_memory
+from ..checks import as_bound, as_count, as_dtype, as_mask, as_rows, broadcast, check_memory, is_rows
 from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.derivatives import NotDifferentiable
@@ -126,7 +126,7 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
     params: those that vary by which there are derivatives. Raises UnsupportedModel, naming what of the model has none.
     """
     precision = PRECISIONS[dtype]
-    derivatives.refuse(asked.model, precision)
+    derivatives.refuse(asked.model)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         m, act, pushes, by = asked.model, b.get("act", []), asked.pushes(b), []
@@ -150,7 +150,7 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
         return state | ({"act": s.act} if m.na else {}) | matrices
 
     try:
-        return record("linearize", _linearize_buffers(asked, params), body, dtype)
+        return record("linearize", _linearize_buffers(asked, params), body, dtype, derivatives="forward")
     except NotDifferentiable as error:
         raise derivatives.refused(asked.model, error) from None
 
@@ -393,8 +393,12 @@ class Simulation(Varied):
         self._varying(tuple(given_params))
         self._follow()
         given = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "act": act}
-        read = self._given(**given)
-        known = {k: (given[k] if isinstance(given[k], torch.Tensor) else x).to(self.dtype) for k, x in read.items()}
+        takes = self._transition.takes
+        known = {name: x for name, x in given.items() if is_rows(x, takes.get(name, 0), self.dtype, self.device)}
+        if len(known) < 4:
+            read = self._given(**{name: x for name, x in given.items() if name not in known})
+            read = {k: given[k] if isinstance(given[k], torch.Tensor) else x for k, x in read.items()}
+            known |= {k: x.to(self.dtype) for k, x in read.items()}
         if self.vary and given_params:
             shapes, flat = self._asked.columns.shapes, []
             for name, present in self.params.items():
@@ -405,7 +409,6 @@ class Simulation(Varied):
                 flat.append(x.reshape(*x.shape[: x.ndim - len(shapes[name])], n))
             lead = broadcast("the leading dimensions of params", [x.shape[:-1] for x in flat])
             known["params"] = torch.cat([x.expand(*lead, x.shape[-1]) for x in flat], dim=-1)
-        takes = self._transition.takes
         own = {
             name: self._buffers[name][:, : self.num_worlds].T.clone()
             for name in takes
@@ -424,12 +427,13 @@ class Simulation(Varied):
         for name, size in takes.items():  # the worlds' own are copied: the next step changes them unseen by autograd
             x = known[name] if known[name].shape[:-1] == shape else known[name].expand(*shape, size)
             rows[name] = x.contiguous() if size > 1 else x.clone()
-        for _ in range(nstep):
+        for last in range(nstep - 1, -1, -1):
             *state, ended = self._transition(list(rows.values()))
             if clip_adjoint is not None:
                 state = list(bounded(state, clip_adjoint))
             rows |= dict(zip(self._transition.gives, state, strict=True))
-            rows["qacc_warmstart"] = ended[..., -m.nv :]
+            if last:
+                rows["qacc_warmstart"] = ended[..., -m.nv :]
         act = rows["act"] if m.na else rows["qpos"].new_empty(*shape, 0)
         return Transition(rows["qpos"], rows["qvel"], act)
 

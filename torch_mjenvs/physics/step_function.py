@@ -22,6 +22,7 @@ from .params import floats
 STATE = ("qpos", "qvel", "act")
 GIVEN = (*STATE, "ctrl", "params")  # what there are derivatives by
 STEP, BACKWARD, TANGENT = KINDS = ("transition", "backward", "tangent")
+MODES = {STEP: "values", BACKWARD: "reverse", TANGENT: "forward"}
 
 
 def _called(start: str, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -52,7 +53,7 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
     Raises UnsupportedModel, naming what of the model has none.
     """
     m, precision = asked.model, PRECISIONS[dtype]
-    derivatives.refuse(m, precision)
+    derivatives.refuse(m)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
         world, pushes, params = m, asked.pushes(b), b.get("params", [])
@@ -73,7 +74,7 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
 
     reads, writes = _buffers(asked, kind)
     try:
-        return record(kind, [*reads, *writes], body, dtype)
+        return record(kind, [*reads, *writes], body, dtype, MODES[kind])
     except NotDifferentiable as error:
         raise derivatives.refused(m, error) from None
 

@@ -15,14 +15,15 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-from ...compiler.scalar import Mask, Scalar, logical_and, maximum
+from ...compiler.implicit import goes_with_derivatives, in_reverse
+from ...compiler.scalar import Mask, Scalar, logical_and, maximum, select
 from ..algebra.spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 from ..dynamics.kinematics import between
 from ..model.data import Data, stage
 from ..model.enums import GeomType
 from ..model.hfield import Ground
 from ..model.model import Model, Pair
-from .colliders import Found
+from .colliders import NEVER, Found
 from .contact_param import contact_param
 from .shapes import Collider, bound_of, collider_of, ground_of, may_touch_in_several, most_contacts, size_of
 from .solids import Solids, solids_of
@@ -141,6 +142,9 @@ class Candidate:
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         one, two = self._geoms()
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
+        if (goes_with_derivatives() and collider.hulls) or (in_reverse() and collider.many):
+            # a distance that was found in loops or blocks has no derivative
+            dist = select(dist < NEVER, collider.place(one, two, spot)[0], NEVER)
         return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
 
     def _geoms(self) -> tuple[_GeomAt, _GeomAt]:

@@ -201,9 +201,9 @@ _CORNERED = replace(_FLAT, find=convex.find_cornered, loose=False)
 _BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
 _ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh, loose=True)
 _FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)
-_FIELD_CORNERED = replace(_FIELD, find=field_colliders.find_cornered_on_field)
-_FIELD_BALL = replace(_FIELD, find=field_colliders.find_ball_on_field)
-_FIELD_ROD = replace(_FIELD, find=field_colliders.find_rod_on_field)
+_FIELD_CORNERED = replace(_FIELD, find=field_colliders.find_cornered_on_field, place=field_colliders.place_on_field)
+_FIELD_BALL = replace(_FIELD, find=field_colliders.find_ball_on_field, place=field_colliders.place_ball_on_field)
+_FIELD_ROD = replace(_FIELD, find=field_colliders.find_rod_on_field, place=field_colliders.place_on_field)
 
 
 def _alike(collider: Collider, *pairs: tuple[int, int]) -> dict[tuple[int, int], Collider]:

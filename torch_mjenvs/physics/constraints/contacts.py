@@ -113,7 +113,8 @@ def _loop(m: Model, d: Data, candidate: Candidate, side: Side) -> WorldContactLo
 
     def rows(i: Any) -> dict[str, Any]:
         dist, *spot = spots[i]
-        r, frame, stiffness, y0 = maker.on_world(side, dist, *candidate.contact(dist, spot).oarms())
+        found = candidate.contact(dist, spot)
+        r, frame, stiffness, y0 = maker.on_world(side, found.dist, *found.oarms())
         return {"r": r, "D": stiffness, "y0": y0} | {f"axis{k}": axis for k, axis in enumerate(frame)}
 
     kept = records_each(touching, rows)

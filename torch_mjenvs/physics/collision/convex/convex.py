@@ -12,16 +12,19 @@ a, b points of the two shapes   w = a - b   x the point of C that is sought   n 
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....compiler.control import when_any
+from ....compiler.implicit import goes_with_derivatives, is_differentiated
 from ....compiler.scalar import Mask, Scalar, logical_not
 from ...algebra.spatial import is_zero
 from ..colliders import Found, Geom, Place, make_frame
+from .closed_form import SPOT, known_by, picked, spot_by
 from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
 from .patches import find_patch
-
-SPOT = 7  # dist, point, normal
+from .round_form import are_round, round_spot
 
 
 def find_convex(one: Geom, two: Geom) -> Found:
@@ -34,7 +37,7 @@ def find_flat(one: Geom, two: Geom) -> Found:
     """Find up to four contacts of two shapes without skins that both have flat parts."""
     first, second = Hull(one), Hull(two)
     spot, corners = deepest_face(first, second, one.margin)
-    spots = find_patch(first, second, spot, corners, one.margin, one.several)
+    spots, _ = find_patch(first, second, spot, _numbers(corners), one.margin, one.several)
     return [(spot[0], spot) for spot in spots]
 
 
@@ -45,15 +48,27 @@ def find_cornered(one: Geom, two: Geom) -> Found:
 
 def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
     first, second = Hull(one), Hull(two)
+    apart: Mask = False
     if is_zero(one.margin) and is_zero(first.skin) and is_zero(second.skin):
         spot, corners = deepest_face(first, second, one.margin)
+        numbers = _numbers(corners)
     else:
-        apart, *known = nearest_face(first, second, one.margin)
-        spot, corners = when_any(
-            logical_not(apart), lambda _: list(deepest_core_face(first, second, one.margin)), known
-        )
-    spots = find_patch(first, second, spot, corners, one.margin, several)
+        apart, spot, corners = nearest_face(first, second, one.margin)
+
+        def deep(_: Any) -> list[Any]:
+            spot, corners = deepest_core_face(first, second, one.margin)
+            return [spot, _numbers(corners), corners]
+
+        spot, numbers, corners = when_any(logical_not(apart), deep, [spot, _numbers(corners), corners])
+    spots, patch = find_patch(first, second, spot, numbers, one.margin, several)
+    if is_differentiated():
+        spots = known_by(first, second, spots, picked(first, second, apart, corners), patch)
     return [(spot[0], spot) for spot in spots]
+
+
+def _numbers(corners: list[list[Scalar]]) -> list[list[Scalar]]:
+    """The numbers of three corners of each of two shapes."""
+    return [[p[k] for p in corners] for k in (6, 7)]
 
 
 def find_ball_mesh(one: Geom, two: Geom) -> Found:
@@ -76,4 +91,8 @@ def find_round(one: Geom, two: Geom) -> Found:
 
 def place_convex(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find` left in its spot: dist, point and normal."""
+    if len(spot) > SPOT:
+        spot = spot_by(Hull(one), Hull(two), spot)
+    elif goes_with_derivatives() and are_round(one, two):
+        spot = round_spot(one, two, spot)
     return spot[0], spot[1:4], make_frame(spot[4:], None)

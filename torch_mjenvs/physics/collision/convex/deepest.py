@@ -37,11 +37,16 @@ def deepest(one: Hull, two: Hull, margin: Scalar) -> list[Scalar]:
     that is seen from there is the nearest, its distance being negative. Where the origin is beyond C's furthest point,
     it is outside of C.
     """
-    return _expand(one, two, [hull.skin + 0.5 * margin for hull in (one, two)], margin, False)[0]
+    return deepest_corners(one, two, margin)[0]
+
+
+def deepest_corners(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
+    """Find the spot as `deepest` does, and the face's three corners: w and a."""
+    return _expand(one, two, [hull.skin + 0.5 * margin for hull in (one, two)], margin, False)
 
 
 def deepest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """Find the spot as `deepest` does, and the numbers of the face's corners: three of each shape.
+    """Find the spot as `deepest` does, and the face's corners: w, a and the numbers of both shapes' corners, of three.
 
     Of shapes with nothing but corners the face is exactly one of C's.
     """
@@ -53,12 +58,13 @@ def deepest_core_face(one: Hull, two: Hull, margin: Scalar) -> tuple[list[Scalar
     return _expand(one, two, [0.0, 0.0], margin, True)
 
 
-def deepest_from(one: Hull, two: Hull, points: list[list[Scalar]]) -> list[Scalar]:
-    """Find the spot as `deepest` does, of shapes with nothing but corners, from four points of C around the origin on.
+def deepest_from(one: Hull, two: Hull, points: list[list[Scalar]]) -> tuple[list[Scalar], list[list[Scalar]]]:
+    """Find the spot and the face's corners as `deepest_corners` does, of shapes with nothing but corners.
 
-    The first three look away from the last. A point comes with both corners' numbers, as `difference` gives them.
+    It starts from four points of C around the origin, of which the first three look away from the last. A point comes
+    with both corners' numbers, as `difference` gives them.
     """
-    return _expand(one, two, [0.0, 0.0], 0.0, True, points)[0]
+    return _expand(one, two, [0.0, 0.0], 0.0, True, points)
 
 
 def _expand(
@@ -69,7 +75,7 @@ def _expand(
     numbered: bool,
     corners: list[list[Scalar]] | None = None,
 ) -> tuple[list[Scalar], list[list[Scalar]]]:
-    """Expand a polytope in C towards its surface; the spot, and the numbers of the face's corners.
+    """Expand a polytope in C towards its surface; the spot, and the face's three corners.
 
     skins: the part of both skins that is in C; the rest of them is added at the end.
     corners: the four that the polytope begins with.
@@ -79,7 +85,6 @@ def _expand(
     suffice, the last face may be far from the best.
     """
     rest = [hull.skin + 0.5 * margin - skin for hull, skin in zip((one, two), skins, strict=True)]
-    columns = range(8 if numbered else 6)
 
     def furthest(n: list[Scalar]) -> list[Scalar]:
         """The point w of C furthest along n, a, and, where they are asked for, the corners' numbers."""
@@ -144,7 +149,7 @@ def _expand(
     depth = select(cornered, c["depth"], c["reach"])
     dist = select(c["inside"], margin - depth - (rest[0] + rest[1]), NEVER)
     point = add_scaled(add_scaled(a, x, -0.5), c["n"], 0.5 * (rest[0] - rest[1]))
-    return [dist, *point, *c["n"]], [[p[k] for p in at] for k in columns[6:]]
+    return [dist, *point, *c["n"]], at
 
 
 def _known(points: Array, count: Scalar, numbers: list[Scalar]) -> Mask:

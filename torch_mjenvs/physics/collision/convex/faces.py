@@ -73,7 +73,7 @@ class Feature:
         def look(k: Any, count: Scalar) -> Scalar:
             f = solids.corners[first + number(k), 0]
             has = logical_and(self._belongs(f, b), self._belongs(f, c))
-            self.faces.put(count, [*self._turned(solids.faces[f, :3]), f], has)
+            self.faces.put(count, [*self.hull.turned(solids.faces[f, :3]), f], has)
             return count + select(has, 1.0, 0.0)
 
         n = select(self.round, 0.0, n)
@@ -88,26 +88,13 @@ class Feature:
 
         return count_while(lambda k, _: number(k) < n, look, False, self.most)
 
-    def _turned(self, x: Vec) -> list[Scalar]:
-        axes = self.hull.axes
-        return [dot([axis[k] for axis in axes], x) for k in range(3)]
-
-    def _vertex(self, v: Scalar) -> list[Scalar]:
-        """The position of a vertex (3)."""
-        hull = self.hull
-        x = hull.solids.vertices[v]
-        out = list(hull.centre)
-        for axis, at, half in zip(hull.axes, x, hull.box, strict=True):
-            out = add_scaled(out, axis, select(hull.cells.side > 0.0, at, at * half))
-        return out
-
     def face(self, row: list[Scalar]) -> Part:
         """The part that one of `faces` is."""
         solids, f = self.hull.solids, row[3]
         first, n = solids.faces[f, 3:]
 
         def corner(j: Any) -> list[Scalar]:
-            at = self._vertex(solids.rims[first + number(j)])
+            at = self.hull.vertex(solids.rims[first + number(j)])
             return at if self.disc is False else choose(self.disc, self._disc_corner(j), at)
 
         return Part(select(self.disc, float(ROUND), n), row[:3], corner)
@@ -129,12 +116,12 @@ class Feature:
         first, n = solids.around[a]
         whole = self.dimension > 1.5
         n = select(logical_or(whole, self.round), 1.0, n)
-        start = self._vertex(a)
+        start = hull.vertex(a)
         axis = hull.axes[2]
 
         def edge(j: Any) -> list[Scalar]:
             to = select(whole, b, solids.corners[first + number(j), 1])
-            way = sub(self._vertex(to), start)
+            way = sub(hull.vertex(to), start)
             return way if self.round is False else choose(self.round, scale(axis, 2.0 * hull.box[2]), way)
 
         def on(i: Any, found: list[Any]) -> list[Any]:

@@ -48,6 +48,21 @@ class Hull:
             out = add_scaled(out, axis, at)
         return [*out, known if is_zero(bits) else select(self.cells.side > 0.0, known, bits)]
 
+    def turned(self, x: Vec) -> list[Scalar]:
+        """A vector in the hull's axes as it is in the world's (3)."""
+        return [dot([axis[k] for axis in self.axes], x) for k in range(3)]
+
+    def vertex(self, v: Scalar) -> list[Scalar]:
+        """The position of the corner or vertex of this number (3)."""
+        out = list(self.centre)
+        for axis, at, half in zip(self.axes, self.solids.vertices[v], self.box, strict=True):
+            out = add_scaled(out, axis, select(self.cells.side > 0.0, at, at * half))
+        return out
+
+    def seen(self, p: Vec) -> list[Scalar]:
+        """The point p as seen from the centre, in the hull's axes (3)."""
+        return [dot(axis, sub(p, self.centre)) for axis in self.axes]
+
 
 def difference(one: Hull, two: Hull, n: Vec, skins: Sequence[Scalar], numbered: bool) -> list[Scalar]:
     """The furthest point of the difference of two shapes along n, and the point of the first shape that it comes from.

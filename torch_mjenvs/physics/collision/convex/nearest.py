@@ -22,12 +22,20 @@ def nearest(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar]]:
 
     x is in a triangle of points of C. A point of C that is further towards the origin takes the place of one of them.
     """
-    apart, spot, _ = _nearest(one, two, margin, False)
+    apart, spot, _ = nearest_corners(one, two, margin)
     return apart, spot
 
 
+def nearest_corners(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
+    """Find mask and spot as `nearest` does, and the triangle's corners: w and a. Of fewer some are the same."""
+    return _nearest(one, two, margin, False)
+
+
 def nearest_face(one: Hull, two: Hull, margin: Scalar) -> tuple[Mask, list[Scalar], list[list[Scalar]]]:
-    """Find mask and spot as `nearest` does, and the numbers of the triangle's corners: three of each shape."""
+    """Find mask and spot as `nearest` does, and the triangle's corners: w, a and the numbers of both shapes' corners.
+
+    Of fewer corners some are the same.
+    """
     return _nearest(one, two, margin, True)
 
 
@@ -58,7 +66,7 @@ def _nearest(one: Hull, two: Hull, margin: Scalar, numbered: bool) -> tuple[Mask
     apart = logical_and(distance > TOLERANCE, dot(x, further(x)[:3]) > 0.0)
     dist = distance - (one.skin + two.skin)
     point = add_scaled(a, n, one.skin + 0.5 * dist)
-    return apart, [dist, *point, *n], [[p[k] for p in c["points"]] for k in range(6, len(first))]
+    return apart, [dist, *point, *n], c["points"]
 
 
 def _nearest_with(s: list[Scalar], points: list[list[Scalar]]) -> dict[str, Any]:

@@ -9,10 +9,12 @@ n unit vector from the first shape to the second
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Array
 from ....compiler.control import count_while, when_any
+from ....compiler.implicit import is_differentiated
 from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
 from ...algebra.spatial import MINVAL, add_scaled, choose, cross, dot, norm, scale, sub, zeros
 from ..colliders import NEVER
@@ -20,18 +22,41 @@ from .faces import ROUND, Feature, Part, choose_part, opposite
 from .hull import Hull
 
 MOST = 4
+AT = 1000.0
+
+
+@dataclass
+class Patch:
+    """Where flat parts of two hulls lie on each other, for derivatives: see `closed_form`.
+
+    on: 1 where all is seen on a face of the first hull, 2 on one of the second, 0 where there is no patch. faces: 1
+    where what lies there is a face, 0 an edge. face, other: numbers of the two faces. ends: both ends of the edge.
+    sides: of the four corners, the two sides, or the side and the end of the edge, where each is, as `_cut_off` says.
+    """
+
+    on: Scalar
+    faces: Scalar
+    face: Scalar
+    other: Scalar
+    ends: list[list[Scalar]]
+    sides: list[list[Scalar]]
+
+    @staticmethod
+    def none() -> Patch:
+        """No patch."""
+        return Patch(0.0, 0.0, 0.0, 0.0, [zeros(3)] * 2, [zeros(2)] * MOST)
 
 
 def find_patch(
     one: Hull, two: Hull, spot: list[Scalar], corners: list[list[Scalar]], margin: Scalar, several: Mask
-) -> list[list[Scalar]]:
-    """Find up to four spots of two hulls that touch at this one, by corners of these numbers of each.
+) -> tuple[list[list[Scalar]], Patch]:
+    """Find up to four spots of two hulls that touch at this one, by corners of these numbers of each, and their patch.
 
     Where there may not be several, it is this one alone.
     """
     alone = [spot, *([NEVER, *zeros(6)] for _ in range(MOST - 1))]
 
-    def patch(carry: list[list[Scalar]]) -> list[list[Scalar]]:
+    def patch(carry: tuple[list[list[Scalar]], Patch]) -> tuple[list[list[Scalar]], Patch]:
         n = spot[4:]
         a, b = Feature(one, corners[0]), Feature(two, corners[1])
         both, face_a, face_b = opposite(a, b)
@@ -45,17 +70,32 @@ def find_patch(
         outwards = choose(both, scale(face_b[:3], -1.0), at.normal)  # of `at`
         towards = choose(first, scale(outwards, -1.0), outwards)
         most = max(one.solids.most_corners, ROUND)
-        spots = []
-        for corner, dist, there in _cut_off(at, of, both, margin, most):
+        spots, cut = [], _cut_off(at, of, both, margin, most)
+        for corner, dist, there, _ in cut:
             spots.append([select(there, dist, NEVER), *add_scaled(corner, outwards, 0.5 * dist), *towards])
         some = logical_and(some, spots[0][0] < margin)
-        return [choose(some, new, old) for new, old in zip(spots, carry, strict=True)]
+        found = Patch.none()
+        if is_differentiated():
+            found = Patch(
+                select(some, select(first, 2.0, 1.0), 0.0), select(both, 1.0, 0.0),
+                select(first, on_b[3], select(both, face_a[3], on_a[3])), face_b[3],
+                [of.corner(float(k)) for k in (0, 1)], [sides for *_, sides in cut],
+            )  # fmt: skip
+        return [choose(some, new, old) for new, old in zip(spots, carry[0], strict=True)], found
 
-    return when_any(logical_and(several, spot[0] < margin), patch, alone)
+    found: tuple[list[list[Scalar]], Patch] = when_any(
+        logical_and(several, spot[0] < margin), patch, (alone, Patch.none())
+    )
+    return found
 
 
-def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list[tuple[list[Scalar], Scalar, Mask]]:
+def _cut_off(
+    at: Part, of: Part, both: Mask, margin: Scalar, sides: int
+) -> list[tuple[list[Scalar], Scalar, Mask, list[Scalar]]]:
     """Cut a part off at a face's sides: up to four corners' images on the face, their distances, and masks.
+
+    Then, where derivatives are asked for, the sides before and after each: the number of one of the part's, which its
+    corners begin, or of one of the face's, from `AT` on.
 
     All is seen along the face's normal. Of two faces it is the distance along the other's normal that counts.
 
@@ -63,15 +103,17 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
     """
     capacity = 2 * sides + 2  # corners of a polygon that has been cut off
     rims = float(2 * capacity)  # where the corners of `at` are
-    rows = Array(rows=2 * capacity + sides, columns=3)
+    kept = is_differentiated()
+    rows = Array(rows=2 * capacity + sides, columns=5 if kept else 3)
 
     def fill(j: Any, c: Scalar) -> Scalar:
-        rows.put(number(j), of.corner(j), number(j) < of.corners)
+        k = number(j)
+        rows.put(k, [*of.corner(j), *([select(k < 0.5, of.corners, k) - 1.0, k] if kept else [])], k < of.corners)
         rows.put(rims + number(j), at.corner(j), number(j) < at.corners)
         return c
 
     count_while(lambda j, c: number(j) < maximum(of.corners, at.corners), fill, 0.0, sides, [rows])
-    start = rows[rims]
+    start = rows[rims, :3]
     lean = select(both, -dot(at.normal, of.normal), 1.0)
 
     def image(p: list[Scalar]) -> tuple[list[Scalar], Scalar]:
@@ -80,23 +122,24 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
 
     def cut(e: Any, c: dict[str, Any]) -> dict[str, Any]:
         k = number(e)
-        a = rows[rims + k]
-        b = rows[rims + select(k + 1.5 < at.corners, k + 1.0, 0.0)]
+        a = rows[rims + k, :3]
+        b = rows[rims + select(k + 1.5 < at.corners, k + 1.0, 0.0), :3]
         inwards = cross(sub(b, a), at.normal)
         inwards = scale(inwards, 1.0 / maximum(norm(inwards), MINVAL))
 
         def side(i: Any, made: Scalar) -> Scalar:
             k = number(i)
-            p = rows[c["from"] + k]
-            q = rows[c["from"] + select(k + 1.5 < c["count"], k + 1.0, 0.0)]
+            p, of_p = _split(rows[c["from"] + k])
+            q, of_q = _split(rows[c["from"] + select(k + 1.5 < c["count"], k + 1.0, 0.0)])
             high_p, high_q = dot(sub(p, a), inwards), dot(sub(q, a), inwards)
             in_p, in_q = high_p > -MINVAL, high_q > -MINVAL
             crosses = logical_or(logical_and(in_p, logical_not(in_q)), logical_and(in_q, logical_not(in_p)))
             share = high_p / select(crosses, high_p - high_q, 1.0)
             crosses = logical_and(crosses, share >= 0.0, share <= 1.0)
-            rows.put(c["to"] + made, add_scaled(p, sub(q, p), share), crosses)
+            of_new = choose(in_p, [of_p[1], AT + number(e)], [AT + number(e), of_p[1]]) if kept else []
+            rows.put(c["to"] + made, [*add_scaled(p, sub(q, p), share), *of_new], crosses)
             made = made + select(crosses, 1.0, 0.0)
-            rows.put(c["to"] + made, q, in_q)
+            rows.put(c["to"] + made, [*q, *of_q], in_q)
             return made + select(in_q, 1.0, 0.0)
 
         made = count_while(lambda i, _: number(i) < c["count"], side, 0.0, capacity, [rows])
@@ -107,7 +150,7 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
 
     def below(i: Any, kept: Scalar) -> Scalar:
         p = rows[c["from"] + number(i)]
-        low = image(p)[1] <= margin
+        low = image(p[:3])[1] <= margin
         rows.put(c["to"] + kept, p, low)
         return kept + select(low, 1.0, 0.0)
 
@@ -121,8 +164,13 @@ def _cut_off(at: Part, of: Part, both: Mask, margin: Scalar, sides: int) -> list
     out = []
     for k, place in enumerate(places):
         p = rows[base + place]
-        out.append((*image(p), logical_and(k + 0.5 < count, k + 0.5 < most)))
+        out.append((*image(p[:3]), logical_and(k + 0.5 < count, k + 0.5 < most), p[3:]))
     return out
+
+
+def _split(row: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
+    """A corner (3), and its sides, if they are kept (2)."""
+    return row[:3], row[3:]
 
 
 def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
@@ -131,7 +179,7 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
     """
 
     def area(corners: list[Scalar]) -> Scalar:
-        a, b, c, d = (rows[base + k] for k in corners)
+        a, b, c, d = (rows[base + k, :3] for k in corners)
         across = cross(sub(a, c), sub(b, d))
         return dot(across, across)
 
@@ -175,10 +223,10 @@ def _widest(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Sca
 
 def _ends(rows: Array, base: Scalar, count: Scalar, capacity: int) -> list[Scalar]:
     """The two ends of an edge whose ends may be listed twice: the first corner, and the one furthest from it."""
-    first = rows[base]
+    first = rows[base, :3]
 
     def look(i: Any, c: list[Any]) -> list[Any]:
-        way = sub(rows[base + number(i)], first)
+        way = sub(rows[base + number(i), :3], first)
         square = dot(way, way)
         return choose(square > c[1], [number(i), square], c)
 

@@ -10,24 +10,27 @@ x, y, z of the field   column, row of a cell's corner with the least x and y   h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....compiler.arrays import Array
 from ....compiler.control import count_while, while_any
+from ....compiler.implicit import follows, is_differentiated
 from ....compiler.scalar import Mask, Scalar, floor, logical_and, logical_or, maximum, minimum, select
 from ...algebra.spatial import Vec, add, column, dot, mat_vec, norm, scale, sub, zeros
 from ...model.hfield import HField
-from ..colliders import NEVER, Found, Geom
-from ..convex.convex import SPOT
+from ..colliders import NEVER, Found, Geom, Place
+from ..convex.closed_form import PICKED, SPOT, Fixed, kept_of, moving, spot_of
+from ..convex.convex import place_convex
 from ..convex.deepest import deepest
 from ..convex.hull import Hull
 from .field_corners import touch_cornered
-from .prisms import Prism, touch_ball, touch_core
+from .prisms import Prism, ball_spot, touch_ball, touch_core
 
 
 def find_on_field(field: Geom, geom: Geom) -> Found:
     """Find the contacts of a shape without a skin on a height field."""
-    return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin))
+    return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin), kept=0)
 
 
 def find_cornered_on_field(field: Geom, geom: Geom) -> Found:
@@ -45,10 +48,29 @@ def find_rod_on_field(field: Geom, geom: Geom) -> Found:
     return _find(field, geom, lambda prism, hull: touch_core(prism, hull, field.margin))
 
 
-def _find(field: Geom, geom: Geom, touch: Any) -> Found:
+def place_on_field(field: Geom, geom: Geom, spot: list[Scalar]) -> Place:
+    """Read the contact that `find` left in its spot: dist, point and normal."""
+    ground, hull = Fixed(field), Hull(geom)
+    return _place(field, geom, spot, lambda picks: spot_of(ground, hull, picks))
+
+
+def place_ball_on_field(field: Geom, ball: Geom, spot: list[Scalar]) -> Place:
+    """Read the contact that `find_ball_on_field` left in its spot: dist, point and normal."""
+    return _place(field, ball, spot, lambda picks: ball_spot(field, ball, picks))
+
+
+def _place(field: Geom, geom: Geom, spot: list[Scalar], by: Callable[[list[Scalar]], list[Scalar]]) -> Place:
+    found, picks = spot[:SPOT], spot[SPOT:]
+    if picks:
+        given = [*moving(Fixed(field)), *moving(Hull(geom))]
+        found = follows(found, given, lambda: by(kept_of(spot)))
+    return place_convex(field, geom, found)
+
+
+def _find(field: Geom, geom: Geom, touch: Any, kept: int = PICKED) -> Found:
     ground, margin = field.ground.field, field.margin
     axes = [column(field.mat, k) for k in range(3)]
-    hull = Hull(geom)
+    hull, kept = Hull(geom), kept if is_differentiated() else 0
     local = [dot(axis, sub(geom.centre, field.centre)) for axis in axes]
     hull.axes = [[dot(axis, x) for axis in axes] for x in hull.axes]
     hull.centre = zeros(3)
@@ -59,7 +81,7 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
     never = logical_or(local[2] + low > ground.size[2], local[2] + high < -ground.size[3])
     nothing = logical_or(never, columns[0] >= columns[1])
 
-    spots = Array(rows=field.ground.contacts, columns=SPOT)
+    spots = Array(rows=field.ground.contacts, columns=SPOT + kept)
     most = 2 * (ground.ncol - 1) * (ground.nrow - 1)
 
     def after(c: dict[str, Any]) -> dict[str, Any]:
@@ -87,11 +109,11 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
     def step(i: Any, c: dict[str, Any]) -> dict[str, Any]:
         at = while_any(is_clear, after, {key: c[key] for key in ("row", "column", "half")}, most)
         there = at["row"] < rows[1]
-        prism = Prism(grid.triangle(at), -ground.size[3] - local[2])
+        prism = Prism(grid.triangle(at), -ground.size[3] - local[2], local)
         spot = touch(prism, hull)
         found = logical_and(there, spot[0] < margin)
         point = add(geom.centre, mat_vec(field.mat, spot[1:4]))
-        spots.put(c["count"], [spot[0], *point, *mat_vec(field.mat, spot[4:])], found)
+        spots.put(c["count"], [spot[0], *point, *mat_vec(field.mat, spot[4:SPOT]), *spot[SPOT:]], found)
         return after(at) | {"count": c["count"] + select(found, 1.0, 0.0)}
 
     start = {"row": select(nothing, rows[1], rows[0]), "column": columns[0], "half": 0.0, "count": 0.0}
@@ -100,7 +122,11 @@ def _find(field: Geom, geom: Geom, touch: Any) -> Found:
     out = []
     for k in range(field.ground.contacts):
         spot = spots[k]
-        out.append((select(k + 0.5 < c["count"], spot[0], NEVER), spot))
+        there = k + 0.5 < c["count"]
+        dist = select(there, spot[0], NEVER)
+        if kept:  # what was not put may be no number, and 0 times that neither
+            spot = [dist, *(select(there, x, 0.0) for x in spot[1:])]
+        out.append((dist, spot))
     return out
 
 

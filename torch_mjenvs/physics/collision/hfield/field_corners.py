@@ -13,10 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from ....compiler.control import when_any
+from ....compiler.implicit import is_differentiated
 from ....compiler.scalar import Scalar, logical_not, logical_or
 from ...algebra.spatial import sub, zeros
 from ..colliders import NEVER
-from ..convex.deepest import deepest, deepest_from
+from ..convex.closed_form import PICKED, picked
+from ..convex.deepest import deepest_corners, deepest_from
 from ..convex.hull import Hull, difference
 from .enclosing import enclose
 from .prisms import touch_core
@@ -24,7 +26,7 @@ from .prisms import touch_core
 
 def touch_cornered(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
     """Find the spot of a prism and a box or mesh."""
-    never = [NEVER, *zeros(6)]
+    never = [NEVER, *zeros(6 + (PICKED if is_differentiated() else 0))]
     exactly = margin > 0.0
     spot = when_any(exactly, lambda _: touch_core(prism, hull, margin), never)
     return when_any(logical_not(exactly), lambda _: _touch(prism, hull), spot)
@@ -32,7 +34,13 @@ def touch_cornered(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
 
 def _touch(prism: Any, hull: Hull) -> list[Scalar]:
     start = sub(prism.centre, hull.centre)
+    never = [[NEVER, *zeros(6)], [zeros(6)] * 3]
     apart, lost, points = enclose(lambda n: difference(prism, hull, n, [0.0, 0.0], True), start)
-    around = logical_not(logical_or(apart, lost))
-    spot = when_any(around, lambda _: deepest_from(prism, hull, points), [NEVER, *zeros(6)])
-    return when_any(lost, lambda _: deepest(prism, hull, 0.0), spot)
+
+    def around(_: Any) -> list[Any]:
+        spot, corners = deepest_from(prism, hull, points)
+        return [spot, [p[:6] for p in corners]]
+
+    found = when_any(logical_not(logical_or(apart, lost)), around, never)
+    spot, corners = when_any(lost, lambda _: list(deepest_corners(prism, hull, 0.0)), found)
+    return [*spot, *(picked(prism, hull, False, corners) if is_differentiated() else [])]

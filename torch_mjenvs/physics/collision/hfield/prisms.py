@@ -6,18 +6,40 @@ import copy
 from typing import Any
 
 from ....compiler.control import when_any
+from ....compiler.implicit import is_differentiated
 from ....compiler.scalar import Scalar, clip, logical_and, logical_not, maximum, select, sqrt
-from ...algebra.spatial import MINVAL, Vec, add_scaled, choose, cross, dot, norm, scale, sub, zeros
-from ..convex.deepest import deepest
+from ...algebra.spatial import (
+    MINVAL,
+    Vec,
+    add,
+    add_scaled,
+    choose,
+    column,
+    cross,
+    dot,
+    mat_vec,
+    norm,
+    scale,
+    sub,
+    zeros,
+)
+from ..colliders import Geom
+from ..convex.closed_form import PICKED, picked
+from ..convex.deepest import deepest_corners
 from ..convex.hull import Hull
-from ..convex.nearest import nearest
+from ..convex.nearest import nearest_corners
+
+SOMEWHERE: list[Vec] = [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]  # in place of tops where there are none
 
 
 class Prism:
-    """A prism of a height field, in the role of a `Hull` for the search of nearest and deepest points."""
+    """A prism of a height field, in the role of a `Hull` for the search of nearest and deepest points.
 
-    def __init__(self, tops: list[list[Scalar]], bottom: Scalar):
-        self.tops, self.bottom, self.skin, self.radii = tops, bottom, 0.0, zeros(3)
+    local: where it is seen from, in the field's own frame.
+    """
+
+    def __init__(self, tops: list[list[Scalar]], bottom: Scalar, local: Vec = (0.0, 0.0, 0.0)):
+        self.tops, self.bottom, self.local, self.skin, self.radii = tops, bottom, local, 0.0, zeros(3)
         x, y, height = (sum(top[k] for top in tops) for k in range(3))
         self.centre = scale([x, y, 0.5 * (height + 3.0 * bottom)], 1.0 / 3.0)
 
@@ -31,6 +53,10 @@ class Prism:
             out, far = choose(further > far, corner, out), maximum(further, far)
         return [x + y * skin for x, y in zip(out, n, strict=True)]
 
+    def seen(self, p: Vec) -> list[Scalar]:
+        """The point p in the field's own frame (3)."""
+        return add(p, self.local)
+
     def corner(self, n: Vec, skin: Scalar = 0.0) -> list[Scalar]:
         """The furthest point in direction n, and the number that MuJoCo has for all corners of a prism."""
         return [*self.furthest(n, skin), 0.0]
@@ -42,21 +68,40 @@ def touch_core(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
     Where the core is in the prism, the shape is as deep as the core and its skin.
     """
 
-    def deep(_: Any) -> list[Scalar]:
-        dist, *place = deepest(prism, core, 0.0)
-        return [dist - hull.skin, *add_scaled(place[:3], place[3:], -0.5 * hull.skin), *place[3:]]
+    def deep(_: Any) -> list[Any]:
+        (dist, *place), corners = deepest_corners(prism, core, 0.0)
+        return [[dist - hull.skin, *add_scaled(place[:3], place[3:], -0.5 * hull.skin), *place[3:]], corners]
 
     core = copy.copy(hull)
     core.skin = 0.0
-    apart, spot = nearest(prism, hull, margin)
-    return when_any(logical_not(apart), deep, spot)
+    apart, *known = nearest_corners(prism, hull, margin)
+    spot, corners = when_any(logical_not(apart), deep, known)
+    return [*spot, *(picked(prism, hull, apart, corners) if is_differentiated() else [])]
 
 
 def touch_ball(prism: Prism, hull: Hull) -> list[Scalar]:
     """Find the spot of a prism and a sphere, whose centre is the origin: `touch_core`, worked out."""
     gap, n = _from_origin(prism)
     dist = gap - hull.skin
-    return [dist, *scale(n, -0.5 * (gap + hull.skin)), *n]
+    spot = [dist, *scale(n, -0.5 * (gap + hull.skin)), *n]
+    if not is_differentiated():
+        return spot
+    corners = [prism.seen(p) for p in (*prism.tops, [0.0, 0.0, prism.bottom])]
+    return [*spot, 0.0, *(x for p in corners for x in p), *zeros(PICKED - 13)]
+
+
+def ball_spot(field: Geom, ball: Geom, picks: list[Scalar]) -> list[Scalar]:
+    """Compute dist, point and normal of a sphere on a prism whose corners were picked."""
+    hull, axes = Hull(ball), [column(field.mat, k) for k in range(3)]
+    local = [dot(axis, sub(ball.centre, field.centre)) for axis in axes]
+    tops, bottom = [picks[k : k + 3] for k in (1, 4, 7)], picks[12] - local[2]
+    n = cross(sub(tops[1], tops[0]), sub(tops[2], tops[0]))
+    nothing = dot(n, n) < MINVAL * MINVAL
+    tops = [choose(nothing, any_, top) for any_, top in zip(SOMEWHERE, tops, strict=True)]
+    tops = [sub(top, local) for top in tops]
+    gap, n = _from_origin(Prism(tops, bottom, local))
+    at, way = (mat_vec(field.mat, scale(n, x)) for x in (-0.5 * (gap + hull.skin), 1.0))
+    return [gap - hull.skin, *add(ball.centre, at), *way]
 
 
 def _from_origin(prism: Prism) -> tuple[Scalar, list[Scalar]]:
@@ -93,7 +138,10 @@ def _from_origin(prism: Prism) -> tuple[Scalar, list[Scalar]]:
             best = choose(face[0] > best[0], face, best)
         return best
 
-    gap, *way = when_any(inside, deep, outside)
+    if is_differentiated():  # where a formula is no block
+        gap, *way = choose(inside, deep(None), outside)
+    else:
+        gap, *way = when_any(inside, deep, outside)
     return gap, way
 
 

@@ -12,11 +12,12 @@ i, j axes of the first and the second box   R the second's axes seen from the fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....compiler.arrays import Table
-from ....compiler.control import repeat, when_any
+from ....compiler.control import choose_all, repeat, unrolled, when_any
+from ....compiler.implicit import follows, held, in_reverse
 from ....compiler.scalar import (
     Mask,
     Scalar,
@@ -48,7 +49,16 @@ Ring = list[tuple[Mask, list[Scalar]]]  # whether it is a corner, and x and y
 
 
 def find_boxes(one: Geom, two: Geom) -> Found:
-    """Find up to 8 contacts of two boxes: mjc_BoxBox. A spot is dist, point and normal."""
+    """Find up to 8 contacts of two boxes: mjc_BoxBox. A spot is dist, point and normal.
+
+    Where adjoints are asked for, it is also which one it is.
+    """
+    spots = _find(one, two, when_any)
+    return [(spot[0], [*spot, float(k)] if in_reverse() else spot) for k, spot in enumerate(spots)]
+
+
+def _find(one: Geom, two: Geom, where: Callable[..., Any]) -> list[list[Scalar]]:
+    """Find the spots of all contacts. where: `when_any`, or what does the same without a block."""
     (axes1, h1), (axes2, h2) = _axes(one), _axes(two)
     apart = sub(two.centre, one.centre)
     R = [[dot(a, b) for b in axes2] for a in axes1]
@@ -66,9 +76,9 @@ def find_boxes(one: Geom, two: Geom) -> Found:
     def crossing(carry: list[list[Scalar]]) -> list[list[Scalar]]:
         return [_edges(one, two, R, p, i, j, slack), *carry[1:]]
 
-    spots = when_any(logical_and(touch, logical_not(edges)), clipped, nothing)
-    spots[0] = when_any(logical_and(touch, edges), crossing, spots)[0]
-    return [(spot[0], spot) for spot in spots]
+    spots: list[list[Scalar]] = where(logical_and(touch, logical_not(edges)), clipped, nothing)
+    spots[0] = where(logical_and(touch, edges), crossing, spots)[0]
+    return spots
 
 
 def _axes(box: Geom) -> tuple[list[Vec], list[Scalar]]:
@@ -76,8 +86,24 @@ def _axes(box: Geom) -> tuple[list[Vec], list[Scalar]]:
 
 
 def place_boxes(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
-    """Read the contact that `find_boxes` left in its spot."""
-    return spot[0], spot[1:4], make_frame(spot[4:], None)
+    """Read the contact that `find_boxes` left in its spot.
+
+    Its adjoints go back through finding it again, without blocks and loops.
+    """
+    found, which = spot[:SPOT], spot[SPOT:]
+
+    def again() -> list[Scalar]:
+        with unrolled():
+            spots = _find(one, two, lambda mask, body, carry: choose_all(mask, body(carry), carry))
+        out, k = spots[0], held(select(spot[0] < NEVER, which[0], 0.0))
+        for n, other in enumerate(spots[1:], 1):
+            out = choose(k > n - 0.5, other, out)
+        return out
+
+    if which:
+        given = [x for box in (one, two) for x in (*box.centre, *box.mat, *(box.size[k] for k in "xyz"))]
+        found = follows(found, given, again)
+    return found[0], found[1:4], make_frame(found[4:], None)
 
 
 def _best_face(R: Rows, p: Vec, q: Vec, h1: Vec, h2: Vec) -> tuple[Scalar, Scalar]:

@@ -11,12 +11,14 @@ that is   n the way from there into the cylinder, a unit vector   gap how far th
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.arrays import Table
 from ....compiler.control import repeat, when_any, while_any
+from ....compiler.implicit import follows, goes_with_derivatives, held, in_reverse
 from ....compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_or, maximum, minimum, select, sqrt
 from ...algebra.spatial import (
     MINVAL,
@@ -30,6 +32,7 @@ from ...algebra.spatial import (
     norm,
     normalize,
     scale,
+    sub,
     transpose,
 )
 from ..colliders import NEVER, Found, Geom, Place, make_frame
@@ -41,33 +44,65 @@ TINY = 1e-30  # for what would be divided by 0
 STEPS = 50  # for Newton's method, at the most; it takes 5 to 10
 TURNS = 32  # directions among which the best one is looked for, before it is refined
 REFINED = 40  # times
+LEVEL = 1e-6  # below which a direction is across the axis, where the length has a kink that may be its least
+
+SPOT = 7  # dist, n, point
 
 End = tuple[Scalar, list[Scalar]]  # dist; n and point of a contact
 
 
 def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
-    """Find one contact, or two where the capsule lies on a flat end. A spot: dist, n and point, in the world's axes."""
+    """Find one contact, or two where the capsule lies on a flat end. A spot: dist, n and point, in the world's axes.
+
+    Where adjoints are asked for, it is also where the searches ended, and which contact it is.
+    """
+    found, ended = _find(capsule, cylinder, [])
+    return [(spot[0], [*spot, *ended, float(k)] if in_reverse() else spot) for k, spot in enumerate(found)]
+
+
+def _find(capsule: Geom, cylinder: Geom, ended: list[Scalar]) -> tuple[list[list[Scalar]], list[Scalar]]:
+    """Find both spots, and where the searches ended: t, cosine and sine of the direction over a rim, and
+    which of the ways out is the shortest.
+
+    ended: that, if it is known; then nothing is searched for, and there are no blocks.
+    """
     c, a = seen_by(cylinder, capsule.centre), mat_vec(transpose(cylinder.mat), capsule.axis)
     s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"])
-    outside = _from_outside(s)
-    gap, t, *n = when_any(outside[0] < TOUCHING, lambda _: _from_within(s), outside)
+    outside = _from_outside(s, ended[:1])
+    if ended:
+        gap, t, *n = choose(outside[0] < TOUCHING, _from_within(s, ended[1:])[:5], outside)
+    else:
+        nowhere: list[Scalar] = [1.0, 0.0, 0.0] if in_reverse() else []
+        gap, t, *rest = when_any(outside[0] < TOUCHING, lambda _: _from_within(s, []), [*outside, *nowhere])
+        n, ended = rest[:3], [outside[1], *rest[3:]]
     radius, margin = capsule.size["radius"], capsule.margin
     alone = gap - radius, [*n, *add_scaled(add_scaled(c, a, t), n, 0.5 * (gap + radius))]
     lies, ends = _on_an_end(s, n, radius, margin)
     twice = logical_and(capsule.several, lies)
     one, two = (_choose(twice, end, alone) for end in ends)
 
-    def contact(dist: Scalar, where: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
+    def contact(dist: Scalar, where: list[Scalar]) -> list[Scalar]:
         n, point = mat_vec(cylinder.mat, where[:3]), add(cylinder.centre, mat_vec(cylinder.mat, where[3:]))
-        return dist, [dist, *n, *point]
+        return [dist, *n, *point]
 
     first, second = contact(*one), contact(*two)
-    return [first, (select(twice, second[0], NEVER), second[1])]
+    return [first, [select(twice, second[0], NEVER), *second[1:]]], ended
 
 
 def place_spot(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find_capsule_cylinder` left in its spot."""
-    return spot[0], spot[4:], make_frame(spot[1:4], None)
+    found, known = spot[:SPOT], spot[SPOT:]
+
+    def again() -> list[Scalar]:
+        acts = spot[0] < NEVER
+        *ended, k = (held(select(acts, x, y)) for x, y in zip(known, [0.0, 1.0, 0.0, 0.0, 0.0], strict=True))
+        first, second = _find(one, two, ended)[0]
+        return choose(k > 0.5, second, first)
+
+    if known:  # adjoints go back through finding it again from where the searches ended
+        sizes = [one.size["half"], one.size["radius"], two.size["radius"], two.size["half"]]
+        found = follows(found, [*one.centre, *one.axis, *two.centre, *two.mat, *sizes], again)
+    return found[0], found[4:], make_frame(found[1:4], None)
 
 
 @dataclass
@@ -78,9 +113,17 @@ class _Pair:
     radius: Scalar
     half: Scalar
 
+    @property
+    def given(self) -> list[Scalar]:
+        """All of it in a list."""
+        return [*self.c, *self.a, self.reach, self.radius, self.half]
 
-def _from_outside(s: _Pair) -> list[Scalar]:
-    """Find gap, t and n of a segment outside, by Newton's method on the slope of its convex squared distance."""
+
+def _from_outside(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
+    """Find gap, t and n of a segment outside, by Newton's method on the slope of its convex squared distance.
+
+    ended: where that ended, if it is known.
+    """
 
     def slope(t: Scalar) -> tuple[Scalar, Scalar]:
         """The first and second derivative of half the squared distance at t."""
@@ -103,9 +146,19 @@ def _from_outside(s: _Pair) -> list[Scalar]:
         return [low, high, to, select(logical_or(ended, absolute(first) <= 0.0), 0.0, to - t)]
 
     ends = [slope(t)[0] for t in (-s.reach, s.reach)]
-    start = clip(-dot(s.c, s.a), -s.reach, s.reach)
-    t = while_any(unfinished, step, [-s.reach, s.reach, start, 1.0], STEPS)[2]
-    t = select(ends[0] >= 0.0, -s.reach, select(ends[1] <= 0.0, s.reach, t))
+    before, after = ends[0] >= 0.0, ends[1] <= 0.0
+
+    def onwards(at: Scalar) -> list[Scalar]:  # one more step of Newton's
+        first, second = slope(at)
+        return [select(before, -s.reach, select(after, s.reach, at - first * held(1.0 / maximum(second, TINY))))]
+
+    if ended:
+        (t,) = onwards(ended[0])
+    else:
+        start = clip(-dot(s.c, s.a), -s.reach, s.reach)
+        t = while_any(unfinished, step, [-s.reach, s.reach, start, 1.0], STEPS)[2]
+        found = select(before, -s.reach, select(after, s.reach, t))
+        (t,) = follows([found], s.given, lambda: onwards(held(found)))
     out, off, _, above, up = _beyond(s, t)
     gap = sqrt(out * out + above * above)
     inverse = 1.0 / maximum(gap, MINVAL)
@@ -123,33 +176,44 @@ def _beyond(s: _Pair, t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar
     return maximum(off - s.radius, 0.0), off, dot(x[:2], s.a[:2]) / off, maximum(up * x[2] - s.half, 0.0), up
 
 
-def _from_within(s: _Pair) -> list[Scalar]:
-    """Find gap, t and n of the shortest way out: over an end, by the side, or over a rim, across the segment."""
+def _from_within(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
+    """Find gap, t and n of the shortest way out: over an end, by the side, or over a rim, across the segment.
+
+    ended: cosine and sine of the direction over a rim, and which way it is, if they are known. Where adjoints are asked
+    for, they are given.
+    """
+    best: list[Scalar] = [NEVER, 0.0, 0.0, 0.0, 1.0, *([0.0] if in_reverse() else [])]
+    ways = itertools.count()
+
+    def offer(way: list[Scalar]) -> list[Scalar]:
+        k = float(next(ways))
+        shorter = ended[2] > k - 0.5 if ended else way[0] < best[0]
+        return choose(shorter, [*way, *([k] if in_reverse() else [])], best)
+
     lean = s.reach * absolute(s.a[2])
-    best: list[Scalar] = [NEVER, 0.0, 0.0, 0.0, 1.0]
     falls = select(s.a[2] > 0.0, -s.reach, s.reach)  # the segment's lower end
     for side, t in ((1.0, falls), (-1.0, -falls)):
-        best = _shorter([s.half + lean - side * s.c[2], t, 0.0, 0.0, -side], best)
+        best = offer([s.half + lean - side * s.c[2], t, 0.0, 0.0, -side])
     across = dot(s.a[:2], s.a[:2])
     t = clip(-dot(s.c[:2], s.a[:2]) / maximum(across, TINY), -s.reach, s.reach)
     level = normalize([-s.a[1], s.a[0], 0.0], [1.0, 0.0, 0.0])  # across the segment and the axis
     x = add_scaled(s.c, s.a, t)
     outwards = normalize([x[0], x[1], 0.0], level)
-    best = _shorter([s.radius - norm(x[:2]), t, *scale(outwards, -1.0)], best)
-    depth, *out = _over_a_rim(s, level, cross(s.a, level))
+    best = offer([s.radius - norm(x[:2]), t, *scale(outwards, -1.0)])
+    depth, cosine, sine, *out = _over_a_rim(s, level, cross(s.a, level), ended)
     flat = maximum(norm(out[:2]), MINVAL)
     corner = [*scale(out[:2], s.radius / flat), select(out[2] > 0.0, s.half, -s.half)]
     t = clip(dot(s.a, [x - y for x, y in zip(corner, s.c, strict=True)]), -s.reach, s.reach)
-    depth, *rest = _shorter([depth, t, *scale(out, -1.0)], best)
-    return [-depth, *rest]
+    depth, t, *rest = offer([depth, t, *scale(out, -1.0)])
+    return [-depth, t, *rest[:3], *([cosine, sine, *rest[3:]] if in_reverse() else [])]
 
 
 def _shorter(one: list[Scalar], two: list[Scalar]) -> list[Scalar]:
     return choose(one[0] < two[0], one, two)
 
 
-def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
-    """Find the shortest way out across the segment, in the plane of u and v: its length and direction.
+def _over_a_rim(s: _Pair, u: Vec, v: Vec, ended: list[Scalar]) -> list[Scalar]:
+    """Find the shortest way out across the segment, in the plane of u and v: its length, cosine, sine and direction.
 
     The best of some directions is turned to and fro, by half as much every time.
     """
@@ -176,8 +240,25 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec) -> list[Scalar]:
             best = _shorter(of(x * c - y * side, x * side + y * c), best)
         return best
 
-    best = repeat(REFINED, refine, repeat(TURNS, try_one, [NEVER, 1.0, 0.0]))
-    return [best[0], *add(scale(u, best[1]), scale(v, best[2]))]
+    def onwards(cosine: Scalar, sine: Scalar) -> list[Scalar]:  # one step of Newton's, in the angle
+        out, across = add(scale(u, cosine), scale(v, sine)), sub(scale(v, cosine), scale(u, sine))
+        flat, level = maximum(norm(out[:2]), MINVAL), dot(out[:2], across[:2])
+        up = select(out[2] > 0.0, s.half, -s.half)
+        slope = s.radius * level / flat + up * across[2] - dot(across, s.c)
+        bend = (dot(across[:2], across[:2]) - level * level / (flat * flat)) / flat
+        bend = s.radius * (bend - flat) - up * out[2] + dot(out, s.c)
+        turn = select(absolute(out[2]) < LEVEL, 0.0, slope * held(-1.0 / maximum(bend, TINY)))
+        return [length(out), cosine - sine * turn, sine + cosine * turn]
+
+    if ended:
+        best = onwards(*ended[:2])
+    else:
+        found: list[Scalar] = repeat(REFINED, refine, repeat(TURNS, try_one, [NEVER, 1.0, 0.0]))
+        best = found
+    if goes_with_derivatives() and not ended:  # directions that are alike to rounding may be 1e-8 apart
+        best = onwards(held(best[1]), held(best[2]))
+        best = onwards(held(best[1]), held(best[2]))
+    return [*best, *add(scale(u, best[1]), scale(v, best[2]))]
 
 
 def _on_an_end(s: _Pair, n: Vec, radius: Scalar, margin: Scalar) -> tuple[Mask, list[End]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ....compiler.arrays import Array, Table
 from ....compiler.control import active_set, choose_each, everything, part
+from ....compiler.implicit import in_reverse
 from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
@@ -145,7 +146,8 @@ class PairTables:
 
     def recomputed(self) -> PairTables:
         """Return the same pairs, measured wherever a measure is asked for, unless that is much code."""
-        if self.batch.collider.many or self.batch.collider.ncon > 2:
+        collider = self.batch.collider
+        if collider.many or collider.ncon > 2 or (collider.ccd and in_reverse()):  # which goes back from where it ended
             return self
         found = copy.copy(self)
         found._found, found._at_contact = Computed(lambda i: self._measure(i, first=False)[0]), True
