@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from ptx import Machine
 from torch_mjenvs.compiler import cuda
 from torch_mjenvs.compiler.arrays import Array, Table
 from torch_mjenvs.compiler.control import count_while, repeat
+from torch_mjenvs.compiler.llvm import render
 from torch_mjenvs.compiler.program import Buffer, record
 from torch_mjenvs.compiler.scalar import logical_and, number, select
 from torch_mjenvs.physics.algebra.spatial import choose
@@ -247,3 +250,38 @@ def test_all_worlds_read_one_buffer_at_places_of_their_own(dtype):
         kernel.bind(held | {"table": values[:3]})
     with pytest.raises(ValueError, match="read only"):
         record("writing", buffers, lambda b: {"table": [b["place"][0]] * 4}, dtype)
+
+
+@pytest.mark.parametrize(("rows", "bits"), [(2**27 - 1, 32), (2**27 + 1, 64)])
+def test_places_are_as_wide_as_an_array_is_long(rows, bits):
+    """x86 reads and writes 16 numbers at places of 32 bits, and 8 at places of 64."""
+
+    def body(b):
+        array = Array(rows=rows)
+
+        def put(i, nothing):
+            array.put(b["x"][0], b["x"][1])
+            return nothing
+
+        repeat(2, put, [], [array])
+        return {"y": [array[b["x"][0]]]}
+
+    ir = render(record("long", [Buffer("x", 2), Buffer("y", 1)], body, "float32"), lanes=16)
+    products = [line for line in ir.splitlines() if re.search(r"mul <16 x i\d+> .*splat \(i\d+ 16\)", line)]
+    assert len(products) == 2 and all(f"<16 x i{bits}>" in line for line in products)
+
+
+def test_nothing_is_stored_where_no_world_stores():
+    def body(b):
+        array = Array([0.0] * 4)
+
+        def put(i, nothing):
+            array.put(b["x"][0], b["x"][1], b["x"][1] > 0.0)
+            return nothing
+
+        repeat(2, put, [], [array])
+        return {"y": [array[k] for k in range(4)]}
+
+    ir = render(record("few", [Buffer("x", 2), Buffer("y", 4)], body, "float32"), lanes=16)
+    before = ir[: ir.index("call void @llvm.masked.scatter")].rsplit("label %", 1)[0]
+    assert re.search(r"br i1 %v\d+, label %body\d+, $", before), "the scatter is behind a branch"

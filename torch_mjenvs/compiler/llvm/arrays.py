@@ -107,16 +107,19 @@ def get(w: Writer, e: Expr) -> None:
 def own_places(w: Writer, array: Expr, row: str, column: int) -> str:
     """Write a vector of pointers: where each world's own number stands, the worlds being in different rows.
 
-    Steps are computed as integers of 32 bits with a sign: x86 reads and writes at these, 16 at a time, and only 8 at
-    steps of 64 bits. No array is so long that they do not suffice.
+    Steps are integers of 32 bits with a sign, unless the array is longer than these can number: at such steps x86 reads
+    and writes 16 numbers at a time, at steps of 64 bits only 8.
     """
     lanes, columns, at = w.types.lanes, array.attr.columns, w.names[array]
-    assert array.attr.rows * columns * lanes < 2**31, "an array whose places 32 bits do not number"
-    narrow, wide = w.types.of("i"), w.types.vector("i64")
-    step = w.assign(f"mul {narrow} {row}, {w.types.splat('i32', columns * lanes)}")
+    kind = "i32" if array.attr.rows * columns * lanes < 2**31 else "i64"
+    integers, wide = w.types.vector(kind), w.types.vector("i64")
+    step = row if kind == "i32" else w.assign(f"sext {w.types.of('i')} {row} to {integers}")
+    step = w.assign(f"mul {integers} {step}, {w.types.splat(kind, columns * lanes)}")
     first = [column * lanes + k for k in range(lanes)]
-    offset = str(first[0]) if lanes == 1 else "<" + ", ".join(f"i32 {x}" for x in first) + ">"
-    step = w.assign(f"sext {narrow} {w.assign(f'add {narrow} {step}, {offset}')} to {wide}")
+    offset = str(first[0]) if lanes == 1 else "<" + ", ".join(f"{kind} {x}" for x in first) + ">"
+    step = w.assign(f"add {integers} {step}, {offset}")
+    if kind == "i32":
+        step = w.assign(f"sext {integers} {step} to {wide}")
     return w.assign(f"getelementptr {w.types.element}, {w.types.own} {at}, {wide} {step}")
 
 
