@@ -257,9 +257,13 @@ class PPO:
         s, total = self.settings, len(self.frames)
         size = min(total, s.minibatch)
         whole = total // size * size  # what is too few for a minibatch is left out this time
+        epochs = [torch.randperm(total, device=self.frames.device)[:whole] for _ in range(s.epochs)]
+        if self.compiled_update and not s.target_kl:  # nothing is to be done between epochs
+            self.learned = self.epoch(torch.cat(epochs), size)
+            return
         self.learned.zero_()
-        for _ in range(s.epochs):
-            found = self.epoch(torch.randperm(total, device=self.frames.device)[:whole], size)
+        for order in epochs:
+            found = self.epoch(order, size)
             self.learned += found / s.epochs
             if s.target_kl:
                 self.adapt(found[STATISTICS.index("approx_kl")])
