@@ -1,4 +1,4 @@
-"""PPO's update as one compiled kernel: a launch learns from all minibatches of an epoch.
+"""PPO's update as one compiled kernel: a launch learns from all minibatches of some epochs.
 
 For the CPU, in float32.
 
