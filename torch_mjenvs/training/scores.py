@@ -84,6 +84,13 @@ def _one_thread() -> Iterator[None]:
 
 def score(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
     """Score a policy over the first episode in each world. Closes `env`, which may speak torch or NumPy."""
+    found = first_episodes(act, env, seed, device)
+    env.close()
+    return found
+
+
+def first_episodes(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
+    """Score a policy over the first episode in each world after a reset with this seed."""
     returns, alive = torch.zeros(env.num_envs, dtype=torch.float64), torch.ones(env.num_envs, dtype=torch.bool)
     bad = torch.zeros(env.num_envs, dtype=torch.bool)
     inside = env.unwrapped if isinstance(env, VectorEnv) else None
@@ -101,7 +108,6 @@ def score(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
         last = first & ended
         named = {name: torch.where(last, info[name], 0).sum(0) + x for name, x in named.items()}
         alive &= ~ended.any(0)
-    env.close()
     return Score(returns, int(bad.sum()), named)
 
 
@@ -121,7 +127,8 @@ def _stepped(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Itera
     inside = env.unwrapped if isinstance(env, VectorEnv) else None
     alive = torch.ones(env.num_envs, dtype=torch.bool)
     while True:
-        made: list[Steps] = []
+        made: list[tuple[Tensor, Tensor, Tensor]] = []
+        tellings: list[dict[str, Tensor]] = []
         while alive.any() and len(made) < STEPS:
             action = act(_floats(obs, device))
             obs, *rest, info = env.step(action.cpu().numpy() if numpy else action)
@@ -130,9 +137,10 @@ def _stepped(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Itera
                 told |= of_last_step(inside.engine)
             reward, terminated, truncated = (torch.as_tensor(x).to("cpu", copy=True) for x in rest)
             alive &= ~(terminated | truncated)
-            made.append((reward, terminated, truncated, {k: x.to("cpu", copy=True) for k, x in told.items()}))
-        *outcomes, info = zip(*made, strict=True)
-        yield *map(torch.stack, outcomes), {name: torch.stack([x[name] for x in info]) for name in info[0]}
+            made.append((reward, terminated, truncated))
+            tellings.append({name: x.to("cpu", copy=True) for name, x in told.items()})
+        reward, terminated, truncated = map(torch.stack, zip(*made, strict=True))
+        yield reward, terminated, truncated, {k: torch.stack([x[k] for x in tellings]) for k in tellings[0]}
 
 
 def _floats(obs: Any, device: str) -> Any:
