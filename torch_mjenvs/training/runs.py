@@ -187,7 +187,7 @@ def train(
                 values["evaluation"] = evaluation(agent.act)
                 history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
                 kept.save_best(history["evaluations"][-1][2])
-            log.write(frames, values | history["faults"])
+            log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
             if why:
                 raise SystemExit(_diverged(why, agent, kept))
             stopped, due = share.told((interrupts.heard is not None, kept.due(last)))
