@@ -155,6 +155,11 @@ class PPO:
         self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape)
 
     @property
+    def acts_by_rows(self) -> bool:
+        """Whether `act` gives a row the same bits whatever other rows there are, as torch's products do not."""
+        return self.compiled_forward is not None
+
+    @property
     def finished(self) -> Collection[float]:
         """The returns of the episodes that ended last."""
         return self.episodes.finished

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -48,12 +50,14 @@ def scores(
     seed: int,
     task: Mapping[str, Any] | None = None,
     meanwhile: Callable[[], None] = lambda: None,
+    by_rows: bool = False,
 ) -> dict[str, Score]:
     """Score a policy in the Torch task, and in the original where there is one; by the names of the tasks.
 
     `task` has fields of the task, as `task_flags` names them. Gymnasium's own task takes the same ones; dm_control's
     takes none, and is left out where there are any. Its worlds are stepped by as many processes as there are cores,
-    which does not change the scores. `meanwhile` is called while those processes start.
+    which does not change the scores. `meanwhile` is called while those processes start. With `by_rows`, an action has
+    the same bits whatever other rows the policy sees with it: then no process waits for another.
     """
     given = arguments(env_id, task or {})
     name = original(env_id, given)
@@ -64,7 +68,7 @@ def scores(
         found = {env_id: score(act, make(env_id, episodes, device, **given), seed, device)}
         if name and there:
             with _one_thread():
-                found[name] = score(act, there, seed, device)
+                found[name] = (_side_by_side if by_rows else score)(act, there, seed, device)
         return found
     finally:
         if there:
@@ -87,6 +91,26 @@ def score(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
     found = first_episodes(act, env, seed, device)
     env.close()
     return found
+
+
+def _side_by_side(act: Act, there: Shared, seed: int, device: str) -> Score:
+    """Score a policy in each process's worlds by themselves: a thread asks it for their actions."""
+    one_at_a_time = threading.Lock()
+
+    def one_act(obs: Any) -> Tensor:
+        with one_at_a_time, torch.no_grad():
+            return act(obs).clone()
+
+    with ThreadPoolExecutor(len(there.parts)) as threads:
+        try:
+            begun = [
+                threads.submit(first_episodes, one_act, part, seed + where.start, device)
+                for part, where in zip(there.each(), there.parts, strict=True)
+            ]
+            found = [x.result() for x in begun]
+        finally:
+            there.close()  # if it is an exception that leads here, threads wait for what no longer comes
+    return Score(torch.cat([x.returns for x in found]))
 
 
 def first_episodes(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
