@@ -32,14 +32,21 @@ def launches(monkeypatch) -> list[int]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def highest():
+    """Whatever other tests have asked torch for."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
 @pytest.fixture(params=["highest", "medium"])
-def precision(request):
+def precision(request, highest):
     if request.param == "medium" and why_no_bfloat16():
         pytest.skip("products of bfloat16 would bring nothing on this processor")
-    before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(request.param)
-    yield request.param
-    torch.set_float32_matmul_precision(before)
+    return request.param
 
 
 def networks(widths: Sequence[int] = (11, 24, 20, 3), kind: type[nn.Module] = nn.Tanh) -> tuple[nn.Sequential, MLP]:
