@@ -4,6 +4,7 @@ With "bf16" factors of products are bfloat16, where the processor gains by that.
 
     python -m benchmarks.learner                          # four tasks, minibatches of 2,048 and 512
     python -m benchmarks.learner --tasks Hopper --minibatches 256 --threads 2
+    python -m benchmarks.learner --tasks Humanoid --products  # also the products alone, on what lies in the caches
 
 Times are the medians of turns, of all epochs of one update. Products alone count as operations: two for each weight and
 frame in each of a layer's three products, of which the first layer needs two.
@@ -15,10 +16,12 @@ import argparse
 import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
+from torch_mjenvs.compiler.matrices import Kernel, Loop, Multiply, Step, build
 from torch_mjenvs.training import ppo, runs, worlds
 from torch_mjenvs.training.compiled import why_no_bfloat16
 
@@ -34,6 +37,18 @@ def operations(agent: ppo.PPO) -> int:
     return 2 * sum(3 * sum(sizes) - sizes[0] for sizes in layers) * frames * s.epochs
 
 
+def products_of(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the products among steps, in the loops that they are in."""
+    found = (replace(x, steps=products_of(x.steps)) if isinstance(x, Loop) else x for x in steps)
+    return tuple(x for x in found if isinstance(x, Multiply) or (isinstance(x, Loop) and x.steps))
+
+
+def products_alone(update: Kernel) -> Kernel:
+    """Return an update's kernel with nothing left but its products, whose factors then stay in the caches."""
+    phases = [replace(x, steps=products_of(x.steps)) for x in update.plan.phases]
+    return build(replace(update.plan, name="products alone", phases=tuple(x for x in phases if x.steps)))
+
+
 def seconds(function: Callable[[], None], threads: int) -> float:
     """Time a call: by the processor's time where there is one thread, which others' work disturbs less."""
     clock = time.process_time if threads == 1 else time.perf_counter
@@ -43,14 +58,23 @@ def seconds(function: Callable[[], None], threads: int) -> float:
 
 
 @torch.no_grad()
-def compared(task: str, minibatch: int, turns: int, threads: int) -> tuple[list[float], int]:
-    """Return the medians of seconds of an update in torch and of compiled ones, and the operations in it."""
+def compared(task: str, minibatch: int, turns: int, threads: int, products: bool) -> tuple[list[float], int]:
+    """Return the medians of seconds of an update in torch and of compiled ones, and the operations in it.
+
+    With `products`, the compiled ones are followed by their products alone.
+    """
     env_id = f"Torch{task}-v0"
     settings = ppo.Settings(**runs.settings(env_id, minibatch=minibatch))
     torch.manual_seed(0)
     env = worlds.make(env_id, settings.num_envs, "cpu")
-    kinds = [(False, False), (True, False), (True, True)][: 2 if why_no_bfloat16() else 3]
-    agents = [ppo.PPO(env, settings, seed=0, compiled=compiled, rounded=rounded) for compiled, rounded in kinds]
+    rounded = [False] if why_no_bfloat16() else [False, True]
+    agents = [ppo.PPO(env, settings, seed=0, compiled=False)]
+    for alone in [False, True][: 1 + products]:
+        for kind in rounded:
+            agents.append(ppo.PPO(env, settings, seed=0, rounded=kind))
+            if alone:
+                update = agents[-1].compiled_update
+                update.kernels = [products_alone(update.kernels[0])]
     agents[0].prepare(agents[0].rollout())
     for agent in agents[1:]:
         agent.frames.copy_(agents[0].frames)
@@ -73,6 +97,7 @@ def main() -> None:
     parser.add_argument("--minibatches", nargs="+", type=int, default=[2048, 512])
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--products", action="store_true", help="also time an update's products alone")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.set_float32_matmul_precision(ppo.PRECISION)  # as a run does
@@ -80,11 +105,14 @@ def main() -> None:
     print("| --- | --: | --: | --: | --: | --: | --: | --: | --: |")
     for task in args.tasks:
         for minibatch in args.minibatches:
-            (theirs, *all_ours), count = compared(task, minibatch, args.turns, args.threads)
-            row = [task, f"{minibatch:,}", f"{theirs * 1e3:.0f}"]
-            for ours in all_ours:
-                row += [f"{ours * 1e3:.0f}", f"{theirs / ours:.2f}x", f"{count / ours / 1e9:.0f}"]
-            print(f"| {' | '.join(row)} |", flush=True)
+            (theirs, *ours), count = compared(task, minibatch, args.turns, args.threads, args.products)
+            kinds = {task: ours[: len(ours) // (1 + args.products)]}
+            kinds |= {f"{task}, products alone": ours[len(ours) // 2 :]} if args.products else {}
+            for name, times in kinds.items():
+                row = [name, f"{minibatch:,}", f"{theirs * 1e3:.0f}"]
+                for x in times:
+                    row += [f"{x * 1e3:.0f}", f"{theirs / x:.2f}x", f"{count / x / 1e9:.0f}"]
+                print(f"| {' | '.join(row)} |", flush=True)
 
 
 if __name__ == "__main__":

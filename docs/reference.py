@@ -32,6 +32,7 @@ SECTIONS = {
     "torch_mjenvs.terrain": ["terrain"],
     "torch_mjenvs.wrappers": ["envs"],
     "torch_mjenvs.adapters": ["adapters"],
+    "torch_mjenvs.training.mlp": ["training/mlp.py"],
 }
 LAZY = {"torch_mjenvs": ["TorchRLEnv"]}  # imported, with its library, when asked for
 # Bases whose members are shown as those of the classes made from them.

@@ -7,6 +7,8 @@ Shapes: N worlds, T steps of a rollout.
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
@@ -24,9 +26,12 @@ from torch_mjenvs import TorchRLEnv
 from torch_mjenvs.policy import ACTIVATIONS
 from torch_mjenvs.training import runs
 from torch_mjenvs.training.health import Faults
+from torch_mjenvs.training.mlp import MLP as CompiledMLP
 from torch_mjenvs.training.networks import RunningMoments
 from torch_mjenvs.training.worlds import task_id
 
+if importlib.util.find_spec("pandas") is None:
+    sys.modules["pandas"] = None  # type: ignore[assignment]  # else every module's call looks for it on disk: 0.1 ms
 # Settings of `torch_mjenvs train` that are not for this example.
 LEFT_OUT = ("target_kl", "log_std_min", "log_std_max")
 
@@ -41,8 +46,8 @@ def make_networks(env: TorchRLEnv, s: SimpleNamespace) -> tuple[ProbabilisticAct
     """Separate networks for the policy and the value, of normalised observations, "seen"."""
     (obs_dim,), (act_dim,) = env.observation_spec_unbatched["observation"].shape, env.action_spec_unbatched.shape
     kind = dict(in_features=obs_dim, activation_class=ACTIVATIONS[s.activation], device=env.device)
-    policy = MLP(out_features=act_dim, num_cells=list(s.actor), **kind)
-    value = MLP(out_features=1, num_cells=list(s.critic), **kind)
+    policy = CompiledMLP(*MLP(out_features=act_dim, num_cells=list(s.actor), **kind))
+    value = CompiledMLP(*MLP(out_features=1, num_cells=list(s.critic), **kind))
     for net, last_gain in ((policy, 0.01), (value, 1.0)):
         layers = [module for module in net if isinstance(module, nn.Linear)]
         for layer in layers:
@@ -156,7 +161,8 @@ class PPO:
         frames = data.select(*names).flatten()
         self.bad_updates.zero_()
         for _ in range(s.epochs):
-            shuffled = frames[torch.randperm(len(frames), device=frames.device)]  # at once, which is cheaper
+            order = torch.randperm(len(frames), device=frames.device)
+            shuffled = frames.apply(lambda x: x.index_select(0, order))  # noqa: B023  all at once, which is cheaper
             for rows in shuffled.split(s.minibatch)[: len(frames) // s.minibatch]:
                 found = self.loss(rows)
                 loss = sum(x for name, x in found.items() if name.startswith("loss_"))
@@ -220,6 +226,7 @@ def main(argv: list[str] | None = None) -> None:
     env_id = task_id(args.env)
     settings = SimpleNamespace(**{name: x for name, x in runs.chosen(env_id, args).items() if name in flags})
     torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("medium")  # factors of products may be bfloat16
 
     env = make_env(env_id, settings.num_envs, args.device)
     agent = PPO(env, settings, args.seed)

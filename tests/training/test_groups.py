@@ -132,9 +132,9 @@ def test_without_groups_all_is_seen_and_a_list_learns_as_the_same_numbers_by_nam
 
 
 def test_groups_that_are_not_there_are_refused():
-    with pytest.raises(SystemExit, match=r"'critic' sees \['truth'\], and the groups are \['policy', 'privileged'\]"):
+    with pytest.raises(ValueError, match=r"'critic' sees \['truth'\], and the groups are \['policy', 'privileged'\]"):
         agent(obs_groups={"critic": ["truth"]})
-    with pytest.raises(SystemExit, match="the task's observations have no groups"):
+    with pytest.raises(ValueError, match="the task's observations have no groups"):
         agent(Named, {"critic": ["policy"]})
 
 

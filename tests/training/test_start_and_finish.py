@@ -14,8 +14,9 @@ import torch
 from processes import run
 
 from torch_mjenvs import pretrained
-from torch_mjenvs.training import originals, scores
+from torch_mjenvs.training import originals, ppo, scores
 from torch_mjenvs.training.originals import Shared, processes_for, without_the_warning_of_settotalmass
+from torch_mjenvs.training.worlds import make
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 NEEDLESS = ["torch._dynamo", "torch._inductor", "sympy", "torchrl", "tensordict", "IPython", "onnx"]
@@ -52,6 +53,30 @@ def test_scores_are_those_of_gymnasiums_own_vector_environment(name, processes):
     there = Shared(f"{name}-v5", 5, processes, arguments | {"max_episode_steps": 60})
     assert torch.equal(scores.score(policy, there, 3, "cpu").returns, expected)
     assert len(set(expected.tolist())) == 5
+
+
+def test_scores_of_a_compiled_policy_do_not_depend_on_who_steps_beside_whom():
+    """An action has the same bits in any batch, so no process has to wait for another."""
+    torch.manual_seed(0)
+    agent = ppo.PPO(make("TorchHopper-v0", 8, "cpu"), ppo.Settings(**ppo.settings("TorchHopper-v0", num_envs=8)), 0)
+    agent.rollout()
+    assert agent.acts_by_rows
+    with torch.no_grad():
+        expected = scores.score(agent.act, Shared("Hopper-v5", 67, 1, {}), 3, "cpu").returns
+        for processes in (1, 2, 3):
+            there = Shared("Hopper-v5", 67, processes, {})
+            assert torch.equal(scores._side_by_side(agent.act, there, 3, "cpu").returns, expected)
+    assert len(set(expected.tolist())) == 67
+
+
+def test_an_error_of_a_policy_ends_all_threads_and_processes():
+    def act(obs):
+        raise ZeroDivisionError
+
+    there = Shared("Hopper-v5", 4, 2, {})
+    with pytest.raises(ZeroDivisionError):
+        scores._side_by_side(act, there, 0, "cpu")
+    assert all(x.process.returncode is not None for x in there.worlds)
 
 
 def test_worlds_are_shared_only_where_that_pays(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
@@ -16,6 +17,8 @@ pytest.importorskip("tqdm")
 
 from torch_mjenvs import Policy
 from torch_mjenvs.training import ppo, runs, train
+from torch_mjenvs.training.scores import score
+from torch_mjenvs.training.worlds import make
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 SMALL = ["--env", "TorchHopper-v0", "--num-envs", "34", "--total-steps", "12000", "--episodes", "2"]
@@ -57,7 +60,7 @@ def test_a_run_is_logged_and_evaluated_and_that_changes_nothing(tmp_path):
 def test_the_best_policy_of_the_evaluations_is_kept(tmp_path, monkeypatch):
     """Evaluations are told here; the policy goes on as it would."""
     told = iter([5.0, 7.0, 7.0, -math.inf])
-    monkeypatch.setattr(runs, "evaluated", lambda *_: next(told))
+    monkeypatch.setattr(runs.Evaluation, "__call__", lambda *_: next(told))
     seen: list[dict] = []
     networks = ppo.PPO.networks
     monkeypatch.setattr(ppo.PPO, "networks", lambda agent: seen.append(networks(agent)) or seen[-1])
@@ -69,6 +72,19 @@ def test_the_best_policy_of_the_evaluations_is_kept(tmp_path, monkeypatch):
     last = torch.load(tmp_path / "run" / "policy.pt", weights_only=True)
     assert not torch.equal(best["weights0"], last["weights0"]) and best.keys() - last.keys() == {"about"}
     assert Policy.load(tmp_path / "run" / "best.pt").about["evaluation"] == 7.0
+
+
+def test_an_evaluation_is_of_the_same_episodes_each_time():
+    """Its worlds are kept; random numbers of the run are not used up."""
+    run, args = {"env": "TorchHopper-v0"}, argparse.Namespace(device="cpu", seed=3)
+    policies = [lambda obs, k=k: torch.full((len(obs), 3), k / 10) for k in range(3)]
+    evaluation, before = runs.Evaluation(run, args), torch.get_rng_state()
+    found = [evaluation(act) for act in (*policies, policies[0])]
+    assert torch.equal(torch.get_rng_state(), before) and len(set(found)) == 3 and found[0] == found[3]
+    evaluation.close()
+    for act, mean in zip(policies, found, strict=False):
+        fresh = make("TorchHopper-v0", runs.EVALUATED, "cpu")
+        assert score(act, fresh, 5, "cpu").returns.mean().item() == mean
 
 
 def test_without_evaluations_there_is_no_best_policy(tmp_path):

@@ -88,12 +88,12 @@ class Differentiable(ABC):
 
     def __call__(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Return the results, as torch's autograd and torch.func see them. They may be differentiated once."""
-        results: tuple[torch.Tensor, ...] = (_Run if _transformed() else _Plain).apply(self, *given)
+        results: tuple[torch.Tensor, ...] = (_Run if transformed() else _Plain).apply(self, *given)
         return results
 
 
 # Whether torch.func or vmap are at work: torch's own `Function.apply` asks the same.
-_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 
 
 class _Mapped(torch.autograd.Function):
@@ -132,7 +132,7 @@ class _Run(_Mapped):
         results = saved[ctx.given : ctx.given + function.made]
         filled = [torch.zeros_like(y) if x is None else x for x, y in zip(bars, results, strict=False)]
         tensors = (*saved, *filled)
-        once = torch.is_grad_enabled() or _transformed()
+        once = torch.is_grad_enabled() or transformed()
         found = _Pull.apply(function, ctx.given, *tensors) if once else _pulled(function, ctx.given, *tensors)
         return None, *(x if x.shape[-1] else None for x in found)
 

@@ -217,6 +217,11 @@ def slope(name: str) -> Program:
     return record(f"{name} slope", [Buffer("x", 1), Buffer("y", 1), Buffer("gradient", 1)], body, "float32")
 
 
+def zeros() -> Program:
+    """Record zeros."""
+    return record("zeros", [Buffer("x", 1)], lambda b: {"x": [0.0]}, "float32")
+
+
 def _needs_input(name: str) -> bool:
     """Say whether an activation's slope follows from its input, which then is kept beside its output."""
     return any(e.op == "load" and e.attr == (0, 0) for e in slope(name).live)

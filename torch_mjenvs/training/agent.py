@@ -82,4 +82,4 @@ class Algorithm(Protocol):
         self, env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]],
         share: Share, **ways: Any,
     ) -> Learner:  # fmt: skip
-        """Make the learner. Raises SystemExit for what cannot be, such as a run that is shared out over processes."""
+        """Make the learner. Raises ValueError for what cannot be, such as a run that is shared out over processes."""

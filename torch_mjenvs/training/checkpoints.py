@@ -18,7 +18,7 @@ from torch import Tensor
 from .agent import Agent, Learner
 from .sharing import ALONE, Share
 
-CHECKPOINTS = 20  # in a run, and besides:
+CHECKPOINTS = 10  # in a run, and besides:
 EVERY = 60.0  # seconds from one checkpoint to the next, at most ...
 SHARE = 0.05  # ... of the time, where checkpoints are large and take long
 CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a run is resumed

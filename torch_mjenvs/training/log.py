@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+EVERY = 0.1  # seconds from one record to the next, at least; some iterations take 0.02, of which a record would be 5 %
 
 
 class Log:
@@ -18,7 +22,7 @@ class Log:
 
     def __init__(self, out: Path, run: Mapping[str, Any], frames: int, wandb: str | None, silent: bool = False):
         """Open the log at so many frames; one that is silent writes nothing."""
-        self.out = out
+        self.out, self.at = out, -math.inf
         self.tensorboard: Any = None
         self.wandb: Any = None
         if silent:
@@ -34,8 +38,11 @@ class Log:
 
             self.wandb = library.init(project=wandb, name=out.name, dir=str(out), config=dict(run))
 
-    def write(self, frames: int, values: Mapping[str, float]) -> None:
-        """Log these values, as they are after so many frames."""
+    def write(self, frames: int, values: Mapping[str, float], always: bool) -> None:
+        """Log these values, as they are after so many frames; unless `always`, only if the last time is EVERY ago."""
+        if not always and time.perf_counter() < self.at + EVERY:
+            return
+        self.at = time.perf_counter()
         with self._told():
             if self.tensorboard:
                 for name, x in values.items():

@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,15 @@ class Shared:
         *found, _ = zip(*map(_result, begun), strict=True)
         obs, rewards, terminated, truncated = map(np.concatenate, found)
         return obs, rewards, terminated, truncated, {}
+
+    def each(self) -> list[Shared]:
+        """Return the worlds of each process as if there were no others; they end with these."""
+        found = []
+        for worlds, part in zip(self.worlds, self.parts, strict=True):
+            one = copy(self)
+            one.worlds, one.num_envs, one.parts = [worlds], part.stop - part.start, [slice(0, part.stop - part.start)]
+            found.append(one)
+        return found
 
     def close(self) -> None:
         """Close the worlds, and end their processes."""

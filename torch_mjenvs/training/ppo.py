@@ -95,14 +95,14 @@ class PPO:
         False, compiled kernels do the networks' work; `rounded` has them round the factors of products to bfloat16.
         Where a run is shared out over processes, `env` has this one's `share` of the worlds. All learn from all frames,
         and have the same numbers.
-        Raises SystemExit for groups that are not there, and a horizon longer than an episode.
+        Raises ValueError for groups that are not there, and a horizon longer than an episode.
         """
         self.env, self.settings, self.share = env, settings, share
         self.seen = Seen(env.engine.layout.observation, obs_groups)
         T, N, device = settings.horizon, env.num_envs, env.device
         O, A, limit = env.engine.layout.obs, env.engine.layout.action, env.engine.max_episode_steps
         if limit is not None and limit < T:
-            raise SystemExit(f"a horizon of {T} steps is longer than an episode of {limit}")
+            raise ValueError(f"a horizon of {T} steps is longer than an episode of {limit}")
         for name, hidden, outputs in (("actor", settings.actor, A), ("critic", settings.critic, 1)):
             check_memory(f"{name} units", sum(hidden), bytes_a_unit(settings, (O, *hidden, outputs)), device)
         total = N * share.ranks
@@ -153,6 +153,11 @@ class PPO:
         shape, carried = (s.horizon, s.num_envs // self.share.ranks), ("next_value", "next_advantage")
         self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True)
         self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape)
+
+    @property
+    def acts_by_rows(self) -> bool:
+        """Whether `act` gives a row the same bits whatever other rows there are, as torch's products do not."""
+        return self.compiled_forward is not None
 
     @property
     def finished(self) -> Collection[float]:
@@ -257,9 +262,13 @@ class PPO:
         s, total = self.settings, len(self.frames)
         size = min(total, s.minibatch)
         whole = total // size * size  # what is too few for a minibatch is left out this time
+        epochs = [torch.randperm(total, device=self.frames.device)[:whole] for _ in range(s.epochs)]
+        if self.compiled_update and not s.target_kl:  # nothing is to be done between epochs
+            self.learned = self.epoch(torch.cat(epochs), size)
+            return
         self.learned.zero_()
-        for _ in range(s.epochs):
-            found = self.epoch(torch.randperm(total, device=self.frames.device)[:whole], size)
+        for order in epochs:
+            found = self.epoch(order, size)
             self.learned += found / s.epochs
             if s.target_kl:
                 self.adapt(found[STATISTICS.index("approx_kl")])
@@ -457,10 +466,10 @@ def make(
 ) -> PPO:  # fmt: skip
     """Make a PPO of these settings, and of what `ways` returned.
 
-    Raises SystemExit where a minibatch in torch cannot be shared out over the processes.
+    Raises ValueError as PPO does, and where a minibatch in torch cannot be shared out over the processes.
     """
     size = settings["minibatch"]
     if learner == "torch" and size % share.ranks:
-        raise SystemExit(f"--minibatch {size} cannot be shared out: use a multiple of {share.ranks}")
+        raise ValueError(f"--minibatch {size} cannot be shared out: use a multiple of {share.ranks}")
     torch.set_float32_matmul_precision(PRECISION)
     return PPO(env, Settings(**settings), seed, obs_groups, learner == "compiled", precision == "bfloat16", share)

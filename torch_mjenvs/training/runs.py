@@ -19,6 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..envs.tasks.base import Task
+from ..envs.vector_env import TorchVectorEnv
 from ..policy import as_fields
 from .agent import Agent
 from .checkpoints import Kept, load, resumed, save, save_json, write
@@ -27,7 +28,7 @@ from .folders import folder, to_resume
 from .health import Faults
 from .interrupts import Interrupts
 from .log import Log
-from .scores import Score, score, scores, show
+from .scores import Score, first_episodes, scores, show
 from .settings import RULES, SETTINGS, settings, tuned
 from .sharing import ALONE, Share
 from .task_flags import add_fields, arguments, parse, task_behind
@@ -163,7 +164,12 @@ def train(
     off = not share.first
     bar = tqdm(total=total, initial=begun, unit=" frames", unit_scale=True, dynamic_ncols=True, disable=off)
     stopped = False
-    with Interrupts() as interrupts, closing(Log(out, run, begun, args.wandb, off)) as log, bar:
+    with (
+        Interrupts() as interrupts,
+        closing(Log(out, run, begun, args.wandb, off)) as log,
+        closing(Evaluation(run, args)) as evaluation,
+        bar,
+    ):
         while agent.frames_seen < total and not stopped:
             last = agent.frames_seen
             agent.iterate()
@@ -178,10 +184,10 @@ def train(
             bar.update(frames - bar.n)
             why = found.divergence(frames - last)
             if share.first and not why and frames * args.evaluations // total > last * args.evaluations // total:
-                values["evaluation"] = evaluated(agent.act, run, args)
+                values["evaluation"] = evaluation(agent.act)
                 history["evaluations"].append([round(seconds, 2), frames, round(values["evaluation"], 2)])
                 kept.save_best(history["evaluations"][-1][2])
-            log.write(frames, values | history["faults"])
+            log.write(frames, values | history["faults"], always=bool(why or "evaluation" in values or frames >= total))
             if why:
                 raise SystemExit(_diverged(why, agent, kept))
             stopped, due = share.told((interrupts.heard is not None, kept.due(last)))
@@ -208,11 +214,27 @@ def _diverged(why: str, agent: Agent, kept: Kept) -> str:
     )
 
 
-def evaluated(act: Callable[[Tensor], Tensor], run: dict[str, Any], args: argparse.Namespace) -> float:
-    """Return the mean return of some episodes in the Torch task. Random numbers of the run are left alone."""
-    with torch.random.fork_rng(devices=[]):
-        env = make(run["env"], EVALUATED, args.device, **arguments(run["env"], run.get("task", {})))
-        return float(score(act, env, args.seed + 2, args.device).returns.mean())
+class Evaluation:
+    """The mean return of a policy in a few episodes of the Torch task: the same episodes whenever it is asked for.
+
+    Random numbers of the run are left alone.
+    """
+
+    def __init__(self, run: dict[str, Any], args: argparse.Namespace):
+        self.run, self.args = run, args
+        self.env: TorchVectorEnv | None = None  # made when first needed
+
+    def __call__(self, act: Callable[[Tensor], Tensor]) -> float:
+        run, args = self.run, self.args
+        with torch.random.fork_rng(devices=[]):
+            if self.env is None:
+                self.env = make(run["env"], EVALUATED, args.device, **arguments(run["env"], run.get("task", {})))
+            return float(first_episodes(act, self.env, args.seed + 2, args.device).returns.mean())
+
+    def close(self) -> None:
+        """Close the worlds."""
+        if self.env is not None:
+            self.env.close()
 
 
 def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespace, history: dict[str, Any]) -> None:
@@ -221,6 +243,7 @@ def finish(agent: Agent, run: dict[str, Any], out: Path, args: argparse.Namespac
     found = scores(
         agent.act, run["env"], args.episodes, args.device, seed=args.seed + 1, task=run.get("task", {}),
         meanwhile=lambda: save_curve(out / "curve.png", title, history["curve"], history["evaluations"]),
+        by_rows=getattr(agent, "acts_by_rows", False),
     )  # fmt: skip
     record = {"frames": agent.frames_seen, "device": args.device, "threads": torch.get_num_threads()}
     report(out, found, run | record | history)

@@ -135,7 +135,7 @@ class SAC:
     ):
         """Make the networks, and reset the worlds; `obs_groups` are as those of PPO.
 
-        Raises SystemExit for groups that are not there, and for actions without bounds.
+        Raises ValueError for groups that are not there, and for actions without bounds.
         """
         self.env, self.settings = env, settings
         self.seen = Seen(env.engine.layout.observation, obs_groups)
@@ -335,11 +335,11 @@ class SAC:
 
 
 def bounds(space: Space[Any]) -> tuple[Tensor, Tensor]:
-    """Return the lowest and the highest action, (A,) each. Raises SystemExit where there is none."""
+    """Return the lowest and the highest action, (A,) each. Raises ValueError where there is none."""
     assert isinstance(space, Box)  # a TorchVectorEnv's
     low, high = (torch.from_numpy(x).float() for x in (space.low, space.high))
     if not (low.isfinite() & high.isfinite()).all():
-        raise SystemExit(f"SAC needs actions with bounds, and these are from {space.low.tolist()} to "
+        raise ValueError(f"SAC needs actions with bounds, and these are from {space.low.tolist()} to "
                          f"{space.high.tolist()}: take PPO, or controls with a range")  # fmt: skip
     return low, high
 
@@ -357,7 +357,7 @@ def make(
     env: TorchVectorEnv, settings: Mapping[str, Any], seed: int, obs_groups: Mapping[str, Sequence[str]], share: Share,
     **ways: str,
 ) -> SAC:  # fmt: skip
-    """Make an SAC of these settings. Raises SystemExit where the run is to be shared out over processes."""
+    """Make an SAC of these settings. Raises ValueError as SAC does, and for a run that is shared out over processes."""
     if share.ranks > 1:
-        raise SystemExit("a run of SAC is not shared out: start it without torchrun, or take PPO")
+        raise ValueError("a run of SAC is not shared out: start it without torchrun, or take PPO")
     return SAC(env, Settings(**settings), seed, obs_groups)

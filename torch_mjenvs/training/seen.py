@@ -18,20 +18,17 @@ class Seen:
     def __init__(self, observation: Observation, obs_groups: Mapping[str, Sequence[str]] | None = None):
         """Choose the groups that "policy" and "critic" see, by `obs_groups` or as `chosen_groups` does.
 
-        Raises SystemExit for groups that are not there.
+        Raises ValueError for groups that are not there.
         """
         self.parts, self.groups = observation.parts("dict"), None
         self.columns: Tensor | None = None  # (2, O) bool, of policy and critic
         if observation.grouped:
-            try:
-                self.groups = chosen_groups([*self.parts.shapes], obs_groups)
-            except ValueError as error:
-                raise SystemExit(str(error)) from error
+            self.groups = chosen_groups([*self.parts.shapes], obs_groups)
             self.columns = torch.zeros(2, self.parts.size, dtype=torch.bool, device="cpu")
             for row, who in zip(self.columns, ("policy", "critic"), strict=True):
                 row[self.parts.columns(self.groups[who])] = True
         elif obs_groups:
-            raise SystemExit(f"obs_groups is {obs_groups}, and the task's observations have no groups")
+            raise ValueError(f"obs_groups is {obs_groups}, and the task's observations have no groups")
 
     def told(self) -> dict[str, Any]:
         """Return the entries of policy.pt that say what the networks read; none where observations have no names."""

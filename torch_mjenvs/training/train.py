@@ -73,7 +73,10 @@ def train(
     mine = share.of(worlds)
     torch.manual_seed(args.seed)
     env = make(env_id, mine.stop - mine.start, args.device, first_world=mine.start, **arguments(env_id, task))
-    agent = algorithm.make(env, settings, args.seed, dict(args.obs_groups or ()), share, **ways)
+    try:
+        agent = algorithm.make(env, settings, args.seed, dict(args.obs_groups or ()), share, **ways)
+    except ValueError as error:
+        raise SystemExit(str(error)) from error
     run = {"algorithm": algorithm.NAME, "env": env_id, "seed": args.seed, "task": task, "settings": settings} | ways
     run |= {"obs_groups": agent.seen.groups} if agent.seen.groups else {}
     if args.start:

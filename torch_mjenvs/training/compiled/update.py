@@ -1,4 +1,4 @@
-"""PPO's update as one compiled kernel: a launch learns from all minibatches of an epoch.
+"""PPO's update as one compiled kernel: a launch learns from all minibatches of some epochs.
 
 For the CPU, in float32.
 
@@ -43,7 +43,7 @@ from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import exp
 from ...networks import adam
 from ...networks.layers import Block, Layout, Network
-from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs
+from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs, zeros
 from ..sharing import ALONE, Share
 from ..statistics import POLICY_SUMS, SUMS, VALUE_SUMS
 from .losses import Loss, policy_loss, value_loss
@@ -64,11 +64,6 @@ def inverse_std() -> Program:
     """Record exp(-log_std)."""
     buffers = [Buffer("log_std", 1), Buffer("inv_std", 1)]
     return record("inverse std", buffers, lambda b: {"inv_std": [exp(-b["log_std"][0])]}, "float32")
-
-
-def zeros() -> Program:
-    """Record zeros."""
-    return record("zeros", [Buffer("x", 1)], lambda b: {"x": [0.0]}, "float32")
 
 
 class _Copies:

@@ -1,0 +1,249 @@
+"""Dense layers as a module of torch, which compiled kernels run on the CPU: for the training loops of other libraries.
+
+Shapes: N rows of I inputs and O outputs.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..compiler.functions import transformed
+from ..compiler.matrices import (
+    Apply,
+    Gather,
+    Loop,
+    Matrix,
+    Memory,
+    Phase,
+    Plan,
+    Step,
+    Transpose,
+    build,
+    can_build,
+    why_no_bfloat16,
+)
+from ..compiler.matrices.kernel import lanes
+from ..networks.layers import Dense, Layout, Network
+from ..networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs, zeros
+
+__all__ = ["MLP"]
+
+NAMES = {nn.Tanh: "tanh", nn.ReLU: "relu", nn.ELU: "elu", nn.SiLU: "silu"}
+PART = 2  # tiles whose gradients one thread adds up; their sums are added after that
+
+
+class MLP(nn.Sequential):
+    """`nn.Sequential` of dense layers that compiled kernels run on the CPU, forward and backward.
+
+        net = MLP(nn.Linear(17, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 6))
+        net = MLP(*sequential)  # the layers of another one, and their parameters
+
+    It has `nn.Linear` with biases, and between them one kind of `nn.Tanh`, `nn.ReLU`, `nn.ELU` and `nn.SiLU`. All is as
+    in `nn.Sequential`: the names of parameters, what is saved, and what may be done to them.
+
+    A call is one launch, and the way back another, which computes activations again: none are kept in between. Numbers
+    differ from torch's by rounding, and do not depend on how many threads there are. After
+    `torch.set_float32_matmul_precision("medium")`, factors of products are rounded to bfloat16, where the processor is
+    faster with it; their sums are float32.
+
+    Kernels are for float32 on the CPU, and gradients of parameters. The rest is done by torch as ever: other devices
+    and dtypes, gradients by the inputs, autocast, `torch.compile`, `torch.func`. Where kernels ran, gradients cannot be
+    differentiated again.
+
+    Raises ValueError for other layers.
+    """
+
+    def __init__(self, *layers: nn.Module):
+        super().__init__(*layers)
+        _read(self)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the outputs (..., O) for inputs (..., I)."""
+        try:
+            widths, activation, parameters = _read(self)
+        except ValueError:  # layers were changed
+            return super().forward(input)
+        if not _fit(input, parameters):
+            return super().forward(input)
+        rounded = torch.get_float32_matmul_precision() == "medium" and not _why_no_bfloat16()
+        rows = input.reshape(-1, input.shape[-1])
+        outputs: Tensor = _Run.apply(_passes(widths, activation, rounded), rows, *parameters)
+        return outputs.view(*input.shape[:-1], outputs.shape[1])
+
+
+def _read(layers: Iterable[nn.Module]) -> tuple[tuple[int, ...], str, list[Tensor]]:
+    """Return the widths of dense layers, inputs first, the name of their activation, and their parameters.
+
+    Raises ValueError for layers of which kernels know nothing, such as those with hooks.
+    """
+    widths: list[int] = []
+    kinds: set[str] = set()
+    parameters: list[Tensor] = []
+    dense = False  # whether the last layer was
+    for layer in layers:
+        if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks:
+            raise ValueError(f"{layer} has hooks, of which an MLP's kernels know nothing")
+        if dense:
+            kinds.add(NAMES.get(type(layer), "") if getattr(layer, "alpha", 1.0) == 1.0 else "")
+        elif type(layer) is nn.Linear and layer.bias is not None:
+            weight, bias = layer.weight, layer.bias
+            if widths and widths[-1] != weight.shape[1]:
+                raise ValueError(f"{layer} cannot follow a layer of {widths[-1]} outputs")
+            widths += weight.shape[0:1] if widths else (weight.shape[1], weight.shape[0])
+            parameters += weight, bias
+        else:
+            raise ValueError(f"an MLP has an nn.Linear with a bias in the place of {layer}")
+        dense = not dense
+    if "" in kinds or len(kinds) > 1:
+        raise ValueError(f"between its layers, an MLP has one kind of {', '.join(x.__name__ for x in NAMES)}")
+    if not dense:
+        raise ValueError("an MLP begins and ends with an nn.Linear")
+    return tuple(widths), kinds.pop() if kinds else "none", parameters
+
+
+def _fit(x: Tensor, parameters: Sequence[Tensor]) -> bool:
+    """Say whether kernels can do what is asked for."""
+    if x.requires_grad or torch.compiler.is_compiling() or transformed() or torch.is_autocast_enabled("cpu"):
+        return False
+    plain = all(y.dtype == torch.float32 and y.device.type == "cpu" for y in (x, *parameters))
+    return plain and x.numel() > 0 and x.shape[-1] == parameters[0].shape[1] and _host_can()
+
+
+_host_can, _why_no_bfloat16 = functools.cache(can_build), functools.cache(why_no_bfloat16)
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, passes: _Passes, x: Tensor, *parameters: Tensor) -> Tensor:
+        ctx.passes = passes
+        ctx.save_for_backward(x, *parameters)
+        return passes.forward(x, parameters)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, *parameters = ctx.saved_tensors
+        return None, None, *ctx.passes.backward(x, gradient, parameters)
+
+
+class _Passes:
+    """The kernels of networks of some widths, inputs first, and where they have the parameters.
+
+    With `rounded`, factors of products are bfloat16.
+    """
+
+    def __init__(self, widths: tuple[int, ...], activation: str, rounded: bool):
+        kinds = [activation] * (len(widths) - 2) + ["none"]
+        layers, at = [], 0
+        for inputs, outputs, kind in zip(widths, widths[1:], kinds, strict=False):
+            layers.append(Dense(inputs, outputs, at, at + inputs * outputs, kind))
+            at += (inputs + 1) * outputs
+        layout = Layout([Network(tuple(layers))], (at, 0), lanes(), rounded)
+        self.network, self.size = layout.networks[0], layout.size + lanes()  # last biases are read as a vector
+        self.places: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []  # each parameter's shape, strides, offset
+        for weight, bias in zip(layout.blocks[:-1:2], layout.blocks[1::2], strict=True):
+            self.places.append(((weight.rows, weight.columns), (weight.row, 1), weight.own))
+            self.places.append(((bias.columns,), (1,), bias.own))
+        self.theta = torch.zeros(self.size)
+        self.own = [self.theta.as_strided(*place) for place in self.places]
+        self.inputs, self.outputs, self.rounded = widths[0], widths[-1], rounded
+        self.scratch, self.pairs = Scratch("own", lanes()), Scratch("own pairs", lanes())
+        self.weight_pairs, self.biases = Scratch("weight pairs", lanes()), Scratch("biases", lanes())
+        self.width = self.scratch.padded(self.outputs)
+        self.kernels = [build(plan) for plan in self._plans()]
+        self.work: dict[str, Tensor] = {}  # the memory of so many threads, for one launch at a time
+        self.threads, self.lock = 0, threading.Lock()
+
+    def _plans(self) -> tuple[Plan, Plan]:
+        """Plan the way forward, a tile a turn, and the way back, PART tiles a turn."""
+        scratch, size, inputs, outputs = self.scratch, self.size, self.inputs, self.outputs
+        theta = Matrix("theta", 1, size, size)
+        x, rows = scratch.matrix(inputs, FRAMES), scratch.matrix(FRAMES, inputs)
+        gradient, gradient_rows = scratch.matrix(outputs, FRAMES), scratch.matrix(FRAMES, outputs)
+        first: tuple[Phase, ...] = ()
+        if self.rounded:
+            weights = RoundedWeights([self.network], theta, self.weight_pairs, self.biases)
+            (seen,) = rounded_inputs([self.network], rows, self.pairs)
+            one: Pass = RoundedPass(self.network, theta, seen, weights, scratch, self.pairs)
+            first = (Phase("weights", 1, tuple(weights.steps)),)
+        else:
+            one = Pass(self.network, theta, x, rows, scratch)
+
+        def gathered(name: str, tile: Matrix, turns: tuple[tuple[str, int], ...]) -> Step:
+            columns, order = tile.columns, Matrix("order", 1, FRAMES, FRAMES, at=turns)
+            return Gather(tile, Matrix(name, 1, columns, columns), order)
+
+        def entrances(training: bool) -> list[Step]:
+            return seen.steps(training) if self.rounded else [Transpose(x, rows)]
+
+        out = Matrix("out", FRAMES, outputs, self.width, at=(("tile", FRAMES * self.width),))
+        forward = (
+            gathered("x", rows, (("tile", FRAMES),)), *entrances(False), *one.forward(False),
+            Transpose(out, one.output),
+        )  # fmt: skip
+        turns, sums = (("part", PART * FRAMES), ("tile", FRAMES)), Matrix("sums", 1, size, size, at=(("part", size),))
+        backward = (
+            gathered("x", rows, turns), *entrances(True), *one.forward(),
+            gathered("gradient", gradient_rows, turns), Transpose(gradient, gradient_rows),
+            *one.backward(gradient, sums),
+        )  # fmt: skip
+        steps = Apply(zeros(), (sums,), size), Loop("tile", PART, backward)
+        own = [Memory("own", each=scratch.size)]
+        if self.rounded:
+            own += [Memory("own pairs", "p", self.pairs.size), Memory("weight pairs", "p"), Memory("biases")]
+        memories = Memory("x"), Memory("order", "l"), Memory("theta"), *own
+        there, back = (*first, Phase("tile", None, forward)), (*first, Phase("part", None, steps))
+        return (
+            Plan("mlp", (*memories, Memory("out")), there),
+            Plan("mlp gradients", (*memories, Memory("gradient"), Memory("sums")), back),
+        )
+
+    def forward(self, x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+        """Return outputs (N, O) for inputs (N, I)."""
+        tiles = -(-len(x) // FRAMES)
+        out = torch.empty(tiles * FRAMES, self.width)
+        self._launch(0, tiles, FRAMES, parameters, {"out": out}, x=x)
+        return out[: len(x), : self.outputs].contiguous()
+
+    def backward(self, x: Tensor, gradient: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+        """Return the gradients of the parameters, by inputs (N, I) and the gradient of the outputs (N, O)."""
+        parts = -(-len(x) // (PART * FRAMES))
+        sums = torch.empty(parts, self.size)
+        self._launch(1, parts, PART * FRAMES, parameters, {"sums": sums}, x=x, gradient=gradient)
+        total, found = sums.sum(0), [torch.empty_like(p) for p in parameters]
+        torch._foreach_copy_(found, [total.as_strided(*place) for place in self.places])
+        return found
+
+    def _launch(
+        self, kernel: int, turns: int, frames: int, parameters: Sequence[Tensor], results: dict[str, Tensor],
+        **given: Tensor,
+    ) -> None:  # fmt: skip
+        """Launch a kernel, a turn of which takes so many rows of what is given; of the last, those missing are 0."""
+        total, threads = turns * frames, min(turns, torch.get_num_threads())
+        missing = total - len(given["x"])
+        for name, rows in given.items():
+            given[name] = nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows.contiguous()
+        tensors = {**given, **results, "order": torch.arange(total), "theta": self.theta}
+        with self.lock:
+            if self.threads < threads:
+                self._reserve(threads)
+            torch._foreach_copy_(self.own, list(parameters))
+            self.kernels[kernel](tensors | self.work, 1, threads, turns)
+
+    def _reserve(self, threads: int) -> None:
+        """Have memory for so many threads."""
+        pairs, self.threads = torch.int32, threads
+        self.work = {
+            "own": torch.zeros(threads * self.scratch.size), "biases": torch.zeros(self.biases.size),
+            "own pairs": torch.zeros(threads * self.pairs.size, dtype=pairs),
+            "weight pairs": torch.zeros(self.weight_pairs.size, dtype=pairs),
+        }  # fmt: skip
+
+
+_passes = functools.cache(_Passes)
