@@ -248,17 +248,12 @@ def change_each(which: Any, body: Callable[[Any], None], arrays: Sequence[Array]
 
     These loops put in all worlds: what a body adds where a world is not of the i-th mask has to be 0.
     """
-    if type(which) is not Expr:
-        for i, mask in which:
-            with _iteration(arrays, mask):
-                body(i)
-        return
 
-    def iteration(i: Any, _: Carry) -> Iteration:
+    def turn(i: Any, nothing: Carry) -> Carry:
         body(i)
-        return Iteration()
+        return nothing
 
-    _for_each(which, iteration, [], arrays)
+    fold_each(which, turn, [], arrays)
 
 
 def compute_each(which: Any, compute: Callable[[Any], Sequence[Scalar]]) -> Array:

@@ -18,8 +18,8 @@ from ...compiler.control import choose_all, count_while, repeat
 from ...compiler.own_lists import OwnList, merged
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, number, select
 from ...compiler.tiles import SIDE, Blocks
-from ..algebra.spatial import MINVAL, add_scaled, choose, dot, zeros
-from ..constraints.batch.contact_pool import ContactPool, moving_of
+from ..algebra.spatial import MINVAL, add_scaled, dot, zeros
+from ..constraints.batch.contact_pool import ContactPool, entries_of, moving_of
 from ..constraints.batch.records import Records
 from ..constraints.body_contacts import lines_of
 from ..dynamics.inertia import factor, solve
@@ -159,13 +159,7 @@ class SlotGrips:
             second, first = lines_of((found[0], found[1]), found[2:], self.axes + 1)
 
             def do_block(I: Any, total: list[Scalar]) -> list[Scalar]:
-                signs, dofs, entries = self.signs[first_sign + number(I)], moving[I], list[list[Scalar]]()
-                for one, two in zip(first, second, strict=True):
-                    lines = [two if alike else choose(sign > 0.0, two, one) for sign in signs]
-                    entries.append([
-                        dot(line, dofs[7 * e : 7 * e + 6]) * sign
-                        for e, (sign, line) in enumerate(zip(signs, lines, strict=True))
-                    ])  # fmt: skip
+                entries = entries_of(first, second, self.signs[first_sign + number(I)], moving[I], alike)
                 for k, mine in enumerate(entries[1:]):
                     self.jacobian.put(self._row(i, k, I), mine, None)
                 return [y + dot(row, x[I]) for y, row in zip(total, entries, strict=True)]

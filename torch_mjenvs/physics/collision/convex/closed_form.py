@@ -20,9 +20,8 @@ from .hull import Hull
 from .patches import AT, Patch
 
 SPOT = 7  # dist, point, normal
-PICKED = (
-    19  # how many of C's points x is a mean of, or 4: it is on the plane of three; a and b of three, as hulls see them
-)
+# How many of C's points x is a mean of, or 4: it is on the plane of three; a and b of three, as hulls see them.
+PICKED = 19
 
 Corner = Callable[[Any], list[Scalar]]
 Wall = tuple[list[Scalar], list[Scalar]]  # what stands on a side of a face: its normal and a point of it

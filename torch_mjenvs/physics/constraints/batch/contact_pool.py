@@ -295,13 +295,12 @@ class ContactPool(Constraint):
             def do_block(b: Any, speed: list[Scalar]) -> list[Scalar]:
                 at, dofs = self._at(i, b), moving[self._block(i, b)]
                 signs = [sign[at] for sign in self.couples.signs]
-                entries, speed = [], list(speed)
-                for k, (one, two) in enumerate(zip(first, second, strict=True)):
-                    for e, sign in enumerate(signs):
-                        line = two if self.couples.alike else choose(sign > 0.0, two, one)
-                        entries.append(dot(line, dofs[7 * e : 7 * e + 6]) * sign)
-                        speed[k] = speed[k] + entries[-1] * dofs[7 * e + 6]
-                self.jacobian.put(self.row_of(i, b), entries, None)
+                entries = entries_of(first, second, signs, dofs, self.couples.alike)
+                self.jacobian.put(self.row_of(i, b), [x for row in entries for x in row], None)
+                speed = list(speed)
+                for k, row in enumerate(entries):
+                    for e, x in enumerate(row):
+                        speed[k] = speed[k] + x * dofs[7 * e + 6]
                 return speed
 
             speed = repeat(self._count(i), do_block, [0.0] * self.condim, [self.jacobian])
@@ -315,6 +314,23 @@ def moving_of(d: Data, blocks: Blocks) -> Array:
     """Return the motion axes and speeds of all dofs, a row for each block: seven numbers a dof."""
     cut = blocks.cut([[*x, v] for x, v in zip(d.odof, d.qvel, strict=True)], [0.0] * 7)
     return Array([[y for dof in block for y in dof] for block in cut])
+
+
+def entries_of(
+    first: list[list[Scalar]], second: list[list[Scalar]], signs: Vec, dofs: Vec, alike: bool
+) -> list[list[Scalar]]:
+    """Return a contact's entries of the Jacobian in a block, by axis.
+
+    first, second: its lines of the first and the second body. signs: of the block's dofs. dofs: its row of `moving_of`.
+    alike: see `Couples`.
+    """
+    return [
+        [
+            dot(two if alike else choose(sign > 0.0, two, one), dofs[7 * e : 7 * e + 6]) * sign
+            for e, sign in enumerate(signs)
+        ]
+        for one, two in zip(first, second, strict=True)
+    ]
 
 
 def contact_pools(m: Model, d: Data, pools: Sequence[Sequence[Sequence[Pair]]]) -> list[ContactPool]:
