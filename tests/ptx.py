@@ -526,12 +526,14 @@ class Machine:
                         shared.add(r)
         return set(seen) - shared
 
-    def _read(self, operand: str, width: int) -> str:
-        """An operand as an integer of that width."""
+    def _read(self, operand: str, width: int, cut: bool = False) -> str:
+        """An operand as an integer of that width. cut: a register may be wider, and its low bits are meant."""
         if operand.startswith("%"):
             if operand in ("%tid.x", "%ctaid.x"):
                 return "%" + operand[1:-2]
             have = WIDTHS[self.program.kind(operand)]
+            if cut and have > width:
+                return self._assign(f"trunc i{have} {self._read(operand, have)} to i{width}")
             if have != width:
                 raise PTXError(f"{operand} has {have} bits, not {width}")
             if operand in self._local:
@@ -577,7 +579,8 @@ class Machine:
         meaning = MEANINGS[s.name]
         target, *sources = s.operands
         widths, width = [_width(type_) for type_ in meaning.operands], _width(meaning.result)
-        args = [self._read(operand, w) for operand, w in zip(sources, widths, strict=True)]
+        cut = s.name.startswith("cvt.")  # PTX lets it take the low bits of a register that is wider
+        args = [self._read(operand, w, cut) for operand, w in zip(sources, widths, strict=True)]
         line = meaning.line.format(*args)
         if meaning.on_floats:
             given = ", ".join(f"i{w} {x}" for w, x in zip(widths, args, strict=True))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from graph_eval import run_compiled, run_ptx, trace
 
-from torch_mjenvs.compiler.tiles import SIDE, Pattern, TileMatrix, elimination
+from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.control import active_set, change_each, repeat
+from torch_mjenvs.compiler.tiles import SIDE, Blocks, Layout, Pattern, TileMatrix, elimination
 
 Columns = list[list[int]]
 
@@ -114,3 +118,52 @@ def test_the_same_is_not_computed_twice() -> None:
     program = trace(body, {"x": np.zeros((9, 1))}, {"y": (36, "f")}, "float64")
     loops = [e for e in program.live if e.op == "repeat" and e.region is program.trace.top]
     assert len(loops) == 3 + 2 * 2, "products, a product with a vector, factors, and two solutions in two loops each"
+
+
+def test_tiles_that_nothing_was_added_to_are_passed_over() -> None:
+    """A matrix with tiles that loops may add to: each world adds to others, or to none.
+
+    On a GPU each world goes its own way, and what it passes over is there NaN.
+    """
+    columns, rng = BRANCHES, np.random.default_rng(1)
+    n, blocks, worlds = len(columns), Blocks.of(columns), 5
+    between = [(7, 4), (13, 7), (15, 13), (17, 7)]  # the last rows of branches that meet nowhere else
+    at = [(blocks.of_row[i], blocks.of_row[j]) for i, j in between]
+    held = sorted({(I, J) for (I, _), (J, _) in at})
+    layout = Layout(blocks, held, [sorted({j for a, j in between if a == i}) for i in range(n)])
+    rows = Table([held.index((I, J)) + 1 for (I, _), (J, _) in at])
+    where = Table([[float((i, j) == (k, m)) for k in range(SIDE) for m in range(SIDE)] for (_, i), (_, j) in at])
+    lower = [(i, j) for i in range(n) for j in columns[i]]
+    more = np.array([[0.0] * worlds, [0, 1, 0, 3, 0], [0, 0, 2, 0, 0], [0, 0, 0, 1.5, 0.5]])
+    entries = np.array([[rng.normal() + 40.0 * (i == j) for _ in range(worlds)] for i, j in lower])
+    inputs = {"entries": entries, "more": more, "x": rng.normal(size=(n, worlds))}
+
+    def solve(b: dict[str, list]) -> list:
+        sums, given = layout.zeros(), Array(b["more"])
+
+        def add(k: Any) -> None:
+            def put(_: int, nothing: list) -> list:
+                tile = sums.get(rows[k])
+                sums.put(rows[k], [x + given[k] * where[k, e] for e, x in enumerate(tile)])
+                return nothing
+
+            repeat(1, put, [], sums.arrays)
+
+        change_each(active_set([x > 0.0 for x in b["more"]]), add, sums.arrays)
+        own = [{j: b["entries"][lower.index((i, j))] for j in columns[i]} for i in range(n)]
+        matrix = TileMatrix.of(own, blocks).stored().plus_part(sums, layout.columns)
+        entries = [matrix[i][j] for i, j in between]
+        return [*matrix.times(b["x"]), *matrix.factor([-1e10] * n).solve(b["x"]), *entries]
+
+    want = []
+    for world in range(worlds):
+        whole, x = np.zeros((n, n)), inputs["x"][:, world]
+        for places, values in ((lower, entries), (between, more)):
+            for (i, j), value in zip(places, values[:, world], strict=True):
+                whole[i, j] = whole[j, i] = whole[i, j] + value
+        want.append([*(whole @ x), *np.linalg.solve(whole, x), *(whole[i, j] for i, j in between)])
+    program = trace(lambda b: {"y": solve(b)}, inputs, {"y": (len(want[0]), "f")}, "float64")
+    for run in (run_compiled, run_ptx):
+        np.testing.assert_allclose(run(program, inputs)["y"].T, want, rtol=0, atol=1e-12)
+    numbers = {key: [float(x) for x in value[:, 3]] for key, value in inputs.items()}
+    np.testing.assert_allclose(solve(numbers), want[3], rtol=0, atol=1e-12)

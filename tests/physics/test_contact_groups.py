@@ -339,7 +339,7 @@ def test_tiles_of_a_hessian_hold_dofs_of_several_trees(monkeypatch):
     m = load(crowd("", 'condim="3"'))
     by_trees, found = tiles.Blocks.of(dof_columns(m)), layout_of(m, m.pairs).blocks
     assert (m.nv, found.count, by_trees.count) == (51, 14, 45)
-    monkeypatch.setattr(tiles, "pays", lambda *_: True)
+    monkeypatch.setattr("torch_mjenvs.compiler.tiles.blocks.pays", lambda *_: True)
     assert layout_of(m, m.pairs).blocks == by_trees  # those of M, to which they are added
 
 
@@ -365,7 +365,7 @@ def test_contacts_of_all_kinds_in_slots(option, surface, other, all_in_tiles, mo
     """What makes a model's pairs too many, made few: dm_control's dog has 5,557."""
     monkeypatch.setattr(POOLED, 2)
     if all_in_tiles:
-        monkeypatch.setattr(tiles, "pays", lambda *_: True)
+        monkeypatch.setattr("torch_mjenvs.compiler.tiles.blocks.pays", lambda *_: True)
     monkeypatch.setattr(LOOPED, 2)
     model = crowd(option, surface, other)
     assert divided(load(model), DOUBLE)[1]

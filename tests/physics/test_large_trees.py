@@ -110,7 +110,7 @@ def test_a_tree_of_many_branches_moves_as_in_mujoco(all_in_tiles: bool, monkeypa
     """With the solver's Hessian alone in tiles, as is faster, and with M, too."""
     mjm = tree()
     if all_in_tiles:
-        monkeypatch.setattr(tiles, "pays", lambda *_: True)
+        monkeypatch.setattr("torch_mjenvs.compiler.tiles.blocks.pays", lambda *_: True)
     sim, in_tiles = simulate(mjm, NAMES[2:], monkeypatch)
     assert in_tiles == (3 if all_in_tiles else 1)
     states = [(*x, np.ones(mjm.nu)) for x in oracle.scattered(mjm, 4, spread=0.3, speeds=(0.5, 2.0))]
@@ -122,7 +122,7 @@ def test_a_tree_of_many_branches_moves_as_in_mujoco(all_in_tiles: bool, monkeypa
 @pytest.mark.parametrize("seed", [1, 4, 9, 13, 22, 31])
 def test_small_models_move_as_in_mujoco_in_tiles_too(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random ones, with whatever joints, tendons, contacts and integrators they have."""
-    monkeypatch.setattr(tiles, "pays", lambda *_: True)
+    monkeypatch.setattr("torch_mjenvs.compiler.tiles.blocks.pays", lambda *_: True)
     wrong = random_models.check(seed)
     assert not wrong, wrong
 

@@ -192,6 +192,13 @@ def everything(n: int) -> Any:
     return [(i, True) for i in range(n)]
 
 
+def for_all(which: Any) -> Any:
+    """An active set with the same numbers, each for all worlds: what one world of a vector needs, all do."""
+    if type(which) is Expr:
+        return fresh("for_all", which, attr=which.attr)
+    return [(i, True) for i, _ in which]
+
+
 @dataclass(frozen=True)
 class Packed:
     """Several active sets in one, `which`, in an order: its numbers are slots, counted from 0 without gaps."""

@@ -82,6 +82,7 @@ OPS: dict[str, Op] = {
     # active sets
     "active_set": Op("b*", "t", "int"),  # which of attr masks hold in any world
     "everything": Op("", "t", "int"),  # all of attr numbers, in all worlds
+    "for_all": Op("t", "t", "int"),  # the numbers of a set, in all worlds
     "chosen": Op("c", "t", "int"),  # which of attr parts a `for_each` chose
     "packed": Op("t*", "t", "Packing"),  # several together in one order, numbered anew without gaps
     "number": Op("ts", "s"),  # where that which now has this number stands in the order

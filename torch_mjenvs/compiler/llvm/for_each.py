@@ -36,6 +36,11 @@ def everything(w: Writer, e: Expr) -> None:
     w.active_sets[e] = ActiveSet(numbers, masks, str(e.attr))
 
 
+def for_all(w: Writer, e: Expr) -> None:
+    numbers, _, count = w.active_sets[e.args[0]]
+    w.active_sets[e] = ActiveSet(numbers, "", count)
+
+
 def packed(w: Writer, e: Expr) -> None:
     """Write loops that mark the places of what is in the sets, and one that goes through the places in order."""
     n, integer, own = int(e.attr), w.types.mask, w.types.own
@@ -157,8 +162,8 @@ def for_each(w: Writer, e: Expr) -> None:
     _put(w, region_op, here)
     ends = [("i32", n, _chosen_parts(w, region_op, which.attr, here, parts, n))] if parts else []
     for x in iter_args:
-        old = w.names[x.variable]
-        ends.append((w.types.of(x.type), old, select(w, here, w.value(x.after, x.type), old, x.type)))
+        old, new = w.names[x.variable], w.value(x.after, x.type)
+        ends.append((w.types.of(x.type), old, select(w, here, new, old, x.type) if here else new))
     found = end(ends)
     back = [w.assign(f"add i32 {i}, 1"), *found]
     variables.close(back)
@@ -175,10 +180,12 @@ def for_each(w: Writer, e: Expr) -> None:
 
 
 def _number(w: Writer, numbers: str, masks: str, i: str) -> tuple[str, str]:
-    """The i-th number, and its mask."""
+    """The i-th number, and its mask; "" where it is for all worlds."""
     integer, own = w.types.mask, w.types.own
     at = w.assign(f"getelementptr i32, {own} {numbers}, i32 {i}")
     number = w.assign(f"load i32, {own} {at}")
+    if not masks:
+        return number, ""
     at = w.assign(f"getelementptr {integer}, {own} {masks}, i32 {number}")
     mask = w.assign(f"load {integer}, {own} {at}")
     return number, mask if w.types.lanes == 1 else w.assign(f"bitcast {integer} {mask} to {w.types.of('b')}")
@@ -190,7 +197,7 @@ def _skip(w: Writer, here: str, around: object) -> Callable[[list[Ends]], list[s
     What is given back ends the branch, and gives the values behind it. There is none where the code around is for all
     worlds, or for a thread that is a world, which would not be here.
     """
-    if w.types.lanes == 1 or around is True:
+    if w.types.lanes == 1 or around is True or not here:
         return lambda ends: [new for _, _, new in ends]
     needed = w.assign(f"and {w.types.of('b')} {here}, {w.value(around, 'b')}")
     go, before, (body, join) = any_bit(w, needed), w.block, w.fresh_labels("body", "join")
@@ -210,7 +217,9 @@ def _chosen_parts(w: Writer, region_op: ForEach, count: int, here: str, parts: t
     """Note the parts that are chosen of this number, one of `count`, and return how many are noted now."""
     for k, mask in enumerate(region_op.chosen):
         part = w.assign(f"add i32 {w.names[region_op.counter]}, {k * count}")
-        inside = select(w, here, w.value(mask, "b"), w.types.constant("b", False), "b")
+        inside = w.value(mask, "b")
+        if here:
+            inside = select(w, here, inside, w.types.constant("b", False), "b")
         n = _append(w, *parts, part, inside, n)
     return n
 
@@ -218,7 +227,7 @@ def _chosen_parts(w: Writer, region_op: ForEach, count: int, here: str, parts: t
 def _put(w: Writer, region_op: ForEach, here: str) -> None:
     for put in region_op.puts:
         x = w.value(put.value, "f")
-        if put.otherwise is not None:
+        if put.otherwise is not None and here:
             x = select(w, here, x, w.value(put.otherwise, "f"), "f")
         w.put(f"store {w.types.of('f')} {x}, {w.types.own} {place(w, put.array, put.row, put.column)}")
 
@@ -226,6 +235,7 @@ def _put(w: Writer, region_op: ForEach, here: str) -> None:
 ROWS: dict[str, Row] = {
     "active_set": active_set,
     "everything": everything,
+    "for_all": for_all,
     "chosen": chosen,
     "packed": packed,
     "number": number,

@@ -14,7 +14,10 @@ Row = Callable[["Writer", Expr], None]
 
 
 class ActiveSet(NamedTuple):
-    """Names of two arrays, an active set's numbers and the mask of each number, and of how many there are."""
+    """Names of two arrays, an active set's numbers and the mask of each number, and of how many there are.
+
+    masks: "" where all numbers are for all worlds.
+    """
 
     numbers: str
     masks: str

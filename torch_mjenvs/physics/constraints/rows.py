@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...compiler.scalar import Mask, Scalar, absolute, clip, maximum, minimum, power, select
-from ...compiler.tiles import Layout, Part, TileMatrix
+from ...compiler.tiles import Layout, Sums, TileMatrix
 from ..algebra.sparse import Row
 from ..algebra.spatial import MINVAL, Vec, add, dot, is_number, is_zero
 from ..dynamics.inertia import Matrix, plus
@@ -32,7 +32,7 @@ class Hessian(list[Row]):
     def __init__(self, nv: int, in_tiles: bool):
         super().__init__({} for _ in range(nv))
         self.in_tiles, self.images = in_tiles, dict[int, list[Scalar]]()
-        self._parts: dict[int, tuple[Part, Layout]] = {}
+        self._parts: dict[int, tuple[Sums, Layout]] = {}
 
     def add_image(self, m: Model, d: Data, i: int, image: list[Scalar]) -> None:
         """Add the products of a spatial force with the motions of all dofs that move dof i, to its row."""
@@ -42,18 +42,17 @@ class Hessian(list[Row]):
         for j in dof_chain(m, i):
             self[i][j] = self[i].get(j, 0.0) + dot(d.odof[j], image)
 
-    def part(self, layout: Layout) -> Part:
+    def part(self, layout: Layout) -> Sums:
         """Return the tiles of a layout, which are part of the sum, and 0 when they are first asked for."""
         if id(layout) not in self._parts:
             self._parts[id(layout)] = layout.zeros(), layout
         return self._parts[id(layout)][0]
 
-    def with_inertia(self, m: Model, d: Data) -> Matrix:
-        """Return the Hessian of the whole cost: the sum with M."""
+    def with_inertia(self, m: Model, d: Data, inertia: Matrix) -> Matrix:
+        """Return the Hessian of the whole cost: the sum with M. inertia: M, in tiles if `part` is asked for."""
         if not isinstance(d.M, TileMatrix):
-            rows = plus(self, d.M)
-            layouts = [layout for _, layout in self._parts.values()]
-            return self._with_parts(TileMatrix.of(list(rows), layouts[0].blocks)) if layouts else rows
+            total = plus(self, inertia)
+            return self._with_parts(total) if isinstance(total, TileMatrix) else total
         columns = [dof_chain(m, i)[::-1] if i in self.images else own for i, own in enumerate(d.M.columns)]
         return self._with_parts(d.M.plus_products(self.images, columns).plus(self))
 

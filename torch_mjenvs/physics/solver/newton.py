@@ -19,6 +19,7 @@ from ...compiler.implicit import Equation, solves
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, quotient, select
 from ...compiler.tiles import TileMatrix
 from ..algebra.spatial import add, cross, dot, sub, zeros
+from ..constraints.batch.contact_pool import ContactPool
 from ..constraints.rows import Constraint, Hessian
 from ..dynamics.forces import applied_wrench
 from ..dynamics.inertia import Matrix, factor, mul_m, solve
@@ -50,10 +51,11 @@ def newton(m: Model, d: Data) -> None:
     if d.constraints and m.cone == "elliptic" and _lightest(m.nominal or m) > d.precision.light:
         uncertain.append(True)
     certain = logical_not(logical_or(*uncertain))
+    inertia = inertia_of(d)
 
     def search(carry: list[Any]) -> list[Any]:
         a, _, count, *landed = carry
-        gradient, hessian = linearise(m, d, a)
+        gradient, hessian = linearise(m, d, a, d.constraints, inertia)
         dx = [-x for x in solve(factor(hessian, m.dof_clamped), gradient)]
         alpha, flipped = line_search(m, d, a, dx, dot(gradient, dx), tolerance, count < FULL_STEPS[m.cone])
         done = logical_not(flipped > tolerance)
@@ -79,7 +81,7 @@ def optimum(m: Model, d: Data, a: list[Scalar]) -> Equation:
 
     It keeps no lists of contacts between loops: their derivatives would be as many for each dof.
     """
-    gradient, hessian = linearise(m, d, a, [c.recomputed() for c in d.constraints])
+    gradient, hessian = linearise(m, d, a, [c.recomputed() for c in d.constraints], d.M)
     factors = factor(hessian, m.dof_clamped)
     return gradient, lambda b: solve(factors, list(b))
 
@@ -117,15 +119,23 @@ def rne_post_constraint(m: Model, d: Data) -> None:
     ]
 
 
+def inertia_of(d: Data) -> Matrix:
+    """Return M; where contacts are added to tiles, in these: it is put there once, not in each iteration."""
+    layouts = [c.layout for c in d.constraints if isinstance(c, ContactPool)]
+    if not layouts or isinstance(d.M, TileMatrix):
+        return d.M
+    return TileMatrix.of(list(d.M), layouts[0].blocks).stored()
+
+
 def linearise(
-    m: Model, d: Data, a: list[Scalar], constraints: Sequence[Constraint] | None = None
+    m: Model, d: Data, a: list[Scalar], constraints: Sequence[Constraint], inertia: Matrix
 ) -> tuple[list[Scalar], Matrix]:
-    """Return the gradient of the cost at the acceleration a, and its Hessian."""
+    """Return the gradient of the cost at the acceleration a, and its Hessian. inertia: as `inertia_of` gives it."""
     hessian = Hessian(m.nv, isinstance(d.M, TileMatrix))
     pushes = _add_rows(m, d, a, hessian, constraints)
     inertial = mul_m(d.M, a)
     gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
-    return gradient, hessian.with_inertia(m, d)
+    return gradient, hessian.with_inertia(m, d, inertia)
 
 
 def _add_rows(

@@ -148,7 +148,7 @@ class ContactPool(Constraint):
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         x, push, part = self.of_dofs(a), Array([[0.0] * SIDE] * self.blocks.count), hessian.part(self.layout)
-        tiles, row, axes = part.tiles, part.row, range(self.condim)
+        row, axes = part.row, range(self.condim)
         starts = Table([I * (I + 1) // 2 for I in range(self.blocks.count)])
         following = Table(range(1, self.couples.most + 1))
 
@@ -166,19 +166,19 @@ class ContactPool(Constraint):
 
                 def do_tile(c: Any, nothing: Any) -> Any:
                     at, other = row[starts[I] + self._block(i, c)], self._entries(i, c)
-                    tile = tiles[at]
+                    tile = part.get(at)
                     for k in axes:
                         tile = [
                             tile[SIDE * e + f] + image[k][e] * other[k][f] for e in range(SIDE) for f in range(SIDE)
                         ]
-                    tiles.put(at, tile, None)
+                    part.put(at, tile)
                     return nothing
 
-                return repeat(following[b], do_tile, nothing, [tiles])
+                return repeat(following[b], do_tile, nothing, part.arrays)
 
-            repeat(self._count(i), do_block, [], [tiles, push])
+            repeat(self._count(i), do_block, [], [*part.arrays, push])
 
-        change_each(self.slots.which, add, [tiles, push])
+        change_each(self.slots.which, add, [*part.arrays, push])
         for v, x_v in enumerate(self.blocks.joined(push)):
             gradient[v] = gradient[v] + x_v
 

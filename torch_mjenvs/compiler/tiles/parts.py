@@ -1,0 +1,121 @@
+"""Tiles in arrays: those that are there from the start, and those to which loops add what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..arrays import Array, Table
+from ..control import repeat, when_any
+from ..scalar import Scalar, select
+from .blocks import SIDE, ZEROS, Blocks, Columns, Row, Tile
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tiles in an array, by a table of the rows in which they lie. Tiles that are not there are 0: row 0.
+
+    left, right: the vectors of which they are products, if they are.
+    """
+
+    tiles: Array
+    row: Table
+    left: Sequence[Sequence[Scalar]] = ()
+    right: Sequence[Sequence[Scalar]] = ()
+
+    @staticmethod
+    def rows(held: Sequence[tuple[int, int]], blocks: Blocks) -> Table:
+        """Return the table for these tiles, which lie one after the other."""
+        row = {tile: k + 1 for k, tile in enumerate(held)}
+        return Table([row.get((I, J), 0) for I in range(blocks.count) for J in range(I + 1)])
+
+    @staticmethod
+    def of(rows: Sequence[Row], blocks: Blocks) -> Part:
+        """Return the tiles that have any entry of these rows of the lower triangle."""
+        tiles: dict[tuple[int, int], Tile] = {}
+        for (I, i), row in zip(blocks.of_row, rows, strict=True):
+            for column, x in row.items():
+                J, j = blocks.of_row[column]
+                tiles.setdefault((I, J), list(ZEROS))[SIDE * i + j] = x
+        held = sorted(tiles)
+        return Part(Array([ZEROS, *(tiles[x] for x in held)]), Part.rows(held, blocks))
+
+    def has(self, I: int, J: int) -> bool:
+        """Return whether the tile is among them."""
+        return bool(self.row.values[I * (I + 1) // 2 + J])
+
+    def added(self, place: Any, tile: Tile | None) -> Tile:
+        """Return the sum of a tile, if there is one, and that at one of `Places`."""
+        mine = self.tiles[self.row[place]]
+        return list(mine) if tile is None else [x + y for x, y in zip(tile, mine, strict=True)]
+
+    def entry(self, row: tuple[int, int], column: tuple[int, int]) -> Scalar:
+        """Return the entry of a row and a column, each given by its block and which of it it is."""
+        (I, i), (J, j) = row, column
+        found: Scalar = self.tiles[self.row[I * (I + 1) // 2 + J], SIDE * i + j]
+        return found
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Tiles to which loops add. Most are never touched, and those are neither cleared nor read.
+
+    tiles, row: as of a `Part`. touched: of each row of `tiles`, 1 where a tile has been put there, else 0, and what is
+    there is unspecified.
+    """
+
+    tiles: Array
+    row: Table
+    touched: Array
+
+    @property
+    def arrays(self) -> list[Array]:
+        """What `put` changes."""
+        return [self.tiles, self.touched]
+
+    def get(self, at: Any) -> Tile:
+        """Return the tile in a row of the array."""
+        there = self.touched[at] > 0.5
+        return [select(there, x, 0.0) for x in self.tiles[at]]
+
+    def put(self, at: Any, tile: Tile) -> None:
+        """Have a row of the array hold this tile, in a loop that was told of `arrays`."""
+        self.tiles.put(at, tile, None)
+        self.touched.put(at, 1.0, None)
+
+    def added(self, place: Any, tile: Tile | None) -> Tile:
+        """Return the sum of a tile, if there is one, and that at one of `Places`."""
+        at = self.row[place]
+
+        def add(old: Tile) -> Tile:
+            return [x + y for x, y in zip(old, self.tiles[at], strict=True)]
+
+        # a branch around it: to read memory that nobody has written to may take long
+        found: Tile = when_any(self.touched[at] > 0.5, add, tile or ZEROS)
+        return found
+
+    def entry(self, row: tuple[int, int], column: tuple[int, int]) -> Scalar:
+        """Return the entry of a row and a column, each given by its block and which of it it is."""
+        (I, i), (J, j) = row, column
+        return self.get(self.row[I * (I + 1) // 2 + J])[SIDE * i + j]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The tiles of a matrix in which loops may add up entries, and the columns of each row that have any."""
+
+    blocks: Blocks
+    tiles: Sequence[tuple[int, int]]
+    columns: Sequence[Columns]
+
+    def zeros(self) -> Sums:
+        """Return these tiles, all 0."""
+        tiles, touched = (Array(rows=len(self.tiles) + 1, columns=x) for x in (SIDE * SIDE, None))
+
+        def clear(t: Any, nothing: Any) -> Any:
+            touched.put(t, 0.0, None)
+            return nothing
+
+        repeat(touched.rows, clear, [], [touched])
+        return Sums(tiles, Part.rows(self.tiles, self.blocks), touched)
