@@ -118,6 +118,31 @@ def test_torchrl_has_them_as_pixels(drawn):
     assert torch.equal(newest(data["next", "pixels"][:, -1]), drawn(env.engine.qpos))
 
 
+def test_torchrl_takes_them_by_the_names_of_its_own_environments(drawn):
+    env = TorchRLEnv("Hopper", N, from_pixels=True, pixels_only=False, width=24, height=20, camera_id=0)
+    check_env_specs(env)
+    env.set_seed(0)
+    td = env.reset()
+    assert td["observation"].shape == (N, 11) and torch.equal(td["pixels"], drawn(env.engine.qpos))
+    env = TorchRLEnv("Hopper", N, from_pixels=True, width=24, height=20, camera_name="track")
+    assert set(env.observation_spec.keys()) == {"pixels"}
+    with pytest.raises(TypeError, match="from_pixels what other libraries do: give one"):
+        TorchRLEnv("Hopper", N, from_pixels=True, pixels=OPTIONS)
+
+
+def test_torchrl_repeats_an_action_and_draws_once():
+    env, one = TorchRLEnv("Hopper", N, pixels=OPTIONS | {"action_repeat": 4}), TorchRLEnv("Hopper", N)
+    for x in (env, one):
+        x.set_seed(3)
+    data, action = [x.reset() for x in (env, one)], torch.full((N, 3), 0.2)
+    assert torch.equal(env.engine.qpos, one.engine.qpos)
+    got = env.step(data[0].set("action", action))["next"]
+    reward = sum(one.step(data[1].set("action", action))["next", "reward"] for _ in range(4))
+    assert torch.equal(env.engine.qpos, one.engine.qpos)
+    torch.testing.assert_close(got["reward"], reward)
+    assert torch.equal(newest(got["pixels"], 1), newest(data[0]["pixels"]))
+
+
 def test_worlds_that_begin_in_the_same_step_are_drawn_by_themselves(monkeypatch):
     """As they are with all others, which takes twice as long; Hopper falls sooner in some worlds than in others."""
     envs, observed = [], []
@@ -183,6 +208,45 @@ def test_a_rollout_is_what_its_steps_would_be():
         obs, reward, *_ = other.step(policy(obs))
         assert torch.equal(data["reward"][t], reward)
     assert torch.equal(data["next_obs"], obs)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_an_action_is_repeated_until_the_episode_ends(mode, drawn):
+    """As a user would do it with a task's own steps, and hold the worlds that have ended."""
+    options = OPTIONS | {"action_repeat": 3, "state": True}
+    env = TorchVectorEnv("Hopper", N, max_episode_steps=10, pixels=options, autoreset_mode=mode)
+    one = TorchVectorEnv("Hopper", N, max_episode_steps=10, autoreset_mode=AutoresetMode.DISABLED)
+    obs, _ = env.reset(seed=1)
+    assert torch.equal(obs["state"], one.reset(seed=1)[0])
+    env.elapsed_steps[1], one.elapsed_steps[1] = 5, 5  # that world ends before the others
+    env.action_space.seed(0)
+    ended, steps = torch.zeros(N, dtype=torch.bool), set()
+    for _ in range(9):
+        if mode is AutoresetMode.DISABLED and ended.any():
+            obs, _ = env.reset(options={"reset_mask": ended})
+        if ended.any():
+            one.reset(options={"reset_mask": ended})
+        begun = ended if mode is AutoresetMode.NEXT_STEP else torch.zeros_like(ended)  # what this step does there
+        action, still, before = env.action_space.sample(), begun.clone(), newest(obs["pixels"])
+        total, flags = torch.zeros(N), torch.zeros(2, N, dtype=torch.bool)
+        for _ in range(3):
+            held = one.state_dict()
+            one.engine.done[:] = False
+            _, reward, *ends, _ = one.step(action)
+            for name, x in one.engine._views.items():
+                x[still] = held[name][still]
+            total += torch.where(still, 0.0, reward)
+            flags = torch.where(still, flags, torch.stack(ends))
+            steps.add(int(still.sum()))
+            still = still | flags.any(0)
+        obs, reward, terminated, truncated, info = env.step(action)
+        shown = info["final_obs"] if mode is AutoresetMode.SAME_STEP else obs
+        assert torch.equal(shown["state"], one.obs) and torch.equal(newest(shown["pixels"]), drawn(one.qpos))
+        assert torch.equal(newest(shown["pixels"], 1)[~begun], before[~begun])
+        torch.testing.assert_close(reward, total)
+        assert torch.equal(torch.stack([terminated, truncated]), flags)
+        ended = terminated | truncated
+    assert {0, 1, N - 1} <= steps
 
 
 PICTURED = {

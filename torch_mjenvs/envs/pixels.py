@@ -40,7 +40,8 @@ class PixelOptions:
     stack: so many pictures, the newest last, one behind the other in the channels; an episode begins with its first
     picture so many times. state: whether the task's own observation is there beside them. channels_first: (channels,
     height, width), as networks of torch have it. without: which of `shadow`, `reflection`, `skybox` to do without.
-    samples: 4 smooths edges, as MuJoCo does by default, and takes longer.
+    samples: 4 smooths edges, as MuJoCo does by default, and takes longer. action_repeat: a step is so many of the
+    task's with one action, of which the last is drawn; rewards are summed, and what has ended does not go on.
     """
 
     width: int = 84
@@ -52,9 +53,10 @@ class PixelOptions:
     channels_first: bool = False
     without: str | Sequence[str] = ()
     samples: int = 1
+    action_repeat: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("width", "height", "stack"):
+        for name in ("width", "height", "stack", "action_repeat"):
             as_count(f"pixels: {name}", getattr(self, name))
         if self.outputs not in CHANNELS:
             raise ValueError(f"pixels: outputs must be one of {list(CHANNELS)}, not {self.outputs!r}")
@@ -88,6 +90,18 @@ def as_options(given: Mapping[str, Any] | None) -> PixelOptions | None:
     return PixelOptions(**given)
 
 
+def translated(given: Mapping[str, Any] | None, wanted: bool, **options: Any) -> Mapping[str, Any] | None:
+    """Return `pixels=` for arguments of other libraries, if they want pictures; else what is given under this name.
+
+    Raises TypeError where both are asked for.
+    """
+    if not wanted:
+        return given
+    if given is not None:
+        raise TypeError("pixels= says all about pictures, and from_pixels what other libraries do: give one of them")
+    return options
+
+
 class Pixels:
     """Pictures of an engine's worlds, the last `stack` of each.
 
@@ -116,6 +130,11 @@ class Pixels:
         newest = self._picture.numbers[options.outputs][0]
         self.stack = FrameStack(newest, options.height, options.width, options.stack)
         self._copied: torch.Tensor | None = None  # what the user is to have, where it is there already
+
+    def repeat(self, begun: torch.Tensor | None = None) -> None:
+        """Repeat the step that the engine has made, as often as `action_repeat` says: see `Engine.repeat`."""
+        if self.options.action_repeat > 1:
+            self.engine.repeat(self.options.action_repeat - 1, begun)
 
     def draw(self, begun: torch.Tensor | None = None, others: bool = True) -> None:
         """Take a picture of every world. Those of the (N,) bool mask begin an episode; None: all do.

@@ -332,6 +332,8 @@ class TorchVectorEnv(VectorEnv):
             restarted.copy_(engine.done)
             torch.logical_not(restarted, out=alive)
         engine.step()
+        if self._pixels:
+            self._pixels.repeat(restarted if self.autoreset_mode is AutoresetMode.NEXT_STEP else None)
         if self.render_mode == "human":
             self.render()
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
