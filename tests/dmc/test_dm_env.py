@@ -89,6 +89,8 @@ def test_pictures_are_observed_under_dm_controls_names(flat: bool) -> None:
         assert (steps[0].observation["pixels"] != drawn).any()
     one = torch_mjenvs.dmc.load("cartpole", "swingup", from_pixels=True, render_kwargs=view)
     assert one.reset().observation["pixels"].shape == (24, 32, 3)
+    with pytest.raises(TypeError, match="for from_pixels"):
+        torch_mjenvs.dmc.load("cartpole", "swingup", render_kwargs=view)
 
 
 def test_arguments_are_dm_controls() -> None:

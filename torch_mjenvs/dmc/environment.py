@@ -210,6 +210,8 @@ def load(
     elif steps is not None and task.frame_skip != TASKS[name].frame_skip:
         steps = math.ceil(steps * TASKS[name].frame_skip / task.frame_skip)
     flat = bool(given.get("flat_observation", False))
+    if render_kwargs is not None and not from_pixels:
+        raise TypeError("render_kwargs are for from_pixels=True")
     view = {"height": 240, "width": 320, "camera_id": -1} | dict(render_kwargs or {})
     view["camera"] = view.pop("camera_id")
     pixels = view | {"state": not pixels_only} if from_pixels else None
