@@ -105,6 +105,20 @@ def test_the_state_may_be_there_too_and_channels_first():
     assert obs.shape == (N, 20, 24, STACK) and obs.dtype == torch.float32 and (obs > 0).all()
 
 
+def test_a_world_of_nan_is_flagged_and_changes_no_other():
+    env, other = made(), made()
+    for x in (env, other):
+        x.reset(seed=1)
+    env.qpos[2] = float("nan")
+    action = torch.full((N, 3), 0.5)
+    obs, reward, terminated, _, info = env.step(action)
+    want, usual = other.step(action)[:2]
+    bad = torch.arange(N) == 2
+    assert torch.equal(info["bad_state"], bad) and torch.equal(terminated, bad) and reward[2] == 0
+    assert torch.equal(obs[~bad], want[~bad]) and torch.equal(reward[~bad], usual[~bad])
+    assert newest(obs)[2].float().std() > 10  # it stands where the model begins, until it is reset
+
+
 def test_torchrl_has_them_as_pixels(drawn):
     env = TorchRLEnv("Hopper", N, pixels=OPTIONS, max_episode_steps=3)
     check_env_specs(env)
