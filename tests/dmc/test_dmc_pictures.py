@@ -107,6 +107,7 @@ def test_dm_controls_own_wrappers_take_it_as_they_take_dm_controls(opengl: None)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quickly_compiled")
 @pytest.mark.parametrize("name", [name for name in TASKS if name not in FAST])
 def test_a_picture_of_any_task_is_dm_controls(opengl: None, name: str) -> None:
     run(DRAWN, str(loader.options["opt"]), name, seconds=600, MUJOCO_GL="egl")
