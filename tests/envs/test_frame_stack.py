@@ -6,7 +6,10 @@ import gc
 
 import pytest
 import torch
+from ptx import Machine
 
+from torch_mjenvs.compiler import cuda
+from torch_mjenvs.envs import frame_stack
 from torch_mjenvs.envs.frame_stack import FrameStack
 
 
@@ -36,6 +39,21 @@ def test_the_newest_comes_in_place_of_the_oldest(worlds, height, width, dtype, c
     for first in (False, True):
         copy = stack.copied(first)
         assert copy.is_contiguous() and torch.equal(copy, torch.cat(want, -1).movedim(-1, 1 if first else -1))
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float32])
+def test_a_gpu_moves_the_same_bytes(dtype, monkeypatch):
+    """The PTX, run by an interpreter."""
+    programs, build = [], frame_stack.build
+    monkeypatch.setattr(frame_stack, "build", lambda x, device: (programs.append(x), build(x, device))[1])
+    torch.manual_seed(0)
+    stack = FrameStack(numbers(4, 16, dtype), 4, 4, 3)
+    stack._stacks.copy_(numbers(1, stack._stacks.numel(), dtype).view(stack._stacks.shape) * 97)
+    theirs = [stack._launch.tensors[0], stack._stacks.clone()]
+    stack.move()
+    Machine(cuda.assembly(programs[0])).launch(theirs, len(stack._stacks))
+    assert torch.equal(theirs[1], stack._stacks) and len(stack._stacks.unique()) > 20
 
 
 def test_memory_is_lent_again_once_nobody_has_it():

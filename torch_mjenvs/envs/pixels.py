@@ -106,8 +106,8 @@ class Pixels:
     """Pictures of an engine's worlds, the last `stack` of each.
 
     Under SAME_STEP, whose kernel has begun new episodes when it is done, the engine keeps what ended ones were left in
-    (`Engine.shows_end`): `final` has their last pictures. On CPUs the first ones of new episodes are then drawn of the
-    worlds alone that begin one, so many at a time.
+    (`Engine.shows_end`), and `draw_both` gives their last pictures. On CPUs the first ones of new episodes are then
+    drawn of the worlds alone that begin one, so many at a time.
 
     Raises MemoryError for more than fits; `UnsupportedModel` for what is not drawn.
     """
