@@ -1,7 +1,7 @@
 """PPO from pictures on a CPU: 64 x 64 pixels, drawn by rays for all worlds at once, and a small convolutional network.
 
     python examples/pixels.py --tasks cartpole-swingup reacher-easy
-    MUJOCO_GL=egl python examples/pixels.py --tasks cartpole-swingup --opengl
+    MUJOCO_GL=egl python examples/pixels.py --tasks cartpole-swingup reacher-easy --opengl
 
 Tasks are dm_control's. An action is held for eight of their steps (four in reacher), and all that the learner sees are
 the last three pictures. `--opengl` learns once more from pictures that `mujoco.Renderer` draws of the same worlds; all
@@ -13,6 +13,7 @@ Shapes: N worlds, T steps of a rollout, A numbers in an action; what is seen is 
 from __future__ import annotations
 
 import argparse
+import copy
 import time
 from dataclasses import dataclass, field
 
@@ -64,23 +65,27 @@ class Worlds:
 
 
 class OpenGLWorlds(Worlds):
-    """The same, with pictures by `mujoco.Renderer`, for tasks that show nothing but their state."""
+    """The same, with pictures by `mujoco.Renderer`, for tasks that show nothing but their state, and a target."""
 
     FLAGS = (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION)
 
     def __init__(self, task: str, num: int):
         super().__init__(task, num, pictures=False)
-        model = self.env.unwrapped.model
-        model.vis.quality.offsamples = 0  # one sample a pixel, as the rays have
-        self.data, self.renderer = mujoco.MjData(model), mujoco.Renderer(model, SIZE, SIZE)
+        self.model = copy.copy(self.env.unwrapped.engine.mjmodel)
+        self.model.vis.quality.offsamples = 0  # one sample a pixel, as the rays have
+        self.data, self.renderer = mujoco.MjData(self.model), mujoco.Renderer(self.model, SIZE, SIZE)
         self.frames = torch.zeros(num, STACK, SIZE, SIZE, dtype=torch.uint8)
 
     def seen(self, obs: object, begun: Tensor) -> Tensor:
-        for world, qpos in enumerate(self.env.unwrapped.qpos.numpy()):
+        env = self.env.unwrapped
+        targets = env.engine.memory.get("target")  # reacher's, (N, 2), each world's own
+        for world, qpos in enumerate(env.qpos.numpy()):
             self.data.qpos[:] = qpos
-            mujoco.mj_kinematics(self.env.unwrapped.model, self.data)
-            mujoco.mj_comPos(self.env.unwrapped.model, self.data)
-            mujoco.mj_camlight(self.env.unwrapped.model, self.data)
+            if targets is not None:
+                self.model.geom("target").pos[:2] = targets[world]
+            mujoco.mj_kinematics(self.model, self.data)
+            mujoco.mj_comPos(self.model, self.data)
+            mujoco.mj_camlight(self.model, self.data)
             self.renderer.update_scene(self.data, 0)
             for flag in self.FLAGS:
                 self.renderer.scene.flags[flag] = 0
@@ -269,7 +274,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["cartpole-swingup", "reacher-easy"])
     parser.add_argument("--seconds", type=float, default=600.0, help="of a core, for each")
-    parser.add_argument("--opengl", action="store_true", help="learn again from mujoco.Renderer's; not for reacher")
+    parser.add_argument("--opengl", action="store_true", help="learn again from mujoco.Renderer's")
     given = parser.parse_args()
     torch.set_num_threads(1)
     ways = [(task, opengl) for task in given.tasks for opengl in ([False, True] if given.opengl else [False])]

@@ -101,6 +101,8 @@ def _meanings() -> dict[str, Meaning]:
         put(f"shl.b{w}", f"{T} i32", T, f"call {T} @shl{w}({T} {{0}}, i32 {{1}})")
         put(f"shr.u{w}", f"{T} i32", T, f"call {T} @shr{w}({T} {{0}}, i32 {{1}})")
     put("bfe.u32", "i32 i32 i32", "i32", "call i32 @field(i32 {0}, i32 {1}, i32 {2})")
+    put("shf.l.wrap.b32", "i32 i32 i32", "i32", "call i32 @llvm.fshl.i32(i32 {1}, i32 {0}, i32 {2})")
+    put("shf.r.wrap.b32", "i32 i32 i32", "i32", "call i32 @llvm.fshr.i32(i32 {1}, i32 {0}, i32 {2})")
     put("mul.hi.u32", "i32 i32", "i32", "call i32 @high(i32 {0}, i32 {1})")
     for kind in "su":
         put(f"mul.wide.{kind}32", "i32 i32", "i64", f"call i64 @wide.{kind}(i32 {{0}}, i32 {{1}})")

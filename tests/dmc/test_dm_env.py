@@ -70,6 +70,29 @@ def test_worlds_that_end_begin_anew_while_others_go_on() -> None:
     assert np.linalg.norm(begun.observation["position"][1]) == pytest.approx(np.sqrt(2))
 
 
+@pytest.mark.parametrize("flat", [False, True])
+def test_pictures_are_observed_under_dm_controls_names(flat: bool) -> None:
+    """What rays draw, alone or beside the task's own observations."""
+    view = {"height": 24, "width": 32, "camera_id": 0}
+    given = {"task_kwargs": {"random": 0}, "environment_kwargs": {"flat_observation": flat}}
+    asked = {"from_pixels": True, "render_kwargs": view | {"samples": 4}}
+    for only in (True, False):
+        env = torch_mjenvs.dmc.load("cartpole", "swingup", 2, pixels_only=only, **given, **asked)  # type: ignore[arg-type]
+        own = {} if only else theirs.suite.load("cartpole", "swingup", **given).observation_spec()
+        shapes = {name: (2, *x.shape) for name, x in own.items()} | {"pixels": (2, 24, 32, 3)}
+        assert {name: x.shape for name, x in env.observation_spec().items()} == shapes
+        steps = env.reset(), env.step(np.ones(env.action_spec().shape))
+        simulation = torch_mjenvs.Simulation(env.env.model, 2, dtype="float64")
+        simulation.qpos.copy_(env.env.qpos)
+        drawn = simulation.render(0, 32, 24, outputs="rgb", samples=4)["rgb"].cpu().numpy()
+        np.testing.assert_array_equal(steps[1].observation["pixels"], drawn)
+        assert (steps[0].observation["pixels"] != drawn).any()
+    one = torch_mjenvs.dmc.load("cartpole", "swingup", from_pixels=True, render_kwargs=view)
+    assert one.reset().observation["pixels"].shape == (24, 32, 3)
+    with pytest.raises(TypeError, match="for from_pixels"):
+        torch_mjenvs.dmc.load("cartpole", "swingup", render_kwargs=view)
+
+
 def test_arguments_are_dm_controls() -> None:
     env = torch_mjenvs.dmc.load(
         "cartpole", "balance", 2, {"random": 1, "time_limit": 1}, {"n_sub_steps": 4, "flat_observation": True}

@@ -105,6 +105,20 @@ def test_the_state_may_be_there_too_and_channels_first():
     assert obs.shape == (N, 20, 24, STACK) and obs.dtype == torch.float32 and (obs > 0).all()
 
 
+def test_a_world_of_nan_is_flagged_and_changes_no_other():
+    env, other = made(), made()
+    for x in (env, other):
+        x.reset(seed=1)
+    env.qpos[2] = float("nan")
+    action = torch.full((N, 3), 0.5)
+    obs, reward, terminated, _, info = env.step(action)
+    want, usual = other.step(action)[:2]
+    bad = torch.arange(N) == 2
+    assert torch.equal(info["bad_state"], bad) and torch.equal(terminated, bad) and reward[2] == 0
+    assert torch.equal(obs[~bad], want[~bad]) and torch.equal(reward[~bad], usual[~bad])
+    assert newest(obs)[2].float().std() > 10  # it stands where the model begins, until it is reset
+
+
 def test_torchrl_has_them_as_pixels(drawn):
     env = TorchRLEnv("Hopper", N, pixels=OPTIONS, max_episode_steps=3)
     check_env_specs(env)
@@ -116,6 +130,31 @@ def test_torchrl_has_them_as_pixels(drawn):
     assert data["next", "done"][:, 2].all() and not torch.equal(newest(ended), newest(again))
     assert torch.equal(newest(again), newest(again, 1)) and not torch.equal(newest(ended), newest(ended, 1))
     assert torch.equal(newest(data["next", "pixels"][:, -1]), drawn(env.engine.qpos))
+
+
+def test_torchrl_takes_them_by_the_names_of_its_own_environments(drawn):
+    env = TorchRLEnv("Hopper", N, from_pixels=True, pixels_only=False, width=24, height=20, camera_id=0)
+    check_env_specs(env)
+    env.set_seed(0)
+    td = env.reset()
+    assert td["observation"].shape == (N, 11) and torch.equal(td["pixels"], drawn(env.engine.qpos))
+    env = TorchRLEnv("Hopper", N, from_pixels=True, width=24, height=20, camera_name="track")
+    assert set(env.observation_spec.keys()) == {"pixels"}
+    with pytest.raises(TypeError, match="from_pixels what other libraries do: give one"):
+        TorchRLEnv("Hopper", N, from_pixels=True, pixels=OPTIONS)
+
+
+def test_torchrl_repeats_an_action_and_draws_once():
+    env, one = TorchRLEnv("Hopper", N, pixels=OPTIONS | {"action_repeat": 4}), TorchRLEnv("Hopper", N)
+    for x in (env, one):
+        x.set_seed(3)
+    data, action = [x.reset() for x in (env, one)], torch.full((N, 3), 0.2)
+    assert torch.equal(env.engine.qpos, one.engine.qpos)
+    got = env.step(data[0].set("action", action))["next"]
+    reward = sum(one.step(data[1].set("action", action))["next", "reward"] for _ in range(4))
+    assert torch.equal(env.engine.qpos, one.engine.qpos)
+    torch.testing.assert_close(got["reward"], reward)
+    assert torch.equal(newest(got["pixels"], 1), newest(data[0]["pixels"]))
 
 
 def test_worlds_that_begin_in_the_same_step_are_drawn_by_themselves(monkeypatch):
@@ -183,6 +222,45 @@ def test_a_rollout_is_what_its_steps_would_be():
         obs, reward, *_ = other.step(policy(obs))
         assert torch.equal(data["reward"][t], reward)
     assert torch.equal(data["next_obs"], obs)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_an_action_is_repeated_until_the_episode_ends(mode, drawn):
+    """As a user would do it with a task's own steps, and hold the worlds that have ended."""
+    options = OPTIONS | {"action_repeat": 3, "state": True}
+    env = TorchVectorEnv("Hopper", N, max_episode_steps=10, pixels=options, autoreset_mode=mode)
+    one = TorchVectorEnv("Hopper", N, max_episode_steps=10, autoreset_mode=AutoresetMode.DISABLED)
+    obs, _ = env.reset(seed=1)
+    assert torch.equal(obs["state"], one.reset(seed=1)[0])
+    env.elapsed_steps[1], one.elapsed_steps[1] = 5, 5  # that world ends before the others
+    env.action_space.seed(0)
+    ended, steps = torch.zeros(N, dtype=torch.bool), set()
+    for _ in range(9):
+        if mode is AutoresetMode.DISABLED and ended.any():
+            obs, _ = env.reset(options={"reset_mask": ended})
+        if ended.any():
+            one.reset(options={"reset_mask": ended})
+        begun = ended if mode is AutoresetMode.NEXT_STEP else torch.zeros_like(ended)  # what this step does there
+        action, still, before = env.action_space.sample(), begun.clone(), newest(obs["pixels"])
+        total, flags = torch.zeros(N), torch.zeros(2, N, dtype=torch.bool)
+        for _ in range(3):
+            held = one.state_dict()
+            one.engine.done[:] = False
+            _, reward, *ends, _ = one.step(action)
+            for name, x in one.engine._views.items():
+                x[still] = held[name][still]
+            total += torch.where(still, 0.0, reward)
+            flags = torch.where(still, flags, torch.stack(ends))
+            steps.add(int(still.sum()))
+            still = still | flags.any(0)
+        obs, reward, terminated, truncated, info = env.step(action)
+        shown = info["final_obs"] if mode is AutoresetMode.SAME_STEP else obs
+        assert torch.equal(shown["state"], one.obs) and torch.equal(newest(shown["pixels"]), drawn(one.qpos))
+        assert torch.equal(newest(shown["pixels"], 1)[~begun], before[~begun])
+        torch.testing.assert_close(reward, total)
+        assert torch.equal(torch.stack([terminated, truncated]), flags)
+        ended = terminated | truncated
+    assert {0, 1, N - 1} <= steps
 
 
 PICTURED = {

@@ -1,4 +1,4 @@
-"""Pictures of 240 x 240 from all cameras, against MuJoCo's renderer: depth, segmentation, colours and structure."""
+"""Pictures of 84 x 84 and 240 x 240 from all cameras, against MuJoCo's: depth, segmentation, colours, structure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch_mjenvs import UnsupportedModel
 from torch_mjenvs.envs.tasks.registry import make_task
 from torch_mjenvs.rendering.scene import scene_of
 
-STATES, SIZE = 20, 240
+STATES, SIZES = 20, (84, 240)
 SUITE = (
     "acrobot-swingup", "ball_in_cup-catch", "cartpole-swingup", "cheetah-run", "finger-turn_hard", "fish-swim",
     "hopper-hop", "humanoid-run", "humanoid_CMU-run", "lqr-lqr_2_1", "lqr-lqr_6_2", "manipulator-bring_ball",
@@ -42,17 +42,18 @@ def test_dogs_skin_is_refused_by_name():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("opengl")
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", [*HAVE, *SUITE, *ROBOTS])
-def test_close_up_they_are_mujocos(name):
+def test_close_up_they_are_mujocos(name, size):
     model = loaded(name)
     model.vis.quality.offsamples = 0  # edges are compared elsewhere
     model.vis.quality.numslices, model.vis.quality.numstacks = 128, 64  # polygons: of 28 slices a camera in a head sees
     simulation = scattered(model, STATES)
-    renderer = mujoco.Renderer(model, SIZE, SIZE)
+    renderer = mujoco.Renderer(model, size, size)
     for camera in range(-1, model.ncam):
-        ours = {k: x.clone() for k, x in simulation.render(camera, SIZE, SIZE).items()}
+        ours = {k: x.clone() for k, x in simulation.render(camera, size, size).items()}
         for without in (("shadow", "reflection"), ()):
-            drawn = simulation.render(camera, SIZE, SIZE, outputs="rgb", without=without)["rgb"]
+            drawn = simulation.render(camera, size, size, outputs="rgb", without=without)["rgb"]
             ours[f"rgb without {without}"] = drawn.clone()
         figures = []
         for world in range(STATES):
@@ -71,8 +72,8 @@ def test_close_up_they_are_mujocos(name):
                 figures[-1] += [np.abs(theirs.astype(int) - x).mean(), structural_similarity(theirs, x)]
         near, same, plain, alike_plain, shaded, alike = np.transpose(figures)
         print(
-            f"{name}, {camera}: depth {near.min():.4f}, segmentation {same.min():.4f}, colour {plain.max():.2f} and "
-            f"{shaded.max():.2f}, structure {alike_plain.min():.3f} and {alike.min():.3f}"
+            f"{name}, {camera}, {size}: depth {near.min():.4f}, segmentation {same.min():.4f}, "
+            f"colour {plain.max():.2f} and {shaded.max():.2f}, structure {alike_plain.min():.3f} and {alike.min():.3f}"
         )
         assert near.min() >= 0.98 and same.min() >= 0.985
         assert plain.max() <= 4.0 and shaded.max() <= 7.0

@@ -126,6 +126,59 @@ def test_pieces_of_a_string_take_one_code(model, monkeypatch):
     assert operations[56] - operations[28] < 20 * strings * 28  # 500 each, where each had code of its own
 
 
+# grey tendons: strings held by a limit, one with a margin, and by a spring; one with two limits and a margin about
+# both, one round a drum, one that nothing moves; one of another colour and one with a material
+STRAINED = """<mujoco><asset><material name="plain"/></asset>
+  <visual><rgba constraint=".1 .9 .7 1"/></visual>
+  <worldbody>
+    <site name="a"/><site name="b" pos=".3 0 0"/><site name="side" pos="0 0 -.3"/>
+    <geom name="drum" type="cylinder" size=".1 .3" pos="0 0 -.4" euler="90 0 0" contype="0" conaffinity="0"/>
+    <body pos="0 0 -.8"><freejoint/><geom size=".05"/><site name="c"/></body>
+  </worldbody>
+  <tendon>
+    <spatial limited="true" range="0 .8"><site site="a"/><site site="c"/></spatial>
+    <spatial limited="true" range="0 .8" margin=".2"><site site="b"/><site site="c"/></spatial>
+    <spatial limited="true" range="0 .8" stiffness="1" springlength="0 .7"><site site="a"/><site site="c"/></spatial>
+    <spatial limited="true" range=".75 .85" margin=".1" damping="1" solimplimit=".2 .7 .3 .4 3">
+      <site site="a"/><site site="c"/></spatial>
+    <spatial limited="true" range=".2 .8" solimplimit="0 .9 .2"><site site="b"/><geom geom="drum" sidesite="side"/>
+      <site site="c"/></spatial>
+    <spatial limited="true" range=".4 .8"><site site="a"/><site site="b"/></spatial>
+    <spatial limited="true" range=".1 .8" rgba=".5 .5 .6 1"><site site="a"/><site site="c"/></spatial>
+    <spatial limited="true" range=".1 .8" material="plain"><site site="a"/><site site="c"/></spatial>
+  </tendon></mujoco>"""
+
+
+@pytest.mark.parametrize("without", [0, mujoco.mjtDisableBit.mjDSBL_LIMIT, mujoco.mjtDisableBit.mjDSBL_GRAVITY])
+def test_a_tendon_takes_on_the_colour_of_the_limit_that_holds_it(without):
+    """As MuJoCo lists it, whose numbers are float32."""
+    model = mujoco.MjModel.from_xml_string(STRAINED)
+    model.opt.disableflags |= int(without)
+    m, scene = load(model), scene_of(model, -1, [])[0]
+    first = {x.id: x for x in scene.drawn if x.object == TENDON and x.rod.piece == 0}
+    assert all(not x.surface.strained for x in scene.drawn if x.rod and x.rod.hangs and x.rod.piece)
+    rng, seen = np.random.default_rng(0), {k: set() for k in first}
+    listed = mujoco.MjvScene(model, 500)
+    everything = mujoco.mjtCatBit.mjCAT_ALL
+    for _ in range(60):
+        d = mujoco.MjData(model)
+        d.qpos[:3] += 0.3 * rng.normal(size=3)
+        mujoco.mj_forward(model, d)
+        mujoco.mjv_updateScene(model, d, mujoco.MjvOption(), None, mujoco.MjvCamera(), everything, listed)
+        theirs = {x.objid: x.rgba for x in listed.geoms[: listed.ngeom] if x.objtype == TENDON}
+        data = Data(m, qpos=d.qpos.tolist())
+        for k, x in first.items():
+            rgb = np.array(x.surface.rgba[:3])
+            if x.surface.strained:
+                rgb += connectors.strain(m, data, k, x.rod) * (np.array(x.surface.strained) - rgb)
+            np.testing.assert_allclose(rgb, theirs[k][:3], atol=2e-7)
+            seen[k].add(round(float(rgb[1]), 3))
+    assert set(first) == set(range(8))
+    held = {k for k, colours in seen.items() if len(colours) > 1}
+    springs = set() if without == mujoco.mjtDisableBit.mjDSBL_GRAVITY else {2}  # then they hang as strings do
+    assert held == (set() if without == mujoco.mjtDisableBit.mjDSBL_LIMIT else {0, 1, 2, 3, 4} - springs)
+
+
 @pytest.mark.usefixtures("opengl")
 def test_they_look_as_in_mujoco(model):
     worlds = beside_mujoco(model, scattered(model, 3), "ahead", 120, 90)

@@ -245,6 +245,17 @@ def test_pictures_keep_their_addresses(shapes):
     assert all(first[name].data_ptr() == again[name].data_ptr() for name in first)
 
 
+def test_channels_come_first_on_request(shapes):
+    outputs, (simulation, _) = ("rgb", "depth", "segmentation"), shapes
+    last = simulation.render("wide", 12, 8, outputs)
+    first = simulation.render("wide", 12, 8, outputs, channels_first=True)
+    shape = WORLDS, 8, 12
+    assert [first[name].shape for name in outputs] == [(WORLDS, 3, 8, 12), shape, (WORLDS, 2, 8, 12)]
+    for name in outputs:
+        assert first[name].data_ptr() == last[name].data_ptr()
+        assert torch.equal(first[name] if name == "depth" else first[name].movedim(1, -1), last[name])
+
+
 def test_a_world_of_nan_shows_the_background_and_no_other_world_changes(shapes):
     simulation, whole = shapes
     before = simulation.qpos[2].clone()

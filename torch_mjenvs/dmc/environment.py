@@ -18,6 +18,7 @@ from ..envs.vector_env import TorchVectorEnv
 from .registry import TASKS
 
 FLAT = "observations"  # the name of an observation in one row, as in dm_control
+PIXELS = "pixels"  # and of pictures
 
 
 class SuiteEnvironment(dm_env.Environment):
@@ -28,8 +29,8 @@ class SuiteEnvironment(dm_env.Environment):
     0 and 1. At the time limit the discount is 1, where a task ends it is 0. What follows LAST is FIRST.
     """
 
-    def __init__(self, env: TorchVectorEnv, seed: int | None, batched: bool, flat: bool):
-        self._env, self._seed, self._batched, self._flat = env, seed, batched, flat
+    def __init__(self, env: TorchVectorEnv, seed: int | None, batched: bool):
+        self._env, self._seed, self._batched = env, seed, batched
         self._waiting = np.ones(env.num_envs, bool)  # worlds that begin an episode with the next step
         self._begun = False
         self._cameras: dict[tuple[int, int], Camera] = {}  # by height and width
@@ -119,7 +120,11 @@ class SuiteEnvironment(dm_env.Environment):
         return (self._env.num_envs,) if self._batched else ()
 
     def _named(self, obs: Any) -> dict[str, np.ndarray]:
-        parts = {FLAT: obs} if self._flat else obs
+        shown: dict[str, Any] = {}
+        if self._env._pixels is not None:  # it shows {"state": ..., "pixels": ...}, or pictures alone
+            obs, shown = (obs["state"], obs) if self._env._pixels.options.state else ({}, {PIXELS: obs})
+        parts = {FLAT: obs} if isinstance(obs, torch.Tensor) else dict(obs)
+        parts |= {PIXELS: shown[PIXELS]} if shown else {}
         found = {name: x.cpu().numpy().copy() for name, x in parts.items()}
         return found if self._batched else {name: x[0] for name, x in found.items()}
 
@@ -155,6 +160,9 @@ def load(
     environment_kwargs: Mapping[str, Any] | None = None,
     visualize_reward: bool = False,
     *,
+    from_pixels: bool = False,
+    pixels_only: bool = True,
+    render_kwargs: Mapping[str, Any] | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> SuiteEnvironment:
@@ -165,6 +173,9 @@ def load(
     task_kwargs: "random" is a seed, "time_limit" is in seconds; all else are fields of the task, such as "num_poles" or
     "fully_observable". environment_kwargs: "control_timestep" in seconds or "n_sub_steps", and "flat_observation".
     `visualize_reward` may only be False, as public agents write it: rewards colour no picture here.
+    from_pixels: "pixels" (N, height, width, 3) is observed, beside the task's own observations if not pixels_only, as
+    with dm_control's `pixels.Wrapper`, but drawn by rays, of all worlds at once. render_kwargs: "height", "width",
+    "camera_id" as for `render`, and what `pixels=` of `TorchVectorEnv` has beside: "stack", "action_repeat", ...
 
     Raises ValueError for an unknown domain or task, a control step that is no whole number of substeps, both ways to
     say how long it is, or rewards to be seen; TypeError for any other argument; ImportError where dm_control is not
@@ -199,8 +210,13 @@ def load(
     elif steps is not None and task.frame_skip != TASKS[name].frame_skip:
         steps = math.ceil(steps * TASKS[name].frame_skip / task.frame_skip)
     flat = bool(given.get("flat_observation", False))
+    if render_kwargs is not None and not from_pixels:
+        raise TypeError("render_kwargs are for from_pixels=True")
+    view = {"height": 240, "width": 320, "camera_id": -1} | dict(render_kwargs or {})
+    view["camera"] = view.pop("camera_id")
+    pixels = view | {"state": not pixels_only} if from_pixels else None
     env = TorchVectorEnv(
         task, num_envs or 1, device=device, dtype=dtype, max_episode_steps=steps,
-        observation="flat" if flat else "dict",
+        observation="flat" if flat else "dict", pixels=pixels,
     )  # fmt: skip
-    return SuiteEnvironment(env, seed, num_envs is not None, flat)
+    return SuiteEnvironment(env, seed, num_envs is not None)

@@ -326,6 +326,25 @@ class Engine(Varied):
         if self._ahead and not torch.compiler.is_compiling():
             self._ahead.after_step()
 
+    @exclusive
+    def repeat(self, times: int, begun: torch.Tensor | None = None) -> None:
+        """Make so many steps more with the action of the last one, and sum their rewards.
+
+        Worlds stay as they are once their episode has ended; so do those of the (N,) bool mask, which that step began.
+        """
+        total, still = self.reward.clone(), self.terminated | self.truncated
+        if begun is not None:
+            still |= begun
+        for _ in range(times):
+            old = self.state_dict() if still.is_cuda or still.any() else {}
+            self.step()
+            for name, x in old.items():
+                new = self.view(name)
+                new.copy_(torch.where(still.view(-1, *[1] * (new.ndim - 1)), x, new))
+            total += torch.where(still, 0.0, self.reward)
+            still |= self.terminated | self.truncated
+        self.reward.copy_(total)
+
     def step_on(self, buffers: Mapping[str, torch.Tensor]) -> Callable[[], None]:
         """Return a function that makes a step of the worlds on these buffers, by name, in place of the engine's own.
 

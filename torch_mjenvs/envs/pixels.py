@@ -23,11 +23,11 @@ from ..rendering.scene import EFFECTS
 from .contract import by_name
 from .engine import Engine
 from .episode import is_known
+from .frame_stack import FrameStack
 from .layout import size_of
 from .tasks.base import Shown, Task
 
 CHANNELS = {"rgb": 3, "depth": 1}
-BLOCK = 2**20  # bytes of stacks that move at a time: they stay in a core's cache
 SHARE, MANY = 16, 4  # worlds that begin an episode are drawn by sixteenths of all, up to four of these
 
 
@@ -40,7 +40,8 @@ class PixelOptions:
     stack: so many pictures, the newest last, one behind the other in the channels; an episode begins with its first
     picture so many times. state: whether the task's own observation is there beside them. channels_first: (channels,
     height, width), as networks of torch have it. without: which of `shadow`, `reflection`, `skybox` to do without.
-    samples: 4 smooths edges, as MuJoCo does by default, and takes longer.
+    samples: 4 smooths edges, as MuJoCo does by default, and takes longer. action_repeat: a step is so many of the
+    task's with one action, of which the last is drawn; rewards are summed, and what has ended does not go on.
     """
 
     width: int = 84
@@ -52,9 +53,10 @@ class PixelOptions:
     channels_first: bool = False
     without: str | Sequence[str] = ()
     samples: int = 1
+    action_repeat: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("width", "height", "stack"):
+        for name in ("width", "height", "stack", "action_repeat"):
             as_count(f"pixels: {name}", getattr(self, name))
         if self.outputs not in CHANNELS:
             raise ValueError(f"pixels: outputs must be one of {list(CHANNELS)}, not {self.outputs!r}")
@@ -88,12 +90,24 @@ def as_options(given: Mapping[str, Any] | None) -> PixelOptions | None:
     return PixelOptions(**given)
 
 
+def translated(given: Mapping[str, Any] | None, wanted: bool, **options: Any) -> Mapping[str, Any] | None:
+    """Return `pixels=` for arguments of other libraries, if they want pictures; else what is given under this name.
+
+    Raises TypeError where both are asked for.
+    """
+    if not wanted:
+        return given
+    if given is not None:
+        raise TypeError("pixels= says all about pictures, and from_pixels what other libraries do: give one of them")
+    return options
+
+
 class Pixels:
     """Pictures of an engine's worlds, the last `stack` of each.
 
     Under SAME_STEP, whose kernel has begun new episodes when it is done, the engine keeps what ended ones were left in
-    (`Engine.shows_end`): `final` has their last pictures. On CPUs the first ones of new episodes are then drawn of the
-    worlds alone that begin one, so many at a time.
+    (`Engine.shows_end`), and `draw_both` gives their last pictures. On CPUs the first ones of new episodes are then
+    drawn of the worlds alone that begin one, so many at a time.
 
     Raises MemoryError for more than fits; `UnsupportedModel` for what is not drawn.
     """
@@ -103,19 +117,24 @@ class Pixels:
         n, device, dtype = engine.num_envs, engine.device, engine.dtype
         size, outputs = (options.width, options.height), (options.outputs,)
         row = options.shape[0] * options.shape[1] * options.shape[2]
-        held, stacks = bytes_a_picture(engine.mjmodel, size, outputs, dtype.itemsize), 3 if engine.shows_end else 2
+        held = bytes_a_picture(engine.mjmodel, size, outputs, dtype.itemsize)
+        stacks = 5 if engine.shows_end else 3  # with those that users have and get next
         some = -(-n // SHARE) if engine.shows_end and device.type == "cpu" else 0
         held += held * some // n
         check_memory("num_envs", n, held + stacks * row * (1 if options.outputs == "rgb" else dtype.itemsize), device)
         camera = options.camera if options.camera is not None else min(engine.mjmodel.ncam, 1) - 1
         how = options.effects, options.samples
         self._picture = picture_of(engine, engine.model, camera, size, outputs, None, *how)
-        latest = self._latest = self._newest(self._picture)
         self._some = torch.zeros(some, dtype=torch.int64, device=device)  # the worlds of `_few`
         self._few = picture_of(engine, engine.model, camera, size, outputs, self._some, *how) if some else None
-        self.frames = torch.zeros((n, *size[::-1], CHANNELS[options.outputs] * options.stack), device=device)
-        self.frames = launch.mark_static_address(self.frames.to(latest.dtype))
-        self.final = torch.zeros_like(self.frames) if engine.shows_end else self.frames
+        newest = self._picture.numbers[options.outputs][0]
+        self.stack = FrameStack(newest, options.height, options.width, options.stack)
+        self._copied: torch.Tensor | None = None  # what the user is to have, where it is there already
+
+    def repeat(self, begun: torch.Tensor | None = None) -> None:
+        """Repeat the step that the engine has made, as often as `action_repeat` says: see `Engine.repeat`."""
+        if self.options.action_repeat > 1:
+            self.engine.repeat(self.options.action_repeat - 1, begun)
 
     def draw(self, begun: torch.Tensor | None = None, others: bool = True) -> None:
         """Take a picture of every world. Those of the (N,) bool mask begin an episode; None: all do.
@@ -123,80 +142,64 @@ class Pixels:
         others: whether the picture counts for worlds that begin none; False leaves theirs as they were.
         """
         self._take()
+        self._copied = None
         if begun is None:
-            self.frames.copy_(self._filled(self._latest))
-            return
-        if begun.is_cuda or torch.compiler.is_compiling():
-            begins = begun[:, None, None, None]
-            moved = self._moved(self.frames, self._latest) if others else self.frames
-            self.frames.copy_(torch.where(begins, self._filled(self._latest), moved))
+            self.stack.frames.copy_(self.stack.filled(self.stack.newest))
             return
         if others:
-            self._move()
-        self.frames[begun] = self._filled(self._latest[begun])  # of few: to choose for all takes 20 times as long
+            self._copied = self._moved()
+        if begun.is_cuda or torch.compiler.is_compiling():
+            filled = self.stack.filled(self.stack.newest)
+            self.stack.frames.copy_(torch.where(begun[:, None, None, None], filled, self.stack.frames))
+        elif begun.any():
+            self._put(begun, self.stack.newest[begun])  # of few: to choose for all takes 20 times as long
 
-    def draw_both(self, ended: torch.Tensor) -> None:
-        """Take pictures after a step in which the worlds of the (N,) bool mask ended an episode and began the next."""
+    def draw_both(self, ended: torch.Tensor) -> torch.Tensor:
+        """Take pictures after a step in which the worlds of the (N,) bool mask ended an episode and began the next.
+
+        Return those that the step led to, before any reset, as `seen` has them.
+        """
         self._take("final_")
-        self._move()
-        self.final.copy_(self.frames)
+        moved = self._moved()
+        final = self.stack.copied(self.options.channels_first) if moved is None else moved
         if self._few is None or ended.sum() > MANY * len(self._some):
             self.draw(ended, others=False)
-            return
+            return final
+        self._copied = None
         for part in ended.nonzero()[:, 0].split(len(self._some)):
             if len(part):
                 self._some.copy_(part[:1].expand_as(self._some))
                 self._some[: len(part)] = part
                 self._take(picture=self._few)
-                self.frames[part] = self._filled(self._newest(self._few)[: len(part)])
+                self._put(part, self.stack.pictures(self._few.numbers[self.options.outputs][0])[: len(part)])
+        return final
 
     def _take(self, prefix: str = "", picture: Picture | None = None) -> None:
         self.engine._follow()
         launch.materialize(self.engine.buffers[f"{prefix}qpos"])
         (picture or self._picture).draw(prefix)
 
-    def _newest(self, picture: Picture) -> torch.Tensor:
-        """Return a picture's tensor, (worlds, height, width, channels)."""
-        found = picture.tensors[self.options.outputs]
-        return found if self.options.outputs == "rgb" else found[..., None]
+    def _moved(self) -> torch.Tensor | None:
+        """Make the latest pictures the newest of their stacks; where that makes a copy on the way, return it."""
+        if self.engine.device.type != "cpu" or self.options.channels_first or torch.compiler.is_compiling():
+            self.stack.move()
+            return None
+        return self.stack.moved()
 
-    def _filled(self, latest: torch.Tensor) -> torch.Tensor:
-        """Return stacks of these pictures alone."""
-        return torch.cat((latest,) * self.options.stack, -1)
+    def _put(self, worlds: torch.Tensor, pictures: torch.Tensor) -> None:
+        """Fill the stacks of worlds, a mask or numbers, with these pictures alone."""
+        for frames in (self.stack.frames, *([] if self._copied is None else [self._copied])):
+            frames[worlds] = self.stack.filled(pictures)
 
-    def _move(self) -> None:
-        """Make the latest pictures the newest of their stacks, block by block: all at once would take new memory,
-        which costs more than what is done with it.
-        """
-        size = self.frames[0].numel() * self.frames.element_size()
-        worlds = max(1, BLOCK // size) if self.frames.device.type == "cpu" else len(self.frames)
-        for frames, latest in zip(self.frames.split(worlds), self._latest.split(worlds), strict=True):
-            frames.copy_(self._moved(frames, latest))
+    def seen(self) -> torch.Tensor:
+        """Return a copy of the observations of all worlds, (N, ...) as `PixelOptions.shape` has it."""
+        found, self._copied = self._copied, None
+        return self.stack.copied(self.options.channels_first) if found is None else found
 
-    def _moved(self, frames: torch.Tensor, latest: torch.Tensor) -> torch.Tensor:
-        """Return stacks with the latest picture as their newest.
-
-        All numbers move by one picture's channels in memory, as one block, and then each channel is put in its place:
-        on a CPU in a sixth of the time of `torch.cat`, which goes pixel by pixel.
-        """
-        moved, channels = torch.empty_like(frames), latest.shape[-1]
-        moved.view(-1)[:-channels].copy_(frames.view(-1)[channels:])
-        for k in range(-channels, 0):
-            moved[..., k] = latest[..., k]
-        return moved
-
-    def seen(self, final: bool = False) -> torch.Tensor:
-        """Return a copy of the observations of all worlds, (N, ...) as `PixelOptions.shape` has it.
-
-        final: those that the last step led to, before any reset.
-        """
-        held = self.final if final else self.frames
-        frames = held.movedim(-1, 1) if self.options.channels_first else held
-        if frames.device.type != "cpu" or torch.compiler.is_compiling():
-            return frames.clone(memory_format=torch.contiguous_format)
-        kind = np.dtype(str(frames.dtype).removeprefix("torch."))
-        # NumPy asks Linux for large pages, as torch does not by itself: to fill new memory takes a third of the time.
-        return torch.from_numpy(np.empty(frames.shape, kind)).copy_(frames)
+    def load(self, frames: torch.Tensor) -> None:
+        """Put stacks, (N, height, width, channels), in place of those that are there."""
+        self.stack.frames.copy_(frames)
+        self._copied = None
 
     @property
     def space(self) -> Box:
@@ -207,7 +210,7 @@ class Pixels:
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Make new pictures for `copy.deepcopy` and pickle, as kernels cannot be copied."""
-        return _remade, (self.engine, self.options, self.frames)
+        return _remade, (self.engine, self.options, self.stack.frames)
 
 
 def picture_of(
@@ -277,5 +280,5 @@ def _showing(mjm: mujoco.MjModel, m: Model, shown: Shown) -> tuple[Model, dict[i
 
 def _remade(engine: Engine, options: PixelOptions, frames: torch.Tensor) -> Pixels:
     made = Pixels(engine, options)
-    made.frames.copy_(frames)
+    made.load(frames)
     return made

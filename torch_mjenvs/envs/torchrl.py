@@ -23,7 +23,7 @@ from .engine import Engine, copied
 from .entries import BAD_STATE
 from .observation import as_form
 from .parts import Parts, mapped
-from .pixels import Pixels
+from .pixels import Pixels, translated
 from .pixels import as_options as as_pixels
 from .spaces import action_space
 from .tasks.base import Task
@@ -70,6 +70,8 @@ class TorchRLEnv(EnvBase):
         pixels: dict(width=84, height=84, camera=0, outputs="rgb", stack=3) gives pictures as td["pixels"] (N, 84, 84,
             9) uint8, drawn without OpenGL, in place of the task's own observations; `state=True` gives both, and
             `PixelOptions` has the rest.
+        from_pixels, pixels_only: as TorchRL's own environments take them, for `pixels=` of this `width`, `height` and
+            camera; `pixels_only=False` is its `state=True`.
         render_worlds: the worlds that `render()` draws, as one picture; None for a picture of every world.
         width, height, camera_id, camera_name, max_geom, visual_options, default_camera_config: as Gymnasium's
             MujocoEnv takes them.
@@ -110,6 +112,8 @@ class TorchRLEnv(EnvBase):
         randomize: Mapping[str, Any] | None = None,
         vary: Sequence[str] = (),
         pixels: Mapping[str, Any] | None = None,
+        from_pixels: bool = False,
+        pixels_only: bool = True,
         render_worlds: Sequence[int] | None = None,
         width: int = DEFAULT_SIZE,
         height: int = DEFAULT_SIZE,
@@ -120,7 +124,10 @@ class TorchRLEnv(EnvBase):
         default_camera_config: dict[str, Any] | None = None,
         **task_arguments: Any,
     ):
-        made, form, pictures = make_task(task, task_arguments, RESERVED), as_form(observation), as_pixels(pixels)
+        made, form = make_task(task, task_arguments, RESERVED), as_form(observation)
+        camera = camera_id if camera_name is None else camera_name
+        asked = translated(pixels, from_pixels, width=width, height=height, camera=camera, state=not pixels_only)
+        pictures = as_pixels(asked)
         engine = Engine(
             made,
             num_envs,
@@ -202,6 +209,7 @@ class TorchRLEnv(EnvBase):
         engine.action.copy_(as_tensor("action", tensordict["action"], self._action_shape, self.device))
         engine.step()
         if self._pixels:  # native_autoreset shows the beginning of the next episode
+            self._pixels.repeat()
             begun = engine.terminated | engine.truncated if self._torchrl_native_autoreset else self._no_world
             self._pixels.draw(begun)
         terminated, truncated = copied(engine.terminated)[:, None], copied(engine.truncated)[:, None]

@@ -218,15 +218,18 @@ class TorchVectorEnv(VectorEnv):
         """The observations that `reset` or `step` returned last, (N, D) or by name, the engine's own memory."""
         return self._with_pixels(self._parts.split(self.engine.obs))
 
-    def _seen(self, name: str) -> Observations:
-        """Return "obs" or "final_obs" as users are to have it: by name, and a copy unless they want none."""
-        rows = self.engine.view(name)
-        return self._with_pixels(self._parts.split(copied(rows) if self.copy else rows), name == "final_obs")
+    def _seen(self, name: str, pixels: torch.Tensor | None = None) -> Observations:
+        """Return "obs" or "final_obs" as users are to have it: by name, and a copy unless they want none.
 
-    def _with_pixels(self, state: Observations, final: bool = False) -> Observations:
+        pixels: pictures of final observations.
+        """
+        rows = self.engine.view(name)
+        return self._with_pixels(self._parts.split(copied(rows) if self.copy else rows), pixels)
+
+    def _with_pixels(self, state: Observations, pixels: torch.Tensor | None = None) -> Observations:
         if self._pixels is None:
             return state
-        pixels = self._pixels.seen(final)
+        pixels = self._pixels.seen() if pixels is None else pixels
         return {"state": state, "pixels": pixels} if self._pixels.options.state else pixels
 
     @property
@@ -329,13 +332,16 @@ class TorchVectorEnv(VectorEnv):
             restarted.copy_(engine.done)
             torch.logical_not(restarted, out=alive)
         engine.step()
+        if self._pixels:
+            self._pixels.repeat(restarted if self.autoreset_mode is AutoresetMode.NEXT_STEP else None)
         if self.render_mode == "human":
             self.render()
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             torch.logical_or(engine.terminated, engine.truncated, out=restarted)
             torch.logical_not(restarted, out=alive)
+        final: torch.Tensor | None = None
         if self._pixels and self.autoreset_mode is AutoresetMode.SAME_STEP:
-            self._pixels.draw_both(restarted)
+            final = self._pixels.draw_both(restarted)
         elif self._pixels:  # with NEXT_STEP, worlds that had ended have begun anew
             self._pixels.draw(restarted if self.autoreset_mode is AutoresetMode.NEXT_STEP else self._no_world)
         (reward, *columns), (terminated, truncated, bad_state, *masks) = self._outputs()
@@ -344,7 +350,7 @@ class TorchVectorEnv(VectorEnv):
             info[name], info[mask_name] = value, masks[kind]
         info[BAD_STATE], info[f"_{BAD_STATE}"] = bad_state, masks[0]
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            self._add_final(info, columns[len(self._entries) :], masks[2])
+            self._add_final(info, columns[len(self._entries) :], masks[2], final)
         return self._seen("obs"), reward, terminated, truncated, info
 
     def _masks(self) -> list[torch.Tensor]:
@@ -366,13 +372,16 @@ class TorchVectorEnv(VectorEnv):
             columns += named_columns(give(engine.final_info_values), engine.layout.info.values())
         return columns, [give(x) for x in (engine.terminated, engine.truncated, engine.bad_state, *self._masks())]
 
-    def _add_final(self, info: dict[str, Any], columns: Sequence[torch.Tensor], ended: torch.Tensor) -> None:
+    def _add_final(
+        self, info: dict[str, Any], columns: Sequence[torch.Tensor], ended: torch.Tensor, pixels: torch.Tensor | None
+    ) -> None:
         final: dict[str, Any] = {}
         for (name, mask_name, _), value, by_step in zip(self._entries, columns, self._by_step, strict=True):
             if by_step:
                 final[name], final[mask_name] = value, ended
         final[BAD_STATE], final[f"_{BAD_STATE}"] = info[BAD_STATE], ended
-        info |= {"final_obs": self._seen("final_obs"), "_final_obs": ended, "final_info": final, "_final_info": ended}
+        seen = self._seen("final_obs", pixels)
+        info |= {"final_obs": seen, "_final_obs": ended, "final_info": final, "_final_info": ended}
 
     def _check_ready(self) -> None:
         if not self.ready:
@@ -505,7 +514,7 @@ class TorchVectorEnv(VectorEnv):
     @exclusive
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Return copies of all that the worlds carry: an environment that loads them goes on from here, bit for bit."""
-        pixels = {"pixels": self._pixels.frames.clone()} if self._pixels else {}
+        pixels = {"pixels": self._pixels.stack.frames.clone()} if self._pixels else {}
         return self.engine.state_dict() | pixels | {"ready": torch.tensor(self._ready, device="cpu")}
 
     @exclusive
@@ -519,11 +528,11 @@ class TorchVectorEnv(VectorEnv):
             self._refuse()
         unready = {"ready": torch.tensor(False, device="cpu")}
         state = unready | dict(state) if isinstance(state, Mapping) else state
-        pixels = {"pixels": self._pixels.frames} if self._pixels else {}
+        pixels = {"pixels": self._pixels.stack.frames} if self._pixels else {}
         check_state(state, self.engine._views | pixels | unready, "such an environment")
         self.engine.load_state_dict({name: x for name, x in state.items() if name not in ("ready", "pixels")})
-        for name, frames in pixels.items():
-            frames.copy_(state[name])
+        if self._pixels:
+            self._pixels.load(state["pixels"])
         self._ready = bool(state["ready"])
 
     def render(self) -> tuple[Any, ...] | None:

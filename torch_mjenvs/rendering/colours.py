@@ -335,13 +335,13 @@ def _shaded(
         drawn, own = scene.drawn[group[0]], view.shapes[group[0]][1]
         surface = drawn.surface
         assert surface is not None
-        colours: list[Any] = [list(surface.rgba[:3]), *_gloss(surface)]
+        colours: list[Any] = [view.mixed.get(group[0], list(surface.rgba[:3])), *_gloss(surface)]
         if len(group) > 1:  # choose the numbers first
             chosen: list[Any] = [[0.0] * len(own), [0.0] * 3, 0.0, 0.0, 0.0]
             for k in group:
                 other = scene.drawn[k].surface
                 assert other is not None
-                its = [list(view.shapes[k][1]), list(other.rgba[:3]), *_gloss(other)]
+                its = [list(view.shapes[k][1]), view.mixed.get(k, list(other.rgba[:3])), *_gloss(other)]
                 chosen = when_any(_is(which, k), functools.partial(_always, its), chosen)
             own, *colours = chosen
         if drawn.tree:

@@ -41,6 +41,7 @@ from ..physics.algebra.spatial import (
     sub,
     transpose,
 )
+from ..physics.constraints.rows import impedance
 from ..physics.dynamics.tendons.tendon import parts
 from ..physics.dynamics.tendons.wrapping import Wrap, wrap
 from ..physics.model.data import Data
@@ -109,6 +110,31 @@ def _springs_back(mjm: mujoco.MjModel, t: int) -> bool:
 
 def _ends(mjm: mujoco.MjModel, t: int) -> bool:
     return bool(mjm.tendon_stiffness[t] == 0 and mjm.tendon_limited[t] and mjm.tendon_range[t, 0] == 0)
+
+
+def strains(mjm: mujoco.MjModel, t: int, rod: Rod) -> bool:
+    """Return whether a piece of a tendon shows that a limit holds it: grey ones, MuJoCo's default, without a material.
+
+    A string does so where it is tight, and is one piece there; one that springs back never does.
+    """
+    disabled = mujoco.mjtDisableBit.mjDSBL_CONSTRAINT | mujoco.mjtDisableBit.mjDSBL_LIMIT
+    return bool(
+        mjm.tendon_limited[t]
+        and mjm.tendon_matid[t] < 0
+        and (mjm.tendon_rgba[t] == [0.5, 0.5, 0.5, 1.0]).all()
+        and not mjm.opt.disableflags & disabled
+        and not (rod.hangs and (rod.piece > 0 or _springs_back(mjm, t)))
+    )
+
+
+def strain(m: Model, d: Data, t: int, rod: Rod) -> Scalar:
+    """Return the impedance of the limit that holds a tendon, 0 where none does."""
+    length, (low, high), margin = d.ten_length[t], m.tendon_range[t], m.tendon_margin[t]
+    found: Scalar = 0.0
+    if d.ten_J[t]:  # else nothing moves it
+        for distance in (length - low - margin, high - length - margin):
+            found = select(distance < 0.0, impedance(m.tendon_solimp_lim[t], distance), found)
+    return select(length < high, 0.0, found) if rod.hangs else found
 
 
 def _tendon(m: Model, d: Data, t: int, rod: Rod) -> list[Piece]:

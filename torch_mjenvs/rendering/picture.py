@@ -45,7 +45,8 @@ class Picture:
     `model` is that of the worlds, `state` the buffers that `world` makes a world's model and data of, `states` has
     tensors for them by names under which they can be drawn, and `worlds` says which worlds are drawn, None: all. What
     is written into it counts from the next picture on. `what` tells `world` from others with this model; None: nothing
-    does, and the code is not kept.
+    does, and the code is not kept. `tensors` are as users want them, `numbers` as kernels have them: of an output
+    (numbers, worlds, pixels), where `rgb` is one number, red + 256 green + 65536 blue.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Picture:
             for name, view in views.items():
                 views[name] = launch.mark_static_address(torch.zeros_like(view, memory_format=torch.contiguous_format))
                 self._sorted.append((view, views[name]))
+        self.numbers = views
         self.tensors = {name: _as_users_want(name, x.unflatten(2, (height, width))) for name, x in views.items()}
 
     def draw(self, state: str = "") -> None:

@@ -158,6 +158,10 @@ class Scene:
         flat = drawn.shape == GeomType.PLANE and drawn.surface and drawn.surface.texture
         return 4 if flat and flat.faces != CUBE else 0
 
+    def mixed(self, drawn: Drawn) -> int:
+        """Return how many numbers a view keeps of the colour of what does not always have the same."""
+        return 3 if drawn.surface and drawn.surface.strained else 0
+
     def kept(self, drawn: Drawn, view: int) -> int:
         """Return how many numbers a view, 0 the camera's own, keeps of the light on a plane."""
         groups, glints = len(self.groups(view == 0)), None if drawn.bounded else self.glints(drawn)
@@ -169,7 +173,8 @@ class Scene:
     def size(self) -> int:
         """Return how many numbers a picture keeps: of the camera's view, of its mirrors', of the sky and of shadows."""
         views = range(1 + len(self.mirrors))
-        shapes = sum(4 + count(x) + self.laid(x) + self.kept(x, k) for x in self.drawn for k in views) + 4 * len(views)
+        more = sum(self.laid(x) + self.mixed(x) + self.kept(x, k) for x in self.drawn for k in views)
+        shapes = sum(4 + count(x) for x in self.drawn) * len(views) + 4 * len(views) + more
         sky = 9 if self.sky else 0
         return shapes + 6 * len(self.lights) * len(views) + sky + len(self.casting) * (9 + 4 * len(self.drawn))
 
@@ -267,6 +272,8 @@ def _rods(mjm: mujoco.MjModel, listed: mujoco.MjvScene, known: Sequence[Texture]
         for rod in rods:
             broken = object == ACTUATOR and rod.piece == connectors.BROKEN
             shown = replace(look, rgba=tuple(map(float, mjm.vis.rgba.crankbroken))) if look and broken else look
+            if shown and object == TENDON and connectors.strains(mjm, k, rod):
+                shown = replace(shown, strained=tuple(map(float, mjm.vis.rgba.constraint[:3])))
             yield Drawn(object, k, rod.shape, shown, rod=rod)
 
 
@@ -418,6 +425,9 @@ def _view(
         out += numbers
         if x.surface and scene.laid(x):
             out += surfaces.laid(x.surface, numbers[16:18])
+        if x.surface and x.rod and scene.mixed(x):
+            held = connectors.strain(m, d, x.id, x.rod)
+            out += [a + held * (b - a) for a, b in zip(x.surface.rgba[:3], x.surface.strained, strict=True)]
         if scene.kept(x, number):
             of_plane = corner_lights if x.cells == FOUR else even_light
             start, turn = numbers[4:7], numbers[7:16]
@@ -506,13 +516,15 @@ class View:
 
     `shapes` has of each shape its bounds and its own, `around` the bounds of all but planes, `lights` of each light its
     position and direction. `laid` has of planes how a texture lies on them, `kept` the light at the corners of four
-    cells, or the even one; `meshes` is the table of the scene's meshes.
+    cells, or the even one, `mixed` the colours that are not always the same; `meshes` is the table of the scene's
+    meshes.
     """
 
     def __init__(self, scene: Scene, numbers: Sequence[Scalar], number: int = 0, table: Any = None):
         self.meshes = table
         self.shapes, self.lights, at = [], [], 0
         self.laid: dict[int, list[Scalar]] = {}
+        self.mixed: dict[int, list[Scalar]] = {}
         self.kept: dict[int, list[Scalar]] = {}
         for k, drawn in enumerate(scene.drawn):
             self.shapes.append((numbers[at : at + 4], list(numbers[at + 4 : at + 4 + count(drawn)])))
@@ -520,6 +532,9 @@ class View:
             if laid := scene.laid(drawn):
                 self.laid[k] = list(numbers[at : at + laid])
                 at += laid
+            if mixed := scene.mixed(drawn):
+                self.mixed[k] = list(numbers[at : at + mixed])
+                at += mixed
             if kept := scene.kept(drawn, number):
                 self.kept[k] = list(numbers[at : at + kept])
                 at += kept

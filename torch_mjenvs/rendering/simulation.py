@@ -61,6 +61,7 @@ class Simulation(simulation.Simulation):
         worlds: Sequence[int] | None = None,
         without: str | Sequence[str] = (),
         samples: int = 1,
+        channels_first: bool = False,
     ) -> dict[str, torch.Tensor]:
         """Draw what a camera sees of every world, or of some, as they stand, and return its pictures by name.
 
@@ -72,7 +73,8 @@ class Simulation(simulation.Simulation):
         transparent. The background, which is all that a world of NaN shows, is at the depth where drawing ends
         (visual/map/zfar). No OpenGL is needed. without: which of `shadow`, `reflection` and `skybox` colours are to do
         without. samples: in how many places of a pixel its colour is found, 1 or 4: 4 smooths edges, as MuJoCo does by
-        default, and takes up to four times as long.
+        default, and takes up to four times as long. channels_first: `rgb` as (worlds, 3, height, width), `segmentation`
+        as (worlds, 2, height, width): views of the same memory.
 
         The tensors keep their addresses: the next call with the same arguments overwrites them. The first one compiles.
 
@@ -100,7 +102,8 @@ class Simulation(simulation.Simulation):
         self._follow()
         launch.materialize(*(self._buffers[name] for name in self._written))
         self._pictures[key].draw()
-        return dict(self._pictures[key].tensors)
+        found = self._pictures[key].tensors
+        return {name: x.movedim(-1, 1) if channels_first and x.ndim == 4 else x for name, x in found.items()}
 
     @lasting
     def _picture(

@@ -21,7 +21,8 @@ class Surface:
     """The material of what is drawn. Colours are from 0 to 1.
 
     `repeat` is how often a flat texture lies on it along x and y: on the whole of it, or on two metres if `uniform`.
-    `spacing` is that of a plane's lines, metres.
+    `spacing` is that of a plane's lines, metres. `strained` is the colour that a tendon takes on where a limit holds
+    it, by the limit's impedance; empty: it keeps its own.
     """
 
     rgba: tuple[float, ...]
@@ -33,6 +34,7 @@ class Surface:
     repeat: tuple[float, ...]
     uniform: bool
     spacing: float
+    strained: tuple[float, ...] = ()
 
 
 def read(mjm: mujoco.MjModel, geom: mujoco.MjvGeom, flat: bool, known: Sequence[Texture], name: str) -> Surface:
