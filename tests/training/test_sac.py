@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 ENV = "TorchInvertedPendulum-v0"  # whose actions are from -3 to 3
 SMALL = [
     *("train", "--algorithm", "sac", "--env", ENV, "--num-envs", "8", "--total-steps", "1200", "--episodes", "2"),
-    *("--actor", "8,8", "--critic", "8", "--activation", "elu", "--evaluations", "1"),
+    *("--actor", "8,8", "--critic", "8", "--activation", "elu", "--norm", "layer", "--evaluations", "1"),
     *("--batch", "32", "--updates", "3", "--random-frames", "200", "--buffer", "900"),
 ]
 
@@ -80,7 +80,7 @@ def test_no_other_algorithm_goes_on_with_its_run_or_starts_from_it(whole, tmp_pa
 
 
 def test_the_policy_of_a_run_acts_as_the_agent_in_every_form(whole, tmp_path, capsys):
-    agent, policy = learner(actor=[8, 8], critic=[8], activation="elu"), Policy.load(whole)
+    agent, policy = learner(actor=[8, 8], critic=[8], activation="elu", norm="layer"), Policy.load(whole)
     with torch.no_grad():
         agent.begin_with(torch.load(whole / "checkpoint.pt", weights_only=True)["agent"])
     obs = torch.randn(50, 4) * 3
@@ -94,7 +94,10 @@ def test_the_policy_of_a_run_acts_as_the_agent_in_every_form(whole, tmp_path, ca
     x = np.clip((obs.numpy() - file["mean"]) * file["scale"], -10, 10)
     for i in range(3):
         x = x @ file[f"weights{i}"].T + file[f"biases{i}"]
-        x = np.where(x > 0, x, np.expm1(np.minimum(x, 0))) if i < 2 else x
+        if i < 2:
+            x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+            x = x * file[f"gains{i}"] + file[f"shifts{i}"]
+            x = np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
     np.testing.assert_allclose(file["middle"] + file["reach"] * np.tanh(x), expected, rtol=1e-4, atol=1e-5)
     main(["score", str(whole), "--episodes", "2"])
     assert "score in InvertedPendulum-v5" in capsys.readouterr().out

@@ -70,6 +70,7 @@ class Settings:
     actor: tuple[int, ...]  # widths of the policy's hidden layers
     critic: tuple[int, ...]  # and of the value network's
     activation: str
+    norm: str  # of hidden layers, before their activation: "none" or "layer"
 
 
 class PPO:
@@ -108,7 +109,7 @@ class PPO:
         total = N * share.ranks
         check_memory("horizon", T, 4 * total * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
         s = settings
-        self.net = ActorCritic(O, A, s.actor, s.critic, s.activation, s.log_std, device, self.seen.columns)
+        self.net = ActorCritic(O, A, s.actor, s.critic, s.activation, s.log_std, device, self.seen.columns, s.norm)
         self.net.policy[-1][1].copy_(first_action(env.single_action_space).to(device))
         self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
         capturable = device.type == "cuda"
@@ -370,12 +371,15 @@ class PPO:
     def networks(self) -> dict[str, Any]:
         """Return the entries of policy.pt but for the id of the task, in the format of `torch_mjenvs.policy`.
 
-        The value network's layers go by value_weights{i} and value_biases{i}.
+        The value network's entries have "value_" before their names.
         """
         layers: dict[str, Tensor | str] = {"activation": self.net.activation}
-        for name, network in (("", self.net.policy), ("value_", self.net.value)):
+        networks = zip(("", "value_"), (self.net.policy, self.net.value), self.net.norms, strict=True)
+        for name, network, norms in networks:
             for i, (weight, bias) in enumerate(network):
                 layers |= {f"{name}weights{i}": weight.clone()[None], f"{name}biases{i}": bias.clone()[None, None]}
+            for i, (gain, shift) in enumerate(norms):
+                layers |= {f"{name}gains{i}": gain.clone()[None, None], f"{name}shifts{i}": shift.clone()[None, None]}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
         return {**layers, "log_std": self.net.log_std.clone(), **moments, **self.seen.told()}
 
@@ -432,7 +436,7 @@ def bytes_a_unit(s: Settings, widths: Sequence[int]) -> int:
 
     These are weights, moments, sums of gradients, and activations of all rows.
     """
-    return 4 * 16 * parameters(1, widths) // sum(widths[1:-1]) + 4 * 4 * (s.num_envs + s.minibatch)
+    return 4 * 16 * parameters(1, widths, s.norm) // sum(widths[1:-1]) + 4 * 4 * (s.num_envs + s.minibatch)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,8 @@ from ...compiler.matrices.kernel import lanes
 from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import clip, sqrt
 from ...networks.layers import Network
-from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs
+from ...networks.passes import Pass, RoundedPass, RoundedWeights, rounded_inputs
+from ...networks.tiles import FRAMES, Scratch
 
 
 def normalise() -> Program:

@@ -43,7 +43,8 @@ from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import exp
 from ...networks import adam
 from ...networks.layers import Block, Layout, Network
-from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs, zeros
+from ...networks.passes import Pass, RoundedPass, RoundedWeights, rounded_inputs
+from ...networks.tiles import FRAMES, Scratch, zeros
 from ..sharing import ALONE, Share
 from ..statistics import POLICY_SUMS, SUMS, VALUE_SUMS
 from .losses import Loss, policy_loss, value_loss
