@@ -17,7 +17,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,20 @@ from ..checks import check_memory
 from ..envs.entries import BAD_STATE
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
-from .compiled import Forward, Loss, Sweep, Update, advantages, networks_of, returns, trained, why_no_bfloat16, why_not
+from .compiled import (
+    Acting,
+    Forward,
+    Loss,
+    Sweep,
+    Update,
+    advantages,
+    fits,
+    networks_of,
+    returns,
+    trained,
+    why_no_bfloat16,
+    why_not,
+)
 from .episodes import Episodes, now, random_state, set_random_state
 from .health import Faults
 from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
@@ -137,9 +150,12 @@ class PPO:
         self.compiled_advantages: Sweep | None = None
         self.compiled_returns: Sweep | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
-        if compiled and not why_not(device):
+        kernels = compiled and not why_not(device)
+        if kernels:
             self.compile(rounded)
         self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
+        if kernels and fits(N, torch.get_num_threads()):
+            self.rollout.run_by(self.acting)
 
     def compile(self, rounded: bool = False) -> None:
         """Compile what the networks do; with `rounded`, factors of products are bfloat16."""
@@ -154,6 +170,27 @@ class PPO:
         shape, carried = (s.horizon, s.num_envs // self.share.ranks), ("next_value", "next_advantage")
         self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True)
         self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape)
+
+    def acting(self, launches: Sequence[Callable[[int], None]], rows: Mapping[str, Tensor]) -> Callable[[], None]:
+        """Return what makes all steps of a rollout in one launch, with the bits of `policy` step by step."""
+        moments, log_std, noise = self.obs_moments, self.net.log_std, rows["noise"]
+        rounded = self.compiled_forward is not None and self.compiled_forward.rounded is not None
+        whole = Acting(networks_of(self.net), self.net.theta, rounded, launches, rows)
+
+        def make() -> None:
+            if self.share.ranks == 1:  # of whole tiles, these are the numbers of one step after the other
+                torch.randn(noise.shape, out=noise)
+            else:
+                for one in noise:
+                    one.copy_(self.noise())
+            whole(moments.mean, moments.var, log_std)
+
+        return make
+
+    def noise(self) -> Tensor:
+        """Return the noise of a step (N, A), before it has its size."""
+        share, (worlds, actions) = self.share, self.env.engine.action.shape
+        return share.mine(torch.randn(worlds * share.ranks, actions, device=self.lr.device))
 
     @property
     def acts_by_rows(self) -> bool:
@@ -181,7 +218,7 @@ class PPO:
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""
         mean, value = self.forward(obs)
-        noise = self.share.mine(torch.randn(len(mean) * self.share.ranks, mean.shape[1], device=mean.device))
+        noise = self.noise()
         return torch.addcmul(mean, noise, self.net.log_std.exp()), {"noise": noise, "value": value}
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,14 +10,15 @@ from torch import Tensor
 from ...compiler.matrices import can_build, why_no_bfloat16
 from ...networks.layers import Dense, Network, Norm
 from ..networks import ActorCritic
+from .acting import Acting, fits
 from .forward import Forward
 from .losses import Loss
 from .sweeps import Sweep, advantages, returns
 from .update import Update
 
 __all__ = [
-    "Forward", "Loss", "Sweep", "Update", "advantages", "networks_of", "returns", "trained", "why_no_bfloat16",
-    "why_not",
+    "Acting", "Forward", "Loss", "Sweep", "Update", "advantages", "fits", "networks_of", "returns", "trained",
+    "why_no_bfloat16", "why_not",
 ]  # fmt: skip
 
 
