@@ -79,7 +79,7 @@ class Layout:
         self.blocks: list[Block] = []
         self.size = 0
 
-        def put(theta: int, rows: int, columns: int) -> int:
+        def put(theta: int, rows: int, columns: int, blocks: bool = blocks) -> int:
             """Make room for a matrix that stands at a place in theta, and return where."""
             self.blocks.append(Block(theta, self.size, rows, columns, -(-columns // lanes) * lanes))
             self.size += self.blocks[-1].row * (-(-rows // lanes) * lanes if blocks else rows)
@@ -90,7 +90,7 @@ class Layout:
             found = replace(layer, weight=weight, row=self.blocks[-1].row, bias=put(layer.bias, 1, layer.outputs))
             if layer.norm is None:
                 return found
-            gain, shift = (put(place, 1, layer.outputs) for place in (layer.norm.gain, layer.norm.shift))
+            gain, shift = (put(place, 1, layer.outputs, False) for place in (layer.norm.gain, layer.norm.shift))
             return replace(found, norm=Norm(gain, shift))
 
         self.networks = tuple(replace(network, layers=tuple(map(moved, network.layers))) for network in networks)

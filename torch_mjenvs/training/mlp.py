@@ -18,6 +18,7 @@ from ..compiler.functions import transformed
 from ..compiler.matrices import (
     Apply,
     Gather,
+    Launch,
     Loop,
     Matrix,
     Memory,
@@ -185,8 +186,8 @@ class _Passes:
         self.weight_pairs, self.biases = Scratch("weight pairs", lanes()), Scratch("biases", lanes())
         self.width = self.scratch.padded(self.outputs)
         self.kernels = [build(plan) for plan in self._plans()]
-        self.work: dict[str, Tensor] = {}  # the memory of so many threads, for one launch at a time
-        self.threads, self.lock = 0, threading.Lock()
+        self.launches: list[Launch] = []  # with the memory of so many threads, for one call at a time
+        self.threads, self.rows, self.nothing, self.lock = 0, 0, torch.zeros(0), threading.Lock()
 
     def _plans(self) -> tuple[Plan, Plan]:
         """Plan the way forward, a tile a turn, and the way back, PART tiles a turn."""
@@ -255,23 +256,30 @@ class _Passes:
         """Launch a kernel, a turn of which takes so many rows of what is given; of the last, those missing are 0."""
         total, threads = turns * frames, min(turns, torch.get_num_threads())
         missing = total - len(given["x"])
-        for name, rows in given.items():
-            given[name] = nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows.contiguous()
-        tensors = {**given, **results, "order": torch.arange(total), "theta": self.theta}
         with self.lock:
-            if self.threads < threads:
-                self._reserve(threads)
+            if self.threads < threads or self.rows < total:
+                self._reserve(max(self.threads, threads), max(self.rows, total))
+            launch = self.launches[kernel]
+            for name, rows in given.items():
+                launch.take(name, nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows.contiguous())
+            for name, rows in results.items():
+                launch.take(name, rows)
             torch._foreach_copy_(self.own, list(parameters))
-            self.kernels[kernel](tensors | self.work, 1, threads, turns)
+            launch(1, threads, turns)
+            for name in (*given, *results):
+                launch.take(name, self.nothing)
 
-    def _reserve(self, threads: int) -> None:
-        """Have memory for so many threads."""
-        pairs, self.threads = torch.int32, threads
-        self.work = {
+    def _reserve(self, threads: int, rows: int) -> None:
+        """Have memory for so many threads, and numbers for so many rows."""
+        pairs, self.threads, self.rows = torch.int32, threads, rows
+        tensors = {
             "own": torch.zeros(threads * self.scratch.size), "biases": torch.zeros(self.biases.size),
             "own pairs": torch.zeros(threads * self.pairs.size, dtype=pairs),
             "weight pairs": torch.zeros(self.weight_pairs.size, dtype=pairs),
+            "order": torch.arange(rows), "theta": self.theta,
+            **dict.fromkeys(("x", "out", "gradient", "sums"), self.nothing),  # of each call its own
         }  # fmt: skip
+        self.launches = [Launch(kernel, tensors) for kernel in self.kernels]
 
 
 _passes = functools.cache(_Passes)
