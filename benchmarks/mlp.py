@@ -3,10 +3,10 @@
     python -m benchmarks.mlp                        # needs pip install '.[libraries]'
     python -m benchmarks.mlp --only CleanRL --hidden 64,64 --turns 3
 
-Stable-Baselines3 and rsl_rl are the libraries' own code, whose networks are replaced after they are made. CleanRL is a
-script to be copied, so its continuous PPO is written here anew, with its settings: normalised advantages, clipped values, a
-clipped norm, Adam, one minibatch after the other. All train on 64 worlds of HalfCheetah, with minibatches of 512 frames
-and four epochs, on one thread; times are of the processor. "iteration" is rollout and update together.
+Stable-Baselines3 and rsl_rl are the libraries' own code, whose networks are replaced after they are made. CleanRL is
+scripts to be copied, so its continuous PPO is written here anew, with its settings: normalised advantages, clipped
+values, a clipped norm, Adam, one minibatch after the other. All train on 64 worlds of HalfCheetah, with minibatches of
+512 frames and four epochs, on one thread; times are of the processor. "iteration" is rollout and update together.
 """
 
 from __future__ import annotations

@@ -52,10 +52,11 @@ class Pass:
                 steps += self._kept(k + 1, training)
         return steps
 
-    def backward(self, gradient: Matrix, sums: Matrix) -> list[Step]:
+    def backward(self, gradient: Matrix, sums: Matrix, alone: bool = False) -> list[Step]:
         """Return the steps from the loss's gradient by `output`, which they overwrite, to the sums of gradients.
 
-        `sums` is laid out as the parameters are; gradients are added to what it holds.
+        `sums` is laid out as the parameters are; gradients are added to what it holds. Of a tile that is `alone`, those
+        of weights replace it: `vectors_of` has all else.
         """
         steps: list[Step] = []
         for k, layer in reversed(list(enumerate(self.layers))):
@@ -64,7 +65,8 @@ class Pass:
             if norm := self.norms[k]:
                 steps += norm.backward(gradient, sums)
             steps.append(RowSums(replace(bias_of(sums, layer), column=1), gradient))
-            steps += self._weight_sums(k, gradient, weight_of(sums, layer))
+            weights = weight_of(sums, layer)
+            steps += self._weight_sums(k, gradient, weights, None if alone else weights)
             if k > 0:
                 below = self.scratch.matrix(layer.inputs, FRAMES)
                 steps += self._below(k, gradient, below)
@@ -79,8 +81,8 @@ class Pass:
         """Return what becomes of the inputs of a layer before it runs."""
         return [Transpose(self.transposed[k], self.inputs[k])] if training else []
 
-    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix) -> list[Step]:
-        return [Multiply(sums, gradient, self.transposed[k], sums)]
+    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix, start: Matrix | None) -> list[Step]:
+        return [Multiply(sums, gradient, self.transposed[k], start)]
 
     def _below(self, k: int, gradient: Matrix, below: Matrix) -> list[Step]:
         """Return the steps from a gradient by what a layer's activation is applied to, to that by its inputs."""
@@ -160,9 +162,9 @@ class RoundedPass(Pass):
         y = self.inputs[k]
         return [Pairs(self.units[k], y), *([Pairs(self.frames[k], y.T)] if training else [])]
 
-    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix) -> list[Step]:
+    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix, start: Matrix | None) -> list[Step]:
         rounded = self.pairs.matrix(gradient.rows, FRAMES // 2)
-        return [Pairs(rounded.T, gradient.T), Multiply(sums, rounded, self.frames[k], sums)]
+        return [Pairs(rounded.T, gradient.T), Multiply(sums, rounded, self.frames[k], start)]
 
     def _below(self, k: int, gradient: Matrix, below: Matrix) -> list[Step]:
         paired = self.pairs.matrix(-(-gradient.rows // 2), FRAMES)
@@ -178,6 +180,13 @@ def weight_of(theta: Matrix, layer: Dense) -> Matrix:
 def bias_of(theta: Matrix, layer: Dense) -> Matrix:
     """Return a layer's biases, (outputs, 1), among all parameters; they count for every column of a product."""
     return replace(theta, rows=layer.outputs, columns=1, row=1, column=0, offset=theta.offset + layer.bias)
+
+
+def vectors_of(theta: Matrix, layer: Dense) -> list[Matrix]:
+    """Return a layer's parameters that are no weights, a row (1, outputs) each, among all parameters."""
+    places = [layer.bias, *((layer.norm.gain, layer.norm.shift) if layer.norm else ())]
+    columns = layer.outputs
+    return [replace(theta, rows=1, columns=columns, row=columns, offset=theta.offset + place) for place in places]
 
 
 def _whole(program: Program, *matrices: Matrix) -> Apply:
