@@ -286,7 +286,7 @@ def test_the_table_of_trained_policies(tmp_path, monkeypatch):
 @pytest.mark.cpu
 def test_a_profile_accounts_for_all_time():
     found = training.profile("Hopper", seconds=0.5)
-    assert set(found["shares"]) == {"simulation", "policy", "update", "overhead"}
+    assert set(found["shares"]) == {"rollout", "update", "overhead"}
     assert all(share > 0 for share in found["shares"].values()) and abs(sum(found["shares"].values()) - 1) < 1e-3
 
 
