@@ -22,8 +22,8 @@ from .forward import Networks
 
 
 def fits(worlds: int, threads: int) -> bool:
-    """Say whether so many worlds are whole tiles, and enough of them for so many threads."""
-    return worlds % FRAMES == 0 and worlds // FRAMES >= threads
+    """Say whether so many worlds are whole tiles, and enough of them for so many threads, which are torch's."""
+    return worlds % FRAMES == 0 and worlds // FRAMES >= threads and (threads == 1 or cpu.team() is not None)
 
 
 def act(actions: int) -> Program:
