@@ -361,8 +361,12 @@ def test_a_checkpoint_that_does_not_fit_is_refused_in_a_line(tmp_path, sound):
         with pytest.raises(SystemExit, match=f"checkpoint.pt {said}") as stop:
             train.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
         assert "\n" not in str(stop.value)
-    file.write_bytes(content)
-    train.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
+    older = {name: x for name, x in good["run"]["settings"].items() if name != "norm"}  # of before there was such a one
+    for case in (good, good | {"run": good["run"] | {"settings": older}}):
+        torch.save(case, file)
+        train.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
+    with pytest.raises(SystemExit, match="is of another run: norm is none there, layer here"):
+        train.main([*SMALL, "--total-steps", "300", "--norm", "layer", "--out", str(file.parent), "--resume"])
 
 
 # settings
