@@ -50,6 +50,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "playground.md"
 MARKS = "<!-- trained policies: written by python -m benchmarks.playground -->", "<!-- end of trained policies -->"
 PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
 KEPT = "env", "task", "activation", "obs_mean", "obs_var", "observation", "obs_groups"  # of a run's policy
+LAYERS = "weights", "biases", "gains", "shifts"
 SEED = 1_000_003  # worlds that no training saw
 ERRORS = "linear_error", "angular_error"
 NEAR = 0.3  # m from the edge: about half a robot's length
@@ -217,7 +218,7 @@ def told(folder: Path) -> dict[str, Any]:
 def keep(folder: Path, about: dict[str, Any], found: dict[str, Any]) -> None:
     """Put the policy of a run into the package, without its value network, and what is known of it."""
     trained = torch.load(folder / "policy.pt", map_location="cpu", weights_only=True)
-    layers = {name: x[:1].clone() for name, x in trained.items() if name.startswith(("weights", "biases"))}
+    layers = {name: x[:1].clone() for name, x in trained.items() if name.startswith(LAYERS)}
     kept = {name: trained[name] for name in KEPT if name in trained}
     env_id, ours = found["env"], found["here"]
     worth = {"scores": {env_id: ours["return"]}, "intervals": {env_id: ours["interval"]}}

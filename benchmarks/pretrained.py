@@ -24,6 +24,7 @@ from torch_mjenvs.training.worlds import original
 PACKAGE = Path(__file__).resolve().parents[1] / "torch_mjenvs"
 SEED = 1_000_003  # of the fresh scores
 KEPT = ("env", "task", "activation", "obs_mean", "obs_var", "observation", "obs_groups")  # beside the layers
+LAYERS = "weights", "biases", "gains", "shifts"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -58,7 +59,7 @@ def keep(folder: Path, result: dict[str, Any], file: Path, episodes: int) -> Non
         "intervals": {name: round(interval(one.returns), 1) for name, one in found.items()},
     }
     trained = torch.load(folder / "policy.pt", map_location="cpu", weights_only=True)
-    layers = {name: x[:1].clone() for name, x in trained.items() if name.startswith(("weights", "biases"))}
+    layers = {name: x[:1].clone() for name, x in trained.items() if name.startswith(LAYERS)}
     kept = {name: trained[name] for name in KEPT if name in trained}
     torch.save({**kept, **layers, "about": about}, file)
     print(f"{file}: {file.stat().st_size / 1e3:.0f} kB, from {folder}")

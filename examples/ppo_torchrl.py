@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections import deque
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,8 +47,13 @@ def make_networks(env: TorchRLEnv, s: SimpleNamespace) -> tuple[ProbabilisticAct
     """Separate networks for the policy and the value, of normalised observations, "seen"."""
     (obs_dim,), (act_dim,) = env.observation_spec_unbatched["observation"].shape, env.action_spec_unbatched.shape
     kind = dict(in_features=obs_dim, activation_class=ACTIVATIONS[s.activation], device=env.device)
-    policy = CompiledMLP(*MLP(out_features=act_dim, num_cells=list(s.actor), **kind))
-    value = CompiledMLP(*MLP(out_features=1, num_cells=list(s.critic), **kind))
+
+    def network(outputs: int, widths: Sequence[int]) -> CompiledMLP:
+        norms = {"norm_class": nn.LayerNorm, "norm_kwargs": [{"normalized_shape": n} for n in widths]}
+        norms = norms if s.norm == "layer" else {}
+        return CompiledMLP(*MLP(out_features=outputs, num_cells=list(widths), **kind, **norms))
+
+    policy, value = network(act_dim, s.actor), network(1, s.critic)
     for net, last_gain in ((policy, 0.01), (value, 1.0)):
         layers = [module for module in net if isinstance(module, nn.Linear)]
         for layer in layers:

@@ -84,11 +84,13 @@ def to_torchscript(network: nn.Module, metadata: dict[str, Any], file: Path) -> 
 def to_numpy(network: nn.Module, metadata: dict[str, Any], file: Path) -> None:
     """Write a policy's network as arrays: mean, scale, and weights0 (out, in), biases0 (out,) and so on by layer.
 
-    Where actions are squashed by tanh, there are middle and reach (A,), too: the actions are middle ± reach.
+    With layer norm there are gains0 and shifts0 (out,) and so on, too. Where actions are squashed by tanh, there are
+    middle and reach (A,): the actions are middle ± reach.
     """
-    linear = [x for x in network.modules() if isinstance(x, nn.Linear)]
-    arrays: dict[str, torch.Tensor] = {f"weights{i}": layer.weight for i, layer in enumerate(linear)}
-    arrays |= {f"biases{i}": layer.bias for i, layer in enumerate(linear)}
+    arrays: dict[str, torch.Tensor] = {}
+    for kind, names in ((nn.Linear, ("weights", "biases")), (nn.LayerNorm, ("gains", "shifts"))):
+        for i, layer in enumerate(x for x in network.modules() if isinstance(x, kind)):
+            arrays |= {f"{names[0]}{i}": layer.weight, f"{names[1]}{i}": layer.bias}
     arrays |= {name.rpartition(".")[2]: x for name, x in network.named_buffers()}
     found: dict[str, Any] = {name: x.numpy() for name, x in arrays.items()}
     np.savez(file, metadata=np.array(json.dumps(metadata)), **found)

@@ -2,7 +2,8 @@
 
 A policy file is a dict that `torch.load(weights_only=True)` takes. "env" is the id of the task. "weights0", "biases0"
 and so on, one pair a layer, are tensors (k, out, in) and (k, 1, out) of k networks; the first network is the policy.
-"activation" is what stands between the layers, one of ACTIVATIONS; without it, tanh. "obs_mean" and "obs_var" are (O,).
+"activation" is what stands between the layers, one of ACTIVATIONS; without it, tanh. With "gains0", "shifts0" and so
+on, (k, 1, out) for each layer but the last, layer norm comes before it. "obs_mean" and "obs_var" are (O,).
 With "action_low" and "action_high" (A,), a tanh of what the last layer gives is stretched from the one to the other.
 "about" is optional: what is known of the policy. So is "task": fields of the task that the policy was trained with, by
 name, where they are not as usual. Of a task that names its observations there is "observation", shapes as lists by name
@@ -64,13 +65,14 @@ class Policy(nn.Module):
         parts: Parts | None = None,
         activation: str = "tanh",
         bounds: tuple[Tensor, Tensor] | None = None,
+        norms: Sequence[tuple[Tensor, Tensor]] = (),
     ):
         super().__init__()
         self.env_id, self.about, self.parts = env_id, about, parts or Parts((len(mean),))
         self.task: dict[str, Any] = {}
         self.activation = activation
         self.sizes = len(mean), len(layers[-1][1])  # of an observation, and of an action
-        self.network = Network(layers, mean, var, activation, bounds)
+        self.network = Network(layers, mean, var, activation, bounds, norms)
         self.requires_grad_(False)
 
     def forward(self, obs: Any) -> Tensor:
@@ -139,20 +141,26 @@ class Network(nn.Module):
     """The network of a policy: maps rows (..., O) of the numbers that it reads to mean actions (..., A).
 
     Rows are normalised by the mean and variance (O,) of those seen in training, clipped to [-10, 10], and go through
-    linear layers, pairs of weights (out, in) and biases (out,), with an activation between them. With `bounds`, two
+    linear layers, pairs of weights (out, in) and biases (out,), with an activation between them. `norms` are pairs of
+    gains and shifts (out,) for each layer but the last: then layer norm comes before the activation. With `bounds`, two
     tensors (A,), actions lie between these.
     """
 
     def __init__(
         self, layers: Sequence[tuple[Tensor, Tensor]], mean: Tensor, var: Tensor, activation: str = "tanh",
-        bounds: tuple[Tensor, Tensor] | None = None,
+        bounds: tuple[Tensor, Tensor] | None = None, norms: Sequence[tuple[Tensor, Tensor]] = (),
     ):  # fmt: skip
         super().__init__()
         found: list[nn.Module] = []
-        for weight, bias in layers:
+        for (weight, bias), affine in itertools.zip_longest(layers, norms):
             layer = nn.Linear(weight.shape[1], weight.shape[0], device=weight.device)
             layer.weight.data, layer.bias.data = weight.clone(), bias.clone()
-            found += [layer, ACTIVATIONS[activation]()]
+            found.append(layer)
+            if affine:
+                norm = nn.LayerNorm(len(bias), device=weight.device)
+                norm.weight.data, norm.bias.data = (x.clone() for x in affine)
+                found.append(norm)
+            found.append(ACTIVATIONS[activation]())
         self.layers = nn.Sequential(*found[:-1])
         self.squash = nn.Identity() if bounds is None else Squash(*bounds)
         self.mean, self.scale = nn.Buffer(mean.clone()), nn.Buffer((var + 1e-8).rsqrt())
@@ -270,6 +278,14 @@ def _made_of(found: Any) -> Policy:
             if not networks or x.shape != shape:
                 raise ValueError(f"its '{part}{k}' is of shape {tuple(x.shape)}, and must be of {tuple(shape)}")
         layers.append((weight[0], bias[0, 0]))
+    norms: list[tuple[Tensor, Tensor]] = []
+    if "gains0" in found:
+        for k, (_, bias) in enumerate(layers[:-1]):
+            gain, shift = (_numbers(found, f"{part}{k}", 3) for part in ("gains", "shifts"))
+            for part, x in (("gains", gain), ("shifts", shift)):
+                if not len(x) or x.shape[1:] != (1, len(bias)):
+                    raise ValueError(f"its '{part}{k}' is of shape {tuple(x.shape)}, not of (1, 1, {len(bias)})")
+            norms.append((gain[0, 0], shift[0, 0]))
     if var.shape != mean.shape or (var < 0).any():
         raise ValueError("its 'obs_var' must be as long as 'obs_mean', and not negative")
     activation = found.get("activation", "tanh")
@@ -279,7 +295,8 @@ def _made_of(found: Any) -> Policy:
     if columns is not None:
         layers[0] = (layers[0][0][:, columns], layers[0][1])
         mean, var = mean[columns], var[columns]
-    policy = Policy(env_id, layers, mean, var, dict(about), read, activation, _read_bounds(found, len(layers[-1][1])))
+    bounds = _read_bounds(found, len(layers[-1][1]))
+    policy = Policy(env_id, layers, mean, var, dict(about), read, activation, bounds, norms)
     policy.task = as_fields(found.get("task", {}))
     return policy
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ import torch
 from torch_mjenvs.compiler import cpu
 from torch_mjenvs.compiler.matrices import (
     Apply,
+    Call,
     Gather,
     Loop,
     Matrix,
@@ -155,6 +157,28 @@ def test_rows_are_gathered_and_transposed_and_summed(lanes):
     assert torch.equal(rows[:, :21], source[order]) and torch.equal(columns[:21], source[order].T)
     torch.testing.assert_close(sums[:21], before[:21] + source[order].sum(0))
     assert torch.equal(sums[21:], before[21:])
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_rows_gathered_side_by_side_leave_what_follows_alone(lanes):
+    source, order = numbers(50, 5), torch.randperm(50, generator=torch.Generator().manual_seed(1))[:32]
+    rows = torch.full((32 * 5 + SLACK,), torch.nan)
+    gather = Gather(Matrix("rows", 32, 5, 5), Matrix("source", 50, 5, 5), Matrix("order", 1, 32, 32))
+    run([gather], lanes, rows=rows, source=source, order=order)
+    assert torch.equal(rows[:160].view(32, 5), source[order]) and rows[160:].isnan().all()
+
+
+def test_other_kernels_are_called_in_their_turn():
+    """Each turn of a loop calls a function of its own, here one of Python, between two steps that double a number."""
+    seen: list[tuple[int, float]] = []
+    x, function = torch.ones(16), ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    calls = [function(lambda given, k=k: seen.append((given - 1000 * k, float(x[0])))) for k in range(3)]
+    addresses = [(ctypes.cast(f, ctypes.c_void_p).value, 1000 * k + 7) for k, f in enumerate(calls)]
+    one = Matrix("x", 1, 16, 16)
+    twice = record("twice", [Buffer("x", 1)], lambda b: {"x": [2.0 * b["x"][0]]}, "float32")
+    steps = (Apply(twice, (one,), 16), Call(Matrix("calls", 1, 2, 2, at=(("turn", 2),))), Apply(twice, (one,), 16))
+    run([Loop("turn", 3, steps)], LANES[-1], x=x, calls=torch.tensor(addresses))
+    assert seen == [(7, 2.0), (7, 8.0), (7, 32.0)] and torch.equal(x, torch.full((16,), 64.0))
 
 
 def scaled() -> Apply:

@@ -20,7 +20,8 @@ from torch_mjenvs.compiler.matrices import Matrix, Memory, Phase, Plan, build, c
 from torch_mjenvs.compiler.matrices.kernel import lanes
 from torch_mjenvs.networks.activations import ACTIVATIONS
 from torch_mjenvs.networks.layers import Dense, Network
-from torch_mjenvs.networks.passes import FRAMES, Pass, Scratch
+from torch_mjenvs.networks.passes import Pass
+from torch_mjenvs.networks.tiles import FRAMES, Scratch
 from torch_mjenvs.training import compiled, ppo, runs, train
 from torch_mjenvs.training.episodes import Episodes
 from torch_mjenvs.training.statistics import STATISTICS, measures
@@ -56,9 +57,9 @@ def learner(
     s = agent.settings = ppo.Settings(**runs.settings(**usual | instead))
     agent.columns = [observations, actions, 1, 1, 1]
     net = agent.net = ppo.ActorCritic(
-        observations, actions, s.actor, s.critic, s.activation, -1.0, torch.device("cpu"), sees
+        observations, actions, s.actor, s.critic, s.activation, -1.0, torch.device("cpu"), sees, s.norm
     )
-    for x in itertools.chain(*net.policy, *net.value):
+    for x in itertools.chain(*net.policy, *net.value, *itertools.chain(*net.norms)):
         x.add_(torch.randn_like(x), alpha=0.02)
     if sees is not None:
         net.stacks[0].weights[0].masked_fill_(net.stacks[0].unseen, 0.0)
@@ -100,6 +101,9 @@ def test_the_gradient_and_its_norm_are_those_of_torch(sizes):
         {"actor": [40, 24, 12], "critic": [20], "activation": "elu", "entropy": 0.01},
         {"actor": [33], "critic": [16, 16], "activation": "silu", "value_clip": 0.1},
         {"activation": "relu", "value_clip": 0.2, "entropy": 0.3},
+        {"norm": "layer"},
+        {"norm": "layer", "actor": [40, 24, 13], "critic": [5], "activation": "elu"},
+        {"norm": "layer", "actor": [8, 70], "critic": [33, 16], "activation": "silu"},
     ],
 )
 def test_the_gradient_of_other_networks_and_losses_is_that_of_torch(instead):
@@ -120,9 +124,9 @@ def test_the_gradient_of_other_networks_and_losses_is_that_of_torch(instead):
             assert (agent.compiled_update.gradient[: len(grad)] - grad)[place].abs() > 1e-3 * grad.abs().max()
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-def test_two_updates_of_several_epochs_end_where_torch_does(sizes):
-    ours, theirs = learner(*sizes), learner(*sizes, compile=False)
+@pytest.mark.parametrize(("sizes", "norm"), [*((sizes, "none") for sizes in SIZES), (SIZES[2], "layer")])
+def test_two_updates_of_several_epochs_end_where_torch_does(sizes, norm):
+    ours, theirs = (learner(*sizes, compile=compile, norm=norm) for compile in (True, False))
     for rate in (1e-3, 5e-4):
         for agent in (ours, theirs):
             torch.manual_seed(1)
@@ -177,10 +181,18 @@ class Rounded(torch.autograd.Function):
         return gradient @ weight, gradient.T @ x
 
 
+def normed(x: torch.Tensor, theta: torch.Tensor, layer: Dense) -> torch.Tensor:
+    """What a layer's activation is applied to."""
+    if layer.norm is None:
+        return x
+    gain, shift = (theta[place:][: layer.outputs] for place in (layer.norm.gain, layer.norm.shift))
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], gain, shift)
+
+
 @needs_bfloat16
-@pytest.mark.parametrize("sizes", SIZES)
-def test_with_bfloat16_factors_are_rounded_and_nothing_else(sizes):
-    agent = learner(*sizes, rounded=True)
+@pytest.mark.parametrize(("sizes", "norm"), [*((sizes, "none") for sizes in SIZES), (SIZES[0], "layer")])
+def test_with_bfloat16_factors_are_rounded_and_nothing_else(sizes, norm):
+    agent = learner(*sizes, rounded=True, norm=norm)
     s, net = agent.settings, agent.net
     order = torch.randperm(len(agent.frames))[: sizes[-1]]
     obs, action, old_log_prob, advantage, target = agent.frames[order].split(agent.columns, 1)
@@ -193,7 +205,7 @@ def test_with_bfloat16_factors_are_rounded_and_nothing_else(sizes):
             for layer in network.layers:
                 weight = leaf[layer.weight :][: layer.outputs * layer.inputs].view(layer.outputs, layer.inputs)
                 x = Rounded.apply(x, weight) + leaf[layer.bias :][: layer.outputs]
-                x = x if layer is network.layers[-1] else torch.tanh(x)
+                x = x if layer is network.layers[-1] else torch.tanh(normed(x, leaf, layer))
             outputs.append(x)
         spread = leaf[log_std : log_std + sizes[1]]
         noise = (action - outputs[0]) * (-spread).exp()
@@ -215,29 +227,36 @@ def test_with_bfloat16_factors_are_rounded_and_nothing_else(sizes):
             for layer in network.layers:
                 weight = net.theta[layer.weight :][: layer.outputs * layer.inputs].view(layer.outputs, layer.inputs)
                 z = Rounded.apply(z, weight) + net.theta[layer.bias :][: layer.outputs]
-                z = z if layer is network.layers[-1] else torch.tanh(z)
+                z = z if layer is network.layers[-1] else torch.tanh(normed(z, net.theta, layer))
             torch.testing.assert_close(y, z, rtol=5e-3, atol=5e-3)
         net.theta.mul_(1.1)
 
 
 @needs_bfloat16
-def test_with_bfloat16_the_gradient_is_nearly_that_of_torch():
-    agent = learner(*SIZES[0], rounded=True)
-    order = torch.randperm(len(agent.frames))[: SIZES[0][-1]]
+@pytest.mark.parametrize("instead", [{}, {"norm": "layer"}, {"norm": "layer", "activation": "silu", "actor": [40, 24]}])
+def test_with_bfloat16_the_gradient_is_nearly_that_of_torch(instead):
+    """Of frames whose probability ratios are not near the bounds: there a frame counts or not, by the last digits."""
+    agent = learner(*SIZES[0], rounded=True, **instead)
+    obs, action, old_log_prob, *_ = agent.frames.split(agent.columns, 1)
+    spread = agent.net.log_std
+    noise = (action - agent.net.forward(obs)[0]) * (-spread).exp()
+    ratio = (-0.5 * noise.square().sum(1) - spread.sum() - old_log_prob[:, 0]).exp()
+    order = torch.nonzero(((ratio - 1).abs() - agent.settings.clip).abs() > 0.02)[: SIZES[0][-1], 0]
     agent.gradient(agent.frames[order])
     expected = agent.net.grad.clone()
     agent.compiled_update(agent.frames, order)
     assert (agent.compiled_update.gradient - expected).norm() < 0.03 * expected.norm()
 
 
+@pytest.mark.parametrize("norm", ["none", "layer"])
 @pytest.mark.parametrize("rounded", [False, pytest.param(True, marks=needs_bfloat16)])
-def test_the_bits_do_not_depend_on_the_number_of_threads(rounded):
+def test_the_bits_do_not_depend_on_the_number_of_threads(rounded, norm):
     was = torch.get_num_threads()
     found = []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(1)  # torch's own sums, as the frames are made
-            agent = learner(*SIZES[0], rounded=rounded)
+            agent = learner(*SIZES[0], rounded=rounded, norm=norm)
             torch.set_num_threads(threads)
             torch.manual_seed(1)
             agent.update()
@@ -312,9 +331,9 @@ def test_the_learning_rate_follows_the_divergence(compile):
     assert float(agent.lr) == pytest.approx(1e-3)
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-def test_actions_and_values_are_those_of_torch_for_any_number_of_observations_and_threads(sizes):
-    agent, was = learner(*sizes), torch.get_num_threads()
+@pytest.mark.parametrize(("sizes", "norm"), [*((sizes, "none") for sizes in SIZES), (SIZES[2], "layer")])
+def test_actions_and_values_are_those_of_torch_for_any_number_of_observations_and_threads(sizes, norm):
+    agent, was = learner(*sizes, norm=norm), torch.get_num_threads()
     forward = compiled.Forward(compiled.networks_of(agent.net), agent.net.theta, sizes[0])
     moments = ppo.RunningMoments(sizes[0], device=torch.device("cpu"))
     moments.update(torch.randn(50, sizes[0]) * 3 + 1)

@@ -49,13 +49,19 @@ def precision(request, highest):
     return request.param
 
 
-def networks(widths: Sequence[int] = (11, 24, 20, 3), kind: type[nn.Module] = nn.Tanh) -> tuple[nn.Sequential, MLP]:
+def networks(
+    widths: Sequence[int] = (11, 24, 20, 3), kind: type[nn.Module] = nn.Tanh, norm: bool = False
+) -> tuple[nn.Sequential, MLP]:
     """The same network twice: torch's, in float64, and ours."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for inputs, outputs in itertools.pairwise(widths):
-        layers += [nn.Linear(inputs, outputs), kind()]
-    net = nn.Sequential(*layers[:-1])
+        layers += [nn.Linear(inputs, outputs), *([nn.LayerNorm(outputs)] if norm else []), kind()]
+    net = nn.Sequential(*layers[: -2 if norm else -1])
+    for layer in net:
+        if isinstance(layer, nn.LayerNorm):
+            nn.init.normal_(layer.weight, 1.0, 0.3)
+            nn.init.normal_(layer.bias, 0.0, 0.3)
     return copy.deepcopy(net).double(), MLP(*net)
 
 
@@ -64,14 +70,15 @@ def gradients(net: nn.Module, x: Tensor, g: Tensor) -> list[Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("widths", "kind", "rows"),
+    ("widths", "kind", "rows", "norm"),
     [
-        ((11, 24, 20, 3), nn.Tanh, 1), ((11, 24, 20, 3), nn.ELU, 300), ((17, 64, 64, 6), nn.SiLU, 128),
-        ((5, 70, 1), nn.ReLU, 65), ((9, 4), nn.Tanh, 130),
+        ((11, 24, 20, 3), nn.Tanh, 1, False), ((11, 24, 20, 3), nn.ELU, 300, False),
+        ((17, 64, 64, 6), nn.SiLU, 128, False), ((5, 70, 1), nn.ReLU, 65, False), ((9, 4), nn.Tanh, 130, False),
+        ((11, 24, 21, 3), nn.Tanh, 130, True), ((5, 70, 1), nn.SiLU, 65, True), ((9, 8, 4), nn.ELU, 64, True),
     ],
 )  # fmt: skip
-def test_it_is_a_sequential(launches, precision, widths, kind, rows):
-    net, ours = networks(widths, kind)
+def test_it_is_a_sequential(launches, precision, widths, kind, rows, norm):
+    net, ours = networks(widths, kind, norm)
     x, g = torch.randn(rows, widths[0]), torch.randn(rows, widths[-1])
     outputs = ours(x)
     assert outputs.is_contiguous() and outputs.shape == (rows, widths[-1])
@@ -170,6 +177,11 @@ def test_gradients_of_gradients_are_refused():
         (nn.Linear(3, 3), nn.ELU(2.0), nn.Linear(3, 3)), (nn.Linear(3, 3), nn.Linear(3, 3)),
         (nn.Linear(3, 3), nn.Tanh(), nn.Linear(1, 3)), (nn.LayerNorm(3),),
         (nn.Linear(3, 3), nn.GELU(), nn.Linear(3, 3)),
+        (nn.Linear(3, 3), nn.LayerNorm(3), nn.Linear(3, 3)), (nn.Linear(3, 3), nn.LayerNorm(3)),
+        (nn.Linear(3, 3), nn.LayerNorm(3, eps=1e-6), nn.Tanh(), nn.Linear(3, 3)),
+        (nn.Linear(3, 3), nn.LayerNorm(3, bias=False), nn.Tanh(), nn.Linear(3, 3)),
+        (nn.Linear(3, 4), nn.LayerNorm((2, 4)), nn.Tanh(), nn.Linear(4, 3)),
+        (nn.Linear(3, 3), nn.LayerNorm(3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)),
     ],
     ids=str,
 )  # fmt: skip

@@ -361,8 +361,12 @@ def test_a_checkpoint_that_does_not_fit_is_refused_in_a_line(tmp_path, sound):
         with pytest.raises(SystemExit, match=f"checkpoint.pt {said}") as stop:
             train.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
         assert "\n" not in str(stop.value)
-    file.write_bytes(content)
-    train.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
+    older = {name: x for name, x in good["run"]["settings"].items() if name != "norm"}  # of before there was such a one
+    for case in (good, good | {"run": good["run"] | {"settings": older}}):
+        torch.save(case, file)
+        train.main([*SMALL, "--total-steps", "300", "--out", str(file.parent), "--resume"])
+    with pytest.raises(SystemExit, match="is of another run: norm is none there, layer here"):
+        train.main([*SMALL, "--total-steps", "300", "--norm", "layer", "--out", str(file.parent), "--resume"])
 
 
 # settings
@@ -390,6 +394,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_in_a_line(tmp_path, sound):
         ("--critic", "64,0", "0 is not a whole number from 1 to 1,000,000"),
         ("--actor", "", " is not a whole number"),
         ("--activation", "sine", "sine is not one of tanh, relu, elu, silu"),
+        ("--norm", "batch", "batch is not one of none, layer"),
         ("--log-std-min", "0", "log_std: -1.0 is not between log_std_min, 0.0, and log_std_max, 10.0"),
         ("--target-kl", "-1", "-1 is not a number from 0 on"),
         ("--horizon", "1001", "a horizon of 1001 steps is longer than an episode of 1000"),

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 ENV = "TorchInvertedPendulum-v0"  # whose actions are from -3 to 3
 SMALL = [
     *("train", "--algorithm", "sac", "--env", ENV, "--num-envs", "8", "--total-steps", "1200", "--episodes", "2"),
-    *("--actor", "8,8", "--critic", "8", "--activation", "elu", "--evaluations", "1"),
+    *("--actor", "8,8", "--critic", "8", "--activation", "elu", "--norm", "layer", "--evaluations", "1"),
     *("--batch", "32", "--updates", "3", "--random-frames", "200", "--buffer", "900"),
 ]
 
@@ -80,7 +80,7 @@ def test_no_other_algorithm_goes_on_with_its_run_or_starts_from_it(whole, tmp_pa
 
 
 def test_the_policy_of_a_run_acts_as_the_agent_in_every_form(whole, tmp_path, capsys):
-    agent, policy = learner(actor=[8, 8], critic=[8], activation="elu"), Policy.load(whole)
+    agent, policy = learner(actor=[8, 8], critic=[8], activation="elu", norm="layer"), Policy.load(whole)
     with torch.no_grad():
         agent.begin_with(torch.load(whole / "checkpoint.pt", weights_only=True)["agent"])
     obs = torch.randn(50, 4) * 3
@@ -94,7 +94,10 @@ def test_the_policy_of_a_run_acts_as_the_agent_in_every_form(whole, tmp_path, ca
     x = np.clip((obs.numpy() - file["mean"]) * file["scale"], -10, 10)
     for i in range(3):
         x = x @ file[f"weights{i}"].T + file[f"biases{i}"]
-        x = np.where(x > 0, x, np.expm1(np.minimum(x, 0))) if i < 2 else x
+        if i < 2:
+            x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+            x = x * file[f"gains{i}"] + file[f"shifts{i}"]
+            x = np.where(x > 0, x, np.expm1(np.minimum(x, 0)))
     np.testing.assert_allclose(file["middle"] + file["reach"] * np.tanh(x), expected, rtol=1e-4, atol=1e-5)
     main(["score", str(whole), "--episodes", "2"])
     assert "score in InvertedPendulum-v5" in capsys.readouterr().out
@@ -108,10 +111,14 @@ def test_a_file_with_bad_bounds_is_refused(whole, tmp_path):
             Policy.load(tmp_path)
 
 
-def test_losses_and_step_are_those_of_a_plain_one():
+@pytest.mark.parametrize("norm", ["none", "layer"])
+def test_losses_and_step_are_those_of_a_plain_one(norm):
     """Written with torch's distributions and layers, a frame at a time in the mean, and torch's Adam."""
-    agent = learner(gamma=0.9, tau=0.1)
+    agent = learner(gamma=0.9, tau=0.1, norm=norm)
     with torch.no_grad():
+        for net in (agent.actor, agent.critic, agent.target):
+            for x in (*net.gains, *net.shifts):
+                x.add_(torch.randn_like(x) * 0.3)
         for x in agent.target.parameters():
             x.add_(torch.randn_like(x) * 0.1)
         agent.obs_moments.update(torch.randn(100, 4) * 2 + 1)
@@ -122,11 +129,15 @@ def test_losses_and_step_are_those_of_a_plain_one():
     rows[:, 6] = torch.rand(16, generator=generator) < 0.7
     before = {name: [x.detach().clone() for x in getattr(agent, name).parameters()] for name in ("critic", "target")}
     params = [x.detach().clone().requires_grad_() for x in agent.parameters]
-    (actor, critic), layers = (params[:6], params[6:12]), 3
+    count, layers = (10, 3) if norm == "layer" else (6, 3)
+    actor, critic, (log_alpha,) = params[:count], params[count : 2 * count], params[2 * count :]
 
     def network(p: list[torch.Tensor], x: torch.Tensor, k: int) -> torch.Tensor:
         for i in range(layers):
             x = torch.nn.functional.linear(torch.relu(x) if i else x, p[i][k], p[layers + i][k, 0])
+            if norm == "layer" and i < layers - 1:
+                gain, shift = p[2 * layers + i][k, 0], p[3 * layers - 1 + i][k, 0]
+                x = torch.nn.functional.layer_norm(x, gain.shape, gain, shift)
         return x
 
     def sample(obs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -149,7 +160,7 @@ def test_losses_and_step_are_those_of_a_plain_one():
     critic_loss = sum((q - wanted).square().mean() for q in both)
     action, log_prob = sample(obs)
     actor_loss = (alpha * log_prob - lower(before["critic"], obs, action)).mean()
-    alpha_loss = -(params[12] * (log_prob.detach() - 1)).mean()
+    alpha_loss = -(log_alpha * (log_prob.detach() - 1)).mean()
     optimizer = torch.optim.Adam(params, 3e-4)
     (critic_loss + actor_loss + alpha_loss).backward()
     optimizer.step()

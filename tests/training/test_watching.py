@@ -29,7 +29,8 @@ def test_every_setting_is_a_flag():
     p = runs.training_parser("", defaults)
     assert runs.given(p.parse_args([]), defaults) == {}
     for field in fields(ppo.Settings):
-        text, value = {int: ("7", 7), float: ("0.5", 0.5), tuple: ("7,8", (7, 8)), str: ("elu", "elu")}[
+        name = {"activation": "elu", "norm": "layer"}.get(field.name, "")
+        text, value = {int: ("7", 7), float: ("0.5", 0.5), tuple: ("7,8", (7, 8)), str: (name, name)}[
             type(defaults[field.name])
         ]
         args = p.parse_args([f"--{field.name.replace('_', '-')}", text])

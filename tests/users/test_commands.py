@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 def agent() -> ppo.PPO:
     """One that has learnt nothing, but has seen something."""
     torch.manual_seed(0)
-    small = {"horizon": 8, "minibatch": 32, "actor": (16, 16), "critic": (20,), "activation": "elu"}
+    small = {"horizon": 8, "minibatch": 32, "actor": (16, 16), "critic": (20,), "activation": "elu", "norm": "layer"}
     s = ppo.Settings(**runs.settings("TorchHopper-v0", num_envs=4) | small)
     with torch.no_grad():
         found = ppo.PPO(make("TorchHopper-v0", 4, "cpu"), s, seed=0)
@@ -92,6 +92,9 @@ def test_what_is_no_policy_is_refused_by_name(tmp_path):
         ({"weights0": torch.zeros(0, 16, 11)}, "its 'weights0' is of shape (0, 16, 11)"),
         ({"biases2": torch.zeros(2, 3)}, "its 'biases2' must be a float32 tensor of 3 dimensions"),
         ({"biases0": torch.full((2, 1, 16), math.nan)}, "its 'biases0' has numbers that are not finite"),
+        ({"gains1": torch.ones(1, 1, 15)}, "its 'gains1' is of shape (1, 1, 15), not of (1, 1, 16)"),
+        ({"shifts0": torch.ones(16)}, "its 'shifts0' must be a float32 tensor of 3 dimensions"),
+        ({"shifts1": None}, "its 'shifts1' must be a float32 tensor of 3 dimensions"),
     ],
 )
 def test_a_policy_of_wrong_shapes_or_types_is_refused_by_name(run, wrong, said):

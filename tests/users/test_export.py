@@ -35,17 +35,29 @@ def grouped(tmp_path):
     return Policy.load(tmp_path)
 
 
+@pytest.fixture
+def normed(grouped, tmp_path):
+    """The same with layer norm."""
+    generator = torch.Generator().manual_seed(2)
+    file = torch.load(tmp_path / "policy.pt", weights_only=True) | {"activation": "elu"}
+    for k in range(2):
+        file[f"gains{k}"] = 1 + 0.3 * torch.randn(2, 1, 8, generator=generator)
+        file[f"shifts{k}"] = 0.3 * torch.randn(2, 1, 8, generator=generator)
+    torch.save(file, tmp_path / "policy.pt")
+    return Policy.load(tmp_path)
+
+
 def rows(n: int, size: int) -> torch.Tensor:
     obs = torch.randn(n, size, generator=torch.Generator().manual_seed(1)) * 3
     obs[0] = 1000.0  # beyond what was seen: clipped before the first layer
     return obs
 
 
-@pytest.mark.parametrize("env_id", ["TorchAnt-v0", None])
-def test_onnx_acts_as_the_policy(env_id, grouped, tmp_path):
+@pytest.mark.parametrize("which", ["TorchAnt-v0", "grouped", "normed"])
+def test_onnx_acts_as_the_policy(which, request, tmp_path):
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
-    policy = pretrained(env_id) if env_id else grouped
+    policy = pretrained(which) if which.startswith("Torch") else request.getfixturevalue(which)
     inputs, actions = policy.sizes
     policy.export(tmp_path / "x.onnx")
     session = runtime.InferenceSession(str(tmp_path / "x.onnx"), providers=["CPUExecutionProvider"])
@@ -60,8 +72,10 @@ def test_onnx_acts_as_the_policy(env_id, grouped, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["pt", "ts"])
-def test_torchscript_acts_as_the_policy(suffix, grouped, tmp_path):
-    for name, policy in {"a": grouped, "b": pretrained("TorchHopper-v0")}.items():
+def test_torchscript_acts_as_the_policy(suffix, grouped, normed, tmp_path):
+    (tmp_path / "exported").mkdir()
+    tmp_path /= "exported"
+    for name, policy in {"a": grouped, "b": pretrained("TorchHopper-v0"), "c": normed}.items():
         policy.export(tmp_path / f"{name}.{suffix}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -113,12 +127,13 @@ def test_the_slices_are_those_of_the_observation_by_name(grouped, tmp_path):
     assert torch.equal(grouped(row), grouped(obs))
 
 
-def test_the_loader_of_the_documentation_acts_as_the_policy(grouped, tmp_path):
+def test_the_loader_of_the_documentation_acts_as_the_policy(grouped, normed, tmp_path):
+    assert not torch.allclose(normed(rows(9, 7)), grouped(rows(9, 7)), atol=1e-2)
     (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S)
     assert len(code.partition("def load")[2].strip().splitlines()) <= 12
     space: dict = {}
     exec(code, space)
-    for policy in (grouped, pretrained("TorchAnt-v0")):
+    for policy in (grouped, normed, pretrained("TorchAnt-v0")):
         policy.export(tmp_path / "x.npz")
         obs = rows(9, policy.sizes[0])
         found = space["load"](tmp_path / "x.npz")(obs.numpy())

@@ -12,8 +12,8 @@ import ctypes
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -183,6 +183,55 @@ class _Run:
                 interrupt, helpers = error, 0
         if interrupt is not None:
             raise interrupt
+
+
+class Parts:
+    """Runs of a kernel over the same worlds, cut into parts that another kernel's threads call, in any order of parts.
+
+    `calls` (parts, runs, 2) int64 has the addresses of a function and of its argument for each.
+    """
+
+    def __init__(self, runs: Sequence[Callable[[int], None]], parts: int):
+        """Cut the runs of `Kernel.launcher` into so many parts. Raises ValueError where these are no whole tiles."""
+        self._runs = [run for run in runs if isinstance(run, _Run)]  # what jobs point to is theirs
+        first = self._runs[0]
+        self._kernel = kernel = first._kernel
+        tiles, rest = divmod(first._tiles, parts)
+        if rest or len(self._runs) < len(runs):
+            raise ValueError(f"{first._tiles} tiles of {kernel.name} cannot be {parts} parts")
+        shape = (parts, len(runs))
+        number = torch.arange(parts * len(runs)).view(shape)
+        begin = torch.arange(parts)[:, None] * tiles
+        self._jobs = torch.zeros(*shape, len(FIELDS), dtype=torch.int64)
+        self._begin, self._counters = begin, begin.repeat(1, len(runs))
+        self._set("buffers", torch.tensor([run._job.buffers for run in self._runs]))
+        self._set("counter", self._counters.data_ptr() + 8 * number)
+        self._set("tiles", begin + tiles)
+        self._set("chunk", tiles)
+        self._set("worlds", first._job.worlds)
+        self._set("times", 1)
+        self._set("stack_bytes", kernel.stack_bytes)
+        jobs = self._jobs.data_ptr() + 8 * len(FIELDS) * number
+        self.calls = torch.stack([torch.full(shape, kernel.address), jobs], -1)
+
+    def _set(self, name: str, value: torch.Tensor | int) -> None:
+        self._jobs[..., FIELDS.index(name)] = value
+
+    @contextmanager
+    def ready(self, threads: int) -> Iterator[None]:
+        """Have all parts of all runs ready to be called once each, by so many threads, of torch's team if several."""
+        helpers = team() if threads > 1 else None
+        self._counters.copy_(self._begin)
+        self._set("thread_index", 0)
+        self._set("number", helpers.number if helpers else 0)
+        stack_bytes = self._kernel.stack_bytes
+        held = stacks.take(threads, stack_bytes) if stack_bytes else None
+        self._set("stacks", held.address if held else 0)
+        try:
+            yield
+        finally:
+            if held:
+                stacks.give(held, stack_bytes)
 
 
 class _Job(ctypes.Structure):

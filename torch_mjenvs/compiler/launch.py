@@ -91,14 +91,14 @@ class Launch:
             raise ValueError(f"kernel {kernel.name}: buffers for different numbers of worlds: {sorted(worlds)}")
         self.kernel, self.tensors = kernel, tensors
         self._handle = kernel.handle
-        self._run = kernel.launcher(tensors, worlds.pop())
+        self.run = kernel.launcher(tensors, worlds.pop())
 
     def __call__(self, times: int = 1) -> None:
         """Run the program `times` times in a row for every world."""
         if torch.compiler.is_compiling():
             torch.ops.torch_mjenvs.launch(self._handle, self.tensors, times)
         else:
-            self._run(times)
+            self.run(times)
 
 
 def copied(x: torch.Tensor) -> torch.Tensor:

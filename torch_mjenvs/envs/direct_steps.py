@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from gymnasium.vector import AutoresetMode
@@ -36,6 +36,7 @@ class DirectSteps:
         kept = {name: x for name, x in self.rows.items() if name != "action" or self.takes_actions}
         self.shared = {name: x for name, x in kept.items() if x.is_contiguous()}
         self._apart = {name: x for name, x in kept.items() if name not in self.shared}
+        self.apart = bool(self._apart)  # whether tensors of worlds lie apart, as their number fills no whole tiles
         if engine.layout.logged:
             places = engine.info_places()
             entries = {name: self._held[info][:, places[name], : engine.num_envs] for name in engine.layout.logged}
@@ -69,8 +70,25 @@ class DirectSteps:
             return
         engine.action.copy_(action)
         engine.step()
+        self._end()
+
+    def _end(self) -> None:
+        """Copy what the last step has left."""
         for name in self._given:
-            self._held[name][t].copy_(engine.buffers[name])
+            self._held[name][self._last].copy_(self._engine.buffers[name])
+
+    def launches(self) -> list[Callable[[int], None]]:
+        """Return the T steps as the runs of launches that read their actions in `rows`. Between `begin` and `end`, each
+        world is to make all of them in order, once.
+        """
+        last = {"action": self._held["action"][self._last]}
+        return [self._engine.launch_on(buffers).run for buffers in (*self._buffers, last)]
+
+    def end(self) -> None:
+        """Leave the engine as its own last step does, after `launches`."""
+        self._engine.action.copy_(self.rows["action"][self._last])
+        self._engine.stepped()
+        self._end()
 
     def finish(self, into: Mapping[str, torch.Tensor]) -> None:
         """Copy what is not in one piece into (T, N, ...) tensors."""

@@ -323,6 +323,10 @@ class Engine(Varied):
         self._follow()
         launch.materialize(self.buffers["action"])
         self._step()
+        self.stepped()
+
+    def stepped(self) -> None:
+        """Do what follows a step on the engine's own buffers."""
         if self._ahead and not torch.compiler.is_compiling():
             self._ahead.after_step()
 
@@ -351,14 +355,18 @@ class Engine(Varied):
         They must be those that a step only reads (`action`) or only writes (`obs`, `reward`, ...), of the shape that
         the engine's own have. Raises ValueError for others.
         """
-        own = {name: self.buffers[name] for name in self.buffers.keys() - buffers.keys()}
-        launched = self._step.kernel.bind(own | dict(buffers))
+        launched = self.launch_on(buffers)
 
         def step() -> None:
             self._follow()
             launched()
 
         return step
+
+    def launch_on(self, buffers: Mapping[str, torch.Tensor]) -> launch.Launch:
+        """Return the launch of `step_on`, which does not look whether parameters have changed."""
+        own = {name: self.buffers[name] for name in self.buffers.keys() - buffers.keys()}
+        return self._step.kernel.bind(own | dict(buffers))
 
     def transition(
         self, state: Mapping[str, torch.Tensor], action: torch.Tensor, *, clip_adjoint: float | None = None

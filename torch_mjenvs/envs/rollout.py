@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -20,6 +20,7 @@ from .parts import Parts, leaves
 Observations = Any  # a tensor (N, D); of a task that names them, a dict of tensors (N, ...), or of such dicts
 Policy = Callable[[Any], torch.Tensor | tuple[torch.Tensor, Mapping[str, torch.Tensor]]]
 Step = tuple[Observations, torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]  # Gymnasium's, of tensors
+AllSteps = Callable[[Sequence[Callable[[int], None]], Mapping[str, torch.Tensor]], Callable[[], None]]
 OBSERVATIONS = frozenset(("obs", "next_obs", "final_obs"))
 WARM_UP = 3  # runs before a graph is captured, in which libraries allocate what they need
 
@@ -120,6 +121,7 @@ class Rollout:
         self._given = {*self._outputs, *engine.layout.logged}
         self._graph: torch.cuda.CUDAGraph | None = None
         self._direct: DirectSteps | None = None
+        self._all_steps: Callable[[], None] | None = None
         self._waiting: frozenset[str] = frozenset()
         kinds = {x.dtype for x in leaves(around.obs)} if around else set()
         if len(kinds) > 1:  # rows are of one
@@ -203,6 +205,9 @@ class Rollout:
             self._run_around()
             return set()
         direct, rows = self._direct, self._direct.rows
+        if self._all_steps:
+            self._run_whole(direct, self._all_steps)
+            return set()
         waiting = {name: Waiting() for name in self._waiting}
         direct.begin()
         for t in range(self._steps):
@@ -214,6 +219,27 @@ class Rollout:
             torch.stack(waiting[name].tensors, out=self._rows[name])
         self._rows["next_obs"].copy_(self._engine.obs)
         return unfit
+
+    def run_by(self, make: AllSteps) -> bool:
+        """Have what `make` returns be called in place of the loop, on the CPU; say whether that can be.
+
+        `make` is given the run of a launch for each step, and the tensors to fill, by name, (T, N, ...). What it
+        returns is to do as the policy does: for every step to fill "action" and what else the policy gives, from "obs",
+        and then to make the step.
+        """
+        direct, rows = self._direct, self._rows
+        if direct is None or not direct.takes_actions or direct.apart or self._device.type != "cpu":
+            return False
+        self._all_steps = make(direct.launches(), rows)
+        return True
+
+    def _run_whole(self, direct: DirectSteps, all_steps: Callable[[], None]) -> None:
+        self._engine._follow()
+        direct.begin()
+        all_steps()
+        direct.end()
+        direct.finish(self._rows)
+        self._rows["next_obs"].copy_(self._engine.obs)
 
     def _run_around(self) -> None:
         obs, out = self._obs, self._rows

@@ -1,4 +1,4 @@
-"""The description of a network: its dense layers, and where their weights stand among all parameters."""
+"""The description of a network: its dense layers, with layer norm or without, and where their parameters stand."""
 
 from __future__ import annotations
 
@@ -10,9 +10,24 @@ from .activations import ACTIVATIONS
 
 
 @dataclass(frozen=True)
+class Norm:
+    """Layer norm with its parameters: g (x - mean) / sqrt(variance + EPS) + s, with mean and variance over all units.
+
+    Numbers of the vector of parameters from `gain` on are g, and those from `shift` on are s: one a unit each.
+    """
+
+    gain: int
+    shift: int
+
+
+EPS = 1e-5  # as in nn.LayerNorm
+
+
+@dataclass(frozen=True)
 class Dense:
     """A layer y = activation(W x + b). Numbers of the vector of parameters from `weight` on are W (outputs, inputs),
     row by row, and those from `bias` on are b. A row of W begins `row` numbers after the one above it; 0 is `inputs`.
+    With a `norm`, W x + b is normalised before its activation.
     """
 
     inputs: int
@@ -21,6 +36,7 @@ class Dense:
     bias: int
     activation: str = "none"
     row: int = 0
+    norm: Norm | None = None
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
@@ -63,7 +79,7 @@ class Layout:
         self.blocks: list[Block] = []
         self.size = 0
 
-        def put(theta: int, rows: int, columns: int) -> int:
+        def put(theta: int, rows: int, columns: int, blocks: bool = blocks) -> int:
             """Make room for a matrix that stands at a place in theta, and return where."""
             self.blocks.append(Block(theta, self.size, rows, columns, -(-columns // lanes) * lanes))
             self.size += self.blocks[-1].row * (-(-rows // lanes) * lanes if blocks else rows)
@@ -71,7 +87,11 @@ class Layout:
 
         def moved(layer: Dense) -> Dense:
             weight = put(layer.weight, layer.outputs, layer.inputs)
-            return replace(layer, weight=weight, row=self.blocks[-1].row, bias=put(layer.bias, 1, layer.outputs))
+            found = replace(layer, weight=weight, row=self.blocks[-1].row, bias=put(layer.bias, 1, layer.outputs))
+            if layer.norm is None:
+                return found
+            gain, shift = (put(place, 1, layer.outputs, False) for place in (layer.norm.gain, layer.norm.shift))
+            return replace(found, norm=Norm(gain, shift))
 
         self.networks = tuple(replace(network, layers=tuple(map(moved, network.layers))) for network in networks)
         self.others = put(others[0], 1, others[1])

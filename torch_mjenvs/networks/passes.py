@@ -15,26 +15,8 @@ from ..compiler.matrices import Apply, Matrix, Multiply, Pairs, RowSums, Step, T
 from ..compiler.program import Buffer, Program, record
 from .activations import ACTIVATIONS
 from .layers import Dense, Network
-
-FRAMES = 64  # of a tile: activations of common networks stay in near caches, and each weight is used for many frames
-
-
-class Scratch:
-    """Memory that a plan works in, handed out from the start. `lanes` is how many numbers a vector holds."""
-
-    def __init__(self, memory: str, lanes: int):
-        self.memory, self.lanes, self.size = memory, lanes, 0
-
-    def padded(self, n: int) -> int:
-        """Return n, rounded up to whole vectors."""
-        return -(-n // self.lanes) * self.lanes
-
-    def matrix(self, rows: int, columns: int) -> Matrix:
-        """Hand out a matrix. Rows, and columns of each row, reach to whole vectors."""
-        row = self.padded(columns)
-        found = Matrix(self.memory, rows, columns, row, offset=self.size)
-        self.size += self.padded(rows) * row
-        return found
+from .norms import LayerNorm
+from .tiles import FRAMES, Scratch
 
 
 class Pass:
@@ -46,9 +28,11 @@ class Pass:
         self.inputs = [x.part(network.first, inputs)]
         self.transposed = [replace(rows, columns=inputs, offset=rows.offset + network.first)]
         self.before: list[Matrix] = []  # what each layer's activation is applied to
+        self.norms: list[LayerNorm | None] = []  # of each layer
         for layer in self.layers:
             y = scratch.matrix(layer.outputs, FRAMES)
             self.before.append(scratch.matrix(layer.outputs, FRAMES) if _needs_input(layer.activation) else y)
+            self.norms.append(LayerNorm(layer.norm, layer.outputs, theta, scratch) if layer.norm else None)
             self.inputs.append(y)
             if layer is not self.layers[-1]:
                 self.transposed.append(scratch.matrix(FRAMES, layer.outputs))
@@ -58,25 +42,31 @@ class Pass:
         """Return the steps from the inputs to `output`; for training also to what `backward` needs."""
         steps: list[Step] = []
         for k, layer in enumerate(self.layers):
-            before, after = self.before[k], self.inputs[k + 1]
-            steps.append(self._product(k, before))
+            before, after, norm = self.before[k], self.inputs[k + 1], self.norms[k]
+            steps.append(self._product(k, norm.x if norm else before))
+            if norm:
+                steps += norm.forward(before)
             if layer.activation != "none":
                 steps.append(_whole(activate(layer.activation), before, after))
             if layer is not self.layers[-1]:
                 steps += self._kept(k + 1, training)
         return steps
 
-    def backward(self, gradient: Matrix, sums: Matrix) -> list[Step]:
+    def backward(self, gradient: Matrix, sums: Matrix, alone: bool = False) -> list[Step]:
         """Return the steps from the loss's gradient by `output`, which they overwrite, to the sums of gradients.
 
-        `sums` is laid out as the parameters are; gradients are added to what it holds.
+        `sums` is laid out as the parameters are; gradients are added to what it holds. Of a tile that is `alone`, those
+        of weights replace it: `vectors_of` has all else.
         """
         steps: list[Step] = []
         for k, layer in reversed(list(enumerate(self.layers))):
             if layer.activation != "none":
                 steps.append(_whole(slope(layer.activation), self.before[k], self.inputs[k + 1], gradient))
+            if norm := self.norms[k]:
+                steps += norm.backward(gradient, sums)
             steps.append(RowSums(replace(bias_of(sums, layer), column=1), gradient))
-            steps += self._weight_sums(k, gradient, weight_of(sums, layer))
+            weights = weight_of(sums, layer)
+            steps += self._weight_sums(k, gradient, weights, None if alone else weights)
             if k > 0:
                 below = self.scratch.matrix(layer.inputs, FRAMES)
                 steps += self._below(k, gradient, below)
@@ -91,8 +81,8 @@ class Pass:
         """Return what becomes of the inputs of a layer before it runs."""
         return [Transpose(self.transposed[k], self.inputs[k])] if training else []
 
-    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix) -> list[Step]:
-        return [Multiply(sums, gradient, self.transposed[k], sums)]
+    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix, start: Matrix | None) -> list[Step]:
+        return [Multiply(sums, gradient, self.transposed[k], start)]
 
     def _below(self, k: int, gradient: Matrix, below: Matrix) -> list[Step]:
         """Return the steps from a gradient by what a layer's activation is applied to, to that by its inputs."""
@@ -172,9 +162,9 @@ class RoundedPass(Pass):
         y = self.inputs[k]
         return [Pairs(self.units[k], y), *([Pairs(self.frames[k], y.T)] if training else [])]
 
-    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix) -> list[Step]:
+    def _weight_sums(self, k: int, gradient: Matrix, sums: Matrix, start: Matrix | None) -> list[Step]:
         rounded = self.pairs.matrix(gradient.rows, FRAMES // 2)
-        return [Pairs(rounded.T, gradient.T), Multiply(sums, rounded, self.frames[k], sums)]
+        return [Pairs(rounded.T, gradient.T), Multiply(sums, rounded, self.frames[k], start)]
 
     def _below(self, k: int, gradient: Matrix, below: Matrix) -> list[Step]:
         paired = self.pairs.matrix(-(-gradient.rows // 2), FRAMES)
@@ -190,6 +180,13 @@ def weight_of(theta: Matrix, layer: Dense) -> Matrix:
 def bias_of(theta: Matrix, layer: Dense) -> Matrix:
     """Return a layer's biases, (outputs, 1), among all parameters; they count for every column of a product."""
     return replace(theta, rows=layer.outputs, columns=1, row=1, column=0, offset=theta.offset + layer.bias)
+
+
+def vectors_of(theta: Matrix, layer: Dense) -> list[Matrix]:
+    """Return a layer's parameters that are no weights, a row (1, outputs) each, among all parameters."""
+    places = [layer.bias, *((layer.norm.gain, layer.norm.shift) if layer.norm else ())]
+    columns = layer.outputs
+    return [replace(theta, rows=1, columns=columns, row=columns, offset=theta.offset + place) for place in places]
 
 
 def _whole(program: Program, *matrices: Matrix) -> Apply:
@@ -215,11 +212,6 @@ def slope(name: str) -> Program:
         return {"gradient": [gradient * ACTIVATIONS[name].slope(x, y)]}
 
     return record(f"{name} slope", [Buffer("x", 1), Buffer("y", 1), Buffer("gradient", 1)], body, "float32")
-
-
-def zeros() -> Program:
-    """Record zeros."""
-    return record("zeros", [Buffer("x", 1)], lambda b: {"x": [0.0]}, "float32")
 
 
 def _needs_input(name: str) -> bool:

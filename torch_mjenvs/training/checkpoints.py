@@ -21,6 +21,7 @@ from .sharing import ALONE, Share
 CHECKPOINTS = 10  # in a run, and besides:
 EVERY = 60.0  # seconds from one checkpoint to the next, at most ...
 SHARE = 0.05  # ... of the time, where checkpoints are large and take long
+BEFORE = {"norm": "none"}  # settings that older runs did not have yet
 CHANGEABLE = ("learning_rate", "total_steps", "learner", "precision")  # when a run is resumed
 
 
@@ -114,7 +115,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[tuple[str, An
 
 
 def _flat(run: dict[str, Any]) -> dict[str, Any]:
-    settings: dict[str, Any] = run["settings"]
+    settings: dict[str, Any] = BEFORE | run["settings"]
     task = {f"task.{name}": x for name, x in run.get("task", {}).items()}
     return settings | task | {k: v for k, v in run.items() if k not in ("settings", "task")}
 

@@ -6,9 +6,10 @@ Shapes: N rows of I inputs and O outputs.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from ..compiler.functions import transformed
 from ..compiler.matrices import (
     Apply,
     Gather,
+    Launch,
     Loop,
     Matrix,
     Memory,
@@ -29,8 +31,9 @@ from ..compiler.matrices import (
     why_no_bfloat16,
 )
 from ..compiler.matrices.kernel import lanes
-from ..networks.layers import Dense, Layout, Network
-from ..networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs, zeros
+from ..networks.layers import EPS, Dense, Layout, Network, Norm
+from ..networks.passes import Pass, RoundedPass, RoundedWeights, rounded_inputs
+from ..networks.tiles import FRAMES, Scratch, zeros
 
 __all__ = ["MLP"]
 
@@ -44,8 +47,9 @@ class MLP(nn.Sequential):
         net = MLP(nn.Linear(17, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 6))
         net = MLP(*sequential)  # the layers of another one, and their parameters
 
-    It has `nn.Linear` with biases, and between them one kind of `nn.Tanh`, `nn.ReLU`, `nn.ELU` and `nn.SiLU`. All is as
-    in `nn.Sequential`: the names of parameters, what is saved, and what may be done to them.
+    It has `nn.Linear` with biases, and between them one kind of `nn.Tanh`, `nn.ReLU`, `nn.ELU` and `nn.SiLU`; before
+    these there may be an `nn.LayerNorm`, everywhere or nowhere. All is as in `nn.Sequential`: the names of parameters,
+    what is saved, and what may be done to them.
 
     A call is one launch, and the way back another, which computes activations again: none are kept in between. Numbers
     differ from torch's by rounding, and do not depend on how many threads there are. After
@@ -66,45 +70,64 @@ class MLP(nn.Sequential):
     def forward(self, input: Tensor) -> Tensor:
         """Return the outputs (..., O) for inputs (..., I)."""
         try:
-            widths, activation, parameters = _read(self)
+            shape, parameters = _read(self)
         except ValueError:  # layers were changed
             return super().forward(input)
         if not _fit(input, parameters):
             return super().forward(input)
         rounded = torch.get_float32_matmul_precision() == "medium" and not _why_no_bfloat16()
         rows = input.reshape(-1, input.shape[-1])
-        outputs: Tensor = _Run.apply(_passes(widths, activation, rounded), rows, *parameters)
+        outputs: Tensor = _Run.apply(_passes(shape, rounded), rows, *parameters)
         return outputs.view(*input.shape[:-1], outputs.shape[1])
 
 
-def _read(layers: Iterable[nn.Module]) -> tuple[tuple[int, ...], str, list[Tensor]]:
-    """Return the widths of dense layers, inputs first, the name of their activation, and their parameters.
+class _Shape(NamedTuple):
+    """What a network's kernels depend on: its widths, inputs first, and what stands between its layers."""
+
+    widths: tuple[int, ...]
+    activation: str
+    normed: bool  # whether layer norm comes before it
+
+
+def _read(layers: Iterable[nn.Module]) -> tuple[_Shape, list[Tensor]]:
+    """Return what the kernels of a network depend on, and its parameters in order.
 
     Raises ValueError for layers of which kernels know nothing, such as those with hooks.
     """
     widths: list[int] = []
     kinds: set[str] = set()
+    normed: set[bool] = set()
     parameters: list[Tensor] = []
-    dense = False  # whether the last layer was
+    dense = norm = False  # whether the last layer was a dense one, or one of layer norm after that
     for layer in layers:
         if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks:
             raise ValueError(f"{layer} has hooks, of which an MLP's kernels know nothing")
-        if dense:
+        if dense and type(layer) is nn.LayerNorm:
+            whole = layer.weight is not None and layer.bias is not None
+            if layer.normalized_shape != (widths[-1],) or layer.eps != EPS or not whole:
+                raise ValueError(f"in an MLP, {layer} must be an nn.LayerNorm({widths[-1]}) with gain and bias")
+            parameters += layer.weight, layer.bias
+            dense, norm = False, True
+        elif dense or norm:
             kinds.add(NAMES.get(type(layer), "") if getattr(layer, "alpha", 1.0) == 1.0 else "")
+            normed.add(norm)
+            dense = norm = False
         elif type(layer) is nn.Linear and layer.bias is not None:
             weight, bias = layer.weight, layer.bias
             if widths and widths[-1] != weight.shape[1]:
                 raise ValueError(f"{layer} cannot follow a layer of {widths[-1]} outputs")
             widths += weight.shape[0:1] if widths else (weight.shape[1], weight.shape[0])
             parameters += weight, bias
+            dense = True
         else:
             raise ValueError(f"an MLP has an nn.Linear with a bias in the place of {layer}")
-        dense = not dense
     if "" in kinds or len(kinds) > 1:
         raise ValueError(f"between its layers, an MLP has one kind of {', '.join(x.__name__ for x in NAMES)}")
+    if len(normed) > 1:
+        raise ValueError("an MLP has an nn.LayerNorm before each activation, or before none")
     if not dense:
         raise ValueError("an MLP begins and ends with an nn.Linear")
-    return tuple(widths), kinds.pop() if kinds else "none", parameters
+    return _Shape(tuple(widths), kinds.pop() if kinds else "none", True in normed), parameters
 
 
 def _fit(x: Tensor, parameters: Sequence[Tensor]) -> bool:
@@ -133,23 +156,29 @@ class _Run(torch.autograd.Function):
 
 
 class _Passes:
-    """The kernels of networks of some widths, inputs first, and where they have the parameters.
+    """The kernels of networks of some shape, and where they have the parameters.
 
     With `rounded`, factors of products are bfloat16.
     """
 
-    def __init__(self, widths: tuple[int, ...], activation: str, rounded: bool):
-        kinds = [activation] * (len(widths) - 2) + ["none"]
+    def __init__(self, shape: _Shape, rounded: bool):
+        widths, last = shape.widths, len(shape.widths) - 2
         layers, at = [], 0
-        for inputs, outputs, kind in zip(widths, widths[1:], kinds, strict=False):
-            layers.append(Dense(inputs, outputs, at, at + inputs * outputs, kind))
-            at += (inputs + 1) * outputs
+        for k, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+            weight, bias, end = at, at + inputs * outputs, at + (inputs + 1) * outputs
+            norm = Norm(end, end + outputs) if shape.normed and k < last else None
+            kind = shape.activation if k < last else "none"
+            layers.append(Dense(inputs, outputs, weight, bias, kind, norm=norm))
+            at = end + (2 * outputs if norm else 0)
         layout = Layout([Network(tuple(layers))], (at, 0), lanes(), rounded)
+        weights = {layer.weight for layer in layers}
         self.network, self.size = layout.networks[0], layout.size + lanes()  # last biases are read as a vector
         self.places: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []  # each parameter's shape, strides, offset
-        for weight, bias in zip(layout.blocks[:-1:2], layout.blocks[1::2], strict=True):
-            self.places.append(((weight.rows, weight.columns), (weight.row, 1), weight.own))
-            self.places.append(((bias.columns,), (1,), bias.own))
+        for block in layout.blocks[:-1]:
+            if block.theta in weights:
+                self.places.append(((block.rows, block.columns), (block.row, 1), block.own))
+            else:
+                self.places.append(((block.columns,), (1,), block.own))
         self.theta = torch.zeros(self.size)
         self.own = [self.theta.as_strided(*place) for place in self.places]
         self.inputs, self.outputs, self.rounded = widths[0], widths[-1], rounded
@@ -157,8 +186,8 @@ class _Passes:
         self.weight_pairs, self.biases = Scratch("weight pairs", lanes()), Scratch("biases", lanes())
         self.width = self.scratch.padded(self.outputs)
         self.kernels = [build(plan) for plan in self._plans()]
-        self.work: dict[str, Tensor] = {}  # the memory of so many threads, for one launch at a time
-        self.threads, self.lock = 0, threading.Lock()
+        self.launches: list[Launch] = []  # with the memory of so many threads, for one call at a time
+        self.threads, self.rows, self.nothing, self.lock = 0, 0, torch.zeros(0), threading.Lock()
 
     def _plans(self) -> tuple[Plan, Plan]:
         """Plan the way forward, a tile a turn, and the way back, PART tiles a turn."""
@@ -227,23 +256,30 @@ class _Passes:
         """Launch a kernel, a turn of which takes so many rows of what is given; of the last, those missing are 0."""
         total, threads = turns * frames, min(turns, torch.get_num_threads())
         missing = total - len(given["x"])
-        for name, rows in given.items():
-            given[name] = nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows.contiguous()
-        tensors = {**given, **results, "order": torch.arange(total), "theta": self.theta}
         with self.lock:
-            if self.threads < threads:
-                self._reserve(threads)
+            if self.threads < threads or self.rows < total:
+                self._reserve(max(self.threads, threads), max(self.rows, total))
+            launch = self.launches[kernel]
+            for name, rows in given.items():
+                launch.take(name, nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows.contiguous())
+            for name, rows in results.items():
+                launch.take(name, rows)
             torch._foreach_copy_(self.own, list(parameters))
-            self.kernels[kernel](tensors | self.work, 1, threads, turns)
+            launch(1, threads, turns)
+            for name in (*given, *results):
+                launch.take(name, self.nothing)
 
-    def _reserve(self, threads: int) -> None:
-        """Have memory for so many threads."""
-        pairs, self.threads = torch.int32, threads
-        self.work = {
+    def _reserve(self, threads: int, rows: int) -> None:
+        """Have memory for so many threads, and numbers for so many rows."""
+        pairs, self.threads, self.rows = torch.int32, threads, rows
+        tensors = {
             "own": torch.zeros(threads * self.scratch.size), "biases": torch.zeros(self.biases.size),
             "own pairs": torch.zeros(threads * self.pairs.size, dtype=pairs),
             "weight pairs": torch.zeros(self.weight_pairs.size, dtype=pairs),
+            "order": torch.arange(rows), "theta": self.theta,
+            **dict.fromkeys(("x", "out", "gradient", "sums"), self.nothing),  # of each call its own
         }  # fmt: skip
+        self.launches = [Launch(kernel, tensors) for kernel in self.kernels]
 
 
 _passes = functools.cache(_Passes)

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..networks.layers import EPS
+
 aten: Any = torch.ops.aten
 
 
@@ -65,26 +67,38 @@ def orthogonal(shape: Sequence[int], gain: float) -> Tensor:
     return torch.nn.init.orthogonal_(torch.empty(*shape), gain)
 
 
-def parameters(count: int, widths: Sequence[int]) -> int:
+NORMS = ("none", "layer")  # of hidden layers, before their activation
+
+
+def parameters(count: int, widths: Sequence[int], norm: str = "none") -> int:
     """Return how many parameters so many networks have whose layers, inputs first, are of these widths."""
-    return count * sum((i + 1) * o for i, o in itertools.pairwise(widths))
+    dense = sum((i + 1) * o for i, o in itertools.pairwise(widths))
+    return count * (dense + (2 * sum(widths[1:-1]) if norm == "layer" else 0))
 
 
 class Stack:
     """Networks of the same widths, run side by side: a layer of all of them is one batched product.
 
-    Weights (n, out, in) and biases (n, 1, out) of each layer are views of `theta`, and their gradients of `grad`.
-    Hidden layers begin with orthogonal weights. `sees` (n, O) bool says which inputs each network sees; None is all.
-    Weights of the others are and stay 0. Results of `forward` are valid until the next call with as many rows.
+    Weights (n, out, in) and biases (n, 1, out) of each layer are views of `theta`, and their gradients of `grad`. With
+    `norm` "layer", so are gains and shifts (n, 1, out) of each hidden layer, whose outputs are normalised before the
+    activation. Hidden layers begin with orthogonal weights. `sees` (n, O) bool says which inputs each network sees;
+    None is all. Weights of the others are and stay 0. Results of `forward` are valid until the next call with as many
+    rows.
     """
 
     def __init__(
-        self, count: int, widths: Sequence[int], activation: str, theta: Tensor, grad: Tensor, sees: Tensor | None
-    ):
-        shapes = [(count, *shape) for i, o in itertools.pairwise(widths) for shape in ((o, i), (1, o))]
-        params, grads = _views(theta, shapes), _views(grad, shapes)
-        self.weights, self.biases = params[0::2], params[1::2]
-        self.weight_grads, self.bias_grads = grads[0::2], grads[1::2]
+        self, count: int, widths: Sequence[int], activation: str, norm: str, theta: Tensor, grad: Tensor,
+        sees: Tensor | None,
+    ):  # fmt: skip
+        dense = [(count, *shape) for i, o in itertools.pairwise(widths) for shape in ((o, i), (1, o))]
+        norms = [(count, 1, o) for o in widths[1:-1] for _ in range(2)] if norm == "layer" else []
+        params, grads = _views(theta, dense + norms), _views(grad, dense + norms)
+        self.weights, self.biases = params[0 : len(dense) : 2], params[1 : len(dense) : 2]
+        self.weight_grads, self.bias_grads = grads[0 : len(dense) : 2], grads[1 : len(dense) : 2]
+        self.gains, self.shifts = params[len(dense) :: 2], params[len(dense) + 1 :: 2]
+        self.gain_grads, self.shift_grads = grads[len(dense) :: 2], grads[len(dense) + 1 :: 2]
+        for gain in self.gains:
+            gain.fill_(1.0)
         self.count, self.activation = count, ACTIVATIONS[activation]
         self.unseen = None if sees is None else ~sees[:, None].to(theta.device)
         self.buffers: dict[tuple[Any, ...], Tensor] = {}
@@ -102,14 +116,17 @@ class Stack:
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return the outputs (n, B, out) for inputs (B, O)."""
-        self.before: list[Tensor] = []  # of each hidden layer's activation, and
+        self.before: list[Tensor] = []  # of each hidden layer's activation, times `scale`, and
         self.inputs = [obs.expand(self.count, -1, -1)]  # of each layer, for `backward`
         kind, last = self.activation, len(self.weights) - 1
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             shape, scale = (self.count, len(obs), weight.shape[1]), 1.0 if layer == last else kind.scale
             x = self.buffer(f"before {layer}", *shape)
-            torch.baddbmm(bias, self.inputs[-1], weight.mT, beta=scale, alpha=scale, out=x)
+            factor = 1.0 if self.gains else scale
+            torch.baddbmm(bias, self.inputs[-1], weight.mT, beta=factor, alpha=factor, out=x)
             if layer < last:
+                if self.gains:
+                    x = self._normalised(layer, x).mul_(scale)
                 y = self.buffer(f"after {layer}", *shape) if kind.input_kept else x
                 kind.value(x, y)
                 self.before.append(x)
@@ -128,15 +145,34 @@ class Stack:
                 below = self.buffer(f"backward {layer}", *hidden.shape)
                 torch.bmm(grad, self.weights[layer], out=below)
                 self.activation.back(below, self.before[layer - 1], hidden)
-                grad = below
+                grad = self._through_norm(layer - 1, below) if self.gains else below
+
+    def _normalised(self, layer: int, x: Tensor) -> Tensor:
+        """Return layer norm of x (n, B, units), in other memory, and keep for `_through_norm` what leads back."""
+        if layer == 0:
+            self.normalised: list[tuple[Tensor, ...]] = []  # of each hidden layer, with x, mean and 1 / deviation
+        found, mean, scale = torch.native_layer_norm(x, x.shape[-1:], None, None, EPS)
+        self.normalised.append((found, x, mean, scale))
+        y = self.buffer(f"normalised {layer}", *x.shape)
+        return torch.addcmul(self.shifts[layer], found, self.gains[layer], out=y)
+
+    def _through_norm(self, layer: int, grad: Tensor) -> Tensor:
+        """Return the gradient by layer norm's input, from that by its output; set those of gain and shift."""
+        found, x, mean, scale = self.normalised[layer]
+        torch.sum(grad, 1, keepdim=True, out=self.shift_grads[layer])
+        torch.sum(grad * found, 1, keepdim=True, out=self.gain_grads[layer])
+        grad = grad.mul_(self.gains[layer])
+        back = aten.native_layer_norm_backward
+        return back(grad, x, x.shape[-1:], mean, scale, None, None, [True, False, False])[0]
 
 
 class ActorCritic:
     """Two separate networks: one gives the mean action, the other the value. Those of the same widths share a `Stack`.
 
     All parameters are views of one vector, `theta`, and their gradients of `theta.grad`: clipping and Adam are then
-    one operation each. `policy` and `value` are the layers, pairs of weights (out, in) and biases (out,). Results of
-    `forward` are valid until the next call with as many rows.
+    one operation each. `policy` and `value` are the layers, pairs of weights (out, in) and biases (out,); `norms` are
+    pairs of gains and shifts (units,) of the policy's hidden layers, and of the value network's, none without `norm`.
+    Results of `forward` are valid until the next call with as many rows.
 
     `actor` and `critic` are the widths of their hidden layers. `sees` (2, O) bool says which observations each network
     sees; None is all. Weights of the others are and stay 0.
@@ -144,20 +180,25 @@ class ActorCritic:
 
     def __init__(
         self, obs_dim: int, act_dim: int, actor: Sequence[int], critic: Sequence[int], activation: str, log_std: float,
-        device: torch.device, sees: Tensor | None = None,
+        device: torch.device, sees: Tensor | None = None, norm: str = "none",
     ):  # fmt: skip
         self.activation = activation
         kinds = [(1, (obs_dim, *actor, act_dim)), (1, (obs_dim, *critic, 1))]
         if tuple(actor) == tuple(critic):  # of what the value network then gives, the first number is the value
             kinds = [(2, (obs_dim, *actor, act_dim))]
-        sizes = [parameters(*kind) for kind in kinds] + [act_dim]
+        sizes = [parameters(*kind, norm) for kind in kinds] + [act_dim]
         self.theta = torch.zeros(sum(sizes), device=device)
         self.theta.grad = self.grad = torch.zeros_like(self.theta)
         *params, self.log_std = self.theta.split(sizes)
         *grads, self.log_std_grad = self.grad.split(sizes)
         seen = [None] * len(kinds) if sees is None else sees.split([count for count, _ in kinds])
         self.stacks = [
-            Stack(*kind, activation, *own) for kind, *own in zip(kinds, params, grads, seen, strict=True)
+            Stack(*kind, activation, norm, *own) for kind, *own in zip(kinds, params, grads, seen, strict=True)
+        ]
+        self.norms = [
+            [(gain[k, 0], shift[k, 0]) for gain, shift in zip(stack.gains, stack.shifts, strict=True)]
+            for stack in self.stacks
+            for k in range(stack.count)
         ]
         self.policy, value = (
             [(weight[k], bias[k, 0]) for weight, bias in zip(stack.weights, stack.biases, strict=True)]

@@ -17,7 +17,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,20 @@ from ..checks import check_memory
 from ..envs.entries import BAD_STATE
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
-from .compiled import Forward, Loss, Sweep, Update, advantages, networks_of, returns, trained, why_no_bfloat16, why_not
+from .compiled import (
+    Acting,
+    Forward,
+    Loss,
+    Sweep,
+    Update,
+    advantages,
+    fits,
+    networks_of,
+    returns,
+    trained,
+    why_no_bfloat16,
+    why_not,
+)
 from .episodes import Episodes, now, random_state, set_random_state
 from .health import Faults
 from .networks import ActorCritic, Adam, Replayed, RunningMoments, parameters
@@ -70,6 +83,7 @@ class Settings:
     actor: tuple[int, ...]  # widths of the policy's hidden layers
     critic: tuple[int, ...]  # and of the value network's
     activation: str
+    norm: str  # of hidden layers, before their activation: "none" or "layer"
 
 
 class PPO:
@@ -108,7 +122,7 @@ class PPO:
         total = N * share.ranks
         check_memory("horizon", T, 4 * total * (4 * O + 4 * A + 12), device)  # a rollout, and its frames twice
         s = settings
-        self.net = ActorCritic(O, A, s.actor, s.critic, s.activation, s.log_std, device, self.seen.columns)
+        self.net = ActorCritic(O, A, s.actor, s.critic, s.activation, s.log_std, device, self.seen.columns, s.norm)
         self.net.policy[-1][1].copy_(first_action(env.single_action_space).to(device))
         self.lr = torch.tensor(settings.learning_rate, device=device)  # a tensor: the graph of an update reads it
         capturable = device.type == "cuda"
@@ -136,9 +150,12 @@ class PPO:
         self.compiled_advantages: Sweep | None = None
         self.compiled_returns: Sweep | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
-        if compiled and not why_not(device):
+        kernels = compiled and not why_not(device)
+        if kernels:
             self.compile(rounded)
         self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
+        if kernels and fits(N, torch.get_num_threads()):
+            self.rollout.run_by(self.acting)
 
     def compile(self, rounded: bool = False) -> None:
         """Compile what the networks do; with `rounded`, factors of products are bfloat16."""
@@ -153,6 +170,27 @@ class PPO:
         shape, carried = (s.horizon, s.num_envs // self.share.ranks), ("next_value", "next_advantage")
         self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True)
         self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape)
+
+    def acting(self, launches: Sequence[Callable[[int], None]], rows: Mapping[str, Tensor]) -> Callable[[], None]:
+        """Return what makes all steps of a rollout in one launch, with the bits of `policy` step by step."""
+        moments, log_std, noise = self.obs_moments, self.net.log_std, rows["noise"]
+        rounded = self.compiled_forward is not None and self.compiled_forward.rounded is not None
+        whole = Acting(networks_of(self.net), self.net.theta, rounded, launches, rows)
+
+        def make() -> None:
+            if self.share.ranks == 1:  # of whole tiles, these are the numbers of one step after the other
+                torch.randn(noise.shape, out=noise)
+            else:
+                for one in noise:
+                    one.copy_(self.noise())
+            whole(moments.mean, moments.var, log_std)
+
+        return make
+
+    def noise(self) -> Tensor:
+        """Return the noise of a step (N, A), before it has its size."""
+        share, (worlds, actions) = self.share, self.env.engine.action.shape
+        return share.mine(torch.randn(worlds * share.ranks, actions, device=self.lr.device))
 
     @property
     def acts_by_rows(self) -> bool:
@@ -180,7 +218,7 @@ class PPO:
     def policy(self, obs: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return random actions (N, A) for observations (N, O), and a dict with their noise and the values (N,)."""
         mean, value = self.forward(obs)
-        noise = self.share.mine(torch.randn(len(mean) * self.share.ranks, mean.shape[1], device=mean.device))
+        noise = self.noise()
         return torch.addcmul(mean, noise, self.net.log_std.exp()), {"noise": noise, "value": value}
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
@@ -370,12 +408,15 @@ class PPO:
     def networks(self) -> dict[str, Any]:
         """Return the entries of policy.pt but for the id of the task, in the format of `torch_mjenvs.policy`.
 
-        The value network's layers go by value_weights{i} and value_biases{i}.
+        The value network's entries have "value_" before their names.
         """
         layers: dict[str, Tensor | str] = {"activation": self.net.activation}
-        for name, network in (("", self.net.policy), ("value_", self.net.value)):
+        networks = zip(("", "value_"), (self.net.policy, self.net.value), self.net.norms, strict=True)
+        for name, network, norms in networks:
             for i, (weight, bias) in enumerate(network):
                 layers |= {f"{name}weights{i}": weight.clone()[None], f"{name}biases{i}": bias.clone()[None, None]}
+            for i, (gain, shift) in enumerate(norms):
+                layers |= {f"{name}gains{i}": gain.clone()[None, None], f"{name}shifts{i}": shift.clone()[None, None]}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
         return {**layers, "log_std": self.net.log_std.clone(), **moments, **self.seen.told()}
 
@@ -432,7 +473,7 @@ def bytes_a_unit(s: Settings, widths: Sequence[int]) -> int:
 
     These are weights, moments, sums of gradients, and activations of all rows.
     """
-    return 4 * 16 * parameters(1, widths) // sum(widths[1:-1]) + 4 * 4 * (s.num_envs + s.minibatch)
+    return 4 * 16 * parameters(1, widths, s.norm) // sum(widths[1:-1]) + 4 * 4 * (s.num_envs + s.minibatch)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -27,6 +27,7 @@ from ..checks import check_memory
 from ..envs.entries import BAD_STATE
 from ..envs.rollout import Observations, Rollout
 from ..envs.vector_env import TorchVectorEnv
+from ..networks.layers import EPS
 from ..policy import ACTIVATIONS
 from .episodes import Episodes, now, random_state, set_random_state
 from .health import Faults
@@ -58,6 +59,7 @@ class Settings:
     actor: tuple[int, ...]  # widths of the policy's hidden layers
     critic: tuple[int, ...]  # and of each value network's
     activation: str
+    norm: str  # of hidden layers, before their activation: "none" or "layer"
 
 
 def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, Any]:
@@ -77,21 +79,30 @@ def settings(env_id: str = "", device: str = "", **instead: Any) -> dict[str, An
 
 
 class Networks(nn.Module):
-    """Networks of the same widths, run side by side: a layer of all of them is one batched product."""
+    """Networks of the same widths, run side by side: a layer of all of them is one batched product.
 
-    def __init__(self, count: int, widths: Sequence[int], activation: str, device: torch.device):
+    With `norm` "layer", hidden layers are normalised before their activation, by gains and shifts of their own.
+    """
+
+    def __init__(self, count: int, widths: Sequence[int], activation: str, norm: str, device: torch.device):
         super().__init__()
         self.activation = ACTIVATIONS[activation]()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for i, o in itertools.pairwise(widths):  # as nn.Linear begins
             for parameters, shape in ((self.weights, (count, o, i)), (self.biases, (count, 1, o))):
                 parameters.append(torch.empty(shape).uniform_(-1, 1).div_(math.sqrt(i)).to(device))
+        self.gains, self.shifts = nn.ParameterList(), nn.ParameterList()
+        for o in widths[1:-1] if norm == "layer" else ():
+            self.gains.append(torch.ones(count, 1, o, device=device))
+            self.shifts.append(torch.zeros(count, 1, o, device=device))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs (n, B, out) for inputs (B, in)."""
         x = x.expand(len(self.weights[0]), -1, -1)
         for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.baddbmm(bias, self.activation(x) if k else x, weight.mT)
+            if k < len(self.gains):
+                x = torch.addcmul(self.shifts[k], nn.functional.layer_norm(x, x.shape[-1:], eps=EPS), self.gains[k])
         return x
 
 
@@ -148,8 +159,10 @@ class SAC:
         if self.seen.columns is not None:
             self.sees = [torch.nonzero(row)[:, 0].to(device) for row in self.seen.columns]
         acting, valuing = map(len, self.sees)
-        self.actor = Networks(1, (acting, *s.actor, 2 * A), s.activation, device)
-        self.critic, self.target = (Networks(2, (valuing + A, *s.critic, 1), s.activation, device) for _ in range(2))
+        self.actor = Networks(1, (acting, *s.actor, 2 * A), s.activation, s.norm, device)
+        self.critic, self.target = (
+            Networks(2, (valuing + A, *s.critic, 1), s.activation, s.norm, device) for _ in range(2)
+        )
         self.target.load_state_dict(self.critic.state_dict())
         self.log_alpha = torch.zeros((), device=device, requires_grad=True)
         self.parameters = [*self.actor.parameters(), *self.critic.parameters(), self.log_alpha]
@@ -286,6 +299,8 @@ class SAC:
         found: dict[str, Any] = {"activation": self.settings.activation}
         for i, (weight, bias) in enumerate(self._acting()):
             found |= {f"weights{i}": weight.clone(), f"biases{i}": bias.clone()}
+        for i, (gain, shift) in enumerate(zip(self.actor.gains, self.actor.shifts, strict=True)):
+            found |= {f"gains{i}": gain.detach().clone(), f"shifts{i}": shift.detach().clone()}
         moments = {"obs_mean": self.obs_moments.mean, "obs_var": self.obs_moments.var}
         return {**found, **moments, "action_low": self.low, "action_high": self.high, **self.seen.told()}
 

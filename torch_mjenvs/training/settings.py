@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .flags import Number, count, positive, whole
-from .networks import ACTIVATIONS
+from .networks import ACTIVATIONS, NORMS
 
 SETTINGS = Path(__file__).with_name("settings.toml")  # PPO's
 
@@ -36,6 +36,13 @@ def activation(given: str) -> str:
     return given
 
 
+def norm(given: str) -> str:
+    """Return the name of a normalisation of hidden layers, after checking that it is there."""
+    if given not in NORMS:
+        raise argparse.ArgumentTypeError(f"{given} is not one of {', '.join(NORMS)}")
+    return given
+
+
 # Every setting of a run, here and in the examples: it is refused by this rule on the command line and in a table alike.
 RULES: dict[str, Callable[[Any], Any]] = {
     "num_envs": _few,
@@ -58,6 +65,7 @@ RULES: dict[str, Callable[[Any], Any]] = {
     "actor": widths,
     "critic": widths,
     "activation": activation,
+    "norm": norm,
     "updates": _few,  # from here on: of SAC
     "batch": _few,
     "buffer": _few,

@@ -16,7 +16,7 @@ from ..lower import lower
 from .multiply import multiply
 from .pairs import configure, multiply_tiles, pairs, release
 from .shuffles import gather, row_sums, transpose
-from .steps import Apply, Gather, Loop, Matrix, Multiply, Pairs, Phase, Plan, RowSums, Step, Transpose
+from .steps import Apply, Call, Gather, Loop, Matrix, Multiply, Pairs, Phase, Plan, RowSums, Step, Transpose
 from .text import MatrixText
 
 TYPES = {"f": "float", "l": "i64", "p": "i32"}
@@ -135,6 +135,12 @@ class _Module:
             if isinstance(step, Loop):
                 with text.loop(step.count) as index:
                     self._steps(text, step.steps, memories, {**indices, step.index: index})
+                continue
+            if isinstance(step, Call):
+                at = self._start(text, step.what, memories[step.what.memory], indices)
+                function = text.assign(f"load ptr, ptr {at}")
+                argument = text.assign(f"load ptr, ptr {text.at(at, (1, 1), of='ptr')}")
+                text.put(f"call void {function}(ptr {argument})")
                 continue
             pointers = [self._start(text, m, memories[m.memory], indices) for m in step.matrices]
             text.put(f"call void {self._function(step)}({', '.join(f'ptr {p}' for p in pointers)})")

@@ -91,5 +91,5 @@ def gather(text: MatrixText, step: Gather) -> None:
             with text.loop(vectors) as k:
                 text.store(text.load(text.at(source, (k, text.lanes))), text.at(out, (k, text.lanes)))
         if few:
-            at = vectors, text.lanes
-            text.store(text.load(text.at(source, at), few), text.at(out, at))
+            at, whole = (vectors, text.lanes), step.out.row >= (vectors + 1) * text.lanes
+            text.store(text.load(text.at(source, at), few), text.at(out, at), 0 if whole else few)

@@ -122,7 +122,10 @@ class RowSums(_Step):
 
 @dataclass(frozen=True)
 class Gather(_Step):
-    """Copy rows of `source` into `out`: row i of `out` is the row whose number is entry i of `index`, one int64 row."""
+    """Copy rows of `source` into `out`: row i of `out` is the row whose number is entry i of `index`, one int64 row.
+
+    Where a row of `out` does not reach to whole vectors, nothing is written beyond it.
+    """
 
     out: Matrix
     source: Matrix
@@ -147,6 +150,15 @@ class Apply:
 
 
 @dataclass(frozen=True)
+class Call:
+    """Call a function with one argument. `what`, of int64, is the address of the function, and next that of what it
+    is given.
+    """
+
+    what: Matrix
+
+
+@dataclass(frozen=True)
 class Loop:
     """Steps that are done `count` times; `index` names the number of the turn."""
 
@@ -155,7 +167,7 @@ class Loop:
     steps: tuple[Step, ...]
 
 
-Step = Multiply | Pairs | Transpose | RowSums | Gather | Apply | Loop
+Step = Multiply | Pairs | Transpose | RowSums | Gather | Apply | Call | Loop
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,21 @@ import torch
 from torch import Tensor
 
 from ...compiler.matrices import can_build, why_no_bfloat16
-from ...networks.layers import Dense, Network
+from ...networks.layers import Dense, Network, Norm
 from ..networks import ActorCritic
+from .acting import Acting, fits
 from .forward import Forward
 from .losses import Loss
 from .sweeps import Sweep, advantages, returns
 from .update import Update
 
 __all__ = [
-    "Forward", "Loss", "Sweep", "Update", "advantages", "networks_of", "returns", "trained", "why_no_bfloat16",
-    "why_not",
+    "Acting", "Forward", "Loss", "Sweep", "Update", "advantages", "fits", "networks_of", "returns", "trained",
+    "why_no_bfloat16", "why_not",
 ]  # fmt: skip
+
+
+Pair = tuple[Tensor, Tensor]
 
 
 def why_not(device: torch.device) -> str | None:
@@ -30,18 +34,27 @@ def why_not(device: torch.device) -> str | None:
 
 def networks_of(net: ActorCritic) -> tuple[Network, Network]:
     """Describe the policy and the value network of `net`, by where their weights stand in `net.theta`."""
-    policy, value = (_network(layers, net.activation) for layers in (net.policy, net.value))
+    policy, value = (
+        _network(layers, norms, net.activation)
+        for layers, norms in zip((net.policy, net.value), net.norms, strict=True)
+    )
     return policy, value
 
 
-def _network(layers: Sequence[tuple[Tensor, Tensor]], activation: str) -> Network:
-    kinds = [activation] * (len(layers) - 1) + ["none"]
+def _network(layers: Sequence[Pair], norms: Sequence[Pair], activation: str) -> Network:
+    hidden = len(layers) - 1
+    described: list[Norm | None] = [Norm(_place(gain), _place(shift)) for gain, shift in norms]
+    kinds = [activation] * hidden + ["none"]
     return Network(
         tuple(
-            Dense(weight.shape[1], weight.shape[0], int(weight.storage_offset()), int(bias.storage_offset()), kind)
-            for (weight, bias), kind in zip(layers, kinds, strict=True)
+            Dense(weight.shape[1], weight.shape[0], _place(weight), _place(bias), kind, norm=norm)
+            for (weight, bias), kind, norm in zip(layers, kinds, [*(described or [None] * hidden), None], strict=True)
         )
     )
+
+
+def _place(parameter: Tensor) -> int:
+    return int(parameter.storage_offset())
 
 
 def trained(net: ActorCritic) -> Tensor | None:

@@ -16,7 +16,8 @@ from ...compiler.matrices.kernel import lanes
 from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import clip, sqrt
 from ...networks.layers import Network
-from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs
+from ...networks.passes import Pass, RoundedPass, RoundedWeights, rounded_inputs
+from ...networks.tiles import FRAMES, Scratch
 
 
 def normalise() -> Program:
@@ -56,53 +57,88 @@ class Weights:
             self.version = self.theta._version
 
 
-class Forward:
+class Networks:
+    """Networks whose parameters are `theta`, with the same observations of `size` numbers, as parts of a plan.
+
+    With `rounded`, factors of products are bfloat16.
+    """
+
+    def __init__(self, networks: Sequence[Network], theta: Tensor, size: int, rounded: bool = False):
+        self.networks, self.theta, self.size = networks, theta, size
+        self.scratch, self.pairs = Scratch("own", lanes()), Scratch("own pairs", lanes())
+        self.outputs = [network.layers[-1].outputs for network in networks]
+        self.moments = torch.zeros(2, self.scratch.padded(size))
+        self.rounded = Weights(networks, theta) if rounded else None
+        self.seen: tuple[Tensor, int, Tensor, int] = theta, -1, theta, -1  # mean and variance, as `moments` has them
+
+    def steps(self, obs: Matrix, order: Matrix) -> tuple[list[Step], list[Matrix]]:
+        """Return the steps over rows of `obs`, whose numbers are in `order`, and the networks' outputs (o, FRAMES)."""
+        scratch, size = self.scratch, self.size
+        rows, x = scratch.matrix(FRAMES, size), scratch.matrix(size, FRAMES)
+        row = Matrix("own", 1, size, rows.row, offset=rows.offset, at=(("frame", rows.row),))
+        mean, var = (Matrix(name, 1, size, rows.row) for name in ("mean", "var"))
+        theta = Matrix("theta", 1, len(self.theta), len(self.theta))
+        steps: list[Step] = [
+            Gather(rows, obs, order),
+            Loop("frame", FRAMES, (Apply(normalise(), (row, mean, var), size),)),
+        ]
+        if self.rounded is None:
+            steps.append(Transpose(x, rows))
+            passes = [Pass(network, theta, x, rows, scratch) for network in self.networks]
+        else:
+            inputs = rounded_inputs(self.networks, rows, self.pairs)
+            steps += [step for one in dict.fromkeys(inputs) for step in one.steps(training=False)]
+            passes = [
+                RoundedPass(network, theta, one, self.rounded.made, scratch, self.pairs)
+                for network, one in zip(self.networks, inputs, strict=True)
+            ]
+        return [*steps, *(step for one in passes for step in one.forward(training=False))], [x.output for x in passes]
+
+    def memories(self) -> list[Memory]:
+        """Return the memories that `steps` work in; `obs` and `order` may be in others."""
+        found = [*map(Memory, ("mean", "var", "theta")), Memory("own", each=self.scratch.size)]
+        return found + ([Memory("own pairs", "p", self.pairs.size), *self.rounded.memories] if self.rounded else [])
+
+    def tensors(self, threads: int) -> dict[str, Tensor]:
+        """Return a tensor for each of `memories`, for so many threads."""
+        return {
+            "mean": self.moments[0], "var": self.moments[1], "theta": self.theta,
+            "own": torch.zeros(threads * self.scratch.size),
+            "own pairs": torch.zeros(threads * self.pairs.size, dtype=torch.int32),
+            **(self.rounded.tensors if self.rounded else {}),
+        }  # fmt: skip
+
+    def follow(self, mean: Tensor, var: Tensor) -> None:
+        """Take mean and variance (O,) by which observations are normalised, and weights that have changed."""
+        seen = mean, mean._version, var, var._version  # torch counts the writes into a tensor
+        if seen[1::2] != self.seen[1::2] or mean is not self.seen[0] or var is not self.seen[2]:
+            self.moments[0, : self.size], self.moments[1, : self.size] = mean, var
+            self.seen = seen
+        if self.rounded:
+            self.rounded.refresh()
+
+
+class Forward(Networks):
     """Networks whose parameters are `theta`, run on the same observations of `size` numbers.
 
     With `rounded`, factors of products are bfloat16.
     """
 
     def __init__(self, networks: Sequence[Network], theta: Tensor, size: int, rounded: bool = False):
-        self.theta, self.size = theta, size
-        self.scratch = Scratch("own", lanes())
-        self.outputs = [network.layers[-1].outputs for network in networks]
+        super().__init__(networks, theta, size, rounded)
         self.widths = [self.scratch.padded(n) for n in self.outputs]
-        self.moments = torch.zeros(2, self.scratch.padded(size))
-        self.pairs = Scratch("own pairs", lanes())
-        self.rounded = Weights(networks, theta) if rounded else None
-        self.kernel = build(self._plan(networks))
+        self.kernel = build(self._plan())
         self.held: dict[int, _Batch] = {}  # for each N
-        self.seen: tuple[Tensor, int, Tensor, int] = theta, -1, theta, -1  # mean and variance, as `moments` has them
 
-    def _plan(self, networks: Sequence[Network]) -> Plan:
-        scratch, size, tile = self.scratch, self.size, (("tile", FRAMES),)
-        rows, x = scratch.matrix(FRAMES, size), scratch.matrix(size, FRAMES)
-        row = Matrix("own", 1, size, rows.row, offset=rows.offset, at=(("frame", rows.row),))
-        mean, var = (Matrix(name, 1, size, rows.row) for name in ("mean", "var"))
-        theta = Matrix("theta", 1, len(self.theta), len(self.theta))
-        steps: list[Step] = [
-            Gather(rows, Matrix("obs", 1, size, size), Matrix("order", 1, FRAMES, FRAMES, at=tile)),
-            Loop("frame", FRAMES, (Apply(normalise(), (row, mean, var), size),)),
-        ]
-        if self.rounded is None:
-            steps.append(Transpose(x, rows))
-            passes = [Pass(network, theta, x, rows, scratch) for network in networks]
-        else:
-            inputs = rounded_inputs(networks, rows, self.pairs)
-            steps += [step for one in dict.fromkeys(inputs) for step in one.steps(training=False)]
-            passes = [
-                RoundedPass(network, theta, one, self.rounded.made, scratch, self.pairs)
-                for network, one in zip(networks, inputs, strict=True)
-            ]
-        for k, one in enumerate(passes):
-            n, width = self.outputs[k], self.widths[k]
-            out = Matrix(f"out{k}", FRAMES, n, width, at=(("tile", FRAMES * width),))
-            steps += [*one.forward(training=False), Transpose(out, one.output)]
-        names = ("obs", "mean", "var", "theta", *(f"out{k}" for k in range(len(networks))))
-        memories = [*map(Memory, names), Memory("order", "l"), Memory("own", each=scratch.size)]
-        if self.rounded:
-            memories += [Memory("own pairs", "p", self.pairs.size), *self.rounded.memories]
-        return Plan("networks", tuple(memories), (Phase("tile", None, tuple(steps)),))
+    def _plan(self) -> Plan:
+        tile = (("tile", FRAMES),)
+        obs, order = Matrix("obs", 1, self.size, self.size), Matrix("order", 1, FRAMES, FRAMES, at=tile)
+        steps, found = self.steps(obs, order)
+        for k, (x, width) in enumerate(zip(found, self.widths, strict=True)):
+            steps.append(Transpose(Matrix(f"out{k}", FRAMES, x.rows, width, at=(("tile", FRAMES * width),)), x))
+        outs = [Memory(f"out{k}") for k in range(len(found))]
+        memories = Memory("obs"), *self.memories(), *outs, Memory("order", "l")
+        return Plan("networks", memories, (Phase("tile", None, tuple(steps)),))
 
     def __call__(self, obs: Tensor, mean: Tensor, var: Tensor) -> list[Tensor]:
         """Return each network's outputs for observations (N, O), which are normalised by mean and variance (O,).
@@ -113,12 +149,7 @@ class Forward:
         batch = self.held.get(len(obs))
         if batch is None or batch.threads < threads:
             batch = self.held[len(obs)] = self._batch(len(obs), threads)
-        seen = mean, mean._version, var, var._version  # torch counts the writes into a tensor
-        if seen[1::2] != self.seen[1::2] or mean is not self.seen[0] or var is not self.seen[2]:
-            self.moments[0, : self.size], self.moments[1, : self.size] = mean, var
-            self.seen = seen
-        if self.rounded:
-            self.rounded.refresh()
+        self.follow(mean, var)
         batch.launch.take("obs", obs.contiguous())
         batch.launch(1, min(threads, batch.tiles), batch.tiles)
         return batch.outputs
@@ -127,12 +158,8 @@ class Forward:
         """Make what a launch for so many observations needs."""
         tiles = -(-n // FRAMES)
         outs = [torch.zeros(tiles * FRAMES, width) for width in self.widths]
-        tensors = {
-            "obs": torch.zeros(n, self.size), "mean": self.moments[0], "var": self.moments[1], "theta": self.theta,
-            "own": torch.zeros(threads * self.scratch.size), "order": torch.arange(tiles * FRAMES).clamp(max=n - 1),
-            "own pairs": torch.zeros(threads * self.pairs.size, dtype=torch.int32),
-            **(self.rounded.tensors if self.rounded else {}), **{f"out{k}": out for k, out in enumerate(outs)},
-        }  # fmt: skip
+        tensors = self.tensors(threads) | {f"out{k}": out for k, out in enumerate(outs)}
+        tensors |= {"obs": torch.zeros(n, self.size), "order": torch.arange(tiles * FRAMES).clamp(max=n - 1)}
         outputs = [out[:n, :width] for out, width in zip(outs, self.outputs, strict=True)]
         return _Batch(Launch(self.kernel, tensors), tiles, threads, outputs)
 

@@ -43,7 +43,8 @@ from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import exp
 from ...networks import adam
 from ...networks.layers import Block, Layout, Network
-from ...networks.passes import FRAMES, Pass, RoundedPass, RoundedWeights, Scratch, rounded_inputs, zeros
+from ...networks.passes import Pass, RoundedPass, RoundedWeights, rounded_inputs, vectors_of
+from ...networks.tiles import FRAMES, Scratch, zeros
 from ..sharing import ALONE, Share
 from ..statistics import POLICY_SUMS, SUMS, VALUE_SUMS
 from .losses import Loss, policy_loss, value_loss
@@ -157,6 +158,8 @@ class Update:
         advantages = Matrix("advantages", 2, FRAMES, 1, 0, at=(("round", 2),))
         theta, sums = Matrix("theta", 1, total, total), Matrix("sums", 1, total, total, at=(("part", total),))
 
+        alone = self.tiles_a_part == 1
+
         inv_std = scratch.matrix(1, actions)
         rows = scratch.matrix(FRAMES, width)
         seen = 0 if self.rounded is None else self.columns[0]  # what need not be transposed
@@ -193,14 +196,18 @@ class Update:
                 FRAMES,
             ),
             RowSums(Matrix("sums", actions, 1, 1, offset=log_std, at=sums.at), log_std_grad),
-            *acting.backward(mean_grad, sums),
+            *acting.backward(mean_grad, sums, alone),
             *valuing.forward(),
             Apply(value_loss(loss), (valuing.output, target, advantage, weights, value_grad, value_sums), FRAMES),
-            *valuing.backward(value_grad, sums),
+            *valuing.backward(value_grad, sums, alone),
             RowSums(statistics, found),
         ]  # fmt: skip
-        steps = (
-            Apply(zeros(), (sums,), total),
+        empty = [sums]
+        if alone:  # what else is added up
+            empty = [vector for network in networks for layer in network.layers for vector in vectors_of(sums, layer)]
+            empty.append(Matrix("sums", 1, actions, actions, offset=log_std, at=sums.at))
+        steps: tuple[Step, ...] = (
+            *(Apply(zeros(), (vector,), vector.columns) for vector in empty),
             Apply(inverse_std(), (Matrix("theta", 1, actions, 1, offset=log_std), inv_std), actions),
             Loop("tile", self.tiles_a_part, tuple(tile)),
         )
