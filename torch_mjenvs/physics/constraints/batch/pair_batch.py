@@ -29,7 +29,8 @@ from ..surface import surfaces_move
 FEWEST = 8  # pairs for which a loop is worth while
 FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
 VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
-MANY_SWEPT = 100  # ... where noslip's sweeps go through them, which would be written out otherwise, as no batch is
+MANY, KINDS = 64, 9  # ... or so many pairs of so many kinds, which would each have code of its own in the solver
+MANY_SWEPT = 100  # ... pairs where noslip's sweeps go through them, which would be written out otherwise, as no batch is
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list
 
     Slots have no derivatives: where these are asked for, there are batches, with more code.
     """
-    pools = _pools(m, precision) if len(m.pairs) >= _very_many(m) and not is_differentiated() else []
+    pools = [] if is_differentiated() else _pools(m, precision)
     return ([], pools) if pools else (batch_pairs(m, precision), [])
 
 
@@ -139,8 +140,8 @@ def batch_pairs(m: Model, precision: Precision) -> list[list[Pair]]:
 def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
     """Find the pools: batches of one condim whose contacts share slots.
 
-    There are none where too few pairs can be in one, or where noslip sweeps or contact sensors, which go by MuJoCo's
-    order of all contacts, would find some in a pool and some not.
+    There are none where too few pairs can be in one, and these of few kinds, or where noslip sweeps or contact sensors,
+    which go by MuJoCo's order of all contacts, would find some in a pool and some not.
     """
     found: dict[int, dict[tuple[Any, ...], list[Pair]]] = {}
     count, world, m = 0, m, m.nominal or m
@@ -157,7 +158,9 @@ def _pools(m: Model, precision: Precision) -> list[list[list[Pair]]]:
         elif m.noslip_iterations:
             return []
     sweeps = m.noslip_iterations and (m.cone == "elliptic" or SensorType.CONTACT in m.sensor_type)
-    return [] if count < _very_many(m) or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]
+    various = count >= MANY and sum(map(len, found.values())) >= KINDS
+    few = count < _very_many(m) and not various
+    return [] if few or sweeps else [list(batches.values()) for _, batches in sorted(found.items())]
 
 
 def _very_many(m: Model) -> int:
