@@ -161,10 +161,13 @@ def test_hard_contacts_share_a_loop(monkeypatch):
     assert repeated.max() < 5e-6 < once.max() and np.median(repeated) < 0.5 * np.median(once)
 
 
+@pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
-def test_many_pairs_with_friction_where_masses_vary(cone, quickly_compiled):
+def test_many_pairs_with_friction_where_masses_vary(cone, slots, quickly_compiled, monkeypatch):
     """Then the stiffness of their rows is no constant: what bodies weigh, and the share that friction has."""
     model = heap(5, 3, True, cone)
+    if slots:
+        monkeypatch.setattr(POOLED, 2)
     oracle.compare_steps(Simulation(model, 6, dtype=torch.float64, vary="body_mass"), model, scattered(model, 6), 3)
 
 
@@ -348,6 +351,15 @@ def test_contacts_that_noslip_sweeps_share_slots_sooner(monkeypatch):
     monkeypatch.setattr(POOLED.replace("VERY_MANY", "MANY_SWEPT"), 2)
     pooled = [bool(divided(load(crowd(option, 'condim="3"')), DOUBLE)[1]) for option in ("", 'noslip_iterations="4"')]
     assert pooled == [False, True]
+
+
+def test_contacts_of_many_kinds_share_slots_sooner(monkeypatch):
+    """Written out, each kind would have code of its own: the Shadow hand has 76 pairs of 9 kinds."""
+    kinds, alike = load(crowd("", 'condim="3"', 'condim="1"')), load(heap(14, 3, one_tree=False))
+    assert (len(kinds.pairs), len(alike.pairs)) == (54, 105)
+    for many, pooled in ((64, False), (54, True)):
+        monkeypatch.setattr(POOLED.replace("VERY_MANY", "MANY"), many)
+        assert bool(divided(kinds, DOUBLE)[1]) is pooled and not divided(alike, DOUBLE)[1]
 
 
 @pytest.mark.parametrize(

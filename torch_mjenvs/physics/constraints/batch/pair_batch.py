@@ -30,7 +30,7 @@ FEWEST = 8  # pairs for which a loop is worth while
 FEWEST_OF_WORLD = 4  # ... of a body with the world, if such are in loops at all
 VERY_MANY = 400  # pairs of all kinds from which their contacts share slots: see `contact_pool`
 MANY, KINDS = 64, 9  # ... or so many pairs of so many kinds, which would each have code of its own in the solver
-MANY_SWEPT = 100  # ... pairs where noslip's sweeps go through them, which would be written out otherwise, as no batch is
+MANY_SWEPT = 100  # ... pairs that noslip's sweeps go through, which would be written out otherwise, as no batch is
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list
 
     Slots have no derivatives: where these are asked for, there are batches, with more code.
     """
-    pools = [] if is_differentiated() else _pools(m, precision)
+    pools = _pools(m, precision) if len(m.pairs) >= min(MANY, _very_many(m)) and not is_differentiated() else []
     return ([], pools) if pools else (batch_pairs(m, precision), [])
 
 
@@ -169,7 +169,7 @@ def _very_many(m: Model) -> int:
 
 def _is_plain(bound: ContactBound) -> bool:
     """True where nothing is softened, and it is known beforehand whether Newton steps are to be repeated."""
-    return bound.needs_refinement in (True, False) and all(map(is_zero, (bound.give, bound.spring, bound.slip)))
+    return isinstance(bound.needs_refinement, bool) and all(map(is_zero, (bound.give, bound.spring, bound.slip)))
 
 
 def loop_of(m: Model, pair: Pair) -> Collider | None:
