@@ -19,8 +19,7 @@ from typing import Any
 
 from .arrays import Array, Table
 from .control import repeat
-from .expr import Expr, once
-from .implicit import in_reverse
+from .expr import Expr, current, is_tracing, once
 from .scalar import Scalar, maximum
 
 SIDE = 4  # of a tile: its 16 sums fit into registers, with what they are made of
@@ -41,7 +40,7 @@ def large(rows: Sequence[Columns], values: Iterable[Scalar], stores: int = 0) ->
     rows: the columns of the entries of its lower triangle, row by row. values: what it is made of. stores: how many
     entries there are already, one by one.
     """
-    if in_reverse():  # of whose loops there are no adjoints
+    if is_tracing() and current().derivatives == "reverse":  # these loops have no adjoints
         return False
     return any(type(x) is Expr for x in values) and pays(rows, elimination(rows), stores)
 

@@ -179,7 +179,7 @@ class StepGradient(Differentiable):
             raise UnsupportedModel(f"there are no gradients of {self._episode.name('step')}: {error}") from None
 
     def _body(self, kind: str, b: Buffers) -> dict[str, list[Any]]:
-        episode = self._episode
+        episode = self._episode.differentiable()
         if episode.params:
             episode = episode.of_world(b["params"], episode.params.derive(b["params"]))
         m, widths = episode.model, episode.layout.memory

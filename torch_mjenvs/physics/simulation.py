@@ -125,7 +125,7 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
 
     params: those that vary by which there are derivatives. Raises UnsupportedModel, naming what of the model has none.
     """
-    precision = PRECISIONS[dtype]
+    precision = PRECISIONS[dtype].differentiable
     derivatives.refuse(asked.model)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:

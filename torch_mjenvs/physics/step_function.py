@@ -22,7 +22,7 @@ from .params import floats
 STATE = ("qpos", "qvel", "act")
 GIVEN = (*STATE, "ctrl", "params")  # what there are derivatives by
 STEP, BACKWARD, TANGENT = KINDS = ("transition", "backward", "tangent")
-MODES = {STEP: "values", BACKWARD: "reverse", TANGENT: "forward"}
+MODES = {STEP: "", BACKWARD: "reverse", TANGENT: "forward"}
 
 
 def _called(start: str, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -53,6 +53,7 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
     Raises UnsupportedModel, naming what of the model has none.
     """
     m, precision = asked.model, PRECISIONS[dtype]
+    precision = precision.sharpened if kind == STEP else precision.differentiable
     derivatives.refuse(m)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
