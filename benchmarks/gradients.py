@@ -20,6 +20,7 @@ import mujoco
 import torch
 
 from torch_mjenvs import Simulation
+from torch_mjenvs.compiler.functions import Pure
 from torch_mjenvs.compiler.launch import Launch
 from torch_mjenvs.physics.step_function import BACKWARD, STEP
 
@@ -65,9 +66,9 @@ def measure(name: str, worlds: int, dtype: torch.dtype, turns: int) -> dict[str,
     function = sim._transition
     rows = [state[name] for name in function.takes]
     results = function.run(rows)
-    forward = Launch(function._pure(STEP)._kernel, [*rows, *results])
     found = [torch.empty_like(state[name]) for name in function._given]
-    backward = Launch(function._pure(BACKWARD)._kernel, [*rows, results[-1], *bars, *found])
+    forward = launch(function._pure(STEP), [*rows, *results])
+    backward = launch(function._pure(BACKWARD), [*function.kept(rows, results), *bars, *found])
 
     def step() -> float:
         for name, x in state.items():
@@ -81,6 +82,12 @@ def measure(name: str, worlds: int, dtype: torch.dtype, turns: int) -> dict[str,
         for kind, run in kinds.items():
             seconds[kind].append(run())
     return {kind: statistics.median(x) for kind, x in seconds.items()}
+
+
+def launch(pure: Pure, tensors: list[torch.Tensor]) -> Launch:
+    """Bind a kernel to tensors that lie as it has them."""
+    kernel = pure._kernel
+    return Launch(kernel, [x if b.rows else x.T.contiguous() for b, x in zip(kernel.buffers, tensors, strict=True)])
 
 
 def timed(what: Callable[[], object]) -> float:

@@ -32,7 +32,7 @@ from .model.precision import PRECISIONS, Precision
 from .model.state import State, usable
 from .params import check_names, deciding, floats, leaves
 from .step import left_by_step, step
-from .step_function import StepFunction
+from .step_function import WARM, StepFunction
 from .transition import Transition
 from .world_params import Params, Varied
 
@@ -392,13 +392,12 @@ class Simulation(Varied):
         clip_adjoint = as_bound("clip_adjoint", clip_adjoint)
         self._varying(tuple(given_params))
         self._follow()
-        given = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "act": act}
+        known = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "act": act}
+        known = {name: x for name, x in known.items() if x is not None}
         takes = self._transition.takes
-        known = {name: x for name, x in given.items() if is_rows(x, takes.get(name, 0), self.dtype, self.device)}
-        if len(known) < 4:
-            read = self._given(**{name: x for name, x in given.items() if name not in known})
-            read = {k: given[k] if isinstance(given[k], torch.Tensor) else x for k, x in read.items()}
-            known |= {k: x.to(self.dtype) for k, x in read.items()}
+        other = {name: x for name, x in known.items() if not is_rows(x, takes.get(name, 0), self.dtype, self.device)}
+        for name, x in self._given(**other).items() if other else ():
+            known[name] = (other[name] if isinstance(other[name], torch.Tensor) else x).to(self.dtype)
         if self.vary and given_params:
             shapes, flat = self._asked.columns.shapes, []
             for name, present in self.params.items():
@@ -409,31 +408,27 @@ class Simulation(Varied):
                 flat.append(x.reshape(*x.shape[: x.ndim - len(shapes[name])], n))
             lead = broadcast("the leading dimensions of params", [x.shape[:-1] for x in flat])
             known["params"] = torch.cat([x.expand(*lead, x.shape[-1]) for x in flat], dim=-1)
-        own = {
-            name: self._buffers[name][:, : self.num_worlds].T.clone()
-            for name in takes
-            if name not in known and name != "qacc_warmstart"
-        }
+        rows = {name: self._buffers[name][:, : self.num_worlds].T for name in takes if name not in known}
+        warmstart = rows.pop(WARM)  # which has no gradient
+        for name, x in rows.items():  # these are copied: the next step changes them unseen by autograd
+            known[name] = x.clone(memory_format=torch.contiguous_format)
         shape = broadcast(
-            "the leading dimensions of what is given and of the worlds",
-            [x.shape[:-1] for x in (*known.values(), *own.values())],
+            "the leading dimensions of what is given and of the worlds", [x.shape[:-1] for x in known.values()]
         )
-        known |= own
-        if shape[-1:] == (self.num_worlds,):
-            known["qacc_warmstart"] = self._buffers["qacc_warmstart"][:, : self.num_worlds].T.clone()
-        else:  # the solver ends where it ends, wherever it starts
-            known["qacc_warmstart"] = next(iter(known.values())).new_zeros(m.nv)
+        if shape[-1:] != (self.num_worlds,):  # the solver ends where it ends, wherever it starts
+            warmstart = warmstart.new_zeros(m.nv, *shape).movedim(0, -1)
+        known[WARM] = warmstart
         rows = {}
-        for name, size in takes.items():  # the worlds' own are copied: the next step changes them unseen by autograd
+        for name, size in takes.items():
             x = known[name] if known[name].shape[:-1] == shape else known[name].expand(*shape, size)
-            rows[name] = x.contiguous() if size > 1 else x.clone()
+            rows[name] = x if name == WARM else x.contiguous()
         for last in range(nstep - 1, -1, -1):
             *state, ended = self._transition(list(rows.values()))
             if clip_adjoint is not None:
                 state = list(bounded(state, clip_adjoint))
             rows |= dict(zip(self._transition.gives, state, strict=True))
             if last:
-                rows["qacc_warmstart"] = ended[..., -m.nv :]
+                rows[WARM] = ended[..., -m.nv :]
         act = rows["act"] if m.na else rows["qpos"].new_empty(*shape, 0)
         return Transition(rows["qpos"], rows["qvel"], act)
 
