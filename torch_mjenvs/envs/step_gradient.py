@@ -84,7 +84,7 @@ class StepGradient(Differentiable):
         before = self._sound(dict(zip(self.takes, given, strict=True)), lost)
         bar = self._of_the_step(dict(zip(self.gives, bars, strict=False)), restarted, lost)
         found = self._back(before, bar)
-        return tuple(found[name].masked_fill(lost, 0.0) if name in found else None for name in self.takes)
+        return tuple(found[name].masked_fill_(lost, 0.0) if name in found else None for name in self.takes)
 
     def _sound(self, before: Rows, lost: torch.Tensor) -> Rows:
         """Return what a step began with; a world that is lost begins at qpos0 and at rest, as numbers are wanted."""
@@ -103,6 +103,7 @@ class StepGradient(Differentiable):
         return bar
 
     def _back(self, before: Rows, bar: Rows) -> Rows:
+        """Return the adjoints of what a step began with. Sums are made in place, as all that kernels give is ours."""
         physics, state = self._physics, self._state
         controls = self._episode.contract.controls
         begun = self._call(CONTROL, before) if controls else {"ctrl": before["action"], "qvel": before["qvel"]}
@@ -118,27 +119,31 @@ class StepGradient(Differentiable):
         judged = {f"last_{name}": last[name] for name in state} | {f"new_{name}": rows[name] for name in state}
         judged |= {f"bar_{name}": bar[name] for name in JUDGED if name in bar}
         found = self._call(JUDGE, before | judged | {"qaccs": ended[-1]})
-        of_state = {name: bar[name] + found[f"new_{name}"] for name in state}
+        of_state = {name: found[f"new_{name}"].add_(bar[name]) for name in state}
         of_ctrl: torch.Tensor | None = bar.get("ctrl")
         for k, (given, results) in reversed(list(enumerate(made))):
             adjoints = physics.pull(physics.kept([*given.values()], results), [*of_state.values()])
             by = {name: x for name, x in zip(physics.takes, adjoints, strict=True) if x is not None}
-            of_state = {name: by[name] + (found[f"last_{name}"] if k == len(made) - 1 else 0.0) for name in state}
+            of_state = {name: by[name] for name in state}
+            if k == len(made) - 1:
+                of_state = {name: x.add_(found[f"last_{name}"]) for name, x in of_state.items()}
             if "ctrl" in by:
-                of_ctrl = by["ctrl"] if of_ctrl is None else of_ctrl + by["ctrl"]
+                of_ctrl = by["ctrl"] if of_ctrl is None else of_ctrl.add_(by["ctrl"])
             if "params" in by:
-                found["params"] = found["params"] + by["params"]
+                found["params"].add_(by["params"])
         if "params" in bar:
-            found["params"] = found["params"] + bar["params"]
+            found["params"].add_(bar["params"])
         if controls:
             of_ctrl = torch.zeros_like(begun["ctrl"]) if of_ctrl is None else of_ctrl
             of_control = {"bar_ctrl": of_ctrl, "bar_qvel": of_state["qvel"]}
             for name, x in self._call(WAY_BACK, before | of_control).items():
-                found[name] = found[name] + x
+                found[name].add_(x)
             del of_state["qvel"]  # which a kick may have changed
         elif of_ctrl is not None:
-            found["action"] = found["action"] + of_ctrl
-        return {name: found[name] + of_state[name] if name in of_state else found[name] for name in self._given}
+            found["action"].add_(of_ctrl)
+        for name, x in of_state.items():
+            found[name].add_(x)
+        return {name: found[name] for name in self._given}
 
     # its kernels
 
