@@ -24,7 +24,7 @@ from torch_mjenvs.compiler.functions import Pure
 from torch_mjenvs.compiler.launch import Launch
 from torch_mjenvs.physics.step_function import BACKWARD, STEP
 
-TASKS = ("HalfCheetah", "Hopper", "Walker2d", "Ant")
+TASKS = ("HalfCheetah", "Hopper", "Walker2d", "Ant", "Humanoid")
 EULER = "Ant"  # whose integrator is set to Euler's, as MuJoCo has no derivatives of RK4 to compare with
 
 
