@@ -47,8 +47,9 @@ class Pure:
             Launch(kernel, [x if b.rows else x.T for b, x in pairs])()
         else:
             for b, x, dtype in zip(self._takes, read, self._types, strict=True):
-                if x.dtype is not dtype or x.shape != (across, b.size):
-                    raise ValueError(f"kernel {kernel.name}: buffer {b.name!r} must be a {dtype} of {across, b.size}")
+                if x.dtype is not dtype or x.shape != (across, b.size) or x.device != kernel.device:
+                    want = f"{dtype} tensor {(across, b.size)} on {kernel.device}"
+                    raise ValueError(f"kernel {kernel.name}: buffer {b.name!r} must be a {want}")
             try:  # one at a time: other threads may be here, too
                 idle = self._idle.pop()
             except IndexError:
