@@ -218,7 +218,7 @@ class Simulation(Varied):
         self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
         self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], launch.Kernel] = {}
         self._transition = StepFunction(self._linearized, self._name, self.device)
-        self._held: tuple[launch.Kernel, int, dict[str, torch.Tensor], launch.Launch] | None = None
+        self._held: tuple[launch.Kernel, int, dict[str, torch.Tensor]] | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         start: dict[str, Sequence[Any]] = {"qpos": m.qpos0, **m.kept0}
         if "eq_active" in self.inputs:
@@ -336,9 +336,8 @@ class Simulation(Varied):
         if self._held is None or self._held[:2] != (kernel, worlds):
             self._held = None
             check_memory("linearize()", worlds, launch.bytes_a_world(kernel.buffers, self.dtype), self.device)
-            held = {b.name: kernel.allocate(b, worlds) for b in kernel.buffers}
-            self._held = kernel, worlds, held, kernel.bind(held)
-        *_, buffers, run = self._held
+            self._held = kernel, worlds, {b.name: kernel.allocate(b, worlds) for b in kernel.buffers if not b.rows}
+        buffers, across = self._held[-1], launch.padded(worlds)
         for name in [*own, *known, "qacc_warmstart"]:
             values = known[name] if name in known else self._buffers[name][:, : self.num_worlds].T
             if name == "qacc_warmstart" and shape[-1:] != (self.num_worlds,):
@@ -352,10 +351,9 @@ class Simulation(Varied):
         shapes = {"A": (n, n), "B": (n, m.nu), "P": (n, np), "C": (ny, n), "D": (ny, m.nu)}
         empty, found = torch.zeros(worlds, 0, dtype=self.dtype, device=self.device), []
         for _ in range(nstep):
-            run()
-            matrices = {
-                k: buffers.get(k, empty)[:worlds].clone().view(*shape, *size) for k, size in shapes.items()
-            }
+            made = {b.name: empty.new_empty(across, b.size) for b in kernel.buffers if b.rows}  # the caller's
+            kernel.bind(buffers | made)()
+            matrices = {k: made.get(k, empty)[:worlds].view(*shape, *size) for k, size in shapes.items()}
             found.append(Linearization(**matrices))
         return derivatives.chained(found)
 
