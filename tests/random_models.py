@@ -132,7 +132,7 @@ def _rubs_without_stretching(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
     apart: on which side it pulls is left to rounding.
     """
     rows = np.flatnonzero(d.efc_type == mujoco.mjtConstraint.mjCNSTR_FRICTION_TENDON)
-    return bool(rows.size and np.min(np.max(np.abs(_jacobian(mjm, d)[rows]), axis=1)) < 1e-12)
+    return bool(rows.size and np.min(np.max(np.abs(jacobian(mjm, d)[rows]), axis=1)) < 1e-12)
 
 
 def _many_faces_look(mjm: mujoco.MjModel, state: tuple, steps: int) -> bool:
@@ -265,12 +265,12 @@ def stiffest(mjm: mujoco.MjModel, state: tuple, steps: int) -> float:
 
 def _stiffness(mjm: mujoco.MjModel, d: mujoco.MjData, rows: Sequence[int]) -> np.ndarray:
     """Of each row, D J M^-1 J'."""
-    J, image = _jacobian(mjm, d)[rows], np.zeros((len(rows), mjm.nv))
+    J, image = jacobian(mjm, d)[rows], np.zeros((len(rows), mjm.nv))
     mujoco.mj_solveM(mjm, d, image, J)
     return d.efc_D[rows] * np.sum(J * image, axis=1)
 
 
-def _jacobian(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
+def jacobian(mjm: mujoco.MjModel, d: mujoco.MjData) -> np.ndarray:
     """efc_J. MuJoCo keeps room for the rows of contacts between bodies welded together, which it then leaves out."""
     return d.efc_J[: d.nefc * mjm.nv].reshape(d.nefc, mjm.nv)
 
@@ -283,7 +283,7 @@ def _of_rounding(mjm: mujoco.MjModel, d: mujoco.MjData, precision: Precision) ->
     if not most:
         return dict.fromkeys(names, 0.0)
     assert not mujoco.mj_isSparse(mjm)
-    terms = np.abs(_jacobian(mjm, d)) @ np.abs(d.qacc) + np.abs(d.efc_aref)
+    terms = np.abs(jacobian(mjm, d)) @ np.abs(d.qacc) + np.abs(d.efc_aref)
     share = float(precision.rounding * np.max(d.efc_D * terms) / most)
     return {name: share * float(np.max(np.abs(getattr(d, name)), initial=0.0)) for name in names}
 

@@ -727,6 +727,33 @@ def test_a_simulation_with_floors_in_loops(driver, monkeypatch):
         torch.testing.assert_close(x, plain[name], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["HalfCheetah", "Hopper"])
+def test_gradients_of_a_robot(name, driver, monkeypatch):
+    """A step and its way back, launched for CUDA: the bits of the CPU's kernels of the same programs."""
+    model = TASKS[name]().load()
+    sim = Simulation(model, 16, "cpu", torch.float32, outputs=("ncon",))
+    generator = torch.Generator().manual_seed(0)
+    sim.qvel.add_(torch.randn(sim.qvel.shape, generator=generator))
+    sim.step(60 if name == "HalfCheetah" else 200)  # into contact
+    assert sim.ncon.max() > 1
+    given = [x.clone() for x in (sim.qpos, sim.qvel, torch.randn(sim.ctrl.shape, generator=generator))]
+
+    def found() -> dict[str, torch.Tensor]:
+        made, leaves = Simulation(model, 16, "cpu", torch.float32), [x.clone().requires_grad_() for x in given]
+        after = made.transition(*leaves)
+        gradients = torch.autograd.grad(after.qvel.square().sum() + after.qpos.square().sum(), leaves)
+        return dict(zip(("qpos", "qvel", "by qpos", "by qvel", "by ctrl"), [*after[:2], *gradients], strict=True))
+
+    ours = found()
+    for module in (simulation, step_function):
+        monkeypatch.setattr(module, "build", lambda recipe, device: cuda_kernel(recipe))
+    before, theirs = launched(driver), found()
+    assert launched(driver) - before == 2
+    for key, x in ours.items():
+        assert_same(key, theirs[key].detach(), x.detach())
+
+
 @pytest.mark.parametrize(("mode", "most"), [("NextStep", 5), ("SameStep", 6), ("Disabled", 3)])
 def test_a_step_is_one_launch_and_few_operations(on_the_driver, mode, most):
     """At the number of worlds that people train with, of which each thing takes a launch, whatever their number."""

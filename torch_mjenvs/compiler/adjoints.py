@@ -71,11 +71,14 @@ class Adjoints:
         nodes: list[Expr] = []
         self._nodes[region] = nodes
         with current().inside(region):
-            for e in list(region.nodes):
-                solution = current().solutions.get(e)
-                if isinstance(solution, Formula) and e is solution.values[0]:
-                    self._scan_formula(solution, nodes)
-                self._scan_node(e, nodes)
+            self._scan_nodes(list(region.nodes), nodes)
+
+    def _scan_nodes(self, new: Sequence[Expr], nodes: list[Expr]) -> None:
+        for e in new:
+            solution = current().solutions.get(e)
+            if isinstance(solution, Formula) and e is solution.values[0]:
+                self._scan_formula(solution, nodes)
+            self._scan_node(e, nodes)
 
     def _scan_formula(self, solution: Formula, nodes: list[Expr]) -> None:
         """Record the formula of values that depend on an input, as if it was there before them."""
@@ -83,8 +86,7 @@ class Adjoints:
             recorded = current().region.nodes
             start = len(recorded)
             self._computed |= dict(zip(solution.values, solution.computed(), strict=True))
-            for e in recorded[start:]:
-                self._scan_node(e, nodes)
+            self._scan_nodes(recorded[start:], nodes)
 
     def _scan_node(self, e: Expr, nodes: list[Expr]) -> None:
         nodes.append(e)

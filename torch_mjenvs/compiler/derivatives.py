@@ -393,7 +393,8 @@ class _Local(Tangents):
             super()._record(e)
 
     def _is_leaf(self, e: Expr) -> bool:
-        return e.op == "phi" or (e.op == "load" and bool(self._around._known.get(e)))
+        around = self._around
+        return e.op == "phi" or (e.op == "load" and (bool(around._known.get(e)) or around._is_leaf(e)))
 
 
 def _each_column(

@@ -242,8 +242,7 @@ class Region:
 class Trace:
     """A kernel being recorded: the region under construction and the precision of its floats.
 
-    derivatives: "forward" or "reverse", where they will be asked for in that mode, so what they need is to be kept;
-    "values", where they are asked for in another kernel.
+    derivatives: "forward" or "reverse", where they will be asked for in that mode, so what they need is to be kept.
     """
 
     def __init__(self, dtype: str, derivatives: str = ""):

@@ -8,40 +8,53 @@ from typing import Any
 
 import torch
 
-from .launch import Kernel, Launch, padded
+from .launch import TORCH_TYPES, Kernel, Launch, padded
+from .program import Buffer
 
 
 class Pure:
-    """A kernel as a function: it reads its first buffers, and writes all others. Each has a row for each world."""
+    """A kernel as a function: it reads its first buffers, and writes all others.
+
+    To who calls it, each has a row for each world. What is world-minor to the kernel is the transpose of such a tensor.
+    """
 
     def __init__(self, kernel: Kernel, takes: int):
-        assert all(b.rows for b in kernel.buffers)
         self._kernel, self._takes, self._gives = kernel, kernel.buffers[:takes], kernel.buffers[takes:]
+        assert all(b.type == "f" for b in (self._takes[0], *self._gives))
+        types = {**TORCH_TYPES, "f": kernel.float_type}
+        self._types = [types[b.type] for b in self._takes]
         self._idle: list[Any] = []  # what launches the kernel, to be used again
 
     def __call__(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Return what the kernel makes of tensors (..., size), in the same form. They are read where they are."""
-        kernel, n = self._kernel, len(given[0])
-        lead = None if given[0].dim() == 2 else given[0].shape[:-1]
+        kernel, first = self._kernel, given[0].shape
+        lead, n = (None, first[0]) if len(first) == 2 else (first[:-1], first[:-1].numel())
         if lead is not None:
-            n = lead.numel()
             given = [x.reshape(n, b.size) for b, x in zip(self._takes, given, strict=True)]
         across = padded(n)
         if across != n:
             given = [torch.cat([x, x.new_zeros(across - n, x.shape[1])]) for x in given]
-        rows = [x if x.is_contiguous() else x.contiguous() for x in given]
-        made = [torch.empty(across, b.size, dtype=kernel.float_type, device=kernel.device) for b in self._gives]
+        read = [
+            x if (x.is_contiguous() if b.rows else x.stride() == (1, across)) else _laid_out(x, b)
+            for b, x in zip(self._takes, given, strict=True)
+        ]
+        like, made = given[0], []
+        for b in self._gives:
+            size = across, b.size
+            made.append(like.new_empty(size) if b.rows else like.new_empty_strided(size, (1, across)))
         if torch.compiler.is_compiling():
-            Launch(kernel, [*rows, *made])()
+            pairs = zip(kernel.buffers, [*read, *made], strict=True)
+            Launch(kernel, [x if b.rows else x.T for b, x in pairs])()
         else:
-            for b, x in zip(self._takes, rows, strict=True):
-                if kernel.check(b, x) != across:
-                    raise ValueError(f"kernel {kernel.name}: buffer {b.name!r} must be of {n} worlds")
+            for b, x, dtype in zip(self._takes, read, self._types, strict=True):
+                if x.dtype is not dtype or x.shape != (across, b.size) or x.device != kernel.device:
+                    want = f"{dtype} tensor {(across, b.size)} on {kernel.device}"
+                    raise ValueError(f"kernel {kernel.name}: buffer {b.name!r} must be a {want}")
             try:  # one at a time: other threads may be here, too
                 idle = self._idle.pop()
             except IndexError:
                 idle = None
-            run = kernel.launcher_again(idle, [*rows, *made], across)
+            run = kernel.launcher_again(idle, [*read, *made], across)
             run(1)
             self._idle.append(run)
         if across != n:
@@ -49,13 +62,18 @@ class Pure:
         return tuple(made if lead is None else (x.view(*lead, x.shape[1]) for x in made))
 
 
+def _laid_out(x: torch.Tensor, b: Buffer) -> torch.Tensor:
+    """Copy rows so that they lie as a buffer has them."""
+    return x.contiguous() if b.rows else x.T.contiguous().T
+
+
 class Differentiable(ABC):
     """A function of tensors (..., size), row by row, and its derivatives. Its kernels are built on first use.
 
-    made: those of its results that have derivatives; the others, after them, have none.
+    made: sizes of those of its results that have derivatives; the others, after them, have none.
     """
 
-    made: int
+    made: Sequence[int]
 
     def __init__(self) -> None:
         self._built: dict[str, Pure] = {}
@@ -74,13 +92,12 @@ class Differentiable(ABC):
         """Return the results."""
 
     @abstractmethod
-    def pull(
-        self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]
-    ) -> tuple[torch.Tensor, ...]:
-        """Return the adjoints of what was given, by those of the results that have derivatives.
+    def kept(self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return what of these is needed on the way back."""
 
-        What has no adjoint is of size 0.
-        """
+    @abstractmethod
+    def pull(self, kept: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+        """Return the adjoints of what was given, by those of the results that have derivatives; None: it has none."""
 
     @abstractmethod
     def push(self, given: Sequence[torch.Tensor], dots: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
@@ -119,22 +136,27 @@ class _Run(_Mapped):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        ctx.function, *given = inputs
-        ctx.given, ctx.others, made = len(given), len(output) - ctx.function.made, ctx.function.made
+        function, *given = inputs
+        ctx.function, made = function, len(function.made)
+        ctx.others = len(output) - made
         ctx.mark_non_differentiable(*output[made:])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*given, *output)
+        ctx.save_for_backward(*function.kept(given, output))
         ctx.save_for_forward(*given)
 
     @staticmethod
     def backward(ctx: Any, *bars: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        function, saved = ctx.function, ctx.saved_tensors
-        results = saved[ctx.given : ctx.given + function.made]
-        filled = [torch.zeros_like(y) if x is None else x for x, y in zip(bars, results, strict=False)]
-        tensors = (*saved, *filled)
+        function = ctx.function
+        some = next((x for x in bars if x is not None), None)
+        if some is None:
+            return (None,) * len(ctx.needs_input_grad)
+        filled = [
+            some.new_zeros(*some.shape[:-1], size) if x is None else x
+            for x, size in zip(bars, function.made, strict=False)
+        ]
         once = torch.is_grad_enabled() or transformed()
-        found = _Pull.apply(function, ctx.given, *tensors) if once else _pulled(function, ctx.given, *tensors)
-        return None, *(x if x.shape[-1] else None for x in found)
+        pull = _Pull.apply if once else _pulled
+        return None, *pull(function, *ctx.saved_tensors, *filled)
 
     @staticmethod
     def jvp(ctx: Any, _: None, *dots: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
@@ -173,13 +195,13 @@ class _Once(_Mapped):
 
 class _Pull(_Once):
     @staticmethod
-    def forward(function: Differentiable, n: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return _pulled(function, n, *tensors)
+    def forward(function: Differentiable, *tensors: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return _pulled(function, *tensors)
 
 
-def _pulled(function: Differentiable, n: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    end = len(tensors) - function.made
-    return function.pull(tensors[:n], tensors[n:end], tensors[end:])
+def _pulled(function: Differentiable, *tensors: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    end = len(tensors) - len(function.made)
+    return function.pull(tensors[:end], tensors[end:])
 
 
 class _Push(_Once):

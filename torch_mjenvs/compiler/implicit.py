@@ -5,8 +5,13 @@ theorem the solution x of g(x, y) = 0 has the derivative dx = -(dg/dx)^-1 dg, wh
 `derivatives`.
 
 Some searches pick parts, from which what they find follows in closed form: corners of two shapes, from which follows
-where these touch. Whoever picks says what follows, by `follows`, and marks what was picked as `held`: it is constant
-piece by piece.
+where these touch. Whoever picks says what follows, by `follows`, hands what was picked over by `for_derivatives`, and
+marks it as `held`: it is constant piece by piece. What loops and blocks compute has derivatives of its own, but
+adjoints do not go back through them: for these it is computed again in straight code, by `straightened` and
+`for_adjoints`.
+
+All of it is functions, which are called where what they give is needed; else it costs a kernel nothing. So nobody has
+to ask whether there are derivatives.
 """
 
 from __future__ import annotations
@@ -60,34 +65,37 @@ def solves(values: Sequence[Scalar], given: Sequence[Scalar], equation: Callable
             current().solutions[x] = found
 
 
-def is_differentiated() -> bool:
-    """True while a kernel is recorded whose derivatives will be asked for: so a search keeps what it picked."""
-    return is_tracing() and current().derivatives in ("forward", "reverse")
+Numbers = Callable[[], Sequence[Scalar]]
 
 
-def goes_with_derivatives() -> bool:
-    """True while a kernel is recorded that has derivatives, or gives the values of which another kernel has them.
-
-    What a search ends near is to be found to rounding there: else it is of no use to know how it changes.
-    """
-    return is_tracing() and bool(current().derivatives)
+def for_derivatives(picked: Numbers) -> list[Scalar]:
+    """Return the numbers that formulas of `follows` need, where there will be derivatives; else none."""
+    return list(picked()) if is_tracing() and current().derivatives else []
 
 
-def in_reverse() -> bool:
-    """True while a kernel is recorded whose derivatives will be asked for in reverse mode."""
-    return is_tracing() and current().derivatives == "reverse"
+def for_adjoints(picked: Numbers) -> list[Scalar]:
+    """Return the numbers that formulas of `straightened` need, where there will be adjoints; else none."""
+    return list(picked()) if is_tracing() and current().derivatives == "reverse" else []
 
 
-def follows(values: Sequence[Scalar], given: Sequence[Scalar], formula: Callable[[], Sequence[Scalar]]) -> list[Scalar]:
+def follows(values: Sequence[Scalar], given: Numbers, formula: Numbers) -> list[Scalar]:
     """Return these values, which a search found, as those of a formula of what is `given`, and of `held` numbers.
 
     The formula is recorded where a derivative is asked for, in the present region. Else they are returned as they are.
     """
-    if not is_differentiated():
-        return list(values)
+    return _by_formula(values, given, formula) if is_tracing() and current().derivatives else list(values)
+
+
+def straightened(values: Sequence[Scalar], given: Numbers, formula: Numbers) -> list[Scalar]:
+    """Return these values, which loops and blocks compute, as those of a formula for adjoints: see `follows`."""
+    in_reverse = is_tracing() and current().derivatives == "reverse"
+    return _by_formula(values, given, formula) if in_reverse else list(values)
+
+
+def _by_formula(values: Sequence[Scalar], given: Numbers, formula: Numbers) -> list[Scalar]:
     found = [fresh("add", x, 0.0) if type(x) is Expr else x for x in values]
     places = [k for k, x in enumerate(found) if type(x) is Expr]
-    solution = Formula([found[k] for k in places], list(given), formula, places)
+    solution = Formula([found[k] for k in places], list(given()), formula, places)
     for x in solution.values:
         current().solutions[x] = solution
     return found

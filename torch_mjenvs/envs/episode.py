@@ -109,7 +109,15 @@ class Episode:
         """Return this episode with a world's own model, made from its parameters."""
         if self.params is None:
             return self
-        own = replace(self, model=self.params.world(params, derived), own=(params, derived))
+        return self._but(model=self.params.world(params, derived), own=(params, derived))
+
+    def differentiable(self) -> Episode:
+        """Return this episode for a program that is differentiated."""
+        return self._but(precision=self.precision.differentiable)
+
+    def _but(self, **fields: Any) -> Episode:
+        """Return this episode with other fields, on which what is laid out does not depend."""
+        own = replace(self, **fields)
         vars(own).update({name: x for name, x in vars(self).items() if name in ("params", "layout")})
         return own
 

@@ -26,7 +26,7 @@ from ..physics.model.model import UnsupportedModel
 from ..physics.model.state import State
 from ..physics.params import floats
 from ..physics.step import left_by_step, refreshed
-from ..physics.step_function import STATE, StepFunction
+from ..physics.step_function import STATE, WARM, StepFunction, accelerations
 from .contract import by_name
 from .entries import BAD_STATE
 from .episode import Buffers, Episode, random
@@ -53,7 +53,7 @@ class StepGradient(Differentiable):
         made = (*STATE, "ctrl", "params", *JUDGED, *(FINAL if same_step else ()))
         differentiable = [name for name in made if name in self._sizes]
         self.gives = [*differentiable, *(name for name in self.takes if name not in differentiable)]
-        self.made = len(differentiable)
+        self.made = [self._sizes[name].size for name in differentiable]
         self._given = [name for name in GIVEN if name in self._sizes]
         self._state = [name for name in STATE if name in self._sizes]
 
@@ -72,23 +72,23 @@ class StepGradient(Differentiable):
     def push(self, given: Sequence[torch.Tensor], dots: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         raise NotImplementedError("an environment's step has gradients, and no tangents (torch.func.jvp) yet")
 
-    def pull(
-        self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]
-    ) -> tuple[torch.Tensor, ...]:
+    def kept(self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         after = dict(zip(self.gives, results, strict=True))
-        restarted = after["elapsed_steps"] < 1
-        lost = after[BAD_STATE]  # worlds of whose step there is no gradient
+        return [*given, after["elapsed_steps"], after[BAD_STATE]]
+
+    def pull(self, kept: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+        *given, elapsed, lost = kept  # lost: worlds of whose step there is no gradient
+        restarted = elapsed < 1
         if self._episode.mode is AutoresetMode.NEXT_STEP:
             lost = lost | restarted
         before = self._sound(dict(zip(self.takes, given, strict=True)), lost)
         bar = self._of_the_step(dict(zip(self.gives, bars, strict=False)), restarted, lost)
         found = self._back(before, bar)
-        none = bars[0].new_empty(*bars[0].shape[:-1], 0)
-        return tuple(found[name].masked_fill(lost, 0.0) if name in found else none for name in self.takes)
+        return tuple(found[name].masked_fill_(lost, 0.0) if name in found else None for name in self.takes)
 
     def _sound(self, before: Rows, lost: torch.Tensor) -> Rows:
         """Return what a step began with; a world that is lost begins at qpos0 and at rest, as numbers are wanted."""
-        floating = [*self._given, "qacc_warmstart"]
+        floating = [*self._given, WARM]
         sound = {name: before[name].masked_fill(lost, 0.0) for name in floating if name != "params"}
         start = before["qpos"].new_tensor(self._episode.model.qpos0)
         return before | sound | {"qpos": torch.where(lost, start, before["qpos"])}
@@ -103,6 +103,7 @@ class StepGradient(Differentiable):
         return bar
 
     def _back(self, before: Rows, bar: Rows) -> Rows:
+        """Return the adjoints of what a step began with. Sums are made in place, as all that kernels give is ours."""
         physics, state = self._physics, self._state
         controls = self._episode.contract.controls
         begun = self._call(CONTROL, before) if controls else {"ctrl": before["action"], "qvel": before["qvel"]}
@@ -113,31 +114,36 @@ class StepGradient(Differentiable):
             results = physics.run(list(rows.values()))
             made.append((rows, results))
             rows = rows | dict(zip(physics.gives, results, strict=False))
-            rows["qacc_warmstart"] = results[-1][..., -self._episode.model.nv :]
+            rows[WARM] = results[-1][..., -self._episode.model.nv :]
         last, ended = made[-1]
         judged = {f"last_{name}": last[name] for name in state} | {f"new_{name}": rows[name] for name in state}
         judged |= {f"bar_{name}": bar[name] for name in JUDGED if name in bar}
         found = self._call(JUDGE, before | judged | {"qaccs": ended[-1]})
-        of_state = {name: bar[name] + found[f"new_{name}"] for name in state}
+        of_state = {name: found[f"new_{name}"].add_(bar[name]) for name in state}
         of_ctrl: torch.Tensor | None = bar.get("ctrl")
         for k, (given, results) in reversed(list(enumerate(made))):
-            by = dict(zip(physics.takes, physics.pull([*given.values()], results, [*of_state.values()]), strict=True))
-            of_state = {name: by[name] + (found[f"last_{name}"] if k == len(made) - 1 else 0.0) for name in state}
+            adjoints = physics.pull(physics.kept([*given.values()], results), [*of_state.values()])
+            by = {name: x for name, x in zip(physics.takes, adjoints, strict=True) if x is not None}
+            of_state = {name: by[name] for name in state}
+            if k == len(made) - 1:
+                of_state = {name: x.add_(found[f"last_{name}"]) for name, x in of_state.items()}
             if "ctrl" in by:
-                of_ctrl = by["ctrl"] if of_ctrl is None else of_ctrl + by["ctrl"]
+                of_ctrl = by["ctrl"] if of_ctrl is None else of_ctrl.add_(by["ctrl"])
             if "params" in by:
-                found["params"] = found["params"] + by["params"]
+                found["params"].add_(by["params"])
         if "params" in bar:
-            found["params"] = found["params"] + bar["params"]
+            found["params"].add_(bar["params"])
         if controls:
             of_ctrl = torch.zeros_like(begun["ctrl"]) if of_ctrl is None else of_ctrl
             of_control = {"bar_ctrl": of_ctrl, "bar_qvel": of_state["qvel"]}
             for name, x in self._call(WAY_BACK, before | of_control).items():
-                found[name] = found[name] + x
+                found[name].add_(x)
             del of_state["qvel"]  # which a kick may have changed
         elif of_ctrl is not None:
-            found["action"] = found["action"] + of_ctrl
-        return {name: found[name] + of_state[name] if name in of_state else found[name] for name in self._given}
+            found["action"].add_(of_ctrl)
+        for name, x in of_state.items():
+            found[name].add_(x)
+        return {name: found[name] for name in self._given}
 
     # its kernels
 
@@ -160,7 +166,7 @@ class StepGradient(Differentiable):
             return reads, [Buffer(f"to_{b.name}", b.size, rows=True) for b in kicked]
         if kind == WAY_BACK:
             return [*reads, *(Buffer(f"bar_{b.name}", b.size, rows=True) for b in kicked)], to
-        ended = Buffer("qaccs", transition.evaluations(m) * m.nv, rows=True)
+        ended = accelerations(m)
         around = [*rows(STATE, "last_"), *rows(STATE, "new_"), ended, *rows(JUDGED, "bar_")]
         return [*reads, *around], [*to, *rows(STATE, "to_last_"), *rows(STATE, "to_new_")]
 
@@ -179,7 +185,7 @@ class StepGradient(Differentiable):
             raise UnsupportedModel(f"there are no gradients of {self._episode.name('step')}: {error}") from None
 
     def _body(self, kind: str, b: Buffers) -> dict[str, list[Any]]:
-        episode = self._episode
+        episode = self._episode.differentiable()
         if episode.params:
             episode = episode.of_world(b["params"], episode.params.derive(b["params"]))
         m, widths = episode.model, episode.layout.memory

@@ -32,7 +32,7 @@ from .model.precision import PRECISIONS, Precision
 from .model.state import State, usable
 from .params import check_names, deciding, floats, leaves
 from .step import left_by_step, step
-from .step_function import StepFunction
+from .step_function import WARM, StepFunction
 from .transition import Transition
 from .world_params import Params, Varied
 
@@ -125,7 +125,7 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
 
     params: those that vary by which there are derivatives. Raises UnsupportedModel, naming what of the model has none.
     """
-    precision = PRECISIONS[dtype]
+    precision = PRECISIONS[dtype].differentiable
     derivatives.refuse(asked.model)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
@@ -218,7 +218,7 @@ class Simulation(Varied):
         self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
         self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], launch.Kernel] = {}
         self._transition = StepFunction(self._linearized, self._name, self.device)
-        self._held: tuple[launch.Kernel, int, dict[str, torch.Tensor], launch.Launch] | None = None
+        self._held: tuple[launch.Kernel, int, dict[str, torch.Tensor]] | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         start: dict[str, Sequence[Any]] = {"qpos": m.qpos0, **m.kept0}
         if "eq_active" in self.inputs:
@@ -336,9 +336,8 @@ class Simulation(Varied):
         if self._held is None or self._held[:2] != (kernel, worlds):
             self._held = None
             check_memory("linearize()", worlds, launch.bytes_a_world(kernel.buffers, self.dtype), self.device)
-            held = {b.name: kernel.allocate(b, worlds) for b in kernel.buffers}
-            self._held = kernel, worlds, held, kernel.bind(held)
-        *_, buffers, run = self._held
+            self._held = kernel, worlds, {b.name: kernel.allocate(b, worlds) for b in kernel.buffers if not b.rows}
+        buffers, across = self._held[-1], launch.padded(worlds)
         for name in [*own, *known, "qacc_warmstart"]:
             values = known[name] if name in known else self._buffers[name][:, : self.num_worlds].T
             if name == "qacc_warmstart" and shape[-1:] != (self.num_worlds,):
@@ -352,10 +351,9 @@ class Simulation(Varied):
         shapes = {"A": (n, n), "B": (n, m.nu), "P": (n, np), "C": (ny, n), "D": (ny, m.nu)}
         empty, found = torch.zeros(worlds, 0, dtype=self.dtype, device=self.device), []
         for _ in range(nstep):
-            run()
-            matrices = {
-                k: buffers.get(k, empty)[:worlds].clone().view(*shape, *size) for k, size in shapes.items()
-            }
+            made = {b.name: empty.new_empty(across, b.size) for b in kernel.buffers if b.rows}  # the caller's
+            kernel.bind(buffers | made)()
+            matrices = {k: made.get(k, empty)[:worlds].view(*shape, *size) for k, size in shapes.items()}
             found.append(Linearization(**matrices))
         return derivatives.chained(found)
 
@@ -392,13 +390,12 @@ class Simulation(Varied):
         clip_adjoint = as_bound("clip_adjoint", clip_adjoint)
         self._varying(tuple(given_params))
         self._follow()
-        given = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "act": act}
+        known = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl, "act": act}
+        known = {name: x for name, x in known.items() if x is not None}
         takes = self._transition.takes
-        known = {name: x for name, x in given.items() if is_rows(x, takes.get(name, 0), self.dtype, self.device)}
-        if len(known) < 4:
-            read = self._given(**{name: x for name, x in given.items() if name not in known})
-            read = {k: given[k] if isinstance(given[k], torch.Tensor) else x for k, x in read.items()}
-            known |= {k: x.to(self.dtype) for k, x in read.items()}
+        other = {name: x for name, x in known.items() if not is_rows(x, takes.get(name, 0), self.dtype, self.device)}
+        for name, x in self._given(**other).items() if other else ():
+            known[name] = (other[name] if isinstance(other[name], torch.Tensor) else x).to(self.dtype)
         if self.vary and given_params:
             shapes, flat = self._asked.columns.shapes, []
             for name, present in self.params.items():
@@ -409,31 +406,27 @@ class Simulation(Varied):
                 flat.append(x.reshape(*x.shape[: x.ndim - len(shapes[name])], n))
             lead = broadcast("the leading dimensions of params", [x.shape[:-1] for x in flat])
             known["params"] = torch.cat([x.expand(*lead, x.shape[-1]) for x in flat], dim=-1)
-        own = {
-            name: self._buffers[name][:, : self.num_worlds].T.clone()
-            for name in takes
-            if name not in known and name != "qacc_warmstart"
-        }
+        rows = {name: self._buffers[name][:, : self.num_worlds].T for name in takes if name not in known}
+        warmstart = rows.pop(WARM)  # which has no gradient
+        for name, x in rows.items():  # these are copied: the next step changes them unseen by autograd
+            known[name] = x.clone(memory_format=torch.contiguous_format)
         shape = broadcast(
-            "the leading dimensions of what is given and of the worlds",
-            [x.shape[:-1] for x in (*known.values(), *own.values())],
+            "the leading dimensions of what is given and of the worlds", [x.shape[:-1] for x in known.values()]
         )
-        known |= own
-        if shape[-1:] == (self.num_worlds,):
-            known["qacc_warmstart"] = self._buffers["qacc_warmstart"][:, : self.num_worlds].T.clone()
-        else:  # the solver ends where it ends, wherever it starts
-            known["qacc_warmstart"] = next(iter(known.values())).new_zeros(m.nv)
+        if shape[-1:] != (self.num_worlds,):  # the solver ends where it ends, wherever it starts
+            warmstart = warmstart.new_zeros(m.nv, *shape).movedim(0, -1)
+        known[WARM] = warmstart
         rows = {}
-        for name, size in takes.items():  # the worlds' own are copied: the next step changes them unseen by autograd
+        for name, size in takes.items():
             x = known[name] if known[name].shape[:-1] == shape else known[name].expand(*shape, size)
-            rows[name] = x.contiguous() if size > 1 else x.clone()
+            rows[name] = x if name == WARM else x.contiguous()
         for last in range(nstep - 1, -1, -1):
             *state, ended = self._transition(list(rows.values()))
             if clip_adjoint is not None:
                 state = list(bounded(state, clip_adjoint))
             rows |= dict(zip(self._transition.gives, state, strict=True))
             if last:
-                rows["qacc_warmstart"] = ended[..., -m.nv :]
+                rows[WARM] = ended[..., -m.nv :]
         act = rows["act"] if m.na else rows["qpos"].new_empty(*shape, 0)
         return Transition(rows["qpos"], rows["qvel"], act)
 

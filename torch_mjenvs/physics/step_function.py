@@ -15,14 +15,16 @@ from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar
 from . import derivatives, transition
 from .asked import Asked
+from .model.model import Model
 from .model.precision import PRECISIONS
 from .model.state import State, usable
 from .params import floats
 
 STATE = ("qpos", "qvel", "act")
 GIVEN = (*STATE, "ctrl", "params")  # what there are derivatives by
+WARM = "qacc_warmstart"
 STEP, BACKWARD, TANGENT = KINDS = ("transition", "backward", "tangent")
-MODES = {STEP: "values", BACKWARD: "reverse", TANGENT: "forward"}
+MODES = {STEP: "", BACKWARD: "reverse", TANGENT: "forward"}
 
 
 def _called(start: str, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -30,8 +32,13 @@ def _called(start: str, buffers: Sequence[Buffer]) -> list[Buffer]:
 
 
 def taken(asked: Asked) -> list[Buffer]:
-    """Return the buffers from which a step is computed."""
-    return [replace(b, rows=True) for b in asked.buffers() if b.name != "derived" and b.size]
+    """Return the buffers from which a step is computed. Users have rows; a warm start is ours, as a step has it."""
+    return [replace(b, rows=b.name != WARM) for b in asked.buffers() if b.name != "derived" and b.size]
+
+
+def accelerations(m: Model) -> Buffer:
+    """Return the buffer of the accelerations where the solver ended, in each evaluation of a step."""
+    return Buffer("qaccs", transition.evaluations(m) * m.nv)
 
 
 def _buffers(asked: Asked, kind: str) -> tuple[list[Buffer], list[Buffer]]:
@@ -39,11 +46,11 @@ def _buffers(asked: Asked, kind: str) -> tuple[list[Buffer], list[Buffer]]:
     reads = taken(asked)
     state = [b for b in reads if b.name in STATE]
     given = [b for b in reads if b.name in GIVEN]
-    ended = Buffer("qaccs", transition.evaluations(asked.model) * asked.model.nv, rows=True)
+    ended = accelerations(asked.model)
     if kind == STEP:
         return reads, [*_called("new", state), ended]
-    if kind == BACKWARD:
-        return [*reads, ended, *_called("bar", state)], _called("to", given)
+    if kind == BACKWARD:  # which does not run the solver
+        return [b for b in (*reads, ended, *_called("bar", state)) if b.name != WARM], _called("to", given)
     return [*reads, *_called("dot", given)], _called("new", state)
 
 
@@ -53,6 +60,7 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
     Raises UnsupportedModel, naming what of the model has none.
     """
     m, precision = asked.model, PRECISIONS[dtype]
+    precision = precision.sharpened if kind == STEP else precision.differentiable
     derivatives.refuse(m)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
@@ -60,7 +68,7 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
         if asked.vary:
             world = asked.columns.world(params, asked.columns.derive(params))
         ctrl = b.get("ctrl", [])
-        start = State(b["qpos"], b["qvel"], usable(b["qacc_warmstart"]), b.get("act", []))
+        start = State(b["qpos"], b["qvel"], usable(b[WARM]) if WARM in b else [0.0] * m.nv, b.get("act", []))
         if kind == BACKWARD:
             bars = [b.get(f"bar_{name}", []) for name in STATE]
             found = transition.adjoint(world, start, ctrl, params, b["qaccs"], bars, precision, **pushes)
@@ -90,7 +98,7 @@ class StepFunction(Differentiable):
         self._asked, self._dtype, self._device = asked, dtype, device
         self.takes = {b.name: b.size for b in taken(asked)}
         self.gives = [name for name in STATE if name in self.takes]
-        self.made = len(self.gives)
+        self.made = [self.takes[name] for name in self.gives]
         self._given = [name for name in self.takes if name in GIVEN]
 
     def _build(self, kind: str) -> Pure:
@@ -103,12 +111,12 @@ class StepFunction(Differentiable):
     def run(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         return self._pure(STEP)(given)
 
-    def pull(
-        self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]
-    ) -> tuple[torch.Tensor, ...]:
-        found = dict(zip(self._given, self._pure(BACKWARD)([*given, results[-1], *bars]), strict=True))
-        none = bars[0].new_empty(*bars[0].shape[:-1], 0)
-        return tuple(found.get(name, none) for name in self.takes)
+    def kept(self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [*(x for name, x in zip(self.takes, given, strict=True) if name != WARM), results[-1]]
+
+    def pull(self, kept: Sequence[torch.Tensor], bars: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+        found = dict(zip(self._given, self._pure(BACKWARD)([*kept, *bars]), strict=True))
+        return tuple(map(found.get, self.takes))
 
     def push(self, given: Sequence[torch.Tensor], dots: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         by_name = dict(zip(self.takes, dots, strict=True))

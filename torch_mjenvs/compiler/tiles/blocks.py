@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arrays import Array, Table
-from ..expr import Expr
-from ..implicit import in_reverse
+from ..expr import Expr, current, is_tracing
 from ..scalar import Scalar
 
 SIDE = 4  # of a tile: its 16 sums fit into registers, with what they are made of
@@ -29,7 +28,7 @@ def large(rows: Sequence[Columns], values: Iterable[Scalar], stores: int = 0) ->
     rows: the columns of the entries of its lower triangle, row by row. values: what it is made of. stores: how many
     entries there are already, one by one.
     """
-    if in_reverse():  # of whose loops there are no adjoints
+    if is_tracing() and current().derivatives == "reverse":  # these loops have no adjoints
         return False
     return any(type(x) is Expr for x in values) and pays(rows, elimination(rows), stores)
 

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-from ...compiler.implicit import goes_with_derivatives, in_reverse
+from ...compiler.implicit import follows, straightened
 from ...compiler.scalar import Mask, Scalar, logical_and, maximum, select
 from ..algebra.spatial import Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 from ..dynamics.kinematics import between
@@ -142,10 +142,21 @@ class Candidate:
         m, d, pair, collider = self._model, self._data, self.pair, collider_of(self._model, self.pair)
         one, two = self._geoms()
         origin = m.body_originid[m.geom_bodyid[pair.geom2]]
-        if (goes_with_derivatives() and collider.hulls) or (in_reverse() and collider.many):
-            # a distance that was found in loops or blocks has no derivative
-            dist = select(dist < NEVER, collider.place(one, two, spot)[0], NEVER)
+        if collider.searches:
+            dist = self._as_placed(dist, spot)
         return Contact(pair, dist, lambda: collider.place(one, two, spot)[1:], d, origin, m)
+
+    def _as_placed(self, dist: Scalar, spot: list[Scalar]) -> Scalar:
+        """Return the distance at a spot, which changes as that which `place` reads there."""
+        collider, (one, two) = collider_of(self._model, self.pair), self._geoms()
+
+        def given() -> list[Scalar]:
+            return [x for geom in (one, two) for x in (*geom.centre, *geom.mat, *geom.size.values())]
+
+        def placed() -> list[Scalar]:
+            return [select(dist < NEVER, collider.place(one, two, spot)[0], NEVER)]
+
+        return (follows if collider.hulls else straightened)([dist], given, placed)[0]
 
     def _geoms(self) -> tuple[_GeomAt, _GeomAt]:
         """Return both geoms as seen from the origin of the second one's tree."""
@@ -211,6 +222,10 @@ class _GeomAt:
     @property
     def several(self) -> bool:
         return may_touch_in_several(self.m, self.pair, self.collider)
+
+    @property
+    def sharp(self) -> bool:
+        return self.d.precision.sharp
 
     @property
     def solids(self) -> Solids:

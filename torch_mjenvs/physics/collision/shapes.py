@@ -83,6 +83,11 @@ class Collider:
     order: Callable[[Found], Found] | None = None
     loose: bool = False
 
+    @property
+    def searches(self) -> bool:
+        """True if it finds contacts in loops or blocks, so that `place` says how they change."""
+        return self.many or self.hulls
+
     def found(self, one: Geom, two: Geom, ncon: int) -> Found:
         """Find the contacts: distance and spot of each. ValueError where `find` does not give `ncon`."""
         out = self.find(one, two)
@@ -197,7 +202,7 @@ _CAPSULE_BOX = Collider(2, capsule_box.find_capsule_box, ball_colliders.place_ba
 _CONVEX = Collider(1, convex.find_convex, convex.place_convex, cull=True, many=True, hulls=True)
 _ROUND = replace(_CONVEX, find=convex.find_round)
 _FLAT = replace(_CONVEX, ncon=4, find=convex.find_flat, loose=True)
-_CORNERED = replace(_FLAT, find=convex.find_cornered, loose=False)
+_CORNERED = replace(_FLAT, find=convex.find_cornered, place=convex.place_cornered, loose=False)
 _BALL_MESH = replace(_CORNERED, ncon=1, find=convex.find_ball_mesh)
 _ROD_MESH = replace(_CORNERED, ncon=2, find=convex.find_rod_mesh, loose=True)
 _FIELD = replace(_CONVEX, ncon=hfield.MOST, find=field_colliders.find_on_field)

@@ -1,6 +1,6 @@
 """Where two shapes with corners touch, in closed form from the corners and faces that the search picked.
 
-It is for derivatives. Where these are asked for, a spot has more numbers than dist, point and normal: those of what was
+It is for derivatives. Where there are any, a spot has more numbers than dist, point and normal: those of what was
 picked. They are held constant: so the derivatives are those of the piece in which the shapes are.
 
 Letters are as in `convex`: w = a - b points of C   x the point of C that is sought   n unit vector from the first shape
@@ -17,7 +17,7 @@ from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_or,
 from ...algebra.spatial import MINVAL, Vec, add_scaled, choose, column, cross, dot, is_zero, norm, scale, sub, zeros
 from ..colliders import NEVER, Geom
 from .hull import Hull
-from .patches import AT, Patch
+from .patches import AT
 
 SPOT = 7  # dist, point, normal
 # How many of C's points x is a mean of, or 4: it is on the plane of three; a and b of three, as hulls see them.
@@ -40,22 +40,14 @@ def picked(one: Any, two: Hull, apart: Mask, corners: list[list[Scalar]]) -> lis
     return [select(apart, count, 4.0), *(x for p in (*a, *b) for x in p)]
 
 
-def known_by(one: Hull, two: Hull, spots: list[list[Scalar]], picks: list[Scalar], patch: Patch) -> list[list[Scalar]]:
-    """Add to spots what they are known by: what was picked, and where each is on a patch."""
-    ends = [choose(patch.on > 1.5, one.seen(p), two.seen(p)) for p in patch.ends]
-    flat = [patch.on, patch.faces, patch.face, patch.other, *ends[0], *ends[1]]
-    return [[*spot, *picks, *flat, *sides] for spot, sides in zip(spots, patch.sides, strict=True)]
-
-
-def spot_by(one: Hull, two: Hull, spot: list[Scalar]) -> list[Scalar]:
+def spot_by(one: Geom, two: Geom, spot: list[Scalar]) -> list[Scalar]:
     """Return dist, point and normal of a spot, as what follows from what it is known by."""
 
     def formula() -> list[Scalar]:
-        kept = kept_of(spot)
-        alone, patch = spot_of(one, two, kept[:PICKED]), kept[PICKED:]
-        return _on_patch(one, two, alone, patch) if patch else alone
+        first, second, kept = Hull(one), Hull(two), kept_of(spot)
+        return _on_patch(first, second, spot_of(first, second, kept[:PICKED]), kept[PICKED:])
 
-    return follows(spot[:SPOT], [*moving(one), *moving(two)], formula)
+    return follows(spot[:SPOT], lambda: [*moving(Hull(one)), *moving(Hull(two))], formula)
 
 
 def kept_of(spot: list[Scalar]) -> list[Scalar]:

@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 from ....compiler.control import when_any
-from ....compiler.implicit import goes_with_derivatives, is_differentiated
+from ....compiler.implicit import follows, for_derivatives
 from ....compiler.scalar import Mask, Scalar, logical_not
 from ...algebra.spatial import is_zero
 from ..colliders import Found, Geom, Place, make_frame
-from .closed_form import SPOT, known_by, picked, spot_by
+from .closed_form import moving, picked, spot_by
 from .deepest import deepest, deepest_core_face, deepest_face
 from .hull import Hull
 from .nearest import nearest, nearest_face
@@ -29,8 +29,7 @@ from .round_form import are_round, round_spot
 
 def find_convex(one: Geom, two: Geom) -> Found:
     """Find the contact of two shapes without skins."""
-    spot = deepest(Hull(one), Hull(two), one.margin)
-    return [(spot[0], spot)]
+    return [_sharp(one, two, deepest(Hull(one), Hull(two), one.margin))]
 
 
 def find_flat(one: Geom, two: Geom) -> Found:
@@ -61,9 +60,8 @@ def _find_cornered(one: Geom, two: Geom, several: Mask) -> Found:
 
         spot, numbers, corners = when_any(logical_not(apart), deep, [spot, _numbers(corners), corners])
     spots, patch = find_patch(first, second, spot, numbers, one.margin, several)
-    if is_differentiated():
-        spots = known_by(first, second, spots, picked(first, second, apart, corners), patch)
-    return [(spot[0], spot) for spot in spots]
+    picks = for_derivatives(lambda: picked(first, second, apart, corners))
+    return [(spot[0], [*spot, *picks, *patch.parts, *at]) for spot, at in zip(spots, patch.sides, strict=True)]
 
 
 def _numbers(corners: list[list[Scalar]]) -> list[list[Scalar]]:
@@ -85,14 +83,30 @@ def find_round(one: Geom, two: Geom) -> Found:
     """Find the contact of two shapes of which one is a sphere or a capsule."""
     first, second = Hull(one), Hull(two)
     apart, spot = nearest(first, second, one.margin)
-    spot = when_any(logical_not(apart), lambda _: deepest(first, second, one.margin), spot)
-    return [(spot[0], spot)]
+    return [_sharp(one, two, when_any(logical_not(apart), lambda _: deepest(first, second, one.margin), spot))]
+
+
+def _sharp(one: Geom, two: Geom, spot: list[Scalar]) -> tuple[Scalar, list[Scalar]]:
+    """Return dist and spot of a contact, to rounding where that is asked for and the shapes are round."""
+    if one.sharp and are_round(one, two):
+        spot = round_spot(one, two, spot)
+    return spot[0], spot
 
 
 def place_convex(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
-    """Read the contact that `find` left in its spot: dist, point and normal."""
-    if len(spot) > SPOT:
-        spot = spot_by(Hull(one), Hull(two), spot)
-    elif goes_with_derivatives() and are_round(one, two):
-        spot = round_spot(one, two, spot)
-    return spot[0], spot[1:4], make_frame(spot[4:], None)
+    """Read the contact that `find_convex` or `find_round` left in its spot."""
+    def given() -> list[Scalar]:
+        return [x for hull in (Hull(one), Hull(two)) for x in (*moving(hull), *hull.radii)]
+
+    found = follows(spot, given, lambda: round_spot(one, two, spot)) if are_round(one, two) else spot
+    return place_found(found)
+
+
+def place_cornered(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
+    """Read the contact that `find_cornered` left in its spot."""
+    return place_found(spot_by(one, two, spot))
+
+
+def place_found(spot: list[Scalar]) -> Place:
+    """Read dist, point and normal."""
+    return spot[0], spot[1:4], make_frame(spot[4:7], None)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ....compiler.arrays import Array
 from ....compiler.control import count_while, when_any
-from ....compiler.implicit import is_differentiated
+from ....compiler.implicit import for_derivatives
 from ....compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, maximum, number, select
 from ...algebra.spatial import MINVAL, add_scaled, choose, cross, dot, norm, scale, sub, zeros
 from ..colliders import NEVER
@@ -27,24 +27,20 @@ AT = 1000.0
 
 @dataclass
 class Patch:
-    """Where flat parts of two hulls lie on each other, for derivatives: see `closed_form`.
+    """Where flat parts of two hulls lie on each other, for derivatives: see `closed_form`. Else it is empty.
 
-    on: 1 where all is seen on a face of the first hull, 2 on one of the second, 0 where there is no patch. faces: 1
-    where what lies there is a face, 0 an edge. face, other: numbers of the two faces. ends: both ends of the edge.
+    parts: 1 where all is seen on a face of the first hull, 2 on one of the second, 0 where there is no patch; 1 where
+    what lies there is a face, 0 an edge; the numbers of the two faces; both ends of the edge, as its hull sees them.
     sides: of the four corners, the two sides, or the side and the end of the edge, where each is, as `_cut_off` says.
     """
 
-    on: Scalar
-    faces: Scalar
-    face: Scalar
-    other: Scalar
-    ends: list[list[Scalar]]
+    parts: list[Scalar]
     sides: list[list[Scalar]]
 
     @staticmethod
     def none() -> Patch:
         """No patch."""
-        return Patch(0.0, 0.0, 0.0, 0.0, [zeros(3)] * 2, [zeros(2)] * MOST)
+        return Patch(for_derivatives(lambda: zeros(10)), [for_derivatives(lambda: zeros(2)) for _ in range(MOST)])
 
 
 def find_patch(
@@ -74,13 +70,14 @@ def find_patch(
         for corner, dist, there, _ in cut:
             spots.append([select(there, dist, NEVER), *add_scaled(corner, outwards, 0.5 * dist), *towards])
         some = logical_and(some, spots[0][0] < margin)
-        found = Patch.none()
-        if is_differentiated():
-            found = Patch(
-                select(some, select(first, 2.0, 1.0), 0.0), select(both, 1.0, 0.0),
-                select(first, on_b[3], select(both, face_a[3], on_a[3])), face_b[3],
-                [of.corner(float(k)) for k in (0, 1)], [sides for *_, sides in cut],
-            )  # fmt: skip
+
+        def parts() -> list[Scalar]:
+            ends = [choose(first, one.seen(p), two.seen(p)) for p in (of.corner(float(k)) for k in (0, 1))]
+            face = select(first, on_b[3], select(both, face_a[3], on_a[3]))
+            on = select(some, select(first, 2.0, 1.0), 0.0)
+            return [on, select(both, 1.0, 0.0), face, face_b[3], *ends[0], *ends[1]]
+
+        found = Patch(for_derivatives(parts), [sides for *_, sides in cut])
         return [choose(some, new, old) for new, old in zip(spots, carry[0], strict=True)], found
 
     found: tuple[list[list[Scalar]], Patch] = when_any(
@@ -103,12 +100,12 @@ def _cut_off(
     """
     capacity = 2 * sides + 2  # corners of a polygon that has been cut off
     rims = float(2 * capacity)  # where the corners of `at` are
-    kept = is_differentiated()
-    rows = Array(rows=2 * capacity + sides, columns=5 if kept else 3)
+    rows = Array(rows=2 * capacity + sides, columns=3 + len(for_derivatives(lambda: zeros(2))))
 
     def fill(j: Any, c: Scalar) -> Scalar:
         k = number(j)
-        rows.put(k, [*of.corner(j), *([select(k < 0.5, of.corners, k) - 1.0, k] if kept else [])], k < of.corners)
+        own = for_derivatives(lambda: [select(k < 0.5, of.corners, k) - 1.0, k])
+        rows.put(k, [*of.corner(j), *own], k < of.corners)
         rows.put(rims + number(j), at.corner(j), number(j) < at.corners)
         return c
 
@@ -136,7 +133,8 @@ def _cut_off(
             crosses = logical_or(logical_and(in_p, logical_not(in_q)), logical_and(in_q, logical_not(in_p)))
             share = high_p / select(crosses, high_p - high_q, 1.0)
             crosses = logical_and(crosses, share >= 0.0, share <= 1.0)
-            of_new = choose(in_p, [of_p[1], AT + number(e)], [AT + number(e), of_p[1]]) if kept else []
+            at_wall = AT + number(e)
+            of_new = for_derivatives(lambda: choose(in_p, [of_p[1], at_wall], [at_wall, of_p[1]]))
             rows.put(c["to"] + made, [*add_scaled(p, sub(q, p), share), *of_new], crosses)
             made = made + select(crosses, 1.0, 0.0)
             rows.put(c["to"] + made, [*q, *of_q], in_q)

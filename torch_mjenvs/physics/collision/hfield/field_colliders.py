@@ -15,13 +15,13 @@ from typing import Any
 
 from ....compiler.arrays import Array
 from ....compiler.control import count_while, while_any
-from ....compiler.implicit import follows, is_differentiated
+from ....compiler.implicit import follows, for_derivatives
 from ....compiler.scalar import Mask, Scalar, floor, logical_and, logical_or, maximum, minimum, select
 from ...algebra.spatial import Vec, add, column, dot, mat_vec, norm, scale, sub, zeros
 from ...model.hfield import HField
 from ..colliders import NEVER, Found, Geom, Place
 from ..convex.closed_form import PICKED, SPOT, Fixed, kept_of, moving, spot_of
-from ..convex.convex import place_convex
+from ..convex.convex import place_found
 from ..convex.deepest import deepest
 from ..convex.hull import Hull
 from .field_corners import touch_cornered
@@ -30,7 +30,7 @@ from .prisms import Prism, ball_spot, touch_ball, touch_core
 
 def find_on_field(field: Geom, geom: Geom) -> Found:
     """Find the contacts of a shape without a skin on a height field."""
-    return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin), kept=0)
+    return _find(field, geom, lambda prism, hull: deepest(prism, hull, field.margin), picks=0)
 
 
 def find_cornered_on_field(field: Geom, geom: Geom) -> Found:
@@ -50,8 +50,7 @@ def find_rod_on_field(field: Geom, geom: Geom) -> Found:
 
 def place_on_field(field: Geom, geom: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find` left in its spot: dist, point and normal."""
-    ground, hull = Fixed(field), Hull(geom)
-    return _place(field, geom, spot, lambda picks: spot_of(ground, hull, picks))
+    return _place(field, geom, spot, lambda picks: spot_of(Fixed(field), Hull(geom), picks))
 
 
 def place_ball_on_field(field: Geom, ball: Geom, spot: list[Scalar]) -> Place:
@@ -60,17 +59,14 @@ def place_ball_on_field(field: Geom, ball: Geom, spot: list[Scalar]) -> Place:
 
 
 def _place(field: Geom, geom: Geom, spot: list[Scalar], by: Callable[[list[Scalar]], list[Scalar]]) -> Place:
-    found, picks = spot[:SPOT], spot[SPOT:]
-    if picks:
-        given = [*moving(Fixed(field)), *moving(Hull(geom))]
-        found = follows(found, given, lambda: by(kept_of(spot)))
-    return place_convex(field, geom, found)
+    found = follows(spot[:SPOT], lambda: [*moving(Fixed(field)), *moving(Hull(geom))], lambda: by(kept_of(spot)))
+    return place_found(found)
 
 
-def _find(field: Geom, geom: Geom, touch: Any, kept: int = PICKED) -> Found:
+def _find(field: Geom, geom: Geom, touch: Any, picks: int = PICKED) -> Found:
     ground, margin = field.ground.field, field.margin
     axes = [column(field.mat, k) for k in range(3)]
-    hull, kept = Hull(geom), kept if is_differentiated() else 0
+    hull, kept = Hull(geom), len(for_derivatives(lambda: zeros(picks)))
     local = [dot(axis, sub(geom.centre, field.centre)) for axis in axes]
     hull.axes = [[dot(axis, x) for axis in axes] for x in hull.axes]
     hull.centre = zeros(3)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....compiler.control import when_any
-from ....compiler.implicit import is_differentiated
+from ....compiler.implicit import for_derivatives
 from ....compiler.scalar import Scalar, logical_not, logical_or
 from ...algebra.spatial import sub, zeros
 from ..colliders import NEVER
@@ -26,7 +26,7 @@ from .prisms import touch_core
 
 def touch_cornered(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
     """Find the spot of a prism and a box or mesh."""
-    never = [NEVER, *zeros(6 + (PICKED if is_differentiated() else 0))]
+    never = [NEVER, *zeros(6), *for_derivatives(lambda: zeros(PICKED))]
     exactly = margin > 0.0
     spot = when_any(exactly, lambda _: touch_core(prism, hull, margin), never)
     return when_any(logical_not(exactly), lambda _: _touch(prism, hull), spot)
@@ -43,4 +43,4 @@ def _touch(prism: Any, hull: Hull) -> list[Scalar]:
 
     found = when_any(logical_not(logical_or(apart, lost)), around, never)
     spot, corners = when_any(lost, lambda _: list(deepest_corners(prism, hull, 0.0)), found)
-    return [*spot, *(picked(prism, hull, False, corners) if is_differentiated() else [])]
+    return [*spot, *for_derivatives(lambda: picked(prism, hull, False, corners))]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
-from ....compiler.control import when_any
-from ....compiler.implicit import is_differentiated
+from ....compiler.control import choose_all, when_any
+from ....compiler.implicit import for_derivatives
 from ....compiler.scalar import Scalar, clip, logical_and, logical_not, maximum, select, sqrt
 from ...algebra.spatial import (
     MINVAL,
@@ -76,18 +77,19 @@ def touch_core(prism: Any, hull: Hull, margin: Scalar) -> list[Scalar]:
     core.skin = 0.0
     apart, *known = nearest_corners(prism, hull, margin)
     spot, corners = when_any(logical_not(apart), deep, known)
-    return [*spot, *(picked(prism, hull, apart, corners) if is_differentiated() else [])]
+    return [*spot, *for_derivatives(lambda: picked(prism, hull, apart, corners))]
 
 
 def touch_ball(prism: Prism, hull: Hull) -> list[Scalar]:
     """Find the spot of a prism and a sphere, whose centre is the origin: `touch_core`, worked out."""
-    gap, n = _from_origin(prism)
+    gap, n = _from_origin(prism, when_any)
     dist = gap - hull.skin
-    spot = [dist, *scale(n, -0.5 * (gap + hull.skin)), *n]
-    if not is_differentiated():
-        return spot
-    corners = [prism.seen(p) for p in (*prism.tops, [0.0, 0.0, prism.bottom])]
-    return [*spot, 0.0, *(x for p in corners for x in p), *zeros(PICKED - 13)]
+
+    def corners() -> list[Scalar]:
+        seen = [prism.seen(p) for p in (*prism.tops, [0.0, 0.0, prism.bottom])]
+        return [0.0, *(x for p in seen for x in p), *zeros(PICKED - 13)]
+
+    return [dist, *scale(n, -0.5 * (gap + hull.skin)), *n, *for_derivatives(corners)]
 
 
 def ball_spot(field: Geom, ball: Geom, picks: list[Scalar]) -> list[Scalar]:
@@ -99,17 +101,19 @@ def ball_spot(field: Geom, ball: Geom, picks: list[Scalar]) -> list[Scalar]:
     nothing = dot(n, n) < MINVAL * MINVAL
     tops = [choose(nothing, any_, top) for any_, top in zip(SOMEWHERE, tops, strict=True)]
     tops = [sub(top, local) for top in tops]
-    gap, n = _from_origin(Prism(tops, bottom, local))
+    gap, n = _from_origin(Prism(tops, bottom, local), lambda mask, body, carry: choose_all(mask, body(carry), carry))
     at, way = (mat_vec(field.mat, scale(n, x)) for x in (-0.5 * (gap + hull.skin), 1.0))
     return [gap - hull.skin, *add(ball.centre, at), *way]
 
 
-def _from_origin(prism: Prism) -> tuple[Scalar, list[Scalar]]:
+def _from_origin(prism: Prism, where: Callable[..., Any]) -> tuple[Scalar, list[Scalar]]:
     """Return how far the origin is out of a prism, and the unit vector there from the prism's nearest point.
 
     Inside it is the least distance to a face, negative. Outside, let h be the point of the prism's outline, seen from
     above, that is nearest to the origin. Where the prism at h reaches from below the origin to above it, the nearest
     point is beside the origin, where it ends above, that is at the bottom, and where it ends below, somewhere on top.
+
+    where: `when_any`, or what does the same without a block.
     """
     sides = [_Side(u, v) for u, v in zip(prism.tops, [*prism.tops[1:], prism.tops[0]], strict=True)]
     a, b, c = prism.tops
@@ -138,10 +142,7 @@ def _from_origin(prism: Prism) -> tuple[Scalar, list[Scalar]]:
             best = choose(face[0] > best[0], face, best)
         return best
 
-    if is_differentiated():  # where a formula is no block
-        gap, *way = choose(inside, deep(None), outside)
-    else:
-        gap, *way = when_any(inside, deep, outside)
+    gap, *way = where(inside, deep, outside)
     return gap, way
 
 

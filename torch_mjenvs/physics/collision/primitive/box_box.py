@@ -17,7 +17,7 @@ from typing import Any
 
 from ....compiler.arrays import Table
 from ....compiler.control import choose_all, repeat, unrolled, when_any
-from ....compiler.implicit import follows, held, in_reverse
+from ....compiler.implicit import for_adjoints, held, straightened
 from ....compiler.scalar import (
     Mask,
     Scalar,
@@ -49,12 +49,13 @@ Ring = list[tuple[Mask, list[Scalar]]]  # whether it is a corner, and x and y
 
 
 def find_boxes(one: Geom, two: Geom) -> Found:
-    """Find up to 8 contacts of two boxes: mjc_BoxBox. A spot is dist, point and normal.
-
-    Where adjoints are asked for, it is also which one it is.
-    """
+    """Find up to 8 contacts of two boxes: mjc_BoxBox. A spot is dist, point, normal; for adjoints, also which it is."""
     spots = _find(one, two, when_any)
-    return [(spot[0], [*spot, float(k)] if in_reverse() else spot) for k, spot in enumerate(spots)]
+
+    def numbered(k: int, spot: list[Scalar]) -> list[Scalar]:
+        return [*spot, *for_adjoints(lambda: [float(k)])]
+
+    return [(spot[0], numbered(k, spot)) for k, spot in enumerate(spots)]
 
 
 def _find(one: Geom, two: Geom, where: Callable[..., Any]) -> list[list[Scalar]]:
@@ -90,19 +91,19 @@ def place_boxes(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
 
     Its adjoints go back through finding it again, without blocks and loops.
     """
-    found, which = spot[:SPOT], spot[SPOT:]
 
     def again() -> list[Scalar]:
         with unrolled():
             spots = _find(one, two, lambda mask, body, carry: choose_all(mask, body(carry), carry))
-        out, k = spots[0], held(select(spot[0] < NEVER, which[0], 0.0))
+        out, k = spots[0], held(select(spot[0] < NEVER, spot[SPOT], 0.0))
         for n, other in enumerate(spots[1:], 1):
             out = choose(k > n - 0.5, other, out)
         return out
 
-    if which:
-        given = [x for box in (one, two) for x in (*box.centre, *box.mat, *(box.size[k] for k in "xyz"))]
-        found = follows(found, given, again)
+    def given() -> list[Scalar]:
+        return [x for box in (one, two) for x in (*box.centre, *box.mat, *(box.size[k] for k in "xyz"))]
+
+    found = straightened(spot[:SPOT], given, again)
     return found[0], found[1:4], make_frame(found[4:], None)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ....compiler.arrays import Table
 from ....compiler.control import repeat, when_any, while_any
-from ....compiler.implicit import follows, goes_with_derivatives, held, in_reverse
+from ....compiler.implicit import follows, for_adjoints, held, straightened
 from ....compiler.scalar import Mask, Scalar, absolute, clip, logical_and, logical_or, maximum, minimum, select, sqrt
 from ...algebra.spatial import (
     MINVAL,
@@ -54,10 +54,14 @@ End = tuple[Scalar, list[Scalar]]  # dist; n and point of a contact
 def find_capsule_cylinder(capsule: Geom, cylinder: Geom) -> Found:
     """Find one contact, or two where the capsule lies on a flat end. A spot: dist, n and point, in the world's axes.
 
-    Where adjoints are asked for, it is also where the searches ended, and which contact it is.
+    For adjoints it is also where the searches ended, and which contact it is.
     """
     found, ended = _find(capsule, cylinder, [])
-    return [(spot[0], [*spot, *ended, float(k)] if in_reverse() else spot) for k, spot in enumerate(found)]
+
+    def numbered(k: int, spot: list[Scalar]) -> list[Scalar]:
+        return [*spot, *for_adjoints(lambda: [*ended, float(k)])]
+
+    return [(spot[0], numbered(k, spot)) for k, spot in enumerate(found)]
 
 
 def _find(capsule: Geom, cylinder: Geom, ended: list[Scalar]) -> tuple[list[list[Scalar]], list[Scalar]]:
@@ -67,12 +71,12 @@ def _find(capsule: Geom, cylinder: Geom, ended: list[Scalar]) -> tuple[list[list
     ended: that, if it is known; then nothing is searched for, and there are no blocks.
     """
     c, a = seen_by(cylinder, capsule.centre), mat_vec(transpose(cylinder.mat), capsule.axis)
-    s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"])
+    s = _Pair(c, a, capsule.size["half"], cylinder.size["radius"], cylinder.size["half"], capsule.sharp)
     outside = _from_outside(s, ended[:1])
     if ended:
         gap, t, *n = choose(outside[0] < TOUCHING, _from_within(s, ended[1:])[:5], outside)
     else:
-        nowhere: list[Scalar] = [1.0, 0.0, 0.0] if in_reverse() else []
+        nowhere = for_adjoints(lambda: [1.0, 0.0, 0.0])
         gap, t, *rest = when_any(outside[0] < TOUCHING, lambda _: _from_within(s, []), [*outside, *nowhere])
         n, ended = rest[:3], [outside[1], *rest[3:]]
     radius, margin = capsule.size["radius"], capsule.margin
@@ -91,17 +95,18 @@ def _find(capsule: Geom, cylinder: Geom, ended: list[Scalar]) -> tuple[list[list
 
 def place_spot(one: Geom, two: Geom, spot: list[Scalar]) -> Place:
     """Read the contact that `find_capsule_cylinder` left in its spot."""
-    found, known = spot[:SPOT], spot[SPOT:]
 
     def again() -> list[Scalar]:
         acts = spot[0] < NEVER
-        *ended, k = (held(select(acts, x, y)) for x, y in zip(known, [0.0, 1.0, 0.0, 0.0, 0.0], strict=True))
+        *ended, k = (held(select(acts, x, y)) for x, y in zip(spot[SPOT:], [0.0, 1.0, 0.0, 0.0, 0.0], strict=True))
         first, second = _find(one, two, ended)[0]
         return choose(k > 0.5, second, first)
 
-    if known:  # adjoints go back through finding it again from where the searches ended
-        sizes = [one.size["half"], one.size["radius"], two.size["radius"], two.size["half"]]
-        found = follows(found, [*one.centre, *one.axis, *two.centre, *two.mat, *sizes], again)
+    def given() -> list[Scalar]:
+        sizes = [geom.size[k] for geom in (one, two) for k in ("half", "radius")]
+        return [*one.centre, *one.axis, *two.centre, *two.mat, *sizes]
+
+    found = straightened(spot[:SPOT], given, again)  # from where the searches ended
     return found[0], found[4:], make_frame(found[1:4], None)
 
 
@@ -112,10 +117,10 @@ class _Pair:
     reach: Scalar  # half the segment
     radius: Scalar
     half: Scalar
+    sharp: bool
 
-    @property
     def given(self) -> list[Scalar]:
-        """All of it in a list."""
+        """All of its numbers in a list."""
         return [*self.c, *self.a, self.reach, self.radius, self.half]
 
 
@@ -179,16 +184,16 @@ def _beyond(s: _Pair, t: Scalar) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar
 def _from_within(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
     """Find gap, t and n of the shortest way out: over an end, by the side, or over a rim, across the segment.
 
-    ended: cosine and sine of the direction over a rim, and which way it is, if they are known. Where adjoints are asked
-    for, they are given.
+    ended: cosine and sine of the direction over a rim, and which way it is, if they are known. They are given
+    for adjoints.
     """
-    best: list[Scalar] = [NEVER, 0.0, 0.0, 0.0, 1.0, *([0.0] if in_reverse() else [])]
+    best: list[Scalar] = [NEVER, 0.0, 0.0, 0.0, 1.0, *for_adjoints(lambda: [0.0])]
     ways = itertools.count()
 
     def offer(way: list[Scalar]) -> list[Scalar]:
         k = float(next(ways))
         shorter = ended[2] > k - 0.5 if ended else way[0] < best[0]
-        return choose(shorter, [*way, *([k] if in_reverse() else [])], best)
+        return choose(shorter, [*way, *for_adjoints(lambda: [k])], best)
 
     lean = s.reach * absolute(s.a[2])
     falls = select(s.a[2] > 0.0, -s.reach, s.reach)  # the segment's lower end
@@ -205,7 +210,7 @@ def _from_within(s: _Pair, ended: list[Scalar]) -> list[Scalar]:
     corner = [*scale(out[:2], s.radius / flat), select(out[2] > 0.0, s.half, -s.half)]
     t = clip(dot(s.a, [x - y for x, y in zip(corner, s.c, strict=True)]), -s.reach, s.reach)
     depth, t, *rest = offer([depth, t, *scale(out, -1.0)])
-    return [-depth, t, *rest[:3], *([cosine, sine, *rest[3:]] if in_reverse() else [])]
+    return [-depth, t, *rest[:3], *for_adjoints(lambda: [cosine, sine, *rest[3:]])]
 
 
 def _shorter(one: list[Scalar], two: list[Scalar]) -> list[Scalar]:
@@ -255,7 +260,7 @@ def _over_a_rim(s: _Pair, u: Vec, v: Vec, ended: list[Scalar]) -> list[Scalar]:
     else:
         found: list[Scalar] = repeat(REFINED, refine, repeat(TURNS, try_one, [NEVER, 1.0, 0.0]))
         best = found
-    if goes_with_derivatives() and not ended:  # directions that are alike to rounding may be 1e-8 apart
+    if s.sharp and not ended:  # directions that are alike to rounding may be 1e-8 apart
         best = onwards(held(best[1]), held(best[2]))
         best = onwards(held(best[1]), held(best[2]))
     return [*best, *add(scale(u, best[1]), scale(v, best[2]))]

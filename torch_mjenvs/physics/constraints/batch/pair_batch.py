@@ -15,7 +15,6 @@ from typing import Any
 
 from ....compiler.arrays import Array, Table
 from ....compiler.control import unroll_limit
-from ....compiler.implicit import is_differentiated
 from ...algebra.spatial import Vec, is_zero
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of
@@ -101,9 +100,9 @@ class PairBatch:
 def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list[list[Pair]]]]:
     """Find the pairs that loops do: those by batch, and, where they are very many, batches by pool instead.
 
-    Slots have no derivatives: where these are asked for, there are batches, with more code.
+    Without slots there are batches alone, with more code.
     """
-    pools = _pools(m, precision) if len(m.pairs) >= min(MANY, _very_many(m)) and not is_differentiated() else []
+    pools = _pools(m, precision) if precision.slots and len(m.pairs) >= min(MANY, _very_many(m)) else []
     return ([], pools) if pools else (batch_pairs(m, precision), [])
 
 

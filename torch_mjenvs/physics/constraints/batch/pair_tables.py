@@ -13,7 +13,6 @@ from typing import Any
 
 from ....compiler.arrays import Array, Table
 from ....compiler.control import active_set, choose_each, everything, part
-from ....compiler.implicit import in_reverse
 from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet
@@ -82,6 +81,10 @@ class TableGeom:
         return (several.of_pair(self.i) if self.first else several.of_contact(self.i)) > 0.5
 
     @property
+    def sharp(self) -> bool:
+        return self.tables.sharp
+
+    @property
     def ground(self) -> Ground:
         assert self.tables.ground, "not of a height field"
         return self.tables.ground
@@ -129,7 +132,7 @@ class PairTables:
     """
 
     def __init__(self, m: Model, d: Data, batch: PairBatch):
-        self.batch, self.solids = batch, solids_of(m.meshes)
+        self.batch, self.solids, self.sharp = batch, solids_of(m.meshes), d.precision.sharp
         pairs, collider = batch.pairs, batch.collider
         self.n, self._ordered = len(pairs), m.orders_contacts
         self._tabulate_geoms(m, d)
@@ -147,7 +150,7 @@ class PairTables:
     def recomputed(self) -> PairTables:
         """Return the same pairs, measured wherever a measure is asked for, unless that is much code."""
         collider = self.batch.collider
-        if collider.many or collider.ncon > 2 or (collider.ccd and in_reverse()):  # which goes back from where it ended
+        if collider.many or collider.ccd or collider.ncon > 2:
             return self
         found = copy.copy(self)
         found._found, found._at_contact = Computed(lambda i: self._measure(i, first=False)[0]), True
