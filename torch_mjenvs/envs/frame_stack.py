@@ -108,8 +108,8 @@ def _program(buffers: Sequence[Buffer], count: int, dtype: str) -> Program:
         else:
             row, ends = 3 * count, 3 * (count - 1)  # bytes of a pixel, and where those of its newest picture begin
             pixels = [divmod(k, row) for k in range(len(new) * row)]
-            places = [(old, 1, p * row + k + 3) if k < ends else (new, 4, 4 * p + k - ends) for p, k in pixels]
-            moved = _joined([(words[k // 4], k % 4) for words, _, k in places])
+            places = [(old, p * row + k + 3) if k < ends else (new, 4 * p + k - ends) for p, k in pixels]
+            moved = _joined([(words[k // 4], k % 4) for words, k in places])
         return {b.name: moved for b in buffers if b.name != "newest"}
 
     return record("stack", buffers, body, dtype)

@@ -50,16 +50,14 @@ class Hessian(list[Row]):
 
     def with_inertia(self, m: Model, d: Data, inertia: Matrix) -> Matrix:
         """Return the Hessian of the whole cost: the sum with M. inertia: M, in tiles if `part` is asked for."""
-        if not isinstance(d.M, TileMatrix):
-            total = plus(self, inertia)
-            return self._with_parts(total) if isinstance(total, TileMatrix) else total
-        columns = [dof_chain(m, i)[::-1] if i in self.images else own for i, own in enumerate(d.M.columns)]
-        return self._with_parts(d.M.plus_products(self.images, columns).plus(self))
-
-    def _with_parts(self, matrix: TileMatrix) -> TileMatrix:
+        if isinstance(d.M, TileMatrix):
+            columns = [dof_chain(m, i)[::-1] if i in self.images else own for i, own in enumerate(d.M.columns)]
+            inertia = d.M.plus_products(self.images, columns)
+        total = plus(self, inertia)
         for part, layout in self._parts.values():
-            matrix = matrix.plus_part(part, layout.columns)
-        return matrix
+            assert isinstance(total, TileMatrix), "tiles are added to tiles"
+            total = total.plus_part(part, layout.columns)
+        return total
 
 
 class Constraint:

@@ -81,7 +81,7 @@ def optimum(m: Model, d: Data, a: list[Scalar]) -> Equation:
 
     It keeps no lists of contacts between loops: their derivatives would be as many for each dof.
     """
-    gradient, hessian = linearise(m, d, a, [c.recomputed() for c in d.constraints], d.M)
+    gradient, hessian = linearise(m, d, a, [c.recomputed() for c in d.constraints], inertia_of(d))
     factors = factor(hessian, m.dof_clamped)
     return gradient, lambda b: solve(factors, list(b))
 
