@@ -13,12 +13,12 @@ products, and does two of these for each number that it reads.
 I J K blocks of rows and columns, i j k rows and columns within them
 """
 
-from .blocks import SIDE, Blocks, Pattern, elimination, in_tiles, large, pays
+from .blocks import SIDE, Blocks, Pattern, Places, elimination, in_tiles, large, pays
 from .factor import PIVOTS, TileFactor
 from .matrix import TileMatrix
 from .parts import Layout, Sums
 
 __all__ = [
-    "PIVOTS", "SIDE", "Blocks", "Layout", "Pattern", "Sums", "TileFactor", "TileMatrix", "elimination", "in_tiles",
-    "large", "pays",
+    "PIVOTS", "SIDE", "Blocks", "Layout", "Pattern", "Places", "Sums", "TileFactor", "TileMatrix", "elimination",
+    "in_tiles", "large", "pays",
 ]  # fmt: skip

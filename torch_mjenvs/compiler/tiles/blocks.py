@@ -151,11 +151,16 @@ class Lists:
         return self.entries[self.start[I] + k]
 
 
+def place_of(I: int, J: int) -> int:
+    """Return where a tile (I, J) is among all tiles J <= I, row by row."""
+    return I * (I + 1) // 2 + J
+
+
 class Places:
-    """Return where a tile (I, J) is among all tiles J <= I of so many blocks, for loops."""
+    """`place_of` for loops over so many blocks."""
 
     def __init__(self, blocks: int):
-        self._starts = Table([I * (I + 1) // 2 for I in range(blocks)])
+        self._starts = Table([place_of(I, 0) for I in range(blocks)])
 
     def __call__(self, I: Any, J: Any) -> Any:
         return self._starts[I] + J

@@ -12,7 +12,7 @@ from typing import Any
 from ..arrays import Array, Table
 from ..control import repeat
 from ..scalar import Scalar, maximum
-from .blocks import ENTRIES, SIDE, Pattern, Places, Row, Tile
+from .blocks import ENTRIES, SIDE, Pattern, Places, Row, Tile, place_of
 from .reach import Fixed, Reach
 
 BELOW = [(k, i) for k in range(SIDE - 1, 0, -1) for i in range(k)]  # a tile's diagonal, from the last row on
@@ -99,7 +99,7 @@ class TileFactor:
             row = {}
             for column, (J, j) in enumerate(of_row):
                 if J in self.pattern.before[K]:
-                    row[column] = self.U[K * (K + 1) // 2 + J, SIDE * k + j] * self.pivots[K, k]
+                    row[column] = self.U[place_of(K, J), SIDE * k + j] * self.pivots[K, k]
                 elif J == K and j < k:
                     row[column] = self.pivots[K, SIDE + BELOW.index((k, j))]
             rows.append(row)

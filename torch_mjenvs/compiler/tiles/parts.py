@@ -9,7 +9,7 @@ from typing import Any
 from ..arrays import Array, Table
 from ..control import repeat, when_any
 from ..scalar import Scalar, select
-from .blocks import SIDE, ZEROS, Blocks, Columns, Row, Tile
+from .blocks import SIDE, ZEROS, Blocks, Columns, Row, Tile, place_of
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Part:
 
     def has(self, I: int, J: int) -> bool:
         """Return whether the tile is among them."""
-        return bool(self.row.values[I * (I + 1) // 2 + J])
+        return bool(self.row.values[place_of(I, J)])
 
     def added(self, place: Any, tile: Tile | None) -> Tile:
         """Return the sum of a tile, if there is one, and that at one of `Places`."""
@@ -53,7 +53,7 @@ class Part:
     def entry(self, row: tuple[int, int], column: tuple[int, int]) -> Scalar:
         """Return the entry of a row and a column, each given by its block and which of it it is."""
         (I, i), (J, j) = row, column
-        found: Scalar = self.tiles[self.row[I * (I + 1) // 2 + J], SIDE * i + j]
+        found: Scalar = self.tiles[self.row[place_of(I, J)], SIDE * i + j]
         return found
 
 
@@ -98,7 +98,7 @@ class Sums:
     def entry(self, row: tuple[int, int], column: tuple[int, int]) -> Scalar:
         """Return the entry of a row and a column, each given by its block and which of it it is."""
         (I, i), (J, j) = row, column
-        return self.get(self.row[I * (I + 1) // 2 + J])[SIDE * i + j]
+        return self.get(self.row[place_of(I, J)])[SIDE * i + j]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ..arrays import Array, Table
 from ..control import Carry, change_each, choose_each, everything, fold_each, for_all, put_each, repeat
 from ..scalar import Scalar, maximum
-from .blocks import Blocks, Lists, Pattern
+from .blocks import Blocks, Lists, Pattern, place_of
 from .parts import Sums
 
 Values = tuple[Any, list[Scalar]]  # a row of an array, and what it is to hold
@@ -129,7 +129,7 @@ class Touched:
         square = [(I, J) for I in range(n) for J in range(n)]
         below = Table([float(J < I) for I, J in square])
         there = Table([float(J < I and (I, J) in fixed) for I, J in square])
-        rows = [Table([x.row.values[I * (I + 1) // 2 + J] if J < I else 0 for I, J in square]) for x in sums]
+        rows = [Table([x.row.values[place_of(I, J)] if J < I else 0 for I, J in square]) for x in sums]
         flags = Array(rows=n * n, columns=1)
 
         def begin(t: Any, nothing: Any) -> Any:

@@ -23,7 +23,7 @@ from typing import Any
 from ....compiler.arrays import Array, Table
 from ....compiler.control import Packed, change_each, fold_each, put_each, repeat
 from ....compiler.scalar import Mask, Scalar, select
-from ....compiler.tiles import SIDE, Blocks, Layout, Pattern, in_tiles
+from ....compiler.tiles import SIDE, Blocks, Layout, Pattern, Places, in_tiles
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...dynamics.inertia import dof_columns
 from ...model.data import Data
@@ -149,7 +149,7 @@ class ContactPool(Constraint):
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         x, push, part = self.of_dofs(a), Array([[0.0] * SIDE] * self.blocks.count), hessian.part(self.layout)
         row, axes = part.row, range(self.condim)
-        starts = Table([I * (I + 1) // 2 for I in range(self.blocks.count)])
+        place = Places(self.blocks.count)
         following = Table(range(1, self.couples.most + 1))
 
         def add(i: Any) -> None:
@@ -165,7 +165,7 @@ class ContactPool(Constraint):
                 image = [[sum_of(weight[k][j] * mine[j][e] for j in axes) for e in range(SIDE)] for k in axes]
 
                 def do_tile(c: Any, nothing: Any) -> Any:
-                    at, other = row[starts[I] + self._block(i, c)], self._entries(i, c)
+                    at, other = row[place(I, self._block(i, c))], self._entries(i, c)
                     tile = part.get(at)
                     for k in axes:
                         tile = [
