@@ -334,27 +334,39 @@ def add_each(
 
     The indices that a body gives at once differ, but for those of totals that nobody reads.
     """
-    if type(which) is not Expr:
+    return add_all([(which, body)], totals)
+
+
+def add_all(
+    loops: Sequence[tuple[Any, Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]]]],
+    totals: Sequence[Sequence[Scalar]],
+) -> list[list[Scalar]]:
+    """Add up what several loops add to the same totals, one loop after the other: see `add_each`."""
+    if not is_tracing():
         out = [list(total) for total in totals]
-        for i, mask in which:
-            for total, parts in zip(out, body(i), strict=True):
-                for k, x in parts:
-                    total[k] = select(mask, total[k] + x, total[k])
+        for which, body in loops:
+            for i, mask in which:
+                for total, parts in zip(out, body(i), strict=True):
+                    for k, x in parts:
+                        total[k] = select(mask, total[k] + x, total[k])
         return out
     sums = [Array(total) for total in totals]
-
-    def iteration(i: Any, _: Carry) -> Iteration:
-        puts = []
-        for array, parts in zip(sums, body(i), strict=True):
-            for k, x in parts:
-                old = array[k]
-                puts.append(Put(array.held, k, 0, old + x, old))
-        return Iteration(puts=puts)
-
-    region_op = _for_each(which, iteration, [])
-    for array in sums:
-        array.leave(array.held, region_op)
+    for which, body in loops:
+        region_op = _for_each(which, functools.partial(_additions, sums, body), [])
+        for array in sums:
+            array.leave(array.held, region_op)
     return [[array[k] for k in range(array.rows)] for array in sums]
+
+
+def _additions(
+    sums: list[Array], body: Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]], i: Any, _: Carry
+) -> Iteration:
+    puts = []
+    for array, parts in zip(sums, body(i), strict=True):
+        for k, x in parts:
+            old = array[k]
+            puts.append(Put(array.held, k, 0, old + x, old))
+    return Iteration(puts=puts)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from ..collision.contact_param import contact_param
 from ..model.data import Data, stage
 from ..model.enums import EqType
 from ..model.model import Model, Pair, UnsupportedModel
-from .batch.contact_groups import ContactGroup, contact_group
+from .batch.contact_groups import contact_groups
 from .batch.contact_pool import contact_pools
 from .batch.pair_batch import PairBatch, divided
 from .batch.pair_tables import PairTables
@@ -48,7 +48,7 @@ def make_constraint(m: Model, d: Data) -> None:
         *joint_limits(m, d),
         *tendon_limits(m, d),
         *contacts(m, d, alone),
-        *(_group(m, d, pairs) for pairs in grouped),
+        *contact_groups(m, d, grouped),
         *contact_pools(m, d, pools),
     ]
 
@@ -92,7 +92,3 @@ def equalities(m: Model, d: Data) -> list[Equality]:
         if found.rows:
             out.append(found if d.eq_active is None else found.where(d.eq_active[i]))
     return out
-
-
-def _group(m: Model, d: Data, pairs: list[Pair]) -> ContactGroup:
-    return contact_group(m, d.precision, PairTables(m, d, PairBatch.of(m, pairs)))

@@ -7,18 +7,19 @@ i number of a contact   J its rows of the Jacobian, in the `dofs` that tell its 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....compiler.control import add_each, fold_each
+from ....compiler.arrays import Array
+from ....compiler.control import add_all, fold_each
 from ....compiler.scalar import Mask, Scalar
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data
 from ...model.model import Model, Pair
-from ...model.precision import Precision
-from ..body_contacts import lines_of
+from ..body_contacts import lines_of, sides_of
 from ..cones.pyramid import Cone
 from ..contacts import cone_of
 from ..listed import ByBody, Visit
@@ -27,17 +28,68 @@ from ..softening import ContactBound
 from .in_loop import fold_in_loop, pull_in_loop, refined_in_loop
 from .pair_batch import PairBatch
 from .pair_tables import PairTables
-from .records import Computed, Records, records_each
+from .records import Computed, Records, records, records_each
 
 
 @dataclass
-class ContactGroup(Constraint):
+class ContactGroups(Constraint):
+    """The contacts of all batches, each with a friction cone. They share arrays over `dofs`, those of any batch."""
+
+    groups: Sequence[ContactGroup]
+    dofs: Sequence[int]
+
+    @property
+    def needs_refinement(self) -> list[Mask]:
+        return [mask for g in self.groups for mask in g.refine]
+
+    def recomputed(self) -> ContactGroups:
+        return dataclasses.replace(self, groups=[g.again() if g.again else g for g in self.groups])
+
+    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
+        x, dofs, n = self._of_dofs(a), self.dofs, len(self.dofs)
+        owns = [own for g in self.groups for own in g.batch.own]
+        wanted = sorted({(u, v) for own in owns for u in own for v in own if v <= u < n})
+        old = [hessian[dofs[u]].get(dofs[v], 0.0) for u in range(n) for v in range(u + 1)] + [0.0] * (n + 1)
+        loops = [(g.touching, functools.partial(g.push, x)) for g in self.groups]
+        pushed, stiffness = add_all(loops, [[gradient[v] for v in dofs] + [0.0], old])
+        for v, value in zip(dofs, pushed, strict=False):
+            gradient[v] = value
+        for u, v in wanted:
+            hessian[dofs[u]][dofs[v]] = stiffness[u * (u + 1) // 2 + v]
+
+    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
+        x, change = self._of_dofs(a), self._of_dofs(dx)
+        for g in self.groups:
+            total = g.fold_rows(x, change, alpha, total)
+        return total
+
+    def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
+        x = self._of_dofs(a)
+        for g in self.groups:
+            g.add_wrenches(x, wrench)
+
+    def fold_listed(
+        self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
+    ) -> Any:
+        x = self._of_dofs(a)
+        for g in self.groups:
+            if any(map(wanted, g.batch.pairs)):
+                carry = g.fold_listed(x, wanted, by_body, visit, carry)
+        return carry
+
+    def _of_dofs(self, x: Vec) -> Array:
+        """Pick from x (nv) one number for each of `dofs`, and 0 for one that never moves."""
+        return Array([x[v] for v in self.dofs] + [0.0])
+
+
+@dataclass
+class ContactGroup:
     """The contacts of a batch of pairs, each with a friction cone.
 
     rows: of those `touching`, lines (side, k), y0 and J of the axes (condim), D and friction. Side 0 is the second
     body; side 1 the first, whose lines are those of side 0 where both are of one tree. cone: of one of them. place:
     gives its distance, its point from the origins of the trees of the first body and of the second, and its frame.
-    refine: the masks of `Constraint.needs_refinement`. again: makes what `recomputed` gives.
+    refine: masks as of `Constraint.needs_refinement`. again: makes a group that keeps no list of what it computed.
     """
 
     batch: PairBatch
@@ -48,29 +100,7 @@ class ContactGroup(Constraint):
     refine: Sequence[Mask]
     again: Callable[[], ContactGroup] | None = None
 
-    @property
-    def needs_refinement(self) -> list[Mask]:
-        return list(self.refine)
-
-    def recomputed(self) -> ContactGroup:
-        return self.again() if self.again else self
-
-    def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
-        g, x = self.batch, self.batch.of_dofs(a)
-        n = len(g.dofs)
-        wanted = sorted({(u, v) for own in g.own for u in own for v in own if v <= u < n})
-
-        lower = [(u, v) for u in range(n) for v in range(u + 1)]
-        old = [hessian[g.dofs[u]].get(g.dofs[v], 0.0) for u, v in lower] + [0.0] * (n + 1)
-        pushed, stiffness = add_each(
-            self.touching, lambda i: self._push(i, x), [[gradient[v] for v in g.dofs] + [0.0], old]
-        )
-        for k, v in enumerate(g.dofs):
-            gradient[v] = pushed[k]
-        for u, v in wanted:
-            hessian[g.dofs[u]][g.dofs[v]] = stiffness[u * (u + 1) // 2 + v]
-
-    def _push(self, i: Any, x: Any) -> list[Any]:
+    def push(self, x: Any, i: Any) -> list[Any]:
         """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
         jacobian, rows, dofs = self._jacobian(i), range(self.batch.condim), range(self.batch.most)
         force, weight = self.cone(i).push(self._residual(i, x))
@@ -91,9 +121,7 @@ class ContactGroup(Constraint):
         places = [g.dof(i, c) for c in range(g.most)]
         return places, [g.per_contact([own[c] * (own[c] + 1) // 2 for own in g.own], i) for c in range(g.most)]
 
-    def fold_rows(self, m: Model, d: Data, a: Vec, dx: Vec, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
-        x, change = self.batch.of_dofs(a), self.batch.of_dofs(dx)
-
+    def fold_rows(self, x: Any, change: Any, alpha: Scalar, total: list[Scalar]) -> list[Scalar]:
         def push(i: Any, carry: list[Scalar]) -> list[Scalar]:
             cone = self.cone(i)
             y, v = self._residual(i, x), [dot(row, self._at(i, change)) for row in self._jacobian(i)]
@@ -101,8 +129,8 @@ class ContactGroup(Constraint):
 
         return fold_each(self.touching, push, total)
 
-    def add_wrenches(self, m: Model, d: Data, a: Vec, wrench: list[list[Scalar]]) -> None:
-        x, condim = self.batch.of_dofs(a), range(self.batch.condim)
+    def add_wrenches(self, x: Any, wrench: list[list[Scalar]]) -> None:
+        condim = range(self.batch.condim)
 
         def lines(i: Any, side: int) -> list[list[Scalar]]:
             return [self.rows.at(i, ("line", side, k)) for k in condim]
@@ -112,14 +140,8 @@ class ContactGroup(Constraint):
             self.batch.one_tree, wrench,
         )  # fmt: skip
 
-    def fold_listed(
-        self, m: Model, d: Data, a: Vec, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any
-    ) -> Any:
-        """Run `visit` over the contacts of wanted pairs: see `Constraint.fold_listed`."""
+    def fold_listed(self, x: Any, wanted: Callable[[Pair], bool], by_body: ByBody, visit: Visit, carry: Any) -> Any:
         batch = self.batch
-        if not any(map(wanted, batch.pairs)):
-            return carry
-        x = batch.of_dofs(a)
         return fold_in_loop(
             self.touching, batch.pairs, batch.bodies, batch.per_contact, batch.numbers, self.place,
             lambda i: self._force(i, x), wanted, by_body, visit, carry,
@@ -141,15 +163,25 @@ class ContactGroup(Constraint):
         return [x[self.batch.dof(i, c)] for c in range(self.batch.most)]
 
 
-def contact_group(m: Model, precision: Precision, tables: PairTables) -> ContactGroup:
-    """Make the contacts of a batch of pairs."""
-    touching = tables.touching()
-    refine = refined_in_loop(m, precision, touching, tables.batch.pairs, tables.batch.per_contact)
-    return _group(m, tables, touching, refine, records_each(touching, functools.partial(_row, tables)))
+def contact_groups(m: Model, d: Data, batches: Sequence[list[Pair]]) -> list[ContactGroups]:
+    """Make the contacts of batches of pairs; an empty list if there are none."""
+    if not batches:
+        return []
+    bodies = {(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for pairs in batches for p in pairs}
+    dofs = sorted({v for two in bodies for side in sides_of(m, *two) for v in side.dofs})
+    moving = records([*({"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in dofs), {"odof": [0.0] * 6, "qvel": 0.0}])
+    groups = []
+    for pairs in batches:
+        tables = PairTables(m, d, PairBatch.of(m, pairs, dofs))
+        touching = tables.touching()
+        refine = refined_in_loop(m, d.precision, touching, pairs, tables.batch.per_contact)
+        rows = records_each(touching, functools.partial(_row, tables, moving))
+        groups.append(_group(m, tables, moving, touching, refine, rows))
+    return [ContactGroups(groups, dofs)]
 
 
 def _group(
-    m: Model, tables: PairTables, touching: Any, refine: Sequence[Mask], rows: Records | Computed
+    m: Model, tables: PairTables, moving: Records, touching: Any, refine: Sequence[Mask], rows: Records | Computed
 ) -> ContactGroup:
     def cone(i: Any) -> Cone:
         return cone_of(m, rows.at(i, "friction"), rows.at(i, "D"), ContactBound(False))
@@ -160,16 +192,16 @@ def _group(
 
     def again() -> ContactGroup:
         anew = tables.recomputed()
-        return _group(m, anew, touching, refine, Computed(functools.partial(_row, anew)))
+        return _group(m, anew, moving, touching, refine, Computed(functools.partial(_row, anew, moving)))
 
-    return ContactGroup(tables.batch, touching, rows, cone, place, refine, again=again)
+    return ContactGroup(tables.batch, touching, rows, cone, place, refine, again)
 
 
-def _row(tables: PairTables, i: Any) -> dict[Hashable, Any]:
+def _row(tables: PairTables, moving: Records, i: Any) -> dict[Hashable, Any]:
     """Compute what `ContactGroup.rows` has of contact i."""
     dist, p, frame = tables.contact(i)
     lines, row = lines_of(tables.arms(i, p), frame, tables.batch.condim), tables.row(i, dist)
-    found = rows_of(tables.batch, tables.moving, i, lines, row.y0)
+    found = rows_of(tables.batch, moving, i, lines, row.y0)
     return found | {"D": row.stiffness(), "friction": [x.of_contact(i) for x in tables.friction]}
 
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....compiler.arrays import Array, Table
+from ....compiler.arrays import Table
 from ....compiler.control import unroll_limit
-from ...algebra.spatial import Vec, is_zero
+from ...algebra.spatial import is_zero
 from ...collision.contact_param import contact_param
 from ...collision.shapes import Collider, collider_of, ground_of
 from ...model.enums import GeomType, SensorType
@@ -36,10 +36,10 @@ MANY_SWEPT = 100  # ... pairs that noslip's sweeps go through, which would be wr
 class PairBatch:
     """A batch of pairs of one collider and one condim.
 
-    dofs: those that tell the bodies of any pair apart; in arrays of dofs they come in this order, and then one that
-    never moves. own, signs: of each pair, places in `dofs`, and +1 where a dof moves the second body, -1 where it moves
-    the first; all lists are of one length, filled up with the dof that never moves. one_tree: the bodies of each pair
-    are of one tree.
+    dofs: those that tell the bodies of any pair apart, and others, if batches share arrays over them; there they come
+    in this order, and then one that never moves. own, signs: of each pair, places in `dofs`, and +1 where a dof moves
+    the second body, -1 where it moves the first; all lists are of one length, filled up with the dof that never moves.
+    one_tree: the bodies of each pair are of one tree.
     """
 
     pairs: list[Pair]
@@ -52,11 +52,11 @@ class PairBatch:
     one_tree: bool
 
     @classmethod
-    def of(cls, m: Model, pairs: list[Pair]) -> PairBatch:
-        """Make the batch of pairs that `batch_pairs` put together."""
+    def of(cls, m: Model, pairs: list[Pair], dofs: Sequence[int] = ()) -> PairBatch:
+        """Make the batch of pairs that `batch_pairs` put together. dofs: at least those of its own, sorted."""
         bodies = [(m.geom_bodyid[p.geom1], m.geom_bodyid[p.geom2]) for p in pairs]
         moved = [sorted((v, side.sign) for side in sides_of(m, *b) for v in side.dofs) for b in bodies]
-        dofs = sorted({v for own in moved for v, _ in own})
+        dofs = [*dofs] or sorted({v for own in moved for v, _ in own})
         place = {v: k for k, v in enumerate(dofs)}
         most = max(len(own) for own in moved)
         own = [[place[v] for v, _ in x] + [len(dofs)] * (most - len(x)) for x in moved]
@@ -91,10 +91,6 @@ class PairBatch:
     def sign(self, i: Any, k: int) -> Any:
         """The sign of the k-th dof of contact i."""
         return self.per_contact([sign[k] for sign in self.signs], i)
-
-    def of_dofs(self, x: Vec) -> Array:
-        """Pick from x (nv) one number for each of `dofs`, and 0 for the one that never moves."""
-        return Array([x[v] for v in self.dofs] + [0.0])
 
 
 def divided(m: Model, precision: Precision) -> tuple[list[list[Pair]], list[list[list[Pair]]]]:

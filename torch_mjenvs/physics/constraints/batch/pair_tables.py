@@ -190,8 +190,6 @@ class PairTables:
         self.several = PerPair(batch, [float(may_touch_in_several(m, p, collider)) for p in batch.pairs])
         self._entries = (2, 5, 8) if collider.axial else range(9)  # of orientations: those that the collider goes by
         self._poses = records([self._pose(m, d, x) for x in geoms])
-        moving = [{"odof": list(d.odof[v]), "qvel": d.qvel[v]} for v in batch.dofs]
-        self.moving = records([*moving, {"odof": [0.0] * 6, "qvel": 0.0}])
 
     def _pose(self, m: Model, d: Data, x: int) -> dict[str, Any]:
         pose = {"centre": list(d.geom_xrel[x]), "turn": [d.geom_xmat[x][k] for k in self._entries]}
