@@ -351,7 +351,9 @@ def add_all(
                         total[k] = select(mask, total[k] + x, total[k])
         return out
     sums = [Array(total) for total in totals]
-    for which, body in loops:
+    for n, (which, body) in enumerate(loops):
+        if n and current().derivatives:  # which are of arrays that one loop alone puts into
+            sums = [Array([array[k] for k in range(array.rows)]) for array in sums]
         region_op = _for_each(which, functools.partial(_additions, sums, body), [])
         for array in sums:
             array.leave(array.held, region_op)

@@ -53,7 +53,7 @@ def make_constraint(m: Model, d: Data) -> None:
     ]
 
 
-@stage(reads="precision origin frame geom_xrel geom_xmat odof qvel candidates", computes="ncon")
+@stage(reads="precision origin frame geom_xrel geom_xmat candidates", computes="ncon")
 def count_contacts(m: Model, d: Data) -> None:
     """Count the contacts that mj_collision detects: those within a gap, too, which do not act."""
     alone, grouped, pools = _divided(m, d)
