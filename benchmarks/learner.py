@@ -73,8 +73,8 @@ def compared(task: str, minibatch: int, turns: int, threads: int, products: bool
         for kind in rounded:
             agents.append(ppo.PPO(env, settings, seed=0, rounded=kind))
             if alone:
-                update = agents[-1].compiled_update
-                update.kernels = [products_alone(update.kernels[0])]
+                made = agents[-1].compiled_update.kernels(threads)
+                made.kernels = [products_alone(made.kernels[0])]
     agents[0].prepare(agents[0].rollout())
     for agent in agents[1:]:
         agent.frames.copy_(agents[0].frames)

@@ -23,6 +23,7 @@ from torch_mjenvs.networks.layers import Dense, Network
 from torch_mjenvs.networks.passes import Pass
 from torch_mjenvs.networks.tiles import FRAMES, Scratch
 from torch_mjenvs.training import compiled, ppo, runs, train
+from torch_mjenvs.training.compiled.minibatch import groups_of
 from torch_mjenvs.training.episodes import Episodes
 from torch_mjenvs.training.statistics import STATISTICS, measures
 
@@ -254,19 +255,25 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(rounded, norm):
     was = torch.get_num_threads()
     found = []
     try:
-        for threads in (1, 2, 3):
+        for threads in (1, 2, 3, 4):
             torch.set_num_threads(1)  # torch's own sums, as the frames are made
             agent = learner(*SIZES[0], rounded=rounded, norm=norm)
             torch.set_num_threads(threads)
             torch.manual_seed(1)
             agent.update()
-            update = agent.compiled_update
-            own = update.own.view(threads, update.scratch.size)
+            own = agent.compiled_update.kernels(threads).memory(threads)["own"].view(threads, -1)
             assert own.any(1).all() or not cpu.team(), "each thread has written its own memory"
             found.append(torch.cat([agent.net.theta, agent.optimizer.state[agent.net.theta]["exp_avg_sq"]]))
     finally:
         torch.set_num_threads(was)
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    assert all(torch.equal(found[0], x) for x in found[1:])
+
+
+def test_parts_are_grouped_by_who_learns_from_them():
+    """By two threads 4 parts each; three would wait for each other if one had two quarters, so they take single ones.
+    """
+    assert [groups_of(8, threads) for threads in (1, 2, 3, 4, 5, 8)] == [8, 2, 8, 4, 4, 8]
+    assert [groups_of(parts, 2) for parts in (1, 2, 4, 5, 6)] == [1, 2, 2, 5, 6]
 
 
 def test_what_changes_in_place_from_call_to_call_is_seen():

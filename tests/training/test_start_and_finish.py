@@ -143,6 +143,26 @@ def test_no_process_is_left_behind(number):
     pytest.fail("processes are left")
 
 
+UNTIMED = """
+import runpy, sys
+originals = runpy.run_path(sys.argv[1])
+env = originals["make_original"]("Hopper-v5")
+env.reset(seed=0)
+timers = env.unwrapped.data.timer
+env.step([0.0, 0.0, 0.0])
+before = timers[0].duration
+assert before > 0
+originals["_without_timers"]()
+env.step([0.0, 0.0, 0.0])
+assert timers[0].duration == before
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MuJoCo's library has another name")
+def test_processes_that_score_do_not_time_the_parts_of_a_step():
+    run(UNTIMED, originals.__file__)
+
+
 def test_no_thread_of_torch_spins_beside_the_processes_of_the_original():
     before, seen = torch.get_num_threads(), []
 

@@ -107,7 +107,7 @@ class _Module:
         return "\n".join([f'target triple = "{self.triple}"', *functions, *kernel, ""])
 
     def _phase(self, text: MatrixText, phase: Phase, memories: Mapping[str, str]) -> None:
-        """Write a loop over every so-manyth turn from the thread's number on, then the wait for the others."""
+        """Write a loop over every so-manyth turn from the thread's number on, then the wait for the others, if any."""
         head, body, done, wait, on = text.fresh_labels("phase", "turn", "done", "wait", "on")
         before, index, following = text.block, text.fresh("p"), text.fresh("q")
         text.put(f"br label %{head}")
@@ -122,6 +122,8 @@ class _Module:
         text.put(f"br label %{head}")
         text.lines[place] = f"  {index} = phi i64 [ %thread, %{before} ], [ {following}, %{text.block} ]"
         text.label(done)
+        if not phase.wait:
+            return
         text.put(f"br i1 %many, label %{wait}, label %{on}")
         text.label(wait)
         text.put("call void %barrier()")

@@ -172,14 +172,16 @@ Step = Multiply | Pairs | Transpose | RowSums | Gather | Apply | Call | Loop
 
 @dataclass(frozen=True)
 class Phase:
-    """A loop whose turns are shared out among the threads. The next phase begins when all turns are done.
+    """A loop whose turns are shared out among the threads: of so many, every so-manyth turn is a thread's.
 
-    `count` is how many there are; None: each launch says it.
+    `count` is how many turns there are; None: each launch says it. The next phase begins when all turns are done; a
+    thread's own begins it, where nobody is to `wait`, when it has done its turns.
     """
 
     index: str
     count: int | None
     steps: tuple[Step, ...]
+    wait: bool = True
 
 
 @dataclass(frozen=True)
