@@ -450,6 +450,42 @@ def test_policy_and_value_may_differ_in_inputs_widths_depth_and_activation():
     torch.testing.assert_close(worth, run(theta, value, obs[:, 2:], silu), rtol=1e-4, atol=1e-5)
 
 
+@needs_bfloat16
+def test_observations_are_rounded_once_for_all_minibatches_whatever_networks_see():
+    """Networks that begin at odd observations, and see an odd number, learn what they do from rows of their own."""
+    torch.manual_seed(0)
+    actions, size, columns = 2, 70, [9, 2, 1, 1, 1]
+    policy, at = dense([5, 12, actions], "tanh", 0)
+    value, log_std = dense([6, 12, 1], "tanh", at)
+    start = torch.cat([0.4 * torch.randn(log_std), torch.full((actions,), -0.5)])
+    frames = torch.randn(3 * size, sum(columns))
+    wide = torch.cat([frames[:, 1:6], frames[:, 3:9], frames[:, 9:]], 1)  # what each network sees, beside each other
+    orders = [torch.randperm(2 * size), torch.randperm(3 * size)[:size]]
+    found = []
+    for rows, first in ((frames, (1, 3)), (wide, (0, 5))):
+        theta = start.clone()
+        update = compiled.Update(
+            (Network(policy, first[0]), Network(value, first[1])), theta, log_std,
+            torch.optim.Adam([theta], 1e-2, eps=1e-5), [rows.shape[1] - 5, *columns[1:]], size,
+            compiled.Loss(0.2, 0.5, 1.0), rounded=True,
+        )  # fmt: skip
+        update(rows, orders[0])
+        rows[:, : rows.shape[1] - 5] *= 1.5  # as by the next rollout
+        update(rows, orders[1])
+        found.append(theta)
+    assert torch.equal(*found) and not torch.equal(found[0], start)
+    gradients = []
+    for rounded in (True, False):
+        theta = start.clone()
+        update = compiled.Update(
+            (Network(policy, 1), Network(value, 3)), theta, log_std, torch.optim.Adam([theta], 1e-2, eps=1e-5), columns,
+            size, compiled.Loss(0.2, 0.5, 1.0), rounded=rounded,
+        )  # fmt: skip
+        update(frames, orders[1])
+        gradients.append(update.gradient)
+    assert (gradients[0] - gradients[1]).norm() < 0.03 * gradients[1].norm()
+
+
 def test_layers_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="a layer of 4 inputs cannot follow one of 3 outputs"):
         Network((Dense(2, 3, 0, 6), Dense(4, 1, 9, 13)))

@@ -14,13 +14,13 @@ from ..llvm.scalars import templates
 from ..llvm.writer import Row, Writer
 from ..lower import lower
 from .multiply import multiply
-from .pairs import configure, multiply_tiles, pairs, release
+from .pairs import configure, multiply_tiles, pairs, regroup, release
 from .shuffles import gather, row_sums, transpose
-from .steps import Apply, Call, Gather, Loop, Matrix, Multiply, Pairs, Phase, Plan, RowSums, Step, Transpose
+from .steps import Apply, Call, Gather, Loop, Matrix, Multiply, Pairs, Phase, Plan, Regroup, RowSums, Step, Transpose
 from .text import MatrixText
 
 TYPES = {"f": "float", "l": "i64", "p": "i32"}
-One = Multiply | Pairs | Transpose | RowSums | Gather | Apply  # what a function does
+One = Multiply | Pairs | Regroup | Transpose | RowSums | Gather | Apply  # what a function does
 FIELDS = (
     "memories",  # a pointer to the pointers to the plan's memories
     "rounds",  # how often the phases are done
@@ -170,6 +170,8 @@ class _Module:
                 multiply(text, step, self.registers, of_pairs)
         elif isinstance(step, Pairs):
             pairs(text, step)
+        elif isinstance(step, Regroup):
+            regroup(text, step)
         elif isinstance(step, Transpose):
             transpose(text, step)
         elif isinstance(step, RowSums):

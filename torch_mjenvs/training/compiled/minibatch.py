@@ -33,7 +33,7 @@ from ...compiler.program import Buffer, Program, record
 from ...compiler.scalar import exp
 from ...networks import adam
 from ...networks.layers import Network
-from ...networks.passes import Pass, RoundedPass, RoundedWeights, rounded_inputs, vectors_of
+from ...networks.passes import PairedInputs, Pass, RoundedPass, RoundedWeights, vectors_of
 from ...networks.tiles import FRAMES, Scratch, zeros
 from ..statistics import POLICY_SUMS, SUMS, VALUE_SUMS
 from .losses import Loss, policy_loss, value_loss
@@ -91,6 +91,11 @@ class Minibatch:
     eps: float
     rounded: bool
 
+    @property
+    def seen(self) -> list[tuple[int, int]]:
+        """Which observations networks see: the first one, and how many; once for networks that see the same."""
+        return list(dict.fromkeys(network.place for network in self.networks))
+
 
 Turns = tuple[tuple[str, int], ...]  # the number of a part: by how much each turn of some loops raises it
 
@@ -118,6 +123,7 @@ class Kernels:
         pairs = {"own pairs": self.pairs.size, "weight pairs": self.weight_pairs.size} if what.rounded else {}
         names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient")
         memories = *map(Memory, (*names, "squares", "statistics", "trained")), Memory("order", "l")
+        memories += (Memory("observations", "p"),) if what.rounded else ()
         memories += *(Memory(k, each=n) for k, n in own.items()), *(Memory(k, "p", n) for k, n in pairs.items())
         plans = [("ppo gradients", learn), ("ppo step", step)] if some else [("ppo update", [*learn, *step])]
         self.kernels = [build(Plan(name, memories, tuple(phases))) for name, phases in plans]
@@ -158,22 +164,27 @@ class Kernels:
         alone = what.tiles == 1
 
         inv_std = scratch.matrix(1, actions)
-        rows = scratch.matrix(FRAMES, width)
-        seen = what.columns[0] if what.rounded else 0  # what need not be transposed
-        x = scratch.matrix(width - seen, FRAMES)
+        first = what.columns[0] if what.rounded else 0  # of what is gathered in float32
+        rows, x = scratch.matrix(FRAMES, width - first), scratch.matrix(width - first, FRAMES)
         mean_grad, log_std_grad = scratch.matrix(actions, FRAMES), scratch.matrix(actions, FRAMES)
         value_grad, found = scratch.matrix(1, FRAMES), scratch.matrix(len(SUMS), FRAMES)
-        entrances: list[Step] = [Transpose(x, replace(rows, columns=width - seen, offset=rows.offset + seen))]
+        entrances: list[Step] = [
+            Gather(rows, Matrix("frames", 1, width - first, width, offset=first), order), Transpose(x, rows),
+        ]  # fmt: skip
         if self.rounded is None:
             acting, valuing = (Pass(network, self.theta, x, rows, scratch) for network in what.networks)
         else:
-            inputs = rounded_inputs(what.networks, rows, self.pairs)
-            entrances += [step for one in dict.fromkeys(inputs) for step in one.steps()]
+            inputs = {place: PairedInputs(place[1], self.pairs) for place in what.seen}
+            pairs, at = sum(one.rows.columns for one in inputs.values()), 0
+            for one in inputs.values():
+                held = Matrix("observations", 1, one.rows.columns, pairs, offset=at)
+                entrances += [Gather(one.rows, held, order), *one.steps()]
+                at += held.columns
             acting, valuing = (
-                RoundedPass(network, self.theta, one, self.rounded, scratch, self.pairs)
-                for network, one in zip(what.networks, inputs, strict=True)
+                RoundedPass(network, self.theta, inputs[network.place], self.rounded, scratch, self.pairs)
+                for network in what.networks
             )
-        starts = itertools.accumulate(what.columns[1:], initial=what.columns[0] - seen)
+        starts = itertools.accumulate(what.columns[1:], initial=what.columns[0] - first)
         action, old_log_prob, advantage, target = (
             x.part(a, n) for a, n in zip(starts, what.columns[1:], strict=False)
         )
@@ -184,7 +195,6 @@ class Kernels:
         statistics = Matrix("statistics", len(SUMS), 1, 1, at=(("round", what.parts * 16), *of_part(16)))
         spread = replace(sums, columns=actions, row=actions, offset=sums.offset + what.log_std)
         tile: list[Step] = [
-            Gather(rows, Matrix("frames", 1, width, width), order),
             *entrances,
             *acting.forward(),
             Apply(

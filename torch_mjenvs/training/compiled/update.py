@@ -83,6 +83,7 @@ class Update:
         )
         self.held: dict[int, Kernels] = {}  # by the number of groups
         self.seen: tuple[Tensor, int, Any] = theta, -1, None  # the last frames, and their advantages
+        self.observations: tuple[Tensor, int, Tensor] = theta, -1, torch.zeros(0)  # the last frames, and theirs rounded
         self.kernels(self.threads)
 
     @property
@@ -130,6 +131,8 @@ class Update:
             "sums": self.sums, "gradient": self.gradients, "squares": squares, "statistics": statistics,
             "order": filled, "trained": self.trained, **kernels.memory(threads),
         }  # fmt: skip
+        if self.minibatch.rounded:
+            tensors["observations"] = self._rounded(frames)
         if self.share.ranks == 1:
             kernels.kernels[0](tensors, rounds, threads, turns=threads)
         else:
@@ -174,6 +177,21 @@ class Update:
         advantages -= mean
         spread = np.sqrt(np.einsum("ij,ij->i", advantages, advantages) / (self.size - 1))
         return torch.from_numpy(np.stack([mean[:, 0], 1 / (spread + 1e-8)], 1)).float()
+
+    def _rounded(self, frames: Tensor) -> Tensor:
+        """Return the frames' observations, those that each network sees, as pairs of bfloat16 (N, pairs)."""
+        was, version, held = self.observations
+        if was is frames and version == frames._version:
+            return held
+        places = self.minibatch.seen
+        if len(held) != len(frames):
+            held = torch.zeros(len(frames), sum(-(-count // 2) for _, count in places), dtype=torch.int32)
+        numbers, at = held.view(torch.bfloat16), 0
+        for first, count in places:
+            numbers[:, at : at + count] = frames[:, first : first + count]
+            at += count + count % 2  # beside the last of an odd number stays 0
+        self.observations = frames, frames._version, held
+        return held
 
     def _rates(self, taken: int, rounds: int) -> Tensor:
         """Return the two numbers that a step of Adam depends on besides the gradient, (R, 2)."""
