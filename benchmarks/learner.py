@@ -73,15 +73,14 @@ def compared(task: str, minibatch: int, turns: int, threads: int, products: bool
         for kind in rounded:
             agents.append(ppo.PPO(env, settings, seed=0, rounded=kind))
             if alone:
-                update = agents[-1].compiled_update
-                update.kernels = [products_alone(update.kernels[0])]
+                made = agents[-1].compiled_update.kernels(threads)
+                made.kernels = [products_alone(made.kernels[0])]
     agents[0].prepare(agents[0].rollout())
-    for agent in agents[1:]:
-        agent.frames.copy_(agents[0].frames)
-    start, times = agents[0].net.theta.clone(), [[] for _ in agents]
+    frames, start, times = agents[0].frames.clone(), agents[0].net.theta.clone(), [[] for _ in agents]
     for turn in range(turns + 1):
         for agent, found in zip(agents, times, strict=True):
             agent.net.theta.copy_(start)
+            agent.frames.copy_(frames)  # new ones, as far as anybody can tell
             took = seconds(agent.update, threads)
             if turn:  # the first one allocates
                 found.append(took)

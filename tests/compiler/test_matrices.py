@@ -22,6 +22,7 @@ from torch_mjenvs.compiler.matrices import (
     Pairs,
     Phase,
     Plan,
+    Regroup,
     RowSums,
     Step,
     Transpose,
@@ -228,6 +229,8 @@ def test_what_cannot_be_is_refused():
         Pairs(Matrix("out", 2, 3, 3), Matrix("x", 5, 3, 3))
     with pytest.raises(ValueError, match="are not made of rows"):
         Pairs(Matrix("out", 4, 2, 2).T, Matrix("x", 4, 4, 4))
+    with pytest.raises(ValueError, match="does not hold what"):
+        Regroup(Matrix("out", 2, 5, 16), Matrix("x", 4, 2, 16))
     step = scaled()
     with pytest.raises(ValueError, match="cannot be"):
         replace(step, matrices=(Matrix("x", 1, 48, 48), *step.matrices[1:]))

@@ -23,6 +23,7 @@ from torch_mjenvs.networks.layers import Dense, Network
 from torch_mjenvs.networks.passes import Pass
 from torch_mjenvs.networks.tiles import FRAMES, Scratch
 from torch_mjenvs.training import compiled, ppo, runs, train
+from torch_mjenvs.training.compiled.minibatch import groups_of
 from torch_mjenvs.training.episodes import Episodes
 from torch_mjenvs.training.statistics import STATISTICS, measures
 
@@ -65,7 +66,8 @@ def learner(
         net.stacks[0].weights[0].masked_fill_(net.stacks[0].unseen, 0.0)
     agent.lr = torch.tensor(1e-3)
     agent.optimizer = torch.optim.Adam([net.theta], agent.lr, eps=1e-5, fused=True)
-    agent.bad_updates, agent.learn_from = torch.zeros((), dtype=torch.int64), agent._learn_from
+    agent.bad_updates, agent.learn_in = torch.zeros((), dtype=torch.int64), agent._learn_in
+    agent.advantages_in_torch, agent.returns_in_torch = agent._advantages, agent._returns
     agent.learned, agent.sums = torch.zeros(2, len(STATISTICS)).unbind()
     obs, noise = torch.randn(4 * size, observations), torch.randn(4 * size, actions)
     mean, value = net.forward(obs)
@@ -254,19 +256,25 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(rounded, norm):
     was = torch.get_num_threads()
     found = []
     try:
-        for threads in (1, 2, 3):
+        for threads in (1, 2, 3, 4):
             torch.set_num_threads(1)  # torch's own sums, as the frames are made
             agent = learner(*SIZES[0], rounded=rounded, norm=norm)
             torch.set_num_threads(threads)
             torch.manual_seed(1)
             agent.update()
-            update = agent.compiled_update
-            own = update.own.view(threads, update.scratch.size)
+            own = agent.compiled_update.kernels(threads).memory(threads)["own"].view(threads, -1)
             assert own.any(1).all() or not cpu.team(), "each thread has written its own memory"
             found.append(torch.cat([agent.net.theta, agent.optimizer.state[agent.net.theta]["exp_avg_sq"]]))
     finally:
         torch.set_num_threads(was)
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    assert all(torch.equal(found[0], x) for x in found[1:])
+
+
+def test_parts_are_grouped_by_who_learns_from_them():
+    """By two threads 4 parts each; three would wait for each other if one had two quarters, so they take single ones.
+    """
+    assert [groups_of(8, threads) for threads in (1, 2, 3, 4, 5, 8)] == [8, 2, 8, 4, 4, 8]
+    assert [groups_of(parts, 2) for parts in (1, 2, 4, 5, 6)] == [1, 2, 2, 5, 6]
 
 
 def test_what_changes_in_place_from_call_to_call_is_seen():
@@ -440,6 +448,42 @@ def test_policy_and_value_may_differ_in_inputs_widths_depth_and_activation():
     mean, worth = forward(frames[:, :10], torch.zeros(10), torch.ones(10))
     torch.testing.assert_close(mean, run(theta, policy, obs[:, :6], elu), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(worth, run(theta, value, obs[:, 2:], silu), rtol=1e-4, atol=1e-5)
+
+
+@needs_bfloat16
+def test_observations_are_rounded_once_for_all_minibatches_whatever_networks_see():
+    """Networks that begin at odd observations, and see an odd number, learn what they do from rows of their own."""
+    torch.manual_seed(0)
+    actions, size, columns = 2, 70, [9, 2, 1, 1, 1]
+    policy, at = dense([5, 12, actions], "tanh", 0)
+    value, log_std = dense([6, 12, 1], "tanh", at)
+    start = torch.cat([0.4 * torch.randn(log_std), torch.full((actions,), -0.5)])
+    frames = torch.randn(3 * size, sum(columns))
+    wide = torch.cat([frames[:, 1:6], frames[:, 3:9], frames[:, 9:]], 1)  # what each network sees, beside each other
+    orders = [torch.randperm(2 * size), torch.randperm(3 * size)[:size]]
+    found = []
+    for rows, first in ((frames, (1, 3)), (wide, (0, 5))):
+        theta = start.clone()
+        update = compiled.Update(
+            (Network(policy, first[0]), Network(value, first[1])), theta, log_std,
+            torch.optim.Adam([theta], 1e-2, eps=1e-5), [rows.shape[1] - 5, *columns[1:]], size,
+            compiled.Loss(0.2, 0.5, 1.0), rounded=True,
+        )  # fmt: skip
+        update(rows, orders[0])
+        rows[:, : rows.shape[1] - 5] *= 1.5  # as by the next rollout
+        update(rows, orders[1])
+        found.append(theta)
+    assert torch.equal(*found) and not torch.equal(found[0], start)
+    gradients = []
+    for rounded in (True, False):
+        theta = start.clone()
+        update = compiled.Update(
+            (Network(policy, 1), Network(value, 3)), theta, log_std, torch.optim.Adam([theta], 1e-2, eps=1e-5), columns,
+            size, compiled.Loss(0.2, 0.5, 1.0), rounded=rounded,
+        )  # fmt: skip
+        update(frames, orders[1])
+        gradients.append(update.gradient)
+    assert (gradients[0] - gradients[1]).norm() < 0.03 * gradients[1].norm()
 
 
 def test_layers_that_do_not_fit_are_refused():

@@ -17,7 +17,7 @@ pytest.importorskip("tqdm")
 from torch_mjenvs.__main__ import main
 from torch_mjenvs.training import runs, train
 from torch_mjenvs.training.compiled import why_not
-from torch_mjenvs.training.sharing import Share
+from torch_mjenvs.training.sharing import Share, joined, local
 
 pytestmark = [pytest.mark.usefixtures("no_default_device"), pytest.mark.cpu]
 FLAGS = [
@@ -90,6 +90,45 @@ def test_what_cannot_be_shared_out_is_refused(flags, said):
     args, env_id, task = runs.parsed(parser, given)
     with pytest.raises(SystemExit, match=said):
         train.train(algorithm, args, env_id, task, Share(0, 2))
+
+
+def test_a_backend_is_chosen_by_device(monkeypatch):
+    """A process's GPU is the one of its number on its machine, whatever other GPUs there are."""
+    begun: list[Any] = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "set_device", begun.append)
+    there = torch.distributed
+    monkeypatch.setattr(there, "init_process_group", lambda backend, timeout: begun.append(backend))
+    monkeypatch.setattr(there, "get_rank", lambda: 1)
+    monkeypatch.setattr(there, "destroy_process_group", lambda: begun.append("end"))
+    for device in ("cuda", "cpu"):
+        with joined(local(device)) as share:
+            assert (share.rank, share.ranks) == (1, 2)
+    assert begun == ["cuda:1", "cpu:gloo,cuda:nccl", "end", "gloo", "end"]
+
+
+WITHOUT_A_GPU = """
+import os, torch
+torch.cuda.set_device = lambda device: None
+begin = torch.distributed.init_process_group
+torch.distributed.init_process_group = lambda backend, timeout: begin(backend.replace("nccl", "gloo"), timeout=timeout)
+from torch_mjenvs.training.sharing import joined
+with joined("cuda:0") as share:
+    x = torch.full((2,), float(share.rank + 1))
+    share.add(x)
+    assert x.tolist() == [3.0, 3.0]
+    assert share.gathered(torch.tensor([share.first])).tolist() == [True, False]
+    assert share.told({"of": share.rank}) == {"of": 0}
+"""
+
+
+def test_processes_on_gpus_exchange_what_is_in_memory_too(tmp_path):
+    """All but NCCL itself: a group with a backend a kind of device, and gloo in NCCL's place."""
+    script = tmp_path / "exchange.py"
+    script.write_text(WITHOUT_A_GPU)
+    done = python("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script))
+    assert done.returncode == 0, done.stderr
 
 
 def test_shares_are_whole_together():

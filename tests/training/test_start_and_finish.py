@@ -79,6 +79,21 @@ def test_an_error_of_a_policy_ends_all_threads_and_processes():
     assert all(x.process.returncode is not None for x in there.worlds)
 
 
+def test_what_is_done_meanwhile_may_fail_and_takes_turns():
+    """As a curve that cannot be written does; while it is drawn, processes need not wait long for their actions."""
+    seen, before = [], sys.getswitchinterval()
+
+    def meanwhile():
+        seen.append(sys.getswitchinterval())
+        raise ZeroDivisionError
+
+    there = Shared("Hopper-v5", 4, 2, {})
+    with pytest.raises(ZeroDivisionError):
+        scores._side_by_side(lambda obs: torch.zeros(len(obs), 3), there, 0, "cpu", meanwhile)
+    assert all(x.process.returncode is not None for x in there.worlds)
+    assert seen[0] < 1e-3 and sys.getswitchinterval() == before
+
+
 def test_worlds_are_shared_only_where_that_pays(monkeypatch):
     monkeypatch.setattr(originals.os, "sched_getaffinity", lambda _: range(3), raising=False)
     assert [processes_for("Hopper-v5", n) for n in (1, 31, 32, 100)] == [1, 1, 2, 3]
@@ -141,6 +156,26 @@ def test_no_process_is_left_behind(number):
             return
         time.sleep(0.1)
     pytest.fail("processes are left")
+
+
+UNTIMED = """
+import runpy, sys
+originals = runpy.run_path(sys.argv[1])
+env = originals["make_original"]("Hopper-v5")
+env.reset(seed=0)
+timers = env.unwrapped.data.timer
+env.step([0.0, 0.0, 0.0])
+before = timers[0].duration
+assert before > 0
+originals["_without_timers"]()
+env.step([0.0, 0.0, 0.0])
+assert timers[0].duration == before
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere MuJoCo's library has another name")
+def test_processes_that_score_do_not_time_the_parts_of_a_step():
+    run(UNTIMED, originals.__file__)
 
 
 def test_no_thread_of_torch_spins_beside_the_processes_of_the_original():

@@ -55,6 +55,11 @@ class Network:
             if below.outputs != above.inputs:
                 raise ValueError(f"a layer of {above.inputs} inputs cannot follow one of {below.outputs} outputs")
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its inputs in that row: the first one, and how many."""
+        return self.first, self.layers[0].inputs
+
 
 @dataclass(frozen=True)
 class Block:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..compiler.matrices import Apply, Matrix, Multiply, Pairs, RowSums, Step, Transpose
+from ..compiler.matrices import Apply, Matrix, Multiply, Pairs, Regroup, RowSums, Step, Transpose
 from ..compiler.program import Buffer, Program, record
 from .activations import ACTIVATIONS
 from .layers import Dense, Network
@@ -130,6 +130,19 @@ class RoundedInputs:
         return [Pairs(self.units, self.rows.T), *([Pairs(self.frames, self.rows)] if training else [])]
 
 
+class PairedInputs:
+    """The same of rows that are rounded and paired already, in `pairs`: one row a frame."""
+
+    def __init__(self, inputs: int, pairs: Scratch):
+        self.rows = pairs.matrix(FRAMES, -(-inputs // 2))
+        self.units = pairs.matrix(-(-inputs // 2), FRAMES)
+        self.frames = pairs.matrix(FRAMES // 2, inputs)
+
+    def steps(self) -> list[Step]:
+        """Return the steps that make them of the rows."""
+        return [Transpose(self.units, self.rows), Regroup(self.frames, self.rows)]
+
+
 def rounded_inputs(networks: Sequence[Network], rows: Matrix, pairs: Scratch) -> list[RoundedInputs]:
     """Return each network's inputs from a tile's rows: one object for those that see the same columns."""
     seen = [(network.first, network.layers[0].inputs) for network in networks]
@@ -144,8 +157,8 @@ class RoundedPass(Pass):
     """
 
     def __init__(
-        self, network: Network, theta: Matrix, inputs: RoundedInputs, weights: RoundedWeights, scratch: Scratch,
-        pairs: Scratch,
+        self, network: Network, theta: Matrix, inputs: RoundedInputs | PairedInputs, weights: RoundedWeights,
+        scratch: Scratch, pairs: Scratch,
     ):  # fmt: skip
         super().__init__(replace(network, first=0), theta, inputs.rows.T, inputs.rows, scratch)
         self.weights, self.pairs = weights, pairs

@@ -276,34 +276,37 @@ class RunningMoments:
 
 
 class Replayed:
-    """A function of one tensor that CUDA replays as one graph; on the CPU it is just called.
+    """A function of tensors that CUDA replays as one graph; on the CPU it is just called.
 
-    All else that the function works on has to stay at its place in memory.
+    All else that the function works on has to stay at its place in memory. What it returns is valid until it is called
+    again.
     """
 
-    def __init__(self, function: Callable[[Tensor], None]):
+    def __init__(self, function: Callable[..., Any]):
         self.function, self.calls = function, 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def __call__(self, x: Tensor) -> None:
-        if not x.is_cuda:
-            return self.function(x)
-        with torch.cuda.device(x.device):
-            return self._replay(x)
+    def __call__(self, *given: Tensor) -> Any:
+        if not given[0].is_cuda:
+            return self.function(*given)
+        with torch.cuda.device(given[0].device):
+            return self._replay(*given)
 
-    def _replay(self, x: Tensor) -> None:
+    def _replay(self, *given: Tensor) -> Any:
         if self.calls == 0:
-            self.x, self.stream = torch.empty_like(x), torch.cuda.Stream()
-        self.x.copy_(x)
+            self.given, self.stream = [torch.empty_like(x) for x in given], torch.cuda.Stream()
+        for held, x in zip(self.given, given, strict=True):
+            held.copy_(x)
         self.calls += 1
         if self.calls <= 3:  # at first calls libraries allocate what they need, which a graph must not do
             self.stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self.stream):
-                self.function(self.x)
+                found = self.function(*self.given)
             torch.cuda.current_stream().wait_stream(self.stream)
-            return
+            return found
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph, stream=self.stream):
-                self.function(self.x)
+                self.found = self.function(*self.given)
         self.graph.replay()
+        return self.found

@@ -7,6 +7,8 @@ fork of a program with threads nor by importing that program anew. It ends when 
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import itertools
 import os
 import pickle
@@ -123,8 +125,9 @@ class Elsewhere:
 
     def __init__(self, *arguments: Any):
         command, pipe = [sys.executable, "-P", __file__], subprocess.PIPE
+        env = {"OPENBLAS_NUM_THREADS": "1"} | os.environ  # of NumPy, whose threads would spin beside other processes
         # Its own session: Ctrl-C is for the program that started it, whose end is its end, too.
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True)
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True, env=env)
         assert self.process.stdin and self.process.stdout
         self.to, self.back = self.process.stdin, self.process.stdout
         self._send(*arguments)
@@ -238,8 +241,19 @@ def without_the_warning_of_settotalmass() -> Iterator[None]:
         mujoco.set_mju_user_warning(before)
 
 
+def _without_timers() -> None:
+    """Have MuJoCo not measure how long each part of a step takes: nobody reads it here, and it is a tenth of a step.
+
+    MuJoCo's Python package cannot take off the clock that it sets, so that is done in its library, where that is known.
+    """
+    with suppress(OSError, ValueError):
+        library = ctypes.CDLL(f"libmujoco.so.{mujoco.__version__}")  # the one that is loaded
+        ctypes.c_void_p.in_dll(library, "mjcb_time").value = None
+
+
 def _serve() -> None:
     """Do what the messages on the standard input ask for, until it ends."""
+    _without_timers()
     inside, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print goes elsewhere than the results
     worlds: Any = None
@@ -251,6 +265,7 @@ def _serve() -> None:
         try:
             if worlds is None:
                 worlds = Worlds(*message)
+                gc.freeze()  # what is there stays, and need not be looked through again and again
                 continue
             found = getattr(worlds, message[0])(*message[1:])
         except Exception as error:

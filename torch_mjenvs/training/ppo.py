@@ -129,7 +129,8 @@ class PPO:
         self.optimizer = Adam([self.net.theta], self.lr, eps=1e-5, fused=True, capturable=capturable)
         self.obs_moments = RunningMoments(O, device=device)
         self.return_moments = RunningMoments(device=device)
-        self.learn_from = Replayed(self._learn_from) if share.ranks == 1 else self._learn_from
+        self.learn_in = Replayed(self._learn_in) if share.ranks == 1 else self._learn_in
+        self.advantages_in_torch, self.returns_in_torch = Replayed(self._advantages), Replayed(self._returns)
 
         env.reset(seed=seed)
         self.episodes = Episodes(env, share)
@@ -271,6 +272,10 @@ class PPO:
                 next_advantage=torch.zeros_like(next_value),
             )  # fmt: skip
             return found["advantage"]
+        found_there: Tensor = self.advantages_in_torch(rewards, values, done, next_value)
+        return found_there
+
+    def _advantages(self, rewards: Tensor, values: Tensor, done: Tensor, next_value: Tensor) -> Tensor:
         s, advantages, advantage = self.settings, torch.empty_like(rewards), torch.zeros_like(next_value)
         going_on = s.gamma * ~done
         for t in reversed(range(s.horizon)):
@@ -288,6 +293,10 @@ class PPO:
             self.episodes.returns.copy_(found["whole"])
             self.discounted_return.copy_(found["discounted"])
             return found["return"], found["discounted_return"]
+        whole, discounted = self.returns_in_torch(rewards, done)
+        return whole, discounted
+
+    def _returns(self, rewards: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
         discounted = torch.empty_like(rewards)
         for t in range(self.settings.horizon):
             discounted[t] = self.discounted_return.mul_(self.settings.gamma).add_(rewards[t])
@@ -301,15 +310,14 @@ class PPO:
         size = min(total, s.minibatch)
         whole = total // size * size  # what is too few for a minibatch is left out this time
         epochs = [torch.randperm(total, device=self.frames.device)[:whole] for _ in range(s.epochs)]
-        if self.compiled_update and not s.target_kl:  # nothing is to be done between epochs
+        if not s.target_kl:  # nothing is to be done between epochs
             self.learned = self.epoch(torch.cat(epochs), size)
             return
         self.learned.zero_()
         for order in epochs:
             found = self.epoch(order, size)
             self.learned += found / s.epochs
-            if s.target_kl:
-                self.adapt(found[STATISTICS.index("approx_kl")])
+            self.adapt(found[STATISTICS.index("approx_kl")])
 
     def epoch(self, order: Tensor, size: int) -> Tensor:
         """Learn from minibatches of so many frames, as they come in `order`. Returns the means of STATISTICS (8,)."""
@@ -317,10 +325,7 @@ class PPO:
             rounds = self.compiled_update(self.frames, order)
             self.bad_updates += (~rounds.isfinite().all(1)).sum()
             return rounds.mean(0)
-        self.sums.zero_()
-        shuffled = torch.index_select(self.frames, 0, order, out=self.shuffled[: len(order)])
-        for rows in shuffled.split(size):
-            self.learn_from(rows)
+        self.learn_in(order)
         return self.sums / (len(order) // size)
 
     def adapt(self, kl: Tensor) -> None:
@@ -332,6 +337,15 @@ class PPO:
         target = self.settings.target_kl
         self.lr *= torch.where(kl > 2 * target, 1 / 1.5, torch.where(kl < target / 2, 1.5, 1.0))
         self.lr.clamp_(*RATES)
+
+    def _learn_in(self, order: Tensor) -> None:
+        """Learn in torch from the frames of one or several epochs, as they come in `order`; add up their means."""
+        size = min(len(self.frames), self.settings.minibatch)
+        self.sums.zero_()
+        for epoch in order.split(len(self.frames) // size * size):
+            shuffled = torch.index_select(self.frames, 0, epoch, out=self.shuffled[: len(epoch)])
+            for rows in shuffled.split(size):
+                self._learn_from(rows)
 
     def _learn_from(self, rows: Tensor) -> None:
         means, grad = self.gradient(rows), self.net.grad

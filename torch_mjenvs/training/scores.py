@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from .task_flags import arguments
 from .worlds import make, original
 
 STEPS = 32  # in one rollout of a Torch task
+TURN = 2e-4  # seconds that who does something else keeps waiting a process of 50 worlds, a step of which takes 5e-3
 Act = Callable[[Any], Tensor]  # observations, (N, O) or by name, to actions (N, A)
 Steps = tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]  # rewards, terminated, truncated, and by name: (T, N) each
 
@@ -56,19 +58,24 @@ def scores(
 
     `task` has fields of the task, as `task_flags` names them. Gymnasium's own task takes the same ones; dm_control's
     takes none, and is left out where there are any. Its worlds are stepped by as many processes as there are cores,
-    which does not change the scores. `meanwhile` is called while those processes start. With `by_rows`, an action has
-    the same bits whatever other rows the policy sees with it: then no process waits for another.
+    which does not change the scores. `meanwhile` is called once; where it can be, while those processes step. With
+    `by_rows`, an action has the same bits whatever other rows the policy sees with it: then no process waits for
+    another.
     """
     given = arguments(env_id, task or {})
     name = original(env_id, given)
-    # First, as processes take a second to start, in which the Torch task is made and scored.
+    # First, as processes take half a second to start, in which the Torch task is made and scored.
     there = Shared(name, episodes, processes_for(name, episodes), given) if name else None
     try:
-        meanwhile()
         found = {env_id: score(act, make(env_id, episodes, device, **given), seed, device)}
+        if name and there and by_rows:
+            with _one_thread():
+                found[name] = _side_by_side(act, there, seed, device, meanwhile)
+            return found
+        meanwhile()
         if name and there:
             with _one_thread():
-                found[name] = (_side_by_side if by_rows else score)(act, there, seed, device)
+                found[name] = score(act, there, seed, device)
         return found
     finally:
         if there:
@@ -93,7 +100,20 @@ def score(act: Act, env: VectorEnv | Shared, seed: int, device: str) -> Score:
     return found
 
 
-def _side_by_side(act: Act, there: Shared, seed: int, device: str) -> Score:
+@contextmanager
+def _turns_of(seconds: float) -> Iterator[None]:
+    """Have Python's threads take turns of so many seconds."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(seconds)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def _side_by_side(
+    act: Act, there: Shared, seed: int, device: str, meanwhile: Callable[[], None] = lambda: None
+) -> Score:
     """Score a policy in each process's worlds by themselves: a thread asks it for their actions."""
     one_at_a_time = threading.Lock()
 
@@ -107,6 +127,8 @@ def _side_by_side(act: Act, there: Shared, seed: int, device: str) -> Score:
                 threads.submit(first_episodes, one_act, part, seed + where.start, device)
                 for part, where in zip(there.each(), there.parts, strict=True)
             ]
+            with _turns_of(TURN):
+                meanwhile()
             found = [x.result() for x in begun]
         finally:
             there.close()  # if it is an exception that leads here, threads wait for what no longer comes

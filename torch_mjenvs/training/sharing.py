@@ -90,7 +90,8 @@ def joined(device: str) -> Iterator[Share]:
     cuda = torch.device(device).type == "cuda"
     if cuda:
         torch.cuda.set_device(device)
-    torch.distributed.init_process_group("nccl" if cuda else "gloo", timeout=PATIENCE)
+    # By device: tensors of a GPU go by NCCL, and objects, which are in memory, by gloo.
+    torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo", timeout=PATIENCE)
     try:
         yield Share(torch.distributed.get_rank(), ranks)
     finally:

@@ -6,9 +6,24 @@ bfloat16. Sums are in an order that does not depend on how many threads share th
 """
 
 from .kernel import Kernel, Launch, build, can_build, why_no_bfloat16
-from .steps import Apply, Call, Gather, Loop, Matrix, Memory, Multiply, Pairs, Phase, Plan, RowSums, Step, Transpose
+from .steps import (
+    Apply,
+    Call,
+    Gather,
+    Loop,
+    Matrix,
+    Memory,
+    Multiply,
+    Pairs,
+    Phase,
+    Plan,
+    Regroup,
+    RowSums,
+    Step,
+    Transpose,
+)
 
 __all__ = [
     "Apply", "Call", "Gather", "Kernel", "Launch", "Loop", "Matrix", "Memory", "Multiply", "Pairs", "Phase", "Plan",
-    "RowSums", "Step", "Transpose", "build", "can_build", "why_no_bfloat16",
+    "Regroup", "RowSums", "Step", "Transpose", "build", "can_build", "why_no_bfloat16",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ AMX has eight registers, tiles of 16 rows of 64 bytes. Its product of two tiles 
 from __future__ import annotations
 
 from .shuffles import turned
-from .steps import Multiply, Pairs, even, runs
+from .steps import Multiply, Pairs, Regroup, even, runs
 from .text import MatrixText
 
 TILE = 16  # rows of a tile, and numbers of 32 bits in each
@@ -129,6 +129,25 @@ def _transposed(text: MatrixText, step: Pairs) -> None:
                 square += ["zeroinitializer"] * (lanes - size)
                 for k, vector in enumerate(turned(text, square)[: -(-width // 2)]):
                     text.store(vector, text.at(out, (k, below)))
+
+
+def regroup(text: MatrixText, step: Regroup) -> None:
+    """Write the pairing of columns that were paired by rows: a vector of two rows at a time."""
+    lanes = text.lanes
+    whole, more = divmod(step.out.row, 2 * lanes)
+    with text.loop(step.out.rows) as i:
+        x, out = text.at("%p1", (i, 2 * step.x.row)), text.at("%p0", (i, step.out.row))
+
+        def one(k: str | int, halves: int) -> None:
+            a, b = (text.load(text.at(x, (k, lanes), (row, step.x.row))) for row in (0, 1))
+            for half in range(halves):
+                text.store(text.zipped(a, b, half), text.at(out, (k, 2 * lanes), (half, lanes)))
+
+        if whole:
+            with text.loop(whole) as k:
+                one(k, 2)
+        if more:
+            one(whole, 1)
 
 
 def _packed(text: MatrixText, at: str, many: int) -> str:

@@ -14,13 +14,13 @@ from ..llvm.scalars import templates
 from ..llvm.writer import Row, Writer
 from ..lower import lower
 from .multiply import multiply
-from .pairs import configure, multiply_tiles, pairs, release
+from .pairs import configure, multiply_tiles, pairs, regroup, release
 from .shuffles import gather, row_sums, transpose
-from .steps import Apply, Call, Gather, Loop, Matrix, Multiply, Pairs, Phase, Plan, RowSums, Step, Transpose
+from .steps import Apply, Call, Gather, Loop, Matrix, Multiply, Pairs, Phase, Plan, Regroup, RowSums, Step, Transpose
 from .text import MatrixText
 
 TYPES = {"f": "float", "l": "i64", "p": "i32"}
-One = Multiply | Pairs | Transpose | RowSums | Gather | Apply  # what a function does
+One = Multiply | Pairs | Regroup | Transpose | RowSums | Gather | Apply  # what a function does
 FIELDS = (
     "memories",  # a pointer to the pointers to the plan's memories
     "rounds",  # how often the phases are done
@@ -107,7 +107,7 @@ class _Module:
         return "\n".join([f'target triple = "{self.triple}"', *functions, *kernel, ""])
 
     def _phase(self, text: MatrixText, phase: Phase, memories: Mapping[str, str]) -> None:
-        """Write a loop over every so-manyth turn from the thread's number on, then the wait for the others."""
+        """Write a loop over every so-manyth turn from the thread's number on, then the wait for the others, if any."""
         head, body, done, wait, on = text.fresh_labels("phase", "turn", "done", "wait", "on")
         before, index, following = text.block, text.fresh("p"), text.fresh("q")
         text.put(f"br label %{head}")
@@ -122,6 +122,8 @@ class _Module:
         text.put(f"br label %{head}")
         text.lines[place] = f"  {index} = phi i64 [ %thread, %{before} ], [ {following}, %{text.block} ]"
         text.label(done)
+        if not phase.wait:
+            return
         text.put(f"br i1 %many, label %{wait}, label %{on}")
         text.label(wait)
         text.put("call void %barrier()")
@@ -168,6 +170,8 @@ class _Module:
                 multiply(text, step, self.registers, of_pairs)
         elif isinstance(step, Pairs):
             pairs(text, step)
+        elif isinstance(step, Regroup):
+            regroup(text, step)
         elif isinstance(step, Transpose):
             transpose(text, step)
         elif isinstance(step, RowSums):

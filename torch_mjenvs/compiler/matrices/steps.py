@@ -113,6 +113,20 @@ class Pairs(_Step):
 
 
 @dataclass(frozen=True)
+class Regroup(_Step):
+    """Pair numbers by columns that are paired by rows: at (i, j), x has the entries (i, 2j) and (i, 2j + 1) of some
+    matrix, and `out` gets (2i, j) and (2i + 1, j). x has an even number of rows, and zeros beyond its columns.
+    """
+
+    out: Matrix
+    x: Matrix
+
+    def __post_init__(self) -> None:
+        if (2 * self.out.rows, -(-self.out.columns // 2)) != (self.x.rows, self.x.columns):
+            raise ValueError(f"{self.out} does not hold what {self.x} does")
+
+
+@dataclass(frozen=True)
 class RowSums(_Step):
     """out = out + the sums of the rows of x; `out` is a column whose entries are neighbours: rows=I, row=1."""
 
@@ -167,19 +181,21 @@ class Loop:
     steps: tuple[Step, ...]
 
 
-Step = Multiply | Pairs | Transpose | RowSums | Gather | Apply | Call | Loop
+Step = Multiply | Pairs | Regroup | Transpose | RowSums | Gather | Apply | Call | Loop
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A loop whose turns are shared out among the threads. The next phase begins when all turns are done.
+    """A loop whose turns are shared out among the threads: of so many, every so-manyth turn is a thread's.
 
-    `count` is how many there are; None: each launch says it.
+    `count` is how many turns there are; None: each launch says it. The next phase begins when all turns are done; a
+    thread's own begins it, where nobody is to `wait`, when it has done its turns.
     """
 
     index: str
     count: int | None
     steps: tuple[Step, ...]
+    wait: bool = True
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,14 @@ class MatrixText(Text):
         """Write a vector of pairs of bfloat16: neighbours in a, then neighbours in b."""
         return self._rounded(a, b, range(2 * self.lanes))
 
+    def zipped(self, a: str, b: str, half: int) -> str:
+        """Write a vector of pairs: of the bfloat16 in one half of a, each with the one in its place in b."""
+        both = f"<{2 * self.lanes} x i16>"
+        a, b = (self.assign(f"bitcast {self.vector} {x} to {both}") for x in (a, b))
+        chosen = ", ".join(f"i32 {half * self.lanes + k // 2 + k % 2 * 2 * self.lanes}" for k in range(2 * self.lanes))
+        found = self.assign(f"shufflevector {both} {a}, {both} {b}, <{2 * self.lanes} x i32> <{chosen}>")
+        return self.assign(f"bitcast {both} {found} to {self.vector}")
+
     def _rounded(self, a: str, b: str, places: Sequence[int]) -> str:
         one, two = f"<{self.lanes} x bfloat>", f"<{2 * self.lanes} x bfloat>"
         a, b = (self.assign(f"fptrunc {self.vector} {x} to {one}") for x in (a, b))
