@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ...compiler.arrays import Table
+from ...compiler.arrays import Array, Table
 from ...compiler.control import repeat, when_any
 from ...compiler.scalar import Mask, Scalar, absolute, atan2, cos, logical_or, maximum, select, sin, sqrt
 from ..algebra.spatial import (
@@ -40,6 +40,9 @@ from .springs import rate_at
 A = (0.0, 0.5, 0.5, 1.0)
 B = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
 FIRST, LAST = (1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0)
+
+# (qpos, qvel, qacc_warmstart, act), and the number of steps since a step began, to the data of a stage.
+Forward = Callable[[list[Scalar], list[Scalar], list[Scalar], list[Scalar], Scalar], Data]
 
 
 def rotations(m: Model) -> list[tuple[int, int]]:
@@ -167,59 +170,92 @@ def _lengths(m: Model, d: Data) -> dict[int, Scalar]:
 def rk4(
     m: Model,
     start: list[list[Scalar]],
-    forward: Callable[[list[Scalar], list[Scalar], list[Scalar], list[Scalar], Scalar], Data],
+    forward: Forward,
     observe: Callable[[Data, list[list[Scalar]]], list[list[Scalar]]],
     cfrc_ext: list[list[Scalar]],
+    ended: Array | None = None,
 ) -> tuple[list[Scalar], list[Scalar], list[Scalar], Last]:
     """Return (qpos, qvel, act) after one Runge-Kutta step from `start`, and the data of its last stage. mj_RungeKutta.
 
     start: (qpos, qvel, qacc_warmstart, act). `forward`, called with the same four and the number of steps since the
     step began, gives the data of a stage. Each stage's acceleration is the next one's warm start: the minimum does not
     depend on it. Set points are held to the turn nearest to the lengths of the first stage. `observe(data, cfrc_ext)`
-    gives the wrenches of the last stage. Quaternions follow the rule of MuJoCo 4.0.
+    gives the wrenches of the last stage. ended: the rows (4, nv) where the solver's accelerations are to be left.
+    Quaternions follow the rule of MuJoCo 4.0.
     """
     qpos, qvel, warmstart, act = start
-    h = m.timestep
-    quats = rotations(m)
 
     def stage(i: Scalar, carry: dict[str, Any]) -> dict[str, Any]:
-        a, b, first = Table(A)[i], Table(B)[i], Table(FIRST)[i] > 0.5
-        at = integrate_pos(m, qpos, carry["rate"], h * a)
-        speed = [v + (h * a) * x for v, x in zip(qvel, carry["qacc"], strict=True)]
-        active = add_scaled(act, carry["act_dot"], h * a)
-        d = forward(at, speed, carry["qacc"], active, a)
-        rate = list(speed)
-        for _, v in quats:
-            th = scale(carry["rate"][v : v + 3], h * a)
-            rate[v : v + 3] = orientation_rate(speed[v : v + 3], shorter_way(th))
+        new, d = rk4_stage(m, start, forward, i, carry)
+        if ended is not None:
+            ended.put(i, d.qacc_solver)
         seen = carry["observed"]
-        return {
-            "rate": rate,
-            "qacc": d.qacc,
-            "rates": add(carry["rates"], scale(rate, b)),
-            "qaccs": add(carry["qaccs"], scale(d.qacc, b)),
-            **({"qacc_solver": d.qacc_solver} if m.noslip_iterations else {}),
-            "qpos": at,
-            "qvel": speed,
-            "act": active,
-            "act_dot": d.act_dot,
-            "act_dots": add(carry["act_dots"], scale(d.act_dot, b)),
-            "lengths": {k: select(first, x, carry["lengths"][k]) for k, x in _lengths(m, d).items()},
-            "observed": when_any(Table(LAST)[i] > 0.5, lambda seen: observe(d, seen), seen),
-        }
+        return new | {"observed": when_any(Table(LAST)[i] > 0.5, lambda seen: observe(d, seen), seen)}
 
-    carry = {
-        "rate": list(qvel), "qacc": list(warmstart), "rates": [0.0] * m.nv, "qaccs": [0.0] * m.nv,
-        "qpos": list(qpos), "qvel": list(qvel), "act": list(act), "act_dot": [0.0] * m.na, "act_dots": [0.0] * m.na,
-        "lengths": dict.fromkeys(wrapping_setpoints(m), 0.0), "observed": cfrc_ext,
-    }  # fmt: skip
+    carry = rk4_begun(m, start) | {"observed": cfrc_ext}
     if m.noslip_iterations:
         carry["qacc_solver"] = list(warmstart)
-    last = repeat(4, stage, carry)
-    ended = last["qacc_solver" if m.noslip_iterations else "qacc"]
+    last = repeat(4, stage, carry, [] if ended is None else [ended])
+    solved = last["qacc_solver" if m.noslip_iterations else "qacc"]
+    return (
+        *rk4_ended(m, start, last),
+        Last(last["act"], last["observed"], last["qaccs"], solved, last["qpos"], last["qvel"], start),
+    )
+
+
+def rk4_begun(m: Model, start: list[list[Scalar]]) -> dict[str, Any]:
+    """Return what the first stage of a Runge-Kutta step from `start` finds: see `rk4_stage`."""
+    qpos, qvel, warmstart, act = start
+    return {
+        "rate": list(qvel), "qacc": list(warmstart), "rates": [0.0] * m.nv, "qaccs": [0.0] * m.nv,
+        "qpos": list(qpos), "qvel": list(qvel), "act": list(act), "act_dot": [0.0] * m.na, "act_dots": [0.0] * m.na,
+        "lengths": dict.fromkeys(wrapping_setpoints(m), 0.0),
+    }  # fmt: skip
+
+
+def rk4_stage(
+    m: Model, start: list[list[Scalar]], forward: Forward, i: Scalar, before: dict[str, Any]
+) -> tuple[dict[str, Any], Data]:
+    """Return what stage i of a Runge-Kutta step leaves to the next, and its data.
+
+    rate, qacc, act_dot: the rates of positions, velocities and activations at the stage before, from which this one
+    starts; rates, qaccs, act_dots: their sums so far, with the weights of stages. qpos, qvel, act: where the stage
+    before was. lengths: those of the first stage to which set points are held.
+    """
+    qpos, qvel, _, act = start
+    h = m.timestep
+    a, b, first = Table(A)[i], Table(B)[i], Table(FIRST)[i] > 0.5
+    at = integrate_pos(m, qpos, before["rate"], h * a)
+    speed = [v + (h * a) * x for v, x in zip(qvel, before["qacc"], strict=True)]
+    active = add_scaled(act, before["act_dot"], h * a)
+    d = forward(at, speed, before["qacc"], active, a)
+    rate = list(speed)
+    for _, v in rotations(m):
+        th = scale(before["rate"][v : v + 3], h * a)
+        rate[v : v + 3] = orientation_rate(speed[v : v + 3], shorter_way(th))
+    return {
+        "rate": rate,
+        "qacc": d.qacc,
+        "rates": add(before["rates"], scale(rate, b)),
+        "qaccs": add(before["qaccs"], scale(d.qacc, b)),
+        **({"qacc_solver": d.qacc_solver} if m.noslip_iterations else {}),
+        "qpos": at,
+        "qvel": speed,
+        "act": active,
+        "act_dot": d.act_dot,
+        "act_dots": add(before["act_dots"], scale(d.act_dot, b)),
+        "lengths": {k: select(first, x, before["lengths"][k]) for k, x in _lengths(m, d).items()},
+    }, d
+
+
+def rk4_ended(
+    m: Model, start: list[list[Scalar]], last: dict[str, Any]
+) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
+    """Return (qpos, qvel, act) after a Runge-Kutta step from `start` whose last stage left this: see `rk4_stage`."""
+    qpos, qvel, _, act = start
+    h = m.timestep
     return (
         integrate_pos(m, qpos, last["rates"], h),
         [v + h * x for v, x in zip(qvel, last["qaccs"], strict=True)],
         advance(m, act, last["act_dots"], last["lengths"]),
-        Last(last["act"], last["observed"], last["qaccs"], ended, last["qpos"], last["qvel"], start),
     )
