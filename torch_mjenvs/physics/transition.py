@@ -17,8 +17,8 @@ from ..compiler.arrays import Array, Table
 from ..compiler.control import repeat, unrolled
 from ..compiler.expr import fresh
 from ..compiler.scalar import Scalar, select
-from .algebra.spatial import add
-from .dynamics.integrator import B, FIRST, euler, rk4, rk4_begun, rk4_ended, rk4_stage
+from .algebra.spatial import add, add_scaled
+from .dynamics.integrator import FIRST, B, euler, rk4, rk4_begun, rk4_ended, rk4_stage
 from .model.data import Data
 from .model.model import Model
 from .model.precision import Precision
@@ -56,7 +56,8 @@ def transition(
         ended = Array(rows=evaluations(m), columns=m.nv)
         *after, _ = rk4(m, start.parts, forward_at, lambda d, seen: seen, [], ended)
         return after, [x for i in range(evaluations(m)) for x in ended[i]]
-    d = forward_at(*start.parts)
+    at, speed, warm, active = start.parts
+    d = forward_at(at, speed, warm, active)
     return list(euler(m, d)), d.qacc_solver
 
 
@@ -154,10 +155,9 @@ def _adjoint_of_rk4(
         at = [own["qpos"], own["qvel"], own["qacc"], own["act"]]
         new, _ = rk4_stage(world, at, forward_at, i, begun)
         weight, first = Table(B)[i], Table(FIRST)[i] > 0.5
-        shares = {"rate": "rates", "qacc": "qaccs", "act_dot": "act_dots"}
-        of_new = [[x + weight * y for x, y in zip(carry[one], of_end[all_], strict=True)] for one, all_ in shares.items()]
+        of_new = [add_scaled(carry[name], of_end[f"{name}s"], weight) for name in before]
         of_new.append([select(first, x, 0.0) for x in of_end["lengths"]])
-        made = [*(new[name] for name in shares), [*new["lengths"].values()]]
+        made = [*(new[name] for name in before), [*new["lengths"].values()]]
         found = _pulled(own, made, of_new, solutions)
         return {name: x if name in before else add(carry[name], x) for name, x in found.items()}
 
@@ -202,6 +202,8 @@ def ended_at(
             *state, last = rk4(m, start.parts, forward_at, lambda d, seen: seen, [])
         qpos, qvel, act = state
         return State(qpos, qvel, last.qacc, act, replace(last, cfrc_ext=None)), solutions
-    d = forward_at(*start.parts)
+    at, speed, warm, active = start.parts
+    d = forward_at(at, speed, warm, active)
     qpos, qvel, act = euler(m, d)
-    return State(qpos, qvel, d.qacc, act, Last(d.act, None, d.qacc, d.qacc_solver, d.qpos, d.qvel, start.parts)), solutions
+    last = Last(d.act, None, d.qacc, d.qacc_solver, d.qpos, d.qvel, start.parts)
+    return State(qpos, qvel, d.qacc, act, last), solutions

@@ -183,7 +183,6 @@ def rk4(
     gives the wrenches of the last stage. ended: the rows (4, nv) where the solver's accelerations are to be left.
     Quaternions follow the rule of MuJoCo 4.0.
     """
-    qpos, qvel, warmstart, act = start
 
     def stage(i: Scalar, carry: dict[str, Any]) -> dict[str, Any]:
         new, d = rk4_stage(m, start, forward, i, carry)
@@ -194,7 +193,7 @@ def rk4(
 
     carry = rk4_begun(m, start) | {"observed": cfrc_ext}
     if m.noslip_iterations:
-        carry["qacc_solver"] = list(warmstart)
+        carry["qacc_solver"] = list(start[2])
     last = repeat(4, stage, carry, [] if ended is None else [ended])
     solved = last["qacc_solver" if m.noslip_iterations else "qacc"]
     return (
