@@ -31,8 +31,8 @@ from ..model.enums import JointType
 from ..model.model import Model
 from ..model.state import Last
 from .actuators.activation import advance, wrapping_setpoints
-from .implicit import implicit_acceleration
-from .inertia import Matrix, factor, mul_m, plus, solve
+from .implicit import damped, implicit_acceleration
+from .inertia import Matrix, Rows, plus
 from .reflected import damped_by_actuators, dof_damping
 from .springs import rate_at
 
@@ -141,19 +141,24 @@ def _implicit_damping(m: Model) -> Mask:
 
 def euler_inertia(m: Model, d: Data) -> Matrix:
     """Return the matrix that Euler's step divides forces by: M, and what implicit joint damping adds to it."""
-    implicit = _implicit_damping(m)
+    damping = _euler_damping(m, d)
     undamped: Matrix = d.M
+    return plus(undamped, damping) if damping else undamped
+
+
+def _euler_damping(m: Model, d: Data) -> Rows:
+    """Return what implicit joint damping adds to M; no rows where there is none."""
+    implicit = _implicit_damping(m)
     if implicit is False:
-        return undamped
+        return []
     rates = [rate_at(*dof_damping(m, v), absolute(d.qvel[v])) for v in range(m.nv)]
-    damping = [{v: m.timestep * select(implicit, rate, 0.0)} for v, rate in enumerate(rates)]
-    return plus(undamped, damping)
+    return [{v: m.timestep * select(implicit, rate, 0.0)} for v, rate in enumerate(rates)]
 
 
 def _euler_acceleration(m: Model, d: Data) -> list[Scalar]:
     """Return the acceleration that changes velocities in an Euler step. mj_Euler."""
-    inertia = euler_inertia(m, d)
-    return d.qacc if inertia is d.M else solve(factor(inertia, m.dof_clamped), mul_m(d.M, d.qacc))
+    damping = _euler_damping(m, d)
+    return damped(m, d, damping) if damping else d.qacc
 
 
 def euler(m: Model, d: Data) -> tuple[list[Scalar], list[Scalar], list[Scalar]]:
