@@ -39,7 +39,8 @@ class Pure:
             given = [x.reshape(n, b.size) for b, x in zip(self._takes, given, strict=True)]
         if across != n:
             given = [torch.cat([x, x.new_zeros(across - n, x.shape[1])]) for x in given]
-        device, tensors = kernel.device, []
+        device = kernel.device
+        tensors: list[torch.Tensor] = []
         for x, (size, rows, dtype) in zip(given, self._reads, strict=True):
             if x.dtype is not dtype or x.shape != (across, size) or x.device != device:
                 name = self._takes[len(tensors)].name

@@ -418,7 +418,7 @@ class Simulation(Varied):
         return Transition(rows["qpos"], rows["qvel"], act)
 
     def _begun(
-        self, takes: Mapping[str, int], known: Mapping[str, torch.Tensor]
+        self, takes: Mapping[str, int], known: dict[str, torch.Tensor]
     ) -> tuple[dict[str, torch.Tensor], torch.Size]:
         """Return what a step starts from, (..., size) by name, and the leading dimensions: the worlds' own, where not
         known. A warm start is theirs, or 0: the solver ends where it ends, wherever it starts.
