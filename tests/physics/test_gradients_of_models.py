@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.cpu, pytest.mark.usefixtures("quickly_compiled")]
 
 SINGLE = 1e-3  # how far float32's may be from float64's, in units of a gradient's largest entry and 1
 EPSILON = 2.0**-23  # float32's, by which solving is off, times the condition number
+UPRIGHT = 1e-3  # radians that a capsule leans, below which float32 does not know to which side, to 1e-3 of a gradient
 MOVES = [1e-6, 1e-5] * 8  # by which states are moved to find kinks near them
 
 
@@ -91,9 +92,6 @@ def of_a_random_model(seed: int, n: int, monkeypatch: pytest.MonkeyPatch) -> Non
     if not mjm.nv:
         pytest.skip("nothing moves")
     states = of_models.sound_states(mjm, case, seed)
-    rng = np.random.default_rng(seed)
-    for qpos in states[0].numpy():  # rest is a kink: a capsule that stands on the floor has no first tangent
-        mujoco.mj_integratePos(mjm, qpos, rng.normal(size=mjm.nv), 1e-3)
     try:
         errors = test_transition.errors(Simulation(mjm, len(states[0]), dtype=torch.float64), states)
         monkeypatch.setitem(PRECISIONS, "float64", SINGLE_PRECISION)
@@ -103,16 +101,33 @@ def of_a_random_model(seed: int, n: int, monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.skip(str(error))
     assert errors.max() < 1e-8
     left = torch.nonzero(in_single >= allowed).flatten().tolist()
-    left = [k for k in left if in_single[k] >= EPSILON * condition(mjm, [x[k].numpy() for x in states])]
+    at = {k: at_state(mjm, [x[k].numpy() for x in states]) for k in left}
+    left = [k for k in left if in_single[k] >= EPSILON * condition(mjm, at[k]) and not stands_upright(mjm, at[k])]
     assert len(left) <= 0.02 * len(in_single), f"{len(left)} of {len(in_single)} states"
 
 
-def condition(mjm: mujoco.MjModel, state: list[np.ndarray]) -> float:
-    """The condition number of what a step solves with: M and the constraints that act."""
+def at_state(mjm: mujoco.MjModel, state: list[np.ndarray]) -> mujoco.MjData:
+    """What MuJoCo finds at a state, with a dense Jacobian."""
     mjm.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
     d = mujoco.MjData(mjm)
     d.qpos[:], d.qvel[:], d.ctrl[:], d.act[:] = state
     mujoco.mj_forward(mjm, d)
+    return d
+
+
+def stands_upright(mjm: mujoco.MjModel, d: mujoco.MjData) -> bool:
+    """True if a capsule stands on a plane, upright: its contact's first tangent turns by 1 for a tilt by as little."""
+    for contact in d.contact:
+        plane, other = contact.geom
+        if (mjm.geom_type[plane], mjm.geom_type[other]) == (mujoco.mjtGeom.mjGEOM_PLANE, mujoco.mjtGeom.mjGEOM_CAPSULE):
+            axis = d.geom_xmat[other].reshape(3, 3)[:, 2]
+            if np.linalg.norm(np.cross(axis, contact.frame[:3])) < UPRIGHT:
+                return True
+    return False
+
+
+def condition(mjm: mujoco.MjModel, d: mujoco.MjData) -> float:
+    """The condition number of what a step solves with: M and the constraints that act."""
     acts = d.efc_state != mujoco.mjtConstraintState.mjCNSTRSTATE_SATISFIED
     J = random_models.jacobian(mjm, d)[acts]
     return float(np.linalg.cond(oracle.field(mjm, d, "M") + J.T @ (d.efc_D[acts, None] * J)))

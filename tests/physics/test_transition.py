@@ -240,3 +240,18 @@ def test_what_has_no_gradients_is_refused_by_name_in_backward(quickly_compiled):
     (found,) = torch.autograd.grad(once.transition(qvel=qvel).qvel.sum(), qvel, create_graph=True)
     with pytest.raises(RuntimeError, match="have no gradients themselves"):
         found.sum().backward()
+
+
+def test_gradients_by_parameters_through_a_runge_kutta_step_are_linearizes():
+    names = ("body_mass", "body_inertia", "dof_damping", "geom_friction")  # what follows from some, too
+    sim = Simulation(known.asset("hopper"), 16, dtype=torch.float64, vary=names)
+    rng = torch.Generator().manual_seed(0)
+    sim.qvel.add_(0.3 * torch.randn(16, 6, generator=rng, dtype=torch.float64))
+    sim.step(100)  # onto the ground
+    weights = torch.randn(16, 12, generator=rng, dtype=torch.float64)
+    params = {name: x.clone().requires_grad_() for name, x in sim.params.items()}
+    after = sim.transition(params=params)
+    found = torch.autograd.grad((torch.cat(after[:2], 1) * weights).sum(), [params[name] for name in names])
+    want = torch.einsum("ni,nij->nj", weights, sim.linearize(params=names).P)
+    assert want.abs().max() > 0.01
+    torch.testing.assert_close(torch.cat([x.flatten(1) for x in found], 1), want, rtol=1e-9, atol=1e-12)

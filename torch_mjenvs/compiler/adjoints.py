@@ -40,12 +40,13 @@ class Solved:
 class Adjoints:
     """The adjoints of the nodes recorded so far, by those of some of them.
 
-    inputs: the nodes by which derivatives are wanted. They and all roots are of the outermost region.
+    inputs: the nodes by which derivatives are wanted, which hand on nothing themselves. They and all roots are of the
+    present region, and no other node outside of it depends on an input.
     """
 
     def __init__(self, inputs: Iterable[Expr], solutions: Sequence[Solved]):
-        self._inputs = list(inputs)
-        self._active: dict[Expr, None] = dict.fromkeys(self._inputs)
+        self._inputs, self._root = dict.fromkeys(inputs), current().region
+        self._active: dict[Expr, None] = dict(self._inputs)
         self._solutions = {solution.values[-1]: solution for solution in solutions if solution.values}
         self._of_solutions = {x: solution for solution in solutions for x in solution.values}
         self._nodes: dict[Region, list[Expr]] = {}
@@ -54,14 +55,14 @@ class Adjoints:
         self._computed: dict[Expr, Any] = {}  # values of formulas, and what these give for them
         self._again: dict[Expr, Any] = {}  # nodes of a loop's body as they were computed again
         self._arrays: dict[Expr, _ArrayBar] = {}
-        self._scan(current().top)
+        self._scan(self._root)
 
     def of(self, roots: Sequence[tuple[Any, Scalar]]) -> list[Scalar]:
         """Return the adjoints of the inputs, by those of the roots. Raises NotDifferentiable."""
         bars: Bars = {}
         for x, bar in roots:
             self._add(bars, x, bar)
-        self._sweep(current().top, bars)
+        self._sweep(self._root, bars)
         if self._arrays:  # nobody handed on what went into these
             raise NotDifferentiable("what loops put into arrays has no derivative in reverse mode yet")
         return [bars.get(x, 0.0) for x in self._inputs]
@@ -111,8 +112,8 @@ class Adjoints:
         if e.op == "filled" and isinstance(e.args[1].attr, ForEach):
             puts = [put for put in e.args[1].attr.puts if put.array is e.args[0]]
             return [e.args[0], *(put.value for put in puts)]
-        if e.op in ("result", "phi", "version", "filled"):
-            return [x for x in self._inputs[:1] if self._depends(e)]
+        if e.op in ("result", "phi", "version", "filled") and self._depends(e):
+            return [*self._inputs][:1]
         return e.args
 
     def _depends(self, e: Expr) -> bool:
@@ -129,6 +130,8 @@ class Adjoints:
     def _sweep(self, region: Region, bars: Bars) -> None:
         """Hand on the adjoints of a region's nodes, from the last to the first, to what they are made of."""
         for e in reversed(self._nodes[region]):
+            if e in self._inputs:
+                continue
             if e.op == "when":
                 self._of_block(e, bars)
             elif e.op == "for_each":
@@ -138,7 +141,7 @@ class Adjoints:
             elif e in self._of_solutions:
                 if e in self._solutions:
                     self._of_solution(self._solutions[e], bars)
-            elif e in bars and e.op != "load" and not (e.op == "result" and _hands_on(e)):
+            elif e in bars and not (e.op == "result" and _hands_on(e)):
                 self._of_node(e, bars.pop(e), bars)
 
     def _of_node(self, e: Expr, bar: Scalar, bars: Bars) -> None:
@@ -219,13 +222,13 @@ class Adjoints:
     # arrays, and loops over what is needed
 
     def _bar(self, array: Expr) -> _ArrayBar:
-        return self._arrays.setdefault(array, _ArrayBar(array))
+        return self._arrays.setdefault(array, _ArrayBar(array, self._root))
 
     def _into_array(self, e: Expr, bar: Scalar) -> None:
         array, row = e.args
         if not self._is_active(array):
             return
-        if type(row) is int and current().region is current().top:
+        if type(row) is int and current().region is self._root:
             self._bar(array).fixed[row, e.attr] = bar
             return
         raise NotDifferentiable("an array that is read within a block has no derivative in reverse mode yet")
@@ -308,8 +311,8 @@ class Adjoints:
 class _ArrayBar:
     """The adjoints of an array: of fixed rows, or held in an array that loops add to."""
 
-    def __init__(self, array: Expr):
-        self.shape = array.attr
+    def __init__(self, array: Expr, root: Region):
+        self.shape, self._root = array.attr, root
         self.fixed: dict[tuple[int, int], Scalar] = {}
         self._held: Expr | None = None
 
@@ -319,7 +322,7 @@ class _ArrayBar:
         if self._held is None:
             rows, columns = self.shape.rows, self.shape.columns
             values = [self.fixed.get((r, c), 0.0) for r in range(rows) for c in range(columns)]
-            with current().inside(current().top):
+            with current().inside(self._root):
                 self._held = fresh("array", *values, attr=self.shape)
             self.fixed = {}
         return self._held

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from .launch import TORCH_TYPES, Kernel, Launch, padded
-from .program import Buffer
+from .launch import TORCH_TYPES, Kernel, Launch, bytes_a_world, padded
 
 
 class Pure:
@@ -22,49 +21,56 @@ class Pure:
         self._kernel, self._takes, self._gives = kernel, kernel.buffers[:takes], kernel.buffers[takes:]
         assert all(b.type == "f" for b in (self._takes[0], *self._gives))
         types = {**TORCH_TYPES, "f": kernel.float_type}
-        self._types = [types[b.type] for b in self._takes]
+        self._reads = [(b.size, b.rows, types[b.type]) for b in self._takes]
         self._idle: list[Any] = []  # what launches the kernel, to be used again
+
+    @property
+    def bytes_a_world(self) -> int:
+        """Bytes that all it reads and writes takes for a world."""
+        return bytes_a_world(self._kernel.buffers, self._kernel.float_type)
 
     def __call__(self, given: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Return what the kernel makes of tensors (..., size), in the same form. They are read where they are."""
-        kernel, first = self._kernel, given[0].shape
-        lead, n = (None, first[0]) if len(first) == 2 else (first[:-1], first[:-1].numel())
-        if lead is not None:
+        kernel, like = self._kernel, given[0]
+        lead = like.shape[:-1]
+        n = lead.numel()
+        flat, across = len(lead) == 1, padded(n)
+        if not flat:
             given = [x.reshape(n, b.size) for b, x in zip(self._takes, given, strict=True)]
-        across = padded(n)
         if across != n:
             given = [torch.cat([x, x.new_zeros(across - n, x.shape[1])]) for x in given]
-        read = [
-            x if (x.is_contiguous() if b.rows else x.stride() == (1, across)) else _laid_out(x, b)
-            for b, x in zip(self._takes, given, strict=True)
+        device = kernel.device
+        tensors: list[torch.Tensor] = []
+        for x, (size, rows, dtype) in zip(given, self._reads, strict=True):
+            if x.dtype is not dtype or x.shape != (across, size) or x.device != device:
+                name = self._takes[len(tensors)].name
+                want = f"{dtype} tensor {(across, size)} on {device}"
+                raise ValueError(f"kernel {kernel.name}: buffer {name!r} must be a {want}")
+            there = x.is_contiguous() if rows else x.stride() == (1, across)
+            tensors.append(x if there else _laid_out(x, rows))
+        made = [
+            like.new_empty(across, b.size) if b.rows else like.new_empty_strided((across, b.size), (1, across))
+            for b in self._gives
         ]
-        like, made = given[0], []
-        for b in self._gives:
-            size = across, b.size
-            made.append(like.new_empty(size) if b.rows else like.new_empty_strided(size, (1, across)))
+        tensors += made
         if torch.compiler.is_compiling():
-            pairs = zip(kernel.buffers, [*read, *made], strict=True)
-            Launch(kernel, [x if b.rows else x.T for b, x in pairs])()
+            Launch(kernel, [x if b.rows else x.T for b, x in zip(kernel.buffers, tensors, strict=True)])()
         else:
-            for b, x, dtype in zip(self._takes, read, self._types, strict=True):
-                if x.dtype is not dtype or x.shape != (across, b.size) or x.device != kernel.device:
-                    want = f"{dtype} tensor {(across, b.size)} on {kernel.device}"
-                    raise ValueError(f"kernel {kernel.name}: buffer {b.name!r} must be a {want}")
             try:  # one at a time: other threads may be here, too
                 idle = self._idle.pop()
             except IndexError:
                 idle = None
-            run = kernel.launcher_again(idle, [*read, *made], across)
+            run = kernel.launcher_again(idle, tensors, across)
             run(1)
             self._idle.append(run)
         if across != n:
             made = [x[:n] for x in made]
-        return tuple(made if lead is None else (x.view(*lead, x.shape[1]) for x in made))
+        return tuple(made if flat else (x.view(*lead, x.shape[1]) for x in made))
 
 
-def _laid_out(x: torch.Tensor, b: Buffer) -> torch.Tensor:
+def _laid_out(x: torch.Tensor, rows: bool) -> torch.Tensor:
     """Copy rows so that they lie as a buffer has them."""
-    return x.contiguous() if b.rows else x.T.contiguous().T
+    return x.contiguous() if rows else x.T.contiguous().T
 
 
 class Differentiable(ABC):

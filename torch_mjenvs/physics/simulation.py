@@ -16,7 +16,7 @@ from ..checks import as_bound, as_count, as_dtype, as_mask, as_rows, broadcast, 
 from ..compiler import devices, launch, source
 from ..compiler.build import Recipe, build
 from ..compiler.derivatives import NotDifferentiable
-from ..compiler.functions import bounded
+from ..compiler.functions import Pure, bounded
 from ..compiler.program import Buffer, Program, record
 from ..compiler.scalar import Scalar
 from . import derivatives
@@ -127,9 +127,10 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
     """
     precision = PRECISIONS[dtype].differentiable
     derivatives.refuse(asked.model)
+    reads, writes = _linearize_buffers(asked, params)
 
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        m, act, pushes, by = asked.model, b.get("act", []), asked.pushes(b), []
+        m, act, ctrl, pushes, by = asked.model, b.get("act", []), b.get("ctrl", []), asked.pushes(b), []
         if asked.vary:
             columns, derived = asked.columns, b["derived"]
             if set(params) & set(deciding(m)):  # what follows from them has derivatives, too
@@ -137,38 +138,50 @@ def linearized(asked: Asked, dtype: str, params: tuple[str, ...] = ()) -> Progra
             m, places = columns.world(b["params"], derived), columns.places()
             by = [x for name in params for x in b["params"][places[name]]]
         start = State(b["qpos"], b["qvel"], usable(b["qacc_warmstart"]), act)
-        s = step(m, start, b["ctrl"], precision=precision, **pushes)
+        s = step(m, start, ctrl, precision=precision, **pushes)
         outputs: list[Scalar] = []
         if asked.outputs:
-            d = left_by_step(m, s, b["ctrl"], precision, **pushes, time=0.0)
+            d = left_by_step(m, s, ctrl, precision, **pushes, time=0.0)
             d.constraints = [c.recomputed() for c in d.constraints]
             outputs = [x for name in asked.outputs for x in floats(leaves(_output(m, d, name)))]
-        at = derivatives.seeds(m, b["qpos"], b["qvel"], act, b["ctrl"], by)
+        at = derivatives.seeds(m, b["qpos"], b["qvel"], act, ctrl, by)
         found = derivatives.jacobian(m, at, (s.qpos, s.qvel, s.act), outputs)
-        state = {"qpos": s.qpos, "qvel": s.qvel, "qacc_warmstart": s.qacc_warmstart}
-        matrices = {name: floats(leaves(rows)) for name, rows in found.items() if leaves(rows)}
-        return state | ({"act": s.act} if m.na else {}) | matrices
+        made = {"new_qpos": s.qpos, "new_qvel": s.qvel, "new_qacc_warmstart": s.qacc_warmstart, "new_act": s.act}
+        made |= {name: leaves(rows) for name, rows in found.items()}
+        return {name: floats(xs) for name, xs in made.items() if xs}
 
     try:
-        return record("linearize", _linearize_buffers(asked, params), body, dtype, derivatives="forward")
+        return record("linearize", [*reads, *writes], body, dtype, derivatives="forward")
     except NotDifferentiable as error:
         raise derivatives.refused(asked.model, error) from None
 
 
-def _linearize_buffers(asked: Asked, params: tuple[str, ...]) -> list[Buffer]:
-    """Return the buffers of a state and of the matrices of its derivatives that are not empty."""
-    m, ny = asked.model, sum(torch.Size(asked.shapes()[name]).numel() for name in asked.outputs)
-    n, places = 2 * m.nv + m.na, asked.columns.places()
+def _linearize_buffers(asked: Asked, params: tuple[str, ...]) -> tuple[list[Buffer], list[Buffer]]:
+    """Return the buffers that a state is read from, and those of the next one and of matrices that are not empty."""
+    reads = [b for b in replace(asked, outputs=()).buffers() if b.size]
+    sizes = {name: rows * columns for name, (rows, columns) in _matrices(asked, params).items()}
+    made = [replace(b, name=f"new_{b.name}") for b in reads if b.name in ("qpos", "qvel", WARM, "act")]
+    return reads, [*made, *(Buffer(name, size, rows=True) for name, size in sizes.items() if size)]
+
+
+def _matrices(asked: Asked, params: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """Return the shapes of the matrices of `Linearization`."""
+    m, places = asked.model, asked.columns.places()
+    n, ny = 2 * m.nv + m.na, sum(torch.Size(asked.shapes()[name]).numel() for name in asked.outputs)
     np = sum(places[name].stop - places[name].start for name in params)
-    sizes = {"A": n * n, "B": n * m.nu, "P": n * np, "C": ny * n, "D": ny * m.nu}
-    matrices = [Buffer(name, size, rows=True) for name, size in sizes.items() if size]
-    return [*replace(asked, outputs=()).buffers(), *matrices]
+    return {"A": (n, n), "B": (n, m.nu), "P": (n, np), "C": (ny, n), "D": (ny, m.nu)}
 
 
-def _linearize_kernel(asked: Asked, params: tuple[str, ...], dtype: str, device: torch.device) -> launch.Kernel:
-    origin = source.origin(asked.model.digest, f"{asked.outputs} {asked.inputs} {asked.vary} {params}")
-    buffers = tuple(_linearize_buffers(asked, params))
-    return build(Recipe("linearize", buffers, dtype, lambda: linearized(asked, dtype, params), origin), device)
+class _Linearize:
+    """A kernel that linearizes a step, and what is known of it: what it takes and gives, and its matrices' shapes."""
+
+    def __init__(self, asked: Asked, params: tuple[str, ...], dtype: str, device: torch.device):
+        origin = source.origin(asked.model.digest, f"{asked.outputs} {asked.inputs} {asked.vary} {params}")
+        reads, writes = _linearize_buffers(asked, params)
+        recipe = Recipe("linearize", (*reads, *writes), dtype, lambda: linearized(asked, dtype, params), origin)
+        self.run = Pure(build(recipe, device), len(reads))
+        self.takes, self.gives = {b.name: b.size for b in reads}, [b.name for b in writes]
+        self.shapes, self.most = _matrices(asked, params), 0  # worlds for which there was memory
 
 
 class Simulation(Varied):
@@ -216,9 +229,8 @@ class Simulation(Varied):
         self._step = kernel.bind(self._buffers)
         self._forward: launch.Launch | None = None
         self._linearized = replace(self._asked, outputs=(), inputs=tuple(x for x in self._inputs if x != "time"))
-        self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], launch.Kernel] = {}
+        self._linearize: dict[tuple[tuple[str, ...], tuple[str, ...]], _Linearize] = {}
         self._transition = StepFunction(self._linearized, self._name, self.device)
-        self._held: tuple[launch.Kernel, int, dict[str, torch.Tensor]] | None = None
         m, ids = self.model, [i for i, k in enumerate(self.model.body_mocapid) if k >= 0]
         start: dict[str, Sequence[Any]] = {"qpos": m.qpos0, **m.kept0}
         if "eq_active" in self.inputs:
@@ -319,42 +331,27 @@ class Simulation(Varied):
         Raises UnsupportedModel, naming what of the model has no derivatives; ValueError for another shape, an unknown
         output or a parameter that does not vary here.
         """
-        nstep, params = as_count("nstep", nstep), self._varying(_names(params))
-        asked = replace(self._linearized, outputs=_check_outputs(self.model, _names(outputs)))
+        nstep, key = as_count("nstep", nstep), (self._varying(_names(params)), _names(outputs))
         self._follow()
-        if (params, asked.outputs) not in self._linearize:
-            self._linearize[params, asked.outputs] = _linearize_kernel(asked, params, self._name, self.device)
-        m, kernel = self.model, self._linearize[params, asked.outputs]
+        if key not in self._linearize:
+            asked = replace(self._linearized, outputs=_check_outputs(self.model, key[1]))
+            self._linearize[key] = _Linearize(asked, key[0], self._name, self.device)
+        kernel = self._linearize[key]
         known = {k: x.to(self.dtype) for k, x in self._given(qpos=qpos, qvel=qvel, ctrl=ctrl, act=act).items()}
-        names = [b.name for b in self._linearized.buffers()]
-        own = [name for name in names if name not in known and name != "qacc_warmstart"]
-        lead = [x.shape[:-1] for x in known.values()] + [torch.Size([self.num_worlds])] * any(
-            self._buffers[name].shape[0] for name in own
-        )
-        shape = broadcast("the leading dimensions of qpos, qvel, ctrl, act and of the worlds", lead)
-        worlds = shape.numel()
-        if self._held is None or self._held[:2] != (kernel, worlds):
-            self._held = None
-            check_memory("linearize()", worlds, launch.bytes_a_world(kernel.buffers, self.dtype), self.device)
-            self._held = kernel, worlds, {b.name: kernel.allocate(b, worlds) for b in kernel.buffers if not b.rows}
-        buffers, across = self._held[-1], launch.padded(worlds)
-        for name in [*own, *known, "qacc_warmstart"]:
-            values = known[name] if name in known else self._buffers[name][:, : self.num_worlds].T
-            if name == "qacc_warmstart" and shape[-1:] != (self.num_worlds,):
-                buffers[name].zero_()  # the solver ends where it ends, wherever it starts
-                continue
-            columns = values.expand(*shape, values.shape[-1]).reshape(worlds, -1)
-            buffers[name][:, :worlds].copy_(columns.T)
-        n = 2 * m.nv + m.na
-        np = sum(x.shape[1:].numel() for name, x in self.params.items() if name in params)
-        ny = sum(torch.Size(asked.shapes()[name]).numel() for name in asked.outputs)
-        shapes = {"A": (n, n), "B": (n, m.nu), "P": (n, np), "C": (ny, n), "D": (ny, m.nu)}
-        empty, found = torch.zeros(worlds, 0, dtype=self.dtype, device=self.device), []
-        for _ in range(nstep):
-            made = {b.name: empty.new_empty(across, b.size) for b in kernel.buffers if b.rows}  # the caller's
-            kernel.bind(buffers | made)()
-            matrices = {k: made.get(k, empty)[:worlds].view(*shape, *size) for k, size in shapes.items()}
+        rows, shape = self._begun(kernel.takes, known)
+        if shape.numel() > kernel.most:
+            kernel.most = shape.numel()
+            check_memory("linearize()", kernel.most, kernel.run.bytes_a_world, self.device)
+        found = []
+        for left in range(nstep - 1, -1, -1):
+            made = dict(zip(kernel.gives, kernel.run(list(rows.values())), strict=True))
+            matrices = {
+                k: made[k].view(*shape, *size) if k in made else rows["qpos"].new_zeros(*shape, *size)
+                for k, size in kernel.shapes.items()
+            }
             found.append(Linearization(**matrices))
+            if left:
+                rows |= {name: made[f"new_{name}"] for name in rows if f"new_{name}" in made}
         return derivatives.chained(found)
 
     @exclusive
@@ -406,20 +403,10 @@ class Simulation(Varied):
                 flat.append(x.reshape(*x.shape[: x.ndim - len(shapes[name])], n))
             lead = broadcast("the leading dimensions of params", [x.shape[:-1] for x in flat])
             known["params"] = torch.cat([x.expand(*lead, x.shape[-1]) for x in flat], dim=-1)
-        rows = {name: self._buffers[name][:, : self.num_worlds].T for name in takes if name not in known}
-        warmstart = rows.pop(WARM)  # which has no gradient
-        for name, x in rows.items():  # these are copied: the next step changes them unseen by autograd
-            known[name] = x.clone(memory_format=torch.contiguous_format)
-        shape = broadcast(
-            "the leading dimensions of what is given and of the worlds", [x.shape[:-1] for x in known.values()]
-        )
-        if shape[-1:] != (self.num_worlds,):  # the solver ends where it ends, wherever it starts
-            warmstart = warmstart.new_zeros(m.nv, *shape).movedim(0, -1)
-        known[WARM] = warmstart
-        rows = {}
-        for name, size in takes.items():
-            x = known[name] if known[name].shape[:-1] == shape else known[name].expand(*shape, size)
-            rows[name] = x if name == WARM else x.contiguous()
+        rows, shape = self._begun(takes, known)
+        for name, x in rows.items():  # what is the worlds' own is copied: the next step changes it unseen by autograd
+            if name != WARM:
+                rows[name] = x.contiguous() if name in known else x.clone(memory_format=torch.contiguous_format)
         for last in range(nstep - 1, -1, -1):
             *state, ended = self._transition(list(rows.values()))
             if clip_adjoint is not None:
@@ -429,6 +416,23 @@ class Simulation(Varied):
                 rows[WARM] = ended[..., -m.nv :]
         act = rows["act"] if m.na else rows["qpos"].new_empty(*shape, 0)
         return Transition(rows["qpos"], rows["qvel"], act)
+
+    def _begun(
+        self, takes: Mapping[str, int], known: dict[str, torch.Tensor]
+    ) -> tuple[dict[str, torch.Tensor], torch.Size]:
+        """Return what a step starts from, (..., size) by name, and the leading dimensions: the worlds' own, where not
+        known. A warm start is theirs, or 0: the solver ends where it ends, wherever it starts.
+        """
+        own = {name: self._buffers[name][:, : self.num_worlds].T for name in takes if name not in known}
+        lead = [x.shape[:-1] for name, x in (known | own).items() if name != WARM]
+        shape = broadcast("the leading dimensions of what is given and of the worlds", lead)
+        if shape[-1:] != (self.num_worlds,):
+            own[WARM] = own[WARM].new_zeros(takes[WARM], *shape).movedim(0, -1)
+        rows = {}
+        for name, size in takes.items():
+            x = known[name] if name in known else own[name]
+            rows[name] = x if x.shape[:-1] == shape else x.expand(*shape, size)
+        return rows, shape
 
     def _varying(self, params: tuple[str, ...]) -> tuple[str, ...]:
         """Return these names of parameters. Raises ValueError for one that does not vary."""

@@ -63,17 +63,18 @@ def program(asked: Asked, dtype: str, kind: str) -> Program:
     precision = precision.sharpened if kind == STEP else precision.differentiable
     derivatives.refuse(m)
 
+    def model(params: list[Scalar], derived: list[Scalar]) -> Model:
+        return asked.columns.world(params, derived) if asked.vary else m
+
     def body(b: dict[str, list[Scalar]]) -> dict[str, list[Scalar]]:
-        world, pushes, params = m, asked.pushes(b), b.get("params", [])
-        if asked.vary:
-            world = asked.columns.world(params, asked.columns.derive(params))
-        ctrl = b.get("ctrl", [])
+        pushes, params, ctrl = asked.pushes(b), b.get("params", []), b.get("ctrl", [])
+        derived = asked.columns.derive(params) if asked.vary else []
         start = State(b["qpos"], b["qvel"], usable(b[WARM]) if WARM in b else [0.0] * m.nv, b.get("act", []))
         if kind == BACKWARD:
             bars = [b.get(f"bar_{name}", []) for name in STATE]
-            found = transition.adjoint(world, start, ctrl, params, b["qaccs"], bars, precision, **pushes)
+            found = transition.adjoint(model, start, ctrl, params, derived, b["qaccs"], bars, precision, **pushes)
             return {f"to_{name}": floats(xs) for name, xs in found.items() if xs}
-        after, ended = transition.transition(world, start, ctrl, precision, **pushes)
+        after, ended = transition.transition(model(params, derived), start, ctrl, precision, **pushes)
         if kind == TANGENT:
             given = {name: b[name] for name in GIVEN if name in b}
             after = derivatives.along(given, {name: b[f"dot_{name}"] for name in given}, after)

@@ -30,6 +30,7 @@ class Text:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.block = "entry"
+        self._begun = 0  # the line after which the block began
         self._count = 0
 
     def fresh(self, stem: str = "v") -> str:
@@ -51,7 +52,12 @@ class Text:
     def label(self, name: str) -> None:
         """Begin a block."""
         self.lines.append(f"{name}:")
-        self.block = name
+        self.block, self._begun = name, len(self.lines)
+
+    @property
+    def block_lines(self) -> int:
+        """How many lines the block has so far."""
+        return len(self.lines) - self._begun
 
 
 class Writer(Text):
@@ -68,6 +74,7 @@ class Writer(Text):
         self.tables: dict[str, str] = {}
         self.constants: dict[object, str] = {}  # names of tables, by what they are
         self.arrays: list[str] = []  # in the thread's own memory
+        self.longest = 0  # lines of a block, from which it is cut; 0: none is
 
     def value(self, x: object, t: str) -> str:
         if type(x) is not Expr:
@@ -104,4 +111,12 @@ class Writer(Text):
         """Write the code of a region."""
         for e in self.order[region]:
             if e not in self.late:
+                if self.longest and self.block_lines > self.longest:
+                    self._cut()
                 self.rows[e.op](self, e)
+
+    def _cut(self) -> None:
+        """Begin a new block: LLVM takes the longer for a line, the longer its block is."""
+        following = self.fresh("cut")[1:]
+        self.put(f"br i1 %go, label %{following}, label %gone")
+        self.label(following)

@@ -115,6 +115,14 @@ def smooth(m: Model, d: Data) -> None:
             d.qfrc_smooth[v] = d.qfrc_smooth[v] + m.poison
 
 
+def driving(m: Model, d: Data) -> list[Scalar]:
+    """Return the sum of all forces but those of constraints and of inertia: d.qfrc_smooth + d.qfrc_bias."""
+    forces = add(d.qfrc_passive, d.qfrc_actuator)
+    if d.qfrc_applied is not None or d.xfrc_applied is not None:
+        forces = add(forces, applied(m, d))
+    return [x + m.poison if m.dof_parentid[v] < 0 else x for v, x in enumerate(forces)]
+
+
 @stage(reads="M qfrc_smooth", computes="qacc_smooth")
 def smooth_acceleration(m: Model, d: Data) -> None:
     """Compute d.qacc_smooth, the acceleration without constraints, which no other stage needs. mj_fwdAcceleration."""

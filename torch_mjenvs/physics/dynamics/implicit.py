@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...compiler.implicit import follows, held
 from ...compiler.scalar import Scalar, absolute
 from ..algebra.sparse import Row
-from ..algebra.spatial import is_zero
+from ..algebra.spatial import add, is_zero, sub
 from ..model.data import Data
 from ..model.enums import JointType
 from ..model.model import Model, dof_chain
 from .actuators.actuation import force_rate
 from .fluid import fluid_damping, fluid_twist, slows_implicitly
-from .inertia import Rows, columns_of, factor, mul_m, plus, solve
+from .inertia import Factor, Rows, columns_of, factor, mul_m, plus, solve
 from .reflected import dof_damping, tendon_damping
 from .springs import rate_at
 from .tendons.tendon import springy_tendons
@@ -36,11 +37,30 @@ def implicit_acceleration(m: Model, d: Data) -> list[Scalar]:
     general = range(m.nv) if m.integrator == "implicit" else _lone_dofs(m)
     if any(damping) and len(general) < m.nv:
         kept = [{j: h * row[j] for j in own if j in row} for row, own in zip(damping, columns_of(d.M), strict=True)]
-        out = solve(factor(plus(d.M, kept), m.dof_clamped), force)
+        out = damped(m, d, kept)
     if general:
         unsymmetric = _solve_general(_general(m, d, damping, general), force)
         out = [unsymmetric.get(i, x) for i, x in enumerate(out)]
     return out
+
+
+def damped(m: Model, d: Data, damping: Rows) -> list[Scalar]:
+    """Return the acceleration that d's forces give where this is added to M, symmetric and with M's entries.
+
+    Its derivatives are those of qacc - y, where (M + damping) y = damping qacc: so no factor has any.
+    """
+    factors = factor(plus(d.M, damping), m.dof_clamped)
+    found = solve(factors, mul_m(d.M, d.qacc))
+    if not isinstance(factors, Factor):
+        return found
+
+    def formula() -> list[Scalar]:
+        y = [held(x) for x in solve(factors, mul_m(damping, d.qacc))]
+        amiss = add(mul_m(d.M, y), mul_m(damping, sub(y, d.qacc)))  # 0, but for rounding
+        fixed = Factor([{j: held(x) for j, x in row.items()} for row in factors.L], list(map(held, factors.inverse)))
+        return sub(d.qacc, sub(y, solve(fixed, amiss)))
+
+    return follows(found, lambda: [*d.qpos, *d.qvel, *d.qacc], formula)
 
 
 def _lone_dofs(m: Model) -> list[int]:

@@ -21,9 +21,12 @@ from ...compiler.tiles import TileMatrix
 from ..algebra.spatial import add, cross, dot, sub, zeros
 from ..constraints.batch.contact_pool import ContactPool
 from ..constraints.rows import Constraint, Hessian
-from ..dynamics.forces import applied_wrench
+from ..dynamics.forces import applied_wrench, driving
 from ..dynamics.inertia import Matrix, factor, mul_m, solve
+from ..dynamics.reflected import dof_armature
 from ..dynamics.tendons.bias import armature_wrenches
+from ..dynamics.tendons.tendon import tendons_with_armature
+from ..dynamics.velocity import rne
 from ..model.data import Data, stage
 from ..model.model import Model
 from .warmstart import start
@@ -81,9 +84,19 @@ def optimum(m: Model, d: Data, a: list[Scalar]) -> Equation:
 
     It keeps no lists of contacts between loops: their derivatives would be as many for each dof.
     """
-    gradient, hessian = linearise(m, d, a, [c.recomputed() for c in d.constraints], inertia_of(d))
+    constraints = [c.recomputed() for c in d.constraints]
+    gradient, hessian = linearise(m, d, a, constraints, inertia_of(d), _unbalanced(m, d, a))
     factors = factor(hessian, m.dof_clamped)
     return gradient, lambda b: solve(factors, list(b))
+
+
+def _unbalanced(m: Model, d: Data, a: list[Scalar]) -> list[Scalar]:
+    """Return M a - qfrc_smooth, body by body: M has many derivatives of which all but these products are for nothing.
+    """
+    if isinstance(d.M, TileMatrix) or tendons_with_armature(m):  # MuJoCo drops some of the latter's entries of M
+        return sub(mul_m(d.M, a), d.qfrc_smooth)
+    driven = zip(rne(m, d, a), driving(m, d), strict=True)
+    return [x - f + dof_armature(m, v) * a[v] for v, (x, f) in enumerate(driven)]
 
 
 @stage(reads="odof constraints qacc_solver slips", computes="qfrc_constraint")
@@ -128,14 +141,22 @@ def inertia_of(d: Data) -> Matrix:
 
 
 def linearise(
-    m: Model, d: Data, a: list[Scalar], constraints: Sequence[Constraint], inertia: Matrix
+    m: Model,
+    d: Data,
+    a: list[Scalar],
+    constraints: Sequence[Constraint],
+    inertia: Matrix,
+    unbalanced: list[Scalar] | None = None,
 ) -> tuple[list[Scalar], Matrix]:
-    """Return the gradient of the cost at the acceleration a, and its Hessian. inertia: as `inertia_of` gives it."""
+    """Return the gradient of the cost at the acceleration a, and its Hessian. inertia: as `inertia_of` gives it.
+
+    unbalanced: M a - qfrc_smooth, if it is known.
+    """
     hessian = Hessian(m.nv, isinstance(d.M, TileMatrix))
     pushes = _add_rows(m, d, a, hessian, constraints)
-    inertial = mul_m(d.M, a)
-    gradient = [ma - tau + p for ma, tau, p in zip(inertial, d.qfrc_smooth, pushes, strict=True)]
-    return gradient, hessian.with_inertia(m, d, inertia)
+    if unbalanced is None:
+        unbalanced = sub(mul_m(d.M, a), d.qfrc_smooth)
+    return add(unbalanced, pushes), hessian.with_inertia(m, d, inertia)
 
 
 def _add_rows(
