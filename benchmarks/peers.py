@@ -28,13 +28,26 @@ def contenders(case: Case, episode_length: float) -> Iterator[Callable[[], Conte
     yield lambda: c_rollout(case, episode_length, cores())
     if cores() > 1:
         yield lambda: c_rollout(case, episode_length, 1)
-    if importlib.util.find_spec("envpool"):
+    if envpool_has(case.gymnasium_id):
         yield lambda: envpool(case)
 
 
 def notes() -> list[str]:
     """Peers left out, and why."""
-    return [] if importlib.util.find_spec("envpool") else ["EnvPool is not installed (`pip install envpool`)."]
+    if not importlib.util.find_spec("envpool"):
+        return ["EnvPool is not installed (`pip install envpool`)."]
+    if not envpool_has("Hopper-v5"):
+        return [f"EnvPool {importlib.metadata.version('envpool')} does not have the tasks of v5."]
+    return []
+
+
+def envpool_has(task: str) -> bool:
+    """Return whether EnvPool is installed and has a task of this id."""
+    if not importlib.util.find_spec("envpool"):
+        return False
+    import envpool as pool
+
+    return task in pool.list_all_envs()
 
 
 def versions() -> dict[str, str]:
