@@ -32,6 +32,7 @@ from torch_mjenvs.dmc import TASKS
 from torch_mjenvs.training.originals import Suite
 
 from .machine import cpu_model
+from .peers import envpool_has
 
 FILE = Path(__file__).parent / "results" / "suite.json"
 WORLDS, POOL = 4096, 32  # here, and in EnvPool
@@ -76,14 +77,14 @@ def of_dm_control(name: str) -> Step:
 
 
 def of_envpool(name: str) -> Step | None:
-    try:
-        import envpool
-    except ImportError:
-        return None
     task = "".join(part[:1].upper() + part[1:] for part in re.split("[-_]", name)) + "-v1"
+    if not envpool_has(task):
+        return None
+    import envpool
+
     try:
         env = envpool.make(task, env_type="gymnasium", num_envs=POOL, num_threads=1, seed=0)
-    except (AssertionError, KeyError, RuntimeError):
+    except (KeyError, RuntimeError):
         return None
     env.reset()
     space, rng = env.action_space, np.random.default_rng(0)

@@ -327,9 +327,10 @@ def fold_each(
     return rebuild(_results(_for_each(which, lambda i, c: Iteration(body(i, c)), carry, arrays)))
 
 
-def add_each(
-    which: Any, body: Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]], totals: Sequence[Sequence[Scalar]]
-) -> list[list[Scalar]]:
+Additions = Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]]  # of a number, to each total: (index, value)
+
+
+def add_each(which: Any, body: Additions, totals: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
     """Add up sums in many places: `body(i)` gives for each list of totals what to add where, as (index, value).
 
     The indices that a body gives at once differ, but for those of totals that nobody reads.
@@ -337,10 +338,7 @@ def add_each(
     return add_all([(which, body)], totals)
 
 
-def add_all(
-    loops: Sequence[tuple[Any, Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]]]],
-    totals: Sequence[Sequence[Scalar]],
-) -> list[list[Scalar]]:
+def add_all(loops: Sequence[tuple[Any, Additions]], totals: Sequence[Sequence[Scalar]]) -> list[list[Scalar]]:
     """Add up what several loops add to the same totals, one loop after the other: see `add_each`."""
     if not is_tracing():
         out = [list(total) for total in totals]
@@ -354,15 +352,13 @@ def add_all(
     for n, (which, body) in enumerate(loops):
         if n and current().derivatives:  # which are of arrays that one loop alone puts into
             sums = [Array([array[k] for k in range(array.rows)]) for array in sums]
-        region_op = _for_each(which, functools.partial(_additions, sums, body), [])
+        region_op = _for_each(which, functools.partial(_added, sums, body), [])
         for array in sums:
             array.leave(array.held, region_op)
     return [[array[k] for k in range(array.rows)] for array in sums]
 
 
-def _additions(
-    sums: list[Array], body: Callable[[Any], Sequence[Sequence[tuple[Any, Scalar]]]], i: Any, _: Carry
-) -> Iteration:
+def _added(sums: list[Array], body: Additions, i: Any, _: Carry) -> Iteration:
     puts = []
     for array, parts in zip(sums, body(i), strict=True):
         for k, x in parts:

@@ -43,7 +43,7 @@ class ContactGroups(Constraint):
         return [mask for g in self.groups for mask in g.refine]
 
     def recomputed(self) -> ContactGroups:
-        return dataclasses.replace(self, groups=[g.again() if g.again else g for g in self.groups])
+        return dataclasses.replace(self, groups=[g.again() for g in self.groups])
 
     def add_rows(self, m: Model, d: Data, a: Vec, gradient: list[Scalar], hessian: Hessian) -> None:
         x, dofs, n = self._of_dofs(a), self.dofs, len(self.dofs)
@@ -98,7 +98,7 @@ class ContactGroup:
     cone: Callable[[Any], Cone]
     place: Callable[[Any], tuple[Scalar, list[list[Scalar]], list[list[Scalar]]]]
     refine: Sequence[Mask]
-    again: Callable[[], ContactGroup] | None = None
+    again: Callable[[], ContactGroup]
 
     def push(self, x: Any, i: Any) -> list[Any]:
         """Contact i's share of the gradient, and of the Hessian's lower triangle row by row: (place, value)."""
