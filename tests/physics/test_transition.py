@@ -11,7 +11,8 @@ import test_derivatives_of_models as known_of_models
 import torch
 
 from torch_mjenvs.physics import UnsupportedModel
-from torch_mjenvs.physics.derivatives import _body_rates, _positions
+from torch_mjenvs.physics.algebra.spatial import quat_directions
+from torch_mjenvs.physics.derivatives import _positions
 from torch_mjenvs.physics.simulation import Simulation
 
 
@@ -22,7 +23,7 @@ def of_rotations(sim: Simulation, qpos: torch.Tensor) -> torch.Tensor:
     for q, v in lines:
         found[:, q, v] = 1.0
     for q, v in quats:
-        for axis, rate in enumerate(_body_rates(list(qpos[:, q : q + 4].T))):
+        for axis, rate in enumerate(quat_directions(list(qpos[:, q : q + 4].T))):
             found[:, q : q + 4, v + axis] = 0.5 * torch.stack(list(rate), dim=-1)
     return found
 

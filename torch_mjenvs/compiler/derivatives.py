@@ -332,12 +332,15 @@ class Tangents:
             held._known = self._known | {x: NONE for x in solution.values if type(x) is Expr}
             found = _each_column(held.of(residual), len(residual), lambda row: solve([-x for x in row]))
         else:
-            by_given = _Local(solution, self).of(residual)
-            given: list[Any] = list(dict.fromkeys(x for tangent in by_given for x in tangent))
+            local = _Local(solution, self)
+            by_given = local.of(residual)
+            parts = {c: local.parts.get(c, {c: 1.0}) for c in dict.fromkeys(c for t in by_given for c in t)}
+            given: list[Any] = list(dict.fromkeys(x for part in parts.values() for x in part))
             place = {x: k for k, x in enumerate(given)}
 
             def solved(row: list[Scalar]) -> Sequence[Scalar]:
-                return solve([-_total(row[place[x]] * rate for x, rate in tangent.items()) for tangent in by_given])
+                changes = {c: _total(row[place[x]] * rate for x, rate in part.items()) for c, part in parts.items()}
+                return solve([-_total(changes[c] * rate for c, rate in tangent.items()) for tangent in by_given])
 
             found = _each_column(self.of(given), len(residual), solved)
         for x, tangent in zip(solution.values, found, strict=True):
@@ -374,12 +377,22 @@ class Tangents:
 class _Local(Tangents):
     """Tangents by the values that an equation is made of, each a column of its own.
 
-    What the equation rests on besides, of a loop around or of the seeds, becomes a column, too.
+    Of values that change along few directions, each direction is a column. What the equation rests on besides, of a
+    loop around or of the seeds, becomes a column, too.
     """
 
     def __init__(self, solution: Solution, around: Tangents):
         given = [x for x in dict.fromkeys(solution.given) if type(x) is Expr]
         seeds: dict[Expr, Tangent] = {x: {x: 1.0} for x in given}
+        self.parts: dict[Hashable, dict[Expr, Scalar]] = {}  # by direction: the change along it, by that of each value
+        for n, (values, directions) in enumerate(solution.confined()):
+            seeds |= {x: NONE for x in values if type(x) is Expr}
+            for k, direction in enumerate(directions):
+                along = {x: rate for x, rate in zip(values, direction, strict=True) if type(x) is Expr}
+                square = _total(rate * rate for rate in direction)
+                self.parts[n, k] = {x: rate / square for x, rate in along.items()}
+                for x, rate in along.items():
+                    seeds[x] = seeds[x] | {(n, k): rate}
         super().__init__(seeds | {x: NONE for x in solution.values if type(x) is Expr})
         self._around = around
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .expr import Expr, current, fresh, is_tracing
 from .scalar import Scalar
@@ -27,16 +27,28 @@ from .scalar import Scalar
 Equation = tuple[Sequence[Scalar], Callable[[Sequence[Scalar]], Sequence[Scalar]]]
 
 
+class Confined(NamedTuple):
+    """Values that change along few directions alone, as the four of a quaternion do along three.
+
+    directions: (n, k) for k values; orthogonal to each other.
+    """
+
+    values: Sequence[Scalar]
+    directions: Sequence[Sequence[Scalar]]
+
+
 @dataclass(eq=False)
 class Solution:
     """Values of a kernel that solve an equation, and what the equation is made of: few values from which all follows.
 
-    `equation` records it, where a derivative is asked for.
+    `equation` records it, where a derivative is asked for, and `confined` which of what is given changes along few
+    directions: the equation then has fewer derivatives.
     """
 
     values: list[Any]
     given: list[Any]
     equation: Callable[[], Equation]
+    confined: Callable[[], Sequence[Confined]] = list
 
 
 class Formula(Solution):
@@ -55,11 +67,16 @@ class Formula(Solution):
         return [x - y for x, y in zip(self.values, self.computed(), strict=True)], list
 
 
-def solves(values: Sequence[Scalar], given: Sequence[Scalar], equation: Callable[[], Equation]) -> None:
+def solves(
+    values: Sequence[Scalar],
+    given: Sequence[Scalar],
+    equation: Callable[[], Equation],
+    confined: Callable[[], Sequence[Confined]] = list,
+) -> None:
     """Note that these values were found by a search as the solution of an equation. It costs a kernel nothing."""
     if not is_tracing():
         return
-    found = Solution(list(values), list(given), equation)
+    found = Solution(list(values), list(given), equation, confined)
     for x in values:
         if type(x) is Expr:
             current().solutions[x] = found

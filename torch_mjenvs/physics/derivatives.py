@@ -17,7 +17,7 @@ import torch
 from ..compiler.derivatives import NotDifferentiable, Tangent, Tangents
 from ..compiler.expr import Expr
 from ..compiler.scalar import Scalar
-from .algebra.spatial import Vec, dot
+from .algebra.spatial import Vec, dot, quat_directions
 from .collision.shapes import SHAPES
 from .dynamics.integrator import rotations
 from .model.model import Model, Pair, UnsupportedModel
@@ -47,7 +47,7 @@ def seeds(m: Model, qpos: Vec, qvel: Vec, act: Vec, ctrl: Vec, params: Vec = ())
     for q, v in linear:
         found[qpos[q]] = {v: 1.0}
     for q, v in quats:  # d quat = quat (0, th) / 2 for a small rotation vector th in the body's frame
-        half = [[0.5 * x for x in row] for row in _body_rates(qpos[q : q + 4])]
+        half = [[0.5 * x for x in row] for row in quat_directions(qpos[q : q + 4])]
         for k in range(4):
             found[qpos[q + k]] = {v + axis: half[axis][k] for axis in range(3)}
     for k, x in enumerate((*qvel, *act, *ctrl, *params)):
@@ -70,7 +70,7 @@ def jacobian(
     for q, v in linear:
         rows[v] = of_pos[q]
     for q, v in quats:  # th = 2 (conjugate of quat) d quat
-        twice = [[2.0 * x for x in row] for row in _body_rates(qpos[q : q + 4])]
+        twice = [[2.0 * x for x in row] for row in quat_directions(qpos[q : q + 4])]
         for column in dict.fromkeys(column for tangent in of_pos[q : q + 4] for column in tangent):
             change = [tangent.get(column, 0.0) for tangent in of_pos[q : q + 4]]
             for axis in range(3):
@@ -105,12 +105,6 @@ def _positions(m: Model) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         [q for q in range(m.nq) if q not in of_quats], [v for v in range(m.nv) if v not in turning], strict=True
     )
     return list(lines), quats
-
-
-def _body_rates(quat: Vec) -> list[list[Scalar]]:
-    """Return quat times each of the imaginary units (3 x 4)."""
-    w, x, y, z = quat
-    return [[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]]
 
 
 def refuse(m: Model) -> None:

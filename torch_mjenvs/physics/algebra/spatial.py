@@ -160,6 +160,12 @@ def quat_conjugate(q: Vec) -> list[Scalar]:
     return [q[0], -q[1], -q[2], -q[3]]
 
 
+def quat_directions(q: Vec) -> list[list[Scalar]]:
+    """Return q times each of the imaginary units (3 x 4): the directions in which a rotation can change."""
+    w, x, y, z = q
+    return [[-x, w, z, -y], [-y, -z, w, x], [-z, y, -x, w]]
+
+
 def quat_normalize(q: Vec) -> list[Scalar]:
     """Return q / |q|, or the identity where q is 0. mju_normalize4."""
     return normalize(q, [1.0, 0.0, 0.0, 0.0])

@@ -15,14 +15,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...compiler.control import when_any, while_any
-from ...compiler.implicit import Equation, solves
+from ...compiler.implicit import Confined, Equation, solves
 from ...compiler.scalar import Mask, Scalar, absolute, logical_and, logical_not, logical_or, quotient, select
 from ...compiler.tiles import TileMatrix
-from ..algebra.spatial import add, cross, dot, sub, zeros
+from ..algebra.spatial import add, cross, dot, quat_directions, sub, zeros
 from ..constraints.batch.contact_pool import ContactPool
 from ..constraints.rows import Constraint, Hessian
 from ..dynamics.forces import applied_wrench, driving
 from ..dynamics.inertia import Matrix, factor, mul_m, solve
+from ..dynamics.integrator import rotations
 from ..dynamics.reflected import dof_armature
 from ..dynamics.tendons.bias import armature_wrenches
 from ..dynamics.tendons.tendon import tendons_with_armature
@@ -71,7 +72,12 @@ def newton(m: Model, d: Data) -> None:
     d.qacc_solver, _, d.solver_niter, *_ = while_any(lambda c: logical_not(c[1]), search, first, ITERATIONS)
 
     given = [*d.qpos, *d.qvel, *(d.act if m.na else []), *(d.ctrl if m.nu else [])]
-    solves(d.qacc_solver, given, lambda: optimum(m, d, d.qacc_solver))
+    solves(d.qacc_solver, given, lambda: optimum(m, d, d.qacc_solver), lambda: _quaternions(m, d))
+
+
+def _quaternions(m: Model, d: Data) -> list[Confined]:
+    quats = [d.qpos[q : q + 4] for q, _ in rotations(m)]
+    return [Confined(quat, quat_directions(quat)) for quat in quats]
 
 
 def _lightest(m: Model) -> float:
