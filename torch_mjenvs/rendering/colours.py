@@ -35,10 +35,11 @@ from ..physics.model.enums import GeomType
 from ..physics.model.model import Model
 from .lights import thrown_back
 from .meshes import Spot, Tree, enter, spot, texture_place
-from .scene import FINE, FOUR, SITE, Drawn, Haze, Scene, View, cells_of, is_high, kind_of, look
+from .scene import FINE, FOUR, SITE, Drawn, Haze, Scene
 from .shapes import KINDS, NOWHERE, Kind, turned
 from .surfaces import Surface, textured
 from .textures import CUBE, Texture, sample, sample_cube
+from .views import View, cells_of, is_high, kind_of, look
 
 CLEAR = 1e-5  # how far on its way to a light a ray is clear of the mesh that it comes from
 

@@ -23,8 +23,9 @@ from ..physics.model.model import Model
 from . import textures
 from .camera import pose
 from .colours import Pixel, colour, sky
-from .scene import Placed, Scene, View, look, placements, scene_of, see
+from .scene import Scene, scene_of
 from .shapes import KINDS
+from .views import Placed, View, look, placements, see
 
 OUTPUTS = ("rgb", "depth", "segmentation")
 # Where in a pixel its colour is found, in pixels from the middle: in each row and column of a grid once.
