@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .derivatives import ELEMENTARY, NONE, RULES, STEPS, NotDifferentiable, Tangents, _described
+from .derivative_rules import ELEMENTARY, NONE, RULES, STEPS
+from .derivatives import NotDifferentiable, Tangents, described
 from .expr import Expr, Region, current, fresh, node
 from .implicit import Formula
 from .region_ops import ForEach, IterArg, Put, RegionOp, When, While
@@ -158,7 +159,7 @@ class Adjoints:
         elif e.op == "result" and not isinstance(e.attr.region_op.attr, While):
             raise NotDifferentiable("what a loop carries has no derivative in reverse mode yet")
         elif e.op not in STEPS:
-            raise NotDifferentiable(_described(e))
+            raise NotDifferentiable(described(e))
 
     def _by_rule(self, rule: Callable[..., Any], e: Expr, args: Sequence[Any], bar: Scalar, bars: Bars) -> None:
         for k, x in enumerate(args):

@@ -17,19 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import math as elementary
 from .arrays import Array, Table
 from .control import repeat
+from .derivative_rules import NONE, RULES, STEPS, Tangent, tangent_of, without_zeros
 from .expr import Expr, current, fresh, node
 from .implicit import Solution
 from .region_ops import ForEach, IterArg, Put, PuttingLoop, RegionOp, Repeat, Shape, When
-from .scalar import Scalar, select
+from .scalar import Scalar
 
-# By column. The values are scalars that are not always 0; of an array, by its own columns, where the tangents of these
-# are: an array (or a table, of constants) and the column there.
-Tangent = dict[Hashable, Any]
+# The tangent of an array says, by the array's own columns, where the tangents of these are: an array (or a table, of
+# constants) and the column there.
 Places = dict[int, tuple[Any, int]]
-NONE: Tangent = {}
 
 
 class NotDifferentiable(NotImplementedError):
@@ -37,9 +35,6 @@ class NotDifferentiable(NotImplementedError):
 
 
 LARGE = 5000  # columns times the square of the unknowns, from which equations are solved in a loop over the columns
-
-# Operations whose derivative is 0 wherever there is one: what they give is constant piece by piece.
-STEPS = frozenset(("rint", "load", "lookup", "fetch", "i2f", "u2f", "spread", "pow2"))
 
 
 class Tangents:
@@ -103,9 +98,9 @@ class Tangents:
             self._solve(trace.solutions[e])
         elif e in trace.elementary:
             name, args = trace.elementary[e]
-            self._known[e] = _elementary(name, e, args, [self.known(x) for x in args])
+            self._known[e] = tangent_of(name, e, args, [self.known(x) for x in args])
         elif e.op in RULES:
-            self._known[e] = _without_zeros(RULES[e.op](e, *e.args, *(self.known(x) for x in e.args)))
+            self._known[e] = without_zeros(RULES[e.op](e, *e.args, *(self.known(x) for x in e.args)))
         elif e.op == "result" and isinstance(e.attr.region_op.attr, When):
             self._known[e] = self._of_block(e.attr)
         elif e.op == "result" and isinstance(e.attr.region_op.attr, Repeat | ForEach):
@@ -115,7 +110,7 @@ class Tangents:
         elif e.op in STEPS or not self._depends(e):
             self._known[e] = NONE
         else:
-            raise NotDifferentiable(_described(e))
+            raise NotDifferentiable(described(e))
 
     # blocks and loops
 
@@ -188,7 +183,7 @@ class Tangents:
         elif e.op == "filled" and e.args[0].op == "array" and isinstance(e.args[1].attr, ForEach):
             self._of_filled(e)
         elif self._depends(e):
-            raise NotDifferentiable(_described(e))
+            raise NotDifferentiable(described(e))
         else:
             self._known[e] = NONE
 
@@ -430,7 +425,7 @@ def _each_column(
 
         repeat(len(rows), one, [], [made])
         found = [made[k] for k in range(len(rows))]
-    return [_without_zeros({c: row[i] for c, row in zip(columns, found, strict=True)}) for i in range(n)]
+    return [without_zeros({c: row[i] for c, row in zip(columns, found, strict=True)}) for i in range(n)]
 
 
 def _total(xs: Iterable[Scalar]) -> Scalar:
@@ -447,7 +442,7 @@ def _got(tangent: Tangent, row: Any, c: int) -> Tangent:
         if c in places:
             held, k = places[c]
             found[column] = held[row, k] if isinstance(held, Table) else node("get", held, row, attr=k)
-    return _without_zeros(found)
+    return without_zeros(found)
 
 
 def _as_tables(shape: Shape, first: Sequence[Tangent]) -> Tangent:
@@ -499,109 +494,10 @@ def _made_of(x: Expr) -> Iterator[Any]:
     yield from x.args
 
 
-def _described(e: Expr) -> str:
+def described(e: Expr) -> str:
+    """Return what has no derivative, for the message of an error."""
     if e.type == "a":
         return "what loops put into arrays has no derivative yet"
     if e.op in ("result", "phi"):
         return "a search that runs until it has ended has no derivative yet"
     return f"the operation {e.op!r} has no derivative"
-
-
-def _without_zeros(tangent: Tangent) -> Tangent:
-    return {column: x for column, x in tangent.items() if type(x) is Expr or x != 0}
-
-
-# Rules. e is the node; then come its arguments, then the arguments' tangents.
-
-
-def _scaled(t: Tangent, by: Any) -> Tangent:
-    return {column: x * by for column, x in t.items()}
-
-
-def _sum(*tangents: Tangent) -> Tangent:
-    out = dict(tangents[0])
-    for t in tangents[1:]:
-        for column, x in t.items():
-            out[column] = out[column] + x if column in out else x
-    return out
-
-
-def _difference(a: Tangent, b: Tangent) -> Tangent:
-    out = dict(a)
-    for column, x in b.items():
-        out[column] = out[column] - x if column in out else -x
-    return out
-
-
-def _chosen(mask: Any, a: Tangent, b: Tangent) -> Tangent:
-    columns = dict.fromkeys((*a, *b))
-    return {column: select(mask, a.get(column, 0.0), b.get(column, 0.0)) for column in columns}
-
-
-def _div(e: Expr, a: Any, b: Any, ta: Tangent, tb: Tangent) -> Tangent:
-    if not tb:
-        return {column: x / b for column, x in ta.items()} if type(b) is not Expr else _scaled(ta, 1.0 / b)
-    return _scaled(_difference(ta, _scaled(tb, e)), 1.0 / b)
-
-
-def _sqrt(e: Any, x: Any, t: Tangent) -> Tangent:
-    if not t:
-        return NONE
-    at_0 = e <= 0.0  # there it is 0, not infinite: so it makes no NaN where the root goes into a branch not taken
-    return _scaled(t, select(at_0, 0.0, 0.5 / node("select", at_0, 1.0, e)))
-
-
-def _abs(e: Expr, x: Any, t: Tangent) -> Tangent:
-    return {column: select(x < 0.0, -y, y) for column, y in t.items()}
-
-
-def _min(e: Expr, a: Any, b: Any, ta: Tangent, tb: Tangent) -> Tangent:
-    if not ta and not tb:
-        return NONE
-    return _chosen(node("le" if type(b) is not Expr else "lt", a, b), ta, tb)
-
-
-def _max(e: Expr, a: Any, b: Any, ta: Tangent, tb: Tangent) -> Tangent:
-    if not ta and not tb:
-        return NONE
-    return _chosen(node("le" if type(a) is not Expr else "lt", a, b), tb, ta)
-
-
-RULES: dict[str, Callable[..., Tangent]] = {
-    "add": lambda e, a, b, ta, tb: _sum(ta, tb),
-    "sub": lambda e, a, b, ta, tb: _difference(ta, tb),
-    "neg": lambda e, a, ta: {column: -x for column, x in ta.items()},
-    "mul": lambda e, a, b, ta, tb: _sum(_scaled(ta, b), _scaled(tb, a)),
-    "fma": lambda e, a, b, c, ta, tb, tc: _sum(_scaled(ta, b), _scaled(tb, a), tc),
-    "div": _div,
-    "sqrt": _sqrt,
-    "abs": _abs,
-    "min": _min,
-    "max": _max,
-    "select": lambda e, mask, a, b, tm, ta, tb: _chosen(mask, ta, tb),
-}
-
-
-def _elementary(name: str, e: Expr, args: Sequence[Any], tangents: Sequence[Tangent]) -> Tangent:
-    if not any(tangents):
-        return NONE
-    return _without_zeros(ELEMENTARY[name](e, *args, *tangents))
-
-
-def _atan2(e: Expr, y: Any, x: Any, ty: Tangent, tx: Tangent) -> Tangent:
-    square = y * y + x * x
-    nowhere = square <= 0.0  # the origin, where every direction is as good
-    inverse = select(nowhere, 0.0, 1.0 / select(nowhere, 1.0, square))
-    return _scaled(_difference(_scaled(ty, x), _scaled(tx, y)), inverse)
-
-
-ELEMENTARY: dict[str, Callable[..., Tangent]] = {
-    "sin": lambda e, x, t: _scaled(t, elementary.cos(x)),
-    "cos": lambda e, x, t: _scaled(t, -elementary.sin(x)),
-    "exp": lambda e, x, t: _scaled(t, e),
-    "expm1": lambda e, x, t: _scaled(t, e + 1.0),
-    "tanh": lambda e, x, t: _scaled(t, 1.0 - e * e),
-    "log": lambda e, x, t: _scaled(t, 1.0 / x),
-    "log1p": lambda e, x, t: _scaled(t, 1.0 / (1.0 + x)),
-    "atan2": _atan2,
-}

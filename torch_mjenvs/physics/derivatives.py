@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..compiler.derivatives import NotDifferentiable, Tangent, Tangents
+from ..compiler.derivative_rules import Tangent
+from ..compiler.derivatives import NotDifferentiable, Tangents
 from ..compiler.expr import Expr
 from ..compiler.scalar import Scalar
 from .algebra.spatial import Vec, dot, quat_directions
