@@ -16,23 +16,18 @@ import pytest
 import torch
 from kernels import DTYPES, GPU, LANES, at_lanes, bits, record_list, run
 
-from torch_mjenvs.compiler.arrays import Array, Table
-from torch_mjenvs.compiler.control import (
+from torch_mjenvs.compiler.active_sets import (
     Packed,
     active_set,
     add_each,
-    choose_all,
     choose_each,
-    compute_any,
     compute_each,
     everything,
     fold_each,
-    here,
     put_each,
-    repeat,
-    when_any,
-    while_any,
 )
+from torch_mjenvs.compiler.arrays import Array, Table
+from torch_mjenvs.compiler.control import choose_all, compute_any, here, repeat, when_any, while_any
 from torch_mjenvs.compiler.llvm import render
 from torch_mjenvs.compiler.own_lists import OwnList, merged
 from torch_mjenvs.compiler.scalar import (

@@ -9,7 +9,8 @@ import torch
 from kernels import record_list
 
 from torch_mjenvs.compiler import scalar
-from torch_mjenvs.compiler.control import active_set, compute_any, compute_each, repeat, when_any, while_any
+from torch_mjenvs.compiler.active_sets import active_set, compute_each
+from torch_mjenvs.compiler.control import compute_any, repeat, when_any, while_any
 from torch_mjenvs.compiler.expr import Expr, current, node, tracing
 from torch_mjenvs.compiler.program import Buffer, Program, record
 

@@ -12,8 +12,9 @@ from kernels import record_list
 from object_files import symbols
 
 from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler.active_sets import active_set, compute_each, fold_each
 from torch_mjenvs.compiler.arrays import Array, Table
-from torch_mjenvs.compiler.control import active_set, compute_each, fold_each, repeat, when_any, while_any
+from torch_mjenvs.compiler.control import repeat, when_any, while_any
 from torch_mjenvs.compiler.llvm import Gpu, render_thread
 from torch_mjenvs.compiler.scalar import sin, sqrt
 

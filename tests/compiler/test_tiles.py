@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from graph_eval import run_compiled, run_ptx, trace
 
+from torch_mjenvs.compiler.active_sets import active_set, change_each
 from torch_mjenvs.compiler.arrays import Array, Table
-from torch_mjenvs.compiler.control import active_set, change_each, repeat
+from torch_mjenvs.compiler.control import repeat
 from torch_mjenvs.compiler.tiles import SIDE, Blocks, Layout, Pattern, TileMatrix, elimination
 
 Columns = list[list[int]]

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .active_sets import fold_each
 from .arrays import Array
-from .control import Carry, count_while, fold_each, repeat
+from .carries import Carry
+from .control import count_while, repeat
 from .scalar import Scalar, number, select
 
 

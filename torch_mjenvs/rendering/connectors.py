@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import mujoco
 
-from ..compiler.control import compute_rows
+from ..compiler.active_sets import compute_rows
 from ..compiler.scalar import (
     Mask,
     Scalar,

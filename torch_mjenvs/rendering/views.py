@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..compiler.control import compute_rows, when_any
+from ..compiler.active_sets import compute_rows
+from ..compiler.control import when_any
 from ..compiler.scalar import Mask, Scalar, absolute, logical_and, maximum, select, sqrt
 from ..physics.algebra.spatial import (
     Vec,

@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..active_sets import change_each, choose_each, everything, fold_each, for_all, put_each
 from ..arrays import Array, Table
-from ..control import Carry, change_each, choose_each, everything, fold_each, for_all, put_each, repeat
+from ..carries import Carry
+from ..control import repeat
 from ..scalar import Scalar, maximum
 from .blocks import Blocks, Lists, Pattern, place_of
 from .parts import Sums

@@ -13,7 +13,8 @@
 
 from __future__ import annotations
 
-from ...compiler.control import fold_each, when_any
+from ...compiler.active_sets import fold_each
+from ...compiler.control import when_any
 from ...compiler.scalar import Scalar, select
 from ..algebra.spatial import sum_of
 from ..collision.candidates import Candidate, candidates_of

@@ -9,8 +9,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...compiler.active_sets import active_set
 from ...compiler.arrays import Array, Table
-from ...compiler.control import active_set, compute_any
+from ...compiler.control import compute_any
 from ...compiler.scalar import Mask, Scalar, logical_and, logical_or, select
 from ..algebra.spatial import is_zero
 from ..collision.candidates import Candidate

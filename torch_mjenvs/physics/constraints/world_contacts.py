@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...compiler.control import fold_each
+from ...compiler.active_sets import fold_each
 from ...compiler.scalar import Mask, Scalar
 from ..algebra.spatial import Vec, add, cross, dot, scale, sum_of, zeros
 from ..dynamics.kinematics import between

@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....compiler.active_sets import add_all, fold_each
 from ....compiler.arrays import Array
-from ....compiler.control import add_all, fold_each
 from ....compiler.scalar import Mask, Scalar
 from ...algebra.spatial import Vec, choose, dot, sum_of
 from ...model.data import Data

@@ -20,8 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....compiler.active_sets import Packed, change_each, fold_each, put_each
 from ....compiler.arrays import Array, Table
-from ....compiler.control import Packed, change_each, fold_each, put_each, repeat
+from ....compiler.control import repeat
 from ....compiler.scalar import Mask, Scalar, select
 from ....compiler.tiles import SIDE, Blocks, Layout, Pattern, Places, in_tiles
 from ...algebra.spatial import Vec, choose, dot, sum_of

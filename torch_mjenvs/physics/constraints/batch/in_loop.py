@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....compiler.active_sets import add_each, fold_each
 from ....compiler.arrays import Array
-from ....compiler.control import add_each, fold_each, when_any
+from ....compiler.control import when_any
 from ....compiler.scalar import Mask, Scalar, logical_or
 from ...model.model import Model, Pair
 from ...model.precision import Precision

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....compiler.active_sets import active_set, choose_each, everything, part
 from ....compiler.arrays import Array, Table
-from ....compiler.control import active_set, choose_each, everything, part
 from ....compiler.scalar import Mask, Scalar, maximum, select
 from ...algebra.spatial import MINVAL, Vec, add, add_scaled, column, dot, is_number, mat_vec, sub
 from ...collision.boxes_around import boxes_around, boxes_meet

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ....compiler.active_sets import compute_parts
 from ....compiler.arrays import Array
-from ....compiler.control import compute_parts
 from ....compiler.scalar import Scalar
 
 Row = Mapping[Any, Any]  # a scalar or a list of them a name, in the order of the columns
