@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 
 from .memory import available
 
@@ -46,6 +47,15 @@ def as_limit(max_episode_steps: Any) -> int | None:
         raise ValueError(f"max_episode_steps must be a positive whole number, or -1 for never, not {max_episode_steps}")
     steps = as_count("max_episode_steps", max_episode_steps, -1)
     return None if steps == -1 else steps
+
+
+def as_mode(x: Any) -> AutoresetMode:
+    """Read x as one of Gymnasium's AutoresetMode, given as itself or by its value. Raises ValueError."""
+    try:
+        return AutoresetMode(x)
+    except ValueError:
+        known = ", ".join(repr(mode.value) for mode in AutoresetMode)
+        raise ValueError(f"autoreset_mode must be an AutoresetMode or one of {known}, not {x!r}") from None
 
 
 def as_dtype(x: Any) -> torch.dtype:

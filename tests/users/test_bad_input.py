@@ -448,7 +448,7 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"dtype": None}, ValueError, "dtype"),
     ({"device": "nowhere"}, ValueError, "there is no device 'nowhere'"),
     ({"device": "meta"}, ValueError, "not supported"),
-    ({"autoreset_mode": "Sometimes"}, ValueError, "Sometimes"),
+    ({"autoreset_mode": "disabled"}, ValueError, "'NextStep', 'SameStep', 'Disabled', not 'disabled'"),
     ({"render_mode": "ascii"}, ValueError, "render_mode must be one of"),
     ({"render_mode": "human"}, ValueError, "a window shows one world"),
     ({"render_worlds": (0, 2)}, ValueError, "render_worlds must be from 0 to 1"),
