@@ -4,8 +4,9 @@ changed when one is raised.
 
 from __future__ import annotations
 
+import difflib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -229,6 +230,12 @@ def check_field(name: str, kind: str, value: Any) -> None:
         raise ValueError(f"{name} must be two numbers, (low, high), not {value!r}")
     if name == "reset_noise_scale" and value < 0:
         raise ValueError(f"{name} must not be negative, but is {value}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the known one that is most alike, if any is."""
+    alike = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {alike[0]!r}?" if alike else ""
 
 
 def is_number(x: Any) -> bool:

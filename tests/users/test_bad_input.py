@@ -454,6 +454,7 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"render_worlds": (0, 2)}, ValueError, "render_worlds must be from 0 to 1"),
     ({"render_worlds": (-1,)}, ValueError, "render_worlds"),
     ({"task": "Unicorn"}, ValueError, "there is no task 'Unicorn'.*Hopper"),
+    ({"task": "TorchHopper-v0"}, ValueError, "there is no task 'TorchHopper-v0'.*did you mean 'Hopper'"),
     ({"task": 7}, TypeError, "task must be"),
     ({"task": TorchEnv}, TypeError, "task must be"),
     ({"frame_skip": 0}, ValueError, "frame_skip must be a positive whole number"),
