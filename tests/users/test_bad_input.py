@@ -359,6 +359,7 @@ def bad_states(env: Any) -> list[tuple[Any, type[Exception], str]]:
         (state | {3: torch.zeros(1)}, ValueError, "not the state of .*: 3 differ"),
         ({name: x.double() for name, x in state.items()}, ValueError, "not the state of"),
         ({}, ValueError, "not the state of"),
+        (state | {"qpos": torch.zeros(7, 6)}, ValueError, r"qpos differ; qpos is of shape \(7, 6\), not \(4, 6\)"),
     ]
 
 
