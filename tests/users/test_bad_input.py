@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -529,5 +530,23 @@ def test_task_must_say_all():
         def observe(self, m, world):
             return Task.observe(self, m, world)
 
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match="Half has no `observe`"):
         Engine(Half(), 2)
+
+
+@pytest.mark.parametrize("draw", [np.random.rand, random.random])
+def test_a_task_draws_from_its_own_generator_alone(draw):
+    """Of others there would be one number for all worlds and episodes."""
+
+    class Drawn(Hopper):
+        def reset(self, m, rng):
+            return [*m.qpos0[:-1], draw()], [0.0] * m.nv
+
+    with pytest.raises(ValueError, match=r"Drawn.reset .*draws from np.random or random.*use rng"):
+        Engine(Drawn(), 2)
+
+
+def test_a_file_of_ones_own_is_told_from_a_model_of_gymnasiums():
+    with pytest.raises(OSError, match="does not exist") as caught:
+        TorchVectorEnv("Hopper", 2, xml_file="mine.xml")
+    assert caught.value.__notes__ == ["a name alone is one of Gymnasium's models: a file of yours is './mine.xml'"]

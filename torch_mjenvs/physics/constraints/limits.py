@@ -55,10 +55,10 @@ class Soft:
             velocity = sign * row_times(jacobian, d.qvel)
             return [D, b * velocity + k * imp * (position - self.margin)]
 
-        distance = select(self.acts, position - self.margin, 0.0)
         D, y0 = when_any(logical_and(self.acts, position < self.margin), compute, [0.0, 0.0])
         refine = self.bound.needs_refinement(d.precision, D, self.solimp)
         wrenches = d.ten_wrench[of[1]] if of[0] == TrnType.TENDON else {}
+        distance = select(self.acts, position - self.margin, 0.0)
         return Limit(jacobian, OneSided(D), y0, refine, sign, wrenches, of, distance)
 
     def rows(
