@@ -607,6 +607,13 @@ def test_what_no_step_would_read_cannot_be_set():
         sim.qfrc_applied = torch.ones(2, 1)
     with pytest.raises(AttributeError, match="no attribute 'control'"):
         sim.control = torch.ones(2, 1)
+    mine = type("Mine", (Simulation,), {"__module__": "mine"})(MOVED, 2)
+    mine.control = 1
+    mine.control = 2
+    assert mine.control == 2
+    for name in ("qpos", "xfrc_applied", "xpos"):
+        with pytest.raises(AttributeError, match=name):
+            setattr(mine, name, torch.zeros(2, 1))
     sim.qvel += 1.0
     sim.act += 2.0
     assert (sim.qvel == 1).all() and (sim.act == 2).all()

@@ -294,8 +294,13 @@ class Simulation(Varied):
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse what no step would read. What was changed in place, as by `sim.qvel += 1`, is there already."""
-        if name.startswith("_") or "_written" not in self.__dict__:
+        """Refuse what no step would read, but for a user's subclass, which may have attributes of its own.
+
+        What was changed in place, as by `sim.qvel += 1`, is there already.
+        """
+        theirs = type(self).__module__.partition(".")[0] != __name__.partition(".")[0]
+        made = "_written" in self.__dict__
+        if name.startswith("_") or not made or (theirs and name not in (*OUTPUTS, *INPUTS, *self._buffers)):
             super().__setattr__(name, value)
         elif getattr(self, name) is not value:
             raise AttributeError(f"{name!r} cannot be set: write into it, as in sim.{name}[:] = ...")
