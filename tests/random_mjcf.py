@@ -300,6 +300,7 @@ class Maker:
             self.lifting_actuators,
             self.further_sensors,
             self.ellipsoids_in_implicit_steps,
+            self.forces_of_tendons_in_implicit_steps,
             self.terrain,
             self.reflected,
             self.mesh_couples,
@@ -811,10 +812,17 @@ class Maker:
 
     def forces_of_tendons(self, root: ET.Element) -> None:
         """Ranges of all actuators' force on a tendon together."""
+        if root.find("option").get("integrator") in ("Euler", "RK4"):  # of others they came later
+            self.ranges_of_tendons(root)
+
+    def forces_of_tendons_in_implicit_steps(self, root: ET.Element) -> None:
+        if root.find("option").get("integrator") not in ("Euler", "RK4"):
+            self.ranges_of_tendons(root)
+
+    def ranges_of_tendons(self, root: ET.Element) -> None:
         driven = {e.get("tendon") for e in root.find("actuator")}
-        implicit = root.find("option").get("integrator") not in ("Euler", "RK4")
         for tendon in root.find("tendon"):
-            if not implicit and tendon.get("name") in driven and self.maybe(0.6, "actuatorfrcrange of a tendon"):
+            if tendon.get("name") in driven and self.maybe(0.6, "actuatorfrcrange of a tendon"):
                 tendon.set("actuatorfrcrange", text([-self.log(0.1, 2), self.log(0.1, 2)]))
 
     def fluid_shapes(self, root: ET.Element) -> None:

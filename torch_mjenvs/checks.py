@@ -4,13 +4,15 @@ changed when one is raised.
 
 from __future__ import annotations
 
+import difflib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 
 from .memory import available
 
@@ -46,6 +48,15 @@ def as_limit(max_episode_steps: Any) -> int | None:
         raise ValueError(f"max_episode_steps must be a positive whole number, or -1 for never, not {max_episode_steps}")
     steps = as_count("max_episode_steps", max_episode_steps, -1)
     return None if steps == -1 else steps
+
+
+def as_mode(x: Any) -> AutoresetMode:
+    """Read x as one of Gymnasium's AutoresetMode, given as itself or by its value. Raises ValueError."""
+    try:
+        return AutoresetMode(x)
+    except ValueError:
+        known = ", ".join(repr(mode.value) for mode in AutoresetMode)
+        raise ValueError(f"autoreset_mode must be an AutoresetMode or one of {known}, not {x!r}") from None
 
 
 def as_dtype(x: Any) -> torch.dtype:
@@ -170,7 +181,9 @@ def check_state(state: Any, ours: Mapping[str, torch.Tensor], owner: str) -> Non
     expected = {name: (x.shape, x.dtype) for name, x in ours.items()}
     differing = sorted(str(k) for k in expected.keys() | theirs.keys() if expected.get(k) != theirs.get(k))
     if differing:
-        raise ValueError(f"this is not the state of {owner}: {', '.join(differing)} differ")
+        both = [(k, x.shape, ours[k].shape) for k, x in state.items() if k in ours and x.shape != ours[k].shape]
+        said = "".join(f"; {k} is of shape {tuple(one)}, not {tuple(two)}" for k, one, two in both[:1])
+        raise ValueError(f"this is not the state of {owner}: {', '.join(differing)} differ{said}")
 
 
 def as_options(options: Any) -> Mapping[str, Any]:
@@ -219,6 +232,12 @@ def check_field(name: str, kind: str, value: Any) -> None:
         raise ValueError(f"{name} must be two numbers, (low, high), not {value!r}")
     if name == "reset_noise_scale" and value < 0:
         raise ValueError(f"{name} must not be negative, but is {value}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the known one that is most alike, if any is."""
+    alike = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {alike[0]!r}?" if alike else ""
 
 
 def is_number(x: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import dm_control_oracle as theirs
 import dm_env
 import numpy as np
@@ -112,3 +114,20 @@ def test_arguments_are_dm_controls() -> None:
         torch_mjenvs.dmc.load("cartpole", "balance", None, {}, {"control_timestep": 0.02, "n_sub_steps": 2})
     with pytest.raises(ValueError, match="visualize_reward must be False"):
         torch_mjenvs.dmc.load("cartpole", "balance", visualize_reward=True)
+
+
+def test_actions_have_the_shape_of_their_spec_or_are_one_number_as_in_dm_control() -> None:
+    for env, wrong in ((cartpole(None), (3,)), (cartpole(2), (1, 2))):
+        shape = env.action_spec().shape
+        env.reset()
+        one = env.step(0.5).observation["position"]
+        env = cartpole(2 if len(shape) == 2 else None)
+        env.reset()
+        np.testing.assert_array_equal(env.step(np.full(shape, 0.5)).observation["position"], one)
+        with pytest.raises(ValueError, match=f"action must be of shape {re.escape(str(shape))}"):
+            env.step(np.zeros(wrong))
+
+
+def cartpole(num_envs: int | None) -> dm_env.Environment:
+    """Cartpole from the same seed."""
+    return torch_mjenvs.dmc.load("cartpole", "balance", task_kwargs={"random": 0}, num_envs=num_envs)

@@ -207,6 +207,38 @@ def test_an_environment_is_late_until_its_episode_ends(mode: str) -> None:
     assert episodes > 2
 
 
+@dataclass(frozen=True)
+class Bent(Pushed):
+    """The same of an arm on springs that yield, of a joint and a tendon, whose delayed sensor is of all forces."""
+
+    frame_skip: int = 1
+
+    def load(self) -> mujoco.MjModel:
+        return mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep="{STEP}"/><worldbody>
+            <site name="a" pos="0 0 1"/>
+            <body><joint name="j" axis="0 1 0" stiffness="5" springyield=".02"/><geom size=".1" pos=".3 0 0"/>
+              <site name="b" pos=".3 0 0"/></body></worldbody>
+            <tendon><spatial stiffness="5" springyield=".01"><site site="a"/><site site="b"/></spatial></tendon>
+            <actuator><motor joint="j" delay="{3 * STEP}" nsample="8"/></actuator>
+            <sensor><torque site="b" delay="{2 * STEP}" nsample="4"/></sensor></mujoco>""")
+
+    def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
+        return Outcome(reward=1.0)
+
+
+@pytest.mark.parametrize("frame_skip", [1, 3])
+def test_springs_that_yield_and_delays_are_kept_apart(frame_skip: int) -> None:
+    env, mjm = TorchVectorEnv(Bent(frame_skip=frame_skip), 2, dtype="float64"), Bent().load()
+    d = mujoco.MjData(mjm)
+    env.reset(seed=0)
+    for k in range(20):
+        obs, *_ = env.step(torch.full((2, 1), 0.1 * k, dtype=torch.float64))
+        d.ctrl[:] = 0.1 * k
+        mujoco.mj_step(mjm, d, frame_skip)
+        np.testing.assert_allclose(obs[1].cpu(), [*d.qpos, *d.qvel, *d.sensordata], rtol=0, atol=1e-11)
+    assert np.abs(d.plastic).max() > 0.1 and np.abs(d.sensordata).max() > 0.1
+
+
 def test_an_environment_shows_its_history_in_mjdata() -> None:
     env, mjm = TorchEnv(Pushed(), dtype="float64"), Pushed().load()
     d = mujoco.MjData(mjm)

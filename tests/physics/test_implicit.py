@@ -126,3 +126,23 @@ def test_a_tendon_however_damped_slows_as_the_implicit_rule_says(damping: float)
     for k in range(1, 6):
         state = step(m, state, [])
         assert state.qvel[0] == pytest.approx(2 / (1 + 0.02 * 4 * damping / inertia) ** k, rel=1e-12)
+
+
+@BOTH
+@pytest.mark.parametrize("ends", ["-1 1", "-2 2", "-.5 .9"])
+def test_what_is_held_on_a_tendon_is_judged_when_the_actuators_own_ranges_have_had_their_say(integrator, ends):
+    """Two actuators ask for more than a tendon takes; where one may give but little, the other slows implicitly."""
+    mjm = mujoco.MjModel.from_xml_string(f"""<mujoco><option timestep=".01" integrator="{integrator}"/>
+        <worldbody><body><joint name="j" type="slide"/><geom size=".1" mass="1"/></body></worldbody>
+        <tendon><fixed name="t" actuatorfrcrange="{ends}"><joint joint="j" coef="1"/></fixed></tendon>
+        <actuator><general tendon="t" biastype="affine" biasprm="0 0 -1"/>
+          <general tendon="t" biastype="affine" biasprm="0 0 -3" forcerange="-.3 .3"/></actuator></mujoco>""")
+    rng, held = np.random.default_rng(0), 0
+    states = [(np.zeros(1), rng.normal(0, 0.3, 1), rng.normal(0, 2, 2)) for _ in range(40)]
+    oracle.compare_steps(Simulation(mjm, 40, dtype=torch.float64), mjm, states, 1, bound=1e-13)
+    for state in states:
+        d = oracle.forward(mjm, *state)
+        asked, given = np.sum(state[2] - [1, 3] * state[1]), np.sum(d.actuator_force)
+        low, high = mjm.tendon_actfrcrange[0]
+        held += not low < asked < high and low + 1e-6 < given < high - 1e-6
+    assert held > 3

@@ -30,11 +30,11 @@ def mjcf(
 
 REFUSED = {
     "integrator": (mjcf(option='integrator="discrete"'), "discrete"),
-    "override": (mjcf(flag='override="enable"'), "OVERRIDE"),
-    "sleep": (mjcf(flag='sleep="enable"'), "SLEEP"),
-    "diagexact": (mjcf(flag='diagexact="enable"'), "DIAGEXACT"),
-    "speculative": (mjcf(flag='speculative="enable"'), "SPECULATIVE"),
-    "refsafe": (mjcf(flag='refsafe="disable"'), "REFSAFE"),
+    "override": (mjcf(flag='override="enable"'), "override='enable'"),
+    "sleep": (mjcf(flag='sleep="enable"'), "sleep='enable'"),
+    "diagexact": (mjcf(flag='diagexact="enable"'), "diagexact='enable'"),
+    "speculative": (mjcf(flag='speculative="enable"'), "speculative='enable'"),
+    "refsafe": (mjcf(flag='refsafe="disable"'), "refsafe='disable'"),
     "mixed solref": (mjcf(geom='priority="1" solref=".02 -1"'), "solref"),
     "mixed solreflimit": (mjcf(joint='range="0 1" solreflimit="-3 1"'), "solreflimit of joint 'elbow'"),
     "mixed solreffriction of a tendon": (
@@ -48,7 +48,7 @@ REFUSED = {
         mjcf(joint='frictionloss="1" solreffriction="-3 1"'),
         "solreffriction of joint 'elbow'",
     ),
-    "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "SLEEP"),
+    "sleep policy": (mjcf(body='sleep="init"', flag='sleep="enable"'), "sleep='enable'"),
     "flex": (
         """<mujoco><worldbody><body name="arm"><joint/><geom size="1" contype="0"/></body><flexcomp name="soft"
         type="grid" count="3 3 1" spacing=".1 .1 .1" dim="2" mass="1"/></worldbody></mujoco>""",

@@ -5,7 +5,9 @@ The bounds are relative to the largest entry of a field over all states, or to 1
 
 from __future__ import annotations
 
+import copy
 import functools
+import pickle
 
 import mujoco
 import numpy as np
@@ -589,3 +591,48 @@ def test_one_output_by_name():
     sim = Simulation(oracle.model("hopper"), 2, outputs="xpos")
     sim.forward()
     assert sim.outputs == ("xpos",) and sim.xpos[0, 1, 2] == 1.25
+
+
+MOVED = """<mujoco><worldbody><body mocap="true"/>
+<body><joint name="j"/><geom size=".1" pos=".1 0 0"/></body></worldbody>
+<actuator><general joint="j" dyntype="integrator"/></actuator></mujoco>"""
+
+
+def test_what_no_step_would_read_cannot_be_set():
+    sim = Simulation(MOVED, 2, outputs="xpos", inputs="xfrc_applied")
+    for name in ("qpos", "act", "ctrl", "mocap_pos", "xfrc_applied", "xpos", "outputs"):
+        with pytest.raises(AttributeError, match=f"write into it, as in sim.{name}"):
+            setattr(sim, name, torch.zeros(2, 1))
+    with pytest.raises(AttributeError, match=r"inputs=\('qfrc_applied',\)"):
+        sim.qfrc_applied = torch.ones(2, 1)
+    with pytest.raises(AttributeError, match="no attribute 'control'"):
+        sim.control = torch.ones(2, 1)
+    mine = type("Mine", (Simulation,), {"__module__": "mine"})(MOVED, 2)
+    mine.control = 1
+    mine.control = 2
+    assert mine.control == 2
+    for name in ("qpos", "xfrc_applied", "xpos"):
+        with pytest.raises(AttributeError, match=name):
+            setattr(mine, name, torch.zeros(2, 1))
+    sim.qvel += 1.0
+    sim.act += 2.0
+    assert (sim.qvel == 1).all() and (sim.act == 2).all()
+    with pytest.raises(AttributeError, match="no mocap bodies"):
+        _ = Simulation(oracle.model("hopper"), 1).mocap_pos
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda sim: pickle.loads(pickle.dumps(sim))])
+def test_a_copy_goes_on_from_where_its_original_is(how):
+    sim = Simulation(MOVED, 3, outputs="xpos", vary="body_mass", inputs="xfrc_applied")
+    sim.set_params({"body_mass": torch.tensor([0.0, 0.0, 2.0])})
+    sim.qvel += torch.tensor([[1.0], [2.0], [3.0]])
+    sim.xfrc_applied[:, 2, 1] = 1.0
+    sim.act += 0.5
+    sim.step(2)
+    twin = how(sim)
+    for x in (sim, twin):
+        x.step(3)
+    for name in ("qpos", "qvel", "act", "xpos", "xfrc_applied"):
+        torch.testing.assert_close(getattr(twin, name), getattr(sim, name), rtol=0, atol=0)
+    twin.qpos += 1.0
+    assert (twin.qpos != sim.qpos).all()

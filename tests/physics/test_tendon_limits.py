@@ -210,3 +210,14 @@ def test_armature_of_tendons():
 def test_armature_of_tendons_over_200_steps(integrator):
     mjm = oracle.sharpen(mujoco.MjModel.from_xml_string(ARMED.format(integrator)))
     oracle.compare_steps(Simulation(mjm, 2, dtype=torch.float64), mjm, states(mjm, 2), 200)
+
+
+def test_a_tendon_between_sites_that_nothing_moves_has_no_limit():
+    """One site is of the world, and the other lies on the axis about which its body turns."""
+    mjm = mujoco.MjModel.from_xml_string("""<mujoco><worldbody><site name="a" pos="1 0 0"/>
+        <body><joint axis="0 0 1"/><geom size=".05" pos=".5 0 0"/><site name="b" pos="0 0 .2"/></body></worldbody>
+        <tendon><spatial name="t" range=".1 .9"><site site="a"/><site site="b"/></spatial></tendon>
+        <sensor><tendonlimitfrc tendon="t"/><tendonlimitpos tendon="t"/></sensor></mujoco>""")
+    sim = Simulation(mjm, 2, dtype=torch.float64, outputs=("cfrc_ext", "sensordata"))
+    data = oracle.compare_steps(sim, mjm, [(np.zeros(1), np.ones(1))] * 2, 1, names=("qvel", "sensordata", "cfrc_ext"))
+    assert data[0].nefc == 0 and data[0].ten_length > 1

@@ -161,3 +161,22 @@ def test_geoms_vary_from_world_to_world():
         want = oracle.forward(own, qpos, qvel, np.zeros(0)).qacc
         got = derive(world, qpos.tolist(), qvel.tolist(), None, []).qacc
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-7 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("held", ["a limit", "an equality"])
+def test_a_tendon_that_nothing_stretches_has_no_rows(held):
+    """Between sites that stand still, beside a geom that it leads round only at times: MuJoCo has no row then."""
+    how = {"a limit": 'range=".1 .9"', "an equality": ""}[held]
+    equality = {"a limit": "", "an equality": '<equality><tendon tendon1="t" polycoef=".1"/></equality>'}[held]
+    mjm = oracle.sharpen(
+        mujoco.MjModel.from_xml_string(f"""<mujoco><worldbody><site name="a" pos="0 .1 0"/>
+        <body><site name="b" pos="1 .1 0"/></body>
+        <body><joint name="j" axis="0 0 1"/><geom name="g" size=".05" pos=".5 .06 0"/></body></worldbody>
+        <tendon><spatial name="t" {how}><site site="a"/><geom geom="g"/><site site="b"/></spatial></tendon>{equality}
+        <sensor><tendonpos tendon="t"/>{'<tendonlimitfrc tendon="t"/><tendonlimitpos tendon="t"/>' * bool(how)}</sensor>
+        </mujoco>""")
+    )
+    states = [(np.array([angle]), np.array([0.1])) for angle in (0.0, 0.02, -0.05, -0.1, -0.5)]
+    sim = Simulation(mjm, 5, dtype=torch.float64, outputs=("cfrc_ext", "sensordata", "qacc"))
+    data = oracle.compare_steps(sim, mjm, states, 1, names=("qvel", "sensordata", "cfrc_ext"))
+    assert [d.nefc for d in data] == [1, 1, 0, 0, 0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -369,6 +371,9 @@ def test_what_is_no_state(env):
             with pytest.raises(error, match=text):
                 kept.load_state_dict(wrong)
             assert all(x.equal(before[name]) for name, x in kept.state_dict().items())
+    qpos = env.state_dict()["qpos"]
+    with pytest.raises(ValueError, match=re.escape(f"qpos is of shape (7, 6), not {tuple(qpos.shape)}")):
+        env.load_state_dict(env.state_dict() | {"qpos": torch.zeros(7, 6)})
 
 
 WRONG_POLICIES: list[tuple[Any, type[Exception], str]] = [
@@ -448,12 +453,13 @@ WRONG_ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"dtype": None}, ValueError, "dtype"),
     ({"device": "nowhere"}, ValueError, "there is no device 'nowhere'"),
     ({"device": "meta"}, ValueError, "not supported"),
-    ({"autoreset_mode": "Sometimes"}, ValueError, "Sometimes"),
+    ({"autoreset_mode": "disabled"}, ValueError, "'NextStep', 'SameStep', 'Disabled', not 'disabled'"),
     ({"render_mode": "ascii"}, ValueError, "render_mode must be one of"),
     ({"render_mode": "human"}, ValueError, "a window shows one world"),
     ({"render_worlds": (0, 2)}, ValueError, "render_worlds must be from 0 to 1"),
     ({"render_worlds": (-1,)}, ValueError, "render_worlds"),
     ({"task": "Unicorn"}, ValueError, "there is no task 'Unicorn'.*Hopper"),
+    ({"task": "TorchHopper-v0"}, ValueError, "there is no task 'TorchHopper-v0'.*did you mean 'Hopper'"),
     ({"task": 7}, TypeError, "task must be"),
     ({"task": TorchEnv}, TypeError, "task must be"),
     ({"frame_skip": 0}, ValueError, "frame_skip must be a positive whole number"),
@@ -524,5 +530,23 @@ def test_task_must_say_all():
         def observe(self, m, world):
             return Task.observe(self, m, world)
 
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match="Half has no `observe`"):
         Engine(Half(), 2)
+
+
+@pytest.mark.parametrize("draw", [np.random.rand, random.random])
+def test_a_task_draws_from_its_own_generator_alone(draw):
+    """Of others there would be one number for all worlds and episodes."""
+
+    class Drawn(Hopper):
+        def reset(self, m, rng):
+            return [*m.qpos0[:-1], draw()], [0.0] * m.nv
+
+    with pytest.raises(ValueError, match=r"Drawn.reset .*draws from np.random or random.*use rng"):
+        Engine(Drawn(), 2)
+
+
+def test_a_file_of_ones_own_is_told_from_a_model_of_gymnasiums():
+    with pytest.raises(OSError, match="does not exist") as caught:
+        TorchVectorEnv("Hopper", 2, xml_file="mine.xml")
+    assert caught.value.__notes__ == ["a name alone is one of Gymnasium's models: a file of yours is './mine.xml'"]

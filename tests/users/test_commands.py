@@ -186,6 +186,7 @@ def test_the_commands_are_told(capsys):
     [
         (["score", "runs/nothing"], "there is no file or folder 'runs/nothing'"),
         (["play", "Nothing"], "there is no task 'Nothing'"),
+        (["play", "Hopper-v5"], "did you mean 'TorchHopper-v0'"),
         (["play", "TorchReacher"], "no trained policy of TorchReacher-v0 comes with the package: train one by"),
         (["play", "TorchHopper", "--out", "film.avi"], "film.avi must end in one of .mp4, .gif, .png"),
         (["play", "TorchHopper", "--out", "nowhere/film.gif"], "there is no folder nowhere"),

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from dm_env import specs
 
+from ..checks import did_you_mean
 from ..envs.camera import Camera
 from ..envs.vector_env import TorchVectorEnv
 from .registry import TASKS
@@ -48,11 +49,18 @@ class SuiteEnvironment(dm_env.Environment):
         return dm_env.TimeStep(self._kinds(first), None, None, self._named(obs))
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """Take one control step with actions (N, A); worlds whose episode had ended begin a new one instead."""
+        """Take one control step with actions (N, A); worlds whose episode had ended begin a new one instead.
+
+        Without an axis of worlds an action is (A,), or one number for all of it, as for dm_control. Raises ValueError
+        for another shape.
+        """
         if not self._begun or self._waiting.all():
             return self.reset()
         n, dtype = self._env.num_envs, self._env.engine.dtype
-        actions = torch.as_tensor(np.asarray(action), dtype=dtype, device=self._env.device)
+        actions, shape = torch.as_tensor(np.asarray(action), dtype=dtype, device=self._env.device), self._action_shape
+        if actions.shape not in ((), shape):
+            raise ValueError(f"action must be of shape {shape}, not {tuple(actions.shape)}")
+        actions = actions.expand(shape)
         obs, reward, terminated, truncated, _ = self._env.step(actions if self._batched else actions[None])
         ended, cut = (terminated | truncated).cpu().numpy(), truncated.cpu().numpy()
         kinds = np.full(n, dm_env.StepType.MID)
@@ -66,7 +74,7 @@ class SuiteEnvironment(dm_env.Environment):
     def action_spec(self) -> specs.BoundedArray:
         """Return the bounds of an action, dm_control's: (A,), and (N, A) where there is a number of worlds."""
         low, high = np.array(self._env.engine.layout.bounds, float).T
-        shape = (self._env.num_envs, len(low)) if self._batched else (len(low),)
+        shape = self._action_shape
         return specs.BoundedArray(shape, float, np.broadcast_to(low, shape), np.broadcast_to(high, shape))
 
     def observation_spec(self) -> dict[str, specs.Array]:
@@ -114,6 +122,10 @@ class SuiteEnvironment(dm_env.Environment):
         for camera in self._cameras.values():
             camera.close()
         self._env.close()
+
+    @property
+    def _action_shape(self) -> tuple[int, ...]:
+        return (*self._shape, self._env.engine.layout.action)
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -184,7 +196,7 @@ def load(
     name = f"{domain_name}-{task_name}"
     if name not in TASKS:
         of_domain = [x for x in TASKS if x.startswith(f"{domain_name}-")]
-        raise ValueError(f"there is no task {name!r}: choose from {of_domain or [*TASKS]}")
+        raise ValueError(f"there is no task {name!r}: choose from {of_domain or [*TASKS]}{did_you_mean(name, TASKS)}")
     if visualize_reward:
         raise ValueError("rewards colour no picture here: visualize_reward must be False")
     task, of_task, given = TASKS[name], dict(task_kwargs or {}), dict(environment_kwargs or {})

@@ -9,11 +9,14 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
+import random
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..compiler.expr import type_of
 from ..compiler.scalar import Mask, Scalar, logical_or
@@ -345,15 +348,23 @@ class Contract:
         return self.call(function, world.rng, **({"world": world} if wanted else {}))
 
     def call(self, function: str, *arguments: Any, **named: Any) -> Any:
-        """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line."""
+        """Call a function of the task with copies of the arguments. Exceptions get a note of the task's line.
+
+        Raises ValueError where it draws from NumPy's or Python's generator, the same for all worlds and episodes.
+        """
+        before = drawn()
         try:
             further = {name: copy_for_task(x) for name, x in named.items()}
-            return getattr(self.task, function)(self.model, *map(copy_for_task, arguments), **further)
+            found = getattr(self.task, function)(self.model, *map(copy_for_task, arguments), **further)
         except Exception as error:
             error.add_note(f"in {type(self.task).__name__}.{function}, {line_of(error)}")
             if isinstance(error, (TypeError, AttributeError)) and ("traced" in str(error) or "Expr" in str(error)):
                 error.add_note(RECORDED)
             raise
+        if drawn() != before:
+            text = "draws from np.random or random, whose numbers would be the same in all worlds and episodes: use rng"
+            raise self.error(function, ValueError, text)
+        return found
 
     def named(self, function: str, returned: Any, what: str = "what it gives") -> Named:
         """Return a dict of numbers and lists of numbers, checked."""
@@ -390,6 +401,12 @@ class Contract:
         code = getattr(getattr(self.task, function), "__code__", None)
         place = f" ({code.co_filename}, line {code.co_firstlineno})" if code else ""
         return kind(f"{type(self.task).__name__}.{function}{place}: {text}")
+
+
+def drawn() -> tuple[Any, ...]:
+    """Return where NumPy's and Python's generators are."""
+    _, key, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 (it is that which tasks may draw from)
+    return key.tobytes(), rest, random.getstate()  # type: ignore[union-attr]
 
 
 def width_of(x: Scalar | list[Scalar]) -> int:

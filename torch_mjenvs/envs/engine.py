@@ -12,7 +12,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from ..calls import Lock, exclusive, lasting
-from ..checks import as_bound, as_count, as_dtype, as_limit, as_mask, as_tensor, check_memory, check_state
+from ..checks import as_bound, as_count, as_dtype, as_limit, as_mask, as_mode, as_tensor, check_memory, check_state
 from ..compiler import devices, launch
 from ..compiler.build import Recipe, build, prepare
 from ..compiler.functions import bounded
@@ -127,7 +127,7 @@ class Engine(Varied):
         first_world = as_count("first_world", first_world, 0)
         as_count("first_world + num_envs", first_world + num_envs)
         self.task, self.num_envs, self.dtype, self.first_world = task, num_envs, dtype, first_world
-        self.mode, self.max_episode_steps = AutoresetMode(autoreset_mode), max_episode_steps
+        self.mode, self.max_episode_steps = as_mode(autoreset_mode), max_episode_steps
         self._lock = Lock()
         loaded = task.load()
         self.mjmodel, self.model = model_view(loaded), load(loaded)

@@ -341,7 +341,7 @@ class Episode:
         stopped = logical_or(*bad, is_bad(moved.qpos + moved.qvel + moved.qacc_warmstart + moved.act))
         state = choose_all(stopped, begun.unmoved(m.nbody), moved)
         new = replace(old, qpos=state.qpos, qvel=state.qvel, qacc_warmstart=state.qacc_warmstart, act=state.act)
-        new.kept = [x for values in state.kept.values() for x in values]
+        new.kept = [x for name in m.kept0 for x in state.kept[name]]
         left = refreshed if self.task.data == "fresh" else left_by_step
         data = left(m, state, ctrl, self.precision, **pushes)
         return new, World(new.qpos, new.qvel, {}, data, rng, new.act, self), stopped

@@ -20,7 +20,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ..calls import exclusive, lasting
-from ..checks import as_mask, as_options, as_seeds, as_tensor, check_memory, check_state
+from ..checks import as_mask, as_mode, as_options, as_seeds, as_tensor, check_memory, check_state
 from .camera import DEFAULT_SIZE, IMAGE_MODES, Camera, as_worlds
 from .engine import MASKS, Engine, copied, named_columns
 from .entries import BAD_STATE
@@ -128,7 +128,7 @@ class TorchVectorEnv(VectorEnv):
             num_envs,
             device=device,
             dtype=dtype,
-            autoreset_mode=AutoresetMode(autoreset_mode),
+            autoreset_mode=as_mode(autoreset_mode),
             max_episode_steps=made.max_episode_steps if max_episode_steps is None else max_episode_steps,
             first_world=first_world,
             randomize=randomize,

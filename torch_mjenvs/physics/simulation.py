@@ -184,6 +184,14 @@ class _Linearize:
         self.shapes, self.most = _matrices(asked, params), 0  # worlds for which there was memory
 
 
+def _again(kind: type[Simulation], made: tuple[Any, ...], buffers: dict[str, torch.Tensor]) -> Simulation:
+    """Make a Simulation from its arguments, whose worlds are as these buffers have them."""
+    out = kind(*made)
+    for name, x in buffers.items():
+        out._buffers[name].copy_(x)
+    return out
+
+
 class Simulation(Varied):
     """The physics of `torch_mjenvs.Simulation`, which adds pictures, and says what its arguments and tensors are."""
 
@@ -242,9 +250,9 @@ class Simulation(Varied):
             for name, x in start.items()
         }
         self._mocap_bodies = launch.mark_static_address(torch.tensor(ids, dtype=torch.int64, device=self.device))
-        self._written: tuple[str, ...] = self._state + self._inputs  # what users write into
         if self.vary:
             self._params = Params(self._asked.columns, self._buffers, num_worlds)
+        self._written: tuple[str, ...] = self._state + self._inputs  # what users write into
         self.reset()
 
     qpos = property(lambda self: self._view("qpos"), doc="(N, nq)")
@@ -282,7 +290,25 @@ class Simulation(Varied):
         hint = "; no actuator of the model has an activation" if name == "act" else hint
         hint = "; no spring of the model yields" if name == "plastic" else hint
         hint = "; no actuator or sensor of the model has a delay or an interval" if name == "history" else hint
+        hint = "; the model has no mocap bodies" if name in MOCAP else hint
         raise AttributeError(f"this Simulation has no attribute {name!r}{hint}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse what no step would read, but for a user's subclass, which may have attributes of its own.
+
+        What was changed in place, as by `sim.qvel += 1`, is there already.
+        """
+        theirs = type(self).__module__.partition(".")[0] != __name__.partition(".")[0]
+        made = "_written" in self.__dict__
+        if name.startswith("_") or not made or (theirs and name not in (*OUTPUTS, *INPUTS, *self._buffers)):
+            super().__setattr__(name, value)
+        elif getattr(self, name) is not value:
+            raise AttributeError(f"{name!r} cannot be set: write into it, as in sim.{name}[:] = ...")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how `copy.deepcopy` and pickle make it anew: its code is built again, or found on disk."""
+        made = self._mjmodel, self.num_worlds, str(self.device), self.dtype, self.outputs, self.vary, self.inputs
+        return _again, (type(self), made, {name: x.clone() for name, x in self._buffers.items()})
 
     @exclusive
     def step(self, nstep: int = 1) -> None:

@@ -60,13 +60,15 @@ def step(
     if m.integrator == "rk4":
         qpos, qvel, act, last = rk4(m, start, forward_at, observe, nothing)
         d = Data(m, qpos=state.qpos, qvel=state.qvel, act=state.act, qacc_warmstart=state.qacc_warmstart, **given)
+        keeps = kept_after(m, d, qpos)
     else:
         at, speed, warmstart, act = start
         d = forward_at(at, speed, warmstart, act)
         qpos, qvel, act = euler(m, d)
+        keeps = kept_after(m, d, qpos)  # here, as what it reads of d would else be computed in the block of `observe`
         last = Last(d.act, observe(d, nothing), d.qacc, d.qacc_solver, d.qpos, d.qvel, start)
     last.kept = kept
-    return State(qpos, qvel, last.qacc, act, last, kept_after(m, d, qpos))
+    return State(qpos, qvel, last.qacc, act, last, keeps)
 
 
 def _kept(m: Model, state: State) -> dict[str, list[Scalar]]:

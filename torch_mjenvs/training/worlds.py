@@ -10,6 +10,7 @@ import gymnasium
 import torch
 from gymnasium.vector import AutoresetMode
 
+from ..checks import did_you_mean
 from ..envs.registration import SUITE_IDS
 from ..envs.vector_env import TorchVectorEnv
 from .originals import SUITE
@@ -37,7 +38,7 @@ def task_id(name: str) -> str:
     known = task_ids()
     found = [full for full in known if name in (full, full.rpartition("-v")[0])]
     if not found:
-        raise SystemExit(f"there is no task {name!r}: choose from {', '.join(known)}")
+        raise SystemExit(f"there is no task {name!r}: choose from {', '.join(known)}{did_you_mean(name, known)}")
     full = max(found, key=lambda full: int(full.rpartition("-v")[2]))
     return f"{module}:{full}" if module not in ("", __name__.partition(".")[0]) else full
 

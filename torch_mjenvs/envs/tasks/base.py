@@ -233,7 +233,16 @@ class Task:
 
     def load(self) -> mujoco.MjModel:
         """Load the MuJoCo model. Raises OSError where there is no such file."""
-        return mujoco.MjModel.from_xml_path(expand_model_path(os.fspath(self.xml_file)))
+        given = os.fspath(self.xml_file)
+        try:
+            return mujoco.MjModel.from_xml_path(expand_model_path(given))
+        except OSError as error:
+            if not given.startswith((".", "/", "~")):  # as in Gymnasium
+                error.add_note(f"a name alone is one of Gymnasium's models: a file of yours is './{given}'")
+            raise
+
+    def _missing(self, function: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} has no `{function}`, which every task has to say")
 
     # Any and Any: so that a type checker takes a `reset` with and without `world`.
     def reset(self, m: Model, *args: Any, **kwargs: Any) -> tuple[list[Scalar], list[Scalar]] | Start:
@@ -242,7 +251,7 @@ class Task:
         Write it as `reset(self, m, rng)`, or as `reset(self, m, rng, world)` where it looks at `world.memory`, or at
         other states by `world.at` and `world.settled`. `rng.draw_until` draws until a state is good.
         """
-        raise NotImplementedError
+        raise self._missing("reset")
 
     def action_space(self, m: Model) -> tuple[Sequence[float], Sequence[float]]:
         """Return the lowest and the highest numbers of an action, of which there may be any number.
@@ -266,11 +275,11 @@ class Task:
         of the entries; 0 draws nothing. `history` has an entry show its last k steps, noise included, as (k, ...), the
         newest last; at first all k are the first. 0 leaves it as it is.
         """
-        raise NotImplementedError
+        raise self._missing("observe")
 
     def outcome(self, m: Model, before: World, action: list[Scalar], after: World) -> Outcome:
         """Return reward, end and info of the step that led from `before` to `after`."""
-        raise NotImplementedError
+        raise self._missing("outcome")
 
     def reset_info(self, m: Model, world: World) -> dict[str, Scalar | list[Scalar]]:
         """Return the info of a reset: numbers and lists by name."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
+from ...checks import did_you_mean
 from ...dmc.registry import TASKS as SUITE
 from ...playground.registry import TASKS as PLAYGROUND
 from .ant import Ant
@@ -60,7 +61,8 @@ def make_task(task: Task | type[Task] | str, arguments: Mapping[str, Any], reser
     if isinstance(task, str):
         known: dict[str, Task | type[Task]] = {**TASKS, **SUITE, **PLAYGROUND}
         if task not in known:
-            raise ValueError(f"there is no task {task!r}: choose from {sorted(known)}, or give a Task")
+            close = did_you_mean(task.removeprefix("Torch"), known)
+            raise ValueError(f"there is no task {task!r}: choose from {sorted(known)}, or give a Task{close}")
         task = known[task]
     kind = task if isinstance(task, type) else type(task)
     if not issubclass(kind, Task):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...compiler.scalar import Scalar, maximum
+from ...compiler.scalar import Mask, Scalar, logical_or, maximum, select
 from ..algebra.sparse import Row, row_times
 from ..algebra.spatial import MINVAL, add, scale, zeros
+from ..dynamics.tendons.tendon import stretches
 from ..model.data import Data
 from ..model.enums import EqType
 from ..model.model import Model
@@ -22,11 +23,15 @@ from .softening import RowBound
 
 @dataclass
 class _Coupled:
-    """A joint or a tendon: its place, the rate of that, and its inverse inertia; wrenches as of `ScalarRow`."""
+    """A joint or a tendon: its place, the rate of that, and its inverse inertia; wrenches as of `ScalarRow`.
+
+    moves: whether its rate is other than 0.
+    """
 
     place: Scalar
     rate: Row
     weight: Scalar
+    moves: Mask = True
     wrenches: dict[int, list[Scalar]] = field(default_factory=dict)
 
 
@@ -36,10 +41,10 @@ def coupling(m: Model, d: Data, i: int) -> Equality:
     at: Scalar = m.eq_data[i][0]
     slope: Scalar = 0.0
     diagonal = first.weight
-    row, wrenches, effective = dict(first.rate), dict(first.wrenches), None
+    row, wrenches, moves, effective = dict(first.rate), dict(first.wrenches), first.moves, None
     if m.eq_obj2id[i] >= 0:
         second = _coupled(m, d, i, m.eq_obj2id[i])
-        x = second.place
+        x, moves = second.place, logical_or(moves, second.moves)
         power: Scalar = 1.0
         for degree, c in enumerate(m.eq_data[i][1:5], 1):
             slope, power = slope + degree * c * power, power * x
@@ -53,7 +58,7 @@ def coupling(m: Model, d: Data, i: int) -> Equality:
     k, b = reference(m.eq_solref[i], m.eq_solimp[i], m.eq_direct[i], m.timestep)
     imp = impedance(m.eq_solimp[i], position)
     bound = RowBound(maximum(diagonal, MINVAL), effective)
-    D = bound.stiffness(imp)
+    D = select(moves, bound.stiffness(imp), 0.0)
     y0 = b * row_times(row, d.qvel) + k * imp * position
     rows = [ScalarRow(row, TwoSided(D), y0, wrenches=wrenches)] if row else []  # else nothing moves it
     return Equality(rows, bound.needs_refinement(d.precision, D, m.eq_solimp[i]))
@@ -63,6 +68,6 @@ def _coupled(m: Model, d: Data, i: int, k: int) -> _Coupled:
     """Look up joint or tendon k: its place, rate, inverse inertia and wrenches."""
     if m.eq_type[i] != EqType.JOINT:
         place = d.ten_length[k] - m.tendon_length0[k]
-        return _Coupled(place, d.ten_J[k], m.tendon_invweight0[k], d.ten_wrench[k])
+        return _Coupled(place, d.ten_J[k], m.tendon_invweight0[k], stretches(m, d, k), d.ten_wrench[k])
     v, q = m.jnt_dofadr[k], m.jnt_qposadr[k]
     return _Coupled(d.qpos[q] - m.qpos0[q], {v: 1.0}, m.dof_invweight0[v])

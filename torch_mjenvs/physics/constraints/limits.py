@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...compiler.control import when_any
-from ...compiler.scalar import Scalar, maximum, minimum, select
+from ...compiler.scalar import Mask, Scalar, logical_and, maximum, minimum, select
 from ..algebra.sparse import Row, row_times
 from ..algebra.spatial import Vec, norm, normalize, quat_normalize, quat_sub, scale
+from ..dynamics.tendons.tendon import stretches
 from ..model.data import Data
 from ..model.enums import JointType, TrnType
 from ..model.model import Model
@@ -32,13 +33,17 @@ class Limit(ScalarRow):
 
 @dataclass(frozen=True)
 class Soft:
-    """The softness of a limit: MuJoCo's margin, solref and solimp, solref's form, and the bound of its stiffness."""
+    """The softness of a limit: MuJoCo's margin, solref and solimp, solref's form, and the bound of its stiffness.
+
+    acts: whether there is anything that it could hold.
+    """
 
     margin: float
     solref: Vec
     solimp: Vec
     direct: bool
     bound: RowBound
+    acts: Mask = True
 
     def row(self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, sign: Scalar, position: Scalar) -> Limit:
         """Make the row of an end that is `position` away, metres or radians."""
@@ -50,10 +55,11 @@ class Soft:
             velocity = sign * row_times(jacobian, d.qvel)
             return [D, b * velocity + k * imp * (position - self.margin)]
 
-        D, y0 = when_any(position < self.margin, compute, [0.0, 0.0])
+        D, y0 = when_any(logical_and(self.acts, position < self.margin), compute, [0.0, 0.0])
         refine = self.bound.needs_refinement(d.precision, D, self.solimp)
         wrenches = d.ten_wrench[of[1]] if of[0] == TrnType.TENDON else {}
-        return Limit(jacobian, OneSided(D), y0, refine, sign, wrenches, of, position - self.margin)
+        distance = select(self.acts, position - self.margin, 0.0)
+        return Limit(jacobian, OneSided(D), y0, refine, sign, wrenches, of, distance)
 
     def rows(
         self, m: Model, d: Data, of: tuple[int, int], jacobian: Row, at: Scalar, span: Vec, usual: Vec
@@ -90,6 +96,6 @@ def tendon_limits(m: Model, d: Data) -> list[Limit]:
 
 def _tendon_limit(m: Model, d: Data, t: int) -> list[Limit]:
     how = m.tendon_margin[t], m.tendon_solref_lim[t], m.tendon_solimp_lim[t], m.tendon_direct_lim[t]
-    soft = Soft(*how, tendon_bound(m, d, t))
+    soft = Soft(*how, tendon_bound(m, d, t), stretches(m, d, t))
     usual = (m.nominal or m).tendon_range[t]
     return soft.rows(m, d, (TrnType.TENDON, t), d.ten_J[t], d.ten_length[t], m.tendon_range[t], usual)

@@ -89,16 +89,16 @@ def _check_options(mjm: mujoco.MjModel) -> None:
 
 
 def _check_flags(mjm: mujoco.MjModel) -> None:
-    for member, flags, fine in (
-        (mujoco.mjtDisableBit, mjm.opt.disableflags, _HARMLESS_DISABLE + _DONE_DISABLE),
-        (mujoco.mjtEnableBit, mjm.opt.enableflags, _HARMLESS_ENABLE),
+    for member, flags, fine, value in (
+        (mujoco.mjtDisableBit, mjm.opt.disableflags, _HARMLESS_DISABLE + _DONE_DISABLE, "disable"),
+        (mujoco.mjtEnableBit, mjm.opt.enableflags, _HARMLESS_ENABLE, "enable"),
     ):
         known = {int(v): k for k, v in member.__members__.items() if k[2] != "N"}
         for bit in range(32):
             if flags >> bit & 1:
-                name = known.get(1 << bit, f"bit {bit}")
-                if name.split("_")[-1] not in fine:
-                    not_supported(f"option flag {name}", "leave the flag at its default")
+                name = known.get(1 << bit, f"bit {bit}").split("_")[-1]
+                if name not in fine:
+                    not_supported(f"option flag {name.lower()}={value!r}", "leave the flag at its default")
 
 
 def _check_elements(mjm: mujoco.MjModel) -> None:

@@ -18,6 +18,8 @@ from .driven import OF_JOINTS, OF_TENDONS, drivers
 from .kinds import BIASES, GAINS
 from .transmissions import TRANSMISSIONS
 
+AT_AN_END = 1e-10  # a force on a tendon that is less than this short of its actuatorfrcrange, as a share of it, is held
+
 
 @stage(
     reads="qpos qvel ten_length ten_J site_xmat site_xrel xquat origin odof contact_moment",
@@ -108,7 +110,8 @@ def _moving(d: Data, i: int) -> tuple[Scalar, Scalar]:
 def force_rate(m: Model, d: Data, i: int) -> Scalar:
     """The derivative of the force by the actuator's velocity. mjd_actuator_vel.
 
-    It is 0 where the force, or that on its joint or tendon, is held within its range.
+    It is 0 where the force, or that on its joint or tendon, is held within its range. That of all actuators on a tendon
+    is so if it is at an end of the range when their own ranges have had their say: some may then have taken it back.
     """
     if m.actuator_disabled[i] or not m.actuation:
         return 0.0
@@ -125,8 +128,9 @@ def force_rate(m: Model, d: Data, i: int) -> Scalar:
     if m.actuator_trntype[i] in OF_JOINTS and m.jnt_actfrclimited[j]:
         rate = select(_within(d.qfrc_actuator[m.jnt_dofadr[j]], m.jnt_actfrcrange[j]), rate, 0.0)
     if m.actuator_trntype[i] in OF_TENDONS and m.tendon_actfrclimited[t]:
-        asked = sum_of(_force(m, d, k, _ctrl(m, d, k)) for k in drivers(m, OF_TENDONS, t))
-        rate = select(_within(asked, m.tendon_actfrcrange[t]), rate, 0.0)
+        total, rounding = sum_of(d.actuator_force[k] for k in drivers(m, OF_TENDONS, t)), d.precision.pivot
+        ends = [x * (1.0 - max(AT_AN_END, rounding)) for x in m.tendon_actfrcrange[t]]
+        rate = select(_within(total, ends), rate, 0.0)
     return rate
 
 

@@ -11,9 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....compiler.control import when_any
-from ....compiler.scalar import Scalar, absolute, maximum
+from ....compiler.scalar import Mask, Scalar, absolute, maximum
 from ...algebra.sparse import Row, row_times
-from ...algebra.spatial import Vec, add, cross, dot, is_zero, mat_vec, norm, normalize, scale, sub, transpose, zeros
+from ...algebra.spatial import (
+    MINVAL,
+    Vec,
+    add,
+    cross,
+    dot,
+    is_zero,
+    mat_vec,
+    norm,
+    normalize,
+    scale,
+    sub,
+    sum_of,
+    transpose,
+    zeros,
+)
 from ...model.data import Data, stage
 from ...model.enums import EqType, GeomType, WrapType
 from ...model.model import Model, dofs_of
@@ -40,7 +55,7 @@ def tendon(m: Model, d: Data) -> None:
                 _join(d, t, _of_sites(m, d, site, after), share)
             else:
                 side = round((m.nominal or m).wrap_prm[w + 1])
-                _join(d, t, _round(m, d, site, after, side, m.wrap_objid[w + 2]), share)
+                _join(d, t, _round(m, d, site, after, side, _end_of_part(m, w)), share)
 
 
 def parts(m: Model, t: int) -> Iterator[tuple[Scalar, int]]:
@@ -57,11 +72,29 @@ def parts(m: Model, t: int) -> Iterator[tuple[Scalar, int]]:
             yield share, w
 
 
+def _end_of_part(m: Model, w: int) -> int:
+    """Return the site at which the part of a tendon ends that begins at w in the path."""
+    return m.wrap_objid[w + 1 if m.wrap_type[w + 1] == WrapType.SITE else w + 2]
+
+
 def straight_parts(m: Model, t: int) -> Iterator[tuple[Scalar, int, int]]:
     """Yield (share, site, site) of each part that goes straight from site to site."""
     for share, w in parts(m, t):
         if m.wrap_type[w + 1] == WrapType.SITE:
             yield share, m.wrap_objid[w], m.wrap_objid[w + 1]
+
+
+def stretches(m: Model, d: Data, t: int) -> Mask:
+    """Return whether anything changes the length of tendon t in this pose: else MuJoCo has no rows for it.
+
+    Nothing does where a geom would, round which the tendon does not lead; and where sites lie on the axes about which
+    their bodies turn.
+    """
+    moving = [{*dofs_of(m, m.site_bodyid[m.wrap_objid[w]])} for _, w in parts(m, t)]
+    ends = [{*dofs_of(m, m.site_bodyid[_end_of_part(m, w)])} for _, w in parts(m, t)]
+    if (m.nominal or m).tendon_invweight0[t] > MINVAL and (not moving or moving != ends):
+        return True
+    return sum_of(absolute(x) for x in d.ten_J[t].values()) > 0.0
 
 
 @stage(reads="qvel plastic ten_length ten_J", computes="ten_velocity ten_force")
