@@ -451,3 +451,19 @@ def test_what_has_no_derivatives_is_refused_by_name():
     sim = Simulation(mjm, 1)
     with pytest.raises(UnsupportedModel, match="noslip_iterations=2"):
         sim.linearize()
+
+
+@pytest.mark.parametrize("integrator", ["implicit", "implicitfast"])
+def test_at_rest_drag_that_grows_with_speed_has_the_derivative_of_centred_differences(integrator):
+    """There the integrator's damping, a coefficient times |speed|, has a kink."""
+    mjm = mujoco.MjModel.from_xml_string(f"""
+        <mujoco><option integrator="{integrator}"/><worldbody>
+          <body><joint axis="0 1 0" damping="0.05 0.5"/><geom type="capsule" size="0.05 0.2"/></body>
+        </worldbody></mujoco>""")
+    sim = Simulation(mjm, 1, dtype=torch.float64)
+    states = [torch.zeros(1, n, dtype=torch.float64) for n in (1, 1, 0, 0)]
+    expected = torch.tensor(differences(mjm, sim, states, 1e-6))
+    torch.testing.assert_close(sim.linearize(*states[:2]).A, expected, rtol=0, atol=1e-6)
+    qpos, qvel = (x.requires_grad_() for x in states[:2])
+    slope = torch.autograd.grad(sim.transition(qpos, qvel).qvel.sum(), qvel)[0]
+    torch.testing.assert_close(slope, expected[:, 1, 1:], rtol=0, atol=1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -535,14 +536,19 @@ def test_task_must_say_all():
 
 
 @pytest.mark.parametrize("draw", [np.random.rand, random.random])
-def test_a_task_draws_from_its_own_generator_alone(draw):
-    """Of others there would be one number for all worlds and episodes."""
+def test_a_task_draws_from_its_own_generator_alone(draw, monkeypatch):
+    """Of others there would be one number for all worlds and episodes. Another thread may draw from them."""
 
     class Drawn(Hopper):
         def reset(self, m, rng):
             return [*m.qpos0[:-1], draw()], [0.0] * m.nv
 
-    with pytest.raises(ValueError, match=r"Drawn.reset .*draws from np.random or random.*use rng"):
+    said = r"Drawn.reset .*draws from np.random or random.*use rng"
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    with pytest.raises(ValueError, match=said):
+        Engine(Drawn(), 2)
+    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    with pytest.warns(UserWarning, match=rf"{said} \(unless it was another thread"):
         Engine(Drawn(), 2)
 
 
