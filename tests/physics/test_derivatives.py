@@ -458,7 +458,7 @@ def test_at_rest_drag_that_grows_with_speed_has_the_derivative_of_centred_differ
     """There the integrator's damping, a coefficient times |speed|, has a kink."""
     mjm = mujoco.MjModel.from_xml_string(f"""
         <mujoco><option integrator="{integrator}"/><worldbody>
-          <body><joint axis="0 1 0" damping="0.05 0.5"/><geom type="capsule" size="0.05 0.2"/></body>
+          <body><joint axis="0 1 0" damping="0.05 0.5"/><geom type="sphere" size="0.05" pos="0.1 0 0"/></body>
         </worldbody></mujoco>""")
     sim = Simulation(mjm, 1, dtype=torch.float64)
     states = [torch.zeros(1, n, dtype=torch.float64) for n in (1, 1, 0, 0)]

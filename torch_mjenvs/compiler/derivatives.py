@@ -8,8 +8,9 @@ functions have the derivatives that calculus gives them, not those of their poly
 derivative that the equation gives which it solves (see `implicit`); the search itself is never entered.
 
 A kink has the derivative of the piece that the value is in; where it lies right on one, `min` and `max` with a constant
-follow the value that is not constant. What is constant piece by piece (comparisons, roundings, integers) has derivative
-0. Anything else has a rule here or is refused: no derivative is silently 0.
+follow the value that is not constant, and |x| has the mean of both sides, 0. What is constant piece by piece
+(comparisons, roundings, integers) has derivative 0. Anything else has a rule here or is refused: no derivative is
+silently 0.
 """
 
 from __future__ import annotations
