@@ -10,6 +10,7 @@ Importing the package registers all eleven of Gymnasium's v5 MuJoCo tasks, as To
 dm_control's suite, as TorchDMC/hopper-hop-v0, and robots of MuJoCo Playground, as TorchGo1Joystick-v0.
 """
 
+import importlib.metadata
 from typing import Any
 
 from . import controls, dmc, feet, playground, rewards, scalar, terrain, vectors, wrappers
@@ -59,8 +60,10 @@ _source.imported()  # before anybody can alter it
 def __getattr__(name: str) -> Any:
     """Import TorchRL's environments, `TorchRLEnv`, `HumanoidEnv` and so on, when one is first asked for.
 
-    Raises ImportError where TorchRL is not installed.
+    Raises ImportError where TorchRL is not installed. `__version__` is that of the installed package.
     """
+    if name == "__version__":
+        return importlib.metadata.version(__name__)
     if name != "TorchRLEnv" and name.removesuffix("Env") not in _registry.TASKS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -23,6 +23,7 @@ assert Path(torch_mjenvs.__file__).is_relative_to(sys.argv[1]), torch_mjenvs.__f
 env = gymnasium.make_vec("TorchHopper-v0", num_envs=4)
 obs, _ = env.reset(seed=0)
 obs, reward, terminated, truncated, _ = env.step(torch.zeros(4, 3, device=env.unwrapped.device))
+assert torch_mjenvs.__version__ == sys.argv[2]
 assert obs.shape == (4, 11) and obs.isfinite().all() and reward.isfinite().all()
 """
 
@@ -62,7 +63,8 @@ def test_wheel_works_elsewhere(wheel, tmp_path):
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", str(target), str(wheel)], check=True)
     # The target goes before any editable install of this package.
     code = f"import sys; sys.path.insert(0, {str(target)!r}); {SMOKE}"
-    subprocess.run([sys.executable, "-c", code, str(target)], cwd=tmp_path, check=True, timeout=120)
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    subprocess.run([sys.executable, "-c", code, str(target), version], cwd=tmp_path, check=True, timeout=120)
 
 
 @pytest.mark.slow  # it installs torch
