@@ -101,13 +101,16 @@ def _meanings() -> dict[str, Meaning]:
         for kind in "su":
             for name, op in (("add", "add"), ("sub", "sub"), ("mul.lo", "mul")):
                 put(f"{name}.{kind}{w}", f"{T} {T}", T, f"{op} {T} {{0}}, {{1}}")
+            for name in ("min", "max"):
+                put(f"{name}.{kind}{w}", f"{T} {T}", T, f"call {T} @llvm.{kind}{name}.{T}({T} {{0}}, {T} {{1}})")
             put(f"mad.lo.{kind}{w}", f"{T} {T} {T}", T, f"call {T} @mad{w}({T} {{0}}, {T} {{1}}, {T} {{2}})")
         put(f"shl.b{w}", f"{T} i32", T, f"call {T} @shl{w}({T} {{0}}, i32 {{1}})")
         put(f"shr.u{w}", f"{T} i32", T, f"call {T} @shr{w}({T} {{0}}, i32 {{1}})")
     put("bfe.u32", "i32 i32 i32", "i32", "call i32 @field(i32 {0}, i32 {1}, i32 {2})")
     put("shf.l.wrap.b32", "i32 i32 i32", "i32", "call i32 @llvm.fshl.i32(i32 {1}, i32 {0}, i32 {2})")
     put("shf.r.wrap.b32", "i32 i32 i32", "i32", "call i32 @llvm.fshr.i32(i32 {1}, i32 {0}, i32 {2})")
-    put("mul.hi.u32", "i32 i32", "i32", "call i32 @high(i32 {0}, i32 {1})")
+    for w in (32, 64):
+        put(f"mul.hi.u{w}", f"i{w} i{w}", f"i{w}", f"call i{w} @high{w}(i{w} {{0}}, i{w} {{1}})")
     for kind in "su":
         put(f"mul.wide.{kind}32", "i32 i32", "i64", f"call i64 @wide.{kind}(i32 {{0}}, i32 {{1}})")
         put(f"cvt.{kind}64.{kind}32", "i32", "i64", f"{kind}ext i32 {{0}} to i64".replace("uext", "zext"))
@@ -235,7 +238,15 @@ define internal i32 @upper(i64 %x) {
   %out = trunc i64 %up to i32
   ret i32 %out
 }
-define internal i32 @high(i32 %a, i32 %b) {
+define internal i64 @high64(i64 %a, i64 %b) {
+  %x = zext i64 %a to i128
+  %y = zext i64 %b to i128
+  %xy = mul i128 %x, %y
+  %up = lshr i128 %xy, 64
+  %out = trunc i128 %up to i64
+  ret i64 %out
+}
+define internal i32 @high32(i32 %a, i32 %b) {
   %xy = call i64 @wide.u(i32 %a, i32 %b)
   %out = call i32 @upper(i64 %xy)
   ret i32 %out

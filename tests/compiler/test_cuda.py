@@ -621,8 +621,8 @@ def test_ptx_is_kept(driver, monkeypatch, tmp_path):
 def test_ptx_of_a_program_whose_origin_is_not_known_is_kept_too(driver, monkeypatch, tmp_path):
     """By its IR: a user's task is traced in every process, but lowered in one."""
     monkeypatch.setenv("TORCH_MJENVS_CACHE", str(tmp_path))
-    made, translate = [], cuda._translate
-    monkeypatch.setattr(cuda, "_translate", lambda ir: made.append(ir) or translate(ir))
+    made, translate = [], cuda.translate
+    monkeypatch.setattr(cuda, "translate", lambda ir: made.append(ir) or translate(ir))
     for _ in range(2):
         cuda_kernel(map_program())
     assert len(made) == 1 and len(list(tmp_path.iterdir())) == 1

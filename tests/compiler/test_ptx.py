@@ -253,6 +253,15 @@ def test_integers_compare(width):
             np.testing.assert_array_equal(apply(f"setp.{test}.{kind}{width}", a, b), want, err_msg=test + kind)
 
 
+@pytest.mark.parametrize("width", [32, 64])
+def test_the_lesser_and_the_greater(width):
+    a, b = whole_columns(width, 2)
+    for kind, read in (("u", int), ("s", lambda x: signed(x, width))):
+        for name, f in (("min", min), ("max", max)):
+            want = [f(x, y, key=read) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+            np.testing.assert_array_equal(apply(f"{name}.{kind}{width}", a, b), np.array(want, np.uint64))
+
+
 @pytest.mark.parametrize("kind", ["pred", "b16"])
 def test_narrow_integers(kind):
     width = 1 if kind == "pred" else 16
@@ -269,6 +278,9 @@ def test_products_and_halves():
     wide = np.array([x * y for x, y in pairs], np.uint64)
     np.testing.assert_array_equal(apply("mul.wide.u32", a, b), wide)
     np.testing.assert_array_equal(apply("mul.hi.u32", a, b), wide >> np.uint64(32))
+    both = whole_columns(64, 2)
+    want = [x * y >> 64 for x, y in zip(*(x.tolist() for x in both), strict=True)]
+    np.testing.assert_array_equal(apply("mul.hi.u64", *both), np.array(want, np.uint64))
     want = [signed(x, 32) * signed(y, 32) % (1 << 64) for x, y in pairs]
     np.testing.assert_array_equal(apply("mul.wide.s32", a, b), np.array(want, np.uint64))
     np.testing.assert_array_equal(apply("cvt.u64.u32", a), a)
@@ -415,8 +427,8 @@ def test_four_numbers_are_one_access():
 @pytest.mark.parametrize(
     ("body", "blocks", "line"),
     [
-        (f"{MINE}{ITS}{OUT}", 1, r"thread 63 of block 0: 'ld\.shared.*where thread 0 is"),  # written by then
-        (f"{ITS}{MINE}{OUT}", 1, r"thread 1 of block 0: 'st\.shared.*where thread 0 is"),  # read by then
+        (f"{MINE}ld.shared.b32 %r2, [%rd1];\n", 1, r"thread 1 of block 0: 'ld\.shared.*where thread 0 is"),  # written
+        (f"{MINE}{ITS}{OUT}", 1, r"thread 1 of block 0: 'st\.shared.*where thread 0 is"),  # read
         (f"{MINE}bar.sync 0;\nst.shared.b32 [%rd1], 7;\n", 1, r"thread 1 of block 0: 'st\.shared.*thread 0 is"),
         (f"bar.sync 0;\nmov.b32 %r2, 1;\n{OUT}", 2, r"thread 0 of block 1: 'st\.global.*where thread 0 is"),
         ("bar.sync 0;\nld.global.b32 %r2, [%rd90];\nbar.sync 0;\nst.global.b32 [%rd90], 7;\n", 1, r"'st\.global"),

@@ -24,7 +24,7 @@ from .program import Buffer, Program, collector_paused
 
 def assembly(program: Program) -> str:
     """The PTX of `kernel(pointers to the buffers in order, worlds allocated)`."""
-    return _translate(_lower(program)).decode()
+    return translate(_lower(program)).decode()
 
 
 def _lower(program: Program) -> str:
@@ -32,7 +32,7 @@ def _lower(program: Program) -> str:
         return f'target triple = "{NVIDIA.triple}"\n{render_thread(program, NVIDIA)}'
 
 
-def _translate(ir: str) -> bytes:
+def translate(ir: str) -> bytes:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     module = llvm.parse_assembly(ir)
@@ -221,9 +221,9 @@ def _check(answer: tuple[Any, ...], what: str = "CUDA's driver answered", more: 
 def back_end(device: torch.device) -> BackEnd:
     """The maker and loader of PTX for this GPU; it is what is kept on disk."""
     version = ".".join(map(str, llvm.llvm_version_info))
-    toolchain = f"{version} {NVIDIA} {source.digest_of(_translate)}"
+    toolchain = f"{version} {NVIDIA} {source.digest_of(translate)}"
 
     def load(name: str, buffers: Sequence[Buffer], dtype: str, code: bytes) -> Kernel:
         return Kernel(name, buffers, dtype, code, device)
 
-    return BackEnd("cuda", device, toolchain, _lower, _translate, load, NVIDIA.unroll_limit)
+    return BackEnd("cuda", device, toolchain, _lower, translate, load, NVIDIA.unroll_limit)
