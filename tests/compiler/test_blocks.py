@@ -47,13 +47,12 @@ def interpret(plan: Plan, tensors: Mapping[str, torch.Tensor], shared: int = SHA
     for k in range(rounds):
         for grid, machine in zip(grids, machines, strict=True):
             held = dict(tensors)
-            inside = 4 * grid.own <= shared
             for m in plan.memories:
                 if m.each:
-                    held[m.name] = torch.full((0 if inside else grid.blocks * grid.own,), torch.nan)
+                    held[m.name] = torch.full((0 if grid.shared else grid.blocks * grid.own,), torch.nan)
             given = [held[m.name] for m in plan.memories]
             memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in given]
-            machine.run([*(x.data_ptr() for x in given), k], grid.blocks, THREADS, memory, shared=4 * grid.own * inside)
+            machine.run([*(x.data_ptr() for x in given), k], grid.blocks, THREADS, memory, shared=grid.shared)
     return grids
 
 

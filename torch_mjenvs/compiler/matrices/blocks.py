@@ -23,7 +23,7 @@ from .render import TYPES
 from .steps import Apply, Gather, Loop, Matrix, Memory, Multiply, Phase, Plan, RowSums, Step, Transpose
 
 LANES = 16  # partial sums of a row, as of a CPU with such vectors
-ATTRIBUTES = f'nounwind "nvvm.maxntid"="{THREADS}"'
+ATTRIBUTES = f'nounwind "nvvm.maxntid"="{THREADS}" "nvvm.maxnreg"="128"'  # so that two blocks fit
 
 
 class Held(NamedTuple):
@@ -37,12 +37,14 @@ class Held(NamedTuple):
 class Grid:
     """The phases of one launch: the IR of its kernel, how many blocks it has, and the numbers that each has of its own.
 
+    These are in `shared` bytes of shared memory; where that is 0, in memory for all blocks, one after the other.
     The kernel's arguments are pointers to the plan's memories in order, and the number of the round.
     """
 
     ir: str
     blocks: int
     own: int
+    shared: int
 
 
 def launches(plan: Plan) -> list[tuple[Phase, ...]]:
@@ -126,7 +128,7 @@ def _grid(plan: Plan, phases: Sequence[Phase], shared: int) -> Grid:
     head = f"define {NVIDIA.convention} void @kernel({', '.join(arguments)}) {ATTRIBUTES} {{\nentry:"
     own_memory = ["@own = external addrspace(3) global [0 x float], align 16"] if inside else []
     lines = [f'target triple = "{NVIDIA.triple}"', *own_memory, head, *text.lines, "}", ""]
-    return Grid("\n".join(lines), blocks, own)
+    return Grid("\n".join(lines), blocks, own, 4 * own if inside else 0)
 
 
 def _steps(text: BlockText, steps: Sequence[Step], memories: Mapping[str, Held], indices: Mapping[str, str]) -> None:

@@ -1,0 +1,265 @@
+"""The update's kernels for a GPU, launched through a stand-in for NVIDIA's driver that interprets their PTX.
+
+They are compared with torch, and with the CPU's kernel of the same plan: to the bit where its vectors have 16 numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("tqdm")
+
+from driver import Driver, driver
+from launches import RecordedGraph, record_graphs
+from test_compiled_update import SIZES, learner
+
+from torch_mjenvs.compiler import cpu
+from torch_mjenvs.compiler.matrices import Kernel as CPUKernel
+from torch_mjenvs.compiler.matrices import build, can_build
+from torch_mjenvs.training import compiled, ppo, worlds
+from torch_mjenvs.training.compiled import on_gpu
+from torch_mjenvs.training.networks import Replayed
+from torch_mjenvs.training.sharing import Share
+
+__all__ = ["driver"]  # a fixture
+
+pytestmark = [
+    pytest.mark.usefixtures("no_default_device"),
+    pytest.mark.cpu,
+    pytest.mark.skipif(not can_build(), reason="this processor has no fused multiply-add"),
+]
+SAME = cpu.host().vector_bytes == 4 * on_gpu.LANES
+
+
+@pytest.fixture(autouse=True)
+def no_gradients():
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def gpu(driver, monkeypatch) -> Driver:
+    """The stand-in, which lets kernels touch the tensors of their launch and nothing else."""
+    call = on_gpu.Launch.__call__
+
+    def watched(self: on_gpu.Launch, rounds: int = 1) -> None:
+        driver.memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in self.tensors]
+        call(self, rounds)
+
+    monkeypatch.setattr(on_gpu.Launch, "__call__", watched)
+    return driver
+
+
+def update_of(agent: ppo.PPO) -> on_gpu.Update:
+    s, net = agent.settings, agent.net
+    loss = compiled.Loss(s.clip, s.value_weight, s.max_grad_norm, s.entropy, s.value_clip)
+    log_std, size = int(net.log_std.storage_offset()), s.minibatch
+    return on_gpu.Update(
+        compiled.networks_of(net), net.theta, log_std, agent.optimizer, agent.columns, size, loss, compiled.trained(net)
+    )
+
+
+class CPULaunch:
+    """The CPU's kernel of a plan over the tensors of a launch."""
+
+    def __init__(self, kernel: on_gpu.Kernel, tensors: dict[str, torch.Tensor]):
+        self.kernel: CPUKernel = build(kernel.plan)
+        (own,) = (m.each for m in kernel.plan.memories if m.each)
+        self.tensors = {**tensors, "own": torch.zeros(own)}
+
+    def __call__(self, rounds: int) -> None:
+        self.kernel(self.tensors, rounds)
+
+
+def of_the_cpu(update: on_gpu.Update, frames: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_gpu, "Launch", CPULaunch)
+        return update(frames, order)
+
+
+def same(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    if SAME:
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    else:
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+CASES: list[tuple[tuple[int, int, int, int], dict[str, Any]]] = [
+    (SIZES[0][:3] + (64,), {}),
+    (SIZES[2], {"activation": "relu", "value_clip": 0.2, "entropy": 0.3}),
+    ((11, 3, 20, 96), {"actor": [40, 24, 12], "critic": [20], "activation": "elu", "entropy": 0.01}),
+    ((11, 3, 20, 96), {"actor": [33], "critic": [16, 16], "activation": "silu", "value_clip": 0.1}),
+    ((11, 3, 20, 40), {"norm": "layer"}),
+    ((7, 3, 20, 33), {"norm": "layer", "actor": [40, 24, 13], "critic": [5], "activation": "silu"}),
+]
+
+
+@pytest.mark.parametrize(("sizes", "instead"), CASES)
+def test_a_minibatch_is_that_of_torch_and_of_the_cpu(gpu, sizes, instead):
+    """Gradient, statistics, and the parameters after a step."""
+    agents = [learner(*sizes, compile=False, **instead) for _ in range(2)]
+    order = torch.randperm(len(agents[0].frames))[: sizes[-1]]
+    before = agents[0].net.theta.clone()
+    ours, theirs = map(update_of, agents)
+    found = ours(agents[0].frames, order)
+    same(found, of_the_cpu(theirs, agents[1].frames, order))
+    same(ours.gradient, theirs.gradient)
+    same(ours.parameters, theirs.parameters)
+    same(agents[0].net.theta, agents[1].net.theta)
+    assert not torch.equal(agents[0].net.theta, before)
+    assert [call[0] for call in gpu.calls].count("launch") == 3
+
+    agents[0].net.theta.copy_(before)
+    means, grad = agents[0].gradient(agents[0].frames[order]), agents[0].net.grad
+    assert (ours.gradient - grad).abs().max() < 1e-5 * grad.abs().max()
+    torch.testing.assert_close(found[0, :-1], means, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[0, -1], grad.norm(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("shared", [227 * 1024, 16 * 1024])
+def test_several_epochs_end_where_torch_does(gpu, monkeypatch, shared):
+    """Twice, at other rates. The second time a block's memory does not fit into what is shared."""
+    monkeypatch.setattr(gpu.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", shared)
+    ours, cpus, theirs = agents = [learner(*SIZES[2], compile=False) for _ in range(3)]
+    updates = [update_of(agent) for agent in agents[:2]]
+    assert any(grid.shared == 0 < grid.own for grid in updates[0].kernel.grids) == (shared < 100_000)
+    for rate in (1e-3, 5e-4):
+        torch.manual_seed(1)
+        order = torch.cat([torch.randperm(280) for _ in range(2)])
+        for agent in agents:
+            agent.lr.fill_(rate)
+        found = updates[0](ours.frames, order)
+        same(found, of_the_cpu(updates[1], cpus.frames, order))
+        theirs.epoch(order, 70)
+    same(ours.net.theta, cpus.net.theta)
+    torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.mean(0), theirs.sums / 8, rtol=1e-3, atol=1e-5)
+    states = [agent.optimizer.state_dict()["state"][0] for agent in (ours, theirs)]
+    assert states[0].keys() == states[1].keys() and states[0]["step"] == states[1]["step"] == 2 * 2 * 4
+    for name in ("exp_avg", "exp_avg_sq"):
+        torch.testing.assert_close(states[0][name], states[1][name], rtol=1e-3, atol=1e-7)
+
+
+def test_parts_of_several_tiles(gpu, monkeypatch):
+    """As in minibatches of more than 4,096 frames."""
+    monkeypatch.setattr(on_gpu, "PARTS", 2)
+    agents = [learner(5, 2, 20, 150, compile=False, norm=norm) for norm in ("none", "none", "layer", "layer")]
+    order = torch.randperm(600)[:300]
+    for ours, theirs in (agents[:2], agents[2:]):
+        update, other = update_of(ours), update_of(theirs)
+        assert (update.minibatch.parts, update.minibatch.tiles) == (2, 3)
+        same(update(ours.frames, order), of_the_cpu(other, theirs.frames, order))
+        same(ours.net.theta, theirs.net.theta)
+        gradient, theta = update.gradient, ours.net.theta
+        theta.copy_(learner(5, 2, 20, 150, compile=False, norm=ours.settings.norm).net.theta)
+        ours.optimizer.state.clear()
+        update(ours.frames, order[:150])
+        theta.copy_(learner(5, 2, 20, 150, compile=False, norm=ours.settings.norm).net.theta)
+        ours.gradient(ours.frames[order[:150]])
+        grad = ours.net.grad
+        assert (update.gradient - grad).abs().max() < 1e-5 * grad.abs().max()
+        assert not torch.equal(gradient, update.gradient)
+
+
+def test_networks_that_see_different_observations(gpu):
+    sees = torch.tensor([[True] * 5 + [False] * 2, [True] * 7])
+    agents = [learner(7, 2, 20, 64, compile=False, sees=sees) for _ in range(2)]
+    order = torch.randperm(256)[:128]
+    update, other = map(update_of, agents)
+    same(update(agents[0].frames, order), of_the_cpu(other, agents[1].frames, order))
+    same(agents[0].net.theta, agents[1].net.theta)
+    unseen = agents[0].net.policy[0][0][:, 5:]
+    assert not unseen.any() and agents[0].net.value[0][0][:, 5:].any()
+    agents[0].net.theta.copy_(learner(7, 2, 20, 64, compile=False, sees=sees).net.theta)
+
+
+def test_what_a_launch_cannot_take_is_refused(gpu):
+    agent = learner(5, 2, 20, 64, compile=False)
+    update = update_of(agent)
+    with pytest.raises(ValueError, match="memory 'frames' must be a contiguous torch.float32 tensor on cpu"):
+        update(agent.frames.T.contiguous().T, torch.arange(64))
+    with pytest.raises(ValueError, match="a multiple of 16 bytes"):
+        update(agent.frames.flatten()[10:].view(-1, 10), torch.arange(64))
+
+
+class OnTheStandIn(ppo.PPO):
+    """A PPO on the CPU that learns by the kernels of a GPU."""
+
+    def compile(self, rounded: bool = False) -> None:
+        self.compiled_update = update_of(self)
+        self.learn_compiled = Replayed(self._learn_compiled)
+
+
+def agent(kind: type[ppo.PPO], **instead: Any) -> ppo.PPO:
+    torch.manual_seed(0)
+    usual = dict(num_envs=4, horizon=16, minibatch=32, epochs=2, actor=[8], critic=[8], learning_rate=1e-2)
+    env = worlds.make("TorchHopper-v0", 4, "cpu")
+    settings = ppo.Settings(**ppo.settings("TorchHopper-v0", **(usual | instead)))
+    return kind(env, settings, 0, compiled=kind is OnTheStandIn)
+
+
+@pytest.mark.parametrize("target_kl", [0.0, 0.01])
+def test_iterations_are_those_of_torch_within_a_graph(gpu, monkeypatch, target_kl):
+    """Captured at the fourth update, as CUDA does it, and replayed."""
+    seen = record_graphs(monkeypatch)
+    call = on_gpu.Launch.__call__
+
+    def recorded(self: on_gpu.Launch, rounds: int = 1) -> None:
+        call(self, rounds)
+        if RecordedGraph.recording:
+            RecordedGraph.recording[-1].launched(call, self, rounds)
+
+    monkeypatch.setattr(on_gpu.Launch, "__call__", recorded)
+    ours, theirs = agent(OnTheStandIn, target_kl=target_kl), agent(ppo.PPO, target_kl=target_kl)
+    graph = ours.learn_compiled
+    ours.learn_compiled = partial(graph._replay)
+    for k in range(6):
+        if k == 5:  # the stand-in runs what it captures, and then replays it: so once it has been done twice
+            ours.net.theta.copy_(theirs.net.theta)
+            for name, x in theirs.optimizer.state[theirs.net.theta].items():
+                ours.optimizer.state[ours.net.theta][name].copy_(x)
+            ours.lr.copy_(theirs.lr)
+            ours.env.load_state_dict(copy.deepcopy(theirs.env.state_dict()))
+            for name in ("obs_moments", "return_moments"):
+                getattr(ours, name).load_state_dict(getattr(theirs, name).state_dict())
+            ours.discounted_return.copy_(theirs.discounted_return)
+        random = torch.get_rng_state()
+        ours.iterate()
+        torch.set_rng_state(random)
+        theirs.iterate()
+        if k in (0, 1, 5):
+            torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=2e-4)
+            torch.testing.assert_close(ours.learned, theirs.learned, rtol=2e-2, atol=2e-3)
+    assert isinstance(graph.graph, RecordedGraph) and seen.count("replay") >= 2
+    assert not ours.faults().any
+
+
+def test_a_gpu_has_it_where_it_is_asked_for(capsys):
+    def ways(**given: str | None) -> dict[str, str]:
+        return ppo.ways(argparse.Namespace(**({"learner": None, "precision": None, "device": "cuda"} | given)))
+
+    assert ways() == {"learner": "torch", "precision": "float32"}
+    assert ways(learner="compiled") == {"learner": "compiled", "precision": "float32"}
+    assert ways(learner="torch") == {"learner": "torch", "precision": "float32"}
+    assert capsys.readouterr().err == ""
+    assert ways(learner="compiled", precision="bfloat16")["precision"] == "float32"
+    assert "--precision bfloat16 is float32 here: it is for the CPU" in capsys.readouterr().err
+
+
+def test_several_processes_have_torch():
+    env = argparse.Namespace(device=torch.device("cuda"))
+    with pytest.raises(ValueError, match="--learner compiled on a GPU is for one process"):
+        ppo.make(env, {"minibatch": 64}, 0, {}, Share(0, 2), "compiled", "float32")
+
+
+def test_blocks_of_the_tasks_fit_into_an_h100():
+    """In shared memory, two blocks for each 32 frames, which are as many as there are multiprocessors."""
+    assert math.ceil(2048 / on_gpu.FRAMES) * 2 <= 132
