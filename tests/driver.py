@@ -14,6 +14,9 @@ from torch_mjenvs.compiler import cuda
 from torch_mjenvs.compiler.llvm import NVIDIA
 
 
+Module = tuple[int, bytes]  # its number, and its code
+
+
 class Driver:
     """NVIDIA's driver as `cuda` calls it, on CPU memory: modules are PTX, and a launch interprets it.
 
@@ -43,10 +46,10 @@ class Driver:
         self.answer, self.context, self.short, self.narrow = 0, 1357, 0, -1
         self.attributes = {"registers": 77, "local": 88}
         self.calls: list[tuple] = []
-        self.machines: dict[bytes, Machine] = {}
-        self.entered = 0
+        self.machines: dict[Module, Machine] = {}
+        self.entered = self.loaded = 0
         self.memory: list[tuple[int, int]] | None = None  # what a kernel over matrices may touch
-        self.allowed: dict[bytes, int] = {}  # bytes of shared memory, by module
+        self.allowed: dict[Module, int] = {}  # bytes of shared memory, by module
 
     def cuCtxGetCurrent(self) -> tuple:
         return 0, self.context
@@ -69,12 +72,14 @@ class Driver:
         assert count == 2 and len(given["log"]) == given["size"] and isinstance(given["log"], bytearray)
         if self.answer:
             given["log"][:13] = b"ptxas: line 3"
-        return self.answer, image
+        self.loaded += 1
+        return self.answer, (self.loaded, image)
 
-    def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple:
+    def cuModuleGetFunction(self, module: Module, name: bytes) -> tuple:
         assert name == b"kernel"
         if module not in self.machines:
-            self.machines[module] = Machine(module[:-1].decode())
+            again = [machine for (_, image), machine in self.machines.items() if image == module[1]]
+            self.machines[module] = again[0] if again else Machine(module[1][:-1].decode())
         return self.answer, module
 
     def cuThreadExchangeStreamCaptureMode(self, mode: str) -> tuple:
@@ -90,25 +95,25 @@ class Driver:
         self.calls.append(("pop",))
         return 0, self.context
 
-    def cuModuleUnload(self, module: bytes) -> tuple:
+    def cuModuleUnload(self, module: Module) -> tuple:
         del self.machines[module]
         return (self.answer,)
 
-    def cuFuncSetAttribute(self, function: bytes, what: str, value: int) -> tuple:
+    def cuFuncSetAttribute(self, function: Module, what: str, value: int) -> tuple:
         self.calls.append(("set", what, value))
         if what == "shared":
             self.allowed[function] = value
         return (self.answer,)
 
-    def cuFuncGetAttribute(self, what: str, function: bytes) -> tuple:
+    def cuFuncGetAttribute(self, what: str, function: Module) -> tuple:
         return self.answer, self.attributes[what]
 
-    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: bytes, threads: int, shared: int) -> tuple:
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, function: Module, threads: int, shared: int) -> tuple:
         assert (threads, shared) == (NVIDIA.threads, 0)
         return self.answer, 1 if self.calls[-1][2] <= self.narrow else 32
 
     def cuLaunchKernel(
-        self, function: bytes, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int,
+        self, function: Module, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int,
         parameters: int, extra: int,
     ) -> tuple:  # fmt: skip
         assert (gy, gz, by, bz, extra) == (1, 1, 1, 1, 0) and shared <= self.allowed.get(function, 0)

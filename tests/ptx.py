@@ -404,6 +404,72 @@ full:
   ret void
 }
 """
+# Runs some threads of a warp to where they wait for each other, and says where that is: 0 at their end, -1 at a fault, -2
+# if it is not the same for all. @thread runs one.
+_WARP = """
+define i32 @warp(ptr %job, i32 %first, i32 %count, i32 %ctaid, i32 %resume, ptr %mails) {{
+entry:
+  %bounds.p = getelementptr i64, ptr %job, i32 4
+  %bounds = load ptr, ptr %bounds.p
+  %bound = getelementptr i64, ptr %bounds, i32 1
+  %line.p = getelementptr i64, ptr %job, i32 5
+  %depot.p = getelementptr i64, ptr %job, i32 12
+  %stamp.p = getelementptr i64, ptr %job, i32 16
+  %mail.p = getelementptr i64, ptr %job, i32 17
+  %time.p = getelementptr i64, ptr %job, i32 19
+  %time = load i64, ptr %time.p
+  %registers.p = getelementptr i64, ptr %job, i32 20
+  %registers = load ptr, ptr %registers.p
+  %depots.p = getelementptr i64, ptr %job, i32 21
+  %depots = load ptr, ptr %depots.p
+  %at.p = getelementptr i64, ptr %job, i32 22
+  br label %head
+head:
+  %k = phi i32 [ 0, %entry ], [ %next, %on ]
+  %before = phi i32 [ -1, %entry ], [ %stop, %on ]
+  %left = icmp ult i32 %k, %count
+  br i1 %left, label %go, label %out
+go:
+  %next = add i32 %k, 1
+  %tid = add i32 %first, %k
+  %wide = zext i32 %tid to i64
+  %name = add i64 %wide, 1
+  %stamp = or i64 %time, %name
+  store i64 %stamp, ptr %stamp.p
+  store i64 %wide, ptr %at.p
+  %own.at = mul i64 %wide, {registers}
+  %own = getelementptr i64, ptr %registers, i64 %own.at
+  %depot.at = mul i64 %wide, {depot}
+  %depot = getelementptr i64, ptr %depots, i64 %depot.at
+  %low = ptrtoint ptr %depot to i64
+  %high = add i64 %low, {depot_bytes}
+  store ptr %depot, ptr %depot.p
+  store i64 %low, ptr %bounds
+  store i64 %high, ptr %bound
+  %mail.at = getelementptr i64, ptr %mails, i32 %k
+  %mail = load i64, ptr %mail.at
+  store i64 %mail, ptr %mail.p
+  %stop = call i32 @thread(ptr %job, i32 %tid, i32 %ctaid, ptr %own, i32 %resume)
+  %given = load i64, ptr %mail.p
+  store i64 %given, ptr %mail.at
+  %line = load i64, ptr %line.p
+  %fault = icmp ne i64 %line, 0
+  br i1 %fault, label %bad, label %fine
+bad:
+  ret i32 -1
+fine:
+  %same = icmp eq i32 %stop, %before
+  %begun = icmp eq i32 %k, 0
+  %well = or i1 %same, %begun
+  br i1 %well, label %on, label %parted
+parted:
+  ret i32 -2
+on:
+  br label %head
+out:
+  ret i32 %before
+}}
+"""
 _PRELUDE = _HELPERS + "".join(
     _FLOAT_HELPERS.format(t=t, F=F, T=T, nan=nan)
     for (t, (F, T)), nan in zip(FLOATS.items(), (0, -(2**31)), strict=True)
@@ -411,7 +477,7 @@ _PRELUDE = _HELPERS + "".join(
 
 
 class Job(ctypes.Structure):
-    """What a run works with, as `@place`, `@visit` and the code see it: all 64 bits."""
+    """What a run works with, as `@place`, `@visit`, `@warp` and the code see it: all 64 bits."""
 
     _fields_ = [
         ("last", ctypes.c_int64 * 4),  # where the ranges end that a local access, a shared one, a load, a store may touch
@@ -429,6 +495,10 @@ class Job(ctypes.Structure):
         ("stamp", ctypes.c_int64),
         ("mail", ctypes.c_int64),  # what a thread gives to a shuffle, and what it gets
         ("raced_with", ctypes.c_int64),
+        ("time", ctypes.c_int64),  # stamps without the thread
+        ("registers", ctypes.c_void_p),  # of all threads, and their local memory
+        ("depots", ctypes.c_void_p),
+        ("thread", ctypes.c_int64),
     ]
 
 
@@ -589,11 +659,13 @@ class Machine:
         helpers = "".join(
             MEANINGS[name].helper(name) for name in sorted(used & MEANINGS.keys()) if MEANINGS[name].on_floats
         )
-        functions = f"{_PRELUDE}{helpers}{thread}".replace(") {\n", ") nounwind {\n")
+        words = max(1, -(-self.program.depot // 8))
+        warp = _WARP.format(registers=max(1, self.registers), depot=words, depot_bytes=self.program.depot)
+        functions = f"{_PRELUDE}{helpers}{thread}{warp}".replace(") {\n", ") nounwind {\n")
         module = llvm.parse_assembly(f'target triple = "{host.triple}"\n{functions}')
         code = loader.machine(host.triple, host.cpu, host.features, opt=0).emit_object(module)
-        self._loaded = loader.Loaded(code, ["thread"], host.triple)
-        types = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32
+        self._loaded = loader.Loaded(code, ["warp"], host.triple)
+        types = ctypes.c_void_p, *[ctypes.c_int32] * 4, ctypes.c_void_p
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self._loaded.addresses[0])
 
     # -- from PTX to IR -----------------------------------------------------------------------------------------------
@@ -649,7 +721,7 @@ class Machine:
             elif not block.statements or block.statements[-1].name not in ("bra", "bra.uni", "ret"):
                 self._put(f"br label %b{block.successors[0]}")
         end = f"b{len(program.blocks)}:\n  ret i32 0\n}}"
-        head = "define i32 @thread(ptr %job, i32 %tid, i32 %ctaid, ptr %registers, i32 %resume) {\nentry:"
+        head = "define internal i32 @thread(ptr %job, i32 %tid, i32 %ctaid, ptr %registers, i32 %resume) {\nentry:"
         return "\n".join([head, *self._lines, end])
 
     def _block_local(self) -> set[str]:
@@ -811,35 +883,22 @@ class Machine:
             shadows=places.ctypes.data if watched else None,
         )  # fmt: skip
         registers = np.empty((threads, max(1, self.registers)), np.int64)
-        place, ways = ctypes.addressof(job), []
-
-        def go_on(block: int, thread: int, waited: int, at: int) -> int:
-            """Run a thread to where it waits for others; where that is, or 0 at its end."""
-            job.depot = depots[thread].ctypes.data
-            bounds[0] = job.depot, job.depot + program.depot
-            job.stamp = (block + 1) << 40 | waited << 16 | thread + 1
-            start = job.visits
-            at = self._call(place, thread, block, registers[thread].ctypes.data, at)
-            ways[block * threads + thread].append(visited[start : job.visits])
-            if job.fault_line:
-                text = self.source[job.fault_line - 1].strip()
-                other = f", where thread {(job.raced_with & 65535) - 1} is" if job.raced_with else ""
-                raise PTXError(f"thread {thread} of block {block}: {text!r} at {job.fault_address:#x}{other}")
-            return at
-
+        job.registers, job.depots = registers.ctypes.data, depots.ctypes.data
+        ways: list[list[np.ndarray]] = []
         for block in range(blocks):
             ways += [[] for _ in range(threads)]
             for x in (depots, own, registers):
                 x.fill(-1)
             if shadows:
                 shadows[1].fill(0)
-            waited, at = 0, [0]
-            while waited == 0 or at[0]:
-                stops = [self._warp(go_on, job, block, range(k, min(k + WARP, threads)), waited, at[0])
-                         for k in range(0, threads, WARP)]  # fmt: skip
-                if len(set(stops)) > 1:
+            waited, at = 0, 0
+            while waited == 0 or at:
+                job.time = (block + 1) << 40 | waited << 16
+                warps = [range(k, min(k + WARP, threads)) for k in range(0, threads, WARP)]
+                stops = {self._warp(job, block, warp, at, visited, ways[block * threads :]) for warp in warps}
+                if len(stops) > 1:
                     raise PTXError(f"block {block}: not all warps wait at the same barrier")
-                at, waited = stops[:1], waited + 1
+                at, waited = stops.pop(), waited + 1
         if job.visits > job.room and self.trace:
             raise PTXError(f"{job.visits} visits of blocks, but room for {job.room}")
         return [np.concatenate(way) for way in ways] if self.trace else []
@@ -850,22 +909,29 @@ class Machine:
         memory = [(x.data_ptr(), x.numel() * x.element_size()) for x in tensors]
         return self.run(parameters, -(-worlds // NVIDIA.threads), NVIDIA.threads, memory)
 
-    def _warp(self, go_on: Callable[..., int], job: Job, block: int, lanes: range, waited: int, at: int) -> int:
+    def _warp(
+        self, job: Job, block: int, lanes: range, at: int, visited: np.ndarray, ways: list[list[np.ndarray]]
+    ) -> int:
         """Run the threads of a warp to the next barrier, and say which; 0: to their end."""
-        mail = [0] * len(lanes)
+        mail = np.zeros(len(lanes), np.int64)
+        some = [range(k, k + 1) for k in lanes] if self.trace else [lanes]
         while True:
-            stops, given = [], []
-            for thread, got in zip(lanes, mail, strict=True):
-                job.mail = got
-                stops.append(go_on(block, thread, waited, at))
-                given.append(job.mail)
-            at = stops[0]
-            if len(set(stops)) > 1:
+            stops = set()
+            for threads in some:
+                start, first = job.visits, threads.start
+                given = mail[first - lanes.start :].ctypes.data
+                stops.add(self._call(ctypes.addressof(job), first, len(threads), block, at, given))
+                ways[first].append(visited[start : job.visits])
+                if job.fault_line:
+                    text = self.source[job.fault_line - 1].strip()
+                    other = f", where thread {(job.raced_with & 65535) - 1} is" if job.raced_with else ""
+                    raise PTXError(f"thread {job.thread} of block {block}: {text!r} at {job.fault_address:#x}{other}")
+            at = stops.pop()
+            if stops or at < 0:
                 raise PTXError(f"block {block}: threads of a warp wait at different places")
             if at == 0 or self.stops[at - 1].name == _WAIT:
                 return at
-            distance = int(self.stops[at - 1].operands[2])
-            mail = [given[k ^ distance] for k in range(len(given))]
+            mail = mail[np.arange(len(mail)) ^ int(self.stops[at - 1].operands[2])]
 
 
 # warps

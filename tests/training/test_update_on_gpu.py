@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -46,7 +48,7 @@ def no_gradients():
 
 
 @pytest.fixture
-def gpu(driver, monkeypatch) -> Driver:
+def gpu(driver, monkeypatch) -> Iterator[Driver]:
     """The stand-in, which lets kernels touch the tensors of their launch and nothing else."""
     call = on_gpu.Launch.__call__
 
@@ -55,7 +57,9 @@ def gpu(driver, monkeypatch) -> Driver:
         call(self, rounds)
 
     monkeypatch.setattr(on_gpu.Launch, "__call__", watched)
-    return driver
+    monkeypatch.setattr(on_gpu, "CHUNKS", 2)  # interpreting 64 blocks takes long
+    yield driver
+    gc.collect()  # code is unloaded while the driver is there
 
 
 def update_of(agent: ppo.PPO) -> on_gpu.Update:
@@ -86,14 +90,11 @@ def of_the_cpu(update: on_gpu.Update, frames: torch.Tensor, order: torch.Tensor)
 
 
 def same(ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    if SAME:
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
-    else:
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(ours, theirs, **(dict(rtol=0, atol=0) if SAME else dict(rtol=1e-5, atol=1e-6)))
 
 
 CASES: list[tuple[tuple[int, int, int, int], dict[str, Any]]] = [
-    (SIZES[0][:3] + (64,), {}),
+    ((17, 6, 64, 64), {}),
     (SIZES[2], {"activation": "relu", "value_clip": 0.2, "entropy": 0.3}),
     ((11, 3, 20, 96), {"actor": [40, 24, 12], "critic": [20], "activation": "elu", "entropy": 0.01}),
     ((11, 3, 20, 96), {"actor": [33], "critic": [16, 16], "activation": "silu", "value_clip": 0.1}),
@@ -133,7 +134,7 @@ def test_several_epochs_end_where_torch_does(gpu, monkeypatch, shared):
     assert any(grid.shared == 0 < grid.own for grid in updates[0].kernel.grids) == (shared < 100_000)
     for rate in (1e-3, 5e-4):
         torch.manual_seed(1)
-        order = torch.cat([torch.randperm(280) for _ in range(2)])
+        order = torch.cat([torch.randperm(280) for _ in range(2)])[: 3 * 70]
         for agent in agents:
             agent.lr.fill_(rate)
         found = updates[0](ours.frames, order)
@@ -141,9 +142,9 @@ def test_several_epochs_end_where_torch_does(gpu, monkeypatch, shared):
         theirs.epoch(order, 70)
     same(ours.net.theta, cpus.net.theta)
     torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=1e-5)
-    torch.testing.assert_close(found.mean(0), theirs.sums / 8, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(found.mean(0), theirs.sums / 3, rtol=1e-3, atol=1e-5)
     states = [agent.optimizer.state_dict()["state"][0] for agent in (ours, theirs)]
-    assert states[0].keys() == states[1].keys() and states[0]["step"] == states[1]["step"] == 2 * 2 * 4
+    assert states[0].keys() == states[1].keys() and states[0]["step"] == states[1]["step"] == 2 * 3
     for name in ("exp_avg", "exp_avg_sq"):
         torch.testing.assert_close(states[0][name], states[1][name], rtol=1e-3, atol=1e-7)
 
@@ -210,14 +211,6 @@ def agent(kind: type[ppo.PPO], **instead: Any) -> ppo.PPO:
 def test_iterations_are_those_of_torch_within_a_graph(gpu, monkeypatch, target_kl):
     """Captured at the fourth update, as CUDA does it, and replayed."""
     seen = record_graphs(monkeypatch)
-    call = on_gpu.Launch.__call__
-
-    def recorded(self: on_gpu.Launch, rounds: int = 1) -> None:
-        call(self, rounds)
-        if RecordedGraph.recording:
-            RecordedGraph.recording[-1].launched(call, self, rounds)
-
-    monkeypatch.setattr(on_gpu.Launch, "__call__", recorded)
     ours, theirs = agent(OnTheStandIn, target_kl=target_kl), agent(ppo.PPO, target_kl=target_kl)
     graph = ours.learn_compiled
     ours.learn_compiled = partial(graph._replay)
@@ -235,11 +228,12 @@ def test_iterations_are_those_of_torch_within_a_graph(gpu, monkeypatch, target_k
         ours.iterate()
         torch.set_rng_state(random)
         theirs.iterate()
-        if k in (0, 1, 5):
-            torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=2e-4)
-            torch.testing.assert_close(ours.learned, theirs.learned, rtol=2e-2, atol=2e-3)
+        if k in (0, 5):
+            torch.testing.assert_close(ours.net.theta, theirs.net.theta, rtol=0, atol=1e-6)
+            torch.testing.assert_close(ours.learned, theirs.learned, rtol=1e-4, atol=1e-5)
     assert isinstance(graph.graph, RecordedGraph) and seen.count("replay") >= 2
-    assert not ours.faults().any
+    assert not str(ours.faults())
+    assert graph.graph.launches == 1  # of all kernels of all minibatches
 
 
 def test_a_gpu_has_it_where_it_is_asked_for(capsys):
