@@ -1,4 +1,4 @@
-"""A stand-in for NVIDIA's driver: what `compiler.cuda` launches is run by the interpreter of PTX, on the CPU's memory."""
+"""A stand-in for NVIDIA's driver: what `compiler.cuda` launches is interpreted, on the CPU's memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ptx import Machine
 
 from torch_mjenvs.compiler import cuda
 from torch_mjenvs.compiler.llvm import NVIDIA
-
 
 Module = tuple[int, bytes]  # its number, and its code
 

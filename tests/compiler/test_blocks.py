@@ -1,4 +1,4 @@
-"""Kernels over matrices for GPUs: each step run by the interpreter of PTX, against the CPU's kernel of the same plan."""
+"""Kernels over matrices for GPUs: each step run by the interpreter of PTX, against the CPU's kernel of the plan."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ def test_a_product_is_that_of_the_cpu():
         build(plan)(theirs)
         interpret(plan, ours)
         out, size = step.out, expected[f"out{k}"].shape
-        found, wanted, was = (x[f"out{k}"][: out.rows * out.row].view(out.rows, out.row) for x in (ours, theirs, tensors))
+        every = (x[f"out{k}"][: out.rows * out.row] for x in (ours, theirs, tensors))
+        found, wanted, was = (x.view(out.rows, out.row) for x in every)
         assert torch.equal(found[:, : size[1]], wanted[:, : size[1]])  # chains of the same operations
         assert torch.equal(found[:, size[1] :], was[:, size[1] :])
         assert torch.equal(ours[f"out{k}"][out.rows * out.row :], tensors[f"out{k}"][out.rows * out.row :])

@@ -4,22 +4,19 @@ the real one, and assembled by NVIDIA's assembler. It must give the same bits as
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import functools
 import json
 import re
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import test_control
 import torch
-from gymnasium.vector import AutoresetMode
 from driver import Driver, driver
+from gymnasium.vector import AutoresetMode
 from kernels import DTYPES, Arrays, build, record_list, tensors
 from launches import Launches, record_graphs
 from ptx import Machine, unwritten

@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 import copy
 import gc
-import math
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,14 +21,17 @@ pytest.importorskip("tqdm")
 
 from driver import Driver, driver
 from launches import RecordedGraph, record_graphs
+from ptx import Program as PTXProgram
+from ptx import unwritten
 from test_compiled_update import SIZES, learner
 
-from torch_mjenvs.compiler import cpu
+from benchmarks import cuda_code
+from torch_mjenvs.compiler import cpu, cuda
 from torch_mjenvs.compiler.matrices import Kernel as CPUKernel
 from torch_mjenvs.compiler.matrices import build, can_build
+from torch_mjenvs.compiler.matrices.blocks import render
 from torch_mjenvs.training import compiled, ppo, worlds
 from torch_mjenvs.training.compiled import on_gpu
-from torch_mjenvs.training.networks import Replayed
 from torch_mjenvs.training.sharing import Share
 
 __all__ = ["driver"]  # a fixture
@@ -185,7 +188,7 @@ def test_networks_that_see_different_observations(gpu):
 def test_what_a_launch_cannot_take_is_refused(gpu):
     agent = learner(5, 2, 20, 64, compile=False)
     update = update_of(agent)
-    with pytest.raises(ValueError, match="memory 'frames' must be a contiguous torch.float32 tensor on cpu"):
+    with pytest.raises(ValueError, match=r"memory 'frames' must be a contiguous torch\.float32 tensor on cpu"):
         update(agent.frames.T.contiguous().T, torch.arange(64))
     with pytest.raises(ValueError, match="a multiple of 16 bytes"):
         update(agent.frames.flatten()[10:].view(-1, 10), torch.arange(64))
@@ -194,9 +197,7 @@ def test_what_a_launch_cannot_take_is_refused(gpu):
 class OnTheStandIn(ppo.PPO):
     """A PPO on the CPU that learns by the kernels of a GPU."""
 
-    def compile(self, rounded: bool = False) -> None:
-        self.compiled_update = update_of(self)
-        self.learn_compiled = Replayed(self._learn_compiled)
+    gpu = torch.device("cpu")
 
 
 def agent(kind: type[ppo.PPO], **instead: Any) -> ppo.PPO:
@@ -254,6 +255,59 @@ def test_several_processes_have_torch():
         ppo.make(env, {"minibatch": 64}, 0, {}, Share(0, 2), "compiled", "float32")
 
 
-def test_blocks_of_the_tasks_fit_into_an_h100():
-    """In shared memory, two blocks for each 32 frames, which are as many as there are multiprocessors."""
-    assert math.ceil(2048 / on_gpu.FRAMES) * 2 <= 132
+@pytest.mark.parametrize("device", ["stand-in", "cuda"])
+def test_minibatches_are_those_of_the_cpu(device, request):
+    """Three of them, on a GPU where there is one: of HalfCheetah's networks, with all its chunks and parts."""
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    if device == "stand-in":
+        request.getfixturevalue("gpu")
+    theirs = learner(17, 6, 64, 100, compile=False)
+    ours, there = learner(17, 6, 64, 100, compile=False), torch.device("cuda" if device == "cuda" else "cpu")
+    net = ours.net = ppo.ActorCritic(17, 6, [64, 64], [64, 64], "tanh", -1.0, there)
+    net.theta.copy_(theirs.net.theta)
+    ours.lr, ours.frames = ours.lr.to(there), ours.frames.to(there)
+    ours.optimizer = torch.optim.Adam([net.theta], ours.lr, eps=1e-5, fused=True, capturable=device == "cuda")
+    update = update_of(ours)
+    order = torch.randperm(400)[:300]
+    found = update(ours.frames, order.to(there)).cpu()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
+        cpus = update_of(theirs)
+    expected = of_the_cpu(cpus, theirs.frames, order)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # means over frames are torch's
+    same(update.parameters.cpu(), cpus.parameters)
+    same(net.theta.cpu(), theirs.net.theta)
+    before = update.parameters.clone()
+    net.theta.copy_(learner(17, 6, 64, 100, compile=False).net.theta)
+    ours.optimizer.state.clear()
+    update(ours.frames, order.to(there))
+    assert torch.equal(update.parameters, before), "the same bits each time"
+
+
+NETWORKS = {
+    "HalfCheetah": (17, 6, (64, 64), "tanh", "none", (68_608, 832, 13_328)),
+    "Humanoid": (348, 17, (64, 64), "tanh", "none", (161_792, 3_456, 55_312)),
+    "a legged robot": (48, 12, (512, 256, 128), "elu", "none", (0, 23_808, 0)),
+    "layer norm": (17, 6, (64, 64), "silu", "layer", (121_856, 896, 14_352)),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_kernels_of_common_networks(name, monkeypatch):
+    """Their memory within an H100's, 0 where that is not shared; and what NVIDIA's assembler says, if it is there."""
+    observations, actions, hidden, activation, norm, shared = NETWORKS[name]
+    monkeypatch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
+    agent = learner(observations, actions, 8, 2048, compile=False, actor=[*hidden], critic=[*hidden],
+                    activation=activation, norm=norm)  # fmt: skip
+    update = update_of(agent)
+    grids = render(update.kernel.plan, 227 * 1024)
+    assert tuple(grid.shared for grid in grids) == shared
+    assert [grid.blocks for grid in grids] == [128, 64, 64]  # of the 132 multiprocessors
+    for grid in grids:
+        ptx = cuda.translate(grid.ir).decode()
+        assert not unwritten(PTXProgram(ptx))
+        archs = ("sm_80", "sm_90", "sm_100") if name == "HalfCheetah" else ("sm_90",)
+        for arch in archs if cuda_code.tool("ptxas") else ():
+            code, _ = cuda_code.assemble(ptx, arch)
+            assert code.registers <= 128 and code.stack == code.spill_stores == code.spill_loads == 0

@@ -128,7 +128,8 @@ class Kernel(launch.Kernel):
         blocks = 0
         for percent in (taken, taken + 1):  # of what is asked for the driver makes the next size that there is
             _check(cuda.cuFuncSetAttribute(self.code.function, carveout, percent))
-            blocks = int(_check(cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.code.function, NVIDIA.threads, 0)))
+            found = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(self.code.function, NVIDIA.threads, 0)
+            blocks = int(_check(found))
             if blocks >= most:
                 break
         return blocks

@@ -107,9 +107,9 @@ class PPO:
         """Make the networks, and reset the worlds.
 
         `obs_groups` says which groups of the task's observations "policy" and "critic" see: None for "policy", and for
-        "critic" where there is such a group, else "policy" and "privileged". Where they can, and `compiled` is True, compiled
-        kernels do the networks' work on the CPU, and the update on a GPU; None is True on the CPU. `rounded` has those of
-        the CPU round the factors of products to bfloat16.
+        "critic" where there is such a group, else "policy" and "privileged". With `compiled`, compiled kernels do the
+        networks' work on the CPU, and the update on a GPU, where they can; None is True on the CPU. `rounded` has those
+        of the CPU round the factors of products to bfloat16.
         Where a run is shared out over processes, `env` has this one's `share` of the worlds. All learn from all frames,
         and have the same numbers.
         Raises ValueError for groups that are not there, and a horizon longer than an episode.
@@ -155,28 +155,38 @@ class PPO:
         self.compiled_returns: Sweep | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
         on_cpu = device.type == "cpu"
-        if not why_not(device) and (on_cpu if compiled is None else compiled):
+        kernels = not why_not(device) and (on_cpu if compiled is None else compiled)
+        if kernels:
             self.compile(rounded)
         self.rollout = Rollout(env.engine, env._check_ready, self.policy, T)  # of rows, whatever names they have
-        if self.compiled_forward and fits(N, torch.get_num_threads()):
+        if kernels and on_cpu and fits(N, torch.get_num_threads()):
             self.rollout.run_by(self.acting)
 
     def compile(self, rounded: bool = False) -> None:
-        """Compile what the networks do, or on a GPU the update; with `rounded`, factors of products are bfloat16."""
+        """Compile the update, advantages and returns, and on the CPU what else the networks do.
+
+        With `rounded`, factors of products are bfloat16 there.
+        """
         s, net, networks = self.settings, self.net, networks_of(self.net)
         loss = Loss(s.clip, s.value_weight, s.max_grad_norm, s.entropy, s.value_clip)
         size = min(len(self.frames), s.minibatch)
         log_std = int(net.log_std.storage_offset())
         what = networks, net.theta, log_std, self.optimizer, self.columns, size, loss, trained(net)
         self.learn_compiled = Replayed(self._learn_compiled)
-        if net.theta.is_cuda:
+        gpu = self.gpu
+        if gpu:
             self.compiled_update = on_gpu.Update(*what)
-            return
-        self.compiled_update = Update(*what, rounded, self.share)
-        self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
+        else:
+            self.compiled_update = Update(*what, rounded, self.share)
+            self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
         shape, carried = (s.horizon, s.num_envs // self.share.ranks), ("next_value", "next_advantage")
-        self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True)
-        self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape)
+        self.compiled_advantages = Sweep(advantages(s.gamma, s.lam), carried, *shape, backward=True, gpu=gpu)
+        self.compiled_returns = Sweep(returns(s.gamma), ("whole", "discounted"), *shape, gpu=gpu)
+
+    @property
+    def gpu(self) -> torch.device | None:
+        """The GPU that the networks are on, if that is where they are."""
+        return self.net.theta.device if self.net.theta.is_cuda else None
 
     def acting(self, launches: Sequence[Callable[[int], None]], rows: Mapping[str, Tensor]) -> Callable[[], None]:
         """Return what makes all steps of a rollout in one launch, with the bits of `policy` step by step."""

@@ -5,6 +5,7 @@ torch tensors. Numbers are float32, but for the factors of products, which may b
 bfloat16. Sums are in an order that does not depend on how many threads share the work.
 """
 
+from . import on_gpu
 from .kernel import Kernel, Launch, build, can_build, why_no_bfloat16
 from .steps import (
     Apply,
@@ -25,5 +26,5 @@ from .steps import (
 
 __all__ = [
     "Apply", "Call", "Gather", "Kernel", "Launch", "Loop", "Matrix", "Memory", "Multiply", "Pairs", "Phase", "Plan",
-    "Regroup", "RowSums", "Step", "Transpose", "build", "can_build", "why_no_bfloat16",
+    "Regroup", "RowSums", "Step", "Transpose", "build", "can_build", "on_gpu", "why_no_bfloat16",
 ]  # fmt: skip

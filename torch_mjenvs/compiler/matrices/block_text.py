@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .steps import Apply, Gather, Matrix, Multiply, RowSums, Step, Transpose
+from .steps import Apply, Gather, Loop, Matrix, Multiply, RowSums, Step, Transpose
 from .text import MatrixText
 
 THREADS = 256  # of a block: two warps for each of a multiprocessor's four schedulers
@@ -15,23 +15,37 @@ FOUR = 4  # numbers that a thread loads or stores at once
 
 @dataclass(frozen=True)
 class Stretch:
-    """Numbers of a memory from `first` to before `last`, moved on by the indices of `at`."""
+    """Numbers of a memory from `first` to before `last`, moved on by the indices of `at`.
+
+    Where each thread has its own columns of a matrix, `columns` says in which rows of memory: how long these are, and
+    where in them the first column is.
+    """
 
     memory: str
     at: tuple[tuple[str, int], ...]
     first: int
     last: int
+    columns: tuple[int, int] | None = None
 
-    def meets(self, other: Stretch) -> bool:
-        """Say whether both may have a number in common."""
-        apart = self.at == other.at and (self.last <= other.first or other.last <= self.first)
-        return self.memory == other.memory and not apart
+    def meets(self, other: Stretch, index: str = "") -> bool:
+        """Say whether one thread may touch a number of this which is another thread's in the other.
+
+        With an `index` they are touched in different turns of its loop.
+        """
+        if self.memory != other.memory or (self.columns and self.columns == other.columns):
+            return False
+        if self.at != other.at:
+            return True
+        if index:
+            return max(self.last, other.last) - min(self.first, other.first) > abs(dict(self.at).get(index, 0))
+        return self.first < other.last and other.first < self.last
 
 
-def stretch(m: Matrix) -> Stretch:
-    """Return what is touched of a matrix, to the end of the last four numbers."""
+def stretch(m: Matrix, worlds: int = 0) -> Stretch:
+    """Return what is touched of a matrix, to the end of the last four numbers; by a thread for each world, if any."""
     last = m.offset + (m.rows - 1) * m.row + (m.columns - 1) * m.column
-    return Stretch(m.memory, m.at, m.offset, (last // FOUR + 1) * FOUR)
+    own = m.column == 1 and 0 < worlds <= m.row and all(by % m.row == 0 for _, by in m.at)
+    return Stretch(m.memory, m.at, m.offset, (last // FOUR + 1) * FOUR, (m.row, m.offset % m.row) if own else None)
 
 
 def touched(step: Step) -> tuple[list[Stretch], list[Stretch]]:
@@ -39,12 +53,21 @@ def touched(step: Step) -> tuple[list[Stretch], list[Stretch]]:
     if isinstance(step, Apply):
         read = {e.attr[0] for e in step.program.live if e.op == "load"}
         written = {k for k, _, _ in step.program.stores}
-        of = [stretch(m) for m in step.matrices]
+        of = [stretch(m, step.worlds) for m in step.matrices]
         return [of[k] for k in sorted(read)], [of[k] for k in sorted(written)]
     if not isinstance(step, Multiply | Transpose | RowSums | Gather):
         raise ValueError(f"{type(step).__name__} is not a step of a GPU's kernels")
     out, *others = (stretch(m) for m in step.matrices)
     return ([out, *others] if isinstance(step, RowSums) else others), [out]
+
+
+def turns_are_apart(loop: Loop) -> bool:
+    """Say whether no turn of a loop of plain steps needs what a thread has made in another turn."""
+    if any(isinstance(step, Loop) for step in loop.steps):
+        return False
+    reads, writes = zip(*map(touched, loop.steps), strict=True)
+    written = [x for some in writes for x in some]
+    return not any(a.meets(b, loop.index) for a in written for b in [*written, *(x for some in reads for x in some)])
 
 
 class BlockText(MatrixText):
@@ -63,13 +86,18 @@ class BlockText(MatrixText):
 
     def begin(self, step: Step) -> None:
         """Have the threads wait for what a step reads, and for who still reads what it writes."""
+        self.wait_for(step)
         reads, writes = touched(step)
-        if any(a.meets(b) for a in reads for b in self.writes) or any(
-            a.meets(b) for a in writes for b in [*self.reads, *self.writes]
-        ):
-            self.wait()
         self.reads += reads
         self.writes += writes
+
+    def wait_for(self, *steps: Step) -> None:
+        """Have them wait now for what is to come."""
+        for reads, writes in map(touched, steps):
+            if any(a.meets(b) for a in reads for b in self.writes) or any(
+                a.meets(b) for a in writes for b in [*self.reads, *self.writes]
+            ):
+                self.wait()
 
     @contextmanager
     def each(self, count: int) -> Iterator[str]:
@@ -127,10 +155,10 @@ class BlockText(MatrixText):
             numbers = [self.assign(f"call i32 @llvm.umin.i32(i32 {x}, i32 {count - 1})") for x in numbers]
         return [self.wide(x) for x in numbers]
 
-    def four(self, at: str) -> list[str]:
-        """Write the load of four neighbours, whose first one stands at a multiple of 16 bytes."""
-        x = self.assign(f"load <4 x float>, ptr {at}, align 16")
-        return [self.assign(f"extractelement <4 x float> {x}, i32 {k}") for k in range(FOUR)]
+    def several(self, at: str, count: int = FOUR) -> list[str]:
+        """Write the load of four neighbours, or two, whose first one stands at a multiple of their bytes."""
+        x = self.assign(f"load <{count} x float>, ptr {at}, align {4 * count}")
+        return [self.assign(f"extractelement <{count} x float> {x}, i32 {k}") for k in range(count)]
 
     def put_four(self, numbers: Sequence[str], at: str) -> None:
         """Write the store of four neighbours."""

@@ -17,10 +17,10 @@ from ..llvm.frames import ROWS
 from ..llvm.scalars import templates
 from ..llvm.writer import Row, Writer
 from ..lower import lower
-from .block_text import FOUR, THREADS, BlockText, in_fours, stretch
+from .block_text import FOUR, THREADS, BlockText, in_fours, stretch, turns_are_apart
 from .products import multiply
 from .render import TYPES
-from .steps import Apply, Gather, Loop, Matrix, Memory, Multiply, Phase, Plan, RowSums, Step, Transpose
+from .steps import Apply, Call, Gather, Loop, Matrix, Memory, Multiply, Phase, Plan, RowSums, Step, Transpose
 
 LANES = 16  # partial sums of a row, as of a CPU with such vectors
 ATTRIBUTES = f'nounwind "nvvm.maxntid"="{THREADS}" "nvvm.maxnreg"="128"'  # so that two blocks fit
@@ -65,6 +65,8 @@ def own_numbers(phases: Sequence[Phase], memories: Sequence[Memory]) -> int:
     def most(steps: Sequence[Step], counts: Mapping[str, int]) -> int:
         found = [0]
         for step in steps:
+            if isinstance(step, Call):
+                raise ValueError(f"a call, {step}, is not for GPUs")
             if isinstance(step, Loop):
                 found.append(most(step.steps, {**counts, step.index: step.count}))
             else:
@@ -134,11 +136,17 @@ def _grid(plan: Plan, phases: Sequence[Phase], shared: int) -> Grid:
 def _steps(text: BlockText, steps: Sequence[Step], memories: Mapping[str, Held], indices: Mapping[str, str]) -> None:
     for step in steps:
         if isinstance(step, Loop):
+            apart = turns_are_apart(step)
+            if apart:
+                text.wait_for(*step.steps)  # now, and not in each turn
             with text.loop(step.count) as index:
-                if step.count > 1:
-                    _repeat(text, step)
+                if step.count > 1 and not apart:
+                    text.put("call void @llvm.nvvm.barrier0()")
+                    text.reads, text.writes = [], []
                 _steps(text, step.steps, memories, {**indices, step.index: index})
             continue
+        if isinstance(step, Call):
+            raise ValueError(f"a call, {step}, is not for GPUs")
         text.begin(step)
         pointers = [_start(text, m, memories[m.memory], indices) for m in step.matrices]
         if isinstance(step, Apply):
@@ -152,12 +160,6 @@ def _steps(text: BlockText, steps: Sequence[Step], memories: Mapping[str, Held],
         else:
             assert isinstance(step, Gather)
             gather(text, step, pointers)
-
-
-def _repeat(text: BlockText, loop: Loop) -> None:
-    """Begin a turn of a loop: what was done before it, and what the turn before it did, has to be done."""
-    text.put("call void @llvm.nvvm.barrier0()")
-    text.reads, text.writes = [], []
 
 
 def _start(text: BlockText, m: Matrix, memory: Held, indices: Mapping[str, str]) -> str:
@@ -206,7 +208,7 @@ def transpose(text: BlockText, step: Transpose, pointers: Sequence[str]) -> None
         down = text.split(text.assign(f"add i32 {along}, {right}"), downs)[1]
         rows, columns = text.within(down, FOUR, x.rows), text.within(right, FOUR, x.columns)
         left, top = (text.assign(f"mul i64 {text.wide(index)}, {FOUR}") for index in (right, down))
-        square = [text.four(text.at(pointers[1], (row, x.row), (left, 1))) for row in rows]
+        square = [text.several(text.at(pointers[1], (row, x.row), (left, 1))) for row in rows]
         for k, column in enumerate(columns):
             some = f"icmp ult i32 {right}, {x.columns // FOUR}" if k >= x.columns % FOUR > 0 else None
             with text.when(some):

@@ -34,15 +34,15 @@ def multiply(text: BlockText, step: Multiply, pointers: Sequence[str]) -> None:
             sums = [text.load(text.at(pointers[3], (row, start.row))) for row in rows for _ in range(FOUR)]
         lefts = [text.at(pointers[1], (row, a.row)) for row in rows]
         wide = in_fours(b)
-        by_rows = a.row == 1 and height == FOUR and out.rows % FOUR == 0 and in_fours(a)
+        by_rows = a.row == 1 and height > 1 and out.rows % height == 0 and in_fours(a)
 
         def add(sums: list[str], k: str | int, many: int) -> list[str]:
             """Write the next `many` terms of all sums, from number k on."""
             if many == FOUR and a.column == 1 and in_fours(a):
-                of_a = [text.four(text.at(p, (k, 1))) for p in lefts]
+                of_a = [text.several(text.at(p, (k, 1))) for p in lefts]
             elif by_rows:
-                columns_of_a = [text.four(text.at(lefts[0], (k, a.column), (u, a.column))) for u in range(many)]
-                of_a = [[column[m] for column in columns_of_a] for m in range(height)]
+                at = [text.at(lefts[0], (k, a.column), (u, a.column)) for u in range(many)]
+                of_a = [list(row) for row in zip(*(text.several(p, height) for p in at), strict=True)]
             else:
                 of_a = [[text.load(text.at(p, (k, a.column), (u, a.column))) for u in range(many)] for p in lefts]
             for u in range(many):
@@ -67,7 +67,7 @@ def multiply(text: BlockText, step: Multiply, pointers: Sequence[str]) -> None:
 def _row(text: BlockText, at: str, columns: Sequence[str], left: str, wide: bool) -> list[str]:
     """Write the load of four numbers of a row, which begins at an address."""
     if wide:
-        return text.four(text.at(at, (left, 1)))
+        return text.several(text.at(at, (left, 1)))
     return [text.load(text.at(at, (column, 1))) for column in columns]
 
 

@@ -42,7 +42,8 @@ def plan_of(what: Minibatch) -> Plan:
     phases += makers[2].step(what.parts)
     names = ("theta", "mean", "square", "frames", "weights", "advantages", "rates", "sums", "gradient")
     memories = *map(Memory, (*names, "squares", "statistics", "trained")), Memory("order", "l")
-    return Plan("ppo update", (*memories, Memory("own", each=max(maker.scratch.size for maker in makers))), tuple(phases))
+    own = Memory("own", each=max(maker.scratch.size for maker in makers))
+    return Plan("ppo update", (*memories, own), tuple(phases))
 
 
 def places(blocks: Sequence[Block]) -> tuple[Tensor, Tensor]:

@@ -41,8 +41,8 @@ class Minibatch:
 
     `networks` (the policy's, then the value network's) and `log_std` stand among `total` parameters; `columns` are the
     widths of a frame's parts, as `Update` has them. There are `parts` of `tiles` tiles each, over which the loss is a
-    mean; Adam has these `betas` and `eps`. With `rounded`, factors of products are bfloat16. A tile has so many `frames`,
-    and Adam takes the parameters in so many `chunks`.
+    mean; Adam has these `betas` and `eps`. With `rounded`, factors of products are bfloat16. A tile has so many
+    `frames`, and Adam takes the parameters in so many `chunks`.
     """
 
     networks: tuple[Network, ...]
@@ -123,10 +123,10 @@ class Steps:
             passes = [Pass(network, self.theta, x, rows, scratch) for network in networks]
         else:
             inputs = {place: PairedInputs(place[1], self.pairs) for place in what.seen}
-            pairs, at = sum(one.rows.columns for one in inputs.values()), 0
-            for one in inputs.values():
-                held = Matrix("observations", 1, one.rows.columns, pairs, offset=at)
-                entrances += [Gather(one.rows, held, order), *one.steps()]
+            pairs, at = sum(paired.rows.columns for paired in inputs.values()), 0
+            for paired in inputs.values():
+                held = Matrix("observations", 1, paired.rows.columns, pairs, offset=at)
+                entrances += [Gather(paired.rows, held, order), *paired.steps()]
                 at += held.columns
             passes = [
                 RoundedPass(network, self.theta, inputs[network.place], self.rounded, scratch, self.pairs)
@@ -139,7 +139,8 @@ class Steps:
 
         shared = replace(self.theta, rows=actions, columns=frames, row=1, column=0, offset=what.log_std)
         scales = Matrix("own", actions, frames, 1, 0, offset=inv_std.offset)
-        policy_sums, value_sums = found.part(0, len(POLICY_SUMS)), found.part(len(POLICY_SUMS), len(VALUE_SUMS))
+        spans = (0, len(POLICY_SUMS)), (len(POLICY_SUMS), len(VALUE_SUMS))
+        policy_sums, value_sums = (found.part(*span) for span in spans)
         statistics = Matrix("statistics", len(SUMS), 1, 1, at=(("round", what.parts * 16), *of_part(16)))
         spread = replace(sums, columns=actions, row=actions, offset=sums.offset + what.log_std)
         tile: list[Step] = [*entrances]
@@ -157,14 +158,15 @@ class Steps:
                 own = one.output, target, advantage, weights, value_grad, value_sums
                 tile.append(Apply(program, own, frames))
             tile += one.backward(gradient, sums, alone)
-        first_sum, sum_count = (0, len(SUMS)) if len(heads) == 2 else ((0, 3), (3, 4))[heads[0]]
-        tile.append(RowSums(statistics.part(first_sum, sum_count), found.part(first_sum, sum_count)))
+        span = (0, len(SUMS)) if len(heads) == 2 else spans[heads[0]]
+        tile.append(RowSums(statistics.part(*span), found.part(*span)))
 
         layers = [layer for network in networks for layer in network.layers]
         empty = [vector for layer in layers for vector in vectors_of(sums, layer)]
         empty += [spread] if POLICY in heads else []
-        if not alone:  # what else is added up
-            empty = [replace(sums, row=total)] if len(heads) == 2 else [*empty, *(flat(weight_of(sums, x)) for x in layers)]
+        if not alone:  # weights, too, are added up
+            weights_of = [flat(weight_of(sums, layer)) for layer in layers]
+            empty = [replace(sums, row=total)] if len(heads) == 2 else [*empty, *weights_of]
         steps: list[Step] = [Apply(zeros(), (vector,), vector.columns) for vector in empty]
         if POLICY in heads:
             of_theta = replace(self.theta, columns=actions, offset=what.log_std)
@@ -189,4 +191,5 @@ class Steps:
         clipping = Apply(adam.clipping(what.chunks, what.loss.max_grad_norm), (all_found, factor), 1)
         everywhere = Matrix("own", 1, size, 1, 0, offset=factor.offset)
         step = Apply(adam.adam(what.betas, what.eps), (*own, gradient, everywhere, rates), size)
-        return [Phase("chunk", what.chunks, (add, RowSums(found, squares))), Phase("chunk", what.chunks, (clipping, step))]
+        phases = (add, RowSums(found, squares)), (clipping, step)
+        return [Phase("chunk", what.chunks, steps) for steps in phases]
