@@ -28,7 +28,7 @@ from torch_mjenvs.compiler.matrices import (
     can_build,
 )
 from torch_mjenvs.compiler.matrices.blocks import LANES, THREADS, Grid, render
-from torch_mjenvs.compiler.program import Buffer, record
+from torch_mjenvs.compiler.program import Buffer, Program, record
 from torch_mjenvs.compiler.scalar import exp
 
 pytestmark = [
@@ -174,6 +174,11 @@ def test_a_program_runs_for_every_column():
     assert not held["y"][300:].any()
 
 
+def double() -> Program:
+    """Record x = 2 x."""
+    return record("double", [Buffer("x", 1)], lambda b: {"x": [2.0 * b["x"][0]]}, "float32")
+
+
 def chain(count: int) -> Plan:
     """A block multiplies a matrix so many times by another one, in memory of its own; blocks have different matrices.
 
@@ -236,6 +241,13 @@ def test_threads_wait_only_where_one_needs_what_another_has_made():
     assert waits(Multiply(x, a, b), Multiply(y, a, x), Multiply(z, b, x)) == 1
     assert waits(Transpose(x, a), Transpose(y, x), Transpose(x, b)) == 2  # x is read until then
     assert waits(Multiply(x, a, b, x), Multiply(y, a, b)) == 0
+    each = Apply(double(), (replace(x, rows=1, columns=size, row=size),), size)
+    assert waits(each, each) == 0  # a thread has what it made itself
+    assert waits(each, replace(each, matrices=(replace(each.matrices[0], offset=32),))) == 1
+    assert waits(Loop("turn", 3, (each,))) == 0
+    rows = replace(x, rows=1, row=32, at=(("turn", 32),))
+    assert waits(Loop("turn", 3, (Apply(double(), (rows,), 32),))) == 0
+    assert waits(Transpose(x, a), Loop("turn", 3, (Apply(double(), (rows,), 32),))) == 1
     some = Loop("turn", 2, (Transpose(replace(x, at=(("turn", 4),)), b),))
     assert waits(Transpose(x, a), Loop("turn", 1, some.steps)) == 1  # who knows where
     assert waits(some) == 1

@@ -150,7 +150,7 @@ class PPO:
         self.seconds = 0.0, 0.0  # that the last iteration collected, and learned
         self.frames_before = 0  # by runs that this one started from
         self.compiled_update: Update | on_gpu.Update | None = None
-        self.compiled_forward: Forward | None = None
+        self.compiled_forward: Forward | on_gpu.Forward | None = None
         self.compiled_advantages: Sweep | None = None
         self.compiled_returns: Sweep | None = None
         self.learned, self.sums = (torch.zeros(len(STATISTICS), device=device) for _ in range(2))
@@ -163,10 +163,7 @@ class PPO:
             self.rollout.run_by(self.acting)
 
     def compile(self, rounded: bool = False) -> None:
-        """Compile the update, advantages and returns, and on the CPU what else the networks do.
-
-        With `rounded`, factors of products are bfloat16 there.
-        """
+        """Compile what the networks do, advantages and returns; with `rounded`, factors of products are bfloat16."""
         s, net, networks = self.settings, self.net, networks_of(self.net)
         loss = Loss(s.clip, s.value_weight, s.max_grad_norm, s.entropy, s.value_clip)
         size = min(len(self.frames), s.minibatch)
@@ -176,6 +173,7 @@ class PPO:
         gpu = self.gpu
         if gpu:
             self.compiled_update = on_gpu.Update(*what)
+            self.compiled_forward = on_gpu.Forward(networks, net.theta, self.columns[0])
         else:
             self.compiled_update = Update(*what, rounded, self.share)
             self.compiled_forward = Forward(networks, net.theta, self.columns[0], rounded)
@@ -191,7 +189,7 @@ class PPO:
     def acting(self, launches: Sequence[Callable[[int], None]], rows: Mapping[str, Tensor]) -> Callable[[], None]:
         """Return what makes all steps of a rollout in one launch, with the bits of `policy` step by step."""
         moments, log_std, noise = self.obs_moments, self.net.log_std, rows["noise"]
-        rounded = self.compiled_forward is not None and self.compiled_forward.rounded is not None
+        rounded = isinstance(self.compiled_forward, Forward) and self.compiled_forward.rounded is not None
         whole = Acting(networks_of(self.net), self.net.theta, rounded, launches, rows)
 
         def make() -> None:

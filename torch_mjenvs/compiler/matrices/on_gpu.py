@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -12,7 +12,7 @@ from ..progress import progress
 from .block_text import THREADS
 from .blocks import Grid, render
 from .kernel import TYPES
-from .steps import Plan
+from .steps import Loop, Multiply, Plan, Step, Transpose
 
 
 def translated(name: str, ir: str) -> bytes:
@@ -41,7 +41,19 @@ class Kernel:
                 self.codes.append(cuda.Code(name, ptx, device))
             if grid.shared:
                 self.codes[-1].allow_shared(grid.shared)
+        self.aligned = set[str]().union(*(_in_fours(phase.steps) for phase in plan.phases))
         self.own = torch.zeros(max(map(_own_numbers, self.grids)), device=device)  # of blocks whose own is not shared
+
+
+def _in_fours(steps: Sequence[Step]) -> set[str]:
+    """Return the memories whose numbers are loaded or stored four at a time."""
+    found = set[str]()
+    for step in steps:
+        if isinstance(step, Loop):
+            found |= _in_fours(step.steps)
+        elif isinstance(step, Multiply | Transpose):
+            found |= {m.memory for m in step.matrices}
+    return found
 
 
 def _own_numbers(grid: Grid) -> int:
@@ -59,12 +71,10 @@ class Launch:
         self.kernel = kernel
         self.tensors = [kernel.own if m.each else tensors[m.name] for m in kernel.plan.memories]
         for m, x in zip(kernel.plan.memories, self.tensors, strict=True):
-            aligned = x.data_ptr() % 16 == 0
-            if x.dtype != TYPES[m.type] or x.device != kernel.device or not x.is_contiguous() or not aligned:
-                raise ValueError(
-                    f"memory {m.name!r} must be a contiguous {TYPES[m.type]} tensor on {kernel.device}, "
-                    "which begins at a multiple of 16 bytes"
-                )
+            if x.dtype != TYPES[m.type] or x.device != kernel.device or not x.is_contiguous():
+                raise ValueError(f"memory {m.name!r} must be a contiguous {TYPES[m.type]} tensor on {kernel.device}")
+            if m.name in kernel.aligned and x.data_ptr() % 16:
+                raise ValueError(f"memory {m.name!r} must begin at a multiple of 16 bytes")
         self.arguments = cuda.Arguments([*(x.data_ptr() for x in self.tensors), 0])
 
     def __call__(self, rounds: int = 1) -> None:

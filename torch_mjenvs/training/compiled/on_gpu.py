@@ -1,4 +1,6 @@
-"""PPO's update as kernels on a GPU: three launches a minibatch, for gradients, their sum, and Adam's step.
+"""PPO's update and its networks as kernels on a GPU.
+
+An update is three launches a minibatch, for gradients, their sum, and Adam's step; a policy and its value are one.
 
 A block of threads takes a tile of frames through one network, forward and backward, in shared memory; so there are two
 blocks a tile. Sums are added in an order that nothing changes, so a run gives the same bits each time. `steps.py` has
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +24,7 @@ from ...compiler.matrices import Matrix, Memory, Phase, Plan
 from ...compiler.matrices.on_gpu import Kernel, Launch
 from ...networks.layers import Block, Layout, Network
 from ..statistics import SUMS
+from .forward import Networks
 from .losses import Loss
 from .minibatch import padded_size
 from .steps import POLICY, VALUE, Minibatch, Steps
@@ -146,3 +150,46 @@ class Update:
         steps = taken.double() + torch.arange(1, rounds + 1, device=taken.device)
         bias = [1 - beta**steps for beta in group["betas"]]
         return torch.stack([group["lr"] / bias[0], 1 / bias[1].sqrt()], 1).float()
+
+
+class _Batch(NamedTuple):
+    """The kernel for observations of some number, and which of them are whose: those beyond the last are the last."""
+
+    kernel: Kernel
+    order: Tensor
+
+
+class Forward:
+    """Networks whose parameters are `theta`, run on the same observations of `size` numbers, on the GPU of theta."""
+
+    def __init__(self, networks: Sequence[Network], theta: Tensor, size: int):
+        self.networks, self.theta, self.size = networks, theta, size
+        self.widths = [network.layers[-1].outputs for network in networks]
+        self.held: dict[int, _Batch] = {}  # for each N
+
+    def _batch(self, n: int) -> _Batch:
+        tiles = -(-n // FRAMES)
+        makers = [Networks([network], self.theta, self.size, False, LANES, FRAMES) for network in self.networks]
+        outs = [f"out{k}" for k in range(len(makers))]
+        phases = [
+            Phase("tile", tiles, tuple(maker.tile([out])), wait=out == outs[-1])
+            for maker, out in zip(makers, outs, strict=True)
+        ]
+        own = Memory("own", each=max(maker.scratch.size for maker in makers))
+        memories = *map(Memory, ("obs", "mean", "var", "theta", *outs)), Memory("order", "l"), own
+        order = torch.arange(tiles * FRAMES, device=self.theta.device).clamp(max=n - 1)
+        return _Batch(Kernel(Plan("networks", memories, tuple(phases)), self.theta.device), order)
+
+    def __call__(self, obs: Tensor, mean: Tensor, var: Tensor) -> list[Tensor]:
+        """Return each network's outputs for observations (N, O), which are normalised by mean and variance (O,).
+
+        The first call for an N compiles, so it cannot be in a CUDA graph.
+        """
+        n = len(obs)
+        if n not in self.held:
+            self.held[n] = self._batch(n)
+        kernel, order = self.held[n]
+        tensors = {"obs": obs.contiguous(), "mean": mean, "var": var, "theta": self.theta, "order": order}
+        outs = [torch.empty(len(order), -(-width // LANES) * LANES, device=obs.device) for width in self.widths]
+        Launch(kernel, tensors | {f"out{k}": out for k, out in enumerate(outs)})()
+        return [out[:n, :width] for out, width in zip(outs, self.widths, strict=True)]
