@@ -106,6 +106,13 @@ def _meanings() -> dict[str, Meaning]:
             put(f"mad.lo.{kind}{w}", f"{T} {T} {T}", T, f"call {T} @mad{w}({T} {{0}}, {T} {{1}}, {T} {{2}})")
         put(f"shl.b{w}", f"{T} i32", T, f"call {T} @shl{w}({T} {{0}}, i32 {{1}})")
         put(f"shr.u{w}", f"{T} i32", T, f"call {T} @shr{w}({T} {{0}}, i32 {{1}})")
+    for kind in "su":
+        for name, op in (("add", "add"), ("sub", "sub"), ("mul.lo", "mul")):
+            put(f"{name}.{kind}16", "i16 i16", "i16", f"{op} i16 {{0}}, {{1}}")
+    put("shl.b16", "i16 i32", "i16", "call i16 @shl16(i16 {0}, i32 {1})")
+    put("cvt.u16.u32", "i32", "i16", "trunc i32 {0} to i16")
+    for w in (32, 64):
+        put(f"cvt.u{w}.u16", "i16", f"i{w}", f"zext i16 {{0}} to i{w}")
     put("bfe.u32", "i32 i32 i32", "i32", "call i32 @field(i32 {0}, i32 {1}, i32 {2})")
     put("shf.l.wrap.b32", "i32 i32 i32", "i32", "call i32 @llvm.fshl.i32(i32 {1}, i32 {0}, i32 {2})")
     put("shf.r.wrap.b32", "i32 i32 i32", "i32", "call i32 @llvm.fshr.i32(i32 {1}, i32 {0}, i32 {2})")

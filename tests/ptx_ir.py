@@ -66,6 +66,12 @@ define internal i32 @shl32(i32 %x, i32 %n) {
   %out = trunc i64 %moved to i32
   ret i32 %out
 }
+define internal i16 @shl16(i16 %x, i32 %n) {
+  %wide = zext i16 %x to i64
+  %moved = call i64 @shl64(i64 %wide, i32 %n)
+  %out = trunc i64 %moved to i16
+  ret i16 %out
+}
 define internal i32 @field(i32 %x, i32 %at, i32 %n) {
   %first = and i32 %at, 255
   %many = and i32 %n, 255

@@ -268,6 +268,17 @@ def test_narrow_integers(kind):
     a, b = whole_columns(16, 2) if width == 16 else (np.array(x, np.uint32) for x in ([0, 0, 1, 1], [0, 1, 0, 1]))
     for op in ("and", "or", "xor"):
         np.testing.assert_array_equal(apply(f"{op}.{kind}", a, b), WHOLE[f"{op}.b"](a, b), err_msg=op)
+    if width == 16:
+        for op in ("add.s", "sub.s", "mul.lo.s"):
+            want = [WHOLE[op](x, y) % (1 << 16) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+            for sign in "su":
+                np.testing.assert_array_equal(apply(f"{op[:-1]}{sign}16", a, b), want, err_msg=op)
+        shifts = b.astype(np.uint32) & 0x1F
+        want = [(x << n) % (1 << 16) for x, n in zip(a.tolist(), shifts.tolist(), strict=True)]
+        np.testing.assert_array_equal(apply("shl.b16", a, shifts), want)
+        for wider in (32, 64):
+            np.testing.assert_array_equal(apply(f"cvt.u{wider}.u16", a), a)
+        np.testing.assert_array_equal(apply("cvt.u16.u32", a.astype(np.uint32) + 0x30000), a)
     np.testing.assert_array_equal(apply(f"not.{kind}", a), ~a & ((1 << width) - 1))
     np.testing.assert_array_equal(apply(f"mov.{kind}", a), a)
 

@@ -102,6 +102,7 @@ CASES: list[tuple[tuple[int, int, int, int], dict[str, Any]]] = [
     ((11, 3, 20, 96), {"actor": [40, 24, 12], "critic": [20], "activation": "elu", "entropy": 0.01}),
     ((11, 3, 20, 96), {"actor": [33], "critic": [16, 16], "activation": "silu", "value_clip": 0.1}),
     ((11, 3, 20, 40), {"norm": "layer"}),
+    ((376, 17, 12, 32), {"critic": [100]}),
     ((7, 3, 20, 33), {"norm": "layer", "actor": [40, 24, 13], "critic": [5], "activation": "silu"}),
 ]
 

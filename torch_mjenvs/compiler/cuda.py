@@ -102,9 +102,9 @@ class Kernel(launch.Kernel):
 
     def __init__(self, name: str, buffers: Sequence[Buffer], dtype: str, ptx: bytes, device: torch.device):
         super().__init__(name, buffers, dtype, device)
+        self.code = Code(name, ptx, device)
+        self.registers, self.local_bytes = self.code.registers, self.code.local_bytes
         with torch.cuda.device(device):
-            self.code = Code(name, ptx, device)
-            self.registers, self.local_bytes = self.code.registers, self.code.local_bytes
             self.blocks = self._share_out()
             self.reserved_bytes = self._reserve()
 
@@ -163,9 +163,10 @@ class Kernel(launch.Kernel):
 
 def most_shared(device: torch.device) -> int:
     """Return how many bytes of shared memory a block can have on a GPU."""
+    cuda = _driver()
     with torch.cuda.device(device):
-        torch.zeros((), device=device)
-        return _attribute(_check(_driver().cuCtxGetDevice()), "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        torch.zeros((), device=device)  # makes the context
+        return _attribute(_check(cuda.cuCtxGetDevice()), "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
 
 
 def _attribute(gpu: Any, name: str) -> int:
