@@ -23,12 +23,14 @@ from driver import Driver, driver
 from launches import RecordedGraph, record_graphs
 from ptx import Program as PTXProgram
 from ptx import unwritten
+from sass import machine as sass
 from test_compiled_update import SIZES, learner
 
 from benchmarks import cuda_code
 from torch_mjenvs.compiler import cpu, cuda
 from torch_mjenvs.compiler.matrices import Kernel as CPUKernel
 from torch_mjenvs.compiler.matrices import build, can_build
+from torch_mjenvs.compiler.matrices.block_text import THREADS
 from torch_mjenvs.compiler.matrices.blocks import render
 from torch_mjenvs.training import compiled, ppo, worlds
 from torch_mjenvs.training.compiled import on_gpu
@@ -333,6 +335,41 @@ def test_minibatches_are_those_of_the_cpu(device, request):
     ours.optimizer.state.clear()
     update(ours.frames, order.to(there))
     assert torch.equal(update.parameters, before), "the same bits each time"
+
+
+class MachineLaunch:
+    """NVIDIA's machine code of a plan, as ptxas makes it for sm_90, run by an emulator."""
+
+    def __init__(self, kernel: on_gpu.Kernel, tensors: dict[str, torch.Tensor]):
+        self.grids, self.tensors, self.memories = render(kernel.plan, 227 * 1024), tensors, kernel.plan.memories
+        self.machines = [sass.Machine(cuda.translate(grid.ir).decode()) for grid in self.grids]
+
+    def __call__(self, rounds: int = 1) -> None:
+        for k in range(rounds):
+            for grid, machine in zip(self.grids, self.machines, strict=True):
+                own = torch.full((0 if grid.shared else grid.blocks * grid.own,), torch.nan)
+                given = [own if m.each else self.tensors[m.name] for m in self.memories]
+                machine.launch_blocks(given, k, grid.blocks, THREADS, grid.shared)
+
+
+@pytest.mark.skipif(bool(sass.missing()), reason=str(sass.missing()))
+@pytest.mark.parametrize(("sizes", "instead"), [CASES[0], CASES[2], CASES[5]])
+def test_nvidias_machine_code_gives_these_bits_too(monkeypatch, sizes, instead):
+    """Two minibatches, and then actions and values."""
+    monkeypatch.setattr(on_gpu, "CHUNKS", 2)
+    monkeypatch.setattr(on_gpu, "Kernel", lambda plan, device: SimpleNamespace(plan=plan))
+    agents = [learner(*sizes, compile=False, **instead) for _ in range(2)]
+    order = torch.randperm(len(agents[0].frames))[: 2 * sizes[-1]]
+    ours, theirs = map(update_of, agents)
+    monkeypatch.setattr(on_gpu, "Launch", MachineLaunch)
+    found = ours(agents[0].frames, order)
+    same(found, of_the_cpu(theirs, agents[1].frames, order))
+    same(ours.parameters, theirs.parameters)
+    networks, theta, obs = compiled.networks_of(agents[0].net), agents[0].net.theta, torch.randn(40, sizes[0])
+    moments = torch.zeros(sizes[0]), torch.ones(sizes[0])
+    cpus = compiled.Forward(networks, theta, sizes[0])(obs, *moments)
+    for x, y in zip(on_gpu.Forward(networks, theta, sizes[0])(obs, *moments), cpus, strict=True):
+        assert torch.equal(x, y)
 
 
 NETWORKS = {
