@@ -25,7 +25,7 @@ LANES, SIZE = 32, 16  # threads of a warp; bytes of an instruction
 KINDS = ("register", "uniform", "predicate", "uniform predicate", "number", "constant", "address", "barrier", "target")
 KINDS += ("special",)
 NEGATE, ABSOLUTE, INVERT = 1, 2, 4
-SPECIAL = {"SR_TID.X": 0, "SR_CTAID.X": 1, "SRZ": 2, "PR": 3, "SR_CgaCtaId": 4}  # the last: which block of a cluster
+SPECIAL = {"SR_TID.X": 0, "SR_CTAID.X": 1, "SRZ": 2, "PR": 3, "SR_CgaCtaId": 4}
 ZERO, TRUE = 255, 7  # RZ and URZ; PT and UPT
 
 OPERAND = np.dtype([("kind", "u1"), ("flags", "u1"), ("index", "u2"), ("value", "u4")])
@@ -54,19 +54,21 @@ ORDERED = {"NAN": UNORDERED, "NUM": LESS + EQUAL + GREATER}
 WHOLE = {
     "SHF.L.U32": "SHL", "SHF.R.U32.HI": "SHR", "SHF.R.S32.HI": "SAR", "SHF.L.U64.HI": "SHL64HI",
     "LEA.HI": "LEAHI", "LEA.HI.X": "LEAHI", "IMAD.HI.U32": "IMADHI", "IMAD.WIDE": "IMADWIDE",
-    "IMAD.WIDE.U32": "IMADWIDE", "IMAD.WIDE.U32.X": "IMADWIDE", "IMAD.MOV": "IMAD", "IMAD.MOV.U32": "IMAD", "IMAD.IADD": "IMAD", "IMAD.SHL": "IMAD",
+    "IMAD.WIDE.U32": "IMADWIDE", "IMAD.MOV": "IMAD", "IMAD.MOV.U32": "IMAD", "IMAD.IADD": "IMAD", "IMAD.SHL": "IMAD",
     "IMAD.SHL.U32": "IMAD", "IMAD.U32": "IMAD", "MUFU.RCP": "RCP", "MUFU.RSQ": "RSQ", "MUFU.RCP64H": "RCP64H",
     "MUFU.RSQ64H": "RSQ64H", "FRND": "FRND", "FRND.F64": "FRND64", "I2FP.F32.S32": "I2F", "I2FP.F32.U32": "I2F",
     "I2F.F64": "I2D", "I2F.F64.U32": "I2D", "F2I.TRUNC.NTZ": "F2I", "F2I.F64.TRUNC": "D2I", "HFMA2.MMA": "MOV",
     "BRA": "BRA", "CALL.REL.NOINC": "CALL", "RET.REL.NODEC": "RET", "LOP3.LUT": "LOP3", "PLOP3.LUT": "PLOP3",
-    "DSETP.MIN.AND": "DMIN", "DSETP.MAX.AND": "DMAX", "SHF.R.U64": "SHR64", "SHFL.BFLY": "SHFL", "S2UR": "S2R",
-    "BAR.SYNC.DEFER_BLOCKING": "BAR", "WARPSYNC.ALL": "WARPSYNC",
+    "DSETP.MIN.AND": "DMIN", "DSETP.MAX.AND": "DMAX",
+    "SHF.R.U64": "SHR64", "SHFL.BFLY": "SHFL", "S2UR": "S2R",
+    "BAR.SYNC.DEFER_BLOCKING": "BAR", "WARPSYNC.ALL": "WARPSYNC", "IMAD.WIDE.U32.X": "IMADWIDE",
 }  # fmt: skip
 ALLOWED = {
     "FADD": "FTZ RM RP RZ", "FMUL": "FTZ RM RP RZ", "FFMA": "FTZ RM RP RZ", "DADD": "RM RP RZ", "DMUL": "RM RP RZ",
     "DFMA": "RM RP RZ", "FMNMX": "NAN", "FSEL": "", "FSETP": "FTZ AND OR compare", "DSETP": "AND OR compare",
     "FSET.BF": "AND OR compare", "FCHK": "", "MOV": "", "CS2R": "", "SEL": "", "P2R": "", "R2UR": "", "S2R": "",
-    "IADD3": "X", "VIADD": "", "VIMNMX": "U32", "VIADDMNMX": "U32", "LEA": "X", "IMAD": "X", "ISETP": "U32 AND OR EX compare",
+    "IADD3": "X", "VIADD": "", "VIMNMX": "U32", "VIADDMNMX": "U32", "LEA": "X", "IMAD": "X",
+    "ISETP": "U32 AND OR EX compare",
     "LDC": "64", "LDG": "E CONSTANT 64 U8 128", "STG": "E 64 U8 128", "LDL": "LU 64 U8 128", "STL": "64 U8 128",
     "LDS": "64 U8 128", "STS": "64 U8 128", "PRMT": "",
     "BSSY": "", "BSYNC": "", "BREAK": "", "EXIT": "", "NOP": "",
