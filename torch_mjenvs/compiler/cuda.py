@@ -33,6 +33,7 @@ def _lower(program: Program) -> str:
 
 
 def translate(ir: str) -> bytes:
+    """Make PTX of LLVM IR."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     module = llvm.parse_assembly(ir)
