@@ -79,10 +79,9 @@ class BlockText(MatrixText):
         self.writes: list[Stretch] = []
 
     def wait(self) -> None:
-        """Have the threads wait for each other, if there is anything that one may have from another."""
-        if self.reads or self.writes:
-            self.put("call void @llvm.nvvm.barrier0()")
-            self.reads, self.writes = [], []
+        """Have the threads wait for each other."""
+        self.put("call void @llvm.nvvm.barrier0()")
+        self.reads, self.writes = [], []
 
     def begin(self, step: Step) -> None:
         """Have the threads wait for what a step reads, and for who still reads what it writes."""

@@ -141,12 +141,10 @@ def _steps(text: BlockText, steps: Sequence[Step], memories: Mapping[str, Held],
                 text.wait_for(*step.steps)  # now, and not in each turn
             with text.loop(step.count) as index:
                 if step.count > 1 and not apart:
-                    text.put("call void @llvm.nvvm.barrier0()")
-                    text.reads, text.writes = [], []
+                    text.wait()
                 _steps(text, step.steps, memories, {**indices, step.index: index})
             continue
-        if isinstance(step, Call):
-            raise ValueError(f"a call, {step}, is not for GPUs")
+        assert not isinstance(step, Call)  # see `own_numbers`
         text.begin(step)
         pointers = [_start(text, m, memories[m.memory], indices) for m in step.matrices]
         if isinstance(step, Apply):

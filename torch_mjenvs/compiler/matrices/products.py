@@ -6,13 +6,11 @@ they are neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from .block_text import FOUR, THREADS, BlockText, in_fours
 from .steps import Multiply
 from .text import Counted
-
-Lines = Callable[[str | int], list[list[str]]]
 
 
 def multiply(text: BlockText, step: Multiply, pointers: Sequence[str]) -> None:
