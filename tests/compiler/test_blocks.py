@@ -226,6 +226,29 @@ def test_phases_and_loops_in_memory_that_is_shared_or_not(shared):
     torch.testing.assert_close(held["out"][3:], power @ given.mT, rtol=1e-4, atol=1e-5)
 
 
+def test_matrices_take_places_that_others_have_left():
+    """Of a row of products, each of the one before; and not what a turn of a loop hands on to the next."""
+    size = 32 * 32
+    x = [Matrix("own", 32, 32, 32, offset=k * size) for k in range(8)]
+    a, b, out = (Matrix(name, 32, 32, 32) for name in ("a", "b", "out"))
+    row = Multiply(x[0], a, b), *(Multiply(x[k + 1], a, x[k]) for k in range(6)), Multiply(out, a, x[6])
+    handed = (
+        Transpose(x[7], a),
+        Loop("turn", 3, (Multiply(x[0], x[7], b), Multiply(x[1], x[0], b), Multiply(x[2], a, x[1]),
+                         Multiply(x[3], a, x[2]), Multiply(x[4], a, x[3]), Multiply(x[7], a, x[4]))),
+        Multiply(out, x[7], b),
+    )  # fmt: skip
+    memories = *map(Memory, ("a", "b", "out")), Memory("own", each=8 * size)
+    for steps, numbers_kept in ((row, 4 * size), (handed, 5 * size)):
+        held = {"a": numbers(32, 32) / 6, "b": numbers(32, 32, seed=1) / 6, "out": torch.zeros(32, 32)}
+        theirs = {name: tensor.clone() for name, tensor in held.items()}
+        plan = Plan("test", memories, (Phase("item", 1, steps),))
+        (grid,) = interpret(plan, held)
+        build(plan)({**theirs, "own": torch.zeros(8 * size)})
+        assert torch.equal(held["out"], theirs["out"]) and held["out"].any()
+        assert grid.own == numbers_kept
+
+
 def test_threads_wait_only_where_one_needs_what_another_has_made():
     size = 32 * 32
     x, y, z = (Matrix("own", 32, 32, 32, offset=k * size) for k in range(3))

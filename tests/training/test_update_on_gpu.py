@@ -373,10 +373,10 @@ def test_nvidias_machine_code_gives_these_bits_too(monkeypatch, sizes, instead):
 
 
 NETWORKS = {
-    "HalfCheetah": (17, 6, (64, 64), "tanh", "none", (68_608, 832, 13_328)),
-    "Humanoid": (348, 17, (64, 64), "tanh", "none", (161_792, 3_456, 55_312)),
-    "a legged robot": (48, 12, (512, 256, 128), "elu", "none", (0, 23_808, 0)),
-    "layer norm": (17, 6, (64, 64), "silu", "layer", (121_856, 896, 14_352)),
+    "HalfCheetah": (17, 6, (64, 64), "tanh", "none", (46_208, 832, 16)),
+    "Humanoid": (348, 17, (64, 64), "tanh", "none", (133_968, 3_456, 16)),
+    "a legged robot": (48, 12, (512, 256, 128), "elu", "none", (0, 23_808, 16)),
+    "layer norm": (17, 6, (64, 64), "silu", "layer", (79_488, 896, 16)),
 }
 
 

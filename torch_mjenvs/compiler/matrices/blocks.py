@@ -8,7 +8,7 @@ those of a processor with such vectors.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..expr import Expr
@@ -20,6 +20,7 @@ from ..lower import lower
 from .block_text import FOUR, THREADS, BlockText, in_fours, stretch, turns_are_apart
 from .products import multiply
 from .render import TYPES
+from .reuse import packed
 from .steps import Apply, Call, Gather, Loop, Matrix, Memory, Multiply, Phase, Plan, RowSums, Step, Transpose
 
 LANES = 16  # partial sums of a row, as of a CPU with such vectors
@@ -86,7 +87,9 @@ def render(plan: Plan, shared: int) -> list[Grid]:
     """
     if any(m.type == "p" for m in plan.memories) or sum(m.each > 0 for m in plan.memories) > 1:
         raise ValueError(f"the plan {plan.name!r} is not for GPUs")
-    return [_grid(plan, phases, shared) for phases in launches(plan)]
+    own = [m.name for m in plan.memories if m.each]
+    phases = tuple(packed(phase, own[0]) if own else phase for phase in plan.phases)
+    return [_grid(plan, some, shared) for some in launches(replace(plan, phases=phases))]
 
 
 def _grid(plan: Plan, phases: Sequence[Phase], shared: int) -> Grid:
