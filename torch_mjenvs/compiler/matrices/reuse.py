@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .block_text import Stretch, touched
 from .steps import Apply, Call, Loop, Matrix, Phase, Step
@@ -67,7 +68,7 @@ def _whole(x: Stretch, counts: Mapping[str, int]) -> Stretch:
 
 
 def _loops(steps: Sequence[Step], start: int) -> Iterator[tuple[int, int]]:
-    """Yield, for each loop of several turns, the number of its first step and of the one after its last; inner first."""
+    """Yield of each loop of several turns the number of its first step and of the one after its last; inner first."""
     for step in steps:
         if isinstance(step, Loop):
             size = sum(1 for _ in _leaves(step.steps, {}))
@@ -120,4 +121,5 @@ def _moved(step: Step, move: Callable[[Matrix], Matrix]) -> Step:
     if isinstance(step, Apply):
         return replace(step, matrices=tuple(map(move, step.matrices)))
     assert not isinstance(step, Call)
-    return replace(step, **{name: move(x) for name, x in vars(step).items() if isinstance(x, Matrix)})
+    matrices: dict[str, Any] = {name: move(x) for name, x in vars(step).items() if isinstance(x, Matrix)}
+    return replace(step, **matrices)
